@@ -1,0 +1,92 @@
+//! The conformance classes and the schema version of each.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// One facet of a node with a digest of its own.
+///
+/// The order is the order of composition of the node fingerprint; appending is safe,
+/// reordering is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Accelerators: model, firmware, driver, modes.
+    Gpu,
+    /// Network functions: model, firmware, driver, link capability.
+    Nic,
+    /// System firmware and board.
+    Bios,
+    /// Management controller firmware.
+    Bmc,
+    /// Kernel release, command line and settings.
+    Kernel,
+    /// Processors and their shape.
+    Cpu,
+    /// DIMMs and NUMA shape.
+    Memory,
+    /// Disks and file-system clients.
+    Storage,
+    /// Operating system image and packages.
+    Software,
+}
+
+/// The name is none of the known classes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown class \"{0}\" (known: gpu nic bios bmc kernel cpu memory storage software)")]
+pub struct UnknownClass(pub String);
+
+impl Class {
+    /// Every class, in fingerprint order.
+    pub const ALL: [Self; 9] = [
+        Self::Gpu,
+        Self::Nic,
+        Self::Bios,
+        Self::Bmc,
+        Self::Kernel,
+        Self::Cpu,
+        Self::Memory,
+        Self::Storage,
+        Self::Software,
+    ];
+
+    /// The stable lower-case name, used in keys, gossip and digest contexts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+            Self::Nic => "nic",
+            Self::Bios => "bios",
+            Self::Bmc => "bmc",
+            Self::Kernel => "kernel",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Storage => "storage",
+            Self::Software => "software",
+        }
+    }
+
+    /// The schema this build writes for the class. Raise it whenever the set or the
+    /// meaning of keys changes: digests of different schemas are never compared.
+    #[must_use]
+    pub const fn schema(self) -> u16 {
+        1
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Class {
+    type Err = UnknownClass;
+
+    fn from_str(name: &str) -> Result<Self, UnknownClass> {
+        Self::ALL
+            .into_iter()
+            .find(|class| class.name() == name)
+            .ok_or_else(|| UnknownClass(name.to_owned()))
+    }
+}

@@ -1,0 +1,315 @@
+//! Cohorts, and who differs from the majority of its own.
+
+use crate::record::split_slot;
+use crate::{Class, ClassMark, ClassRecord, Digest, Identity, Reading, Value};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The fewest nodes that make a cohort: below it a majority says nothing.
+pub const COHORT_MIN: usize = 4;
+
+/// What nodes meant to be the same share by construction.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CohortKey {
+    /// System vendor; none where firmware names none.
+    pub vendor: Option<String>,
+    /// Product name; none where firmware names none.
+    pub product: Option<String>,
+    /// GPU model; none on a node without GPUs.
+    pub gpu_model: Option<String>,
+    /// Number of GPUs.
+    pub gpu_count: u32,
+}
+
+impl CohortKey {
+    /// The cohort of a node, or none while one of the four is unknown: a node whose GPU
+    /// driver hangs must not fall into the cohort of nodes without GPUs.
+    #[must_use]
+    pub fn of(identity: &Identity) -> Option<Self> {
+        let text =
+            |reading: &Reading<String>| reading.is_known().then(|| reading.present().cloned());
+        let gpu_count = match &identity.gpu_count {
+            Reading::Present(count) => *count,
+            Reading::Absent => 0,
+            _ => return None,
+        };
+        Some(Self {
+            vendor: text(&identity.vendor)?,
+            product: text(&identity.product)?,
+            gpu_model: text(&identity.gpu_model)?,
+            gpu_count,
+        })
+    }
+}
+
+/// One node as drift and groups see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// The node's name.
+    pub node: String,
+    /// Its cohort, if known.
+    pub cohort: Option<CohortKey>,
+    /// Its class marks; a class not in the map is unknown.
+    pub classes: BTreeMap<Class, ClassMark>,
+}
+
+/// Where drift finds the records behind digests it has to open.
+pub trait Preimages {
+    /// The verified record of a digest, if at hand.
+    fn record(&self, digest: &Digest) -> Option<ClassRecord>;
+}
+
+impl<F: Fn(&Digest) -> Option<ClassRecord>> Preimages for F {
+    fn record(&self, digest: &Digest) -> Option<ClassRecord> {
+        self(digest)
+    }
+}
+
+/// A node whose value differs from the strict majority of its cohort.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Drift {
+    /// The node.
+    pub node: String,
+    /// The class.
+    pub class: Class,
+    /// The key.
+    pub key: String,
+    /// The majority's value as shown.
+    pub expected: String,
+    /// The node's value as shown.
+    pub found: String,
+}
+
+/// A key on which a cohort disagrees without a majority: nobody drifts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoMajority {
+    /// The cohort.
+    pub cohort: CohortKey,
+    /// The class.
+    pub class: Class,
+    /// The key.
+    pub key: String,
+    /// Each value as shown, with the nodes that hold it.
+    pub values: BTreeMap<String, Vec<String>>,
+}
+
+/// A node about which nothing can be said in one class.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct UnknownClassOf {
+    /// The node.
+    pub node: String,
+    /// The class.
+    pub class: Class,
+    /// Why: incomplete, never seen, or the preimage is not at hand yet.
+    pub why: String,
+}
+
+/// The outcome of one comparison over all cohorts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftReport {
+    /// Sorted by node, class, key.
+    pub drifts: Vec<Drift>,
+    /// Keys without a majority.
+    pub no_majority: Vec<NoMajority>,
+    /// Unknown classes, sorted.
+    pub unknown: Vec<UnknownClassOf>,
+    /// Nodes compared with nobody: cohort unknown or smaller than [`COHORT_MIN`].
+    pub alone: Vec<String>,
+}
+
+/// One cohort of at least [`COHORT_MIN`] nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cohort<'a> {
+    /// What its members share.
+    pub key: &'a CohortKey,
+    /// Its members in the order given.
+    pub members: Vec<&'a NodeView>,
+}
+
+/// Splits nodes into cohorts, and those in none.
+#[must_use]
+pub fn cohorts(nodes: &[NodeView]) -> (Vec<Cohort<'_>>, Vec<&NodeView>) {
+    let mut by_key: BTreeMap<&CohortKey, Vec<&NodeView>> = BTreeMap::new();
+    let mut alone = Vec::new();
+    for node in nodes {
+        match &node.cohort {
+            Some(key) => by_key.entry(key).or_default().push(node),
+            None => alone.push(node),
+        }
+    }
+    let mut large = Vec::new();
+    for (key, members) in by_key {
+        if members.len() < COHORT_MIN {
+            alone.extend(members);
+        } else {
+            large.push(Cohort { key, members });
+        }
+    }
+    (large, alone)
+}
+
+/// Finds every node that differs from the strict majority of its cohort.
+///
+/// Digests are compared first; records are opened only in cohorts and classes where
+/// more than one digest occurs, each digest once.
+#[must_use]
+pub fn drift(nodes: &[NodeView], preimages: &impl Preimages) -> DriftReport {
+    let mut report = DriftReport::default();
+    let (cohorts, alone) = cohorts(nodes);
+    for cohort in &cohorts {
+        let classes: BTreeSet<Class> = cohort
+            .members
+            .iter()
+            .flat_map(|node| node.classes.keys().copied())
+            .collect();
+        for class in classes {
+            compare_class(cohort, class, preimages, &mut report);
+        }
+    }
+    report.alone = alone.iter().map(|node| node.node.clone()).collect();
+    report.alone.sort();
+    report.drifts.sort();
+    report.unknown.sort();
+    report
+}
+
+/// The members that share one digest, with its record.
+struct Variant<'a> {
+    record: ClassRecord,
+    nodes: Vec<&'a str>,
+}
+
+fn compare_class(
+    cohort: &Cohort<'_>,
+    class: Class,
+    preimages: &impl Preimages,
+    report: &mut DriftReport,
+) {
+    let mut by_digest: BTreeMap<Digest, Vec<&str>> = BTreeMap::new();
+    let mut unknown = |node: &str, why: &str| {
+        report.unknown.push(UnknownClassOf {
+            node: node.to_owned(),
+            class,
+            why: why.to_owned(),
+        });
+    };
+    for member in &cohort.members {
+        match member.classes.get(&class) {
+            Some(ClassMark::Complete { digest, .. }) => {
+                by_digest.entry(*digest).or_default().push(&member.node);
+            }
+            Some(ClassMark::Incomplete) => unknown(&member.node, "incomplete"),
+            // Switched off is a choice of the site, not a gap to report.
+            Some(ClassMark::Disabled) => {}
+            None => unknown(&member.node, "never seen"),
+        }
+    }
+    if by_digest.len() < 2 {
+        return;
+    }
+    let mut variants = Vec::with_capacity(by_digest.len());
+    for (digest, nodes) in by_digest {
+        match preimages.record(&digest) {
+            Some(record) => variants.push(Variant { record, nodes }),
+            None => nodes
+                .iter()
+                .for_each(|node| unknown(node, "preimage not at hand")),
+        }
+    }
+    // Values of different schemas are never compared: the most common schema counts.
+    let schema = majority_schema(&variants);
+    variants.retain(|variant| {
+        let comparable = Some(variant.record.schema) == schema;
+        if !comparable {
+            variant
+                .nodes
+                .iter()
+                .for_each(|node| unknown(node, "another schema"));
+        }
+        comparable
+    });
+    compare_keys(cohort.key, class, &variants, report);
+}
+
+fn majority_schema(variants: &[Variant<'_>]) -> Option<u16> {
+    let mut sizes: BTreeMap<u16, usize> = BTreeMap::new();
+    for variant in variants {
+        *sizes.entry(variant.record.schema).or_default() += variant.nodes.len();
+    }
+    sizes
+        .into_iter()
+        .max_by_key(|(_, size)| *size)
+        .map(|(s, _)| s)
+}
+
+fn compare_keys(
+    cohort: &CohortKey,
+    class: Class,
+    variants: &[Variant<'_>],
+    report: &mut DriftReport,
+) {
+    let keys: BTreeSet<&String> = variants
+        .iter()
+        .flat_map(|variant| variant.record.entries.keys())
+        .collect();
+    // Slot ranks of a node that lacks a device are shifted: the count says it all.
+    let mut miscounted: BTreeSet<(&str, &str)> = BTreeSet::new();
+    let (counts, rest): (Vec<&String>, Vec<&String>) =
+        keys.into_iter().partition(|key| key.ends_with(".count"));
+    for key in counts.into_iter().chain(rest) {
+        let prefix = split_slot(key).map(|(prefix, _)| prefix);
+        let mut by_value: BTreeMap<Reading<Value>, Vec<&str>> = BTreeMap::new();
+        for variant in variants {
+            let reading = variant.record.get(key);
+            let shifted = |node: &str| prefix.is_some_and(|p| miscounted.contains(&(node, p)));
+            if reading.is_known() {
+                let nodes = variant.nodes.iter().filter(|node| !shifted(node));
+                by_value.entry(reading).or_default().extend(nodes);
+            }
+        }
+        by_value.retain(|_, nodes| !nodes.is_empty());
+        if by_value.len() < 2 {
+            continue;
+        }
+        let known: usize = by_value.values().map(Vec::len).sum();
+        let majority = by_value.iter().find(|(_, nodes)| nodes.len() * 2 > known);
+        let Some((expected, _)) = majority else {
+            report
+                .no_majority
+                .push(no_majority(cohort, class, key, &by_value));
+            continue;
+        };
+        for (found, nodes) in by_value.iter().filter(|(value, _)| *value != expected) {
+            for node in nodes {
+                if let Some(prefix) = key.strip_suffix(".count") {
+                    miscounted.insert((node, prefix));
+                }
+                report.drifts.push(Drift {
+                    node: (*node).to_owned(),
+                    class,
+                    key: key.clone(),
+                    expected: expected.to_string(),
+                    found: found.to_string(),
+                });
+            }
+        }
+    }
+}
+
+fn no_majority(
+    cohort: &CohortKey,
+    class: Class,
+    key: &str,
+    by_value: &BTreeMap<Reading<Value>, Vec<&str>>,
+) -> NoMajority {
+    let named = |nodes: &Vec<&str>| nodes.iter().map(|&node| node.to_owned()).collect();
+    NoMajority {
+        cohort: cohort.clone(),
+        class,
+        key: key.to_owned(),
+        values: by_value
+            .iter()
+            .map(|(value, nodes)| (value.to_string(), named(nodes)))
+            .collect(),
+    }
+}

@@ -1,0 +1,82 @@
+//! When a freshly read mark is published: a change must be read twice.
+
+use crate::{ClassMark, Digest};
+use serde::{Deserialize, Serialize};
+
+/// The publication state of one class on one node. Pure: the caller owns the clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Debounce {
+    published: Option<ClassMark>,
+    last_complete: Option<ClassMark>,
+    candidate: Option<ClassMark>,
+    revision: u64,
+}
+
+/// What to do after a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Publication {
+    /// Nothing new.
+    Unchanged,
+    /// A change was seen once; read again soon (30 to 60 s) to confirm it.
+    Confirm,
+    /// Publish this mark under this revision.
+    Publish {
+        /// The mark.
+        mark: ClassMark,
+        /// Rises by one with each publication.
+        revision: u64,
+    },
+}
+
+impl Debounce {
+    /// Takes the mark of a fresh read.
+    ///
+    /// The first complete mark is published at once: nothing is there to drift from. A digest
+    /// other than the last complete one needs two equal reads in a row. Becoming
+    /// incomplete or disabled is published at once, since unknown must not be shown as
+    /// the old value, and so is the return to the last complete digest.
+    pub fn observe(&mut self, mark: ClassMark) -> Publication {
+        if self.published == Some(mark) {
+            self.candidate = None;
+            return Publication::Unchanged;
+        }
+        let is_change = matches!(mark, ClassMark::Complete { .. })
+            && self.last_complete.is_some_and(|last| last != mark);
+        if is_change && self.candidate != Some(mark) {
+            self.candidate = Some(mark);
+            return Publication::Confirm;
+        }
+        self.publish(mark)
+    }
+
+    fn publish(&mut self, mark: ClassMark) -> Publication {
+        self.candidate = None;
+        self.published = Some(mark);
+        if matches!(mark, ClassMark::Complete { .. }) {
+            self.last_complete = Some(mark);
+        }
+        self.revision += 1;
+        Publication::Publish {
+            mark,
+            revision: self.revision,
+        }
+    }
+
+    /// The published mark.
+    #[must_use]
+    pub const fn published(&self) -> Option<ClassMark> {
+        self.published
+    }
+
+    /// The last complete digest, also while the class is incomplete.
+    #[must_use]
+    pub fn last_complete(&self) -> Option<Digest> {
+        self.last_complete.and_then(|mark| mark.digest())
+    }
+
+    /// How often something was published.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+}

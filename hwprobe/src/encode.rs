@@ -1,0 +1,271 @@
+//! The canonical encoding of a class record and its digest.
+//!
+//! Layout, integers little-endian:
+//!
+//! ```text
+//! "LCR1"  class: text  schema: u16  entries: u32
+//! entry:  key: text  state: u8 (0 present, 1 absent, 2 unsupported)
+//!         present: tag u8 (0 flag, 1 number, 2 text, 3 list) and payload
+//! text:   length u32, UTF-8 bytes        flag: u8     number: i64
+//! list:   count u32, that many texts
+//! ```
+//!
+//! Keys are strictly ascending and lengths explicit, so no two records share bytes and
+//! no two byte strings decode to one record.
+
+use crate::record::split_slot;
+use crate::{Class, ClassRecord, Digest, Reading, Value};
+use std::collections::BTreeMap;
+
+const MAGIC: &[u8; 4] = b"LCR1";
+
+/// Why bytes are not the preimage they claim to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PreimageError {
+    /// Does not begin as a preimage of this format version.
+    #[error("not a class record of a known format")]
+    Magic,
+    /// Ends inside a field.
+    #[error("truncated at byte {at}")]
+    Truncated {
+        /// Where the missing bytes should begin.
+        at: usize,
+    },
+    /// Goes on after the last entry.
+    #[error("{extra} bytes after the last entry")]
+    Trailing {
+        /// How many.
+        extra: usize,
+    },
+    /// A text is not UTF-8.
+    #[error("text at byte {at} is not UTF-8")]
+    Utf8 {
+        /// Where the text begins.
+        at: usize,
+    },
+    /// A tag has no meaning.
+    #[error("unknown tag {tag} at byte {at}")]
+    Tag {
+        /// Where.
+        at: usize,
+        /// The tag.
+        tag: u8,
+    },
+    /// The class is not known here.
+    #[error("unknown class \"{0}\"")]
+    Class(String),
+    /// Keys are repeated or not sorted.
+    #[error("key \"{0}\" is repeated or out of order")]
+    Order(String),
+    /// The bytes are canonical but of another record.
+    #[error("expected digest {expected}, the bytes hash to {found}")]
+    OtherDigest {
+        /// What was asked for.
+        expected: Digest,
+        /// What the bytes are.
+        found: Digest,
+    },
+}
+
+/// The digest of a record's canonical bytes.
+pub(crate) fn digest(class: Class, schema: u16, bytes: &[u8]) -> Digest {
+    Digest::derive(
+        &format!("lattice conformance class {class} schema {schema}"),
+        bytes,
+    )
+}
+
+pub(crate) fn encode(record: &ClassRecord) -> Vec<u8> {
+    let known: Vec<_> = record
+        .entries
+        .iter()
+        .filter(|(_, reading)| reading.is_known())
+        .collect();
+    let mut out = Vec::with_capacity(64 * (known.len() + 1));
+    out.extend_from_slice(MAGIC);
+    put_text(&mut out, record.class.name());
+    out.extend_from_slice(&record.schema.to_le_bytes());
+    put_length(&mut out, known.len());
+    for (key, reading) in known {
+        put_text(&mut out, key);
+        put_reading(&mut out, reading);
+    }
+    out
+}
+
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    // Saturating cannot collide in practice: a 4 GiB record never exists, every source
+    // is read with a bound far below.
+    out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_length(out, text.len());
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn put_reading(out: &mut Vec<u8>, reading: &Reading<Value>) {
+    match reading {
+        Reading::Present(value) => {
+            out.push(0);
+            put_value(out, value);
+        }
+        Reading::Absent => out.push(1),
+        // The callers pass known readings only; unsupported is the last of them.
+        _ => out.push(2),
+    }
+}
+
+fn put_value(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Flag(flag) => out.extend_from_slice(&[0, u8::from(*flag)]),
+        Value::Number(number) => {
+            out.push(1);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        Value::Text(text) => {
+            out.push(2);
+            put_text(out, text);
+        }
+        Value::List(items) => {
+            out.push(3);
+            put_length(out, items.len());
+            items.iter().for_each(|item| put_text(out, item));
+        }
+    }
+}
+
+/// The slot-free digest: every device as its own sorted tuple, the tuples sorted.
+pub(crate) fn parts_digest(record: &ClassRecord) -> Digest {
+    let mut devices: BTreeMap<(&str, i64), Vec<u8>> = BTreeMap::new();
+    for (key, reading) in record.entries.iter().filter(|(_, r)| r.is_known()) {
+        let (device, name) = match split_slot(key) {
+            Some((prefix, slot)) => {
+                let rest = prefix.len() + 2 + slot.to_string().len();
+                ((prefix, slot), key.get(rest..).unwrap_or(key))
+            }
+            None => (("", -1), key.as_str()),
+        };
+        let tuple = devices.entry(device).or_default();
+        put_text(tuple, name);
+        put_reading(tuple, reading);
+    }
+    let mut tuples: Vec<(&str, Vec<u8>)> = devices
+        .into_iter()
+        .map(|((prefix, _), tuple)| (prefix, tuple))
+        .collect();
+    tuples.sort();
+    let mut out = Vec::new();
+    for (prefix, tuple) in tuples {
+        put_text(&mut out, prefix);
+        put_length(&mut out, tuple.len());
+        out.extend_from_slice(&tuple);
+    }
+    Digest::derive(
+        &format!(
+            "lattice conformance parts {} schema {}",
+            record.class, record.schema
+        ),
+        &out,
+    )
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], PreimageError> {
+        let end = self.at.checked_add(count);
+        let slice = end.and_then(|end| self.bytes.get(self.at..end));
+        let slice = slice.ok_or(PreimageError::Truncated { at: self.at })?;
+        self.at += count;
+        Ok(slice)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], PreimageError> {
+        let at = self.at;
+        self.take(N)?
+            .try_into()
+            .map_err(|_| PreimageError::Truncated { at })
+    }
+
+    fn byte(&mut self) -> Result<u8, PreimageError> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn length(&mut self) -> Result<usize, PreimageError> {
+        let at = self.at;
+        let length = u32::from_le_bytes(self.array()?);
+        usize::try_from(length).map_err(|_| PreimageError::Truncated { at })
+    }
+
+    fn text(&mut self) -> Result<String, PreimageError> {
+        let length = self.length()?;
+        let at = self.at;
+        std::str::from_utf8(self.take(length)?)
+            .map(str::to_owned)
+            .map_err(|_| PreimageError::Utf8 { at })
+    }
+
+    fn reading(&mut self) -> Result<Reading<Value>, PreimageError> {
+        let at = self.at;
+        match self.byte()? {
+            0 => self.value().map(Reading::Present),
+            1 => Ok(Reading::Absent),
+            2 => Ok(Reading::Unsupported),
+            tag => Err(PreimageError::Tag { at, tag }),
+        }
+    }
+
+    fn value(&mut self) -> Result<Value, PreimageError> {
+        let at = self.at;
+        match self.byte()? {
+            0 => match self.byte()? {
+                0 => Ok(Value::Flag(false)),
+                1 => Ok(Value::Flag(true)),
+                tag => Err(PreimageError::Tag { at: at + 1, tag }),
+            },
+            1 => Ok(Value::Number(i64::from_le_bytes(self.array()?))),
+            2 => self.text().map(Value::Text),
+            3 => {
+                let count = self.length()?;
+                // No reservation by a count from outside: it may lie.
+                (0..count)
+                    .map(|_| self.text())
+                    .collect::<Result<_, _>>()
+                    .map(Value::List)
+            }
+            tag => Err(PreimageError::Tag { at, tag }),
+        }
+    }
+}
+
+pub(crate) fn decode(bytes: &[u8]) -> Result<ClassRecord, PreimageError> {
+    let mut cursor = Cursor { bytes, at: 0 };
+    if cursor.take(MAGIC.len()).ok() != Some(MAGIC) {
+        return Err(PreimageError::Magic);
+    }
+    let name = cursor.text()?;
+    let class: Class = name.parse().map_err(|_| PreimageError::Class(name))?;
+    let mut record = ClassRecord::new(class);
+    record.schema = u16::from_le_bytes(cursor.array()?);
+    let count = cursor.length()?;
+    for _ in 0..count {
+        let key = cursor.text()?;
+        let ascending = record
+            .entries
+            .last_key_value()
+            .is_none_or(|(last, _)| *last < key);
+        if !ascending {
+            return Err(PreimageError::Order(key));
+        }
+        let reading = cursor.reading()?;
+        record.entries.insert(key, reading);
+    }
+    match bytes.len() - cursor.at {
+        0 => Ok(record),
+        extra => Err(PreimageError::Trailing { extra }),
+    }
+}

@@ -1,0 +1,106 @@
+//! The machine to probe, with every edge injectable.
+
+use crate::child::Outstanding;
+use crate::{Class, Root};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A machine, or a captured tree of one.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Where `/proc` and `/sys` are found.
+    pub root: Root,
+    /// How the GPU driver is asked.
+    pub nvml: NvmlSource,
+    /// Kernel arguments that differ between equal nodes: only their presence counts.
+    /// `*` at the end matches any rest; case, `-` and `_` are not told apart.
+    pub masked_arguments: Vec<String>,
+    /// The sysctls that count, as paths below `/proc/sys`.
+    pub sysctls: Vec<String>,
+    /// The kernel modules whose version and parameters count; `*` at the end matches.
+    pub modules: Vec<String>,
+    /// Classes switched off by the site.
+    pub disabled: BTreeSet<Class>,
+    /// Probe children that would not die.
+    pub(crate) outstanding: Outstanding,
+}
+
+/// How the GPU driver is asked. Never in this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NvmlSource {
+    /// Run this program, which must end in [`crate::child::main`].
+    Child {
+        /// The program, normally the running binary.
+        program: PathBuf,
+        /// Its arguments, normally `__probe-gpu [--library PATH]`.
+        args: Vec<OsString>,
+        /// Environment to add.
+        env: Vec<(OsString, OsString)>,
+        /// When it is killed.
+        deadline: Duration,
+    },
+    /// Take the report from a file that a [`crate::capture`] wrote.
+    Recorded(PathBuf),
+    /// Do not ask.
+    Disabled,
+}
+
+impl NvmlSource {
+    /// NVML answers in milliseconds on a healthy node and in a few seconds when the
+    /// driver has to wake sixteen GPUs without persistence mode.
+    pub const DEADLINE: Duration = Duration::from_secs(20);
+
+    /// This `program` (normally the running executable) with the hidden subcommand,
+    /// loading `library` or, without one, the system's `libnvidia-ml.so.1`.
+    #[must_use]
+    pub fn child(program: impl Into<PathBuf>, library: Option<&Path>) -> Self {
+        let mut args = vec![OsString::from(crate::child::SUBCOMMAND)];
+        if let Some(library) = library {
+            args.push("--library".into());
+            args.push(library.into());
+        }
+        Self::Child {
+            program: program.into(),
+            args,
+            env: Vec::new(),
+            deadline: Self::DEADLINE,
+        }
+    }
+
+    /// The same with one more environment variable for the child.
+    #[must_use]
+    pub fn with_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        if let Self::Child { env, .. } = &mut self {
+            env.push((name.into(), value.into()));
+        }
+        self
+    }
+
+    /// The same with another deadline.
+    #[must_use]
+    pub fn with_deadline(mut self, limit: Duration) -> Self {
+        if let Self::Child { deadline, .. } = &mut self {
+            *deadline = limit;
+        }
+        self
+    }
+}
+
+impl Host {
+    /// The tree below `root` (`/` for the running machine), with the default lists.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>, nvml: NvmlSource) -> Self {
+        let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        Self {
+            root: Root::new(root),
+            nvml,
+            masked_arguments: list(crate::probe::kernel::MASKED_ARGUMENTS),
+            sysctls: list(crate::probe::kernel::SYSCTLS),
+            modules: list(crate::probe::kernel::MODULES),
+            disabled: BTreeSet::new(),
+            outstanding: Outstanding::default(),
+        }
+    }
+}

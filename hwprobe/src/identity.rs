@@ -1,0 +1,92 @@
+//! Who a node is: names, serials and addresses. Never part of a digest.
+
+use crate::Reading;
+use serde::{Deserialize, Serialize};
+
+/// The identity plane of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Host name as the kernel has it.
+    pub hostname: Reading<String>,
+    /// Changes with every boot.
+    pub boot_id: Reading<String>,
+    /// System vendor.
+    pub vendor: Reading<String>,
+    /// Product name.
+    pub product: Reading<String>,
+    /// Product serial number (root only).
+    pub product_serial: Reading<String>,
+    /// Product UUID, lower-case (root only).
+    pub product_uuid: Reading<String>,
+    /// Board serial number (root only).
+    pub board_serial: Reading<String>,
+    /// Chassis serial number (root only).
+    pub chassis_serial: Reading<String>,
+    /// GPU model, if all GPUs share one; otherwise the sorted models joined by ` + `.
+    pub gpu_model: Reading<String>,
+    /// Number of GPUs.
+    pub gpu_count: Reading<u32>,
+    /// The GPUs by slot.
+    pub gpus: Vec<GpuIdentity>,
+    /// The network functions by slot.
+    pub nics: Vec<NicIdentity>,
+    /// DIMM serial numbers by slot (root only).
+    pub dimm_serials: Vec<Reading<String>>,
+}
+
+/// One GPU's names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuIdentity {
+    /// Rank by PCI address, as in conformance keys.
+    pub slot: u32,
+    /// PCI address, `domain:bus:device.function`.
+    pub address: Reading<String>,
+    /// Model name.
+    pub model: Reading<String>,
+    /// The driver's UUID.
+    pub uuid: Reading<String>,
+    /// Board serial number.
+    pub serial: Reading<String>,
+}
+
+/// One network function's names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicIdentity {
+    /// Rank by PCI address, as in conformance keys.
+    pub slot: u32,
+    /// PCI address; absent for a device the tree does not tie to one.
+    pub address: Reading<String>,
+    /// RDMA device names (`mlx5_0`), sorted.
+    pub rdma: Vec<String>,
+    /// Network interface names, sorted.
+    pub interfaces: Vec<String>,
+    /// Hardware addresses of those interfaces, in their order.
+    pub macs: Vec<Reading<String>>,
+    /// RDMA node GUID of the first RDMA device.
+    pub node_guid: Reading<String>,
+}
+
+impl Identity {
+    /// Takes over what another probe learned.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        let mut old = std::mem::take(self);
+        old.gpus.extend(other.gpus);
+        old.nics.extend(other.nics);
+        old.dimm_serials.extend(other.dimm_serials);
+        *self = Self {
+            hostname: old.hostname.or_asked(other.hostname),
+            boot_id: old.boot_id.or_asked(other.boot_id),
+            vendor: old.vendor.or_asked(other.vendor),
+            product: old.product.or_asked(other.product),
+            product_serial: old.product_serial.or_asked(other.product_serial),
+            product_uuid: old.product_uuid.or_asked(other.product_uuid),
+            board_serial: old.board_serial.or_asked(other.board_serial),
+            chassis_serial: old.chassis_serial.or_asked(other.chassis_serial),
+            gpu_model: old.gpu_model.or_asked(other.gpu_model),
+            gpu_count: old.gpu_count.or_asked(other.gpu_count),
+            gpus: old.gpus,
+            nics: old.nics,
+            dimm_serials: old.dimm_serials,
+        };
+    }
+}

@@ -1,0 +1,63 @@
+//! What a node *is*: probes, conformance records, digests, differences and drift.
+//!
+//! A probe reads one facet of the machine and returns a [`ClassRecord`] of
+//! `(key, Reading)` pairs. Records are encoded canonically; the digest of those
+//! bytes (the *preimage*) is what nodes gossip, so equal nodes share one digest and
+//! two different digests can always be compared key by key.
+//!
+//! Three planes never mix: *conformance* (what nodes meant to be equal must share,
+//! [`ClassRecord`]), *identity* (serials, addresses, names, [`Identity`]) and what
+//! placement may ask for ([`Facts`]). Live values (temperature, counters, free
+//! memory) are in none of them.
+//!
+//! This crate must not know about gossip, the network, the quorum or async. Its only
+//! edges are files below [`Host::root`] and one disposable child process for the GPU
+//! driver ([`child`]), so that a hung driver call costs a deadline and nothing else.
+//!
+//! Begin at [`probe_all`], then [`ClassRecord`], then [`drift`].
+
+#![forbid(unsafe_code)]
+
+pub mod capture;
+pub mod child;
+mod class;
+mod cohort;
+mod debounce;
+mod diff;
+mod digest;
+mod encode;
+mod facts;
+mod groups;
+mod host;
+mod identity;
+mod inventory;
+mod mark;
+pub mod pci;
+pub mod probe;
+mod reading;
+mod record;
+mod root;
+pub mod smbios;
+pub mod text;
+mod value;
+
+pub use class::{Class, UnknownClass};
+pub use cohort::{
+    COHORT_MIN, Cohort, CohortKey, Drift, DriftReport, NoMajority, NodeView, Preimages,
+    UnknownClassOf, cohorts, drift,
+};
+pub use debounce::{Debounce, Publication};
+pub use diff::{Difference, Verdict, diff};
+pub use digest::{BadDigest, Digest};
+pub use encode::PreimageError;
+pub use facts::Facts;
+pub use groups::{Group, Groups, Scope, groups};
+pub use host::{Host, NvmlSource};
+pub use identity::{GpuIdentity, Identity, NicIdentity};
+pub use inventory::{Finding, Inventory, Outcome, ProbeOutcome};
+pub use mark::{BadMark, ClassMark, Fingerprint, fingerprint};
+pub use probe::{PROBES, Probe, probe_all};
+pub use reading::{Reading, State};
+pub use record::{ClassRecord, ClassState, verify};
+pub use root::Root;
+pub use value::Value;

@@ -1,0 +1,158 @@
+//! Functions on the PCI bus, in address order.
+
+use crate::{Reading, Root, Value, text};
+use std::collections::BTreeMap;
+
+/// NVIDIA's vendor id.
+pub const NVIDIA: &str = "10de";
+/// AMD's vendor id.
+pub const AMD: &str = "1002";
+
+const DEVICES: &str = "/sys/bus/pci/devices";
+
+/// One PCI function as sysfs describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// `domain:bus:device.function`, lower-case.
+    pub address: String,
+    /// Class code, six hex digits.
+    pub class: Reading<String>,
+    /// Vendor id, four hex digits.
+    pub vendor: Reading<String>,
+}
+
+impl Function {
+    /// The function's directory.
+    #[must_use]
+    pub fn path(&self, file: &str) -> String {
+        format!("{DEVICES}/{}/{file}", self.address)
+    }
+
+    /// Whether the class code begins so.
+    #[must_use]
+    pub fn is_class(&self, prefix: &str) -> bool {
+        self.class
+            .present()
+            .is_some_and(|class| class.starts_with(prefix))
+    }
+
+    /// Whether the vendor is this one.
+    #[must_use]
+    pub fn is_vendor(&self, vendor: &str) -> bool {
+        self.vendor.present().is_some_and(|found| found == vendor)
+    }
+
+    /// Whether this is a display controller with compute use (VGA or 3D).
+    #[must_use]
+    pub fn is_gpu(&self) -> bool {
+        self.is_class("0300") || self.is_class("0302")
+    }
+
+    /// Whether this is a virtual function: those come and go with use.
+    #[must_use]
+    pub fn is_virtual(&self, root: &Root) -> bool {
+        root.exists(self.path("physfn"))
+    }
+}
+
+/// Every function on the bus, sorted by address; absent without a PCI bus.
+#[must_use]
+pub fn functions(root: &Root) -> Reading<Vec<Function>> {
+    root.list(DEVICES).map(|names| {
+        let sorted: BTreeMap<(u64, u64), Function> = names
+            .iter()
+            .filter_map(|name| {
+                let path = |file: &str| format!("{DEVICES}/{name}/{file}");
+                let id = |file: &str, width| {
+                    root.line(path(file))
+                        .and_then(|raw| text::hex_id(&raw, width))
+                };
+                let function = Function {
+                    address: name.clone(),
+                    class: id("class", 6),
+                    vendor: id("vendor", 4),
+                };
+                Some((rank(name)?, function))
+            })
+            .collect();
+        sorted.into_values().collect()
+    })
+}
+
+/// The sort key of an address: as numbers, since domains may have more than four digits.
+#[must_use]
+pub fn rank(address: &str) -> Option<(u64, u64)> {
+    let (rest, function) = address.rsplit_once('.')?;
+    let mut parts = rest.rsplitn(3, ':');
+    let hex = |part: &str| u64::from_str_radix(part, 16).ok();
+    let device = hex(parts.next()?)?;
+    let bus = hex(parts.next()?)?;
+    let domain = hex(parts.next()?)?;
+    Some((domain, bus << 16 | device << 8 | hex(function)?))
+}
+
+/// An address in sysfs form, from NVML's (`00000000:1B:00.0`) or sysfs's own.
+#[must_use]
+pub fn address(raw: &str) -> Reading<String> {
+    match rank(raw.trim()) {
+        Some((domain, rest)) => Reading::Present(format!(
+            "{domain:04x}:{:02x}:{:02x}.{:x}",
+            rest >> 16,
+            rest >> 8 & 0xff,
+            rest & 0xff
+        )),
+        None => Reading::failed(format!("\"{}\" is no PCI address", text::collapse(raw))),
+    }
+}
+
+/// `vendor:device` of a function.
+#[must_use]
+pub fn id(root: &Root, function: &Function) -> Reading<Value> {
+    pair(root, function, "vendor", "device")
+}
+
+/// `vendor:device` of a function's subsystem.
+#[must_use]
+pub fn subsystem(root: &Root, function: &Function) -> Reading<Value> {
+    pair(root, function, "subsystem_vendor", "subsystem_device")
+}
+
+fn pair(root: &Root, function: &Function, first: &str, second: &str) -> Reading<Value> {
+    let hex = |file: &str| {
+        root.line(function.path(file))
+            .and_then(|raw| text::hex_id(&raw, 4))
+    };
+    hex(first).and_then(|first| hex(second).map(|second| Value::Text(format!("{first}:{second}"))))
+}
+
+/// `32.0 GT/s PCIe` as transfers a second.
+#[must_use]
+pub fn link_speed(raw: &str) -> Reading<Value> {
+    let number = raw.split_whitespace().next().unwrap_or_default();
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let tenths = fraction.get(..1).unwrap_or("0").parse::<i64>();
+    match (whole.parse::<i64>(), tenths) {
+        (Ok(whole), Ok(tenths)) if raw.contains("GT/s") && whole < 10_000 => {
+            Reading::Present(Value::Number((whole * 10 + tenths) * 100_000_000))
+        }
+        // "Unknown" is sysfs's word for a function without a link.
+        _ => Reading::Unsupported,
+    }
+}
+
+/// The NUMA node; -1 means the firmware does not say.
+#[must_use]
+pub fn numa_node(root: &Root, function: &Function) -> Reading<Value> {
+    root.line(function.path("numa_node")).and_then(|raw| {
+        raw.parse::<u32>()
+            .map_or(Reading::Unsupported, |node| Reading::Present(node.into()))
+    })
+}
+
+/// The last PCI address in a sysfs device path: the function a device hangs on.
+#[must_use]
+pub fn address_in(path: &str) -> Option<&str> {
+    path.split('/')
+        .rev()
+        .find(|part| part.matches(':').count() == 2 && rank(part).is_some())
+}

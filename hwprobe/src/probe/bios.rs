@@ -1,0 +1,73 @@
+//! System firmware and board, from `/sys/class/dmi/id`.
+
+use super::Probed;
+use crate::{Class, Host, Reading, Root, Value};
+
+const DMI: &str = "/sys/class/dmi/id";
+const SECURE_BOOT: &str =
+    "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+
+/// The keys without which firmware cannot be compared.
+const REQUIRED: &[(&str, &str)] = &[
+    ("bios.vendor", "bios_vendor"),
+    ("bios.version", "bios_version"),
+    ("bios.system.vendor", "sys_vendor"),
+    ("bios.product.name", "product_name"),
+];
+
+const OPTIONAL: &[(&str, &str)] = &[
+    ("bios.date", "bios_date"),
+    ("bios.release", "bios_release"),
+    ("bios.ec_release", "ec_firmware_release"),
+    ("bios.board.vendor", "board_vendor"),
+    ("bios.board.name", "board_name"),
+    ("bios.board.version", "board_version"),
+    ("bios.product.sku", "product_sku"),
+    ("bios.product.family", "product_family"),
+];
+
+/// Firmware, board, product, boot mode.
+#[must_use]
+pub fn probe(host: &Host) -> Probed {
+    let mut probed = Probed::new(Class::Bios);
+    let root = &host.root;
+    let read = |file: &str| root.firmware(format!("{DMI}/{file}"));
+    for (key, file) in REQUIRED {
+        probed.record.require(*key, read(file));
+    }
+    for (key, file) in OPTIONAL {
+        probed.record.put(*key, read(file));
+    }
+    probed.record.put("bios.boot_mode", boot_mode(root));
+    probed.record.put("bios.secure_boot", secure_boot(root));
+
+    let identity = &mut probed.identity;
+    identity.vendor = read("sys_vendor");
+    identity.product = read("product_name");
+    identity.product_serial = read("product_serial");
+    identity.product_uuid = read("product_uuid").map(|uuid| uuid.to_ascii_lowercase());
+    identity.board_serial = read("board_serial");
+    identity.chassis_serial = read("chassis_serial");
+    probed
+}
+
+fn boot_mode(root: &Root) -> Reading<Value> {
+    let name = if root.exists("/sys/firmware/efi") {
+        "uefi"
+    } else if root.exists(DMI) {
+        "legacy"
+    } else {
+        // No firmware interface at all: a virtual machine or an embedded board.
+        return Reading::Absent;
+    };
+    Reading::Present(name.into())
+}
+
+/// The EFI variable: four bytes of attributes, then 0 or 1.
+fn secure_boot(root: &Root) -> Reading<Value> {
+    root.bytes(SECURE_BOOT)
+        .and_then(|bytes| match bytes.as_slice() {
+            [_, _, _, _, state @ (0 | 1)] => Reading::Present(Value::Flag(*state == 1)),
+            _ => Reading::failed(format!("SecureBoot variable of {} bytes", bytes.len())),
+        })
+}

@@ -1,0 +1,330 @@
+//! Kernel: release, command line, and the settings that change how work runs.
+
+use super::Probed;
+use crate::{Class, ClassRecord, Host, Reading, Root, Value, text};
+use std::collections::BTreeSet;
+
+/// Arguments that differ between equal nodes, or are secret.
+pub const MASKED_ARGUMENTS: &[&str] = &[
+    "boot_image",
+    "bootif",
+    "root",
+    "rootfs",
+    "initrd",
+    "resume",
+    "ip",
+    "ifname",
+    "nameserver",
+    "hostname",
+    "systemd.hostname",
+    "systemd.machine_id",
+    "rd.luks*",
+    "rd.lvm*",
+    "rd.md.uuid",
+    "rd.iscsi*",
+    "netroot",
+    "nfsroot",
+    "xname",
+    "nid",
+    "ds",
+    "s3_url",
+    "metal.server",
+    "url",
+    "inst.*",
+    "ignition.config.url",
+];
+
+/// Words that mark an argument as a secret wherever they occur in its name.
+const SECRET_WORDS: &[&str] = &["token", "passw", "secret", "apikey", "credential"];
+
+/// The settings that count, below `/proc/sys`. Those that the kernel derives from the
+/// amount of free memory (`threads-max`, `min_free_kbytes`) differ between equal nodes
+/// and are left out.
+pub const SYSCTLS: &[&str] = &[
+    "kernel/numa_balancing",
+    "kernel/perf_event_paranoid",
+    "kernel/pid_max",
+    "kernel/randomize_va_space",
+    "kernel/sched_autogroup_enabled",
+    "kernel/shmall",
+    "kernel/shmmax",
+    "kernel/unprivileged_bpf_disabled",
+    "kernel/yama/ptrace_scope",
+    "net/core/default_qdisc",
+    "net/core/netdev_max_backlog",
+    "net/core/rmem_max",
+    "net/core/somaxconn",
+    "net/core/wmem_max",
+    "net/ipv4/tcp_congestion_control",
+    "net/ipv4/tcp_rmem",
+    "net/ipv4/tcp_wmem",
+    "vm/compaction_proactiveness",
+    "vm/dirty_background_ratio",
+    "vm/dirty_ratio",
+    "vm/max_map_count",
+    "vm/nr_overcommit_hugepages",
+    "vm/overcommit_memory",
+    "vm/overcommit_ratio",
+    "vm/swappiness",
+    "vm/zone_reclaim_mode",
+];
+
+/// The modules that count.
+pub const MODULES: &[&str] = &[
+    "nvidia*",
+    "mlx5_core",
+    "mlx5_ib",
+    "ib_core",
+    "lustre",
+    "mgc",
+    "xpmem",
+    "knem",
+    "gdrdrv",
+    "cxi*",
+    "amdgpu",
+];
+
+/// Module parameters that describe this boot or this node, not the configuration.
+const VOLATILE_PARAMETERS: &[&str] = &["debug", "dump_debug"];
+
+/// Release, command line, settings.
+#[must_use]
+pub fn probe(host: &Host) -> Probed {
+    let mut probed = Probed::new(Class::Kernel);
+    let root = &host.root;
+    let record = &mut probed.record;
+    record.require("kernel.osrelease", root.line("/proc/sys/kernel/osrelease"));
+    record.put(
+        "kernel.build_id",
+        root.bytes("/sys/kernel/notes").and_then(|n| build_id(&n)),
+    );
+    record.require(
+        "kernel.cmdline",
+        root.text("/proc/cmdline")
+            .map(|line| Value::List(mask(&line, &host.masked_arguments))),
+    );
+    for sysctl in &host.sysctls {
+        record.put(
+            format!("kernel.sysctl.{}", sysctl.replace('/', ".")),
+            root.line(format!("/proc/sys/{sysctl}"))
+                .map(text::number_or_text),
+        );
+    }
+    pages(root, record);
+    processors(root, record);
+    security(root, record);
+    modules(root, &host.modules, record);
+    probed.identity.hostname = root.line("/proc/sys/kernel/hostname");
+    probed.identity.boot_id = root.line("/proc/sys/kernel/random/boot_id");
+    probed
+}
+
+/// Huge pages as configured (not as used) and transparent ones.
+fn pages(root: &Root, record: &mut ClassRecord) {
+    let thp = "/sys/kernel/mm/transparent_hugepage";
+    for file in ["enabled", "defrag"] {
+        let reading = root.line(format!("{thp}/{file}"));
+        record.put(
+            format!("kernel.thp.{file}"),
+            reading.and_then(|line| text::chosen(&line)),
+        );
+    }
+    let sizes = root.list("/sys/kernel/mm/hugepages");
+    for size in sizes.present().into_iter().flatten() {
+        let Some(short) = size.strip_prefix("hugepages-") else {
+            continue;
+        };
+        let path = format!("/sys/kernel/mm/hugepages/{size}/nr_hugepages");
+        record.put(
+            format!("kernel.hugepages.{short}"),
+            root.line(path).map(text::number_or_text),
+        );
+    }
+}
+
+/// Clocks, power states, SMT and mitigations.
+fn processors(root: &Root, record: &mut ClassRecord) {
+    let system = "/sys/devices/system";
+    let plain = [
+        (
+            "kernel.clocksource",
+            "clocksource/clocksource0/current_clocksource",
+        ),
+        ("kernel.smt", "cpu/smt/control"),
+        ("kernel.cpufreq.driver", "cpu/cpu0/cpufreq/scaling_driver"),
+        (
+            "kernel.cpufreq.governor",
+            "cpu/cpu0/cpufreq/scaling_governor",
+        ),
+        ("kernel.cpuidle.driver", "cpu/cpuidle/current_driver"),
+        ("kernel.cpuidle.governor", "cpu/cpuidle/current_governor_ro"),
+        ("kernel.isolated_cpus", "cpu/isolated"),
+    ];
+    for (key, path) in plain {
+        record.put(key, root.line(format!("{system}/{path}")));
+    }
+    let dir = format!("{system}/cpu/vulnerabilities");
+    for name in root.list(&dir).present().into_iter().flatten() {
+        record.put(
+            format!("kernel.mitigation.{name}"),
+            root.line(format!("{dir}/{name}")),
+        );
+    }
+}
+
+/// IOMMU, security modules, lockdown, control groups.
+fn security(root: &Root, record: &mut ClassRecord) {
+    record.put("kernel.iommu", iommu(root));
+    record.put("kernel.lsm", root.line("/sys/kernel/security/lsm"));
+    let lockdown = root.line("/sys/kernel/security/lockdown");
+    record.put(
+        "kernel.lockdown",
+        lockdown.and_then(|line| text::chosen(&line)),
+    );
+    let unified = root.exists("/sys/fs/cgroup/cgroup.controllers");
+    let cgroup = match (unified, root.exists("/sys/fs/cgroup")) {
+        (true, _) => Reading::Present(Value::Number(2)),
+        (false, true) => Reading::Present(Value::Number(1)),
+        (false, false) => Reading::Absent,
+    };
+    record.put("kernel.cgroup_version", cgroup);
+}
+
+/// The sorted kinds of IOMMU domains (`DMA`, `DMA-FQ`, `identity`); absent without IOMMU.
+fn iommu(root: &Root) -> Reading<Value> {
+    let dir = "/sys/kernel/iommu_groups";
+    root.list(dir).and_then(|groups| {
+        if groups.is_empty() {
+            return Reading::Absent;
+        }
+        let mut kinds = BTreeSet::new();
+        for group in &groups {
+            match root.line(format!("{dir}/{group}/type")) {
+                Reading::Present(kind) => {
+                    kinds.insert(kind);
+                }
+                Reading::Absent | Reading::Unsupported => {}
+                unknown => return unknown.map(Value::Text),
+            }
+        }
+        if kinds.is_empty() {
+            Reading::Unsupported
+        } else {
+            Reading::Present(Value::List(kinds.into_iter().collect()))
+        }
+    })
+}
+
+fn modules(root: &Root, wanted: &[String], record: &mut ClassRecord) {
+    let loaded = root.list("/sys/module");
+    for name in loaded.present().into_iter().flatten() {
+        if !wanted.iter().any(|pattern| matches(pattern, name)) {
+            continue;
+        }
+        let dir = format!("/sys/module/{name}");
+        for file in ["version", "srcversion"] {
+            record.put(
+                format!("kernel.module.{name}.{file}"),
+                root.line(format!("{dir}/{file}")),
+            );
+        }
+        let parameters = root.list(format!("{dir}/parameters"));
+        for parameter in parameters.present().into_iter().flatten() {
+            if !VOLATILE_PARAMETERS.contains(&parameter.as_str()) {
+                record.put(
+                    format!("kernel.module.{name}.parameter.{parameter}"),
+                    root.line(format!("{dir}/parameters/{parameter}"))
+                        .map(text::number_or_text),
+                );
+            }
+        }
+    }
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == pattern,
+    }
+}
+
+/// The arguments in order, with the value of each masked one replaced by `<masked>`.
+#[must_use]
+pub fn mask(line: &str, masked: &[String]) -> Vec<String> {
+    let fold = |name: &str| name.to_ascii_lowercase().replace('-', "_");
+    let masked: Vec<String> = masked.iter().map(|name| fold(name)).collect();
+    arguments(line)
+        .into_iter()
+        .map(|argument| {
+            let (name, value) = match argument.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (argument.as_str(), None),
+            };
+            let folded = fold(name);
+            let is_masked = masked.iter().any(|pattern| matches(pattern, &folded))
+                || SECRET_WORDS.iter().any(|word| folded.contains(word));
+            match value {
+                Some(_) if is_masked => format!("{name}=<masked>"),
+                _ => argument,
+            }
+        })
+        .collect()
+}
+
+/// Splits as the kernel does: at blanks outside double quotes.
+fn arguments(line: &str) -> Vec<String> {
+    let mut arguments = Vec::new();
+    let mut current = String::new();
+    let mut quoted = false;
+    for c in line.trim().chars() {
+        match c {
+            '"' => {
+                quoted = !quoted;
+                current.push(c);
+            }
+            c if c.is_whitespace() && !quoted => {
+                if !current.is_empty() {
+                    arguments.push(std::mem::take(&mut current));
+                }
+            }
+            c => current.push(c),
+        }
+    }
+    if !current.is_empty() {
+        arguments.push(current);
+    }
+    arguments
+}
+
+/// The GNU build id (note type 3 of owner `GNU`) among ELF notes.
+#[must_use]
+pub fn build_id(notes: &[u8]) -> Reading<String> {
+    let word = |at: usize| -> Option<usize> {
+        let bytes: [u8; 4] = notes.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_ne_bytes(bytes)).ok()
+    };
+    let padded = |length: usize| length.checked_add(3).map(|padded| padded & !3);
+    let mut at: usize = 0;
+    while let (Some(name_size), Some(size), Some(kind)) = (word(at), word(at + 4), word(at + 8)) {
+        let name_at = at + 12;
+        let Some(data_at) = padded(name_size).and_then(|size| name_at.checked_add(size)) else {
+            break;
+        };
+        let Some(end) = data_at.checked_add(size) else {
+            break;
+        };
+        let (name, data) = (
+            notes.get(name_at..name_at + name_size),
+            notes.get(data_at..end),
+        );
+        if let (Some(b"GNU\0"), Some(data), 3) = (name, data, kind) {
+            let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
+            return Reading::Present(hex);
+        }
+        let Some(next) = padded(size).and_then(|size| data_at.checked_add(size)) else {
+            break;
+        };
+        at = next;
+    }
+    Reading::Absent
+}

@@ -1,0 +1,140 @@
+//! The probes and the one list of them.
+//!
+//! A probe is a function of a [`Host`]; its parsers take text. New hardware is a new
+//! file here and a line in [`PROBES`].
+
+pub mod bios;
+pub mod cpu;
+pub mod gpu;
+pub mod kernel;
+pub mod memory;
+pub mod nic;
+
+use crate::{Class, ClassRecord, Facts, Finding, Host, Identity, Inventory, Outcome, ProbeOutcome};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// What one probe learned, in all three planes.
+#[derive(Clone, Debug)]
+pub struct Probed {
+    /// Conformance.
+    pub record: ClassRecord,
+    /// Its part of the identity.
+    pub identity: Identity,
+    /// Its part of the facts.
+    pub facts: Facts,
+    /// Contradictions it saw.
+    pub findings: Vec<Finding>,
+}
+
+impl Probed {
+    /// An empty result for a class.
+    #[must_use]
+    pub fn new(class: Class) -> Self {
+        Self {
+            record: ClassRecord::new(class),
+            identity: Identity::default(),
+            facts: Facts::default(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// Notes a contradiction.
+    pub fn find(&mut self, code: &str, detail: impl Into<String>) {
+        self.findings.push(Finding {
+            class: self.record.class,
+            code: code.to_owned(),
+            detail: detail.into(),
+        });
+    }
+}
+
+/// One line of the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    /// Its name in outcomes.
+    pub name: &'static str,
+    /// The class it fills.
+    pub class: Class,
+    /// The probe itself.
+    pub run: fn(&Host) -> Probed,
+}
+
+/// Every probe, in the order of running.
+pub const PROBES: &[Probe] = &[
+    Probe {
+        name: "kernel",
+        class: Class::Kernel,
+        run: kernel::probe,
+    },
+    Probe {
+        name: "cpu",
+        class: Class::Cpu,
+        run: cpu::probe,
+    },
+    Probe {
+        name: "memory",
+        class: Class::Memory,
+        run: memory::probe,
+    },
+    Probe {
+        name: "nic",
+        class: Class::Nic,
+        run: nic::probe,
+    },
+    Probe {
+        name: "bios",
+        class: Class::Bios,
+        run: bios::probe,
+    },
+    Probe {
+        name: "gpu",
+        class: Class::Gpu,
+        run: gpu::probe,
+    },
+];
+
+/// Runs every probe of the list. Blocks for at most the GPU driver's deadline plus the
+/// reading of small files; call it off any async thread.
+#[must_use]
+pub fn probe_all(host: &Host) -> Inventory {
+    let mut inventory = Inventory {
+        records: BTreeMap::new(),
+        identity: Identity::default(),
+        facts: Facts::default(),
+        findings: Vec::new(),
+        probes: Vec::with_capacity(PROBES.len()),
+    };
+    for probe in PROBES {
+        let started_at = Instant::now();
+        let probed = if host.disabled.contains(&probe.class) {
+            Probed {
+                record: ClassRecord::disabled(probe.class, "switched off by configuration"),
+                ..Probed::new(probe.class)
+            }
+        } else {
+            (probe.run)(host)
+        };
+        let duration = started_at.elapsed();
+        let unknown = probed.record.entries.values().filter(|r| !r.is_known());
+        inventory.probes.push(ProbeOutcome {
+            name: probe.name.to_owned(),
+            class: probe.class,
+            duration_us: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+            outcome: Outcome::from(&probed.record.state()),
+            keys: u32::try_from(probed.record.entries.len()).unwrap_or(u32::MAX),
+            unknown: u32::try_from(unknown.count()).unwrap_or(u32::MAX),
+        });
+        inventory.identity.absorb(probed.identity);
+        inventory.facts.absorb(probed.facts);
+        inventory.findings.extend(probed.findings);
+        inventory.records.insert(probe.class, probed.record);
+    }
+    for class in Class::ALL {
+        inventory
+            .records
+            .entry(class)
+            .or_insert_with(|| ClassRecord::disabled(class, "not probed by this agent"));
+    }
+    inventory
+}

@@ -1,0 +1,207 @@
+//! One class of one node: its keys, and whether they are enough for a digest.
+
+use crate::encode::{self, PreimageError};
+use crate::{Class, ClassMark, Digest, Reading, Value};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything one probe learned that should be equal between equal nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassRecord {
+    /// The class.
+    pub class: Class,
+    /// The schema of keys and values.
+    pub schema: u16,
+    /// Every key with what came of reading it.
+    pub entries: BTreeMap<String, Reading<Value>>,
+    /// Keys without which there is no digest.
+    pub required: BTreeSet<String>,
+    /// Set when the class is switched off or has no probe: then there are no entries.
+    pub disabled: Option<String>,
+}
+
+/// Whether a record has a digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClassState {
+    /// Every required key is known.
+    Complete {
+        /// The schema the digest is bound to.
+        schema: u16,
+        /// The content address of the preimage.
+        digest: Digest,
+    },
+    /// Some required keys are unknown: no digest, never equal, never drifted.
+    Incomplete {
+        /// Those keys, with what came of reading them.
+        missing: BTreeMap<String, Reading<Value>>,
+    },
+    /// Not probed.
+    Disabled {
+        /// Who decided.
+        why: String,
+    },
+}
+
+impl ClassRecord {
+    /// An empty record of the class's current schema.
+    #[must_use]
+    pub const fn new(class: Class) -> Self {
+        Self {
+            class,
+            schema: class.schema(),
+            entries: BTreeMap::new(),
+            required: BTreeSet::new(),
+            disabled: None,
+        }
+    }
+
+    /// A class that is not probed, with the reason.
+    #[must_use]
+    pub fn disabled(class: Class, why: impl Into<String>) -> Self {
+        Self {
+            disabled: Some(why.into()),
+            ..Self::new(class)
+        }
+    }
+
+    /// Sets a key that the digest can do without.
+    pub fn put(&mut self, key: impl Into<String>, reading: Reading<impl Into<Value>>) {
+        self.entries.insert(key.into(), reading.map(Into::into));
+    }
+
+    /// Sets a key without which the class is incomplete.
+    pub fn require(&mut self, key: impl Into<String>, reading: Reading<impl Into<Value>>) {
+        let key = key.into();
+        self.required.insert(key.clone());
+        self.put(key, reading);
+    }
+
+    /// What is known of `key`.
+    ///
+    /// A key of a device beyond the recorded count (`nic.8.firmware` where `nic.count`
+    /// is 8) is absent; any other key that was not recorded is unknown.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Reading<Value> {
+        if let Some(reading) = self.entries.get(key) {
+            return reading.clone();
+        }
+        if let Some(why) = &self.disabled {
+            return Reading::disabled(why.clone());
+        }
+        if self.is_beyond_count(key) {
+            return Reading::Absent;
+        }
+        Reading::failed("not recorded")
+    }
+
+    /// Whether `key` names a slot at or beyond its `<prefix>.count`.
+    fn is_beyond_count(&self, key: &str) -> bool {
+        let Some((prefix, slot)) = split_slot(key) else {
+            return false;
+        };
+        match self.entries.get(&format!("{prefix}.count")) {
+            Some(Reading::Present(Value::Number(count))) => slot >= *count,
+            Some(Reading::Absent) => true,
+            _ => false,
+        }
+    }
+
+    /// The canonical bytes: sorted known entries with explicit lengths.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        encode::encode(self)
+    }
+
+    /// Reads canonical bytes back; the result holds known entries only.
+    ///
+    /// # Errors
+    /// Any byte string that [`ClassRecord::encode`] would not write is refused.
+    pub fn decode(bytes: &[u8]) -> Result<Self, PreimageError> {
+        encode::decode(bytes)
+    }
+
+    /// Complete with a digest, incomplete, or disabled.
+    #[must_use]
+    pub fn state(&self) -> ClassState {
+        if let Some(why) = &self.disabled {
+            return ClassState::Disabled { why: why.clone() };
+        }
+        let missing: BTreeMap<_, _> = self
+            .required
+            .iter()
+            .map(|key| (key.clone(), self.get(key)))
+            .filter(|(_, reading)| !reading.is_known())
+            .collect();
+        if missing.is_empty() {
+            ClassState::Complete {
+                schema: self.schema,
+                digest: encode::digest(self.class, self.schema, &self.encode()),
+            }
+        } else {
+            ClassState::Incomplete { missing }
+        }
+    }
+
+    /// The digest of the devices regardless of slot: equal when two nodes hold the same
+    /// parts in other places. The record's own digest covers the layout.
+    #[must_use]
+    pub fn parts_digest(&self) -> Digest {
+        encode::parts_digest(self)
+    }
+}
+
+impl ClassState {
+    /// The short form that nodes gossip.
+    #[must_use]
+    pub const fn mark(&self) -> ClassMark {
+        match self {
+            Self::Complete { schema, digest } => ClassMark::Complete {
+                schema: *schema,
+                digest: *digest,
+            },
+            Self::Incomplete { .. } => ClassMark::Incomplete,
+            Self::Disabled { .. } => ClassMark::Disabled,
+        }
+    }
+
+    /// The digest, if complete.
+    #[must_use]
+    pub const fn digest(&self) -> Option<Digest> {
+        match self {
+            Self::Complete { digest, .. } => Some(*digest),
+            _ => None,
+        }
+    }
+}
+
+/// Splits `nic.3.firmware` into `("nic", 3)`: the part before the last all-digit
+/// segment that has something after it.
+pub(crate) fn split_slot(key: &str) -> Option<(&str, i64)> {
+    let mut end = key.rfind('.')?;
+    loop {
+        let start = key[..end].rfind('.')?;
+        let segment = &key[start + 1..end];
+        if !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Some((&key[..start], segment.parse().ok()?));
+        }
+        end = start;
+    }
+}
+
+/// Checks that `bytes` are the preimage of `digest` and reads them.
+///
+/// # Errors
+/// Bytes that are not canonical, or that hash to another digest.
+pub fn verify(digest: &Digest, bytes: &[u8]) -> Result<ClassRecord, PreimageError> {
+    let record = encode::decode(bytes)?;
+    let found = encode::digest(record.class, record.schema, bytes);
+    if found == *digest {
+        Ok(record)
+    } else {
+        Err(PreimageError::OtherDigest {
+            expected: *digest,
+            found,
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! The SMBIOS table: memory devices (type 17). Pure; the table comes as bytes.
+
+use crate::{Reading, text};
+
+const MEMORY_DEVICE: u8 = 17;
+const END_OF_TABLE: u8 = 127;
+
+/// One memory slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryDevice {
+    /// The slot's name on the board.
+    pub locator: Reading<String>,
+    /// Capacity in bytes; absent in an empty slot.
+    pub size: Reading<u64>,
+    /// `DDR5` and so on.
+    pub kind: Reading<String>,
+    /// Configured transfers a second.
+    pub speed: Reading<u64>,
+    /// Manufacturer as written.
+    pub manufacturer: Reading<String>,
+    /// Part number as written.
+    pub part_number: Reading<String>,
+    /// Serial number (identity).
+    pub serial: Reading<String>,
+}
+
+/// One structure of the table: formatted part and strings.
+struct Structure<'a> {
+    kind: u8,
+    formatted: &'a [u8],
+    strings: &'a [u8],
+    /// Formatted part, strings and terminator together.
+    length: usize,
+}
+
+impl<'a> Structure<'a> {
+    /// The first structure in `table`; none where the table is cut off.
+    fn first(table: &'a [u8]) -> Option<Self> {
+        let formatted = table.get(..usize::from(*table.get(1)?))?;
+        // A structure is at least its own four-byte header, or the walk would not end.
+        if formatted.len() < 4 {
+            return None;
+        }
+        let rest = &table[formatted.len()..];
+        let end = rest.windows(2).position(|pair| pair == [0, 0])?;
+        Some(Self {
+            kind: table[0],
+            formatted,
+            strings: &rest[..end],
+            length: formatted.len() + end + 2,
+        })
+    }
+
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.formatted.get(at).copied()
+    }
+
+    fn word(&self, at: usize) -> Option<u16> {
+        let bytes = self.formatted.get(at..at + 2)?;
+        Some(u16::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    fn double(&self, at: usize) -> Option<u32> {
+        let bytes = self.formatted.get(at..at + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// The string whose 1-based number stands at `at`.
+    fn string(&self, at: usize) -> Reading<String> {
+        let number = match self.byte(at) {
+            None | Some(0) => return Reading::Unsupported,
+            Some(number) => usize::from(number),
+        };
+        match self.strings.split(|&byte| byte == 0).nth(number - 1) {
+            None => Reading::failed(format!("SMBIOS string {number} is missing")),
+            Some(bytes) => match std::str::from_utf8(bytes) {
+                Ok(string) => text::firmware(string),
+                Err(_) => Reading::failed(format!("SMBIOS string {number} is not text")),
+            },
+        }
+    }
+
+    fn size(&self) -> Reading<u64> {
+        const EXTENDED: u16 = 0x7fff;
+        const KIBIBYTES: u16 = 0x8000;
+        match self.word(0x0c) {
+            Some(0) => Reading::Absent,
+            None | Some(0xffff) => Reading::Unsupported,
+            Some(EXTENDED) => match self.double(0x1c) {
+                Some(mebibytes) => Reading::Present(u64::from(mebibytes & 0x7fff_ffff) << 20),
+                None => Reading::Unsupported,
+            },
+            Some(size) if size & KIBIBYTES != 0 => {
+                Reading::Present(u64::from(size & !KIBIBYTES) << 10)
+            }
+            Some(size) => Reading::Present(u64::from(size) << 20),
+        }
+    }
+
+    /// The configured speed, else the part's own; both in MT/s.
+    fn speed(&self) -> Reading<u64> {
+        let field = |at: usize, extended: usize| match self.word(at)? {
+            0 => None,
+            0xffff => self.double(extended).map(|speed| speed & 0x7fff_ffff),
+            speed => Some(u32::from(speed)),
+        };
+        field(0x20, 0x58)
+            .or_else(|| field(0x15, 0x54))
+            .map_or(Reading::Unsupported, |speed| {
+                Reading::Present(u64::from(speed) * 1_000_000)
+            })
+    }
+
+    fn memory_kind(&self) -> Reading<String> {
+        let name = match self.byte(0x12) {
+            Some(0x18) => "DDR3",
+            Some(0x1a) => "DDR4",
+            Some(0x1b) => "LPDDR",
+            Some(0x1c) => "LPDDR2",
+            Some(0x1d) => "LPDDR3",
+            Some(0x1e) => "LPDDR4",
+            Some(0x20) => "HBM",
+            Some(0x21) => "HBM2",
+            Some(0x22) => "DDR5",
+            Some(0x23) => "LPDDR5",
+            Some(0x24) => "HBM3",
+            None | Some(0x00..=0x02) => return Reading::Unsupported,
+            Some(other) => return Reading::Present(format!("type {other:#04x}")),
+        };
+        Reading::Present(name.to_owned())
+    }
+}
+
+fn structures(table: &[u8]) -> impl Iterator<Item = Structure<'_>> {
+    let mut rest = table;
+    std::iter::from_fn(move || {
+        let structure = Structure::first(rest)?;
+        rest = &rest[structure.length..];
+        (structure.kind != END_OF_TABLE).then_some(structure)
+    })
+}
+
+/// The memory slots in table order.
+#[must_use]
+pub fn memory_devices(table: &[u8]) -> Reading<Vec<MemoryDevice>> {
+    if !table.is_empty() && Structure::first(table).is_none() {
+        return Reading::failed("the SMBIOS table is cut off or damaged");
+    }
+    let devices = structures(table).filter(|structure| structure.kind == MEMORY_DEVICE);
+    let devices: Vec<MemoryDevice> = devices
+        .map(|device| {
+            let size = device.size();
+            let is_there = size != Reading::Absent;
+            let of = |reading: Reading<String>| {
+                if is_there { reading } else { Reading::Absent }
+            };
+            MemoryDevice {
+                locator: device.string(0x10),
+                kind: of(device.memory_kind()),
+                speed: if is_there {
+                    device.speed()
+                } else {
+                    Reading::Absent
+                },
+                manufacturer: of(device.string(0x17)),
+                part_number: of(device.string(0x1a)),
+                serial: of(device.string(0x18)),
+                size,
+            }
+        })
+        .collect();
+    if devices.is_empty() {
+        Reading::Absent
+    } else {
+        Reading::Present(devices)
+    }
+}
+
+/// The same table with the memory devices alone, serial numbers and asset tags replaced
+/// by `X`: what [`memory_devices`] needs and nothing that names a machine.
+#[must_use]
+pub fn without_identity(table: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for structure in structures(table).filter(|s| s.kind == MEMORY_DEVICE) {
+        let secret = |number: usize| {
+            [0x18, 0x19]
+                .iter()
+                .any(|&at| structure.byte(at).map(usize::from) == Some(number))
+        };
+        out.extend_from_slice(structure.formatted);
+        if structure.strings.is_empty() {
+            out.push(0);
+        }
+        for (index, string) in structure.strings.split(|&byte| byte == 0).enumerate() {
+            if structure.strings.is_empty() {
+                break;
+            }
+            if secret(index + 1) {
+                out.extend(std::iter::repeat_n(b'X', string.len()));
+            } else {
+                out.extend_from_slice(string);
+            }
+            out.push(0);
+        }
+        out.push(0);
+    }
+    out.extend_from_slice(&[END_OF_TABLE, 4, 0, 0, 0, 0]);
+    out
+}
