@@ -158,11 +158,16 @@ fn processors(root: &Root, record: &mut ClassRecord) {
         ),
         ("kernel.cpuidle.driver", "cpu/cpuidle/current_driver"),
         ("kernel.cpuidle.governor", "cpu/cpuidle/current_governor_ro"),
-        ("kernel.isolated_cpus", "cpu/isolated"),
     ];
     for (key, path) in plain {
         record.put(key, root.line(format!("{system}/{path}")));
     }
+    // An empty list is the kernel's way to say that no processor is isolated.
+    let isolated = match root.line(format!("{system}/cpu/isolated")) {
+        Reading::Unsupported => Reading::Absent,
+        other => other,
+    };
+    record.put("kernel.isolated_cpus", isolated);
     let dir = format!("{system}/cpu/vulnerabilities");
     for name in root.list(&dir).present().into_iter().flatten() {
         record.put(
@@ -249,26 +254,41 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// The arguments in order, with the value of each masked one replaced by `<masked>`.
+///
+/// Secrets are masked in both forms: `name=value`, and `--name value` as init programs
+/// take it.
 #[must_use]
 pub fn mask(line: &str, masked: &[String]) -> Vec<String> {
-    let fold = |name: &str| name.to_ascii_lowercase().replace('-', "_");
     let masked: Vec<String> = masked.iter().map(|name| fold(name)).collect();
-    arguments(line)
-        .into_iter()
-        .map(|argument| {
-            let (name, value) = match argument.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (argument.as_str(), None),
-            };
-            let folded = fold(name);
-            let is_masked = masked.iter().any(|pattern| matches(pattern, &folded))
-                || SECRET_WORDS.iter().any(|word| folded.contains(word));
-            match value {
-                Some(_) if is_masked => format!("{name}=<masked>"),
-                _ => argument,
+    let mut is_secret_next = false;
+    let mut out = Vec::new();
+    for argument in arguments(line) {
+        let was_secret = std::mem::take(&mut is_secret_next);
+        match argument.split_once('=') {
+            _ if was_secret && !argument.starts_with('-') => out.push("<masked>".to_owned()),
+            Some((name, _)) if is_masked(name, &masked) => out.push(format!("{name}=<masked>")),
+            Some(_) => out.push(argument),
+            None => {
+                is_secret_next = argument.starts_with("--") && is_secret(&fold(&argument));
+                out.push(argument);
             }
-        })
-        .collect()
+        }
+    }
+    out
+}
+
+/// The kernel does not tell `-` and `_` apart.
+fn fold(name: &str) -> String {
+    name.to_ascii_lowercase().replace('-', "_")
+}
+
+fn is_secret(folded: &str) -> bool {
+    SECRET_WORDS.iter().any(|word| folded.contains(word))
+}
+
+fn is_masked(name: &str, masked: &[String]) -> bool {
+    let folded = fold(name);
+    is_secret(&folded) || masked.iter().any(|pattern| matches(pattern, &folded))
 }
 
 /// Splits as the kernel does: at blanks outside double quotes.

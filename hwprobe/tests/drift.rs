@@ -1,0 +1,242 @@
+//! Who differs from the majority of its cohort, and who is grouped with whom.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use lattice_hwprobe::{
+    Class, ClassMark, ClassRecord, CohortKey, Digest, Drift, GpuIdentity, Identity, NodeView,
+    Reading, Scope, Value, drift, groups,
+};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// A fleet written as `(node, cohort, firmwares by slot)`.
+#[derive(Default)]
+struct Fleet {
+    nodes: Vec<NodeView>,
+    preimages: BTreeMap<Digest, Vec<u8>>,
+    opened: RefCell<Vec<Digest>>,
+}
+
+fn cohort(product: &str) -> CohortKey {
+    CohortKey {
+        vendor: Some("Dell Inc.".to_owned()),
+        product: Some(product.to_owned()),
+        gpu_model: Some("NVIDIA H100 80GB HBM3".to_owned()),
+        gpu_count: 8,
+    }
+}
+
+fn nic_record(firmware: &[&str]) -> ClassRecord {
+    let mut record = ClassRecord::new(Class::Nic);
+    let count = u32::try_from(firmware.len()).unwrap();
+    record.require("nic.count", Reading::Present(count));
+    for (slot, version) in firmware.iter().enumerate() {
+        let reading = match *version {
+            "?" => Reading::Timeout { after_ms: 1 },
+            version => Reading::Present(Value::from(version)),
+        };
+        record.put(format!("nic.{slot}.firmware"), reading);
+    }
+    record
+}
+
+impl Fleet {
+    fn node(mut self, name: &str, product: &str, firmware: &[&str]) -> Self {
+        let record = nic_record(firmware);
+        let mark = record.state().mark();
+        self.preimages
+            .insert(mark.digest().unwrap(), record.encode());
+        self.view(name, Some(cohort(product)), mark)
+    }
+
+    fn nodes(self, names: &[&str], product: &str, firmware: &[&str]) -> Self {
+        names
+            .iter()
+            .fold(self, |fleet, name| fleet.node(name, product, firmware))
+    }
+
+    fn view(mut self, name: &str, cohort: Option<CohortKey>, mark: ClassMark) -> Self {
+        self.nodes.push(NodeView {
+            node: name.to_owned(),
+            cohort,
+            classes: BTreeMap::from([(Class::Nic, mark)]),
+        });
+        self
+    }
+
+    fn report(&self) -> lattice_hwprobe::DriftReport {
+        drift(&self.nodes, &|digest: &Digest| {
+            self.opened.borrow_mut().push(*digest);
+            let bytes = self.preimages.get(digest)?;
+            lattice_hwprobe::verify(digest, bytes).ok()
+        })
+    }
+}
+
+fn drifted(node: &str, key: &str, expected: &str, found: &str) -> Drift {
+    Drift {
+        node: node.to_owned(),
+        class: Class::Nic,
+        key: key.to_owned(),
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    }
+}
+
+#[test]
+fn the_odd_one_of_a_cohort_is_named_with_key_and_values() {
+    let fleet = Fleet::default()
+        .nodes(&["a1", "a2", "a3", "a4"], "XE9680", &["28.41", "28.41"])
+        .node("a5", "XE9680", &["28.41", "28.39"]);
+    let report = fleet.report();
+    assert_eq!(
+        report.drifts,
+        [drifted("a5", "nic.1.firmware", "28.41", "28.39")]
+    );
+    assert_eq!(fleet.opened.borrow().len(), 2, "each digest is opened once");
+}
+
+#[test]
+fn equal_digests_are_never_opened() {
+    let fleet = Fleet::default().nodes(&["a1", "a2", "a3", "a4"], "XE9680", &["28.41"]);
+    assert!(fleet.report().drifts.is_empty());
+    assert!(fleet.opened.borrow().is_empty());
+}
+
+#[test]
+fn cohorts_are_not_compared_with_each_other() {
+    let fleet = Fleet::default()
+        .nodes(&["a1", "a2", "a3", "a4"], "XE9680", &["28.41"])
+        .nodes(&["b1", "b2", "b3", "b4"], "DGX H100", &["28.39"]);
+    assert!(fleet.report().drifts.is_empty());
+}
+
+#[test]
+fn fewer_than_four_nodes_have_no_majority_to_differ_from() {
+    let fleet = Fleet::default()
+        .nodes(&["a1", "a2"], "XE9680", &["28.41"])
+        .node("a3", "XE9680", &["28.39"]);
+    let report = fleet.report();
+    assert!(report.drifts.is_empty());
+    assert_eq!(report.alone, ["a1", "a2", "a3"]);
+}
+
+#[test]
+fn half_is_no_majority_and_is_reported_as_such() {
+    let fleet = Fleet::default()
+        .nodes(&["a1", "a2"], "XE9680", &["28.41"])
+        .nodes(&["a3", "a4"], "XE9680", &["28.39"]);
+    let report = fleet.report();
+    assert!(report.drifts.is_empty());
+    let [split] = report.no_majority.as_slice() else {
+        panic!("{report:?}");
+    };
+    assert_eq!(split.key, "nic.0.firmware");
+    assert_eq!(split.values["28.41"], ["a1", "a2"]);
+    assert_eq!(split.values["28.39"], ["a3", "a4"]);
+}
+
+#[test]
+fn a_value_nobody_could_read_is_no_drift() {
+    let fleet = Fleet::default()
+        .nodes(&["a1", "a2", "a3"], "XE9680", &["28.41"])
+        .node("a4", "XE9680", &["?"]);
+    let report = fleet.report();
+    assert!(report.drifts.is_empty(), "{report:?}");
+    assert!(report.no_majority.is_empty());
+}
+
+#[test]
+fn an_incomplete_class_is_unknown_and_does_not_vote() {
+    let fleet = Fleet::default()
+        .nodes(&["a1", "a2", "a3"], "XE9680", &["28.41"])
+        .node("a4", "XE9680", &["28.39"])
+        .view("a5", Some(cohort("XE9680")), ClassMark::Incomplete)
+        .view("a6", Some(cohort("XE9680")), ClassMark::Disabled);
+    let report = fleet.report();
+    assert_eq!(
+        report.drifts,
+        [drifted("a4", "nic.0.firmware", "28.41", "28.39")]
+    );
+    assert_eq!(report.unknown.len(), 1);
+    assert_eq!(report.unknown[0].node, "a5");
+}
+
+#[test]
+fn a_preimage_not_fetched_yet_makes_its_nodes_unknown() {
+    let mut fleet = Fleet::default()
+        .nodes(&["a1", "a2", "a3", "a4"], "XE9680", &["28.41"])
+        .node("a5", "XE9680", &["28.39"]);
+    let digest = fleet.nodes[4].classes[&Class::Nic].digest().unwrap();
+    fleet.preimages.remove(&digest);
+    let report = fleet.report();
+    assert!(report.drifts.is_empty());
+    assert_eq!(report.unknown.len(), 1);
+    assert_eq!(report.unknown[0].why, "preimage not at hand");
+}
+
+#[test]
+fn a_lost_device_is_one_drift_and_not_one_per_shifted_slot() {
+    let fleet = Fleet::default()
+        .nodes(&["a1", "a2", "a3", "a4"], "XE9680", &["1", "2", "3"])
+        .node("a5", "XE9680", &["2", "3"]);
+    assert_eq!(
+        fleet.report().drifts,
+        [drifted("a5", "nic.count", "3", "2")]
+    );
+}
+
+#[test]
+fn a_node_with_two_deviations_has_two_drifts() {
+    let fleet = Fleet::default()
+        .nodes(&["a1", "a2", "a3", "a4"], "XE9680", &["1", "1"])
+        .node("a5", "XE9680", &["2", "1"])
+        .node("a6", "XE9680", &["2", "3"]);
+    assert_eq!(
+        fleet.report().drifts,
+        [
+            drifted("a5", "nic.0.firmware", "1", "2"),
+            drifted("a6", "nic.0.firmware", "1", "2"),
+            drifted("a6", "nic.1.firmware", "1", "3"),
+        ]
+    );
+}
+
+#[test]
+fn groups_hold_equal_nodes_and_leave_unknown_ones_out() {
+    let fleet = Fleet::default()
+        .node("b", "XE9680", &["28.39"])
+        .nodes(&["c", "a"], "XE9680", &["28.41"])
+        .view("x", None, ClassMark::Incomplete)
+        .view("y", None, ClassMark::Incomplete);
+    for scope in [Scope::Class(Class::Nic), Scope::All] {
+        let found = groups(&fleet.nodes, scope);
+        let members: Vec<&[String]> = found.groups.iter().map(|g| g.nodes.as_slice()).collect();
+        assert_eq!(
+            members,
+            [&["a".to_owned(), "c".to_owned()][..], &["b".to_owned()]]
+        );
+        assert_eq!(found.unknown, ["x", "y"]);
+    }
+    let other = groups(&fleet.nodes, Scope::Class(Class::Gpu));
+    assert!(other.groups.is_empty());
+    assert_eq!(other.unknown.len(), 5);
+}
+
+#[test]
+fn a_node_whose_gpus_are_unknown_has_no_cohort() {
+    let mut identity = Identity {
+        vendor: Reading::Present("Dell Inc.".to_owned()),
+        product: Reading::Present("XE9680".to_owned()),
+        gpu_model: Reading::Present("NVIDIA H100 80GB HBM3".to_owned()),
+        gpu_count: Reading::Present(8),
+        gpus: vec![GpuIdentity::default()],
+        ..Identity::default()
+    };
+    assert_eq!(CohortKey::of(&identity), Some(cohort("XE9680")));
+    identity.gpu_count = Reading::Timeout { after_ms: 20_000 };
+    assert_eq!(CohortKey::of(&identity), None);
+    identity.gpu_count = Reading::Absent;
+    identity.gpu_model = Reading::Absent;
+    let without = CohortKey::of(&identity).unwrap();
+    assert_eq!((without.gpu_count, without.gpu_model), (0, None));
+}
