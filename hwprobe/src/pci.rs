@@ -154,5 +154,49 @@ pub fn numa_node(root: &Root, function: &Function) -> Reading<Value> {
 pub fn address_in(path: &str) -> Option<&str> {
     path.split('/')
         .rev()
-        .find(|part| part.matches(':').count() == 2 && rank(part).is_some())
+        .find(|part| address(part).present().is_some_and(|same| same == part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_one_form_and_the_order_of_the_bus() {
+        for raw in ["00000000:1B:00.0", "0000:1b:00.0", " 0:1b:0.0\n"] {
+            assert_eq!(address(raw), Reading::Present("0000:1b:00.0".to_owned()));
+        }
+        assert_eq!(
+            address("00010000:01:1F.7"),
+            Reading::Present("10000:01:1f.7".to_owned())
+        );
+        assert!(matches!(address("1b:00"), Reading::Failed { .. }));
+        let order = [
+            "0000:02:00.1",
+            "0000:10:00.0",
+            "0001:01:00.0",
+            "10000:00:00.0",
+        ];
+        assert!(order.windows(2).all(|pair| rank(pair[0]) < rank(pair[1])));
+    }
+
+    #[test]
+    fn link_speeds_are_transfers_a_second() {
+        let number = |raw| match link_speed(raw) {
+            Reading::Present(Value::Number(number)) => number,
+            other => panic!("{raw}: {other:?}"),
+        };
+        assert_eq!(number("32.0 GT/s PCIe"), 32_000_000_000);
+        assert_eq!(number("2.5 GT/s"), 2_500_000_000);
+        assert_eq!(number("8 GT/s"), 8_000_000_000);
+        assert_eq!(link_speed("Unknown speed"), Reading::Unsupported);
+    }
+
+    #[test]
+    fn a_device_hangs_on_the_last_function_of_its_path() {
+        let path = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:18:00.0/net/ib0";
+        assert_eq!(address_in(path), Some("0000:18:00.0"));
+        assert_eq!(address_in("/sys/devices/virtual/net/lo"), None);
+        assert_eq!(address_in("/sys/devices/platform/a:b:c.d"), None);
+    }
 }

@@ -137,3 +137,76 @@ pub fn list_length(list: &str) -> Reading<u32> {
     }
     Reading::Present(count)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_of_firmware_are_no_value() {
+        for raw in [
+            "",
+            "  ",
+            "\0",
+            "N/A",
+            "na",
+            " To Be Filled By O.E.M.",
+            "Not  Specified",
+            "ff",
+            "FFFFFFFF",
+            "undefined",
+            "None",
+            "Default string",
+            "0000000000",
+            "-",
+            "...",
+            "[N/A]",
+            "Unknown",
+        ] {
+            assert_eq!(firmware(raw), Reading::Unsupported, "{raw:?}");
+        }
+        for raw in ["0", "1.0", "A00", "FA12", "000A", "nas-01", "NAND"] {
+            assert_eq!(firmware(raw), Reading::Present(raw.to_owned()));
+        }
+    }
+
+    #[test]
+    fn words_of_the_kernel_mean_what_they_say() {
+        assert_eq!(plain("none\n"), Reading::Present("none".to_owned()));
+        assert_eq!(plain("a \t b\n"), Reading::Present("a b".to_owned()));
+        assert_eq!(plain("\n"), Reading::Unsupported);
+        assert_eq!(
+            chosen("always [madvise] never"),
+            Reading::Present("madvise".to_owned())
+        );
+        assert_eq!(chosen("tsc"), Reading::Present("tsc".to_owned()));
+    }
+
+    #[test]
+    fn ids_are_padded_and_lower_case() {
+        assert_eq!(hex_id("0x10DE", 4), Reading::Present("10de".to_owned()));
+        assert_eq!(hex_id("a1", 4), Reading::Present("00a1".to_owned()));
+        assert!(matches!(hex_id("xyz", 4), Reading::Failed { .. }));
+    }
+
+    #[test]
+    fn only_usual_integers_become_numbers() {
+        assert_eq!(number_or_text("60".into()), Value::Number(60));
+        assert_eq!(number_or_text("-1".into()), Value::Number(-1));
+        for text in ["007", "+1", "1 2", "18446744073692774399", "Y"] {
+            assert_eq!(number_or_text(text.into()), Value::from(text));
+        }
+    }
+
+    #[test]
+    fn lists_are_counted_and_damaged_ones_refused() {
+        assert_eq!(list_length("0-3,8,10-11\n"), Reading::Present(7));
+        assert_eq!(list_length(""), Reading::Present(0));
+        for list in ["3-1", "a", "0-99999999999", "0-4294967294"] {
+            assert!(
+                matches!(list_length(list), Reading::Failed { .. }),
+                "{list}"
+            );
+        }
+    }
+}

@@ -1,5 +1,5 @@
 //! Probes on trees written here: each says what it reads, and nothing else.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 

@@ -166,9 +166,20 @@ fn describe(device: &Device<'_>) -> DeviceReport {
     }
 }
 
+/// The name of an enumerated value; "unknown" is none.
+fn word(reading: Reading<impl std::fmt::Debug>) -> Reading<Value> {
+    reading.and_then(|name| {
+        let name = format!("{name:?}").to_ascii_lowercase();
+        if name == "unknown" {
+            Reading::Unsupported
+        } else {
+            Reading::Present(Value::Text(name))
+        }
+    })
+}
+
 fn architecture(device: &Device<'_>) -> Reading<Value> {
-    read(device.architecture())
-        .map(|architecture| Value::Text(format!("{architecture:?}").to_ascii_lowercase()))
+    word(read(device.architecture()))
 }
 
 fn compute_capability(device: &Device<'_>) -> Reading<Value> {
@@ -198,11 +209,7 @@ fn modes(device: &Device<'_>, put: &mut impl FnMut(&str, Reading<Value>)) {
         flag(device.is_ecc_enabled().map(|mode| mode.currently_enabled)),
     );
     put("persistence", flag(device.is_in_persistent_mode()));
-    put(
-        "compute_mode",
-        read(device.compute_mode())
-            .map(|mode| Value::Text(format!("{mode:?}").to_ascii_lowercase())),
-    );
+    put("compute_mode", word(read(device.compute_mode())));
     put("mig", flag(device.mig_mode().map(|mode| mode.current != 0)));
     put("accounting", flag(device.is_accounting_enabled()));
     put("confidential_compute", flag(device.is_cc_enabled()));
@@ -239,25 +246,31 @@ fn limits(device: &Device<'_>, put: &mut impl FnMut(&str, Reading<Value>)) {
 /// The links a device has, whether or not they are up now: that is health.
 fn nvlinks(device: &Device<'_>, put: &mut impl FnMut(&str, Reading<Value>)) {
     let mut count: u32 = 0;
-    let mut version: Reading<Value> = Reading::Absent;
+    let mut version = None;
+    let mut first_without = None;
     for link in 0..MOST_NVLINKS {
-        match read(device.link_wrapper_for(link).version()) {
-            Reading::Present(found) => {
+        match device.link_wrapper_for(link).version() {
+            Ok(found) => {
                 count += 1;
-                version = Reading::Present(found.into());
+                version = Some(found);
             }
-            // The first link says whether the part has NVLink at all; beyond the last
-            // link NVML answers "invalid argument".
-            unknown if link == 0 => {
-                put("nvlink.links", unknown.as_ref().map(|_| Value::Number(0)));
-                put("nvlink.version", unknown.map(Value::from));
-                return;
+            // Beyond the last link of the chip.
+            Err(NvmlError::InvalidArg) => break,
+            // A board may leave out some of its chip's links, the first ones too.
+            Err(error) => {
+                first_without.get_or_insert(read::<u32>(Err(error)));
             }
-            _ => {}
         }
     }
-    put("nvlink.links", Reading::Present(count.into()));
-    put("nvlink.version", version);
+    let none = || first_without.clone().unwrap_or(Reading::Unsupported);
+    let links = if count == 0 {
+        none()
+    } else {
+        Reading::Present(count)
+    };
+    put("nvlink.links", links.map(Value::from));
+    let version = version.map_or_else(none, Reading::Present);
+    put("nvlink.version", version.map(Value::from));
 }
 
 fn pending(device: &Device<'_>) -> Vec<String> {

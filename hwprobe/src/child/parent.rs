@@ -190,3 +190,35 @@ fn put_away(mut child: Child, outstanding: &Outstanding) {
         .name("probe-reap".to_owned())
         .spawn(reaper);
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn while_too_many_children_are_stuck_no_further_one_is_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("started");
+        let deadline = Duration::from_secs(60);
+        let source = NvmlSource::Child {
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), format!("touch {}", mark.display()).into()],
+            env: Vec::new(),
+            deadline,
+        };
+        let outstanding = Outstanding::default();
+        outstanding.0.store(MOST_STUCK, Ordering::Release);
+        let started_at = Instant::now();
+        assert_eq!(
+            ask(&source, &outstanding),
+            Reading::Timeout { after_ms: 60_000 }
+        );
+        assert!(started_at.elapsed() < deadline);
+        assert!(!mark.exists());
+        outstanding.0.store(0, Ordering::Release);
+        let _ = ask(&source, &outstanding);
+        assert!(mark.exists());
+        assert_eq!(outstanding.count(), 0);
+    }
+}

@@ -348,3 +348,30 @@ pub fn build_id(notes: &[u8]) -> Reading<String> {
     }
     Reading::Absent
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_id_is_found_among_other_notes() {
+        let mut notes = Vec::new();
+        let mut note = |name: &[u8], kind: u32, data: &[u8]| {
+            for word in [name.len() as u32, data.len() as u32, kind] {
+                notes.extend_from_slice(&word.to_ne_bytes());
+            }
+            for part in [name, data] {
+                notes.extend_from_slice(part);
+                notes.resize(notes.len().next_multiple_of(4), 0);
+            }
+        };
+        note(b"Xen\0", 3, &[9; 5]);
+        note(b"Linux\0", 0x101, &[1]);
+        note(b"GNU\0", 3, &[0xab, 0xcd, 0x01]);
+        assert_eq!(build_id(&notes), Reading::Present("abcd01".to_owned()));
+        for end in 0..notes.len() - 1 {
+            assert_eq!(build_id(&notes[..end]), Reading::Absent);
+        }
+        assert_eq!(build_id(&[0xff; 40]), Reading::Absent);
+    }
+}
