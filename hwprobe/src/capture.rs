@@ -159,7 +159,7 @@ fn masked(host: &Host, path: &Path, bytes: &[u8]) -> Vec<u8> {
         "DMI" => smbios::without_identity(bytes),
         "cmdline" => {
             let line = String::from_utf8_lossy(bytes);
-            let arguments = crate::probe::kernel::mask(&line, &host.masked_arguments);
+            let arguments = crate::cmdline::mask(&line, &host.masked_arguments);
             let mut line = arguments.join(" ");
             line.push('\n');
             line.into_bytes()

@@ -17,8 +17,9 @@ pub struct CohortKey {
     pub product: Option<String>,
     /// GPU model; none on a node without GPUs.
     pub gpu_model: Option<String>,
-    /// Number of GPUs.
-    pub gpu_count: u32,
+    /// Number of GPUs; none where the site switched the GPU probe off, which is not
+    /// the same as no GPUs.
+    pub gpu_count: Option<u32>,
 }
 
 impl CohortKey {
@@ -28,15 +29,16 @@ impl CohortKey {
     pub fn of(identity: &Identity) -> Option<Self> {
         let text =
             |reading: &Reading<String>| reading.is_known().then(|| reading.present().cloned());
-        let gpu_count = match &identity.gpu_count {
-            Reading::Present(count) => *count,
-            Reading::Absent => 0,
+        let (gpu_model, gpu_count) = match &identity.gpu_count {
+            Reading::Present(count) => (text(&identity.gpu_model)?, Some(*count)),
+            Reading::Absent => (None, Some(0)),
+            Reading::Disabled { .. } => (None, None),
             _ => return None,
         };
         Some(Self {
             vendor: text(&identity.vendor)?,
             product: text(&identity.product)?,
-            gpu_model: text(&identity.gpu_model)?,
+            gpu_model,
             gpu_count,
         })
     }

@@ -1,8 +1,9 @@
 //! Conformance groups: the nodes that share a digest.
 
-use crate::{Class, ClassMark, Digest, Fingerprint, NodeView, fingerprint};
+use crate::{Class, ClassMark, Digest, Fingerprint, NodeView, UnknownClass, fingerprint};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 /// What nodes are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,18 @@ pub enum Scope {
     Class(Class),
     /// The node fingerprint.
     All,
+}
+
+impl FromStr for Scope {
+    type Err = UnknownClass;
+
+    /// A class name, or `all`.
+    fn from_str(name: &str) -> Result<Self, UnknownClass> {
+        match name {
+            "all" => Ok(Self::All),
+            name => name.parse().map(Self::Class),
+        }
+    }
 }
 
 /// Nodes that share a digest.

@@ -96,7 +96,7 @@ impl Host {
         Self {
             root: Root::new(root),
             nvml,
-            masked_arguments: list(crate::probe::kernel::MASKED_ARGUMENTS),
+            masked_arguments: list(crate::cmdline::MASKED_ARGUMENTS),
             sysctls: list(crate::probe::kernel::SYSCTLS),
             modules: list(crate::probe::kernel::MODULES),
             disabled: BTreeSet::new(),

@@ -21,6 +21,7 @@
 pub mod capture;
 pub mod child;
 mod class;
+pub mod cmdline;
 mod cohort;
 mod debounce;
 mod diff;

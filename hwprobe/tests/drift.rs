@@ -21,7 +21,7 @@ fn cohort(product: &str) -> CohortKey {
         vendor: Some("Dell Inc.".to_owned()),
         product: Some(product.to_owned()),
         gpu_model: Some("NVIDIA H100 80GB HBM3".to_owned()),
-        gpu_count: 8,
+        gpu_count: Some(8),
     }
 }
 
@@ -235,8 +235,17 @@ fn a_node_whose_gpus_are_unknown_has_no_cohort() {
     assert_eq!(CohortKey::of(&identity), Some(cohort("XE9680")));
     identity.gpu_count = Reading::Timeout { after_ms: 20_000 };
     assert_eq!(CohortKey::of(&identity), None);
+    identity.gpu_count = Reading::Present(8);
+    identity.gpu_model = Reading::failed("fell off the bus");
+    assert_eq!(CohortKey::of(&identity), None);
     identity.gpu_count = Reading::Absent;
     identity.gpu_model = Reading::Absent;
     let without = CohortKey::of(&identity).unwrap();
-    assert_eq!((without.gpu_count, without.gpu_model), (0, None));
+    assert_eq!((without.gpu_count, &without.gpu_model), (Some(0), &None));
+    // Where the site does not ask, nodes are still compared with their like.
+    identity.gpu_count = Reading::disabled("switched off by configuration");
+    identity.gpu_model = Reading::disabled("switched off by configuration");
+    let unasked = CohortKey::of(&identity).unwrap();
+    assert_eq!(unasked.gpu_count, None);
+    assert_ne!(unasked, without);
 }

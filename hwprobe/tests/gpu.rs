@@ -35,16 +35,7 @@ const TESTS: &[(&str, fn())] = &[
 
 fn main() -> ExitCode {
     child::run_if_child();
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let wanted = |name: &str| filter.as_ref().is_none_or(|filter| name.contains(filter));
-    let mut failed = 0;
-    for (name, test) in TESTS.iter().filter(|(name, _)| wanted(name)) {
-        let passed = std::panic::catch_unwind(test).is_ok();
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-        failed += u32::from(!passed);
-    }
-    println!("\ntest result: {failed} failed");
-    ExitCode::from(u8::from(failed > 0))
+    support::run(TESTS)
 }
 
 fn some(text: &str) -> Option<Field<String>> {
@@ -115,7 +106,7 @@ fn h100(bus: &str, uuid: &str) -> Gpu {
         nvlinks: vec![fake::NvLinkRun {
             links: 18,
             active: Some(true.into()),
-            version: Some(4.into()),
+            version: Some(6.into()),
             capabilities: None,
             remote_device: None,
             remote_pci: None,
@@ -212,7 +203,7 @@ fn every_row_of_a_gpu_is_read() {
         ("gpu.0.max_link_generation", "5"),
         ("gpu.0.max_link_width", "16"),
         ("gpu.0.nvlink.links", "18"),
-        ("gpu.0.nvlink.version", "4"),
+        ("gpu.0.nvlink.version", "4.0"),
         ("gpu.0.numa_node", "0"),
         ("gpu.1.vbios", "96.00.A5.00.01"),
     ];

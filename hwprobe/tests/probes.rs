@@ -297,6 +297,45 @@ fn a_table_that_is_cut_off_is_a_failure_and_not_an_empty_machine() {
     assert!(matches!(count, Reading::Failed { .. }), "{count:?}");
 }
 
+/// As an agent without root finds it; a capture keeps it so.
+fn unreadable(tree: &Tree, path: &str) {
+    let list = serde_json::json!({ path: "permission denied" });
+    tree.file("unreadable.json", &list.to_string());
+}
+
+#[test]
+fn a_table_for_root_alone_is_denied_and_the_class_still_has_a_digest() {
+    let tree = Tree::node();
+    let before = tree.probe();
+    unreadable(&tree, "/sys/firmware/dmi/tables/DMI");
+    let inventory = tree.probe();
+    let record = &inventory.records[&Class::Memory];
+    for key in ["memory.dimm.count", "memory.installed"] {
+        assert!(matches!(record.get(key), Reading::Denied { .. }), "{key}");
+    }
+    assert!(matches!(record.state(), ClassState::Complete { .. }));
+    // Not read is no difference to "none": neither equal nor different.
+    let differences = diff(&before.records[&Class::Memory], record);
+    assert!(!differences.is_empty());
+    assert!(differences.iter().all(|d| d.verdict == Verdict::Unknown));
+}
+
+#[test]
+fn a_required_file_that_is_denied_leaves_the_class_incomplete() {
+    let tree = Tree::node();
+    unreadable(&tree, "/proc/cmdline");
+    let inventory = tree.probe();
+    let ClassState::Incomplete { missing } = inventory.records[&Class::Kernel].state() else {
+        panic!();
+    };
+    assert!(matches!(missing["kernel.cmdline"], Reading::Denied { .. }));
+    unreadable(&tree, "/sys/class/infiniband");
+    let inventory = tree.probe();
+    let count = inventory.records[&Class::Nic].get("nic.count");
+    assert!(matches!(count, Reading::Denied { .. }), "{count:?}");
+    assert!(!inventory.facts.rdma_count.is_known());
+}
+
 #[test]
 fn what_moves_while_a_node_runs_changes_no_digest() {
     let tree = Tree::node();

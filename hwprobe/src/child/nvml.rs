@@ -270,7 +270,16 @@ fn nvlinks(device: &Device<'_>, put: &mut impl FnMut(&str, Reading<Value>)) {
     };
     put("nvlink.links", links.map(Value::from));
     let version = version.map_or_else(none, Reading::Present);
-    put("nvlink.version", version.map(Value::from));
+    put("nvlink.version", version.map(nvlink_version));
+}
+
+/// NVML numbers the generations; people know them by version.
+fn nvlink_version(number: u32) -> Value {
+    const VERSIONS: [&str; 7] = ["1.0", "2.0", "2.2", "3.0", "3.1", "4.0", "5.0"];
+    let known = usize::try_from(number)
+        .ok()
+        .and_then(|number| VERSIONS.get(number.checked_sub(1)?));
+    known.map_or(Value::from(number), |&version| Value::from(version))
 }
 
 fn pending(device: &Device<'_>) -> Vec<String> {

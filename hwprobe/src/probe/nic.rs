@@ -1,8 +1,9 @@
 //! Network functions: RDMA devices and Ethernet controllers, by PCI address.
 //!
 //! Interface and RDMA device names (`eth0`, `mlx5_3`) are given by discovery order and
-//! never used in keys. Virtual functions come and go with use, and interfaces without a
-//! device (loopback, bridges, veth) are no hardware: neither is a NIC here.
+//! never used in keys. Virtual functions come and go with use, interfaces without a
+//! device (loopback, bridges, veth) are no hardware, and a USB interface is the BMC's:
+//! none of them is a NIC here.
 
 use super::Probed;
 use crate::pci::{self, Function};
