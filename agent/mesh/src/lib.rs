@@ -1,0 +1,4 @@
+//! QUIC with mutual TLS between our processes.
+//!
+//! Under construction.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! Protobuf, REST types and conversions.
+//!
+//! Reserved: nothing is built here yet.
+#![forbid(unsafe_code)]

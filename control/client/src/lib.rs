@@ -1,0 +1,4 @@
+//! The Rust SDK.
+//!
+//! Reserved: nothing is built here yet.
+#![forbid(unsafe_code)]

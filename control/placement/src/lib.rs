@@ -1,0 +1,4 @@
+//! The pure solver.
+//!
+//! Under construction.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! Recorded workloads.
+//!
+//! Under construction.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The pure replicated state machine.
+//!
+//! Under construction.
+#![forbid(unsafe_code)]

@@ -1,0 +1,253 @@
+//! Allocations: their life cycle and their record.
+
+use crate::{AllocationId, NodeId, Revision, UnixMillis, spec::AllocationSpec};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// `Blocked → Pending ⇄ Held; Pending → Starting → Running ⇄ Checkpointing; holding states →
+/// Stopping → Suspended | Completed | Failed | Cancelled; Suspended → Pending`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AllocationState {
+    /// Waits for another allocation (a dependency).
+    Blocked,
+    /// Waits for nodes; holds nothing.
+    Pending,
+    /// Put on hold by a person; holds nothing.
+    Held,
+    /// Has nodes; processes are being started.
+    Starting,
+    /// Its processes run.
+    Running,
+    /// Runs and writes a checkpoint.
+    Checkpointing,
+    /// Still holds its nodes while its processes are ended and confirmed gone.
+    Stopping,
+    /// Checkpointed and off its nodes.
+    Suspended,
+    /// Every rank exited 0.
+    Completed,
+    /// A rank failed, the walltime ran out, or a node was lost.
+    Failed,
+    /// Ended by a person.
+    Cancelled,
+}
+
+impl AllocationState {
+    /// All states in life-cycle order.
+    pub const ALL: [AllocationState; 11] = [
+        AllocationState::Blocked,
+        AllocationState::Pending,
+        AllocationState::Held,
+        AllocationState::Starting,
+        AllocationState::Running,
+        AllocationState::Checkpointing,
+        AllocationState::Stopping,
+        AllocationState::Suspended,
+        AllocationState::Completed,
+        AllocationState::Failed,
+        AllocationState::Cancelled,
+    ];
+    /// Holds nodes and counts against limits.
+    pub fn holds(self) -> bool {
+        use AllocationState::*;
+        matches!(self, Starting | Running | Checkpointing | Stopping)
+    }
+    /// Will never change again.
+    pub fn is_terminal(self) -> bool {
+        use AllocationState::*;
+        matches!(self, Completed | Failed | Cancelled)
+    }
+    /// Lower-case name as printed.
+    pub fn as_str(self) -> &'static str {
+        use AllocationState::*;
+        match self {
+            Blocked => "blocked",
+            Pending => "pending",
+            Held => "held",
+            Starting => "starting",
+            Running => "running",
+            Checkpointing => "checkpointing",
+            Stopping => "stopping",
+            Suspended => "suspended",
+            Completed => "completed",
+            Failed => "failed",
+            Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for AllocationState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for AllocationState {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == s)
+            .ok_or_else(|| {
+                let all: Vec<_> = Self::ALL.iter().map(|s| s.as_str()).collect();
+                format!("unknown state {s:?}; one of {}", all.join(", "))
+            })
+    }
+}
+
+/// How one rank ended. Written durably by its supervisor before anybody is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RankExit {
+    /// The process exited with this code.
+    Exited {
+        /// 0-255.
+        code: i32,
+    },
+    /// A signal ended it.
+    Signaled {
+        /// Signal number.
+        signal: i32,
+    },
+    /// It was ended because its walltime ran out.
+    Walltime,
+    /// It was ended because somebody asked (cancel, or another rank failed).
+    Stopped,
+    /// It could not be started.
+    SpawnFailed {
+        /// Why, in words.
+        reason: String,
+    },
+    /// The node lost its record of it (crash, power loss); processes are known to be gone.
+    Lost {
+        /// How that is known.
+        evidence: String,
+    },
+}
+
+impl RankExit {
+    /// Exit code 0.
+    pub fn is_success(&self) -> bool {
+        matches!(self, RankExit::Exited { code: 0 })
+    }
+}
+
+impl fmt::Display for RankExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RankExit::Exited { code } => write!(f, "exit code {code}"),
+            RankExit::Signaled { signal } => write!(f, "signal {signal}"),
+            RankExit::Walltime => f.write_str("walltime exceeded"),
+            RankExit::Stopped => f.write_str("stopped"),
+            RankExit::SpawnFailed { reason } => write!(f, "could not start: {reason}"),
+            RankExit::Lost { evidence } => write!(f, "lost: {evidence}"),
+        }
+    }
+}
+
+/// Where one rank of the current attempt stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RankPhase {
+    /// Assigned; not known to run.
+    Assigned,
+    /// Its process runs.
+    Running {
+        /// Since when, by the node's clock.
+        at: UnixMillis,
+    },
+    /// Its processes are gone.
+    Ended {
+        /// When, by the node's clock.
+        at: UnixMillis,
+        /// How.
+        exit: RankExit,
+    },
+}
+
+/// One rank: its node and where it stands. The position in the list is the rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rank {
+    /// Its node.
+    pub node: NodeId,
+    /// Where it stands.
+    pub phase: RankPhase,
+}
+
+/// Why an allocation is being, or was, stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopCause {
+    /// A person cancelled it.
+    Cancelled {
+        /// Who.
+        by: String,
+    },
+    /// A rank did not exit 0.
+    RankFailed {
+        /// Which.
+        rank: u32,
+        /// How.
+        exit: RankExit,
+    },
+    /// The walltime ran out.
+    Walltime,
+    /// A node was lost.
+    NodeLost {
+        /// Which.
+        node: NodeId,
+    },
+    /// Suspended after a checkpoint.
+    Suspended,
+}
+
+impl fmt::Display for StopCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StopCause::Cancelled { by } => write!(f, "cancelled by {by}"),
+            StopCause::RankFailed { rank, exit } => write!(f, "rank {rank}: {exit}"),
+            StopCause::Walltime => f.write_str("walltime exceeded"),
+            StopCause::NodeLost { node } => write!(f, "node {node} lost"),
+            StopCause::Suspended => f.write_str("suspended"),
+        }
+    }
+}
+
+/// An allocation's whole record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocation {
+    /// Its number.
+    pub id: AllocationId,
+    /// Who submitted it: the token's principal.
+    pub user: String,
+    /// What was asked for.
+    pub spec: AllocationSpec,
+    /// Where it stands.
+    pub state: AllocationState,
+    /// When it entered that state.
+    pub state_since: UnixMillis,
+    /// When it was submitted.
+    pub submitted_at: UnixMillis,
+    /// When it could first have been placed (after dependencies and holds).
+    pub eligible_at: UnixMillis,
+    /// When its first attempt began to run.
+    pub started_at: Option<UnixMillis>,
+    /// When it reached a terminal state.
+    pub ended_at: Option<UnixMillis>,
+    /// Counts assignments, from 1; 0 before the first.
+    pub attempt: u32,
+    /// Ranks of the current, or last, attempt.
+    pub ranks: Vec<Rank>,
+    /// Why it is being or was stopped; `None` for a plain completion.
+    pub stop: Option<StopCause>,
+    /// Last change.
+    pub revision: Revision,
+}
+
+impl Allocation {
+    /// The nodes of the current, or last, attempt in rank order.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeId> {
+        self.ranks.iter().map(|r| &r.node)
+    }
+}

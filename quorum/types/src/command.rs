@@ -1,0 +1,272 @@
+//! Commands: everything that can change the replicated state, in one envelope.
+
+use crate::{
+    AllocationId, Event, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
+    allocation::{RankExit, StopCause},
+    id::LeaseName,
+    limit::{LimitPatch, Limits},
+    node::Lifecycle,
+    rpc::Role,
+    spec::AllocationSpec,
+};
+use serde::{Deserialize, Serialize};
+
+/// Newest command schema this build writes and reads.
+pub const SCHEMA: u16 = 1;
+
+/// How long an idempotency key is remembered, milliseconds (24 h).
+pub const KEY_LIFETIME_MS: u64 = 24 * 3600 * 1000;
+
+/// Who asks, as established at the edge (a token's principal, or a service's certificate).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Principal {
+    /// Name: a user, or `service:control/c1`.
+    pub name: String,
+    /// What it may do.
+    pub power: Power,
+}
+
+/// The strongest role a principal holds for a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Power {
+    /// May submit to projects and act on its own allocations.
+    User,
+    /// May act on all allocations and nodes.
+    Operator,
+    /// May do everything, tenants and limits included.
+    Admin,
+    /// One of our own services (control), acting by itself.
+    Service,
+}
+
+/// Proof that the proposer still holds its lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fence {
+    /// Which lease.
+    pub lease: LeaseName,
+    /// The epoch it was granted with.
+    pub epoch: u64,
+}
+
+/// A command with everything `apply` may look at. Nothing else reaches the state machine: no
+/// clock, no randomness.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// Version of the command's encoding.
+    pub schema: u16,
+    /// Who asks.
+    pub principal: Principal,
+    /// Repeating a command with the same key answers with the first outcome, for
+    /// [`KEY_LIFETIME_MS`].
+    pub key: Option<String>,
+    /// Stamped by the proposer. State time = max(previous, stamped).
+    pub at: UnixMillis,
+    /// Required for what reconcilers do.
+    pub fence: Option<Fence>,
+    /// What to do.
+    pub command: Command,
+}
+
+/// A limit change for one project; several are judged together on the result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitChange {
+    /// Which project.
+    pub path: ProjectPath,
+    /// What changes.
+    pub patch: LimitPatch,
+}
+
+/// A node with the version the proposer saw.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpectedNode {
+    /// The node.
+    pub node: NodeId,
+    /// [`crate::node::Node::version`] it was planned on.
+    pub version: u64,
+}
+
+/// What an agent tells of one rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RankReport {
+    /// Its process runs since then.
+    Started {
+        /// By the node's clock.
+        at: UnixMillis,
+    },
+    /// Every process of it is gone.
+    Ended {
+        /// By the node's clock.
+        at: UnixMillis,
+        /// How.
+        exit: RankExit,
+    },
+}
+
+/// Everything that can change the state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Creates a tenant (a root) or a project below its parent.
+    CreateProject {
+        /// Where.
+        path: ProjectPath,
+        /// `None`: default closed.
+        limits: Option<Limits>,
+        /// Administrators.
+        admins: Vec<String>,
+        /// Text for people.
+        description: String,
+    },
+    /// Deletes an empty project.
+    DeleteProject {
+        /// Which.
+        path: ProjectPath,
+    },
+    /// Changes limits, all or none, judged on the resulting tree.
+    SetLimits {
+        /// At least one.
+        changes: Vec<LimitChange>,
+    },
+    /// Submits an allocation.
+    Submit {
+        /// What is asked for.
+        spec: Box<AllocationSpec>,
+    },
+    /// Cancels: ends at once what holds nothing, stops what holds nodes.
+    Cancel {
+        /// Which.
+        id: AllocationId,
+    },
+    /// Puts a pending allocation on hold.
+    Hold {
+        /// Which.
+        id: AllocationId,
+    },
+    /// Takes it off hold.
+    Release {
+        /// Which.
+        id: AllocationId,
+    },
+    /// Gives a pending allocation its nodes, in rank order. Fenced.
+    Assign {
+        /// Which.
+        id: AllocationId,
+        /// Its nodes with the versions they were planned on.
+        nodes: Vec<ExpectedNode>,
+    },
+    /// Starts stopping a holding allocation. Fenced.
+    Stop {
+        /// Which.
+        id: AllocationId,
+        /// Why.
+        cause: StopCause,
+    },
+    /// Commits what an agent reported of one rank.
+    Report {
+        /// The allocation.
+        id: AllocationId,
+        /// The attempt the report is of.
+        attempt: u32,
+        /// The node that speaks.
+        node: NodeId,
+        /// What it says.
+        report: RankReport,
+    },
+    /// Registers a node, or does nothing when it is registered already.
+    RegisterNode {
+        /// Its name.
+        node: NodeId,
+        /// Its vCluster.
+        vcluster: VclusterName,
+    },
+    /// Sets what is intended for a node.
+    SetLifecycle {
+        /// Which.
+        node: NodeId,
+        /// The new intent.
+        lifecycle: Lifecycle,
+    },
+    /// Sets or clears the principal's own drain reason.
+    Drain {
+        /// Which node.
+        node: NodeId,
+        /// `None` clears the reason of this owner.
+        reason: Option<String>,
+    },
+    /// Takes, or renews, a lease. A new holder gets a new epoch.
+    AcquireLease {
+        /// Which.
+        lease: LeaseName,
+        /// Who.
+        holder: String,
+        /// For how long, milliseconds.
+        ttl_ms: u64,
+    },
+    /// Gives a lease back.
+    ReleaseLease {
+        /// Which.
+        lease: LeaseName,
+        /// By whom.
+        holder: String,
+    },
+    /// Stores a join token's hash; the token itself is never replicated.
+    CreateToken {
+        /// blake3 of the secret part, lower-case hex.
+        hash: String,
+        /// The role it enrols.
+        role: Role,
+        /// Node names it may enrol; `None` any.
+        names: Option<Vec<NodeId>>,
+        /// How often it may be used.
+        uses: u32,
+        /// Until when.
+        expires_at: UnixMillis,
+    },
+    /// Uses a join token for one enrolment. Part of issuing a certificate.
+    ConsumeToken {
+        /// blake3 of the secret part.
+        hash: String,
+        /// The name that enrols.
+        name: String,
+        /// The role that enrols.
+        role: Role,
+    },
+}
+
+/// What an applied command returns to its proposer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nothing beyond "done".
+    Done,
+    /// The allocation submitted.
+    Submitted {
+        /// Its number.
+        id: AllocationId,
+    },
+    /// The attempt an assignment began.
+    Assigned {
+        /// Its number.
+        attempt: u32,
+    },
+    /// The lease granted.
+    Leased {
+        /// Fencing epoch.
+        epoch: u64,
+        /// Until when, in state time.
+        expires_at: UnixMillis,
+    },
+}
+
+/// The result of an applied command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// The revision it made, or the present one when nothing changed.
+    pub revision: Revision,
+    /// For the proposer.
+    pub outcome: Outcome,
+    /// For everyone; empty when nothing changed (a repeat, a renewal).
+    pub events: Vec<Event>,
+}

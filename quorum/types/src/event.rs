@@ -1,0 +1,88 @@
+//! Events: what watchers learn. Each carries the record as it now is, so folding is replacing.
+
+use crate::{
+    Allocation, NodeId, ProjectPath, Revision, UnixMillis, id::LeaseName, node::Node,
+    project::Project,
+};
+use serde::{Deserialize, Serialize};
+
+/// One change. `(revision, ordinal)` identifies it for ever and orders it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The revision that made it.
+    pub revision: Revision,
+    /// Position within the revision, from 0.
+    pub ordinal: u32,
+    /// State time.
+    pub at: UnixMillis,
+    /// What changed.
+    pub kind: EventKind,
+}
+
+/// What happened to an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AllocationChange {
+    /// New.
+    Submitted,
+    /// Put on hold.
+    Held,
+    /// Taken off hold.
+    Released,
+    /// Got nodes.
+    Assigned,
+    /// A rank reported; the state did not change.
+    Progressed,
+    /// All ranks run.
+    Started,
+    /// Being stopped.
+    Stopping,
+    /// Queued again.
+    Requeued,
+    /// Terminal.
+    Ended,
+}
+
+/// What changed, with the record after the change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// An allocation.
+    Allocation {
+        /// What happened.
+        change: AllocationChange,
+        /// As it is now.
+        record: Box<Allocation>,
+    },
+    /// A node's record.
+    Node {
+        /// As it is now.
+        record: Node,
+    },
+    /// A project was created, or its limits or usage changed.
+    Project {
+        /// As it is now.
+        record: Project,
+    },
+    /// A project was deleted.
+    ProjectDeleted {
+        /// Which.
+        path: ProjectPath,
+    },
+    /// A lease changed hands.
+    Lease {
+        /// Which.
+        lease: LeaseName,
+        /// The holder; `None` when given back.
+        holder: Option<String>,
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// A join token was used by this name.
+    Enrolled {
+        /// Node name, or service name.
+        name: String,
+        /// The node, when it is one.
+        node: Option<NodeId>,
+    },
+}

@@ -1,0 +1,243 @@
+//! Hostlists: `gpu[001-064,100],login1`. Node sets are read and written this way everywhere.
+//!
+//! One bracket group per name, widths kept (`gpu[001-010]` is not `gpu[1-10]`), as Slurm and
+//! clush write them. Folding is canonical: sorted by prefix, then number width, then number.
+
+use crate::{NodeId, id::InvalidId};
+use std::{collections::BTreeMap, fmt::Write as _};
+
+/// Most names one hostlist may expand to; a typo such as `n[1-999999999]` must not exhaust memory.
+pub const MAX_HOSTS: usize = 200_000;
+
+/// Why a text is not a hostlist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HostlistError {
+    /// Brackets or ranges are malformed.
+    #[error("hostlist {text:?} at byte {at}: {reason}; write it like gpu[001-064,100]")]
+    Syntax {
+        /// The text as given.
+        text: String,
+        /// Byte offset of the item with the fault.
+        at: usize,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// Too many names.
+    #[error("hostlist {text:?} names more than {MAX_HOSTS} nodes")]
+    TooMany {
+        /// The text as given.
+        text: String,
+    },
+    /// An expanded name is not a node name.
+    #[error(transparent)]
+    Name(#[from] InvalidId),
+}
+
+/// Expands a hostlist in the order written. Repeated names are kept once, at their first place.
+pub fn expand(text: &str) -> Result<Vec<NodeId>, HostlistError> {
+    let mut out = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for (at, item) in split_items(text)? {
+        let mut push = |name: String| -> Result<(), HostlistError> {
+            if out.len() >= MAX_HOSTS {
+                return Err(HostlistError::TooMany {
+                    text: text.to_owned(),
+                });
+            }
+            let id = NodeId::new(name)?;
+            if seen.insert(id.clone()) {
+                out.push(id);
+            }
+            Ok(())
+        };
+        let syntax = |reason| HostlistError::Syntax {
+            text: text.to_owned(),
+            at,
+            reason,
+        };
+        let Some((prefix, rest)) = item.split_once('[') else {
+            push(item.to_owned())?;
+            continue;
+        };
+        let (ranges, suffix) = rest
+            .split_once(']')
+            .ok_or_else(|| syntax("']' is missing"))?;
+        if suffix.contains(['[', ']']) {
+            return Err(syntax("only one bracket group per name is supported"));
+        }
+        for range in ranges.split(',') {
+            let (low, high) = range.split_once('-').unwrap_or((range, range));
+            let (first, last) = (parse(low), parse(high));
+            let (Some(first), Some(last)) = (first, last) else {
+                return Err(syntax("a range holds digits only, at most 18 of them"));
+            };
+            if last < first {
+                return Err(syntax("a range runs upwards"));
+            }
+            if last - first >= MAX_HOSTS as u64 {
+                return Err(HostlistError::TooMany {
+                    text: text.to_owned(),
+                });
+            }
+            for n in first..=last {
+                push(format!("{prefix}{n:0width$}{suffix}", width = low.len()))?;
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn parse(digits: &str) -> Option<u64> {
+    let plain =
+        !digits.is_empty() && digits.len() <= 18 && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+/// Splits at commas outside brackets; each item comes with its byte offset.
+fn split_items(text: &str) -> Result<Vec<(usize, &str)>, HostlistError> {
+    let syntax = |at, reason| HostlistError::Syntax {
+        text: text.to_owned(),
+        at,
+        reason,
+    };
+    let mut items = Vec::new();
+    let (mut start, mut open) = (0, false);
+    for (i, c) in text.char_indices() {
+        match c {
+            '[' if open => return Err(syntax(i, "'[' inside brackets")),
+            '[' => open = true,
+            ']' if !open => return Err(syntax(i, "']' without '['")),
+            ']' => open = false,
+            ',' if !open => {
+                items.push((start, text[start..i].trim()));
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    if open {
+        return Err(syntax(start, "']' is missing"));
+    }
+    items.push((start, text[start..].trim()));
+    if let Some((at, _)) = items.iter().find(|(_, item)| item.is_empty()) {
+        return Err(syntax(*at, "a name is missing"));
+    }
+    Ok(items)
+}
+
+/// Folds names into one hostlist, sorted, each once: `gpu[001-003,007],login1`.
+pub fn fold<'a>(nodes: impl IntoIterator<Item = &'a NodeId>) -> String {
+    // Numbers are grouped by prefix and width; the number is the last run of digits at the end.
+    let mut numbered: BTreeMap<(&str, usize), Vec<u64>> = BTreeMap::new();
+    let mut plain: std::collections::BTreeSet<&str> = Default::default();
+    for node in nodes {
+        let name = node.as_str();
+        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let (prefix, number) = name.split_at(name.len() - digits);
+        match parse(number) {
+            Some(n) if !prefix.is_empty() => {
+                numbered.entry((prefix, digits)).or_default().push(n);
+            }
+            _ => {
+                plain.insert(name);
+            }
+        }
+    }
+    let mut parts: Vec<String> = plain.into_iter().map(str::to_owned).collect();
+    for ((prefix, width), mut numbers) in numbered {
+        numbers.sort_unstable();
+        numbers.dedup();
+        parts.push(fold_numbers(prefix, width, &numbers));
+    }
+    parts.sort();
+    parts.join(",")
+}
+
+fn fold_numbers(prefix: &str, width: usize, numbers: &[u64]) -> String {
+    if let [only] = numbers {
+        return format!("{prefix}{only:0width$}");
+    }
+    let mut out = format!("{prefix}[");
+    let runs = numbers.chunk_by(|a, b| *b == a + 1);
+    for (i, run) in runs.enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        // Writing to a String cannot fail.
+        let _ = match run {
+            [one] => write!(out, "{one:0width$}"),
+            [first, .., last] => write!(out, "{first:0width$}-{last:0width$}"),
+            [] => Ok(()),
+        };
+    }
+    out.push(']');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names(text: &str) -> Vec<String> {
+        expand(text)
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn ranges_lists_and_widths() {
+        assert_eq!(
+            names("gpu[008-010,12],login1"),
+            ["gpu008", "gpu009", "gpu010", "gpu12", "login1"]
+        );
+        assert_eq!(names("a[1-2]-ib"), ["a1-ib", "a2-ib"]);
+        assert_eq!(names("n1,n1"), ["n1"]);
+    }
+
+    #[test]
+    fn folding_keeps_widths_apart() {
+        let nodes = expand("gpu[001-003],gpu[7-8],gpu100,login,gpu001").unwrap();
+        assert_eq!(fold(&nodes), "gpu[001-003,100],gpu[7-8],login");
+    }
+
+    #[test]
+    fn malformed_lists_say_where() {
+        for bad in [
+            "",
+            "a,",
+            "a[1-",
+            "a]1",
+            "a[1-2][3]",
+            "a[2-1]",
+            "a[x]",
+            "a[[1]]",
+            "a[1-2,]",
+        ] {
+            assert!(
+                matches!(expand(bad), Err(HostlistError::Syntax { .. })),
+                "{bad}"
+            );
+        }
+        assert!(matches!(
+            expand("n[1-999999999]"),
+            Err(HostlistError::TooMany { .. })
+        ));
+        assert!(matches!(expand("_x"), Err(HostlistError::Name(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn folding_and_expanding_return_the_same_set(
+            set in proptest::collection::btree_set("[a-z]{1,3}[0-9]{0,4}(-[a-z])?", 1..40)
+        ) {
+            let nodes: Vec<NodeId> = set.iter().map(|n| NodeId::new(n).unwrap()).collect();
+            let mut back = expand(&fold(&nodes)).unwrap();
+            back.sort();
+            prop_assert_eq!(back, nodes);
+        }
+    }
+}

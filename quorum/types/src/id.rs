@@ -1,0 +1,218 @@
+//! Identifiers. Each is a newtype, so a node name cannot be passed where a project is meant.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr, sync::Arc};
+
+/// Why a text is not a valid identifier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} {text:?} is not valid: {reason}")]
+pub struct InvalidId {
+    /// What was being read: "node name", "project path", ...
+    pub kind: &'static str,
+    /// The text as given.
+    pub text: String,
+    /// What is wrong with it, in words a person can act on.
+    pub reason: &'static str,
+}
+
+/// Longest accepted name or path segment, in bytes: a DNS label is 63, host names stay below 253.
+pub const MAX_NAME_BYTES: usize = 253;
+
+/// `[A-Za-z0-9][A-Za-z0-9._-]*`, at most [`MAX_NAME_BYTES`].
+pub(crate) fn check_segment(kind: &'static str, text: &str) -> Result<(), InvalidId> {
+    let fail = |reason| {
+        Err(InvalidId {
+            kind,
+            text: text.to_owned(),
+            reason,
+        })
+    };
+    if text.is_empty() {
+        return fail("it is empty");
+    }
+    if text.len() > MAX_NAME_BYTES {
+        return fail("it is longer than 253 bytes");
+    }
+    if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return fail("it must start with a letter or a digit");
+    }
+    if !text
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+    {
+        return fail("only letters, digits, '.', '_' and '-' are allowed");
+    }
+    Ok(())
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks `text` and makes the id.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
+                check_segment($kind, text.as_ref())?;
+                Ok(Self(Arc::from(text.as_ref())))
+            }
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+        impl FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(s: &str) -> Result<Self, InvalidId> {
+                Self::new(s)
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+            fn try_from(s: String) -> Result<Self, InvalidId> {
+                Self::new(s)
+            }
+        }
+        impl From<$name> for String {
+            fn from(v: $name) -> String {
+                v.0.as_ref().to_owned()
+            }
+        }
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+name_type!(/// A compute node's name, unique in the cluster; usually its short host name.
+    NodeId, "node name");
+name_type!(/// A vCluster's name: a tenant's view of nodes with its own policy.
+    VclusterName, "vCluster name");
+name_type!(/// A lease's name, one per reconciler and scope, e.g. `schedule.default`.
+    LeaseName, "lease name");
+name_type!(/// The last segment of a project path, or a tenant's name.
+    ProjectName, "project name");
+
+/// `tenant` or `tenant/a/b`. The first segment is the tenant, the root of the tree; segments are
+/// compared exactly. Ordered so that a parent comes right before its descendants.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProjectPath(Arc<str>);
+
+impl ProjectPath {
+    /// Checks `text` and makes the path.
+    pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
+        let text = text.as_ref();
+        for segment in text.split('/') {
+            check_segment("project path", segment).map_err(|e| InvalidId {
+                text: text.to_owned(),
+                ..e
+            })?;
+        }
+        Ok(Self(Arc::from(text)))
+    }
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+    /// The tenant: the first segment, as a path of its own.
+    pub fn tenant(&self) -> ProjectPath {
+        Self(Arc::from(self.0.split('/').next().unwrap_or_default()))
+    }
+    /// Whether this is a tenant, the root of a tree.
+    pub fn is_tenant(&self) -> bool {
+        !self.0.contains('/')
+    }
+    /// The enclosing project; `None` for a tenant.
+    pub fn parent(&self) -> Option<ProjectPath> {
+        self.0.rsplit_once('/').map(|(up, _)| Self(Arc::from(up)))
+    }
+    /// The last segment.
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or_default()
+    }
+    /// Number of segments: 1 for a tenant.
+    pub fn depth(&self) -> usize {
+        self.0.split('/').count()
+    }
+    /// This project, its parent, and so on up to the tenant.
+    pub fn ancestors(&self) -> impl Iterator<Item = ProjectPath> {
+        std::iter::successors(Some(self.clone()), ProjectPath::parent)
+    }
+    /// Whether `self` is `other` or lies below it.
+    pub fn is_within(&self, other: &ProjectPath) -> bool {
+        self.0
+            .strip_prefix(other.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+impl fmt::Display for ProjectPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+impl FromStr for ProjectPath {
+    type Err = InvalidId;
+    fn from_str(s: &str) -> Result<Self, InvalidId> {
+        Self::new(s)
+    }
+}
+impl TryFrom<String> for ProjectPath {
+    type Error = InvalidId;
+    fn try_from(s: String) -> Result<Self, InvalidId> {
+        Self::new(s)
+    }
+}
+impl From<ProjectPath> for String {
+    fn from(v: ProjectPath) -> String {
+        v.0.as_ref().to_owned()
+    }
+}
+
+/// An allocation's number, given by the state machine in submit order. Starts at 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AllocationId(pub u64);
+
+impl fmt::Display for AllocationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+impl FromStr for AllocationId {
+    type Err = InvalidId;
+    fn from_str(s: &str) -> Result<Self, InvalidId> {
+        s.parse().map(Self).map_err(|_| InvalidId {
+            kind: "allocation id",
+            text: s.to_owned(),
+            reason: "it must be a whole number, as printed by `lattice submit`",
+        })
+    }
+}
+
+/// Position in the replicated history: one step for each command that changed something.
+/// Revision 0 is the empty cluster.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A quorum member's number.
+pub type VoterId = u64;

@@ -1,0 +1,32 @@
+//! The vocabulary every Lattice process shares: ids, units, hostlists, limits, records, commands,
+//! refusals, events, and the messages that cross the mesh.
+//!
+//! Nothing here decides anything. Rules that judge a command live in `lattice-quorum-state`;
+//! transport lives in `lattice-mesh`. Types are plain data with checked constructors, so a value
+//! that exists is well formed.
+//!
+//! Begin with [`command::Envelope`] (what is proposed), [`allocation::Allocation`] (what is held)
+//! and [`event::Event`] (what everyone else learns).
+#![forbid(unsafe_code)]
+
+pub mod allocation;
+pub mod command;
+pub mod event;
+pub mod hostlist;
+pub mod id;
+pub mod limit;
+pub mod node;
+pub mod project;
+pub mod refusal;
+pub mod rpc;
+pub mod spec;
+pub mod time;
+pub mod view;
+pub mod wire;
+
+pub use allocation::{Allocation, AllocationState};
+pub use command::{Applied, Command, Envelope, Outcome};
+pub use event::Event;
+pub use id::{AllocationId, NodeId, ProjectPath, Revision, VclusterName, VoterId};
+pub use refusal::Refusal;
+pub use time::UnixMillis;

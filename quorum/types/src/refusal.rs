@@ -1,0 +1,355 @@
+//! Refusals: expected answers of the state machine, as data with numbers.
+//!
+//! A refusal is not an error: the command was understood, judged and not applied. The texts are
+//! the public contract; each says which rule, which levels, the numbers, and what to do next.
+
+use crate::{AllocationId, AllocationState, NodeId, ProjectPath, id::LeaseName, limit::Resource};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One level of the tree that a request would violate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// The project, or tenant.
+    pub path: ProjectPath,
+    /// Which of its limits.
+    pub resource: Resource,
+    /// Own plus subtree usage before the request.
+    pub current: u64,
+    /// What was asked for.
+    pub requested: u64,
+    /// The ceiling.
+    pub limit: u64,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.path.is_tenant() {
+            "tenant"
+        } else {
+            "project"
+        };
+        let (path, name, unit) = (&self.path, self.resource.limit_name(), self.resource.unit());
+        if self.current > self.limit {
+            write!(
+                f,
+                "allocation rejected: {kind} \"{path}\" exceeds {name} quota\n  Current usage: {} \
+                 {unit}\n  New limit: {} {unit}\n  Hint: Wait for running allocations to \
+                 complete, or contact your tenant admin.",
+                self.current, self.limit
+            )
+        } else {
+            write!(
+                f,
+                "allocation rejected: {kind} \"{path}\" would exceed {name} quota (current: {}, \
+                 requested: {}, limit: {})",
+                self.current, self.requested, self.limit
+            )
+        }
+    }
+}
+
+/// Why a limit change is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitFault {
+    /// The children's limits would add up to more than this project's.
+    ChildrenExceed {
+        /// The project whose children do not fit.
+        parent: ProjectPath,
+        /// Which limit.
+        resource: Resource,
+        /// Sum of the children's limits; `None` when one of them would be unlimited.
+        children: Option<u64>,
+        /// The project's own limit.
+        limit: u64,
+    },
+    /// This limit must be a number here.
+    MustBeFinite {
+        /// The project.
+        path: ProjectPath,
+        /// Which limit.
+        resource: Resource,
+    },
+}
+
+/// An expected "no".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// Hard limits: every violated level, from the project up to the tenant.
+    LimitExceeded {
+        /// Never empty.
+        levels: Vec<Level>,
+    },
+    /// A limit change that would break the tree.
+    LimitConflict {
+        /// Every fault found.
+        faults: Vec<LimitFault>,
+    },
+    /// No such project or tenant.
+    UnknownProject {
+        /// As asked for.
+        path: ProjectPath,
+    },
+    /// It exists already.
+    ProjectExists {
+        /// The path that exists; for a name that is taken elsewhere in the tenant, that path.
+        path: ProjectPath,
+    },
+    /// It still has children or allocations.
+    ProjectNotEmpty {
+        /// The project.
+        path: ProjectPath,
+        /// Child projects.
+        children: u64,
+        /// Allocations that are not terminal.
+        allocations: u64,
+    },
+    /// No such node.
+    UnknownNode {
+        /// As asked for.
+        node: NodeId,
+    },
+    /// No such allocation.
+    UnknownAllocation {
+        /// As asked for.
+        id: AllocationId,
+    },
+    /// The allocation is in a state in which this cannot be done.
+    WrongState {
+        /// The allocation.
+        id: AllocationId,
+        /// Its state.
+        state: AllocationState,
+        /// What was to be done, e.g. "assign".
+        action: String,
+    },
+    /// Somebody else holds the node, or it changed since the plan was made.
+    OwnershipConflict {
+        /// Each node that is not as expected, with its present holder.
+        nodes: Vec<(NodeId, Option<AllocationId>)>,
+    },
+    /// The proposer's lease has passed to somebody else.
+    StaleEpoch {
+        /// Which lease.
+        lease: LeaseName,
+        /// The epoch the command carried.
+        given: u64,
+        /// The present one.
+        current: u64,
+    },
+    /// Somebody else holds the lease.
+    LeaseHeld {
+        /// Which lease.
+        lease: LeaseName,
+        /// By whom.
+        holder: String,
+    },
+    /// A report of an attempt that is not the current one.
+    StaleAttempt {
+        /// The allocation.
+        id: AllocationId,
+        /// The attempt reported.
+        given: u32,
+        /// The current one.
+        current: u32,
+    },
+    /// The principal may not do this.
+    Forbidden {
+        /// Who asked.
+        principal: String,
+        /// What would be needed.
+        needs: String,
+    },
+    /// A value that no state could accept.
+    Invalid {
+        /// The field.
+        field: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The request can never fit this cluster.
+    TooLarge {
+        /// Nodes asked for.
+        requested: u32,
+        /// Nodes registered and not retired.
+        registered: u64,
+    },
+    /// A join token that is unknown, expired, used up, or not for this name.
+    TokenRefused {
+        /// Which of these.
+        reason: String,
+    },
+    /// The same idempotency key came before with another command.
+    KeyReused {
+        /// The key.
+        key: String,
+    },
+    /// The proposer speaks a newer schema than this member.
+    UnsupportedSchema {
+        /// Of the command.
+        given: u16,
+        /// Newest supported.
+        supported: u16,
+    },
+}
+
+impl Refusal {
+    /// A stable, machine-readable word for the kind.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::LimitExceeded { .. } => "limit_exceeded",
+            Refusal::LimitConflict { .. } => "limit_conflict",
+            Refusal::UnknownProject { .. } => "unknown_project",
+            Refusal::ProjectExists { .. } => "project_exists",
+            Refusal::ProjectNotEmpty { .. } => "project_not_empty",
+            Refusal::UnknownNode { .. } => "unknown_node",
+            Refusal::UnknownAllocation { .. } => "unknown_allocation",
+            Refusal::WrongState { .. } => "wrong_state",
+            Refusal::OwnershipConflict { .. } => "ownership_conflict",
+            Refusal::StaleEpoch { .. } => "stale_epoch",
+            Refusal::LeaseHeld { .. } => "lease_held",
+            Refusal::StaleAttempt { .. } => "stale_attempt",
+            Refusal::Forbidden { .. } => "forbidden",
+            Refusal::Invalid { .. } => "invalid",
+            Refusal::TooLarge { .. } => "too_large",
+            Refusal::TokenRefused { .. } => "token_refused",
+            Refusal::KeyReused { .. } => "key_reused",
+            Refusal::UnsupportedSchema { .. } => "unsupported_schema",
+        }
+    }
+}
+
+fn fmt_fault(f: &mut fmt::Formatter<'_>, fault: &LimitFault) -> fmt::Result {
+    match fault {
+        LimitFault::ChildrenExceed {
+            parent,
+            resource,
+            children,
+            limit,
+        } => {
+            let name = resource.limit_name();
+            match children {
+                Some(sum) => write!(
+                    f,
+                    "limit rejected: the {name} of the children of \"{parent}\" would add up to \
+                     {sum}, more than its own {limit}; raise \"{parent}\" or lower a child first"
+                ),
+                None => write!(
+                    f,
+                    "limit rejected: a child of \"{parent}\" would have no {name}, but \
+                     \"{parent}\" itself has {limit}; give the child a number"
+                ),
+            }
+        }
+        LimitFault::MustBeFinite { path, resource } => {
+            write!(
+                f,
+                "limit rejected: {} of \"{path}\" must be a number",
+                resource.limit_name()
+            )
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::LimitExceeded { levels } => {
+                for (i, level) in levels.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str("\n")?;
+                    }
+                    write!(f, "{level}")?;
+                }
+                Ok(())
+            }
+            Refusal::LimitConflict { faults } => {
+                for (i, fault) in faults.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str("\n")?;
+                    }
+                    fmt_fault(f, fault)?;
+                }
+                Ok(())
+            }
+            Refusal::UnknownProject { path } => write!(
+                f,
+                "unknown project \"{path}\"; `lattice project tree` shows the projects there are"
+            ),
+            Refusal::ProjectExists { path } => write!(f, "project \"{path}\" exists already"),
+            Refusal::ProjectNotEmpty {
+                path,
+                children,
+                allocations,
+            } => write!(
+                f,
+                "project \"{path}\" is not empty: {children} child projects, {allocations} \
+                 unfinished allocations; delete or finish them first"
+            ),
+            Refusal::UnknownNode { node } => {
+                write!(
+                    f,
+                    "unknown node \"{node}\"; `lattice node list` shows the nodes there are"
+                )
+            }
+            Refusal::UnknownAllocation { id } => write!(
+                f,
+                "unknown allocation {id}; `lattice status` shows the allocations there are"
+            ),
+            Refusal::WrongState { id, state, action } => {
+                write!(f, "cannot {action} allocation {id}: it is {state}")
+            }
+            Refusal::OwnershipConflict { nodes } => {
+                f.write_str("ownership conflict:")?;
+                for (node, holder) in nodes {
+                    match holder {
+                        Some(id) => write!(f, " {node} is held by allocation {id};")?,
+                        None => write!(f, " {node} has changed;")?,
+                    }
+                }
+                f.write_str(" plan again on the present state")
+            }
+            Refusal::StaleEpoch {
+                lease,
+                given,
+                current,
+            } => write!(
+                f,
+                "lease {lease} has moved on: epoch {given} is over, {current} is current"
+            ),
+            Refusal::LeaseHeld { lease, holder } => {
+                write!(f, "lease {lease} is held by {holder}")
+            }
+            Refusal::StaleAttempt { id, given, current } => write!(
+                f,
+                "report of attempt {given} of allocation {id}, which is at attempt {current}"
+            ),
+            Refusal::Forbidden { principal, needs } => {
+                write!(f, "{principal} may not do this: it needs {needs}")
+            }
+            Refusal::Invalid { field, reason } => write!(f, "{field}: {reason}"),
+            Refusal::TooLarge {
+                requested,
+                registered,
+            } => write!(
+                f,
+                "{requested} nodes were asked for, but the cluster has {registered}; ask for at \
+                 most {registered}"
+            ),
+            Refusal::TokenRefused { reason } => write!(f, "join token refused: {reason}"),
+            Refusal::KeyReused { key } => write!(
+                f,
+                "idempotency key {key:?} was used before with another request; use a new key"
+            ),
+            Refusal::UnsupportedSchema { given, supported } => write!(
+                f,
+                "command schema {given} is newer than {supported}, the newest this member knows; \
+                 upgrade the quorum before the other services"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,271 @@
+//! Messages between our processes, except Raft's own (those live with the quorum daemon).
+
+use crate::{
+    AllocationId, Applied, Envelope, NodeId, Refusal, Revision, UnixMillis,
+    command::RankReport,
+    rpc::{Role, Rpc, StreamRpc},
+    spec::Workload,
+    view::{Answer, MemberStatus, Query, WatchItem},
+};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Why a quorum member did not answer with a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Unavailable {
+    /// Ask the leader.
+    #[error("not the leader; the leader is {}", .leader.as_deref().unwrap_or("not known"))]
+    NotLeader {
+        /// Mesh address of the leader, when known.
+        leader: Option<String>,
+    },
+    /// No majority, or still starting.
+    #[error("the quorum has no majority at present")]
+    NoMajority,
+    /// The queue of proposals is full: back off.
+    #[error("too many proposals are waiting")]
+    Busy,
+    /// Whether it was committed is not known. Repeat with the same idempotency key.
+    #[error("the outcome is not known; repeat with the same idempotency key")]
+    OutcomeUnknown,
+}
+
+/// Proposes commands; each gets its own answer. Quorum members propose for enrolment only.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Propose {
+    /// In order.
+    pub envelopes: Vec<Envelope>,
+}
+impl Rpc for Propose {
+    const METHOD: &'static str = "quorum.propose";
+    const CALLERS: &'static [Role] = &[Role::Control, Role::Quorum];
+    type Reply = Result<Vec<Result<Applied, Refusal>>, Unavailable>;
+}
+
+/// A linearizable read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Read {
+    /// The question.
+    pub query: Query,
+}
+impl Rpc for Read {
+    const METHOD: &'static str = "quorum.read";
+    const CALLERS: &'static [Role] = &[Role::Control, Role::Quorum];
+    type Reply = Result<Answer, Unavailable>;
+}
+
+/// The member's own account of itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GetMemberStatus;
+impl Rpc for GetMemberStatus {
+    const METHOD: &'static str = "quorum.status";
+    const CALLERS: &'static [Role] = &[Role::Control, Role::Quorum];
+    type Reply = MemberStatus;
+}
+
+/// Everything after a revision, as it is committed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Watch {
+    /// Last revision already seen.
+    pub since: Revision,
+}
+impl StreamRpc for Watch {
+    const METHOD: &'static str = "quorum.watch";
+    const CALLERS: &'static [Role] = &[Role::Control, Role::Quorum];
+    type Item = WatchItem;
+}
+
+/// Identifies one attempt on one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AttemptKey {
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// Its attempt.
+    pub attempt: u32,
+}
+
+/// Starts one rank. Repeats are answered with the existing outcome; lower epochs are refused.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Launch {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// Fencing epoch of the dispatcher's lease.
+    pub epoch: u64,
+    /// Revision of the assignment.
+    pub revision: Revision,
+    /// Who submitted it.
+    pub user: String,
+    /// The project, as text for the environment.
+    pub project: String,
+    /// All nodes in rank order.
+    pub nodes: Vec<NodeId>,
+    /// This node's rank.
+    pub rank: u32,
+    /// What to run.
+    pub workload: Workload,
+    /// Longest run time, milliseconds.
+    pub walltime_ms: Option<u64>,
+}
+impl Rpc for Launch {
+    const METHOD: &'static str = "agent.launch";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    type Reply = Result<AttemptStatus, LaunchRefused>;
+}
+
+/// Why an agent does not start a rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum LaunchRefused {
+    /// A newer dispatcher has spoken.
+    #[error("epoch {given} is over; {current} was seen")]
+    StaleEpoch {
+        /// As given.
+        given: u64,
+        /// Highest seen.
+        current: u64,
+    },
+    /// The agent may not run this user's work.
+    #[error("this agent does not run work of {user}: {reason}")]
+    UserNotAllowed {
+        /// The user.
+        user: String,
+        /// Why.
+        reason: String,
+    },
+    /// The journal could not be written.
+    #[error("the attempt could not be recorded: {reason}")]
+    JournalFailed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Where an attempt stands on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptStatus {
+    /// Which.
+    pub key: AttemptKey,
+    /// `None`: recorded, its process not seen yet.
+    pub report: Option<RankReport>,
+}
+
+/// Ends one rank: SIGTERM, grace, SIGKILL. An attempt never seen is recorded as stopped, so that
+/// a late launch of it does nothing.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Terminate {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// Fencing epoch.
+    pub epoch: u64,
+}
+impl Rpc for Terminate {
+    const METHOD: &'static str = "agent.terminate";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    type Reply = Result<AttemptStatus, LaunchRefused>;
+}
+
+/// All attempts the agent knows whose end is not acknowledged.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ListAttempts;
+impl Rpc for ListAttempts {
+    const METHOD: &'static str = "agent.attempts";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    type Reply = Vec<AttemptStatus>;
+}
+
+/// Are you there? Control's liveness check, and other agents' independent evidence.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Ping;
+impl Rpc for Ping {
+    const METHOD: &'static str = "agent.ping";
+    const CALLERS: &'static [Role] = &[Role::Control, Role::Agent];
+    type Reply = Pong;
+}
+
+/// Answer to [`Ping`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pong {
+    /// The node.
+    pub node: NodeId,
+    /// The host's boot id; changes when it reboots.
+    pub boot_id: String,
+    /// The agent's clock.
+    pub at: UnixMillis,
+}
+
+/// The preimage with this blake3 digest, if the peer has it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GetPreimage {
+    /// 32 bytes.
+    pub digest: [u8; 32],
+}
+impl Rpc for GetPreimage {
+    const METHOD: &'static str = "agent.preimage";
+    const CALLERS: &'static [Role] = &[Role::Control, Role::Agent];
+    type Reply = Option<Bytes>;
+}
+
+/// The node's whole inventory, read directly (JSON of `lattice-hwprobe`'s `Inventory`).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GetInventory {
+    /// Probe again instead of answering with the last reading.
+    pub fresh: bool,
+}
+impl Rpc for GetInventory {
+    const METHOD: &'static str = "agent.inventory";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    type Reply = Result<Bytes, String>;
+}
+
+/// Which output of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// A rank's captured output from an offset on; with `follow`, until the rank ends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ReadLog {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// Which output.
+    pub stream: LogStream,
+    /// First byte wanted.
+    pub offset: u64,
+    /// Wait for more.
+    pub follow: bool,
+}
+impl StreamRpc for ReadLog {
+    const METHOD: &'static str = "agent.log";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    type Item = Result<Bytes, String>;
+}
+
+/// An agent's report of one rank. Repeated until answered with a [`ReportAnswer`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// What happened.
+    pub report: RankReport,
+}
+impl Rpc for Report {
+    const METHOD: &'static str = "control.report";
+    const CALLERS: &'static [Role] = &[Role::Agent];
+    type Reply = Result<ReportAnswer, Unavailable>;
+}
+
+/// What became of a report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReportAnswer {
+    /// It is committed; the agent may forget an ended attempt.
+    Committed,
+    /// The allocation has moved on (other attempt, unknown, already terminal); forget it.
+    Superseded {
+        /// Why, as the state machine said.
+        reason: String,
+    },
+}
