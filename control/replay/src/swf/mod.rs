@@ -1,0 +1,136 @@
+//! The Standard Workload Format of the Parallel Workloads Archive: `;` header comments, then one
+//! job a line in 18 columns, -1 for what is not known.
+//!
+//! Times are whole seconds, relative to the log's start (or Unix seconds in some logs); memory is
+//! kilobytes a processor. Nothing is repaired on the way in: a record that cannot be replayed
+//! stays in [`Trace::records`] and [`Trace::replayable`] says why it is skipped.
+
+mod parse;
+mod replayable;
+#[cfg(test)]
+mod tests;
+
+pub use parse::{COLUMNS, SwfError};
+pub use replayable::{ReplayJob, SkipReason, Skipped};
+
+use std::{io::Read, path::Path};
+
+/// How a job ended, column 11.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// 0: failed.
+    Failed,
+    /// 1: completed.
+    Completed,
+    /// 2: one part of a job of several parts; it continues.
+    PartialContinues,
+    /// 3: the last part of such a job, completed.
+    PartialLast,
+    /// 4: the last part of such a job, failed.
+    PartialFailed,
+    /// 5: cancelled, before or after it started.
+    Cancelled,
+}
+
+/// One job, column by column. `None` where the log has -1.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct SwfRecord {
+    /// Line in the file, from 1. Not a column.
+    pub line: u64,
+    /// 1: the job's number in the log.
+    pub job: Option<u64>,
+    /// 2: submit time, seconds.
+    pub submit_s: Option<u64>,
+    /// 3: wait before it started, seconds.
+    pub wait_s: Option<u64>,
+    /// 4: run time, seconds.
+    pub run_s: Option<u64>,
+    /// 5: processors it was given.
+    pub allocated_procs: Option<u64>,
+    /// 6: CPU time used, seconds, mean over its processors.
+    pub cpu_s: Option<f64>,
+    /// 7: memory used, kilobytes a processor.
+    pub used_memory_kb: Option<u64>,
+    /// 8: processors it asked for.
+    pub requested_procs: Option<u64>,
+    /// 9: run time it asked for (the user's estimate), seconds.
+    pub requested_s: Option<u64>,
+    /// 10: memory it asked for, kilobytes a processor.
+    pub requested_memory_kb: Option<u64>,
+    /// 11: how it ended.
+    pub status: Option<Status>,
+    /// 12: user number.
+    pub user: Option<u64>,
+    /// 13: group number.
+    pub group: Option<u64>,
+    /// 14: number of the executable.
+    pub executable: Option<u64>,
+    /// 15: queue number; 0 often means interactive.
+    pub queue: Option<u64>,
+    /// 16: partition number.
+    pub partition: Option<u64>,
+    /// 17: the job it waits for.
+    pub preceding: Option<u64>,
+    /// 18: seconds between the end of the preceding job and this submit.
+    pub think_s: Option<u64>,
+}
+
+/// One header comment `; Key: value`. A comment without a key continues the one before it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct HeaderLine {
+    /// The text before the first colon; empty for a comment that has none and follows nothing.
+    pub key: String,
+    /// What follows; continuation lines are joined by a newline.
+    pub value: String,
+}
+
+/// A whole log.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Trace {
+    /// Header comments in file order. Keys may repeat (`Queue:`, `Note:`).
+    pub header: Vec<HeaderLine>,
+    /// All jobs in file order.
+    pub records: Vec<SwfRecord>,
+    /// Lines that carried more than 18 columns; the rest of them was ignored.
+    pub lines_with_extra_columns: u64,
+}
+
+impl Trace {
+    /// Opens and reads a log, plain or gzip.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a line is not in the format.
+    pub fn open(path: impl AsRef<Path>) -> Result<Trace, SwfError> {
+        let file = std::fs::File::open(path.as_ref()).map_err(SwfError::Read)?;
+        Trace::read(file)
+    }
+
+    /// Reads a log. Gzip is recognised by its first two bytes, not by a name.
+    ///
+    /// # Errors
+    /// When the input cannot be read, or a line is not in the format.
+    pub fn read(input: impl Read) -> Result<Trace, SwfError> {
+        parse::read(input)
+    }
+
+    /// The value of the first header comment with this key, compared without case.
+    pub fn header(&self, key: &str) -> Option<&str> {
+        self.header
+            .iter()
+            .find(|h| h.key.eq_ignore_ascii_case(key))
+            .map(|h| h.value.as_str())
+    }
+
+    /// A header value as a number (`MaxNodes`, `MaxProcs`, `UnixStartTime`), when it begins with
+    /// one.
+    pub fn header_number(&self, key: &str) -> Option<u64> {
+        self.header(key)?.split_whitespace().next()?.parse().ok()
+    }
+
+    /// The jobs that can be replayed, in submit order (file order within one second), and why the
+    /// others cannot.
+    pub fn replayable(&self) -> (Vec<ReplayJob>, Vec<Skipped>) {
+        replayable::split(&self.records)
+    }
+}

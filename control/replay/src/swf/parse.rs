@@ -1,0 +1,249 @@
+//! From bytes to records. Every mistake names its line and column.
+
+use super::{HeaderLine, Status, SwfRecord, Trace};
+use flate2::read::MultiGzDecoder;
+use std::{
+    fmt,
+    io::{self, BufRead, BufReader, Read},
+    str::FromStr,
+};
+
+/// The columns' names, in order; an error names the one it is about.
+pub const COLUMNS: [&str; 18] = [
+    "job number",
+    "submit time",
+    "wait time",
+    "run time",
+    "allocated processors",
+    "average CPU time",
+    "used memory",
+    "requested processors",
+    "requested time",
+    "requested memory",
+    "status",
+    "user",
+    "group",
+    "executable",
+    "queue",
+    "partition",
+    "preceding job",
+    "think time",
+];
+
+/// First bytes of a gzip stream.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Why a log could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SwfError {
+    /// The input failed (no such file, broken gzip stream).
+    #[error("the trace could not be read")]
+    Read(#[source] io::Error),
+    /// The line is not text.
+    #[error("line {line} is not UTF-8 text")]
+    NotText {
+        /// From 1.
+        line: u64,
+    },
+    /// Too few columns.
+    #[error(
+        "line {line} has {found} columns, 18 are needed; the first missing one is \"{}\"",
+        COLUMNS[*.found]
+    )]
+    MissingColumn {
+        /// From 1.
+        line: u64,
+        /// How many there are, below 18.
+        found: usize,
+    },
+    /// A column that does not hold what it must.
+    #[error("line {line}, column {column} (\"{name}\"): {text:?} is not {wanted}")]
+    BadColumn {
+        /// From 1.
+        line: u64,
+        /// From 1.
+        column: usize,
+        /// Its name in [`COLUMNS`].
+        name: &'static str,
+        /// As found.
+        text: String,
+        /// What would be right.
+        wanted: &'static str,
+    },
+}
+
+pub(super) fn read(mut input: impl Read) -> Result<Trace, SwfError> {
+    let mut first = Vec::with_capacity(GZIP_MAGIC.len());
+    input
+        .by_ref()
+        .take(GZIP_MAGIC.len() as u64)
+        .read_to_end(&mut first)
+        .map_err(SwfError::Read)?;
+    let packed = first == GZIP_MAGIC;
+    let input = io::Cursor::new(first).chain(input);
+    if packed {
+        read_lines(BufReader::new(MultiGzDecoder::new(input)))
+    } else {
+        read_lines(BufReader::new(input))
+    }
+}
+
+fn read_lines(mut input: impl BufRead) -> Result<Trace, SwfError> {
+    let mut trace = Trace::default();
+    let mut bytes = Vec::new();
+    let mut line = 0;
+    loop {
+        bytes.clear();
+        if input
+            .read_until(b'\n', &mut bytes)
+            .map_err(SwfError::Read)?
+            == 0
+        {
+            return Ok(trace);
+        }
+        line += 1;
+        // Some logs carry Latin-1 names in their comments; only records must be text.
+        let lossy = String::from_utf8_lossy(&bytes);
+        let text = lossy.trim();
+        if let Some(comment) = text.strip_prefix(';') {
+            add_comment(&mut trace.header, comment);
+        } else if !text.is_empty() {
+            if matches!(lossy, std::borrow::Cow::Owned(_)) {
+                return Err(SwfError::NotText { line });
+            }
+            let (record, extra) = parse_record(line, text)?;
+            trace.records.push(record);
+            trace.lines_with_extra_columns += u64::from(extra);
+        }
+    }
+}
+
+/// A key is what stands before the first colon at the comment's own margin; a line indented
+/// deeper, or without a colon, continues the previous value (a URL's colon is no key).
+fn add_comment(header: &mut Vec<HeaderLine>, comment: &str) {
+    let indent = comment.len() - comment.trim_start().len();
+    let text = comment.trim();
+    if text.is_empty() {
+        return;
+    }
+    let keyed = text
+        .split_once(':')
+        .filter(|(key, rest)| indent <= 1 && !key.is_empty() && !rest.starts_with("//"));
+    match (keyed, header.last_mut()) {
+        (Some((key, value)), _) => header.push(HeaderLine {
+            key: key.trim().to_owned(),
+            value: value.trim().to_owned(),
+        }),
+        (None, Some(last)) => {
+            last.value.push('\n');
+            last.value.push_str(text);
+        }
+        (None, None) => header.push(HeaderLine {
+            key: String::new(),
+            value: text.to_owned(),
+        }),
+    }
+}
+
+/// The fields of one line, taken one after the other.
+struct Fields<'a> {
+    line: u64,
+    at: usize,
+    rest: std::str::SplitAsciiWhitespace<'a>,
+}
+
+impl<'a> Fields<'a> {
+    fn next(&mut self) -> Result<&'a str, SwfError> {
+        let text = self.rest.next().ok_or(SwfError::MissingColumn {
+            line: self.line,
+            found: self.at,
+        })?;
+        self.at += 1;
+        Ok(text)
+    }
+
+    fn bad(&self, text: &str, wanted: &'static str) -> SwfError {
+        SwfError::BadColumn {
+            line: self.line,
+            column: self.at,
+            name: COLUMNS[self.at - 1],
+            text: text.to_owned(),
+            wanted,
+        }
+    }
+
+    fn parsed<T: FromStr>(&mut self, wanted: &'static str) -> Result<Option<T>, SwfError> {
+        match self.next()? {
+            "-1" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| self.bad(text, wanted)),
+        }
+    }
+
+    /// A whole number, or -1.
+    fn whole(&mut self) -> Result<Option<u64>, SwfError> {
+        self.parsed("a whole number, or -1")
+    }
+
+    /// Seconds with a fraction, or -1.
+    fn seconds(&mut self) -> Result<Option<f64>, SwfError> {
+        const WANTED: &str = "a number of seconds, or -1";
+        let value: Option<f64> = self.parsed(WANTED)?;
+        match value {
+            Some(-1.0) => Ok(None),
+            Some(s) if !s.is_finite() || s < 0.0 => Err(self.bad(&s.to_string(), WANTED)),
+            other => Ok(other),
+        }
+    }
+
+    fn status(&mut self) -> Result<Option<Status>, SwfError> {
+        let status = match self.next()? {
+            "-1" => return Ok(None),
+            "0" => Status::Failed,
+            "1" => Status::Completed,
+            "2" => Status::PartialContinues,
+            "3" => Status::PartialLast,
+            "4" => Status::PartialFailed,
+            "5" => Status::Cancelled,
+            text => return Err(self.bad(text, "a status from 0 to 5, or -1")),
+        };
+        Ok(Some(status))
+    }
+}
+
+/// The record, and whether the line had more than 18 columns.
+fn parse_record(line: u64, text: &str) -> Result<(SwfRecord, bool), SwfError> {
+    let mut fields = Fields {
+        line,
+        at: 0,
+        rest: text.split_ascii_whitespace(),
+    };
+    let record = SwfRecord {
+        line,
+        job: fields.whole()?,
+        submit_s: fields.whole()?,
+        wait_s: fields.whole()?,
+        run_s: fields.whole()?,
+        allocated_procs: fields.whole()?,
+        cpu_s: fields.seconds()?,
+        used_memory_kb: fields.whole()?,
+        requested_procs: fields.whole()?,
+        requested_s: fields.whole()?,
+        requested_memory_kb: fields.whole()?,
+        status: fields.status()?,
+        user: fields.whole()?,
+        group: fields.whole()?,
+        executable: fields.whole()?,
+        queue: fields.whole()?,
+        partition: fields.whole()?,
+        preceding: fields.whole()?,
+        think_s: fields.whole()?,
+    };
+    let extra = fields.rest.next().is_some();
+    Ok((record, extra))
+}
+
+impl fmt::Display for HeaderLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.value)
+    }
+}
