@@ -1,0 +1,104 @@
+//! Overrides from the environment.
+
+use crate::Problems;
+use serde_yaml_ng::{Mapping, Value};
+use std::collections::BTreeMap;
+
+/// In front of every variable that sets a key.
+pub const PREFIX: &str = "LATTICE_";
+
+/// The process's variables. A variable that is not Unicode cannot set a key and is left out.
+pub fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// What was set from the environment: by path, the variable's name and its text.
+#[derive(Debug, Default)]
+pub(crate) struct Overrides(BTreeMap<Vec<String>, (String, String)>);
+
+impl Overrides {
+    /// The variable that set `path`, or something above or below it.
+    pub(crate) fn variable(&self, path: &[String]) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(set, _)| set.starts_with(path) || path.starts_with(set))
+            .map(|(_, (name, _))| name.as_str())
+    }
+    /// The text that exactly `path` was set to.
+    pub(crate) fn text(&self, path: &[String]) -> Option<&str> {
+        self.0.get(path).map(|(_, text)| text.as_str())
+    }
+}
+
+/// Writes every variable with `prefix` into `root`, in name order.
+pub(crate) fn apply(
+    root: &mut Value,
+    env: impl IntoIterator<Item = (String, String)>,
+    prefix: &str,
+    problems: &mut Problems,
+) -> Overrides {
+    let mut overrides = Overrides::default();
+    let variables: BTreeMap<String, String> = env.into_iter().collect();
+    for (name, text) in variables {
+        let Some(rest) = name.strip_prefix(prefix).filter(|rest| !rest.is_empty()) else {
+            continue;
+        };
+        let path: Vec<String> = rest.split("__").map(str::to_lowercase).collect();
+        if path.iter().any(String::is_empty) {
+            problems.add(
+                "",
+                format!("{name}: a level has no name; write A__B for a.b"),
+            );
+            continue;
+        }
+        let value = if text.is_empty() {
+            Value::String(String::new())
+        } else {
+            // What is no YAML is a text, e.g. `*.example`.
+            serde_yaml_ng::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()))
+        };
+        match set(root, &path, value) {
+            Ok(()) => {
+                overrides.0.insert(path, (name, text));
+            }
+            Err(reason) => problems.add(path.join("."), format!("{name}: {reason}")),
+        }
+    }
+    overrides
+}
+
+fn set(at: &mut Value, path: &[String], value: Value) -> Result<(), String> {
+    let Some((first, rest)) = path.split_first() else {
+        *at = value;
+        return Ok(());
+    };
+    if let Value::Sequence(items) = at {
+        let index: usize = first
+            .parse()
+            .map_err(|_| format!("{first} is not a position in the list, which starts at 0"))?;
+        if index > items.len() {
+            return Err(format!(
+                "the list has {} items, {index} would leave a gap",
+                items.len()
+            ));
+        }
+        if index == items.len() {
+            items.push(Value::Null);
+        }
+        return set(&mut items[index], rest, value);
+    }
+    if at.is_null() {
+        *at = Value::Mapping(Mapping::new());
+    }
+    match at {
+        Value::Mapping(map) => set(
+            map.entry(Value::String(first.clone()))
+                .or_insert(Value::Null),
+            rest,
+            value,
+        ),
+        _ => Err("the key above it is a single value in the file".to_owned()),
+    }
+}

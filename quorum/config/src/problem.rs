@@ -1,0 +1,132 @@
+//! Mistakes, and the report of all of them.
+
+use std::fmt;
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Full path of the key, e.g. `members.0.addr`; empty for the configuration as a whole.
+    pub key: String,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl Problem {
+    pub(crate) fn whole(message: String) -> Self {
+        Self {
+            key: String::new(),
+            message,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.key.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.key, self.message)
+        }
+    }
+}
+
+/// Collects mistakes; a [`crate::Check`] adds to it.
+#[derive(Debug, Default)]
+pub struct Problems {
+    prefix: Vec<String>,
+    found: Vec<Problem>,
+}
+
+impl Problems {
+    /// Notes a mistake of `key`, relative to where the check stands.
+    pub fn add(&mut self, key: impl fmt::Display, message: impl fmt::Display) {
+        let key = key.to_string();
+        let parts = self.prefix.iter().map(String::as_str).chain([key.as_str()]);
+        let key = parts
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(".");
+        self.found.push(Problem {
+            key,
+            message: message.to_string(),
+        });
+    }
+
+    /// Checks a part of the configuration: keys added inside are below `key`.
+    pub fn within(&mut self, key: impl fmt::Display, check: impl FnOnce(&mut Problems)) {
+        self.prefix.push(key.to_string());
+        check(self);
+        self.prefix.pop();
+    }
+
+    /// Whether nothing was found so far.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    pub(crate) fn add_unknown(
+        &mut self,
+        path: &[String],
+        hint: Option<&str>,
+        known: &[&str],
+        variable: Option<&str>,
+    ) {
+        let mut message = match variable {
+            Some(variable) => format!("unknown key (from {variable})"),
+            None => "unknown key".to_owned(),
+        };
+        match hint {
+            Some(hint) => {
+                let above = path.len().saturating_sub(1);
+                let mut near = path[..above].to_vec();
+                near.push(hint.to_owned());
+                message.push_str(&format!("; did you mean {}?", near.join(".")));
+            }
+            None if !known.is_empty() => {
+                message.push_str(&format!("; known here: {}", known.join(", ")));
+            }
+            None => {}
+        }
+        self.add(path.join("."), message);
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<Problem> {
+        self.found
+    }
+}
+
+/// Every mistake of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigErrors {
+    origin: Option<String>,
+    problems: Vec<Problem>,
+}
+
+impl ConfigErrors {
+    pub(crate) fn new(origin: Option<String>, problems: Vec<Problem>) -> Self {
+        Self { origin, problems }
+    }
+    /// The mistakes, in the order found. Never empty.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the configuration")?;
+        if let Some(origin) = &self.origin {
+            write!(f, " {origin}")?;
+        }
+        match self.problems.len() {
+            1 => f.write_str(" has a mistake:")?,
+            n => write!(f, " has {n} mistakes:")?,
+        }
+        for problem in &self.problems {
+            write!(f, "\n  {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}

@@ -1,0 +1,256 @@
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+use super::*;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Daemon {
+    name: String,
+    #[serde(default)]
+    data_dir: Option<String>,
+    #[serde(default)]
+    listen: Listen,
+    #[serde(default)]
+    members: Vec<Member>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    mode: Mode,
+}
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(default)]
+struct Listen {
+    port: u16,
+    backlog: u32,
+}
+impl Default for Listen {
+    fn default() -> Self {
+        Self {
+            port: 1,
+            backlog: 2,
+        }
+    }
+}
+#[derive(Debug, Deserialize, PartialEq)]
+struct Member {
+    id: u64,
+    addr: String,
+}
+#[derive(Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    #[default]
+    Observe,
+    Act,
+}
+impl Check for Daemon {
+    fn check(&self, problems: &mut Problems) {
+        if self.name.is_empty() {
+            problems.add("name", "must not be empty");
+        }
+        problems.within("listen", |problems| {
+            if self.listen.port == 0 {
+                problems.add("port", "must not be 0");
+            }
+        });
+    }
+}
+
+fn try_load(text: &str, env: &[(&str, &str)]) -> Result<Daemon, Vec<String>> {
+    let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+    load(Source::Text(text), env, PREFIX)
+        .map_err(|e| e.problems().iter().map(ToString::to_string).collect())
+}
+fn mistakes(text: &str, env: &[(&str, &str)]) -> Vec<String> {
+    try_load(text, env).expect_err("must be refused")
+}
+
+#[test]
+fn a_good_file_is_read_with_defaults() {
+    let daemon = try_load("name: q1\nmembers: [{id: 1, addr: a}]\nmode: act\n", &[]).unwrap();
+    assert_eq!(daemon.listen, Listen::default());
+    assert_eq!(
+        daemon.members,
+        [Member {
+            id: 1,
+            addr: "a".to_owned()
+        }]
+    );
+    assert_eq!(daemon.mode, Mode::Act);
+}
+
+#[test]
+fn an_empty_section_is_its_defaults() {
+    assert_eq!(
+        try_load("name: q\nlisten:\n", &[]).unwrap().listen,
+        Listen::default()
+    );
+}
+
+#[test]
+fn unknown_keys_are_named_by_path_with_the_nearest() {
+    assert_eq!(
+        mistakes(
+            "name: q\nlisten: {prt: 3}\ndatadir: x\nzebra: 1\nmembers: [{id: 1, addr: a, wat: 1}]",
+            &[]
+        ),
+        [
+            "listen.prt: unknown key; did you mean listen.port?",
+            "datadir: unknown key; did you mean data_dir?",
+            "zebra: unknown key; known here: name, data_dir, listen, members, labels, mode",
+            "members.0.wat: unknown key; known here: id, addr",
+        ]
+    );
+}
+
+#[test]
+fn malformed_yaml_has_line_and_column() {
+    let found = mistakes("name: q\nlisten: {port: 3\nmode: act\n", &[]);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("malformed YAML: "), "{found:?}");
+    assert!(found[0].contains("line 3 column"), "{found:?}");
+}
+
+#[test]
+fn a_key_given_twice_is_refused() {
+    let found = mistakes("name: q\nname: r\n", &[]);
+    assert!(
+        found[0].contains("duplicate") && found[0].contains("name"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn all_mistakes_come_at_once() {
+    let found = mistakes(
+        "name: [1]\nlisten: {port: 70000, backlog: many}\nmembers: [{id: x, addr: a}, {addr: b}]\nextra: 1",
+        &[],
+    );
+    let keys: Vec<&str> = found.iter().map(|m| m.split(':').next().unwrap()).collect();
+    assert!(keys.contains(&"name"), "{found:?}");
+    assert!(keys.contains(&"listen.port"), "{found:?}");
+    assert!(keys.contains(&"listen.backlog"), "{found:?}");
+}
+
+#[test]
+fn unknown_keys_and_checks_come_in_one_report() {
+    assert_eq!(
+        mistakes("name: ''\nlisten: {port: 0, prt: 1}", &[]),
+        [
+            "listen.prt: unknown key; did you mean listen.port?",
+            "name: must not be empty",
+            "listen.port: must not be 0",
+        ]
+    );
+}
+
+#[test]
+fn a_missing_key_is_named() {
+    assert_eq!(mistakes("mode: act", &[]), ["missing field `name`"]);
+}
+
+#[test]
+fn the_environment_overrides_every_kind_of_key() {
+    let daemon = try_load(
+        "name: file\nlisten: {port: 5}\nmembers: [{id: 1, addr: a}]",
+        &[
+            ("LATTICE_NAME", "1234"),
+            ("LATTICE_LISTEN__PORT", "6"),
+            ("LATTICE_MEMBERS__0__ADDR", "b"),
+            ("LATTICE_MEMBERS__1", "{id: 2, addr: c}"),
+            ("LATTICE_LABELS__RACK", "7"),
+            ("LATTICE_DATA_DIR", ""),
+            ("LATTICE_MODE", "act"),
+            ("OTHER_NAME", "x"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(daemon.name, "1234");
+    assert_eq!(daemon.listen.port, 6);
+    let addrs: Vec<_> = daemon
+        .members
+        .iter()
+        .map(|m| (m.id, m.addr.as_str()))
+        .collect();
+    assert_eq!(addrs, [(1, "b"), (2, "c")]);
+    assert_eq!(daemon.labels["rack"], "7");
+    assert_eq!(daemon.data_dir.as_deref(), Some(""));
+    assert_eq!(daemon.mode, Mode::Act);
+}
+
+#[test]
+fn wrong_variables_are_named() {
+    let env = [
+        ("LATTICE_LISTEN__PRT", "1"),
+        ("LATTICE_LISTEN__PORT", "many"),
+        ("LATTICE_DATADIR", "x"),
+        ("LATTICE_MEMBERS__4__ID", "1"),
+        ("LATTICE_NAME__X", "1"),
+        ("LATTICE_A____B", "1"),
+    ];
+    let found = mistakes("name: q\nmembers: []", &env).join("\n");
+    for part in [
+        "listen.prt: unknown key (from LATTICE_LISTEN__PRT); did you mean listen.port?",
+        "listen.port: invalid type: string \"many\", expected u16 (from LATTICE_LISTEN__PORT)",
+        "datadir: unknown key (from LATTICE_DATADIR); did you mean data_dir?",
+        "members.4.id: LATTICE_MEMBERS__4__ID: the list has 0 items, 4 would leave a gap",
+        "name.x: LATTICE_NAME__X: the key above it is a single value in the file",
+        "LATTICE_A____B: a level has no name; write A__B for a.b",
+    ] {
+        assert!(found.contains(part), "{part}\nis not in\n{found}");
+    }
+}
+
+#[test]
+fn variables_of_others_are_left_alone() {
+    assert!(
+        try_load(
+            "name: q",
+            &[("LATTICE_CONTEXT", "/tmp/x"), ("LATTICE_", "1")]
+        )
+        .is_ok()
+    );
+    let found = mistakes("name: q", &[("LATTICE_CONTEXT__URL", "x")]);
+    assert!(
+        found[0].starts_with("context: unknown key (from LATTICE_CONTEXT__URL)"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_file_is_named_in_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("q.yaml");
+    let missing = load::<Daemon>(Source::File(&path), [], PREFIX)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        missing.contains("q.yaml has a mistake:\n  cannot be read: "),
+        "{missing}"
+    );
+    std::fs::write(&path, "name: q\nlisten: {port: 0}\nx: 1\n").unwrap();
+    let report = load::<Daemon>(Source::File(&path), [], PREFIX)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        report.contains("q.yaml has 2 mistakes:\n  x: unknown key"),
+        "{report}"
+    );
+    std::fs::write(&path, "- a\n").unwrap();
+    let report = load::<Daemon>(Source::File(&path), [], PREFIX)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        report.contains("keys and values are expected at the top, found a list"),
+        "{report}"
+    );
+}
+
+#[test]
+fn without_a_file_the_environment_is_enough() {
+    let env = [("LATTICE_NAME".to_owned(), "q".to_owned())];
+    assert_eq!(
+        load::<Daemon>(Source::Nothing, env, PREFIX).unwrap().name,
+        "q"
+    );
+}
