@@ -1,4 +1,34 @@
-//! The pure replicated state machine.
+//! The replicated state machine: who holds which node, the project tree and its hard limits,
+//! leases, join tokens, and every allocation's life cycle.
 //!
-//! Under construction.
+//! It is a function of its arguments: [`State::apply`] takes a log index and an
+//! [`Envelope`](lattice_quorum_types::Envelope) and answers with what changed or why nothing did.
+//! It knows no clock, no randomness, no network and no disk, and iterates only in key order, so
+//! every voter that applies the same log has the same bytes.
+//!
+//! Each command is first *judged* (`judge/`): a read-only function that either refuses or returns
+//! the records as they would be. Only then are they *committed* (`commit.rs`), which cannot fail.
+//! [`State::check`] is the judging half alone, so the leader's pre-check and `apply` are one rule.
+//!
+//! Begin with `state.rs`, then the command you care about in `judge/`. What a limit means is one
+//! replaceable piece, [`policy`]; see `0001-limit-policy.md`.
 #![forbid(unsafe_code)]
+
+mod archive;
+mod change;
+mod clock;
+mod commit;
+mod judge;
+mod keys;
+mod lease;
+pub mod policy;
+mod query;
+mod snapshot;
+mod state;
+mod token;
+mod tree;
+
+pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};
+pub use policy::Policy;
+pub use snapshot::{FORMAT_VERSION, RestoreError};
+pub use state::State;

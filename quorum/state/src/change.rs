@@ -1,0 +1,74 @@
+//! What a judged command will do: whole records as they will be. Committing them cannot fail.
+
+use crate::{lease::Lease, token::Token};
+use lattice_quorum_types::{
+    Allocation, NodeId, Outcome, ProjectPath, event::AllocationChange, id::LeaseName, node::Node,
+    project::Project,
+};
+
+/// One change. Revisions are filled in at commit.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// An allocation as it will be; archived when terminal.
+    Allocation {
+        change: AllocationChange,
+        record: Box<Allocation>,
+    },
+    /// A node as it will be.
+    Node(Box<Node>),
+    /// A project as it will be: new, or with other limits. Usage is not changed this way.
+    Project(Box<Project>),
+    /// A project goes.
+    DeleteProject(ProjectPath),
+    /// Usage of a project, counted at every level above it too.
+    Usage {
+        path: ProjectPath,
+        nodes: u64,
+        direction: Direction,
+    },
+    /// A lease as it will be. A renewal is not announced and makes no revision.
+    Lease {
+        name: LeaseName,
+        lease: Lease,
+        announce: bool,
+    },
+    /// A join token as it will be.
+    Token { hash: String, token: Token },
+    /// Somebody enrolled.
+    Enrolled { name: String, node: Option<NodeId> },
+}
+
+/// Whether nodes are taken or given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// One more allocation holds nodes.
+    Take,
+    /// One allocation less holds nodes.
+    GiveBack,
+}
+
+/// An accepted command.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    /// For the proposer.
+    pub(crate) outcome: Outcome,
+    /// In the order in which watchers learn of them; empty when there is nothing to do.
+    pub(crate) changes: Vec<Change>,
+}
+
+impl Verdict {
+    /// Accepted, and it is so already.
+    pub(crate) fn nothing() -> Self {
+        Verdict {
+            outcome: Outcome::Done,
+            changes: Vec::new(),
+        }
+    }
+    /// Accepted, with nothing to tell beyond "done".
+    pub(crate) fn done(changes: Vec<Change>) -> Self {
+        Verdict {
+            outcome: Outcome::Done,
+            changes,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Carrying out what was judged. Nothing here decides, so nothing here can fail.
+
+use crate::{
+    State,
+    change::{Change, Direction, Verdict},
+};
+use lattice_quorum_types::{
+    Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis, event::EventKind,
+};
+
+impl State {
+    /// Makes `verdict` so, as one revision.
+    pub(crate) fn commit(
+        &mut self,
+        index: u64,
+        envelope: &Envelope,
+        now: UnixMillis,
+        verdict: Verdict,
+        digest: Option<[u8; 32]>,
+    ) -> Applied {
+        let Verdict { outcome, changes } = verdict;
+        let keyed = envelope.key.as_deref().zip(digest);
+        if changes.is_empty() && keyed.is_none() {
+            return Applied {
+                revision: self.revision,
+                outcome,
+                events: Vec::new(),
+            };
+        }
+        self.last_index = index;
+        self.leases.extend(self.clock.lease_grace(now));
+        self.clock.advance(envelope.at, now);
+        self.keys.prune(now);
+        if changes.iter().any(Change::makes_revision) {
+            self.revision = Revision(self.revision.0 + 1);
+        }
+        let mut kinds = Vec::new();
+        for change in changes {
+            self.carry_out(change, now, &mut kinds);
+        }
+        let revision = self.revision;
+        let events = (0..)
+            .zip(kinds)
+            .map(|(ordinal, kind)| Event {
+                revision,
+                ordinal,
+                at: now,
+                kind,
+            })
+            .collect();
+        let applied = Applied {
+            revision,
+            outcome,
+            events,
+        };
+        if let Some((key, digest)) = keyed {
+            self.keys
+                .remember(&envelope.principal.name, key, digest, now, &applied);
+        }
+        applied
+    }
+
+    fn carry_out(&mut self, change: Change, now: UnixMillis, events: &mut Vec<EventKind>) {
+        let revision = self.revision;
+        match change {
+            Change::Allocation { change, mut record } => {
+                record.revision = revision;
+                events.push(EventKind::Allocation {
+                    change,
+                    record: record.clone(),
+                });
+                self.store(*record);
+            }
+            Change::Node(mut node) => {
+                node.revision = revision;
+                events.push(EventKind::Node {
+                    record: (*node).clone(),
+                });
+                let (id, after) = (node.id.clone(), node.lifecycle);
+                let before = self.nodes.insert(id, *node).map(|node| node.lifecycle);
+                self.recount_node(before, after);
+            }
+            Change::Project(mut record) => {
+                record.revision = revision;
+                events.push(EventKind::Project {
+                    record: (*record).clone(),
+                });
+                self.tree.put(*record);
+            }
+            Change::DeleteProject(path) => {
+                self.tree.remove(&path);
+                events.push(EventKind::ProjectDeleted { path });
+            }
+            Change::Usage {
+                path,
+                nodes,
+                direction,
+            } => {
+                let changed = self.tree.count(&path, nodes, direction, revision);
+                events.extend(
+                    changed
+                        .into_iter()
+                        .map(|record| EventKind::Project { record }),
+                );
+            }
+            Change::Lease {
+                name,
+                lease,
+                announce,
+            } => {
+                self.leases.set(&name, lease.clone());
+                if announce {
+                    let (holder, epoch) = (lease.holder, lease.epoch);
+                    events.push(EventKind::Lease {
+                        lease: name,
+                        holder,
+                        epoch,
+                    });
+                }
+            }
+            Change::Token { hash, token } => self.tokens.set(hash, token, now),
+            Change::Enrolled { name, node } => events.push(EventKind::Enrolled { name, node }),
+        }
+    }
+
+    /// Puts an allocation where its state belongs and keeps the counts.
+    fn store(&mut self, record: Allocation) {
+        let path = &record.spec.project;
+        match self.hot.remove(&record.id) {
+            Some(before) => self.counts[position(before.state)] -= 1,
+            None => self.tree.count_unfinished(path, Direction::Take),
+        }
+        self.counts[position(record.state)] += 1;
+        self.last_id = self.last_id.max(record.id.0);
+        if record.state.is_terminal() {
+            self.tree.count_unfinished(path, Direction::GiveBack);
+            self.archive.append(record);
+        } else {
+            self.hot.insert(record.id, record);
+        }
+    }
+}
+
+impl Change {
+    /// Whether the history has a step for it. A renewed lease is none.
+    fn makes_revision(&self) -> bool {
+        !matches!(
+            self,
+            Change::Lease {
+                announce: false,
+                ..
+            }
+        )
+    }
+}
+
+fn position(state: AllocationState) -> usize {
+    state as usize
+}

@@ -1,0 +1,83 @@
+//! Who may propose what, and fences. Rules that depend on a record (its owner, a project's
+//! administrators) are judged with that record.
+
+use super::Case;
+use crate::State;
+use lattice_quorum_types::{
+    Allocation, Command, Envelope, Refusal,
+    command::{Power, Principal},
+};
+
+/// Refuses a principal whose power does not suffice, and a fence that is missing or over.
+pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
+    let Envelope {
+        principal,
+        fence,
+        command,
+        ..
+    } = envelope;
+    let (allowed, needs): (&[Power], &str) = match command {
+        // Judged with the project's administrators, the owner, or nothing but the record.
+        Command::CreateProject { .. }
+        | Command::DeleteProject { .. }
+        | Command::SetLimits { .. }
+        | Command::Submit { .. }
+        | Command::Cancel { .. }
+        | Command::Hold { .. }
+        | Command::Release { .. } => return check_fence(state, envelope),
+        Command::Assign { .. }
+        | Command::Stop { .. }
+        | Command::Report { .. }
+        | Command::RegisterNode { .. }
+        | Command::SetLifecycle { .. }
+        | Command::Drain { .. } => (
+            &[Power::Operator, Power::Admin, Power::Service],
+            "the role operator or admin, or a service",
+        ),
+        Command::AcquireLease { .. }
+        | Command::ReleaseLease { .. }
+        | Command::ConsumeToken { .. } => (
+            &[Power::Admin, Power::Service],
+            "the role admin, or a service",
+        ),
+        Command::CreateToken { .. } => (&[Power::Admin], "the role admin"),
+    };
+    if !allowed.contains(&principal.power) {
+        return Err(forbidden(principal, needs));
+    }
+    let fenced = matches!(command, Command::Assign { .. } | Command::Stop { .. });
+    if fenced && principal.power == Power::Service && fence.is_none() {
+        return Err(forbidden(
+            principal,
+            "a fence: the lease under which it acts",
+        ));
+    }
+    check_fence(state, envelope)
+}
+
+fn check_fence(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
+    envelope
+        .fence
+        .as_ref()
+        .map_or(Ok(()), |fence| state.leases.check_fence(fence))
+}
+
+/// Refuses everybody but the allocation's owner, operators and administrators.
+pub(super) fn check_owner(case: Case<'_>, allocation: &Allocation) -> Result<(), Refusal> {
+    let Principal { name, power } = case.principal;
+    match power {
+        Power::Operator | Power::Admin => Ok(()),
+        Power::User if *name == allocation.user => Ok(()),
+        Power::User | Power::Service => Err(forbidden(
+            case.principal,
+            "the user who submitted the allocation, or the role operator or admin",
+        )),
+    }
+}
+
+pub(super) fn forbidden(principal: &Principal, needs: impl Into<String>) -> Refusal {
+    Refusal::Forbidden {
+        principal: principal.name.clone(),
+        needs: needs.into(),
+    }
+}

@@ -1,0 +1,128 @@
+//! What reconcilers do to allocations: assign nodes (the second limit gate) and stop.
+
+use super::{Case, invalid, people::entering, wrong_state};
+use crate::change::{Change, Direction, Verdict};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Outcome, Refusal,
+    allocation::{Rank, RankPhase, StopCause},
+    command::ExpectedNode,
+    event::AllocationChange,
+    node::{Holder, Node},
+};
+use std::collections::BTreeSet;
+
+/// Gives a pending allocation exactly the nodes it asked for, if each is as the plan saw it and
+/// limits allow it now. Refused, it stays pending and is planned again.
+pub(super) fn assign(
+    case: Case<'_>,
+    id: AllocationId,
+    expected: &[ExpectedNode],
+) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "assign")?;
+    if present.state != AllocationState::Pending {
+        return Err(wrong_state(present, "assign"));
+    }
+    let spec = &present.spec;
+    if expected.len() != spec.nodes as usize {
+        let (given, asked) = (expected.len(), spec.nodes);
+        return Err(invalid(
+            "nodes",
+            format!("{given} nodes for an allocation of {asked}"),
+        ));
+    }
+    let free = free_nodes(case, present, expected)?;
+    let state = case.state;
+    state
+        .tree
+        .check_fits(state.policy, &spec.project, u64::from(spec.nodes))?;
+
+    let attempt = present.attempt + 1;
+    let ranks = free.iter().map(|n| Rank {
+        node: n.id.clone(),
+        phase: RankPhase::Assigned,
+    });
+    let record = Allocation {
+        attempt,
+        ranks: ranks.collect(),
+        stop: None,
+        ..entering(case, present, AllocationState::Starting)
+    };
+    let change = AllocationChange::Assigned;
+    let mut changes = vec![Change::Allocation {
+        change,
+        record: Box::new(record),
+    }];
+    changes.extend(free.into_iter().map(|node| {
+        let holder = Some(Holder {
+            allocation: id,
+            attempt,
+        });
+        Change::Node(Box::new(Node {
+            holder,
+            version: node.version + 1,
+            ..node.clone()
+        }))
+    }));
+    changes.push(Change::Usage {
+        path: spec.project.clone(),
+        nodes: u64::from(spec.nodes),
+        direction: Direction::Take,
+    });
+    Ok(Verdict {
+        outcome: Outcome::Assigned { attempt },
+        changes,
+    })
+}
+
+/// The expected nodes, all of them free, unchanged, distinct, and of the right vCluster.
+fn free_nodes<'a>(
+    case: Case<'a>,
+    allocation: &Allocation,
+    expected: &[ExpectedNode],
+) -> Result<Vec<&'a Node>, Refusal> {
+    let mut free = Vec::with_capacity(expected.len());
+    let mut changed = Vec::new();
+    let mut seen = BTreeSet::new();
+    for ExpectedNode { node: id, version } in expected {
+        if !seen.insert(id) {
+            return Err(invalid("nodes", format!("node {id} is named twice")));
+        }
+        let unknown = || Refusal::UnknownNode { node: id.clone() };
+        let node = case.state.nodes.get(id).ok_or_else(unknown)?;
+        if node.version != *version || !node.is_assignable() {
+            changed.push((id.clone(), node.holder.map(|holder| holder.allocation)));
+        } else if node.current != allocation.spec.vcluster {
+            let (has, wants) = (&node.current, &allocation.spec.vcluster);
+            let reason = format!("node {id} serves vCluster {has}, the allocation is for {wants}");
+            return Err(invalid("nodes", reason));
+        }
+        free.push(node);
+    }
+    if changed.is_empty() {
+        Ok(free)
+    } else {
+        Err(Refusal::OwnershipConflict { nodes: changed })
+    }
+}
+
+/// Starts stopping an allocation that holds nodes. The first cause stays.
+pub(super) fn stop(
+    case: Case<'_>,
+    id: AllocationId,
+    cause: &StopCause,
+) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "stop")?;
+    if present.state == AllocationState::Stopping {
+        return Ok(Verdict::nothing());
+    }
+    if !present.state.holds() {
+        return Err(wrong_state(present, "stop"));
+    }
+    let record = entering(case, present, AllocationState::Stopping);
+    let record = Box::new(Allocation {
+        stop: Some(cause.clone()),
+        ..record
+    });
+    let change = AllocationChange::Stopping;
+    Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+}

@@ -1,0 +1,85 @@
+//! Leases: taking, renewing, giving back.
+
+use super::{Case, invalid};
+use crate::{
+    change::{Change, Verdict},
+    clock::MAX_LEASE_MS,
+    lease::Lease,
+};
+use lattice_quorum_types::{Outcome, Refusal, UnixMillis, id::LeaseName};
+
+/// Grants a lease that is free, or renews the holder's own with the same epoch. Longer wishes are
+/// cut to [`MAX_LEASE_MS`]; the outcome says until when.
+pub(super) fn acquire(
+    case: Case<'_>,
+    name: &LeaseName,
+    holder: &str,
+    ttl_ms: u64,
+) -> Result<Verdict, Refusal> {
+    if ttl_ms == 0 {
+        return Err(invalid("ttl_ms", "a lease lasts at least 1 ms"));
+    }
+    if holder.is_empty() {
+        return Err(invalid("holder", "name who takes the lease"));
+    }
+    let present = case.state.leases.get(name.as_str());
+    let running = present.filter(|lease| ends_at(case, lease) > case.now);
+    let epoch = match running.and_then(|lease| lease.holder.as_deref()) {
+        Some(other) if other != holder => {
+            return Err(Refusal::LeaseHeld {
+                lease: name.clone(),
+                holder: other.to_owned(),
+            });
+        }
+        Some(_) => present.map_or(1, |lease| lease.epoch),
+        None => present.map_or(0, |lease| lease.epoch) + 1,
+    };
+    let announce = present.is_none_or(|lease| lease.epoch != epoch);
+    let expires_at = case.now.after(ttl_ms.min(MAX_LEASE_MS));
+    let lease = Lease {
+        holder: Some(holder.to_owned()),
+        epoch,
+        expires_at,
+    };
+    Ok(Verdict {
+        outcome: Outcome::Leased { epoch, expires_at },
+        changes: vec![Change::Lease {
+            name: name.clone(),
+            lease,
+            announce,
+        }],
+    })
+}
+
+/// Gives a lease back; its epoch is over. Nothing happens when it is not held.
+pub(super) fn release(case: Case<'_>, name: &LeaseName, holder: &str) -> Result<Verdict, Refusal> {
+    let Some(present) = case.state.leases.get(name.as_str()) else {
+        return Ok(Verdict::nothing());
+    };
+    match present.holder.as_deref() {
+        None => Ok(Verdict::nothing()),
+        Some(other) if other != holder => Err(Refusal::LeaseHeld {
+            lease: name.clone(),
+            holder: other.to_owned(),
+        }),
+        Some(_) => {
+            let lease = Lease {
+                holder: None,
+                epoch: present.epoch + 1,
+                expires_at: case.now,
+            };
+            Ok(Verdict::done(vec![Change::Lease {
+                name: name.clone(),
+                lease,
+                announce: true,
+            }]))
+        }
+    }
+}
+
+/// When a lease ends, counting the grace for a step of state time.
+fn ends_at(case: Case<'_>, lease: &Lease) -> UnixMillis {
+    lease
+        .expires_at
+        .after(case.state.clock.lease_grace(case.now))
+}

@@ -1,0 +1,120 @@
+//! Nodes: registration, lifecycle, drain reasons.
+
+use super::{Case, invalid};
+use crate::change::{Change, Verdict};
+use lattice_quorum_types::{
+    NodeId, Refusal, Revision, VclusterName,
+    command::Power,
+    node::{DrainReason, Lifecycle, Node},
+};
+
+/// Makes a node known. One that is known already stays as it is.
+pub(super) fn register(
+    case: Case<'_>,
+    id: &NodeId,
+    vcluster: &VclusterName,
+) -> Result<Verdict, Refusal> {
+    if case.state.nodes.contains_key(id) {
+        return Ok(Verdict::nothing());
+    }
+    let node = Node {
+        id: id.clone(),
+        lifecycle: Lifecycle::Joining,
+        drain: Vec::new(),
+        holder: None,
+        version: 1,
+        home: vcluster.clone(),
+        current: vcluster.clone(),
+        registered_at: case.now,
+        revision: Revision(0),
+    };
+    Ok(Verdict::done(vec![Change::Node(Box::new(node))]))
+}
+
+/// Sets what is intended for a node. Open drain reasons stand against `ready`: an administrator
+/// overrides them, a node that was joining or quarantined becomes drained instead.
+pub(super) fn set_lifecycle(
+    case: Case<'_>,
+    id: &NodeId,
+    wanted: Lifecycle,
+) -> Result<Verdict, Refusal> {
+    let present = node(case, id)?;
+    let mut next = present.clone();
+    next.lifecycle = match wanted {
+        Lifecycle::Retired if present.holder.is_some() => {
+            let reason = format!("node {id} still runs an allocation; drain it first");
+            return Err(invalid("lifecycle", reason));
+        }
+        Lifecycle::Ready if !present.drain.is_empty() => match present.lifecycle {
+            _ if case.principal.power == Power::Admin => {
+                next.drain.clear();
+                Lifecycle::Ready
+            }
+            Lifecycle::Joining | Lifecycle::Quarantined => drained(present),
+            _ => {
+                let owners: Vec<_> = present.drain.iter().map(|d| d.owner.as_str()).collect();
+                let owners = owners.join(", ");
+                let reason = format!("node {id} is drained by {owners}; each clears its own");
+                return Err(invalid("lifecycle", reason));
+            }
+        },
+        Lifecycle::Draining | Lifecycle::Drained => drained(present),
+        other => other,
+    };
+    Ok(changed(present, next))
+}
+
+/// Sets or clears the principal's own drain reason. A ready node starts draining with the first
+/// reason and is ready again after the last one.
+pub(super) fn drain(case: Case<'_>, id: &NodeId, reason: Option<&str>) -> Result<Verdict, Refusal> {
+    let present = node(case, id)?;
+    let owner = &case.principal.name;
+    let own = present.drain.iter().position(|drain| drain.owner == *owner);
+    let mut next = present.clone();
+    match (reason, own) {
+        (Some(""), _) => return Err(invalid("reason", "say why, in a few words")),
+        (Some(reason), Some(i)) => next.drain[i].reason = reason.to_owned(),
+        (Some(reason), None) => next.drain.push(DrainReason {
+            owner: owner.clone(),
+            reason: reason.to_owned(),
+            since: case.now,
+        }),
+        (None, Some(i)) => {
+            next.drain.remove(i);
+        }
+        (None, None) => return Ok(Verdict::nothing()),
+    }
+    next.lifecycle = match present.lifecycle {
+        Lifecycle::Ready if !next.drain.is_empty() => drained(present),
+        Lifecycle::Draining | Lifecycle::Drained if next.drain.is_empty() => Lifecycle::Ready,
+        other => other,
+    };
+    Ok(changed(present, next))
+}
+
+/// Drained, or on the way there while something runs.
+fn drained(node: &Node) -> Lifecycle {
+    if node.holder.is_some() {
+        Lifecycle::Draining
+    } else {
+        Lifecycle::Drained
+    }
+}
+
+/// The change from `present` to `next`; a new version when it matters to plans.
+fn changed(present: &Node, mut next: Node) -> Verdict {
+    if *present == next {
+        return Verdict::nothing();
+    }
+    if present.lifecycle != next.lifecycle {
+        next.version += 1;
+    }
+    Verdict::done(vec![Change::Node(Box::new(next))])
+}
+
+fn node<'a>(case: Case<'a>, id: &NodeId) -> Result<&'a Node, Refusal> {
+    case.state
+        .nodes
+        .get(id)
+        .ok_or_else(|| Refusal::UnknownNode { node: id.clone() })
+}

@@ -1,0 +1,84 @@
+//! What people do to allocations: cancel, hold, release.
+
+use super::{Case, access::check_owner, wrong_state};
+use crate::change::{Change, Verdict};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Refusal, allocation::StopCause,
+    event::AllocationChange,
+};
+
+/// Ends at once what holds nothing; stops what holds nodes.
+pub(super) fn cancel(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "cancel")?;
+    check_owner(case, present)?;
+    let stop = StopCause::Cancelled {
+        by: case.principal.name.clone(),
+    };
+    // Already being stopped for good; only a suspension turns into a cancellation.
+    if present.state == AllocationState::Stopping && present.stop != Some(StopCause::Suspended) {
+        return Ok(Verdict::nothing());
+    }
+    let (state, change) = if present.state.holds() {
+        (AllocationState::Stopping, AllocationChange::Stopping)
+    } else {
+        (AllocationState::Cancelled, AllocationChange::Ended)
+    };
+    let ended_at = state.is_terminal().then_some(case.now);
+    let record = Allocation {
+        stop: Some(stop),
+        ended_at,
+        ..entering(case, present, state)
+    };
+    Ok(Verdict::done(vec![Change::Allocation {
+        change,
+        record: Box::new(record),
+    }]))
+}
+
+/// Puts a pending allocation on hold.
+pub(super) fn hold(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "hold")?;
+    check_owner(case, present)?;
+    match present.state {
+        AllocationState::Held => Ok(Verdict::nothing()),
+        AllocationState::Pending => {
+            let record = Box::new(entering(case, present, AllocationState::Held));
+            let change = AllocationChange::Held;
+            Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+        }
+        _ => Err(wrong_state(present, "hold")),
+    }
+}
+
+/// Takes an allocation off hold; it counts as eligible from now.
+pub(super) fn release(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "release")?;
+    check_owner(case, present)?;
+    match present.state {
+        AllocationState::Pending => Ok(Verdict::nothing()),
+        AllocationState::Held => {
+            let record = entering(case, present, AllocationState::Pending);
+            let record = Box::new(Allocation {
+                eligible_at: case.now,
+                ..record
+            });
+            let change = AllocationChange::Released;
+            Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+        }
+        _ => Err(wrong_state(present, "release")),
+    }
+}
+
+/// `present` in another state from now on.
+pub(super) fn entering(case: Case<'_>, present: &Allocation, state: AllocationState) -> Allocation {
+    let state_since = if present.state == state {
+        present.state_since
+    } else {
+        case.now
+    };
+    Allocation {
+        state,
+        state_since,
+        ..present.clone()
+    }
+}

@@ -1,0 +1,190 @@
+//! Reports of ranks, and the transitions that follow from them.
+
+use super::{Case, invalid, people::entering, wrong_state};
+use crate::change::{Change, Direction, Verdict};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, NodeId, Refusal, UnixMillis,
+    allocation::{Rank, RankExit, RankPhase, StopCause},
+    command::RankReport,
+    event::AllocationChange,
+    node::{Lifecycle, Node},
+    spec::Requeue,
+};
+
+/// Takes down what became of one rank. A repeat changes nothing, also after the end.
+pub(super) fn report(
+    case: Case<'_>,
+    id: AllocationId,
+    attempt: u32,
+    node: &NodeId,
+    report: &RankReport,
+) -> Result<Verdict, Refusal> {
+    let unknown = || Refusal::UnknownAllocation { id };
+    let present = case.state.allocation(id).ok_or_else(unknown)?;
+    if attempt != present.attempt || attempt == 0 {
+        return Err(Refusal::StaleAttempt {
+            id,
+            given: attempt,
+            current: present.attempt,
+        });
+    }
+    let Some(position) = present.ranks.iter().position(|rank| rank.node == *node) else {
+        return Err(invalid(
+            "node",
+            format!("node {node} has no rank in allocation {id}"),
+        ));
+    };
+    let Some(phase) = next_phase(&present.ranks[position].phase, report) else {
+        return Ok(Verdict::nothing());
+    };
+    if !present.state.holds() {
+        return Err(wrong_state(present, "take a report of"));
+    }
+    let mut record = present.clone();
+    record.ranks[position].phase = phase;
+    if let RankReport::Ended { exit, .. } = report {
+        note_exit(case, &mut record, position, exit);
+    }
+    Ok(settle(case, present, record))
+}
+
+/// The phase after a report; `None` when the report says nothing new.
+fn next_phase(present: &RankPhase, report: &RankReport) -> Option<RankPhase> {
+    match (present, report) {
+        (RankPhase::Assigned, RankReport::Started { at }) => Some(RankPhase::Running { at: *at }),
+        (RankPhase::Assigned | RankPhase::Running { .. }, RankReport::Ended { at, exit }) => {
+            Some(RankPhase::Ended {
+                at: *at,
+                exit: exit.clone(),
+            })
+        }
+        (RankPhase::Running { .. } | RankPhase::Ended { .. }, RankReport::Started { .. })
+        | (RankPhase::Ended { .. }, RankReport::Ended { .. }) => None,
+    }
+}
+
+/// Keeps the first cause of failure, and that the allocation ran at all.
+fn note_exit(case: Case<'_>, record: &mut Allocation, position: usize, exit: &RankExit) {
+    let ran = matches!(
+        exit,
+        RankExit::Exited { .. } | RankExit::Signaled { .. } | RankExit::Walltime
+    );
+    if ran && record.started_at.is_none() {
+        // Its start was never reported. It cannot have been before the assignment, and counting
+        // from there errs on the side of the nodes having been held.
+        let assigned_at = record.state_since;
+        let starting = record.state == AllocationState::Starting;
+        record.started_at = Some(if starting { assigned_at } else { case.now });
+    }
+    if !exit.is_success() && record.stop.is_none() {
+        record.stop = Some(match exit {
+            RankExit::Walltime => StopCause::Walltime,
+            RankExit::Lost { .. } => StopCause::NodeLost {
+                node: record.ranks[position].node.clone(),
+            },
+            _ => StopCause::RankFailed {
+                rank: position as u32,
+                exit: exit.clone(),
+            },
+        });
+    }
+}
+
+/// The state that follows from the ranks' phases.
+fn settle(case: Case<'_>, before: &Allocation, record: Allocation) -> Verdict {
+    use AllocationState::{Starting, Stopping};
+    let is_ended = |rank: &Rank| matches!(rank.phase, RankPhase::Ended { .. });
+    let is_assigned = |rank: &Rank| rank.phase == RankPhase::Assigned;
+    if record.ranks.iter().all(is_ended) {
+        return finish(case, record);
+    }
+    let (change, record) = if record.stop.is_some() && before.state != Stopping {
+        (
+            AllocationChange::Stopping,
+            entering(case, &record, Stopping),
+        )
+    } else if before.state == Starting && !record.ranks.iter().any(is_assigned) {
+        let started_at = record.started_at.or(Some(case.now));
+        let running = entering(case, &record, AllocationState::Running);
+        (
+            AllocationChange::Started,
+            Allocation {
+                started_at,
+                ..running
+            },
+        )
+    } else {
+        (AllocationChange::Progressed, record)
+    };
+    Verdict::done(vec![Change::Allocation {
+        change,
+        record: Box::new(record),
+    }])
+}
+
+/// Every process is gone: through Stopping, within this command, to where it ends, and the nodes
+/// go back.
+fn finish(case: Case<'_>, record: Allocation) -> Verdict {
+    let (path, nodes) = (record.spec.project.clone(), u64::from(record.spec.nodes));
+    let mut freed: Vec<Change> = record
+        .nodes()
+        .filter_map(|id| case.state.nodes.get(id))
+        .map(|node| Change::Node(Box::new(given_back(node))))
+        .collect();
+    freed.push(Change::Usage {
+        path,
+        nodes,
+        direction: Direction::GiveBack,
+    });
+
+    let state = end_state(&record);
+    let change = match state {
+        AllocationState::Pending => AllocationChange::Requeued,
+        AllocationState::Suspended => AllocationChange::Progressed,
+        _ => AllocationChange::Ended,
+    };
+    let ended_at = state.is_terminal().then_some(case.now);
+    let eligible_at: UnixMillis = if state == AllocationState::Pending {
+        case.now
+    } else {
+        record.eligible_at
+    };
+    let record = Allocation {
+        ended_at,
+        eligible_at,
+        ..entering(case, &record, state)
+    };
+    let mut changes = vec![Change::Allocation {
+        change,
+        record: Box::new(record),
+    }];
+    changes.append(&mut freed);
+    Verdict::done(changes)
+}
+
+fn end_state(record: &Allocation) -> AllocationState {
+    match (&record.stop, record.spec.requeue) {
+        (None, _) => AllocationState::Completed,
+        (Some(StopCause::Cancelled { .. }), _) => AllocationState::Cancelled,
+        (Some(StopCause::Suspended), _) => AllocationState::Suspended,
+        (Some(StopCause::NodeLost { .. }), Requeue::Always) => AllocationState::Pending,
+        (Some(StopCause::NodeLost { .. }), Requeue::Once) if record.attempt == 1 => {
+            AllocationState::Pending
+        }
+        (Some(_), _) => AllocationState::Failed,
+    }
+}
+
+/// A node without its holder. What was draining is drained now.
+fn given_back(node: &Node) -> Node {
+    let lifecycle = match node.lifecycle {
+        Lifecycle::Draining => Lifecycle::Drained,
+        other => other,
+    };
+    Node {
+        holder: None,
+        lifecycle,
+        version: node.version + 1,
+        ..node.clone()
+    }
+}

@@ -1,0 +1,117 @@
+//! Submits: the first of the two limit gates.
+
+use super::{Case, invalid};
+use crate::change::{Change, Verdict};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Outcome, Refusal, Revision,
+    event::AllocationChange,
+    spec::{AllocationSpec, MAX_WORKLOAD_BYTES},
+};
+use std::collections::BTreeSet;
+
+/// Highest priority class.
+const MAX_CLASS: u8 = 10;
+/// Longest name for people, bytes: it is printed in tables and kept for ever.
+const MAX_NAME_BYTES: usize = 256;
+
+/// Accepts an allocation that fits now, as far as committed usage goes. Pending ones hold
+/// nothing, so the second gate, at assignment, judges again.
+pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, Refusal> {
+    check_fields(spec)?;
+    let state = case.state;
+    state
+        .tree
+        .check_fits(state.policy, &spec.project, u64::from(spec.nodes))?;
+    if u64::from(spec.nodes) > state.registered {
+        return Err(Refusal::TooLarge {
+            requested: spec.nodes,
+            registered: state.registered,
+        });
+    }
+    for node in &spec.constraints.nodelist {
+        if !state.nodes.contains_key(node) {
+            return Err(Refusal::UnknownNode { node: node.clone() });
+        }
+    }
+    let id = AllocationId(state.last_id + 1);
+    let record = Box::new(Allocation {
+        id,
+        user: case.principal.name.clone(),
+        spec: spec.clone(),
+        state: if spec.hold {
+            AllocationState::Held
+        } else {
+            AllocationState::Pending
+        },
+        state_since: case.now,
+        submitted_at: case.now,
+        eligible_at: case.now,
+        started_at: None,
+        ended_at: None,
+        attempt: 0,
+        ranks: Vec::new(),
+        stop: None,
+        revision: Revision(0),
+    });
+    let change = AllocationChange::Submitted;
+    Ok(Verdict {
+        outcome: Outcome::Submitted { id },
+        changes: vec![Change::Allocation { change, record }],
+    })
+}
+
+/// What no state could accept.
+fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
+    if spec.nodes == 0 {
+        return Err(invalid("nodes", "ask for at least 1 node"));
+    }
+    if spec.workload.argv.is_empty() && spec.workload.script.is_none() {
+        return Err(invalid(
+            "workload",
+            "nothing to run; give a command or a script",
+        ));
+    }
+    let bytes = spec.workload.bytes();
+    if bytes > MAX_WORKLOAD_BYTES {
+        return Err(invalid(
+            "workload",
+            format!(
+                "script, arguments and environment are {bytes} bytes, more than \
+                 {MAX_WORKLOAD_BYTES}; put the rest into a file that the nodes can read"
+            ),
+        ));
+    }
+    if spec.class > MAX_CLASS {
+        let reason = format!(
+            "{} is not a priority class; use 0 to {MAX_CLASS}",
+            spec.class
+        );
+        return Err(invalid("class", reason));
+    }
+    if spec.walltime_ms == Some(0) {
+        return Err(invalid("walltime_ms", "give a longer walltime, or none"));
+    }
+    if spec
+        .name
+        .as_ref()
+        .is_some_and(|name| name.len() > MAX_NAME_BYTES)
+    {
+        return Err(invalid(
+            "name",
+            format!("use at most {MAX_NAME_BYTES} bytes"),
+        ));
+    }
+    let wanted: BTreeSet<_> = spec.constraints.nodelist.iter().collect();
+    let usable = wanted
+        .iter()
+        .filter(|node| !spec.constraints.exclude.contains(node))
+        .count();
+    if !wanted.is_empty() && usable < spec.nodes as usize {
+        let reason = format!(
+            "{usable} nodes can be chosen from, but {} are needed",
+            spec.nodes
+        );
+        return Err(invalid("constraints.nodelist", reason));
+    }
+    Ok(())
+}

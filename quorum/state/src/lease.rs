@@ -1,0 +1,54 @@
+//! Leases with fencing epochs.
+
+use lattice_quorum_types::{Refusal, UnixMillis, command::Fence, id::LeaseName};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One lease. It is never removed, so that its epoch only grows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lease {
+    /// Who has it; `None` once given back.
+    pub(crate) holder: Option<String>,
+    /// Grows with each grant and each return.
+    pub(crate) epoch: u64,
+    /// In state time.
+    pub(crate) expires_at: UnixMillis,
+}
+
+/// All leases ever granted, by name.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Leases(BTreeMap<String, Lease>);
+
+impl Leases {
+    /// One lease.
+    pub(crate) fn get(&self, name: &str) -> Option<&Lease> {
+        self.0.get(name)
+    }
+    /// Stores a lease.
+    pub(crate) fn set(&mut self, name: &LeaseName, lease: Lease) {
+        self.0.insert(name.as_str().to_owned(), lease);
+    }
+    /// Lets every lease end `grace_ms` later, because state time made a step.
+    pub(crate) fn extend(&mut self, grace_ms: u64) {
+        if grace_ms > 0 {
+            for lease in self.0.values_mut() {
+                lease.expires_at = lease.expires_at.after(grace_ms);
+            }
+        }
+    }
+    /// Refuses a fence whose epoch is not the current one. An expired lease that nobody else took
+    /// still fences: nobody can have acted in between.
+    pub(crate) fn check_fence(&self, fence: &Fence) -> Result<(), Refusal> {
+        let current = self
+            .get(fence.lease.as_str())
+            .map_or(0, |lease| lease.epoch);
+        if current == fence.epoch && current > 0 {
+            return Ok(());
+        }
+        Err(Refusal::StaleEpoch {
+            lease: fence.lease.clone(),
+            given: fence.epoch,
+            current,
+        })
+    }
+}

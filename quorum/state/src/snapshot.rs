@@ -1,0 +1,121 @@
+//! The state as bytes: a versioned, checksummed frame around its encoding.
+
+use crate::State;
+
+/// Newest snapshot format this build writes and reads.
+pub const FORMAT_VERSION: u16 = 1;
+
+/// Marks a snapshot of this state machine.
+const MAGIC: [u8; 8] = *b"LATSTATE";
+/// Magic, version, body length, blake3 of version, length and body.
+const HEADER_BYTES: usize = 8 + 2 + 8 + 32;
+
+/// Why bytes are not a usable snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// They are something else.
+    #[error("this is not a snapshot of the quorum's state")]
+    NotASnapshot,
+    /// A newer build wrote them.
+    #[error(
+        "snapshot format {found} is newer than {supported}, the newest this build reads; upgrade it"
+    )]
+    NewerVersion {
+        /// Of the snapshot.
+        found: u16,
+        /// Newest supported.
+        supported: u16,
+    },
+    /// The end is missing, or something follows it.
+    #[error("the snapshot has {found} bytes where {expected} belong")]
+    WrongLength {
+        /// As its header says.
+        expected: u64,
+        /// As found.
+        found: u64,
+    },
+    /// The content is damaged.
+    #[error("the snapshot is damaged: its checksum does not match")]
+    Checksum,
+    /// Intact, but not decodable: the format changed without its version.
+    #[error("the snapshot cannot be decoded: {reason}")]
+    Decode {
+        /// As the decoder says.
+        reason: String,
+    },
+}
+
+impl State {
+    /// The whole state as bytes. Equal states give equal bytes.
+    pub fn snapshot(&self) -> Vec<u8> {
+        let body = self.encode();
+        let length = (body.len() as u64).to_le_bytes();
+        let version = FORMAT_VERSION.to_le_bytes();
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&version);
+        bytes.extend_from_slice(&length);
+        bytes.extend_from_slice(&checksum(&version, &length, &body));
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+
+    /// The state that [`State::snapshot`] wrote.
+    ///
+    /// # Errors
+    /// When the bytes are not an intact snapshot that this build can read.
+    pub fn restore(bytes: &[u8]) -> Result<State, RestoreError> {
+        let (magic, rest) = bytes
+            .split_at_checked(8)
+            .ok_or(RestoreError::NotASnapshot)?;
+        if magic != MAGIC {
+            return Err(RestoreError::NotASnapshot);
+        }
+        let short = || RestoreError::WrongLength {
+            expected: HEADER_BYTES as u64,
+            found: bytes.len() as u64,
+        };
+        let (version, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
+        let found = u16::from_le_bytes(*version);
+        if found > FORMAT_VERSION {
+            return Err(RestoreError::NewerVersion {
+                found,
+                supported: FORMAT_VERSION,
+            });
+        }
+        let (length, rest) = rest.split_first_chunk::<8>().ok_or_else(short)?;
+        let (sum, body) = rest.split_first_chunk::<32>().ok_or_else(short)?;
+        let expected = u64::from_le_bytes(*length);
+        if expected != body.len() as u64 {
+            return Err(RestoreError::WrongLength {
+                expected,
+                found: body.len() as u64,
+            });
+        }
+        if checksum(version, length, body) != *sum {
+            return Err(RestoreError::Checksum);
+        }
+        postcard::from_bytes(body).map_err(|e| RestoreError::Decode {
+            reason: e.to_string(),
+        })
+    }
+
+    /// blake3 over the encoded state: equal on every voter at the same point of the log.
+    pub fn digest(&self) -> [u8; 32] {
+        *blake3::hash(&self.encode()).as_bytes()
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        #[expect(
+            clippy::expect_used,
+            reason = "plain data serialised into memory cannot fail"
+        )]
+        postcard::to_stdvec(self).expect("the state serialises")
+    }
+}
+
+fn checksum(version: &[u8; 2], length: &[u8; 8], body: &[u8]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(version).update(length).update(body);
+    *hasher.finalize().as_bytes()
+}

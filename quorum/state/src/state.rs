@@ -1,0 +1,227 @@
+//! The state and its two entrances, `check` and `apply`.
+
+use crate::{
+    archive::Archive,
+    change::Verdict,
+    clock::Clock,
+    judge,
+    keys::{Keys, Seen},
+    lease::Leases,
+    policy::Policy,
+    token::Tokens,
+    tree::Tree,
+};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Applied, Envelope, NodeId, ProjectPath, Refusal,
+    Revision, UnixMillis,
+    command::SCHEMA,
+    limit::Limits,
+    node::{Lifecycle, Node},
+    project::Project,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Everything the quorum agrees on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct State {
+    /// What a limit means here. Replicated, because every voter must judge alike.
+    pub(crate) policy: Policy,
+    pub(crate) revision: Revision,
+    /// Log index of the last command that changed something.
+    pub(crate) last_index: u64,
+    pub(crate) clock: Clock,
+    pub(crate) tree: Tree,
+    pub(crate) nodes: BTreeMap<NodeId, Node>,
+    /// Nodes that are not retired.
+    pub(crate) registered: u64,
+    /// Allocations that are not terminal.
+    pub(crate) hot: BTreeMap<AllocationId, Allocation>,
+    pub(crate) archive: Archive,
+    /// Allocations by state, in the order of [`AllocationState::ALL`].
+    pub(crate) counts: [u64; AllocationState::ALL.len()],
+    /// The highest allocation number given.
+    pub(crate) last_id: u64,
+    pub(crate) leases: Leases,
+    pub(crate) tokens: Tokens,
+    pub(crate) keys: Keys,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    /// The empty cluster with the strict limit policy.
+    pub fn new() -> Self {
+        Self::with_policy(Policy::Strict)
+    }
+
+    /// The empty cluster with another limit policy. It is part of the state: all voters must
+    /// start with the same one.
+    pub fn with_policy(policy: Policy) -> Self {
+        State {
+            policy,
+            revision: Revision(0),
+            last_index: 0,
+            clock: Clock::default(),
+            tree: Tree::default(),
+            nodes: BTreeMap::new(),
+            registered: 0,
+            hot: BTreeMap::new(),
+            archive: Archive::default(),
+            counts: [0; AllocationState::ALL.len()],
+            last_id: 0,
+            leases: Leases::default(),
+            tokens: Tokens::default(),
+            keys: Keys::default(),
+        }
+    }
+
+    /// Judges `envelope` on the present state without changing it. The leader calls it before
+    /// proposing; `apply` calls the same code again at commit.
+    ///
+    /// # Errors
+    /// The refusal `apply` would give on this state.
+    pub fn check(&self, envelope: &Envelope) -> Result<(), Refusal> {
+        self.judge(envelope).map(|_| ())
+    }
+
+    /// Applies the command at log position `index`. A refused command changes nothing at all and
+    /// makes no revision.
+    ///
+    /// # Errors
+    /// Why the command was not applied.
+    pub fn apply(&mut self, index: u64, envelope: &Envelope) -> Result<Applied, Refusal> {
+        match self.judge(envelope)? {
+            Judged::Repeat(applied) => Ok(applied),
+            Judged::New {
+                verdict,
+                now,
+                digest,
+            } => Ok(self.commit(index, envelope, now, verdict, digest)),
+        }
+    }
+
+    fn judge(&self, envelope: &Envelope) -> Result<Judged, Refusal> {
+        if envelope.schema > SCHEMA {
+            let given = envelope.schema;
+            return Err(Refusal::UnsupportedSchema {
+                given,
+                supported: SCHEMA,
+            });
+        }
+        let now = self.clock.next(envelope.at);
+        let mut digest = None;
+        if let Some(key) = &envelope.key {
+            match self
+                .keys
+                .look_up(&envelope.principal.name, key, &envelope.command, now)
+            {
+                Seen::Before(applied) => return Ok(Judged::Repeat(applied)),
+                Seen::OtherCommand => return Err(Refusal::KeyReused { key: key.clone() }),
+                Seen::Never(d) => digest = Some(d),
+            }
+        }
+        let verdict = judge::judge(self, envelope, now)?;
+        Ok(Judged::New {
+            verdict,
+            now,
+            digest,
+        })
+    }
+
+    /// The last revision made.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// State time: the highest time stamped on a command that took effect, forward jumps bounded.
+    pub fn now(&self) -> UnixMillis {
+        self.clock.now
+    }
+
+    /// Log index of the last command that changed something.
+    pub fn last_index(&self) -> u64 {
+        self.last_index
+    }
+
+    /// How often a stamped time was more than [`crate::MAX_FORWARD_MS`] ahead of state time. A
+    /// growing number means a proposer's clock is wrong and deserves an alarm.
+    pub fn clock_jumps(&self) -> u64 {
+        self.clock.jumps
+    }
+
+    /// One node's record.
+    pub fn node(&self, id: &NodeId) -> Option<&Node> {
+        self.nodes.get(id)
+    }
+
+    /// All nodes by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// One project's record.
+    pub fn project(&self, path: &ProjectPath) -> Option<&Project> {
+        self.tree.get(path).map(|entry| &entry.record)
+    }
+
+    /// All projects, parents before their children.
+    pub fn projects(&self) -> impl Iterator<Item = &Project> {
+        self.tree.iter().map(|entry| &entry.record)
+    }
+
+    /// One allocation, terminal ones included.
+    pub fn allocation(&self, id: AllocationId) -> Option<&Allocation> {
+        self.hot.get(&id).or_else(|| self.archive.get(id))
+    }
+
+    /// Allocations that are not terminal, by id.
+    pub fn live_allocations(&self) -> impl Iterator<Item = &Allocation> {
+        self.hot.values()
+    }
+
+    /// The current epoch of a lease and its holder, if it was ever granted.
+    pub fn lease(&self, name: &str) -> Option<(u64, Option<&str>)> {
+        self.leases
+            .get(name)
+            .map(|lease| (lease.epoch, lease.holder.as_deref()))
+    }
+
+    /// The largest number of nodes that a request to `path` could be given now as far as limits
+    /// go; `None` for an unknown project, `Some(u64::MAX)` when no level limits it.
+    pub fn headroom(&self, path: &ProjectPath) -> Option<u64> {
+        self.tree.headroom(self.policy, path)
+    }
+
+    /// What a project created at `path` without limits gets: closed, but only for resources that
+    /// its tenant limits.
+    pub fn default_limits(&self, path: &ProjectPath) -> Limits {
+        let root = if path.is_tenant() {
+            None
+        } else {
+            self.tree.get(&path.tenant())
+        };
+        self.policy.closed(root.map(|entry| &entry.record.limits))
+    }
+
+    pub(crate) fn recount_node(&mut self, before: Option<Lifecycle>, after: Lifecycle) {
+        let counts = |l: Lifecycle| u64::from(l != Lifecycle::Retired);
+        self.registered = self.registered + counts(after) - before.map_or(0, counts);
+    }
+}
+
+/// A judged command.
+enum Judged {
+    /// It was applied before under the same key.
+    Repeat(Applied),
+    /// It may be committed.
+    New {
+        verdict: Verdict,
+        now: UnixMillis,
+        digest: Option<[u8; 32]>,
+    },
+}

@@ -1,0 +1,219 @@
+//! A cluster of one state machine, driven as a leader would.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
+    VclusterName,
+    allocation::RankExit,
+    command::{ExpectedNode, Power, Principal, RankReport, SCHEMA},
+    limit::Limits,
+    node::Lifecycle,
+    spec::{AllocationSpec, Constraints, Requeue, Workload},
+};
+
+pub const START: UnixMillis = UnixMillis(1_700_000_000_000);
+
+pub fn path(text: &str) -> ProjectPath {
+    ProjectPath::new(text).unwrap()
+}
+
+pub fn node(text: &str) -> NodeId {
+    NodeId::new(text).unwrap()
+}
+
+pub fn limits(nodes: u64) -> Limits {
+    Limits {
+        max_nodes: Some(nodes),
+        max_concurrent_allocations: None,
+    }
+}
+
+pub fn principal(name: &str, power: Power) -> Principal {
+    Principal {
+        name: name.to_owned(),
+        power,
+    }
+}
+
+pub fn envelope(at: UnixMillis, principal: Principal, command: Command) -> Envelope {
+    Envelope {
+        schema: SCHEMA,
+        principal,
+        key: None,
+        at,
+        fence: None,
+        command,
+    }
+}
+
+pub fn spec(project: &str, nodes: u32) -> AllocationSpec {
+    AllocationSpec {
+        name: None,
+        project: path(project),
+        vcluster: VclusterName::new("main").unwrap(),
+        nodes,
+        workload: Workload {
+            argv: vec!["true".to_owned()],
+            ..Workload::default()
+        },
+        walltime_ms: None,
+        class: 5,
+        sensitive: false,
+        constraints: Constraints::default(),
+        requeue: Requeue::Never,
+        hold: false,
+    }
+}
+
+/// A state machine, the log position and the clock of its leader.
+#[derive(Clone, Default)]
+pub struct Cluster {
+    pub state: State,
+    pub index: u64,
+    pub clock: u64,
+    /// Everything proposed, refused commands too: a log that can be replayed.
+    pub log: Vec<Envelope>,
+}
+
+impl Cluster {
+    pub fn now(&self) -> UnixMillis {
+        START.after(self.clock)
+    }
+
+    pub fn apply(&mut self, envelope: Envelope) -> Result<Applied, Refusal> {
+        self.index += 1;
+        let checked = self.state.check(&envelope);
+        let applied = self.state.apply(self.index, &envelope);
+        assert_eq!(
+            checked,
+            applied.as_ref().map(|_| ()).map_err(Clone::clone),
+            "one rule"
+        );
+        self.log.push(envelope);
+        applied
+    }
+
+    pub fn propose(
+        &mut self,
+        name: &str,
+        power: Power,
+        command: Command,
+    ) -> Result<Applied, Refusal> {
+        self.apply(envelope(self.now(), principal(name, power), command))
+    }
+
+    pub fn admin(&mut self, command: Command) -> Result<Applied, Refusal> {
+        self.propose("root", Power::Admin, command)
+    }
+
+    pub fn create(&mut self, project: &str, limits: Option<Limits>) -> Result<Applied, Refusal> {
+        let admins = vec![format!("admin-{}", path(project).name())];
+        let description = String::new();
+        self.admin(Command::CreateProject {
+            path: path(project),
+            limits,
+            admins,
+            description,
+        })
+    }
+
+    /// Registers `n000`, `n001`, ... and makes them ready.
+    pub fn add_nodes(&mut self, count: usize) {
+        let from = self.state.nodes().count();
+        for i in from..from + count {
+            let (node, vcluster) = (
+                node(&format!("n{i:03}")),
+                VclusterName::new("main").unwrap(),
+            );
+            self.admin(Command::RegisterNode {
+                node: node.clone(),
+                vcluster,
+            })
+            .unwrap();
+            self.admin(Command::SetLifecycle {
+                node,
+                lifecycle: Lifecycle::Ready,
+            })
+            .unwrap();
+        }
+    }
+
+    pub fn submit(&mut self, spec: AllocationSpec) -> Result<AllocationId, Refusal> {
+        let command = Command::Submit {
+            spec: Box::new(spec),
+        };
+        match self.propose("alice", Power::User, command)?.outcome {
+            Outcome::Submitted { id } => Ok(id),
+            other => panic!("a submit gave {other:?}"),
+        }
+    }
+
+    /// The first free nodes, at their present versions.
+    pub fn free(&self, count: usize) -> Vec<ExpectedNode> {
+        let free = self
+            .state
+            .nodes()
+            .filter(|node| node.is_assignable())
+            .take(count);
+        free.map(|n| ExpectedNode {
+            node: n.id.clone(),
+            version: n.version,
+        })
+        .collect()
+    }
+
+    /// Assigns the first free nodes; adds some when too few are free.
+    pub fn assign(&mut self, id: AllocationId) -> Result<Applied, Refusal> {
+        let wanted = self
+            .state
+            .allocation(id)
+            .map_or(0, |a| a.spec.nodes as usize);
+        let missing = wanted.saturating_sub(self.free(wanted).len());
+        self.add_nodes(missing);
+        let nodes = self.free(wanted);
+        self.admin(Command::Assign { id, nodes })
+    }
+
+    pub fn report(
+        &mut self,
+        id: AllocationId,
+        node: &NodeId,
+        report: RankReport,
+    ) -> Result<Applied, Refusal> {
+        let attempt = self.state.allocation(id).map_or(0, |a| a.attempt);
+        let command = Command::Report {
+            id,
+            attempt,
+            node: node.clone(),
+            report,
+        };
+        self.propose("service:control/c1", Power::Service, command)
+    }
+
+    pub fn start_all(&mut self, id: AllocationId) {
+        for node in self.nodes_of(id) {
+            self.report(id, &node, RankReport::Started { at: self.now() })
+                .unwrap();
+        }
+    }
+
+    pub fn end_all(&mut self, id: AllocationId, exit: RankExit) {
+        for node in self.nodes_of(id) {
+            let report = RankReport::Ended {
+                at: self.now(),
+                exit: exit.clone(),
+            };
+            self.report(id, &node, report).unwrap();
+        }
+    }
+
+    pub fn nodes_of(&self, id: AllocationId) -> Vec<NodeId> {
+        self.state
+            .allocation(id)
+            .unwrap()
+            .nodes()
+            .cloned()
+            .collect()
+    }
+}

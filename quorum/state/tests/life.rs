@@ -1,0 +1,102 @@
+//! The life cycle of allocations, step by step.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, limits, path};
+use lattice_quorum_types::{
+    AllocationState, Refusal,
+    allocation::{RankExit, StopCause},
+    command::RankReport,
+};
+
+fn cluster() -> Cluster {
+    let mut c = Cluster::default();
+    c.create("atlas", Some(limits(10))).unwrap();
+    c.create("atlas/physics", Some(limits(8))).unwrap();
+    c.add_nodes(10);
+    c
+}
+
+#[test]
+fn an_allocation_runs_and_completes_and_gives_everything_back() {
+    let mut c = cluster();
+    let id = c.submit(common::spec("atlas/physics", 2)).unwrap();
+    assert_eq!(
+        c.state.allocation(id).unwrap().state,
+        AllocationState::Pending
+    );
+    assert_eq!(c.state.project(&path("atlas")).unwrap().total().nodes, 0);
+    c.assign(id).unwrap();
+    assert_eq!(c.state.project(&path("atlas")).unwrap().subtree.nodes, 2);
+    assert_eq!(
+        c.state.project(&path("atlas/physics")).unwrap().own.nodes,
+        2
+    );
+    c.clock += 5;
+    c.start_all(id);
+    let running = c.state.allocation(id).unwrap();
+    assert_eq!(running.state, AllocationState::Running);
+    assert_eq!(running.started_at, Some(c.now()));
+    c.end_all(id, RankExit::Exited { code: 0 });
+    let ended = c.state.allocation(id).unwrap();
+    assert_eq!(
+        (ended.state, ended.stop.clone()),
+        (AllocationState::Completed, None)
+    );
+    assert_eq!(c.state.project(&path("atlas")).unwrap().total().nodes, 0);
+    assert!(c.state.nodes().all(|n| n.holder.is_none()));
+}
+
+#[test]
+fn a_failed_rank_stops_the_others_and_nodes_go_back_only_at_the_end() {
+    let mut c = cluster();
+    let id = c.submit(common::spec("atlas/physics", 2)).unwrap();
+    c.assign(id).unwrap();
+    c.start_all(id);
+    let nodes = c.nodes_of(id);
+    let failed = RankExit::Exited { code: 3 };
+    c.report(
+        id,
+        &nodes[1],
+        RankReport::Ended {
+            at: c.now(),
+            exit: failed.clone(),
+        },
+    )
+    .unwrap();
+    let stopping = c.state.allocation(id).unwrap();
+    assert_eq!(stopping.state, AllocationState::Stopping);
+    assert_eq!(
+        stopping.stop,
+        Some(StopCause::RankFailed {
+            rank: 1,
+            exit: failed
+        })
+    );
+    assert_eq!(c.state.nodes().filter(|n| n.holder.is_some()).count(), 2);
+    c.report(
+        id,
+        &nodes[0],
+        RankReport::Ended {
+            at: c.now(),
+            exit: RankExit::Stopped,
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        c.state.allocation(id).unwrap().state,
+        AllocationState::Failed
+    );
+    assert_eq!(c.state.nodes().filter(|n| n.holder.is_some()).count(), 0);
+}
+
+#[test]
+fn a_refused_submit_names_every_level_from_the_project_up() {
+    let mut c = cluster();
+    let Err(Refusal::LimitExceeded { levels }) = c.submit(common::spec("atlas/physics", 11)) else {
+        panic!("11 nodes do not fit")
+    };
+    let named: Vec<_> = levels.iter().map(|l| l.path.as_str()).collect();
+    assert_eq!(named, ["atlas/physics", "atlas"]);
+}
