@@ -164,7 +164,7 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
     output::print(
         format,
         &differences,
-        &["verdict", "key", &left, &right],
+        &["verdict", "class", "key", &left, &right],
         rows,
     )
 }
