@@ -1,0 +1,161 @@
+//! A fixed-size set of node numbers, as words of 64: filters become a few machine operations.
+
+use std::ops::Range;
+
+const WORD: usize = u64::BITS as usize;
+
+/// Members are below the size given at making; every set of one index has the same size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BitSet {
+    words: Vec<u64>,
+}
+
+impl BitSet {
+    pub(crate) fn empty(size: usize) -> Self {
+        Self {
+            words: vec![0; size.div_ceil(WORD)],
+        }
+    }
+
+    pub(crate) fn collect(size: usize, members: impl IntoIterator<Item = usize>) -> Self {
+        let mut set = Self::empty(size);
+        for member in members {
+            set.insert(member);
+        }
+        set
+    }
+
+    pub(crate) fn insert(&mut self, member: usize) {
+        self.words[member / WORD] |= 1 << (member % WORD);
+    }
+
+    pub(crate) fn remove(&mut self, member: usize) {
+        self.words[member / WORD] &= !(1 << (member % WORD));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn contains(&self, member: usize) -> bool {
+        self.words[member / WORD] & (1 << (member % WORD)) != 0
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.words.iter().map(|w| w.count_ones()).sum()
+    }
+
+    /// Keeps only what `other` has too.
+    pub(crate) fn keep(&mut self, other: &BitSet) {
+        for (word, theirs) in self.words.iter_mut().zip(&other.words) {
+            *word &= theirs;
+        }
+    }
+
+    /// Drops what `other` has.
+    pub(crate) fn drop_all(&mut self, other: &BitSet) {
+        for (word, theirs) in self.words.iter_mut().zip(&other.words) {
+            *word &= !theirs;
+        }
+    }
+
+    pub(crate) fn and(&self, other: &BitSet) -> BitSet {
+        let words = self
+            .words
+            .iter()
+            .zip(&other.words)
+            .map(|(a, b)| a & b)
+            .collect();
+        BitSet { words }
+    }
+
+    /// The words overlapping `range`, cut to it, each with its first member's number.
+    fn words_in(&self, range: Range<usize>) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let words = range.start / WORD..range.end.div_ceil(WORD);
+        words.map(move |at| {
+            let base = at * WORD;
+            let mut word = self.words[at];
+            if base < range.start {
+                word &= u64::MAX << (range.start - base);
+            }
+            if base + WORD > range.end {
+                word &= u64::MAX >> (base + WORD - range.end);
+            }
+            (base, word)
+        })
+    }
+
+    /// Members within `range`; an empty range has none.
+    pub(crate) fn count_in(&self, range: Range<usize>) -> u32 {
+        if range.is_empty() {
+            return 0;
+        }
+        self.words_in(range)
+            .map(|(_, word)| word.count_ones())
+            .sum()
+    }
+
+    /// Members within `range`, ascending.
+    pub(crate) fn iter_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        let range = if range.is_empty() { 0..0 } else { range };
+        self.words_in(range).flat_map(|(base, mut word)| {
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros() as usize;
+                (word != 0).then(|| {
+                    word &= word - 1;
+                    base + bit
+                })
+            })
+        })
+    }
+
+    /// All members, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.iter_in(0..self.words.len() * WORD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_at_both_ends() {
+        let set = BitSet::collect(200, (0..200).filter(|n| n % 3 == 0));
+        for (from, to) in [
+            (0, 0),
+            (0, 1),
+            (1, 3),
+            (60, 70),
+            (63, 64),
+            (64, 128),
+            (5, 200),
+            (128, 200),
+        ] {
+            let expected: Vec<usize> = (from..to).filter(|n| n % 3 == 0).collect();
+            assert_eq!(
+                set.iter_in(from..to).collect::<Vec<_>>(),
+                expected,
+                "{from}..{to}"
+            );
+            assert_eq!(
+                set.count_in(from..to) as usize,
+                expected.len(),
+                "{from}..{to}"
+            );
+        }
+        assert_eq!(set.iter().count(), set.count() as usize);
+    }
+
+    #[test]
+    fn set_operations_agree_with_membership() {
+        let a = BitSet::collect(130, (0..130).step_by(2));
+        let b = BitSet::collect(130, (0..130).step_by(5));
+        let both = a.and(&b);
+        assert!((0..130).all(|n| both.contains(n) == (n % 10 == 0)));
+        let mut rest = a.clone();
+        rest.drop_all(&b);
+        assert!((0..130).all(|n| rest.contains(n) == (n % 2 == 0 && n % 5 != 0)));
+        let mut kept = a;
+        kept.keep(&b);
+        kept.remove(10);
+        assert!(!kept.contains(10) && kept.contains(20));
+    }
+}

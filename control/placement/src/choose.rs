@@ -1,0 +1,252 @@
+//! Which of the free nodes a job gets: few topology groups against one conformance group.
+//!
+//! Two kinds of node sets are weighed by `w4·f4 + w9·f9`: the one over all candidates, and one
+//! inside each conformance group that is large enough.
+
+use crate::{bits::BitSet, index::Index, policy::Weights};
+use lattice_quorum_types::spec::Spread;
+use std::cmp::{Ordering, Reverse};
+
+/// What a job asks of its node set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask {
+    pub(crate) nodes: u32,
+    pub(crate) spread: Spread,
+    /// All nodes must share one known conformance key.
+    pub(crate) one_conformance_group: bool,
+}
+
+/// A node set.
+#[derive(Debug, Clone)]
+pub(crate) struct Chosen {
+    /// Node numbers, ascending: a group's nodes follow each other.
+    pub(crate) nodes: Vec<usize>,
+    /// Groups touched.
+    pub(crate) span: usize,
+    /// f4: 1 - span / groups with candidates.
+    pub(crate) topology: f64,
+    /// f9: largest conformance group in the set / its nodes.
+    pub(crate) conformance: f64,
+}
+
+/// The best node set within `candidates`; `None` when there is none.
+pub(crate) fn choose(
+    index: &Index,
+    candidates: &BitSet,
+    ask: Ask,
+    weights: &Weights,
+) -> Option<Chosen> {
+    let by_group = index.count_by_group(candidates);
+    let available = by_group.len();
+    let mut best = None;
+    if !ask.one_conformance_group {
+        let mixed = pick(index, candidates, &by_group, ask, available)?;
+        // Fewest groups and one conformance group at once: nothing can be better.
+        if mixed.conformance >= 1.0 && ask.spread != Spread::Spread {
+            return Some(mixed);
+        }
+        best = Some(mixed);
+    }
+    let sizes = index.count_by_conformance(candidates);
+    for (key, size) in sizes.into_iter().enumerate() {
+        if size < ask.nodes {
+            continue;
+        }
+        let alike = candidates.and(&index.conforming[key]);
+        let by_group = index.count_by_group(&alike);
+        let Some(set) = pick(index, &alike, &by_group, ask, available) else {
+            continue;
+        };
+        if best
+            .as_ref()
+            .is_none_or(|b| compare(&set, b, ask.spread, weights) == Ordering::Greater)
+        {
+            best = Some(set);
+        }
+    }
+    best
+}
+
+/// Greater is better. Ends in the node numbers, so that two different sets never tie.
+fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Ordering {
+    let weights = weights.get();
+    let value = |set: &Chosen| {
+        let topology = match spread {
+            Spread::Tight => set.topology,
+            Spread::Spread => 1.0 - set.topology,
+            Spread::Any => 0.0,
+        };
+        weights.topology * topology + weights.conformance * set.conformance
+    };
+    let by_span = match spread {
+        Spread::Tight => b.span.cmp(&a.span),
+        Spread::Spread => a.span.cmp(&b.span),
+        Spread::Any => Ordering::Equal,
+    };
+    value(a)
+        .total_cmp(&value(b))
+        .then(by_span)
+        .then(a.conformance.total_cmp(&b.conformance))
+        .then_with(|| b.nodes.cmp(&a.nodes))
+}
+
+/// One node set within `candidates`, laid out as asked.
+fn pick(
+    index: &Index,
+    candidates: &BitSet,
+    by_group: &[(usize, u32)],
+    ask: Ask,
+    available: usize,
+) -> Option<Chosen> {
+    let total: u32 = by_group.iter().map(|(_, count)| count).sum();
+    if ask.nodes == 0 || total < ask.nodes {
+        return None;
+    }
+    let nodes = match ask.spread {
+        Spread::Tight => {
+            let takes = fewest_groups(by_group, ask.nodes);
+            take_alike(index, candidates, &takes)
+        }
+        Spread::Spread => {
+            let takes = most_groups(by_group, ask.nodes);
+            take_first(index, candidates, &takes)
+        }
+        Spread::Any => candidates.iter().take(ask.nodes as usize).collect(),
+    };
+    let mut groups: Vec<usize> = nodes.iter().map(|n| index.group_of[*n]).collect();
+    groups.dedup();
+    let alike = largest_conformance_group(index, &nodes);
+    Some(Chosen {
+        span: groups.len(),
+        topology: 1.0 - groups.len() as f64 / available.max(1) as f64,
+        conformance: f64::from(alike) / nodes.len() as f64,
+        nodes,
+    })
+}
+
+/// How many nodes to take from a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Take {
+    group: usize,
+    nodes: u32,
+    /// Leaves nodes of the group over.
+    partial: bool,
+}
+
+/// Largest groups first is minimal in their number (exchanging a taken group for a larger one
+/// never needs more). The last one is the smallest that still holds the rest, so that large gaps
+/// stay for large jobs; when one group holds all, that is the tightest fit.
+fn fewest_groups(by_group: &[(usize, u32)], needed: u32) -> Vec<Take> {
+    let tightest = |groups: &[(usize, u32)], rest: u32| {
+        let fits = groups.iter().filter(|(_, count)| *count >= rest);
+        let (group, count) = *fits.min_by_key(|(group, count)| (*count, *group))?;
+        Some(Take {
+            group,
+            nodes: rest,
+            partial: count > rest,
+        })
+    };
+    if let Some(take) = tightest(by_group, needed) {
+        return vec![take];
+    }
+    let mut largest_first = by_group.to_vec();
+    largest_first.sort_unstable_by_key(|(group, count)| (Reverse(*count), *group));
+    let mut takes = Vec::new();
+    let mut rest = needed;
+    for (at, (group, count)) in largest_first.iter().enumerate() {
+        if let Some(take) = tightest(&largest_first[at..], rest) {
+            takes.push(take);
+            break;
+        }
+        takes.push(Take {
+            group: *group,
+            nodes: *count,
+            partial: false,
+        });
+        rest -= count;
+    }
+    takes
+}
+
+/// One node from each group in turn, largest groups first.
+fn most_groups(by_group: &[(usize, u32)], needed: u32) -> Vec<Take> {
+    let mut largest_first = by_group.to_vec();
+    largest_first.sort_unstable_by_key(|(group, count)| (Reverse(*count), *group));
+    let mut takes = vec![0; largest_first.len()];
+    let mut rest = needed;
+    while rest > 0 {
+        let before = rest;
+        for (take, (_, count)) in takes.iter_mut().zip(&largest_first) {
+            if rest > 0 && *take < *count {
+                *take += 1;
+                rest -= 1;
+            }
+        }
+        if rest == before {
+            break;
+        }
+    }
+    let taken = takes
+        .into_iter()
+        .zip(largest_first)
+        .filter(|(nodes, _)| *nodes > 0);
+    taken
+        .map(|(nodes, (group, count))| Take {
+            group,
+            nodes,
+            partial: count > nodes,
+        })
+        .collect()
+}
+
+/// The first nodes of each group.
+fn take_first(index: &Index, candidates: &BitSet, takes: &[Take]) -> Vec<usize> {
+    let mut nodes = Vec::new();
+    for take in takes {
+        let range = index.groups[take.group].range.clone();
+        nodes.extend(candidates.iter_in(range).take(take.nodes as usize));
+    }
+    nodes.sort_unstable();
+    nodes
+}
+
+/// Like [`take_first`], but where a group is not taken whole, nodes are chosen so that the whole
+/// set has the largest conformance group possible, and then few others.
+fn take_alike(index: &Index, candidates: &BitSet, takes: &[Take]) -> Vec<usize> {
+    let Some(last) = takes.last().filter(|take| take.partial) else {
+        return take_first(index, candidates, takes);
+    };
+    let mut nodes = take_first(index, candidates, &takes[..takes.len() - 1]);
+    let mut whole = vec![0_u32; index.conforming.len()];
+    for key in nodes.iter().filter_map(|n| index.conformance[*n]) {
+        whole[key] += 1;
+    }
+    let offered: Vec<usize> = candidates
+        .iter_in(index.groups[last.group].range.clone())
+        .collect();
+    let mut here = vec![0_u32; index.conforming.len()];
+    for key in offered.iter().filter_map(|n| index.conformance[*n]) {
+        here[key] += 1;
+    }
+    let main = (0..here.len())
+        .filter(|key| here[*key] > 0)
+        .max_by_key(|key| (whole[*key] + here[*key].min(last.nodes), Reverse(*key)));
+    let preference = |n: &usize| match index.conformance[*n] {
+        Some(key) if Some(key) == main => (0, Reverse(0), key, *n),
+        Some(key) => (1, Reverse(whole[key] + here[key]), key, *n),
+        None => (2, Reverse(0), 0, *n),
+    };
+    let mut ordered = offered;
+    ordered.sort_unstable_by_key(preference);
+    nodes.extend(ordered.into_iter().take(last.nodes as usize));
+    nodes.sort_unstable();
+    nodes
+}
+
+/// A node of unknown conformance is alone in its group.
+fn largest_conformance_group(index: &Index, nodes: &[usize]) -> u32 {
+    let mut keys: Vec<usize> = nodes.iter().filter_map(|n| index.conformance[*n]).collect();
+    keys.sort_unstable();
+    let largest = keys.chunk_by(|a, b| a == b).map(<[usize]>::len).max();
+    u32::try_from(largest.unwrap_or(1)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,228 @@
+//! Why an allocation is not placed: which constraint dropped how many nodes, what is short, and
+//! when it is expected to start.
+
+use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, refusal::Level};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One unplaced allocation, as it was when its turn came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Nodes it needs.
+    pub needed: u32,
+    /// Nodes this scheduler knows.
+    pub total: u32,
+    /// Constraints in the order they were applied; each works on what the one before left.
+    pub steps: Vec<Step>,
+    /// What stopped it.
+    pub blocker: Blocker,
+    /// Start of its own reservation, when it has one.
+    pub estimated_start: Option<UnixMillis>,
+}
+
+/// One constraint's effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Which.
+    pub constraint: Constraint,
+    /// Nodes it dropped.
+    pub removed: u32,
+    /// Nodes that were left.
+    pub left: u32,
+}
+
+/// What can drop a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Constraint {
+    /// The GPU model asked for.
+    GpuModel,
+    /// The GPUs asked for on each node.
+    GpusPerNode,
+    /// The memory asked for on each node.
+    Memory,
+    /// The features asked for.
+    Features,
+    /// The list of allowed nodes.
+    Nodelist,
+    /// The list of excluded nodes.
+    Excluded,
+    /// Lifecycle ready, no drain reason.
+    InService,
+    /// It answers.
+    Alive,
+    /// Its checks pass.
+    Healthy,
+    /// Nobody holds it.
+    Free,
+    /// Not held back for a blocked job.
+    NotReserved,
+    /// In the largest conformance group of what is left; only where that is required.
+    Conforming,
+}
+
+impl Constraint {
+    /// Completes "N nodes …".
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Constraint::GpuModel => "match the GPU type",
+            Constraint::GpusPerNode => "have the GPUs",
+            Constraint::Memory => "have the memory",
+            Constraint::Features => "carry the features",
+            Constraint::Nodelist => "on the node list",
+            Constraint::Excluded => "not excluded",
+            Constraint::InService => "in service",
+            Constraint::Alive => "alive",
+            Constraint::Healthy => "healthy",
+            Constraint::Free => "free",
+            Constraint::NotReserved => "not reserved",
+            Constraint::Conforming => "conforming",
+        }
+    }
+
+    /// The conditions every job has are told only when they matter.
+    fn is_told(self, removed: u32) -> bool {
+        use Constraint::{Alive, Healthy, InService};
+        removed > 0 || !matches!(self, InService | Alive | Healthy)
+    }
+}
+
+/// What stopped an allocation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Blocker {
+    /// It asks for 0 nodes.
+    NoNodesAsked,
+    /// A project on its path is not known.
+    UnknownProject {
+        /// The first one missing, from the project up.
+        path: ProjectPath,
+    },
+    /// It passed when it was submitted and no longer fits under these limits.
+    QuotaHeadroom {
+        /// Every level it would violate, from the project up.
+        levels: Vec<Level>,
+    },
+    /// The limits have room, but it is kept for the job with the reservation.
+    HeadroomReserved {
+        /// That job.
+        by: AllocationId,
+        /// Its start.
+        starts_at: UnixMillis,
+    },
+    /// Too few nodes fit, were all of them free.
+    NotEnoughNodes {
+        /// How many are missing.
+        short: u32,
+    },
+    /// No conformance group that fits is large enough, were all of it free.
+    NotConforming {
+        /// How many are missing in the largest.
+        short: u32,
+    },
+    /// Enough nodes fit, too few of them are free.
+    NodesBusy {
+        /// How many are missing.
+        short: u32,
+    },
+    /// Enough are free, but starting now would delay the job with the reservation.
+    Reserved {
+        /// That job.
+        by: AllocationId,
+        /// Its start.
+        starts_at: UnixMillis,
+        /// It could have been told to end in time, had it a walltime.
+        unbounded: bool,
+    },
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "needs {} of {} nodes", self.needed, self.total)?;
+        let told = self
+            .steps
+            .iter()
+            .filter(|s| s.constraint.is_told(s.removed));
+        for (n, step) in told.enumerate() {
+            let sign = if n == 0 { ":" } else { "," };
+            write!(f, "{sign} {} {}", step.left, step.constraint.as_str())?;
+        }
+        write!(f, "; {}", self.blocker)?;
+        if let Some(start) = self.estimated_start {
+            write!(f, "; estimated start {}", Utc(start))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Blocker::NoNodesAsked => f.write_str("it asks for no nodes"),
+            Blocker::UnknownProject { path } => write!(f, "project {path} does not exist"),
+            Blocker::QuotaHeadroom { levels } => {
+                f.write_str("waiting for quota headroom")?;
+                for level in levels {
+                    let (path, name) = (&level.path, level.resource.limit_name());
+                    let kind = if path.is_tenant() {
+                        "tenant"
+                    } else {
+                        "project"
+                    };
+                    write!(
+                        f,
+                        "; {kind} \"{path}\" {name} (current: {}, ",
+                        level.current
+                    )?;
+                    write!(f, "requested: {}, limit: {})", level.requested, level.limit)?;
+                }
+                Ok(())
+            }
+            Blocker::HeadroomReserved { by, starts_at } => write!(
+                f,
+                "waiting for quota headroom: what is left is kept for {by}, which starts at {}",
+                Utc(*starts_at)
+            ),
+            Blocker::NotEnoughNodes { short } => {
+                write!(f, "{short} too few, even if all were free")
+            }
+            Blocker::NotConforming { short } => {
+                write!(
+                    f,
+                    "the largest conformance group is {short} too small, even if all were free"
+                )
+            }
+            Blocker::NodesBusy { short } => write!(f, "{short} too few at present"),
+            Blocker::Reserved {
+                by,
+                starts_at,
+                unbounded,
+            } => {
+                write!(
+                    f,
+                    "starting now would delay {by}, which starts at {}",
+                    Utc(*starts_at)
+                )?;
+                if *unbounded {
+                    f.write_str(" (without a walltime it cannot be fitted in before)")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A time as people read it, in UTC.
+struct Utc(UnixMillis);
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = i64::try_from(self.0.0)
+            .ok()
+            .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+        match time {
+            Some(time) => write!(f, "{}", time.strftime("%Y-%m-%d %H:%M UTC")),
+            None => f.write_str("no foreseeable time"),
+        }
+    }
+}

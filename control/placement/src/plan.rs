@@ -1,0 +1,74 @@
+//! The solver's answer.
+
+use crate::explain::Explanation;
+use lattice_quorum_types::{AllocationId, NodeId, Revision, UnixMillis, command::ExpectedNode};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What to propose, what is held back, and why the rest waits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Revision of the view it was made on.
+    pub revision: Revision,
+    /// Age of that view, milliseconds.
+    pub view_age_ms: u64,
+    /// When it was made.
+    pub made_at: UnixMillis,
+    /// To be proposed in this order: the order of the queue.
+    pub placements: Vec<Placement>,
+    /// Nodes held back for blocked jobs.
+    pub reservations: Vec<Reservation>,
+    /// One for each pending allocation that is not placed.
+    pub explanations: BTreeMap<AllocationId, Explanation>,
+}
+
+/// Nodes for one allocation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The allocation.
+    pub id: AllocationId,
+    /// Its nodes in rank order, by group, with the versions this plan was made on.
+    pub nodes: Vec<ExpectedNode>,
+    /// Where they lie.
+    pub layout: Layout,
+    /// The score by which it was ranked.
+    pub score: f64,
+    /// It starts ahead of a job with a reservation, without delaying it.
+    pub backfilled: bool,
+}
+
+/// How a node set lies in the machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Layout {
+    /// Known topology groups it touches, in order.
+    pub groups: Vec<String>,
+    /// Nodes whose group is not known; each counts as a group of its own.
+    pub ungrouped: u32,
+    /// 1 - groups touched / groups that had eligible nodes.
+    pub topology: f64,
+    /// Largest conformance group among its nodes / its nodes.
+    pub conformance: f64,
+}
+
+impl Layout {
+    /// Groups touched.
+    pub fn span(&self) -> u32 {
+        u32::try_from(self.groups.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(self.ungrouped)
+    }
+}
+
+/// Nodes held for a blocked allocation from a time on. Nothing that runs past the time is placed
+/// on them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// The allocation.
+    pub id: AllocationId,
+    /// When its last node is expected to be free.
+    pub starts_at: UnixMillis,
+    /// Its nodes in rank order.
+    pub nodes: Vec<NodeId>,
+    /// Where they lie.
+    pub layout: Layout,
+}

@@ -1,0 +1,90 @@
+//! One rule a test.
+
+use super::build::*;
+use crate::*;
+
+#[test]
+fn a_job_takes_the_tightest_group_that_holds_it() {
+    let mut view = machine(3, 4);
+    run(&mut view, 90, &["n1-00"], Some(10));
+    submit(&mut view, 1, job(3, Some(5)));
+    let plan = plan(&view);
+    assert_eq!(
+        placed(&plan),
+        [(1, ["n1-01", "n1-02", "n1-03"].map(String::from).to_vec())]
+    );
+    let layout = &plan.placements[0].layout;
+    assert_eq!(
+        (layout.groups.as_slice(), layout.span()),
+        (["g1".to_owned()].as_slice(), 1)
+    );
+    assert!(plan.placements[0].nodes.iter().all(|n| n.version == 7));
+}
+
+#[test]
+fn the_class_goes_first_then_the_older_then_the_lower_number() {
+    let mut view = machine(1, 4);
+    submit(&mut view, 1, job(1, None));
+    submit(
+        &mut view,
+        2,
+        PendingView {
+            eligible_at: lattice_quorum_types::UnixMillis(1),
+            ..job(1, None)
+        },
+    );
+    submit(
+        &mut view,
+        3,
+        PendingView {
+            class: 9,
+            ..job(1, None)
+        },
+    );
+    submit(&mut view, 4, job(1, None));
+    let order: Vec<u64> = placed(&plan(&view)).into_iter().map(|p| p.0).collect();
+    assert_eq!(order, [3, 2, 1, 4]);
+}
+
+#[test]
+fn backfill_uses_nodes_that_the_reservation_does_not_need() {
+    let mut view = machine(1, 4);
+    run(&mut view, 90, &["n0-00", "n0-01"], Some(10));
+    submit(&mut view, 1, job(3, Some(60)));
+    submit(&mut view, 2, job(1, Some(600)));
+    submit(&mut view, 3, job(1, Some(600)));
+    submit(&mut view, 4, job(1, Some(10)));
+    let plan = plan(&view);
+    let reservation = &plan.reservations[0];
+    assert_eq!(
+        (reservation.id.0, reservation.starts_at),
+        (1, NOW.after(10 * MINUTE))
+    );
+    // One node of four is not reserved: one long job. The short one is over in time.
+    assert_eq!(
+        placed(&plan).iter().map(|p| p.0).collect::<Vec<_>>(),
+        [2, 4]
+    );
+    assert!(plan.placements.iter().all(|p| p.backfilled));
+    assert!(matches!(
+        why(&plan, 3).blocker,
+        Blocker::Reserved {
+            unbounded: false,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn limits_are_used_up_within_the_plan() {
+    let mut view = machine(1, 4);
+    level(&mut view, "t", Some(10), 7);
+    submit(&mut view, 1, job(2, None));
+    submit(&mut view, 2, job(2, None));
+    let plan = plan(&view);
+    assert_eq!(placed(&plan).len(), 1);
+    assert_eq!(
+        why(&plan, 2).blocker.to_string(),
+        "waiting for quota headroom; tenant \"t\" max_nodes (current: 9, requested: 2, limit: 10)"
+    );
+}

@@ -1,0 +1,5 @@
+//! Tests of the whole solver on small machines.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod basics;
+mod build;

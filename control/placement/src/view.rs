@@ -1,0 +1,273 @@
+//! What the solver looks at: one vCluster's nodes, queue, running work and limits, as one value.
+
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
+    VclusterName,
+    limit::{Limits, Usage},
+    node::{Lifecycle, Node},
+    project::Project,
+    spec::Constraints,
+    view::Hot,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything a plan depends on, apart from the time and the policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterView {
+    /// The revision of the replicated state it shows.
+    pub revision: Revision,
+    /// How old the oldest part of it was when it was made, milliseconds. A stale view costs a
+    /// refused proposal, never a breach: the quorum judges again.
+    pub age_ms: u64,
+    /// The nodes this scheduler may use.
+    pub nodes: BTreeMap<NodeId, NodeView>,
+    /// The queue: allocations that wait for nodes.
+    pub pending: BTreeMap<AllocationId, PendingView>,
+    /// Allocations that hold nodes.
+    pub running: BTreeMap<AllocationId, RunningView>,
+    /// Limits and usage of every project on the path of a pending allocation.
+    pub levels: BTreeMap<ProjectPath, LevelView>,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// The version an assignment will name.
+    pub version: u64,
+    /// Its lifecycle is ready and no drain reason is open.
+    pub in_service: bool,
+    /// The allocation that holds it.
+    pub holder: Option<AllocationId>,
+    /// What is known of it from gossip and direct reads.
+    pub facts: NodeFacts,
+}
+
+/// What a node is, and how it is. Not replicated; each part may be unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFacts {
+    /// Whether it answers.
+    pub liveness: Liveness,
+    /// What its checks say.
+    pub health: Health,
+    /// Its topology (dragonfly) group; `None` when not known: then it shares one with no node.
+    pub group: Option<String>,
+    /// Its conformance group.
+    pub conformance: ConformanceKey,
+    /// Model of its GPUs.
+    pub gpu_model: Option<String>,
+    /// Number of its GPUs; `Some(0)` for a node known to have none.
+    pub gpu_count: Option<u32>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Features it carries.
+    pub features: BTreeSet<String>,
+}
+
+/// Whether a node answers. Only an alive one gets new work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Liveness {
+    /// Not asked yet.
+    #[default]
+    Unknown,
+    /// It answers.
+    Alive,
+    /// It missed answers.
+    Suspect,
+    /// It is confirmed not to answer.
+    Unreachable,
+}
+
+/// What a node's checks say. Only a healthy one gets new work; unknown is not healthy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// No verdict yet.
+    #[default]
+    Unknown,
+    /// All checks pass.
+    Healthy,
+    /// Works with a fault.
+    Degraded,
+    /// Must not be used.
+    Faulty,
+}
+
+/// The digest nodes must share to be one conformance group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConformanceKey {
+    /// Equal to no node, not even to another unknown one.
+    #[default]
+    Unknown,
+    /// A complete node fingerprint.
+    Known([u8; 32]),
+}
+
+/// One allocation in the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingView {
+    /// The project whose limits apply.
+    pub project: ProjectPath,
+    /// Nodes it needs, at least 1.
+    pub nodes: u32,
+    /// Longest run time, milliseconds; `None` is unbounded.
+    pub walltime_ms: Option<u64>,
+    /// Priority class 0-10.
+    pub class: u8,
+    /// Its nodes must share one known conformance key.
+    pub sensitive: bool,
+    /// What its nodes must be like.
+    pub constraints: Constraints,
+    /// When it was submitted.
+    pub submitted_at: UnixMillis,
+    /// Since when it could have been placed.
+    pub eligible_at: UnixMillis,
+}
+
+/// One allocation that holds nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningView {
+    /// When it must be over: its start plus its walltime. `None`: unbounded, nobody can plan on
+    /// its nodes.
+    pub ends_at: Option<UnixMillis>,
+}
+
+/// One project's ceilings and what counts against them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LevelView {
+    /// Its ceilings.
+    pub limits: Limits,
+    /// Its own usage plus everything below it.
+    pub total: Usage,
+}
+
+/// Changes since the last view. `None` takes the entry out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delta {
+    /// The revision it leads to.
+    pub revision: Revision,
+    /// Age of the resulting view, milliseconds.
+    pub age_ms: u64,
+    /// Nodes.
+    pub nodes: BTreeMap<NodeId, Option<NodeView>>,
+    /// The queue.
+    pub pending: BTreeMap<AllocationId, Option<PendingView>>,
+    /// Running work.
+    pub running: BTreeMap<AllocationId, Option<RunningView>>,
+    /// Limits and usage.
+    pub levels: BTreeMap<ProjectPath, Option<LevelView>>,
+}
+
+impl ClusterView {
+    /// The replicated half of a view, of one vCluster: nodes it uses now, its queue, and all that
+    /// runs there. What gossip knows of a node is asked of `facts`.
+    pub fn from_hot(
+        hot: &Hot,
+        vcluster: &VclusterName,
+        mut facts: impl FnMut(&NodeId) -> NodeFacts,
+    ) -> Self {
+        let nodes = hot.nodes.iter().filter(|n| &n.current == vcluster);
+        let mine = hot
+            .allocations
+            .iter()
+            .filter(|a| &a.spec.vcluster == vcluster);
+        let running = hot.allocations.iter().filter(|a| a.state.holds());
+        Self {
+            revision: hot.revision,
+            age_ms: 0,
+            nodes: nodes
+                .map(|n| (n.id.clone(), NodeView::new(n, facts(&n.id))))
+                .collect(),
+            pending: mine
+                .filter(|a| a.state == AllocationState::Pending)
+                .map(|a| (a.id, PendingView::from(a)))
+                .collect(),
+            running: running.map(|a| (a.id, RunningView::from(a))).collect(),
+            levels: hot
+                .projects
+                .iter()
+                .map(|p| (p.path.clone(), LevelView::from(p)))
+                .collect(),
+        }
+    }
+
+    /// Applies the changes.
+    pub fn apply(&mut self, delta: Delta) {
+        self.revision = delta.revision;
+        self.age_ms = delta.age_ms;
+        merge(&mut self.nodes, delta.nodes);
+        merge(&mut self.pending, delta.pending);
+        merge(&mut self.running, delta.running);
+        merge(&mut self.levels, delta.levels);
+    }
+}
+
+fn merge<K: Ord, V>(into: &mut BTreeMap<K, V>, changes: BTreeMap<K, Option<V>>) {
+    for (key, change) in changes {
+        match change {
+            Some(value) => into.insert(key, value),
+            None => into.remove(&key),
+        };
+    }
+}
+
+impl NodeView {
+    /// The node as committed, with what else is known of it.
+    pub fn new(node: &Node, facts: NodeFacts) -> Self {
+        Self {
+            version: node.version,
+            in_service: node.lifecycle == Lifecycle::Ready && node.drain.is_empty(),
+            holder: node.holder.map(|h| h.allocation),
+            facts,
+        }
+    }
+
+    /// Fit for new work once nobody holds it.
+    pub fn is_usable(&self) -> bool {
+        self.in_service
+            && self.facts.liveness == Liveness::Alive
+            && self.facts.health == Health::Healthy
+    }
+
+    /// May be given work now.
+    pub fn is_assignable(&self) -> bool {
+        self.is_usable() && self.holder.is_none()
+    }
+}
+
+impl From<&Allocation> for PendingView {
+    fn from(a: &Allocation) -> Self {
+        Self {
+            project: a.spec.project.clone(),
+            nodes: a.spec.nodes,
+            walltime_ms: a.spec.walltime_ms,
+            class: a.spec.class,
+            sensitive: a.spec.sensitive,
+            constraints: a.spec.constraints.clone(),
+            submitted_at: a.submitted_at,
+            eligible_at: a.eligible_at,
+        }
+    }
+}
+
+impl From<&Allocation> for RunningView {
+    /// An attempt that has not started yet is taken to start when it was assigned; its walltime
+    /// then still lies ahead, and later views move the end.
+    fn from(a: &Allocation) -> Self {
+        let from = a.started_at.unwrap_or(a.state_since);
+        Self {
+            ends_at: a.spec.walltime_ms.map(|walltime| from.after(walltime)),
+        }
+    }
+}
+
+impl From<&Project> for LevelView {
+    fn from(p: &Project) -> Self {
+        Self {
+            limits: p.limits,
+            total: p.total(),
+        }
+    }
+}
