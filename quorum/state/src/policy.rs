@@ -71,15 +71,17 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Limits of a project created without any. `root` is its tenant's; `None` for a tenant.
-    pub fn closed(self, root: Option<&Limits>) -> Limits {
-        let zero_if_finite = |limit: Option<u64>| limit.map(|_| 0);
-        match root {
-            None => Limits::CLOSED,
-            Some(root) => Limits {
-                max_nodes: zero_if_finite(root.max_nodes),
-                max_concurrent_allocations: zero_if_finite(root.max_concurrent_allocations),
-            },
+    /// Limits of a project created without any: 0 of what a level above it limits. `above` are
+    /// the limits of those levels; empty for a tenant.
+    pub fn closed(self, above: &[Limits]) -> Limits {
+        if above.is_empty() {
+            return Limits::CLOSED;
+        }
+        let zero_if_limited =
+            |resource| above.iter().any(|l| l.get(resource).is_some()).then_some(0);
+        Limits {
+            max_nodes: zero_if_limited(Resource::Nodes),
+            max_concurrent_allocations: zero_if_limited(Resource::Allocations),
         }
     }
 

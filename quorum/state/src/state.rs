@@ -197,15 +197,11 @@ impl State {
         self.tree.headroom(self.policy, path)
     }
 
-    /// What a project created at `path` without limits gets: closed, but only for resources that
-    /// its tenant limits.
+    /// What a project created at `path` without limits gets: closed, for what is limited above it.
     pub fn default_limits(&self, path: &ProjectPath) -> Limits {
-        let root = if path.is_tenant() {
-            None
-        } else {
-            self.tree.get(&path.tenant())
-        };
-        self.policy.closed(root.map(|entry| &entry.record.limits))
+        let above = path.ancestors().skip(1).filter_map(|up| self.project(&up));
+        self.policy
+            .closed(&above.map(|project| project.limits).collect::<Vec<_>>())
     }
 
     pub(crate) fn recount_node(&mut self, before: Option<Lifecycle>, after: Lifecycle) {
