@@ -1,4 +1,32 @@
-//! Protobuf, REST types and conversions.
+//! The public interface as types: what REST and gRPC say, and nothing about how it is served.
 //!
-//! Reserved: nothing is built here yet.
+//! REST types carry the public names (`max_nodes`, node sets as hostlists, durations and times as
+//! text) and convert from the shared vocabulary of `lattice-quorum-types`. This crate must not
+//! know a daemon, a socket or the state machine: it never decides anything.
+//!
+//! Begin with [`allocation::AllocationRequest`] and [`problem::Problem`]; [`v1`] is the gRPC side,
+//! generated from `proto/`, and [`convert`] joins the two so that both are served by one function.
 #![forbid(unsafe_code)]
+
+pub mod allocation;
+pub mod conformance;
+pub mod convert;
+pub mod duration;
+pub mod event;
+pub mod explanation;
+pub mod node;
+pub mod page;
+pub mod problem;
+pub mod project;
+pub mod status;
+pub mod text;
+
+/// Messages and services of `lattice.v1`.
+#[allow(missing_docs, clippy::all, rust_2018_idioms)]
+pub mod v1 {
+    tonic::include_proto!("lattice.v1");
+}
+
+pub use allocation::{AllocationRequest, AllocationView, Submitted};
+pub use page::Page;
+pub use problem::Problem;

@@ -1,0 +1,415 @@
+//! Allocations: the request, and the record as shown.
+
+use crate::{duration, problem::FieldError, text};
+use lattice_quorum_types::{
+    Allocation, AllocationId, NodeId, ProjectPath, Revision, VclusterName,
+    allocation::RankPhase,
+    hostlist,
+    spec::{AllocationSpec, Constraints, Requeue, Spread, Workload},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// Shown in place of every environment value, whoever asks.
+pub const REDACTED: &str = "<redacted>";
+
+/// The vCluster of a request that names none.
+pub const DEFAULT_VCLUSTER: &str = "default";
+
+/// Priority class of a request that names none: the middle of 0-10.
+pub const DEFAULT_CLASS: u8 = 5;
+
+/// What the nodes must be like; every field left out means "any".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConstraintsBody {
+    /// Acceptable GPU models, any one of them; part of the name is enough, case is ignored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_models: Vec<String>,
+    /// GPUs each node must have at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus_per_node: Option<u32>,
+    /// Memory each node must have at least, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Features every node must carry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+    /// Only these nodes, as a hostlist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "gpu[001-064]")]
+    pub nodelist: Option<String>,
+    /// None of these, as a hostlist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<String>,
+    /// Layout over topology groups: `tight` (default), `spread` or `any`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<String>,
+}
+
+/// A request for nodes. Who asks is known from the token; there is no field for it.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AllocationRequest {
+    /// The project whose limits apply.
+    #[schema(example = "atlas/operations/web")]
+    pub project: String,
+    /// Number of nodes, at least 1.
+    pub nodes: u32,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The vCluster whose scheduler places it; `default` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vcluster: Option<String>,
+    /// Program and arguments. Give this or `script`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub argv: Vec<String>,
+    /// A script, run by its own `#!` line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// Environment added to a minimal one. Never shown again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Working directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// Longest run time: `90s`, `1h30m`, `HH:MM:SS`. Left out: unbounded, never backfilled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "1h30m")]
+    pub walltime: Option<String>,
+    /// Priority class, 0-10; 5 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<u8>,
+    /// All nodes must share one conformance group.
+    #[serde(default)]
+    pub sensitive: bool,
+    /// What the nodes must be like.
+    #[serde(default)]
+    pub constraints: ConstraintsBody,
+    /// What happens when a node is lost: `never` (default), `once` or `always`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeue: Option<String>,
+    /// Submit on hold.
+    #[serde(default)]
+    pub hold: bool,
+}
+
+/// Leaves out what must not reach a log: script, arguments, environment.
+impl std::fmt::Debug for AllocationRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AllocationRequest")
+            .field("project", &self.project)
+            .field("nodes", &self.nodes)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+fn at<E: std::fmt::Display>(field: &'static str) -> impl Fn(E) -> FieldError {
+    move |error| FieldError {
+        field: field.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+fn nodes(text: Option<&str>, field: &'static str) -> Result<Vec<NodeId>, FieldError> {
+    match text {
+        None | Some("") => Ok(Vec::new()),
+        Some(list) => hostlist::expand(list).map_err(at(field)),
+    }
+}
+
+fn word<T>(
+    text: Option<&str>,
+    field: &'static str,
+    words: &[(&str, T)],
+) -> Result<Option<T>, FieldError>
+where
+    T: Copy,
+{
+    let Some(text) = text.filter(|t| !t.is_empty()) else {
+        return Ok(None);
+    };
+    let found = words
+        .iter()
+        .find(|(word, _)| *word == text)
+        .map(|(_, value)| *value);
+    found.map(Some).ok_or_else(|| {
+        let all: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        FieldError {
+            field: field.to_owned(),
+            reason: format!("{text:?} is not one of {}", all.join(", ")),
+        }
+    })
+}
+
+const SPREADS: [(&str, Spread); 3] = [
+    ("tight", Spread::Tight),
+    ("spread", Spread::Spread),
+    ("any", Spread::Any),
+];
+const REQUEUES: [(&str, Requeue); 3] = [
+    ("never", Requeue::Never),
+    ("once", Requeue::Once),
+    ("always", Requeue::Always),
+];
+
+fn name_of<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
+    words
+        .iter()
+        .find(|(_, v)| v == value)
+        .map_or("", |(word, _)| word)
+}
+
+impl TryFrom<ConstraintsBody> for Constraints {
+    type Error = FieldError;
+    fn try_from(body: ConstraintsBody) -> Result<Self, FieldError> {
+        Ok(Self {
+            gpu_models: body.gpu_models,
+            gpus_per_node: body.gpus_per_node,
+            memory_bytes: body.memory_bytes,
+            features: body.features,
+            nodelist: nodes(body.nodelist.as_deref(), "constraints.nodelist")?,
+            exclude: nodes(body.exclude.as_deref(), "constraints.exclude")?,
+            spread: word(body.spread.as_deref(), "constraints.spread", &SPREADS)?
+                .unwrap_or_default(),
+        })
+    }
+}
+
+impl From<&Constraints> for ConstraintsBody {
+    fn from(c: &Constraints) -> Self {
+        let list = |nodes: &[NodeId]| (!nodes.is_empty()).then(|| hostlist::fold(nodes));
+        Self {
+            gpu_models: c.gpu_models.clone(),
+            gpus_per_node: c.gpus_per_node,
+            memory_bytes: c.memory_bytes,
+            features: c.features.clone(),
+            nodelist: list(&c.nodelist),
+            exclude: list(&c.exclude),
+            spread: (c.spread != Spread::default())
+                .then(|| name_of(&SPREADS, &c.spread).to_owned()),
+        }
+    }
+}
+
+impl AllocationRequest {
+    /// Reads every text. What a value may be (0 nodes, an unknown project, a limit) is for the
+    /// quorum to judge.
+    ///
+    /// # Errors
+    /// The first field whose text cannot be read.
+    pub fn into_spec(self) -> Result<AllocationSpec, FieldError> {
+        let vcluster = self.vcluster.filter(|v| !v.is_empty());
+        Ok(AllocationSpec {
+            name: self.name,
+            project: ProjectPath::new(&self.project).map_err(at("project"))?,
+            vcluster: VclusterName::new(vcluster.as_deref().unwrap_or(DEFAULT_VCLUSTER))
+                .map_err(at("vcluster"))?,
+            nodes: self.nodes,
+            workload: Workload {
+                argv: self.argv,
+                script: self.script,
+                env: self.env,
+                working_dir: self.working_dir,
+            },
+            walltime_ms: self
+                .walltime
+                .filter(|text| !text.is_empty())
+                .map(|text| duration::parse(&text).map_err(at("walltime")))
+                .transpose()?,
+            class: self.class.unwrap_or(DEFAULT_CLASS),
+            sensitive: self.sensitive,
+            constraints: self.constraints.try_into()?,
+            requeue: word(self.requeue.as_deref(), "requeue", &REQUEUES)?.unwrap_or_default(),
+            hold: self.hold,
+        })
+    }
+}
+
+/// The answer to a submit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Submitted {
+    /// Its number; absent for a dry run, which makes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub id: Option<AllocationId>,
+    /// The revision it was made, or judged, at.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+    /// Whether nothing was changed.
+    pub dry_run: bool,
+}
+
+/// One rank as shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RankView {
+    /// Its number, from 0.
+    pub rank: u32,
+    /// Its node.
+    pub node: String,
+    /// `assigned`, `running` or `ended`.
+    pub phase: String,
+    /// Since when, by the node's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<String>,
+}
+
+/// What runs, as far as the asker may see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorkloadView {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// The script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// Names of the variables; every value reads `<redacted>`.
+    pub env: BTreeMap<String, String>,
+    /// Working directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+}
+
+impl From<&Workload> for WorkloadView {
+    fn from(w: &Workload) -> Self {
+        Self {
+            argv: w.argv.clone(),
+            script: w.script.clone(),
+            env: w
+                .env
+                .keys()
+                .map(|name| (name.clone(), REDACTED.to_owned()))
+                .collect(),
+            working_dir: w.working_dir.clone(),
+        }
+    }
+}
+
+/// Whether the asker may see what runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// Its own work, or the asker is an operator.
+    Full,
+    /// Somebody else's: everything but the workload.
+    Outline,
+}
+
+/// An allocation as shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AllocationView {
+    /// Its number.
+    #[schema(value_type = u64)]
+    pub id: AllocationId,
+    /// Who submitted it.
+    pub user: String,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The project whose limits apply.
+    pub project: String,
+    /// The vCluster whose scheduler places it.
+    pub vcluster: String,
+    /// `blocked`, `pending`, `held`, `starting`, `running`, `checkpointing`, `stopping`,
+    /// `suspended`, `completed`, `failed` or `cancelled`.
+    pub state: String,
+    /// When it entered that state.
+    pub state_since: String,
+    /// When it was submitted.
+    pub submitted_at: String,
+    /// When it first began to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    /// Number of nodes asked for.
+    pub nodes: u32,
+    /// The nodes of the current, or last, attempt, as a hostlist; empty before the first.
+    pub nodelist: String,
+    /// Counts assignments.
+    pub attempt: u32,
+    /// Longest run time; absent when unbounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub walltime: Option<String>,
+    /// Priority class.
+    pub class: u8,
+    /// All nodes must share one conformance group.
+    pub sensitive: bool,
+    /// What the nodes must be like.
+    pub constraints: ConstraintsBody,
+    /// What happens when a node is lost.
+    pub requeue: String,
+    /// The ranks of the current, or last, attempt.
+    pub ranks: Vec<RankView>,
+    /// Why it is being, or was, stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<String>,
+    /// Why it waits, as of the last scheduling cycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What runs; absent when the asker may not see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<WorkloadView>,
+    /// Last change.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+}
+
+fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank) -> RankView {
+    let (phase, since, exit) = match &r.phase {
+        RankPhase::Assigned => ("assigned", None, None),
+        RankPhase::Running { at } => ("running", Some(*at), None),
+        RankPhase::Ended { at, exit } => ("ended", Some(*at), Some(exit.to_string())),
+    };
+    RankView {
+        rank: u32::try_from(rank).unwrap_or(u32::MAX),
+        node: r.node.to_string(),
+        phase: phase.to_owned(),
+        since: since.map(text::time),
+        exit,
+    }
+}
+
+impl AllocationView {
+    /// The record as shown to somebody with this sight.
+    pub fn new(a: &Allocation, sight: Sight) -> Self {
+        Self {
+            id: a.id,
+            user: a.user.clone(),
+            name: a.spec.name.clone(),
+            project: a.spec.project.to_string(),
+            vcluster: a.spec.vcluster.to_string(),
+            state: a.state.to_string(),
+            state_since: text::time(a.state_since),
+            submitted_at: text::time(a.submitted_at),
+            started_at: a.started_at.map(text::time),
+            ended_at: a.ended_at.map(text::time),
+            nodes: a.spec.nodes,
+            nodelist: hostlist::fold(a.nodes()),
+            attempt: a.attempt,
+            walltime: a.spec.walltime_ms.map(duration::format),
+            class: a.spec.class,
+            sensitive: a.spec.sensitive,
+            constraints: (&a.spec.constraints).into(),
+            requeue: name_of(&REQUEUES, &a.spec.requeue).to_owned(),
+            ranks: a
+                .ranks
+                .iter()
+                .enumerate()
+                .map(|(n, r)| rank_view(n, r))
+                .collect(),
+            stop: a.stop.as_ref().map(ToString::to_string),
+            reason: None,
+            workload: (sight == Sight::Full).then(|| (&a.spec.workload).into()),
+            revision: a.revision,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! Between the REST types and the messages of `lattice.v1`.
+
+use crate::{
+    allocation::{AllocationRequest, AllocationView, ConstraintsBody, RankView, Submitted},
+    conformance::DiffView,
+    explanation::ExplanationView,
+    node::NodeView,
+    page::Page,
+    problem::FieldError,
+    project::{LimitChangeBody, LimitsBody, LimitsRequest, ProjectRequest, ProjectView, UsageView},
+    status::StatusView,
+    v1,
+};
+use lattice_quorum_types::limit::Patch;
+
+fn filled(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+impl From<v1::Constraints> for ConstraintsBody {
+    fn from(c: v1::Constraints) -> Self {
+        Self {
+            gpu_models: c.gpu_models,
+            gpus_per_node: c.gpus_per_node,
+            memory_bytes: c.memory_bytes,
+            features: c.features,
+            nodelist: filled(c.nodelist),
+            exclude: filled(c.exclude),
+            spread: filled(c.spread),
+        }
+    }
+}
+
+impl TryFrom<v1::SubmitRequest> for AllocationRequest {
+    type Error = FieldError;
+    fn try_from(r: v1::SubmitRequest) -> Result<Self, FieldError> {
+        let class = r
+            .class
+            .map(u8::try_from)
+            .transpose()
+            .map_err(|_| FieldError {
+                field: "class".to_owned(),
+                reason: "it must be 0 to 10".to_owned(),
+            })?;
+        Ok(Self {
+            project: r.project,
+            nodes: r.nodes,
+            name: r.name,
+            vcluster: filled(r.vcluster),
+            argv: r.argv,
+            script: r.script,
+            env: r.env.into_iter().collect(),
+            working_dir: r.working_dir,
+            walltime: filled(r.walltime),
+            class,
+            sensitive: r.sensitive,
+            constraints: r.constraints.unwrap_or_default().into(),
+            requeue: filled(r.requeue),
+            hold: r.hold,
+        })
+    }
+}
+
+impl From<Submitted> for v1::SubmitResponse {
+    fn from(s: Submitted) -> Self {
+        Self {
+            id: s.id.map(|id| id.0),
+            revision: s.revision.0,
+        }
+    }
+}
+
+impl From<RankView> for v1::Rank {
+    fn from(r: RankView) -> Self {
+        Self {
+            rank: r.rank,
+            node: r.node,
+            phase: r.phase,
+            since: r.since,
+            exit: r.exit,
+        }
+    }
+}
+
+impl From<AllocationView> for v1::Allocation {
+    fn from(a: AllocationView) -> Self {
+        // The view's walltime is text made from milliseconds; reading it back cannot fail.
+        let walltime_s = a
+            .walltime
+            .and_then(|text| crate::duration::parse(&text).ok())
+            .map(|ms| ms.div_ceil(1_000));
+        Self {
+            id: a.id.0,
+            user: a.user,
+            name: a.name,
+            project: a.project,
+            vcluster: a.vcluster,
+            state: a.state,
+            state_since: a.state_since,
+            submitted_at: a.submitted_at,
+            started_at: a.started_at,
+            ended_at: a.ended_at,
+            nodes: a.nodes,
+            nodelist: a.nodelist,
+            attempt: a.attempt,
+            walltime_s,
+            class: a.class.into(),
+            sensitive: a.sensitive,
+            ranks: a.ranks.into_iter().map(Into::into).collect(),
+            stop: a.stop,
+            reason: a.reason,
+            revision: a.revision.0,
+        }
+    }
+}
+
+impl From<Page<AllocationView>> for v1::ListAllocationsResponse {
+    fn from(page: Page<AllocationView>) -> Self {
+        let items = page.items.into_iter().map(Into::into).collect();
+        Self {
+            items,
+            next_cursor: page.next_cursor,
+        }
+    }
+}
+
+impl From<ExplanationView> for v1::Explanation {
+    fn from(e: ExplanationView) -> Self {
+        let steps = e.steps.into_iter().map(|s| v1::ExplanationStep {
+            constraint: s.constraint,
+            removed: s.removed,
+            left: s.left,
+        });
+        Self {
+            allocation: e.allocation.0,
+            state: e.state,
+            summary: e.summary,
+            blocker: e.blocker,
+            steps: steps.collect(),
+            estimated_start: e.estimated_start,
+        }
+    }
+}
+
+impl From<NodeView> for v1::Node {
+    fn from(n: NodeView) -> Self {
+        Self {
+            name: n.name,
+            lifecycle: n.lifecycle,
+            liveness: n.liveness,
+            health: n.health.verdict,
+            allocation: n.holder.map(|h| h.allocation.0),
+            group: n.group,
+            cell: n.cell,
+            gpu_model: n.facts.gpu_model,
+            gpu_count: n.facts.gpu_count,
+            memory_bytes: n.facts.memory_bytes,
+            fingerprint: n.fingerprint,
+            drifted_keys: n.drifted_keys,
+            revision: n.revision.0,
+        }
+    }
+}
+
+impl From<Page<NodeView>> for v1::ListNodesResponse {
+    fn from(page: Page<NodeView>) -> Self {
+        let items = page.items.into_iter().map(Into::into).collect();
+        Self {
+            items,
+            next_cursor: page.next_cursor,
+        }
+    }
+}
+
+impl From<DiffView> for v1::DiffResponse {
+    fn from(d: DiffView) -> Self {
+        let differences = d.differences.into_iter().map(|d| v1::Difference {
+            class: d.class,
+            key: d.key,
+            left: d.left,
+            right: d.right,
+            verdict: d.verdict,
+        });
+        Self {
+            left: d.left,
+            right: d.right,
+            differences: differences.collect(),
+        }
+    }
+}
+
+impl From<UsageView> for v1::Usage {
+    fn from(u: UsageView) -> Self {
+        Self {
+            nodes: u.nodes,
+            allocations: u.allocations,
+        }
+    }
+}
+
+impl From<ProjectView> for v1::Project {
+    fn from(p: ProjectView) -> Self {
+        Self {
+            path: p.path,
+            max_nodes: p.limits.max_nodes,
+            max_concurrent_allocations: p.limits.max_concurrent_allocations,
+            own: Some(p.own.into()),
+            subtree: Some(p.subtree.into()),
+            total: Some(p.total.into()),
+            admins: p.admins,
+            description: p.description,
+            revision: p.revision.0,
+        }
+    }
+}
+
+impl From<v1::CreateProjectRequest> for ProjectRequest {
+    fn from(r: v1::CreateProjectRequest) -> Self {
+        let given = r.max_nodes.is_some() || r.max_concurrent_allocations.is_some();
+        let limits = given.then_some(LimitsBody {
+            max_nodes: r.max_nodes,
+            max_concurrent_allocations: r.max_concurrent_allocations,
+        });
+        Self {
+            path: r.path,
+            limits,
+            admins: r.admins,
+            description: r.description,
+        }
+    }
+}
+
+fn patch(value: Option<v1::LimitChangeValue>) -> Patch {
+    use v1::limit_change_value::Change;
+    match value.and_then(|v| v.change) {
+        None => Patch::Unchanged,
+        Some(Change::Set(n)) => Patch::Set(n),
+        Some(Change::Unlimited(_)) => Patch::Unlimited,
+    }
+}
+
+impl From<v1::SetLimitsRequest> for LimitsRequest {
+    fn from(r: v1::SetLimitsRequest) -> Self {
+        let changes = r.changes.into_iter().map(|c| LimitChangeBody {
+            path: c.path,
+            max_nodes: patch(c.max_nodes),
+            max_concurrent_allocations: patch(c.max_concurrent_allocations),
+        });
+        Self {
+            changes: changes.collect(),
+        }
+    }
+}
+
+impl From<StatusView> for v1::Status {
+    fn from(s: StatusView) -> Self {
+        Self {
+            cluster: s.cluster,
+            version: s.version,
+            revision: s.revision.0,
+            nodes_by_liveness: s.nodes_by_liveness.into_iter().collect(),
+            allocations_by_state: s.allocations_by_state.into_iter().collect(),
+            nodes: s.nodes,
+            nodes_held: s.nodes_held,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What the event stream carries.
+
+use crate::{allocation::AllocationView, node::NodeView, project::ProjectView};
+use lattice_quorum_types::Revision;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// SSE event name of [`Changes`]; its id is the revision to resume from.
+pub const CHANGES: &str = "changes";
+/// SSE event name of [`Observed`]; it has no id, since nothing of it is replicated.
+pub const OBSERVED: &str = "observed";
+/// SSE event name of [`Compacted`].
+pub const COMPACTED: &str = "compacted";
+
+/// One record after a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Change {
+    /// An allocation.
+    Allocation {
+        /// What happened: `submitted`, `assigned`, `started`, `stopping`, `ended`, …
+        change: String,
+        /// As it is now.
+        record: Box<AllocationView>,
+    },
+    /// A node.
+    Node {
+        /// As it is now.
+        record: Box<NodeView>,
+    },
+    /// A project.
+    Project {
+        /// As it is now.
+        record: ProjectView,
+    },
+    /// A project was deleted.
+    ProjectDeleted {
+        /// Which.
+        path: String,
+    },
+}
+
+/// Everything one revision changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Changes {
+    /// The revision; resume with `since` set to it.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+    /// State time.
+    pub at: String,
+    /// In order.
+    pub changes: Vec<Change>,
+}
+
+/// Nodes whose liveness, health, facts or digests are seen to be different, and allocations whose
+/// reason to wait is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Observed {
+    /// As they are now.
+    #[serde(default)]
+    pub nodes: Vec<NodeView>,
+    /// Allocations with their reason to wait.
+    #[serde(default)]
+    pub waiting: Vec<Waiting>,
+}
+
+/// Why one allocation waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Waiting {
+    /// Which.
+    pub id: u64,
+    /// Why.
+    pub reason: String,
+}
+
+/// The revision asked for is no longer kept: read the lists again and resume from `oldest`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Compacted {
+    /// Oldest revision that can be resumed from.
+    #[schema(value_type = u64)]
+    pub oldest: Revision,
+}
+
+/// One item of the event stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// A revision.
+    Changes(Changes),
+    /// Something seen.
+    Observed(Observed),
+    /// Start over.
+    Compacted(Compacted),
+}
+
+impl StreamEvent {
+    /// Reads an item by its SSE event name; `None` for a name this build does not know.
+    ///
+    /// # Errors
+    /// Data that is not what the name says.
+    pub fn read(name: &str, data: &str) -> Result<Option<Self>, serde_json::Error> {
+        Ok(Some(match name {
+            CHANGES => Self::Changes(serde_json::from_str(data)?),
+            OBSERVED => Self::Observed(serde_json::from_str(data)?),
+            COMPACTED => Self::Compacted(serde_json::from_str(data)?),
+            _ => return Ok(None),
+        }))
+    }
+}

@@ -1,0 +1,121 @@
+//! Nodes as shown: what the quorum intends, what gossip tells, what pings found.
+
+use lattice_quorum_types::{AllocationId, Revision};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// A drain reason with its owner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrainView {
+    /// Who set it.
+    pub owner: String,
+    /// Why.
+    pub reason: String,
+    /// Since when.
+    pub since: String,
+}
+
+/// The attempt that holds a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HolderView {
+    /// The allocation.
+    #[schema(value_type = u64)]
+    pub allocation: AllocationId,
+    /// Its attempt.
+    pub attempt: u32,
+}
+
+/// What a node says of one class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClassView {
+    /// `complete`, `incomplete` (a required key is unknown) or `disabled`.
+    pub state: String,
+    /// The class digest, 64 hex digits; absent unless complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+/// A node's health verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HealthView {
+    /// `healthy`, `degraded`, `faulty` or `unknown`.
+    pub verdict: String,
+    /// Stable reason codes.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+}
+
+/// What placement may ask of a node; a field left out is unknown, which is never zero.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FactsView {
+    /// System vendor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<String>,
+    /// Product name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub product: Option<String>,
+    /// GPU model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_model: Option<String>,
+    /// Number of GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_count: Option<u32>,
+    /// Memory the kernel can use, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Physical cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
+    /// What was seen to be there.
+    #[serde(default)]
+    pub features: Vec<String>,
+}
+
+/// A node as shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeView {
+    /// Its name.
+    pub name: String,
+    /// Intent: `joining`, `ready`, `draining`, `drained`, `quarantined` or `retired`;
+    /// `unregistered` for one that gossips but is not registered.
+    pub lifecycle: String,
+    /// Open drain reasons.
+    pub drain: Vec<DrainView>,
+    /// Who holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<HolderView>,
+    /// The vCluster it belongs to.
+    pub vcluster: String,
+    /// `alive`, `suspect`, `unreachable` or `unknown`.
+    pub liveness: String,
+    /// When it last answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seen: Option<String>,
+    /// What its checks say.
+    pub health: HealthView,
+    /// Its gossip cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// Its topology (dragonfly) group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// What placement may ask.
+    pub facts: FactsView,
+    /// The node fingerprint, 64 hex digits; absent while a class is incomplete or unseen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Each class's mark.
+    pub classes: BTreeMap<String, ClassView>,
+    /// Keys in which it differs from the majority of its cohort.
+    pub drifted_keys: u32,
+    /// The host's boot id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// The agent's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_version: Option<String>,
+    /// Last change of its replicated record; 0 for one that is not registered.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+}

@@ -1,0 +1,64 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use lattice_quorum_types::{ProjectPath, limit::Resource};
+
+fn level(path: &str, current: u64, requested: u64, limit: u64) -> Level {
+    Level {
+        path: ProjectPath::new(path).unwrap(),
+        resource: Resource::Nodes,
+        current,
+        requested,
+        limit,
+    }
+}
+
+#[test]
+fn a_limit_refusal_has_one_block_and_one_violation_per_level() {
+    let refusal = Refusal::LimitExceeded {
+        levels: vec![
+            level("atlas/physics/simulation", 0, 21, 10),
+            level("atlas/physics", 0, 21, 20),
+        ],
+    };
+    let problem = Problem::from(&refusal);
+    assert_eq!(problem.status, 409);
+    assert_eq!(problem.code, "limit_exceeded");
+    assert_eq!(
+        problem.detail,
+        "allocation rejected: project \"atlas/physics/simulation\" would exceed max_nodes quota \
+         (current: 0, requested: 21, limit: 10)\nallocation rejected: project \"atlas/physics\" \
+         would exceed max_nodes quota (current: 0, requested: 21, limit: 20)"
+    );
+    let paths: Vec<_> = problem.violations.iter().map(|v| v.path.as_str()).collect();
+    assert_eq!(paths, ["atlas/physics/simulation", "atlas/physics"]);
+    assert_eq!(problem.to_grpc().code(), tonic::Code::FailedPrecondition);
+}
+
+#[test]
+fn a_problem_survives_its_json_and_grpc_details() {
+    let problem = Problem::field("walltime", "it is empty");
+    let json = serde_json::to_value(&problem).unwrap();
+    assert_eq!(json["type"], "urn:lattice:problem:invalid");
+    assert_eq!(json["field"], "walltime");
+    assert_eq!(serde_json::from_value::<Problem>(json).unwrap(), problem);
+    let status = problem.to_grpc();
+    assert_eq!(status.code(), tonic::Code::InvalidArgument);
+    assert_eq!(
+        serde_json::from_slice::<Problem>(status.details()).unwrap(),
+        problem
+    );
+}
+
+#[test]
+fn the_quorum_not_answering_is_a_matter_of_trying_again() {
+    for unavailable in [
+        Unavailable::NoMajority,
+        Unavailable::Busy,
+        Unavailable::OutcomeUnknown,
+    ] {
+        let problem = Problem::from(&unavailable);
+        assert_eq!(problem.status, 503);
+        assert_eq!(problem.to_grpc().code(), tonic::Code::Unavailable);
+    }
+}

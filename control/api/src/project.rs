@@ -1,0 +1,247 @@
+//! Tenants, projects and their limits.
+
+use crate::{problem::FieldError, text};
+use lattice_quorum_types::{
+    ProjectPath, Revision,
+    command::LimitChange,
+    limit::{LimitPatch, Limits, Patch, Usage},
+    project::Project,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+/// A project's ceilings; `null` is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsBody {
+    /// Nodes held at the same time by the project and everything below it.
+    pub max_nodes: Option<u64>,
+    /// Allocations holding nodes at the same time.
+    #[serde(default)]
+    pub max_concurrent_allocations: Option<u64>,
+}
+
+impl From<Limits> for LimitsBody {
+    fn from(l: Limits) -> Self {
+        Self {
+            max_nodes: l.max_nodes,
+            max_concurrent_allocations: l.max_concurrent_allocations,
+        }
+    }
+}
+impl From<LimitsBody> for Limits {
+    fn from(l: LimitsBody) -> Self {
+        Self {
+            max_nodes: l.max_nodes,
+            max_concurrent_allocations: l.max_concurrent_allocations,
+        }
+    }
+}
+
+/// What is counted against limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UsageView {
+    /// Nodes held.
+    pub nodes: u64,
+    /// Allocations holding nodes.
+    pub allocations: u64,
+}
+
+impl From<Usage> for UsageView {
+    fn from(u: Usage) -> Self {
+        Self {
+            nodes: u.nodes,
+            allocations: u.allocations,
+        }
+    }
+}
+
+/// A tenant or project as shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProjectView {
+    /// `tenant/a/b`.
+    pub path: String,
+    /// Its ceilings.
+    pub limits: LimitsBody,
+    /// Used by the project itself.
+    pub own: UsageView,
+    /// Used by everything below it.
+    pub subtree: UsageView,
+    /// The sum of both: what the limit is compared with.
+    pub total: UsageView,
+    /// Who administers it.
+    pub admins: Vec<String>,
+    /// Text for people.
+    pub description: String,
+    /// When it was created.
+    pub created_at: String,
+    /// Last change.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+}
+
+impl From<&Project> for ProjectView {
+    fn from(p: &Project) -> Self {
+        Self {
+            path: p.path.to_string(),
+            limits: p.limits.into(),
+            own: p.own.into(),
+            subtree: p.subtree.into(),
+            total: p.total().into(),
+            admins: p.admins.clone(),
+            description: p.description.clone(),
+            created_at: text::time(p.created_at),
+            revision: p.revision,
+        }
+    }
+}
+
+/// A new project, or tenant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectRequest {
+    /// Where: a tenant's name, or `tenant/a/b`, whose parent must exist.
+    #[schema(example = "atlas/physics")]
+    pub path: String,
+    /// Its ceilings. Left out: closed, it may hold nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsBody>,
+    /// Who administers it and may set the limits of its children.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub admins: Vec<String>,
+    /// Text for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+}
+
+/// A change to the limits of one project. A field left out stays, `null` lifts the ceiling.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitChangeBody {
+    /// Which project, or tenant.
+    pub path: String,
+    /// Nodes held at the same time.
+    #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<u64>, required = false)]
+    pub max_nodes: Patch,
+    /// Allocations holding nodes at the same time.
+    #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<u64>, required = false)]
+    pub max_concurrent_allocations: Patch,
+}
+
+fn is_unchanged(patch: &Patch) -> bool {
+    *patch == Patch::Unchanged
+}
+
+/// A missing field never gets here (`default`), so what does is a number or null.
+mod patch {
+    use super::{Deserialize, Deserializer, Patch};
+    use serde::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(patch: &Patch, to: S) -> Result<S::Ok, S::Error> {
+        match patch {
+            Patch::Set(n) => to.serialize_u64(*n),
+            Patch::Unlimited | Patch::Unchanged => to.serialize_none(),
+        }
+    }
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Patch, D::Error> {
+        Option::<u64>::deserialize(from).map(|n| n.map_or(Patch::Unlimited, Patch::Set))
+    }
+}
+
+/// Limit changes, applied all or none and judged on the resulting tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsRequest {
+    /// At least one.
+    pub changes: Vec<LimitChangeBody>,
+}
+
+impl LimitsRequest {
+    /// The changes as a command takes them.
+    ///
+    /// # Errors
+    /// The first path that is not one, or no changes at all.
+    pub fn into_changes(self) -> Result<Vec<LimitChange>, FieldError> {
+        if self.changes.is_empty() {
+            let (field, reason) = ("changes".to_owned(), "give at least one change".to_owned());
+            return Err(FieldError { field, reason });
+        }
+        let changes = self.changes.into_iter().enumerate();
+        changes
+            .map(|(n, change)| {
+                let path = ProjectPath::new(&change.path).map_err(|error| FieldError {
+                    field: format!("changes[{n}].path"),
+                    reason: error.to_string(),
+                })?;
+                let patch = LimitPatch {
+                    max_nodes: change.max_nodes,
+                    max_concurrent_allocations: change.max_concurrent_allocations,
+                };
+                Ok(LimitChange { path, patch })
+            })
+            .collect()
+    }
+}
+
+/// The answer to a change that makes nothing new.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Changed {
+    /// The revision it made.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_missing_limit_stays_null_lifts_and_a_number_sets() {
+        let body = r#"{"changes":[{"path":"a/b","max_nodes":null},
+            {"path":"a","max_concurrent_allocations":7}]}"#;
+        let changes = serde_json::from_str::<LimitsRequest>(body)
+            .unwrap()
+            .into_changes()
+            .unwrap();
+        assert_eq!(changes[0].patch.max_nodes, Patch::Unlimited);
+        assert_eq!(
+            changes[0].patch.max_concurrent_allocations,
+            Patch::Unchanged
+        );
+        assert_eq!(changes[1].patch.max_nodes, Patch::Unchanged);
+        assert_eq!(changes[1].patch.max_concurrent_allocations, Patch::Set(7));
+    }
+
+    #[test]
+    fn the_three_cases_survive_being_sent() {
+        let sent = LimitsRequest {
+            changes: vec![LimitChangeBody {
+                path: "a".to_owned(),
+                max_nodes: Patch::Unlimited,
+                max_concurrent_allocations: Patch::Unchanged,
+            }],
+        };
+        let json = serde_json::to_string(&sent).unwrap();
+        assert_eq!(json, r#"{"changes":[{"path":"a","max_nodes":null}]}"#);
+        assert_eq!(serde_json::from_str::<LimitsRequest>(&json).unwrap(), sent);
+    }
+
+    #[test]
+    fn unknown_fields_and_negative_numbers_are_refused() {
+        for body in [
+            r#"{"changes":[{"path":"a","max_node":1}]}"#,
+            r#"{"changes":[{"path":"a","max_nodes":-1}]}"#,
+            r#"{"changes":[],"extra":1}"#,
+        ] {
+            assert!(
+                serde_json::from_str::<LimitsRequest>(body).is_err(),
+                "{body}"
+            );
+        }
+        let none = serde_json::from_str::<LimitsRequest>(r#"{"changes":[]}"#).unwrap();
+        assert_eq!(none.into_changes().unwrap_err().field, "changes");
+    }
+}

@@ -1,0 +1,40 @@
+//! The cluster in numbers.
+
+use lattice_quorum_types::Revision;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// Counts and the state of the services.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StatusView {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Version of this control service.
+    pub version: String,
+    /// Revision of the view this was made from.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+    /// Milliseconds since the quorum was last heard.
+    pub view_age_ms: u64,
+    /// Whether this control schedules and dispatches (holds the leases).
+    pub leader: bool,
+    /// Registered nodes.
+    pub nodes: u64,
+    /// Nodes held by an allocation.
+    pub nodes_held: u64,
+    /// Nodes by liveness.
+    pub nodes_by_liveness: BTreeMap<String, u64>,
+    /// Nodes by lifecycle.
+    pub nodes_by_lifecycle: BTreeMap<String, u64>,
+    /// Gossip cells with their members seen.
+    pub cells: BTreeMap<String, u64>,
+    /// Allocations by state, ended ones included.
+    pub allocations_by_state: BTreeMap<String, u64>,
+    /// Nodes that differ from the majority of their cohort.
+    pub nodes_drifted: u64,
+    /// Who asks, as the token says.
+    pub principal: String,
+    /// With these roles.
+    pub roles: Vec<String>,
+}
