@@ -1,5 +1,9 @@
 //! Tests of the whole solver on small machines.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod arbitrary;
 mod basics;
 mod build;
+mod explanations;
+mod oracle;
+mod properties;

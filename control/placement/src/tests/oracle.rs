@@ -1,0 +1,105 @@
+//! The rules once more, slowly and plainly: what the solver's answers are compared with. Nothing
+//! here uses the solver's own index, sets or choices.
+
+use crate::*;
+use lattice_quorum_types::{NodeId, spec::Constraints};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whether the node is what the job asks for, busy or not.
+pub(super) fn fits(name: &NodeId, node: &NodeView, wanted: &Constraints) -> bool {
+    let facts = &node.facts;
+    let model = facts
+        .gpu_model
+        .as_deref()
+        .unwrap_or_default()
+        .to_lowercase();
+    let at_least = |least: Option<u64>, has: Option<u64>| {
+        least.is_none_or(|least| has.is_some_and(|has| has >= least))
+    };
+    node.in_service
+        && facts.liveness == Liveness::Alive
+        && facts.health == Health::Healthy
+        && (wanted.gpu_models.is_empty()
+            || wanted
+                .gpu_models
+                .iter()
+                .any(|m| model.contains(&m.to_lowercase())))
+        && at_least(
+            wanted.gpus_per_node.map(u64::from),
+            facts.gpu_count.map(u64::from),
+        )
+        && at_least(wanted.memory_bytes, facts.memory_bytes)
+        && wanted.features.iter().all(|f| facts.features.contains(f))
+        && (wanted.nodelist.is_empty() || wanted.nodelist.contains(name))
+        && !wanted.exclude.contains(name)
+}
+
+/// A node without a known group is a group of its own.
+fn group(name: &NodeId, node: &NodeView) -> (Option<String>, Option<NodeId>) {
+    match &node.facts.group {
+        Some(group) => (Some(group.clone()), None),
+        None => (None, Some(name.clone())),
+    }
+}
+
+/// Groups the named nodes touch.
+pub(super) fn span(view: &ClusterView, names: &[NodeId]) -> usize {
+    names
+        .iter()
+        .map(|n| group(n, &view.nodes[n]))
+        .collect::<BTreeSet<_>>()
+        .len()
+}
+
+/// Largest conformance group among the named nodes.
+pub(super) fn largest_alike(view: &ClusterView, names: &[NodeId]) -> usize {
+    let mut sizes: BTreeMap<ConformanceKey, usize> = BTreeMap::new();
+    for name in names {
+        *sizes.entry(view.nodes[name].facts.conformance).or_default() += 1;
+    }
+    sizes.remove(&ConformanceKey::Unknown);
+    sizes.into_values().max().unwrap_or(1)
+}
+
+/// Fewest groups that hold `needed` of the named nodes, by trying every set of groups.
+pub(super) fn fewest_groups(view: &ClusterView, names: &[NodeId], needed: usize) -> Option<usize> {
+    let mut sizes: BTreeMap<_, usize> = BTreeMap::new();
+    for name in names {
+        *sizes.entry(group(name, &view.nodes[name])).or_default() += 1;
+    }
+    let sizes: Vec<usize> = sizes.into_values().collect();
+    let holds = |set: &u32| {
+        let taken = sizes
+            .iter()
+            .enumerate()
+            .filter(|(g, _)| set & (1 << g) != 0);
+        taken.map(|(_, size)| size).sum::<usize>() >= needed
+    };
+    (0..1_u32 << sizes.len())
+        .filter(holds)
+        .map(|set| set.count_ones() as usize)
+        .min()
+}
+
+/// The best `w4·f4 + w9·f9` among the fewest groups of any nodes (whatever their conformance is
+/// worth) and the fewest groups inside each conformance group.
+pub(super) fn best_value(view: &ClusterView, names: &[NodeId], needed: usize) -> f64 {
+    let groups = span(view, names) as f64;
+    let value = |span: usize, alike: f64| 0.15 * (1.0 - span as f64 / groups) + 0.10 * alike;
+    let any = fewest_groups(view, names, needed).map(|s| value(s, 1.0 / needed as f64));
+    let keys: BTreeSet<ConformanceKey> = names
+        .iter()
+        .map(|n| view.nodes[n].facts.conformance)
+        .collect();
+    let inside = keys
+        .into_iter()
+        .filter(|k| *k != ConformanceKey::Unknown)
+        .filter_map(|k| {
+            let alike = |n: &&NodeId| view.nodes[*n].facts.conformance == k;
+            let members: Vec<NodeId> = names.iter().filter(alike).cloned().collect();
+            fewest_groups(view, &members, needed).map(|s| value(s, 1.0))
+        });
+    any.into_iter()
+        .chain(inside)
+        .fold(f64::NEG_INFINITY, f64::max)
+}

@@ -1,0 +1,282 @@
+//! What every plan must satisfy, on random small clusters.
+
+use super::{arbitrary::*, build::*, oracle};
+use crate::*;
+use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, limit::Resource, spec::Spread};
+use proptest::{collection::vec, prelude::*};
+use std::collections::{BTreeMap, BTreeSet};
+
+fn names(placement: &Placement) -> Vec<NodeId> {
+    placement.nodes.iter().map(|n| n.node.clone()).collect()
+}
+
+/// When each node a plan may count on is free, placements included; busy without an end is absent.
+fn free_from(view: &ClusterView, plan: &Plan) -> BTreeMap<NodeId, UnixMillis> {
+    let mut free: BTreeMap<NodeId, UnixMillis> = BTreeMap::new();
+    for (name, node) in &view.nodes {
+        match node.holder {
+            None => {
+                free.insert(name.clone(), NOW);
+            }
+            Some(holder) => {
+                if let Some(end) = view.running.get(&holder).and_then(|r| r.ends_at) {
+                    free.insert(name.clone(), end.max(NOW));
+                }
+            }
+        }
+    }
+    for placement in &plan.placements {
+        for name in names(placement) {
+            match view.pending[&placement.id].walltime_ms {
+                Some(walltime) => free.insert(name, NOW.after(walltime)),
+                None => free.remove(&name),
+            };
+        }
+    }
+    free
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_plan_gives_free_fitting_nodes_once(view in any_view()) {
+        let plan = plan(&view);
+        let mut taken = BTreeSet::new();
+        for placement in &plan.placements {
+            let job = &view.pending[&placement.id];
+            prop_assert_eq!(placement.nodes.len(), job.nodes as usize);
+            for expected in &placement.nodes {
+                let node = &view.nodes[&expected.node];
+                prop_assert!(taken.insert(expected.node.clone()), "{} twice", expected.node);
+                prop_assert_eq!(expected.version, node.version);
+                prop_assert!(node.is_assignable());
+                prop_assert!(oracle::fits(&expected.node, node, &job.constraints));
+            }
+            let names = names(placement);
+            let alike = oracle::largest_alike(&view, &names);
+            prop_assert_eq!(placement.layout.conformance, alike as f64 / names.len() as f64);
+            prop_assert_eq!(placement.layout.span() as usize, oracle::span(&view, &names));
+            let known = |n: &NodeId| view.nodes[n].facts.conformance != ConformanceKey::Unknown;
+            prop_assert!(!job.sensitive || (alike == names.len() && names.iter().all(known)));
+        }
+    }
+
+    #[test]
+    fn every_job_is_placed_or_explained(view in any_view()) {
+        let plan = plan(&view);
+        let placed: BTreeSet<_> = plan.placements.iter().map(|p| p.id).collect();
+        let explained: BTreeSet<_> = plan.explanations.keys().copied().collect();
+        prop_assert!(placed.is_disjoint(&explained));
+        prop_assert_eq!(placed.len(), plan.placements.len());
+        prop_assert!(placed.union(&explained).eq(view.pending.keys()));
+    }
+
+    #[test]
+    fn the_counts_of_an_explanation_add_up(view in any_view()) {
+        for (id, explanation) in &plan(&view).explanations {
+            let job = &view.pending[id];
+            prop_assert_eq!(explanation.needed, job.nodes);
+            let mut left = explanation.total;
+            prop_assert_eq!(left as usize, view.nodes.len());
+            for step in &explanation.steps {
+                prop_assert_eq!(left - step.removed, step.left);
+                left = step.left;
+            }
+            let fitting = view.nodes.iter().filter(|(n, v)| oracle::fits(n, v, &job.constraints));
+            let fitting = u32::try_from(fitting.count()).unwrap();
+            let before_free =
+                explanation.steps.iter().rfind(|s| s.constraint < Constraint::Free).unwrap();
+            prop_assert_eq!(before_free.left, fitting);
+            match explanation.blocker {
+                Blocker::NotEnoughNodes { short } => prop_assert_eq!(fitting + short, job.nodes),
+                Blocker::NodesBusy { short } => {
+                    prop_assert!(short > 0);
+                    prop_assert_eq!(left + short, job.nodes);
+                }
+                Blocker::NotConforming { short } => {
+                    prop_assert!(short > 0 && job.sensitive && left < job.nodes);
+                }
+                Blocker::Reserved { .. } => prop_assert!(left < job.nodes),
+                Blocker::NoNodesAsked => prop_assert_eq!(job.nodes, 0),
+                Blocker::UnknownProject { .. } => {
+                    prop_assert!(job.project.ancestors().any(|p| !view.levels.contains_key(&p)));
+                }
+                Blocker::QuotaHeadroom { ref levels } => prop_assert!(!levels.is_empty()),
+                Blocker::HeadroomReserved { .. } => {}
+            }
+        }
+    }
+
+    #[test]
+    fn no_limit_is_passed_at_any_level(view in any_view()) {
+        let plan = plan(&view);
+        for (path, level) in &view.levels {
+            let inside = plan.placements.iter().filter(|p| view.pending[&p.id].project.is_within(path));
+            let (mut nodes, mut count) = (0, 0);
+            for placement in inside {
+                nodes += placement.nodes.len() as u64;
+                count += 1;
+            }
+            for (resource, more) in [(Resource::Nodes, nodes), (Resource::Allocations, count)] {
+                let limit = level.limits.get(resource).unwrap_or(u64::MAX);
+                prop_assert!(more == 0 || level.total.get(resource) + more <= limit);
+            }
+        }
+    }
+
+    /// Judged on the very nodes, and on the limits.
+    #[test]
+    fn nothing_delays_a_reservation(view in any_view()) {
+        let plan = plan(&view);
+        prop_assert!(plan.reservations.len() <= 1);
+        let free = free_from(&view, &plan);
+        for reservation in &plan.reservations {
+            let job = &view.pending[&reservation.id];
+            prop_assert_eq!(reservation.nodes.len(), job.nodes as usize);
+            prop_assert!(reservation.starts_at >= NOW);
+            for name in &reservation.nodes {
+                prop_assert!(oracle::fits(name, &view.nodes[name], &job.constraints));
+                prop_assert!(free.get(name).is_some_and(|at| *at <= reservation.starts_at));
+            }
+            let alike = oracle::largest_alike(&view, &reservation.nodes);
+            prop_assert!(!job.sensitive || alike == reservation.nodes.len());
+            let explanation = &plan.explanations[&reservation.id];
+            prop_assert_eq!(explanation.estimated_start, Some(reservation.starts_at));
+            for path in job.project.ancestors() {
+                let level = &view.levels[&path];
+                let running_then = plan.placements.iter().filter(|p| {
+                    let other = &view.pending[&p.id];
+                    let past = |w| NOW.after(w) > reservation.starts_at;
+                    other.project.is_within(&path) && other.walltime_ms.is_none_or(past)
+                });
+                let nodes: u64 = running_then.map(|p| p.nodes.len() as u64).sum();
+                let limit = level.limits.max_nodes.unwrap_or(u64::MAX);
+                prop_assert!(level.total.nodes + nodes + u64::from(job.nodes) <= limit);
+            }
+        }
+    }
+
+    /// One moment earlier there would be too few nodes, had nothing been backfilled.
+    #[test]
+    fn a_reservation_starts_as_early_as_the_releases_allow(view in any_view()) {
+        let mut plan = plan(&view);
+        let Some(reservation) = plan.reservations.first().cloned() else { return Ok(()) };
+        plan.placements.retain(|p| !p.backfilled);
+        let free = free_from(&view, &plan);
+        let job = &view.pending[&reservation.id];
+        let earlier: Vec<NodeId> = free
+            .iter()
+            .filter(|(_, at)| **at < reservation.starts_at)
+            .map(|(name, _)| name.clone())
+            .filter(|name| oracle::fits(name, &view.nodes[name], &job.constraints))
+            .collect();
+        let usable = if job.sensitive {
+            let known = |n: &&NodeId| view.nodes[*n].facts.conformance != ConformanceKey::Unknown;
+            let known: Vec<NodeId> = earlier.iter().filter(known).cloned().collect();
+            if known.is_empty() { 0 } else { oracle::largest_alike(&view, &known) }
+        } else {
+            earlier.len()
+        };
+        prop_assert!(usable < job.nodes as usize);
+    }
+
+    #[test]
+    fn work_without_an_end_is_never_backfilled(view in any_view()) {
+        let plan = plan(&view);
+        let Some(reservation) = plan.reservations.first() else { return Ok(()) };
+        let wanted = &view.pending[&reservation.id].constraints;
+        for placement in plan.placements.iter().filter(|p| p.backfilled) {
+            if view.pending[&placement.id].walltime_ms.is_none() {
+                let other_hardware = |n: &NodeId| !oracle::fits(n, &view.nodes[n], wanted);
+                prop_assert!(names(placement).iter().all(other_hardware));
+            }
+        }
+    }
+
+    /// Before anything is held back, every free node was to be had.
+    #[test]
+    fn a_placement_touches_the_fewest_groups(view in any_view()) {
+        let plan = plan(&view);
+        let mut taken: BTreeSet<NodeId> = BTreeSet::new();
+        for placement in plan.placements.iter().filter(|p| !p.backfilled) {
+            let job = &view.pending[&placement.id];
+            let candidates: Vec<NodeId> = view
+                .nodes
+                .iter()
+                .filter(|(n, v)| v.holder.is_none() && !taken.contains(*n))
+                .filter(|(n, v)| oracle::fits(n, v, &job.constraints))
+                .map(|(n, _)| n.clone())
+                .collect();
+            let chosen = names(placement);
+            taken.extend(chosen.iter().cloned());
+            if job.constraints.spread != Spread::Tight {
+                continue;
+            }
+            let needed = chosen.len();
+            // Inside one conformance group no fewer groups would do.
+            let of = |key| {
+                let same = |n: &&NodeId| view.nodes[*n].facts.conformance == key;
+                candidates.iter().filter(same).cloned().collect::<Vec<_>>()
+            };
+            let key = view.nodes[&chosen[0]].facts.conformance;
+            let alike = key != ConformanceKey::Unknown
+                && oracle::largest_alike(&view, &chosen) == needed;
+            let least = oracle::fewest_groups(&view, &candidates, needed).unwrap();
+            let span = oracle::span(&view, &chosen);
+            if alike {
+                let inside = oracle::fewest_groups(&view, &of(key), needed).unwrap();
+                // Either the fewest inside its conformance group, or the fewest of all.
+                prop_assert!(span == inside || span == least, "{span} {inside} {least}");
+            } else {
+                prop_assert_eq!(span, least);
+            }
+            if !job.sensitive {
+                let layout = &placement.layout;
+                let value = 0.15 * layout.topology + 0.10 * layout.conformance;
+                prop_assert!(value >= oracle::best_value(&view, &candidates, needed) - 1e-9);
+            }
+        }
+    }
+
+    /// A job blocked by busy nodes still would be when everything is placed.
+    #[test]
+    fn no_free_nodes_are_left_that_a_busy_job_could_have(view in any_view()) {
+        let plan = plan(&view);
+        let taken: BTreeSet<NodeId> = plan.placements.iter().flat_map(names).collect();
+        for (id, explanation) in &plan.explanations {
+            let job = &view.pending[id];
+            if job.sensitive || !matches!(explanation.blocker, Blocker::NodesBusy { .. }) {
+                continue;
+            }
+            let free = view.nodes.iter().filter(|(n, v)| {
+                v.holder.is_none() && !taken.contains(*n) && oracle::fits(n, v, &job.constraints)
+            });
+            prop_assert!(free.count() < job.nodes as usize);
+        }
+    }
+
+    #[test]
+    fn a_warm_planner_plans_as_a_cold_one(view in any_view(), deltas in vec(any_delta(), 1..6)) {
+        let mut warm = Planner::new(view);
+        for (n, delta) in deltas.into_iter().enumerate() {
+            let now = NOW.after(n as u64 * MINUTE);
+            warm.plan(now);
+            warm.update(delta);
+            let mut cold = Planner::new(warm.view().clone());
+            let (warm, cold) = (warm.plan(now), cold.plan(now));
+            prop_assert_eq!(serde_json::to_vec(&warm).unwrap(), serde_json::to_vec(&cold).unwrap());
+        }
+    }
+
+    #[test]
+    fn rank_by_score_keeps_all_of_it_true(view in any_view()) {
+        let policy = Policy { rank: Rank::Score, ..Policy::default() };
+        let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
+        let scores: Vec<f64> = plan.placements.iter().map(|p| p.score).collect();
+        prop_assert!(scores.is_sorted_by(|a, b| a >= b));
+        let all: BTreeSet<AllocationId> =
+            plan.placements.iter().map(|p| p.id).chain(plan.explanations.keys().copied()).collect();
+        prop_assert!(all.iter().eq(view.pending.keys()));
+    }
+}
