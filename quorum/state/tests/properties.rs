@@ -1,0 +1,625 @@
+//! What holds after any sequence of commands, refused ones included.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, envelope, node, path, principal};
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, Envelope, ProjectPath, VclusterName,
+    allocation::{RankExit, StopCause},
+    command::{ExpectedNode, Fence, LimitChange, Power, RankReport},
+    id::LeaseName,
+    limit::{LimitPatch, Limits, Patch, Resource},
+    node::Lifecycle,
+    rpc::Role,
+    spec::Requeue,
+    view::{Answer, Query},
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const PROJECTS: [&str; 6] = ["t", "t/a", "t/b", "t/a/c", "t/a/d", "u"];
+const NODES: usize = 8;
+
+/// One random step; resolved against the state when it is taken, so that many are accepted.
+#[derive(Debug, Clone)]
+enum Move {
+    Create {
+        project: usize,
+        nodes: Option<u64>,
+        allocations: Option<u64>,
+    },
+    Delete {
+        project: usize,
+    },
+    Limit {
+        changes: Vec<(usize, u64)>,
+    },
+    Submit {
+        project: usize,
+        nodes: u32,
+        requeue: Requeue,
+        hold: bool,
+    },
+    Cancel {
+        nth: usize,
+        owner: bool,
+    },
+    Hold {
+        nth: usize,
+    },
+    Release {
+        nth: usize,
+    },
+    Assign {
+        nth: usize,
+        shift: usize,
+        stale: bool,
+        fenced: bool,
+    },
+    Stop {
+        nth: usize,
+        suspend: bool,
+    },
+    Start {
+        nth: usize,
+        rank: usize,
+    },
+    StartAll {
+        nth: usize,
+    },
+    End {
+        nth: usize,
+        rank: usize,
+        exit: RankExit,
+    },
+    EndAll {
+        nth: usize,
+    },
+    Drain {
+        node: usize,
+        set: bool,
+    },
+    Lifecycle {
+        node: usize,
+        to: Lifecycle,
+    },
+    Register {
+        node: usize,
+    },
+    Lease {
+        who: usize,
+        ttl_ms: u64,
+        give_back: bool,
+    },
+    Token {
+        uses: u32,
+    },
+    Enrol {
+        name: usize,
+    },
+    Wait {
+        ms: u64,
+    },
+}
+
+fn exits() -> impl Strategy<Value = RankExit> {
+    prop_oneof![
+        4 => Just(RankExit::Exited { code: 0 }),
+        1 => Just(RankExit::Exited { code: 1 }),
+        1 => Just(RankExit::Signaled { signal: 9 }),
+        1 => Just(RankExit::Walltime),
+        1 => Just(RankExit::Stopped),
+        2 => Just(RankExit::Lost { evidence: "rebooted".to_owned() }),
+    ]
+}
+
+fn moves() -> impl Strategy<Value = Move> {
+    let project = 0..PROJECTS.len();
+    let nth = 0..6usize;
+    let requeue = prop_oneof![
+        Just(Requeue::Never),
+        Just(Requeue::Once),
+        Just(Requeue::Always)
+    ];
+    let lifecycles = prop_oneof![
+        4 => Just(Lifecycle::Ready),
+        1 => Just(Lifecycle::Draining),
+        1 => Just(Lifecycle::Quarantined),
+        1 => Just(Lifecycle::Retired),
+    ];
+    prop_oneof![
+        3 => (project.clone(), prop::option::of(0..9u64), prop::option::of(0..4u64))
+            .prop_map(|(project, nodes, allocations)| Move::Create { project, nodes, allocations }),
+        1 => project.clone().prop_map(|project| Move::Delete { project }),
+        4 => prop::collection::vec((project.clone(), 0..12u64), 1..4)
+            .prop_map(|changes| Move::Limit { changes }),
+        8 => (project, 0..5u32, requeue, prop::bool::weighted(0.1)).prop_map(
+            |(project, nodes, requeue, hold)| Move::Submit { project, nodes, requeue, hold }
+        ),
+        2 => (nth.clone(), any::<bool>()).prop_map(|(nth, owner)| Move::Cancel { nth, owner }),
+        1 => nth.clone().prop_map(|nth| Move::Hold { nth }),
+        1 => nth.clone().prop_map(|nth| Move::Release { nth }),
+        10 => (nth.clone(), 0..3usize, prop::bool::weighted(0.1), any::<bool>())
+            .prop_map(|(nth, shift, stale, fenced)| Move::Assign { nth, shift, stale, fenced }),
+        1 => (nth.clone(), any::<bool>()).prop_map(|(nth, suspend)| Move::Stop { nth, suspend }),
+        3 => (nth.clone(), 0..4usize).prop_map(|(nth, rank)| Move::Start { nth, rank }),
+        4 => nth.clone().prop_map(|nth| Move::StartAll { nth }),
+        4 => (nth.clone(), 0..4usize, exits())
+            .prop_map(|(nth, rank, exit)| Move::End { nth, rank, exit }),
+        5 => nth.prop_map(|nth| Move::EndAll { nth }),
+        2 => (0..NODES, any::<bool>()).prop_map(|(node, set)| Move::Drain { node, set }),
+        3 => (0..NODES, lifecycles).prop_map(|(node, to)| Move::Lifecycle { node, to }),
+        2 => (0..NODES).prop_map(|node| Move::Register { node }),
+        2 => (0..2usize, 1..90_000u64, prop::bool::weighted(0.2))
+            .prop_map(|(who, ttl_ms, give_back)| Move::Lease { who, ttl_ms, give_back }),
+        1 => (0..3u32).prop_map(|uses| Move::Token { uses }),
+        1 => (0..NODES).prop_map(|name| Move::Enrol { name }),
+        2 => prop_oneof![1..5_000u64, Just(90_000), Just(13 * 3600 * 1000), Just(40 * 24 * 3600 * 1000)]
+            .prop_map(|ms| Move::Wait { ms }),
+    ]
+}
+
+fn nth(state: &State, nth: usize) -> Option<&Allocation> {
+    let count = state.live_allocations().count();
+    if count == 0 {
+        None
+    } else {
+        state.live_allocations().nth(nth % count)
+    }
+}
+
+fn lease() -> LeaseName {
+    LeaseName::new("schedule.main").unwrap()
+}
+
+/// The commands a move stands for now.
+fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
+    let state = &c.state;
+    let id_of = |i: usize| nth(state, i).map_or(AllocationId(9_999), |a| a.id);
+    let admin = |command| vec![("root", Power::Admin, command)];
+    let service = |command| vec![("service:control/c1", Power::Service, command)];
+    let report = |a: &Allocation, rank: usize, report: RankReport| {
+        let node = a
+            .ranks
+            .get(rank)
+            .map_or_else(|| node("elsewhere"), |r| r.node.clone());
+        Command::Report {
+            id: a.id,
+            attempt: a.attempt,
+            node,
+            report,
+        }
+    };
+    match step {
+        Move::Create {
+            project,
+            nodes,
+            allocations,
+        } => admin(Command::CreateProject {
+            path: path(PROJECTS[*project]),
+            limits: nodes.map(|n| Limits {
+                max_nodes: Some(n),
+                max_concurrent_allocations: *allocations,
+            }),
+            admins: vec!["alice".to_owned()],
+            description: String::new(),
+        }),
+        Move::Delete { project } => admin(Command::DeleteProject {
+            path: path(PROJECTS[*project]),
+        }),
+        Move::Limit { changes } => {
+            let changes = changes.iter().map(|(project, n)| LimitChange {
+                path: path(PROJECTS[*project]),
+                patch: LimitPatch {
+                    max_nodes: Patch::Set(*n),
+                    ..LimitPatch::default()
+                },
+            });
+            admin(Command::SetLimits {
+                changes: changes.collect(),
+            })
+        }
+        Move::Submit {
+            project,
+            nodes,
+            requeue,
+            hold,
+        } => {
+            let spec = common::spec(PROJECTS[*project], *nodes);
+            let spec = lattice_quorum_types::spec::AllocationSpec {
+                requeue: *requeue,
+                hold: *hold,
+                ..spec
+            };
+            vec![(
+                "alice",
+                Power::User,
+                Command::Submit {
+                    spec: Box::new(spec),
+                },
+            )]
+        }
+        Move::Cancel { nth, owner } => {
+            let who = if *owner { "alice" } else { "mallory" };
+            vec![(who, Power::User, Command::Cancel { id: id_of(*nth) })]
+        }
+        Move::Hold { nth } => admin(Command::Hold { id: id_of(*nth) }),
+        Move::Release { nth } => admin(Command::Release { id: id_of(*nth) }),
+        Move::Assign {
+            nth: i,
+            shift,
+            stale,
+            fenced,
+        } => {
+            let Some(allocation) = nth(state, *i) else {
+                return Vec::new();
+            };
+            let all: Vec<_> = state.nodes().collect();
+            let free = all.iter().filter(|n| n.is_assignable()).skip(*shift % 2);
+            // With shift 2, nodes that may be held already are asked for as well.
+            let chosen: Vec<_> = if *shift == 2 {
+                all.iter().collect()
+            } else {
+                free.collect()
+            };
+            let nodes = chosen
+                .iter()
+                .take(allocation.spec.nodes as usize)
+                .map(|n| ExpectedNode {
+                    node: n.id.clone(),
+                    version: n.version - u64::from(*stale),
+                });
+            let command = Command::Assign {
+                id: allocation.id,
+                nodes: nodes.collect(),
+            };
+            if *fenced {
+                service(command)
+            } else {
+                admin(command)
+            }
+        }
+        Move::Stop { nth, suspend } => {
+            let cause = if *suspend {
+                StopCause::Suspended
+            } else {
+                StopCause::Walltime
+            };
+            service(Command::Stop {
+                id: id_of(*nth),
+                cause,
+            })
+        }
+        Move::Start { nth: i, rank } => nth(state, *i).map_or_else(Vec::new, |a| {
+            service(report(a, *rank, RankReport::Started { at: c.now() }))
+        }),
+        Move::StartAll { nth: i } => nth(state, *i).map_or_else(Vec::new, |a| {
+            let started = || RankReport::Started { at: c.now() };
+            (0..a.ranks.len())
+                .flat_map(|rank| service(report(a, rank, started())))
+                .collect()
+        }),
+        Move::End { nth: i, rank, exit } => nth(state, *i).map_or_else(Vec::new, |a| {
+            service(report(
+                a,
+                *rank,
+                RankReport::Ended {
+                    at: c.now(),
+                    exit: exit.clone(),
+                },
+            ))
+        }),
+        Move::EndAll { nth: i } => nth(state, *i).map_or_else(Vec::new, |a| {
+            let ended = || RankReport::Ended {
+                at: c.now(),
+                exit: RankExit::Exited { code: 0 },
+            };
+            (0..a.ranks.len())
+                .flat_map(|rank| service(report(a, rank, ended())))
+                .collect()
+        }),
+        Move::Drain { node: i, set } => {
+            let reason = set.then(|| "noisy fan".to_owned());
+            service(Command::Drain {
+                node: node(&format!("n{i:03}")),
+                reason,
+            })
+        }
+        Move::Lifecycle { node: i, to } => {
+            let node = node(&format!("n{i:03}"));
+            service(Command::SetLifecycle {
+                node,
+                lifecycle: *to,
+            })
+        }
+        Move::Register { node: i } => {
+            let vcluster = VclusterName::new("main").unwrap();
+            service(Command::RegisterNode {
+                node: node(&format!("n{i:03}")),
+                vcluster,
+            })
+        }
+        Move::Lease {
+            who,
+            ttl_ms,
+            give_back,
+        } => {
+            let holder = format!("control/c{who}");
+            service(if *give_back {
+                Command::ReleaseLease {
+                    lease: lease(),
+                    holder,
+                }
+            } else {
+                Command::AcquireLease {
+                    lease: lease(),
+                    holder,
+                    ttl_ms: *ttl_ms,
+                }
+            })
+        }
+        Move::Token { uses } => admin(Command::CreateToken {
+            hash: "ab".repeat(32),
+            role: Role::Agent,
+            names: None,
+            uses: *uses,
+            expires_at: c.now().after(3_600_000),
+        }),
+        Move::Enrol { name } => service(Command::ConsumeToken {
+            hash: "ab".repeat(32),
+            name: format!("n{name:03}"),
+            role: Role::Agent,
+        }),
+        Move::Wait { .. } => Vec::new(),
+    }
+}
+
+/// Takes a move; every third command carries an idempotency key, drawn from a few.
+fn take(c: &mut Cluster, step: &Move) {
+    if let Move::Wait { ms } = step {
+        c.clock += ms;
+        return;
+    }
+    for (name, power, command) in resolve(c, step) {
+        let fenced = power == Power::Service
+            && matches!(command, Command::Assign { .. } | Command::Stop { .. });
+        let mut envelope = envelope(c.now(), principal(name, power), command);
+        if fenced {
+            let epoch = c.state.lease("schedule.main").map_or(0, |(epoch, _)| epoch);
+            envelope.fence = Some(Fence {
+                lease: lease(),
+                epoch,
+            });
+        }
+        if c.index.is_multiple_of(3) {
+            envelope.key = Some(format!("key-{}", c.index % 30));
+        }
+        step_checked(c, envelope);
+    }
+}
+
+/// Applies one command and checks that a refusal leaves no trace and a revision counts by one.
+fn step_checked(c: &mut Cluster, envelope: Envelope) {
+    let (digest, revision) = (c.state.digest(), c.state.revision());
+    match c.apply(envelope) {
+        Err(_) => {
+            assert_eq!(digest, c.state.digest(), "a refused command left a trace");
+            assert_eq!(revision, c.state.revision());
+        }
+        Ok(applied) => {
+            let made = c.state.revision().0 - revision.0;
+            assert!(made <= 1, "one command made {made} revisions");
+            assert!(
+                made == 1 || applied.events.is_empty(),
+                "events without a revision"
+            );
+            for (i, event) in applied.events.iter().enumerate() {
+                assert_eq!(
+                    (event.revision, event.ordinal),
+                    (c.state.revision(), i as u32)
+                );
+            }
+        }
+    }
+}
+
+/// Usage, counts and sums recomputed from the records.
+fn check_sums(state: &State) {
+    let mut own: BTreeMap<ProjectPath, (u64, u64)> = BTreeMap::new();
+    for a in state.live_allocations().filter(|a| a.state.holds()) {
+        let usage = own.entry(a.spec.project.clone()).or_default();
+        usage.0 += u64::from(a.spec.nodes);
+        usage.1 += 1;
+    }
+    for project in state.projects() {
+        let mine = own.get(&project.path).copied().unwrap_or_default();
+        let below = own
+            .iter()
+            .filter(|(p, _)| **p != project.path && p.is_within(&project.path));
+        let below = below.fold((0, 0), |sum, (_, u)| (sum.0 + u.0, sum.1 + u.1));
+        assert_eq!(
+            (project.own.nodes, project.own.allocations),
+            mine,
+            "own of {}",
+            project.path
+        );
+        assert_eq!((project.subtree.nodes, project.subtree.allocations), below);
+    }
+    let everything = Query::Allocations {
+        after: AllocationId(0),
+        limit: u32::MAX,
+        states: Vec::new(),
+        within: None,
+    };
+    let Answer::Allocations(all) = state.query(&everything) else {
+        panic!("allocations")
+    };
+    assert!(
+        all.windows(2).all(|pair| pair[0].id < pair[1].id),
+        "in id order, each once"
+    );
+    let Answer::Counts(counts) = state.query(&Query::Counts) else {
+        panic!("counts")
+    };
+    for (kind, count) in counts {
+        let found = all.iter().filter(|a| a.state == kind).count() as u64;
+        assert_eq!(count, found, "number of {kind} allocations");
+    }
+}
+
+/// Children's limits fit their parent's; at most one holder per node, and both sides agree on it.
+fn check_tree_and_nodes(state: &State) {
+    for project in state.projects() {
+        for resource in Resource::ALL {
+            let Some(limit) = project.limits.get(resource) else {
+                continue;
+            };
+            let children = state
+                .projects()
+                .filter(|p| p.path.parent().as_ref() == Some(&project.path));
+            let sum: u64 = children.map(|c| c.limits.get(resource).unwrap()).sum();
+            assert!(
+                sum <= limit,
+                "children of {} have {sum} of {limit}",
+                project.path
+            );
+        }
+    }
+    let mut held = BTreeSet::new();
+    for a in state.live_allocations().filter(|a| a.state.holds()) {
+        assert_eq!(a.ranks.len(), a.spec.nodes as usize);
+        for id in a.nodes() {
+            assert!(held.insert(id.clone()), "node {id} has two holders");
+            let holder = state.node(id).unwrap().holder.unwrap();
+            assert_eq!((holder.allocation, holder.attempt), (a.id, a.attempt));
+        }
+    }
+    for node in state.nodes() {
+        assert_eq!(
+            node.holder.is_some(),
+            held.contains(&node.id),
+            "holder of {}",
+            node.id
+        );
+        assert!(node.lifecycle != Lifecycle::Drained || node.holder.is_none());
+        assert!(node.lifecycle != Lifecycle::Retired || node.holder.is_none());
+    }
+}
+
+/// Usage above a limit is there only because the limit was lowered: it never grows there.
+fn check_limits(before: &State, after: &State) {
+    for project in after.projects() {
+        for resource in Resource::ALL {
+            let Some(limit) = project.limits.get(resource) else {
+                continue;
+            };
+            let usage = project.total().get(resource);
+            let was = before
+                .project(&project.path)
+                .map_or(0, |p| p.total().get(resource));
+            assert!(
+                usage <= limit || usage <= was,
+                "{} grew to {usage} of {limit}",
+                project.path
+            );
+        }
+    }
+}
+
+fn replay(log: &[Envelope], from: State, start: usize) -> State {
+    let mut state = from;
+    for (i, envelope) in log.iter().enumerate().skip(start) {
+        let _ = state.apply(i as u64 + 1, envelope);
+    }
+    state
+}
+
+fn founded() -> Cluster {
+    let mut c = Cluster::default();
+    c.create(
+        "t",
+        Some(Limits {
+            max_nodes: Some(8),
+            max_concurrent_allocations: Some(4),
+        }),
+    )
+    .unwrap();
+    let inner = Limits {
+        max_nodes: Some(6),
+        max_concurrent_allocations: Some(3),
+    };
+    c.create("t/a", Some(inner)).unwrap();
+    let leaf = Limits {
+        max_nodes: Some(5),
+        max_concurrent_allocations: Some(2),
+    };
+    c.create("t/a/c", Some(leaf)).unwrap();
+    c.add_nodes(NODES - 2);
+    c
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_limits_and_holders_hold_after_every_command(steps in prop::collection::vec(moves(), 1..120)) {
+        let mut c = founded();
+        for step in &steps {
+            let before = c.state.clone();
+            take(&mut c, step);
+            check_limits(&before, &c.state);
+            check_sums(&c.state);
+            check_tree_and_nodes(&c.state);
+        }
+    }
+
+    #[test]
+    fn any_log_replays_to_the_same_bytes_also_through_a_snapshot(
+        steps in prop::collection::vec(moves(), 1..120),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut c = founded();
+        steps.iter().for_each(|step| take(&mut c, step));
+        let bytes = c.state.snapshot();
+        prop_assert_eq!(&bytes, &replay(&c.log, State::new(), 0).snapshot());
+        let cut = cut.index(c.log.len() + 1);
+        let half = replay(&c.log[..cut], State::new(), 0);
+        let restored = State::restore(&half.snapshot()).unwrap();
+        prop_assert_eq!(half.digest(), restored.digest());
+        prop_assert_eq!(&bytes, &replay(&c.log, restored, cut).snapshot());
+    }
+}
+
+/// The random moves are worth nothing if they never get anywhere.
+#[test]
+fn random_moves_reach_every_state() {
+    use proptest::{strategy::ValueTree, test_runner::TestRunner};
+    let mut runner = TestRunner::deterministic();
+    let strategy = prop::collection::vec(moves(), 120);
+    let mut reached = BTreeSet::new();
+    for _ in 0..60 {
+        let steps = strategy.new_tree(&mut runner).unwrap().current();
+        let mut c = founded();
+        for step in &steps {
+            take(&mut c, step);
+            let Answer::Counts(counts) = c.state.query(&Query::Counts) else {
+                panic!("counts")
+            };
+            reached.extend(
+                counts
+                    .into_iter()
+                    .filter(|(_, n)| *n > 0)
+                    .map(|(state, _)| state),
+            );
+        }
+    }
+    // No command blocks an allocation or starts a checkpoint yet.
+    let out_of_reach = [AllocationState::Blocked, AllocationState::Checkpointing];
+    let wanted: BTreeSet<_> = AllocationState::ALL
+        .into_iter()
+        .filter(|s| !out_of_reach.contains(s))
+        .collect();
+    assert_eq!(reached, wanted);
+}
