@@ -1,4 +1,48 @@
-//! QUIC with mutual TLS between our processes.
+//! The mesh: one UDP socket per process, QUIC with mutual TLS 1.3, identities in certificates,
+//! calls, streams and messages between our processes, and enrolment of new ones.
 //!
-//! Under construction.
+//! It knows transport and identity and nothing of allocations, nodes or Raft: what a call *means*
+//! lives with whoever registers its handler in a [`Router`]. It must not know any daemon.
+//!
+//! Begin with [`Mesh::bind`] and [`Mesh::peer`]; `examples/echo.rs` runs both ends. The framing
+//! on the wire is in `README.md`.
 #![forbid(unsafe_code)]
+
+pub mod ca;
+mod call;
+mod clock;
+mod config;
+mod credentials;
+mod endpoint;
+mod enrol;
+mod error;
+mod identity;
+mod limiter;
+mod mesh;
+mod message;
+mod peer;
+mod reset;
+mod router;
+mod serve;
+mod tls;
+mod token;
+mod verify;
+mod wire;
+
+pub use ca::{Authority, CaError, Validity};
+pub use call::Items;
+pub use clock::{Clock, SystemClock};
+pub use config::MeshConfig;
+pub use credentials::{Credentials, CredentialsError, KeyAndCsr, PrivateKey};
+pub use enrol::{
+    EnrolError, EnrolRefused, EnrolRequest, Enrolled, Enroller, Issued, enrol, enrol_with,
+};
+pub use error::{CallError, MeshError, MessageDropped};
+pub use identity::{Expect, Identity, InvalidIdentity};
+pub use lattice_quorum_types::rpc::{Role, Rpc, StreamRpc};
+pub use limiter::RateLimit;
+pub use mesh::Mesh;
+pub use message::MAX_MESSAGE_BYTES;
+pub use peer::Peer;
+pub use router::{Caller, Failed, ItemSender, Router};
+pub use token::{InvalidToken, JoinToken, Pin};

@@ -1,0 +1,237 @@
+//! The authority that issues certificates: throw-away for one machine, or a file on the quorum
+//! members. It is never part of replicated state.
+
+use crate::{Identity, Pin, credentials::write_secret};
+use lattice_quorum_types::UnixMillis;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData,
+    SanType, SerialNumber,
+};
+use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, pem::PemObject};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// The authority's certificate, within the folder it is stored in.
+const CERT_FILE: &str = "ca.pem";
+/// Its key, mode 0600.
+const KEY_FILE: &str = "ca.key";
+
+/// From when until when a certificate holds, by the issuer's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// First moment.
+    pub not_before: UnixMillis,
+    /// Last moment.
+    pub not_after: UnixMillis,
+}
+
+impl Validity {
+    /// From 5 minutes before `now`, so that a peer whose clock is a little behind accepts it,
+    /// for `lifetime` after it.
+    pub fn from_now(now: UnixMillis, lifetime: Duration) -> Self {
+        let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            not_before: UnixMillis(now.0.saturating_sub(300_000)),
+            not_after: now.after(lifetime_ms),
+        }
+    }
+}
+
+/// Why an authority could not be made, read or used.
+#[derive(Debug, thiserror::Error)]
+pub enum CaError {
+    /// A file could not be read or written.
+    #[error("{}", .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{} is not usable: {reason}", .path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The signing request is not one, or its signature is wrong.
+    #[error("the certificate request is not usable: {reason}")]
+    BadRequest {
+        /// What is wrong.
+        reason: String,
+    },
+    /// Making the certificate failed.
+    #[error("the certificate could not be made: {reason}")]
+    Signing {
+        /// What rcgen said.
+        reason: String,
+    },
+}
+
+/// Issues certificates for one cluster.
+pub struct Authority {
+    certificate: CertificateDer<'static>,
+    key: KeyPair,
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Authority({})", self.pin())
+    }
+}
+
+fn signing(error: rcgen::Error) -> CaError {
+    CaError::Signing {
+        reason: error.to_string(),
+    }
+}
+
+impl Authority {
+    /// A new authority with a new key, in memory.
+    pub fn create(cluster: &str, validity: Validity) -> Result<Self, CaError> {
+        let key = KeyPair::generate().map_err(signing)?;
+        let mut params = base_params(validity, &key, cluster);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name = common_name(&format!("lattice {cluster}"));
+        let certificate = params.self_signed(&key).map_err(signing)?.der().clone();
+        Ok(Self { certificate, key })
+    }
+
+    /// Reads `ca.pem` and `ca.key` from a folder.
+    pub fn load(folder: &Path) -> Result<Self, CaError> {
+        let (cert_path, key_path) = (folder.join(CERT_FILE), folder.join(KEY_FILE));
+        let unreadable = |path: &Path, reason: String| CaError::Unreadable {
+            path: path.to_owned(),
+            reason,
+        };
+        let read = |path: &Path| {
+            std::fs::read(path).map_err(|source| CaError::File {
+                path: path.to_owned(),
+                source,
+            })
+        };
+        let certificate = CertificateDer::from_pem_slice(&read(&cert_path)?)
+            .map_err(|e| unreadable(&cert_path, e.to_string()))?;
+        let pem = secrecy::SecretString::from(
+            String::from_utf8(read(&key_path)?)
+                .map_err(|_| unreadable(&key_path, "it is not text".to_owned()))?,
+        );
+        let key = KeyPair::from_pem(secrecy::ExposeSecret::expose_secret(&pem))
+            .map_err(|e| unreadable(&key_path, e.to_string()))?;
+        let leaf = crate::verify::Leaf::read(&certificate)
+            .map_err(|reason| unreadable(&cert_path, reason))?;
+        if !leaf.is_ca {
+            return Err(unreadable(
+                &cert_path,
+                "it is not a CA certificate".to_owned(),
+            ));
+        }
+        if leaf.public_key != key.public_key_raw() {
+            return Err(unreadable(
+                &key_path,
+                "it does not belong to ca.pem".to_owned(),
+            ));
+        }
+        Ok(Self { certificate, key })
+    }
+
+    /// Writes `ca.pem` and, mode 0600, `ca.key`; refuses to replace existing ones.
+    pub fn save(&self, folder: &Path) -> Result<(), CaError> {
+        let (cert_path, key_path) = (folder.join(CERT_FILE), folder.join(KEY_FILE));
+        let file = |path: &Path, source| CaError::File {
+            path: path.to_owned(),
+            source,
+        };
+        std::fs::create_dir_all(folder).map_err(|e| file(folder, e))?;
+        for path in [&cert_path, &key_path] {
+            if path.exists() {
+                return Err(file(path, io::ErrorKind::AlreadyExists.into()));
+            }
+        }
+        let pem = secrecy::SecretString::from(self.key.serialize_pem());
+        write_secret(&key_path, &pem).map_err(|e| file(&key_path, e))?;
+        std::fs::write(
+            &cert_path,
+            crate::credentials::to_pem(std::slice::from_ref(&self.certificate)),
+        )
+        .map_err(|e| file(&cert_path, e))
+    }
+
+    /// The authority's own certificate: what everyone trusts.
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// blake3 of [`Authority::certificate`]: what join tokens carry.
+    pub fn pin(&self) -> Pin {
+        Pin::of(&self.certificate)
+    }
+
+    /// Issues a certificate for `identity` over the public key in `csr`. Only the key is taken
+    /// from the request: names and usages come from what was authorised.
+    pub fn issue(
+        &self,
+        identity: &Identity,
+        csr: &CertificateSigningRequestDer<'_>,
+        validity: Validity,
+    ) -> Result<Vec<CertificateDer<'static>>, CaError> {
+        let request =
+            CertificateSigningRequestParams::from_der(csr).map_err(|e| CaError::BadRequest {
+                reason: e.to_string(),
+            })?;
+        let mut params = base_params(validity, &request.public_key, &identity.uri());
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        params.distinguished_name = common_name(identity.id());
+        params.subject_alt_names = vec![SanType::URI(identity.uri().try_into().map_err(signing)?)];
+        params.use_authority_key_identifier_extension = true;
+        let issuer = Issuer::from_ca_cert_der(&self.certificate, &self.key).map_err(signing)?;
+        let certificate = params
+            .signed_by(&request.public_key, &issuer)
+            .map_err(signing)?;
+        Ok(vec![certificate.der().clone()])
+    }
+}
+
+fn common_name(text: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    // A common name holds at most 64 characters; it is for people, the SAN is what counts.
+    name.push(
+        DnType::CommonName,
+        text.chars().take(64).collect::<String>(),
+    );
+    name
+}
+
+/// Times and a serial number. The serial is a digest of key, name and start, so it needs no
+/// randomness and two certificates of one name differ.
+fn base_params(validity: Validity, key: &impl PublicKeyData, name: &str) -> CertificateParams {
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    // Years beyond 9999 have no encoding.
+    let at = |t: UnixMillis| epoch + Duration::from_secs((t.0 / 1000).min(253_402_300_799));
+    let mut digest = blake3::Hasher::new();
+    digest.update(key.der_bytes());
+    digest.update(name.as_bytes());
+    digest.update(&validity.not_before.0.to_be_bytes());
+    digest.update(&validity.not_after.0.to_be_bytes());
+    let mut serial = [0u8; 16];
+    digest.finalize_xof().fill(&mut serial);
+    // Positive and of constant length, whatever the digest.
+    serial[0] = (serial[0] & 0x7f) | 0x40;
+    let mut params = CertificateParams::default();
+    params.not_before = at(validity.not_before);
+    params.not_after = at(validity.not_after);
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    params
+}

@@ -1,0 +1,182 @@
+//! The asking side: calls and streams.
+
+use crate::{
+    CallError, MeshError, Peer, Rpc, StreamRpc,
+    endpoint::Link,
+    wire::{Fault, Status, decode, encode, read_frame, request_bytes},
+};
+use futures::{Stream, StreamExt, stream::BoxStream};
+use quinn::{RecvStream, SendStream, WriteError};
+use serde::de::DeserializeOwned;
+use std::{
+    fmt,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// How long a stream may take to be opened.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// A peer that says nothing at all for a call's whole deadline is dialled anew, when the deadline
+/// was at least this long: shorter ones say little.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// The items of a stream. Ends after an error, or when the peer's handler has returned. Dropping
+/// it ends the handler.
+pub struct Items<T>(BoxStream<'static, Result<T, CallError>>);
+
+impl<T> fmt::Debug for Items<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Items")
+    }
+}
+
+impl<T> Stream for Items<T> {
+    type Item = Result<T, CallError>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_next_unpin(cx)
+    }
+}
+
+fn unsent(addr: SocketAddr, error: &MeshError) -> CallError {
+    CallError::Transport {
+        addr,
+        sent: false,
+        reason: error.to_string(),
+    }
+}
+
+fn malformed(reason: String) -> CallError {
+    CallError::Malformed { reason }
+}
+
+impl Peer {
+    /// Calls and waits for the reply, `deadline` at most, dialling included.
+    pub async fn call<R: Rpc>(
+        &self,
+        request: &R,
+        deadline: Duration,
+    ) -> Result<R::Reply, CallError> {
+        let body = encode(request).map_err(malformed)?;
+        let mut used: Option<(Link, u64)> = None;
+        let exchange = async {
+            let link = self
+                .state
+                .link()
+                .await
+                .map_err(|e| unsent(self.addr(), &e))?;
+            let heard = link.connection.stats().udp_rx.datagrams;
+            used = Some((link.clone(), heard));
+            let (_send, mut recv) = self.send_request(&link, R::METHOD, &body).await?;
+            let limit = self.max_reply();
+            let (_, payload) = read_frame(&mut recv, limit)
+                .await
+                .map_err(|e| e.into_error(self.addr()))?;
+            decode(&payload).map_err(malformed)
+        };
+        if let Ok(outcome) = tokio::time::timeout(deadline, exchange).await {
+            return outcome;
+        }
+        if let Some((link, heard)) = used
+            && deadline >= SILENCE
+            && link.connection.stats().udp_rx.datagrams == heard
+        {
+            self.state.distrust(&link);
+        }
+        Err(CallError::Deadline { after: deadline })
+    }
+
+    /// Opens a stream; refusals come here, later failures as the stream's last item.
+    pub async fn open<S: StreamRpc>(&self, request: &S) -> Result<Items<S::Item>, CallError> {
+        let body = encode(request).map_err(malformed)?;
+        let open = async {
+            let link = self
+                .state
+                .link()
+                .await
+                .map_err(|e| unsent(self.addr(), &e))?;
+            let (send, mut recv) = self.send_request(&link, S::METHOD, &body).await?;
+            match read_frame(&mut recv, self.max_reply()).await {
+                Ok((Status::Accepted, _)) => Ok((link, send, recv)),
+                Ok((status, _)) => {
+                    Err(malformed(format!("{status:?} where a stream should begin")))
+                }
+                Err(fault) => Err(fault.into_error(self.addr())),
+            }
+        };
+        let (link, send, recv) = tokio::time::timeout(OPEN_TIMEOUT, open)
+            .await
+            .unwrap_or(Err(CallError::Deadline {
+                after: OPEN_TIMEOUT,
+            }))?;
+        Ok(items(link, send, recv, self.addr(), self.max_reply()))
+    }
+
+    fn max_reply(&self) -> usize {
+        self.state
+            .core
+            .upgrade()
+            .map_or(0, |core| core.config.max_reply_bytes)
+    }
+
+    async fn send_request(
+        &self,
+        link: &Link,
+        method: &str,
+        body: &[u8],
+    ) -> Result<(SendStream, RecvStream), CallError> {
+        let addr = self.addr();
+        let limit = self
+            .state
+            .core
+            .upgrade()
+            .map_or(0, |core| core.config.max_request_bytes);
+        if body.len() > limit {
+            let (bytes, limit_bytes) = (body.len() as u64, limit as u64);
+            return Err(Fault::TooLarge { bytes, limit_bytes }.into_error(addr));
+        }
+        let lost = |sent: bool, reason: String| CallError::Transport {
+            addr,
+            sent,
+            reason: format!("lost the connection to {addr}: {reason}"),
+        };
+        let (mut send, recv) = link
+            .connection
+            .open_bi()
+            .await
+            .map_err(|e| lost(false, e.to_string()))?;
+        match send.write_all(&request_bytes(method, body)).await {
+            // A peer that stops reading has refused, and says why in its reply.
+            Ok(()) | Err(WriteError::Stopped(_)) => {}
+            Err(e) => return Err(lost(true, e.to_string())),
+        }
+        let _ = send.finish();
+        Ok((send, recv))
+    }
+}
+
+/// Frames as items. The link is held so that the connection outlives its replacement in the
+/// cache; the sending half so that dropping the items tells the peer.
+fn items<T: DeserializeOwned + Send + 'static>(
+    link: Link,
+    send: SendStream,
+    recv: RecvStream,
+    addr: SocketAddr,
+    limit: usize,
+) -> Items<T> {
+    let start = Some((link, send, recv));
+    let stream = futures::stream::unfold(start, move |state| async move {
+        let (link, send, mut recv) = state?;
+        match read_frame(&mut recv, limit).await {
+            Ok((Status::Item, payload)) => match decode(&payload) {
+                Ok(item) => Some((Ok(item), Some((link, send, recv)))),
+                Err(reason) => Some((Err(malformed(reason)), None)),
+            },
+            Ok((Status::End, _)) => None,
+            Ok((status, _)) => Some((Err(malformed(format!("{status:?} within a stream"))), None)),
+            Err(fault) => Some((Err(fault.into_error(addr)), None)),
+        }
+    });
+    Items(stream.boxed())
+}

@@ -1,0 +1,266 @@
+//! What all parts of an endpoint share: socket, trust, configuration, open connections.
+
+use crate::{
+    Expect, Identity, MeshConfig, MeshError, Router,
+    peer::PeerState,
+    tls::{SERVER_NAME, Trust, TrustStore},
+    verify::member_of,
+    wire::{HELLO, Status, read_frame, request_bytes},
+};
+use quinn::{Connection, ConnectionError};
+use rustls_pki_types::CertificateDer;
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Application close codes.
+pub(crate) const CLOSE_SHUTDOWN: u32 = 0;
+pub(crate) const CLOSE_NO_CERTIFICATE: u32 = 1;
+pub(crate) const CLOSE_EXPIRED: u32 = 2;
+pub(crate) const CLOSE_NOT_TRUSTED: u32 = 3;
+pub(crate) const CLOSE_UNEXPECTED: u32 = 4;
+pub(crate) const CLOSE_RATE_LIMITED: u32 = 5;
+pub(crate) const CLOSE_DONE: u32 = 6;
+
+/// A live, mutually authenticated connection.
+#[derive(Clone)]
+pub(crate) struct Link {
+    pub(crate) connection: Connection,
+    pub(crate) identity: Identity,
+    pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
+    /// Which credentials of ours it was made under.
+    pub(crate) generation: u64,
+    pub(crate) accepted: bool,
+}
+
+pub(crate) struct Core {
+    pub(crate) quic: quinn::Endpoint,
+    pub(crate) local_addr: SocketAddr,
+    pub(crate) trust: Arc<TrustStore>,
+    pub(crate) config: MeshConfig,
+    pub(crate) client: quinn::ClientConfig,
+    pub(crate) router: OnceLock<Arc<Router>>,
+    pub(crate) generation: AtomicU64,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) peers: Mutex<HashMap<(SocketAddr, Expect), Arc<PeerState>>>,
+    links: Mutex<HashMap<u64, Link>>,
+    next_link: AtomicU64,
+    /// What the rate limiter counts from.
+    pub(crate) started: tokio::time::Instant,
+}
+
+/// Our locks guard plain maps whose state is whole between statements: a panic elsewhere does not
+/// make them wrong.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Core {
+    pub(crate) fn new(
+        quic: quinn::Endpoint,
+        local_addr: SocketAddr,
+        trust: Arc<TrustStore>,
+        client: quinn::ClientConfig,
+        config: MeshConfig,
+    ) -> Self {
+        Self {
+            quic,
+            local_addr,
+            trust,
+            config,
+            client,
+            router: OnceLock::new(),
+            generation: AtomicU64::new(0),
+            cancel: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            peers: Mutex::default(),
+            links: Mutex::default(),
+            next_link: AtomicU64::new(0),
+            started: tokio::time::Instant::now(),
+        }
+    }
+
+    pub(crate) fn trust(&self) -> Arc<Trust> {
+        self.trust.load_full()
+    }
+
+    /// Dials, judges who answers, and waits until the peer has accepted us: with TLS 1.3 a
+    /// connection is open on this side before the other side has seen our certificate.
+    pub(crate) async fn dial(
+        self: &Arc<Self>,
+        addr: SocketAddr,
+        expect: &Expect,
+    ) -> Result<Link, MeshError> {
+        if self.cancel.is_cancelled() {
+            return Err(MeshError::Closed);
+        }
+        let limit = self.config.connect_timeout;
+        let generation = self.generation.load(Ordering::Acquire);
+        let dial = async {
+            let connection = self
+                .quic
+                .connect_with(self.client.clone(), addr, SERVER_NAME)
+                .map_err(|e| MeshError::Unreachable {
+                    addr,
+                    reason: e.to_string(),
+                })?
+                .await
+                .map_err(|e| dial_error(addr, &e))?;
+            let link = self.link(connection, generation, false)?;
+            if !expect.matches(&link.identity) {
+                link.connection
+                    .close(CLOSE_UNEXPECTED.into(), b"another peer was expected");
+                let (expected, found) = (expect.clone(), link.identity);
+                return Err(MeshError::UnexpectedPeer {
+                    addr,
+                    expected,
+                    found,
+                });
+            }
+            hello(&link.connection).await.map_err(|reason| {
+                match link.connection.close_reason() {
+                    Some(e) => dial_error(addr, &e),
+                    None => MeshError::Unreachable { addr, reason },
+                }
+            })?;
+            Ok(link)
+        };
+        let link = tokio::time::timeout(limit, dial)
+            .await
+            .unwrap_or_else(|_| {
+                let reason = format!("no answer within {} ms", limit.as_millis());
+                Err(MeshError::Unreachable { addr, reason })
+            })?;
+        self.adopt(link.clone());
+        Ok(link)
+    }
+
+    /// Reads the peer's identity from a finished handshake.
+    pub(crate) fn link(
+        &self,
+        connection: Connection,
+        generation: u64,
+        accepted: bool,
+    ) -> Result<Link, MeshError> {
+        let addr = connection.remote_address();
+        let chain = connection
+            .peer_identity()
+            .and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok())
+            .map(|chain| *chain)
+            .unwrap_or_default();
+        let trust = self.trust();
+        let cluster = trust.credentials.identity().cluster();
+        let identity = match chain.first() {
+            Some(leaf) => member_of(cluster, leaf),
+            None => Err("it showed no certificate".to_owned()),
+        };
+        match identity {
+            Ok(identity) => Ok(Link {
+                connection,
+                identity,
+                chain: Arc::new(chain),
+                generation,
+                accepted,
+            }),
+            Err(reason) => {
+                connection.close(
+                    CLOSE_NO_CERTIFICATE.into(),
+                    b"a mesh certificate is required",
+                );
+                Err(MeshError::NotTrusted { addr, reason })
+            }
+        }
+    }
+
+    /// Serves a connection until it closes, and remembers it meanwhile.
+    pub(crate) fn adopt(self: &Arc<Self>, link: Link) {
+        let id = self.next_link.fetch_add(1, Ordering::Relaxed);
+        lock(&self.links).insert(id, link.clone());
+        let core = self.clone();
+        self.tasks.spawn(async move {
+            let reason = crate::serve::serve_link(&core, &link).await;
+            lock(&core.links).remove(&id);
+            tracing::debug!(peer = %link.identity, addr = %link.connection.remote_address(), %reason, "mesh connection closed");
+        });
+    }
+
+    /// An open connection that `addr` made to us, if it is whom we expect: one connection serves
+    /// both directions, since every process dials from the socket it listens on.
+    pub(crate) fn accepted_from(&self, addr: SocketAddr, expect: &Expect) -> Option<Link> {
+        let generation = self.generation.load(Ordering::Acquire);
+        lock(&self.links)
+            .values()
+            .find(|link| {
+                link.accepted
+                    && link.generation == generation
+                    && link.connection.remote_address() == addr
+                    && link.connection.close_reason().is_none()
+                    && expect.matches(&link.identity)
+            })
+            .cloned()
+    }
+
+    /// All open connections.
+    pub(crate) fn open_links(&self) -> Vec<Link> {
+        lock(&self.links).values().cloned().collect()
+    }
+
+    pub(crate) fn open_count(&self) -> usize {
+        lock(&self.links).len()
+    }
+}
+
+/// The peer answers this as soon as it has accepted us, and never when it has not.
+async fn hello(connection: &Connection) -> Result<(), String> {
+    let (mut send, mut recv) = connection.open_bi().await.map_err(|e| e.to_string())?;
+    send.write_all(&request_bytes(HELLO, &[]))
+        .await
+        .map_err(|e| e.to_string())?;
+    let _ = send.finish();
+    match read_frame(&mut recv, 1024).await {
+        Ok((Status::Item, _)) => Ok(()),
+        other => Err(format!("no greeting: {other:?}")),
+    }
+}
+
+/// Tells distrust from absence.
+pub(crate) fn dial_error(addr: SocketAddr, error: &ConnectionError) -> MeshError {
+    let not_trusted = |reason: String| MeshError::NotTrusted { addr, reason };
+    let is_tls = |code: quinn::TransportErrorCode| (0x100..0x200).contains(&u64::from(code));
+    match error {
+        ConnectionError::TransportError(e) if is_tls(e.code) => {
+            not_trusted(format!("this process refused the peer: {e}"))
+        }
+        ConnectionError::ConnectionClosed(e) if is_tls(e.error_code) => {
+            not_trusted(format!("the peer refused this process: {e}"))
+        }
+        ConnectionError::ApplicationClosed(e)
+            if e.error_code == CLOSE_NO_CERTIFICATE.into()
+                || e.error_code == CLOSE_NOT_TRUSTED.into()
+                || e.error_code == CLOSE_EXPIRED.into() =>
+        {
+            not_trusted(format!("the peer refused this process: {e}"))
+        }
+        other => MeshError::Unreachable {
+            addr,
+            reason: other.to_string(),
+        },
+    }
+}
+
+/// Waits between `min` and `max`, doubling with each failure in a row.
+pub(crate) fn backoff(min: Duration, max: Duration, failures: u32) -> Duration {
+    min.saturating_mul(
+        1u32.checked_shl(failures.saturating_sub(1))
+            .unwrap_or(u32::MAX),
+    )
+    .min(max)
+}

@@ -1,0 +1,380 @@
+//! Enrolment: how a stranger with a join token becomes a member.
+//!
+//! It has a protocol of its own, on which nothing else is served. The stranger judges the server
+//! by the token's pin; the server judges the stranger by the token alone, and what it issues is
+//! named by what the token allows, never by the signing request.
+
+use crate::{
+    Credentials, CredentialsError, Identity, InvalidIdentity, JoinToken, MeshConfig, MeshError,
+    Pin, Role,
+    credentials::KeyAndCsr,
+    endpoint::{CLOSE_DONE, CLOSE_RATE_LIMITED, Core, dial_error, lock},
+    limiter::Limiter,
+    tls::{SERVER_NAME, enrol_config},
+    token::hash_secret,
+    verify::PIN_MISMATCH,
+    wire::{
+        ENROL, Fault, Status, decode, encode, fault_bytes, frame_bytes, read_body, read_frame,
+        read_method, request_bytes, send_last,
+    },
+};
+use futures::future::BoxFuture;
+use quinn::{Connection, ConnectionError, RecvStream};
+use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use std::{net::SocketAddr, sync::Mutex, time::Duration};
+
+/// Longest enrolment request: token, name and a signing request are about 600 bytes.
+const MAX_REQUEST_BYTES: usize = 16 << 10;
+/// Longest answer: a chain and some roots.
+const MAX_ANSWER_BYTES: usize = 256 << 10;
+/// A stranger has this long for everything.
+const STRANGER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What an enroller decides on. The secret itself stays in the transport.
+#[derive(Debug, Clone)]
+pub struct EnrolRequest {
+    /// blake3 of the token's secret, lower-case hex: what was stored when it was created.
+    pub token_hash: String,
+    /// The role the token's text claims. The stored token is what counts.
+    pub role: Role,
+    /// The name asked for.
+    pub name: String,
+    /// Whether a member of that name may be replaced.
+    pub replace: bool,
+    /// Carries the new public key. Only that may be taken from it.
+    pub csr: CertificateSigningRequestDer<'static>,
+}
+
+/// What an enroller issues.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Issued {
+    /// Certificates (DER), leaf first.
+    pub chain: Vec<Vec<u8>>,
+    /// Certificates (DER) to trust from now on; the pinned one must be among them.
+    pub roots: Vec<Vec<u8>>,
+    /// The gossip cell, for agents.
+    pub cell: Option<String>,
+}
+
+/// Why a stranger was turned away. Says nothing that a stranger without a valid token could use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum EnrolRefused {
+    /// Wrong, used up, expired, or not for this role or name: a stranger is not told which.
+    #[error(
+        "the join token is not valid for this role and name (wrong, used, or expired); create a new one with `lattice admin token create`"
+    )]
+    TokenRefused,
+    /// The name is taken.
+    #[error("the name {name} is enrolled already; repeat with --replace to take it over")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The request is not well formed.
+    #[error("the enrolment request is not valid: {reason}")]
+    Invalid {
+        /// What is wrong.
+        reason: String,
+    },
+    /// Too many tries from this address.
+    #[error("too many enrolments from this address; try again in {retry_in_ms} ms")]
+    RateLimited {
+        /// When, milliseconds from now.
+        retry_in_ms: u64,
+    },
+    /// The server cannot decide now.
+    #[error("enrolment is not possible at present: {reason}")]
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Decides on enrolments. The daemon that holds the issuing key implements it.
+pub trait Enroller: Send + Sync + 'static {
+    /// Judges a request and issues a certificate. The token must be consumed, durably, before
+    /// the certificate leaves.
+    fn enrol(
+        &self,
+        request: EnrolRequest,
+        remote: SocketAddr,
+    ) -> BoxFuture<'_, Result<Issued, EnrolRefused>>;
+}
+
+/// What an enrolment brought.
+#[derive(Debug, Clone)]
+pub struct Enrolled {
+    /// Ready for [`crate::Mesh::bind`] and [`Credentials::save`].
+    pub credentials: Credentials,
+    /// The gossip cell, for agents.
+    pub cell: Option<String>,
+}
+
+/// Why an enrolment failed.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolError {
+    /// The server was judged by the token's pin, and is not the one.
+    #[error(
+        "the server at {addr} does not belong to the cluster of this token (expected CA pin {pin}); nothing was sent to it"
+    )]
+    PinMismatch {
+        /// Whom we asked.
+        addr: SocketAddr,
+        /// The token's pin.
+        pin: Pin,
+    },
+    /// The server said no.
+    #[error(transparent)]
+    Refused(#[from] EnrolRefused),
+    /// The name is not one.
+    #[error(transparent)]
+    Name(#[from] InvalidIdentity),
+    /// The server could not be asked.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
+    /// The connection broke; the token may be used up.
+    #[error("the enrolment with {addr} broke off: {reason}")]
+    Lost {
+        /// Whom we asked.
+        addr: SocketAddr,
+        /// What happened.
+        reason: String,
+    },
+    /// What the server issued is not what was asked for.
+    #[error("the server issued something else than asked for: {reason}")]
+    WrongCertificate {
+        /// What is wrong.
+        reason: String,
+    },
+    /// The key could not be made, or the certificate not be used.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+}
+
+/// The request on the wire.
+#[derive(Serialize, Deserialize)]
+struct Asked {
+    secret: String,
+    role: Role,
+    name: String,
+    replace: bool,
+    csr: Vec<u8>,
+}
+
+/// Enrols `name` at the quorum member at `addr`. Makes the key; it never leaves this process.
+pub async fn enrol(
+    addr: SocketAddr,
+    token: &JoinToken,
+    name: &str,
+) -> Result<Enrolled, EnrolError> {
+    enrol_with(addr, token, name, false, &MeshConfig::default()).await
+}
+
+/// [`enrol`] with a choice: `replace` takes over an existing name; timeouts and clock come from
+/// `config`.
+pub async fn enrol_with(
+    addr: SocketAddr,
+    token: &JoinToken,
+    name: &str,
+    replace: bool,
+    config: &MeshConfig,
+) -> Result<Enrolled, EnrolError> {
+    // The cluster is learned from the certificate; until then the name alone is checked.
+    Identity::new("unknown", token.role(), name)?;
+    let KeyAndCsr { key, csr } = Credentials::generate_key_and_csr()?;
+    let any: SocketAddr = if addr.is_ipv4() {
+        (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
+    };
+    let quic = quinn::Endpoint::client(any).map_err(|source| MeshError::Bind {
+        addr: any,
+        source: source.into(),
+    })?;
+    let client = enrol_config(token.pin(), config)?;
+    let asked = Asked {
+        secret: token.secret().expose_secret().to_owned(),
+        role: token.role(),
+        name: name.to_owned(),
+        replace,
+        csr: csr.to_vec(),
+    };
+    let issued = ask(
+        &quic,
+        client,
+        addr,
+        token.pin(),
+        asked,
+        config.connect_timeout,
+    )
+    .await;
+    quic.close(CLOSE_DONE.into(), b"done");
+    // Lets the close leave; a lost one only costs the server an idle timeout.
+    let _ = tokio::time::timeout(Duration::from_millis(200), quic.wait_idle()).await;
+    let issued = issued?;
+    let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(CertificateDer::from).collect();
+    let roots: Vec<CertificateDer<'static>> = certificates(issued.roots);
+    let wrong = |reason: String| EnrolError::WrongCertificate { reason };
+    if !roots.iter().any(|root| Pin::of(root) == token.pin()) {
+        return Err(wrong(
+            "the pinned authority is not among the roots".to_owned(),
+        ));
+    }
+    let credentials = Credentials::new(certificates(issued.chain), key, roots)?;
+    let identity = credentials.identity();
+    if (identity.role(), identity.id()) != (token.role(), name) {
+        return Err(wrong(format!(
+            "{identity} instead of {}/{name}",
+            token.role()
+        )));
+    }
+    Ok(Enrolled {
+        credentials,
+        cell: issued.cell,
+    })
+}
+
+async fn ask(
+    quic: &quinn::Endpoint,
+    client: quinn::ClientConfig,
+    addr: SocketAddr,
+    pin: Pin,
+    asked: Asked,
+    connect_timeout: Duration,
+) -> Result<Issued, EnrolError> {
+    let unreachable = |reason: String| MeshError::Unreachable { addr, reason };
+    let connecting = quic
+        .connect_with(client, addr, SERVER_NAME)
+        .map_err(|e| unreachable(e.to_string()))?;
+    let connection = tokio::time::timeout(connect_timeout, connecting)
+        .await
+        .map_err(|_| {
+            unreachable(format!(
+                "no answer within {} ms",
+                connect_timeout.as_millis()
+            ))
+        })?
+        .map_err(|e| match &e {
+            ConnectionError::TransportError(t) if t.to_string().contains(PIN_MISMATCH) => {
+                EnrolError::PinMismatch { addr, pin }
+            }
+            other => dial_error(addr, other).into(),
+        })?;
+    let lost = |reason: String| match connection.close_reason() {
+        Some(ConnectionError::ApplicationClosed(close))
+            if close.error_code == CLOSE_RATE_LIMITED.into() =>
+        {
+            let text = String::from_utf8_lossy(&close.reason);
+            let retry_in_ms = text.parse().unwrap_or(1000);
+            EnrolError::Refused(EnrolRefused::RateLimited { retry_in_ms })
+        }
+        _ => EnrolError::Lost { addr, reason },
+    };
+    let body = SecretBody::of(&asked).map_err(lost)?;
+    let exchange = async {
+        let (mut send, mut recv) = connection
+            .open_bi()
+            .await
+            .map_err(|e| lost(e.to_string()))?;
+        let request = request_bytes(ENROL, &body.0);
+        send.write_all(&request)
+            .await
+            .map_err(|e| lost(e.to_string()))?;
+        let _ = send.finish();
+        match read_frame(&mut recv, MAX_ANSWER_BYTES).await {
+            Ok((Status::Item, payload)) => {
+                let answer: Result<Issued, EnrolRefused> = decode(&payload).map_err(lost)?;
+                Ok(answer?)
+            }
+            Ok((status, _)) => Err(lost(format!("{status:?} instead of an answer"))),
+            Err(fault) => Err(lost(fault.into_error(addr).to_string())),
+        }
+    };
+    tokio::time::timeout(STRANGER_TIMEOUT, exchange)
+        .await
+        .unwrap_or_else(|_| Err(lost("no answer in time".to_owned())))
+}
+
+/// An encoded request; named so that nobody logs it.
+struct SecretBody(Vec<u8>);
+
+impl SecretBody {
+    fn of(asked: &Asked) -> Result<Self, String> {
+        encode(asked).map(Self)
+    }
+}
+
+/// Serves one stranger one request.
+pub(crate) async fn serve_stranger(
+    core: &Core,
+    enroller: &dyn Enroller,
+    limiter: &Mutex<Limiter>,
+    connection: Connection,
+) {
+    let remote = connection.remote_address();
+    let now_ms = u64::try_from(core.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let admitted = lock(limiter).take(remote.ip(), now_ms);
+    if let Err(retry_in_ms) = admitted {
+        tracing::info!(%remote, "enrolment refused: rate limit");
+        connection.close(
+            CLOSE_RATE_LIMITED.into(),
+            retry_in_ms.to_string().as_bytes(),
+        );
+        return;
+    }
+    let serve = async {
+        let Ok((mut send, mut recv)) = connection.accept_bi().await else {
+            return;
+        };
+        let last = match read_asked(&mut recv).await {
+            Ok(request) => {
+                let (name, role) = (request.name.clone(), request.role);
+                let answer = enroller.enrol(request, remote).await;
+                match &answer {
+                    Ok(_) => tracing::info!(%remote, name, %role, "enrolled"),
+                    Err(refused) => {
+                        tracing::info!(%remote, name, %role, %refused, "enrolment refused")
+                    }
+                }
+                match encode(&answer) {
+                    Ok(payload) => frame_bytes(Status::Item, &payload),
+                    Err(reason) => fault_bytes(&Fault::HandlerFailed { reason }),
+                }
+            }
+            Err(fault) => fault_bytes(&fault),
+        };
+        send_last(&mut send, &last).await;
+        let _ = recv.stop(0u32.into());
+        let _ = send.stopped().await;
+    };
+    tokio::select! {
+        () = core.cancel.cancelled() => {}
+        _ = tokio::time::timeout(STRANGER_TIMEOUT, serve) => {}
+    }
+    connection.close(CLOSE_DONE.into(), b"done");
+}
+
+async fn read_asked(recv: &mut RecvStream) -> Result<EnrolRequest, Fault> {
+    let bad = |fault| match fault {
+        crate::wire::ReadFault::Lost(reason) => Fault::malformed(reason),
+        crate::wire::ReadFault::Bad(fault) => fault,
+    };
+    let method = read_method(recv).await.map_err(bad)?;
+    if method != ENROL {
+        return Err(Fault::UnknownMethod { method });
+    }
+    let body = read_body(recv, MAX_REQUEST_BYTES).await.map_err(bad)?;
+    let asked: Asked = decode(&body).map_err(Fault::malformed)?;
+    let secret = SecretString::from(asked.secret);
+    // Checks the name's form before anyone compares it with anything.
+    Identity::new("unknown", asked.role, asked.name.as_str()).map_err(Fault::malformed)?;
+    Ok(EnrolRequest {
+        token_hash: hash_secret(secret.expose_secret()),
+        role: asked.role,
+        name: asked.name,
+        replace: asked.replace,
+        csr: asked.csr.into(),
+    })
+}

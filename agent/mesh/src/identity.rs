@@ -1,0 +1,198 @@
+//! Who a process is: `spiffe://<cluster>/<role>/<id>`, the only URI in its certificate.
+
+use lattice_quorum_types::rpc::Role;
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+
+/// Longest cluster name or id, bytes: what a host name may be.
+const MAX_PART_BYTES: usize = 253;
+
+/// Why a text is not an identity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a mesh identity: {reason}")]
+pub struct InvalidIdentity {
+    /// As given.
+    pub text: String,
+    /// What is wrong, in words.
+    pub reason: &'static str,
+}
+
+/// What a certificate says of its owner.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Identity {
+    cluster: String,
+    role: Role,
+    id: String,
+}
+
+impl Identity {
+    /// Checks the names and makes the identity.
+    pub fn new(
+        cluster: impl Into<String>,
+        role: Role,
+        id: impl Into<String>,
+    ) -> Result<Self, InvalidIdentity> {
+        let (cluster, id) = (cluster.into(), id.into());
+        check_part(&cluster)?;
+        check_part(&id)?;
+        Ok(Self { cluster, role, id })
+    }
+    /// The trust domain.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+    /// What it is.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+    /// Its name within the role: the node's name, the voter's number, the control's host.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+    /// The URI as it stands in the certificate.
+    pub fn uri(&self) -> String {
+        format!(
+            "spiffe://{}/{}/{}",
+            self.cluster,
+            self.role.as_str(),
+            self.id
+        )
+    }
+}
+
+/// `[A-Za-z0-9][A-Za-z0-9._-]*`: safe in URIs, file names and logs.
+fn check_part(text: &str) -> Result<(), InvalidIdentity> {
+    let fail = |reason| {
+        Err(InvalidIdentity {
+            text: text.to_owned(),
+            reason,
+        })
+    };
+    if text.is_empty() || text.len() > MAX_PART_BYTES {
+        return fail("cluster and id are 1 to 253 bytes long");
+    }
+    if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return fail("cluster and id start with a letter or a digit");
+    }
+    if !text
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+    {
+        return fail("cluster and id consist of letters, digits, '.', '_' and '-'");
+    }
+    Ok(())
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.uri())
+    }
+}
+
+impl FromStr for Identity {
+    type Err = InvalidIdentity;
+    fn from_str(text: &str) -> Result<Self, InvalidIdentity> {
+        let fail = |reason| InvalidIdentity {
+            text: text.to_owned(),
+            reason,
+        };
+        let rest = text
+            .strip_prefix("spiffe://")
+            .ok_or_else(|| fail("no spiffe:// in front"))?;
+        let parts: Vec<&str> = rest.split('/').collect();
+        let [cluster, role, id] = parts.as_slice() else {
+            return Err(fail("the form is spiffe://<cluster>/<role>/<id>"));
+        };
+        let role = role
+            .parse()
+            .map_err(|_| fail("the role is agent, quorum or control"))?;
+        Self::new(*cluster, role, *id)
+    }
+}
+
+impl TryFrom<String> for Identity {
+    type Error = InvalidIdentity;
+    fn try_from(text: String) -> Result<Self, InvalidIdentity> {
+        text.parse()
+    }
+}
+
+impl From<Identity> for String {
+    fn from(identity: Identity) -> String {
+        identity.uri()
+    }
+}
+
+/// Whom a dialler expects at an address. The cluster is always the dialler's own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Expect {
+    /// The role the peer must have.
+    pub role: Role,
+    /// Its exact id; `None` accepts any of the role.
+    pub id: Option<String>,
+}
+
+impl Expect {
+    /// Any peer of this role.
+    pub fn role(role: Role) -> Self {
+        Self { role, id: None }
+    }
+    /// This one and no other.
+    pub fn exactly(role: Role, id: impl Into<String>) -> Self {
+        Self {
+            role,
+            id: Some(id.into()),
+        }
+    }
+    /// Whether `identity` is whom we expect.
+    pub fn matches(&self, identity: &Identity) -> bool {
+        self.role == identity.role && self.id.as_ref().is_none_or(|id| *id == identity.id)
+    }
+}
+
+impl fmt::Display for Expect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.role, self.id.as_deref().unwrap_or("*"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn an_identity_survives_its_uri() {
+        let identity = Identity::new("demo", Role::Agent, "gpu-001").unwrap();
+        assert_eq!(identity.uri(), "spiffe://demo/agent/gpu-001");
+        assert_eq!(identity.uri().parse::<Identity>().unwrap(), identity);
+    }
+
+    #[test]
+    fn texts_that_are_no_identity_are_refused() {
+        for text in [
+            "",
+            "https://demo/agent/a",
+            "spiffe://demo/agent",
+            "spiffe://demo/agent/a/b",
+            "spiffe://demo/root/a",
+            "spiffe:///agent/a",
+            "spiffe://demo/agent/../a",
+            "spiffe://demo/agent/.a",
+            "spiffe://demo/agent/a b",
+            "spiffe://demo/Agent/a",
+        ] {
+            assert!(text.parse::<Identity>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn expect_matches_role_and_id() {
+        let a = Identity::new("demo", Role::Agent, "a").unwrap();
+        assert!(Expect::role(Role::Agent).matches(&a));
+        assert!(Expect::exactly(Role::Agent, "a").matches(&a));
+        assert!(!Expect::exactly(Role::Agent, "b").matches(&a));
+        assert!(!Expect::role(Role::Control).matches(&a));
+    }
+}

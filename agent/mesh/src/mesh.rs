@@ -1,0 +1,199 @@
+//! The endpoint: one UDP socket that serves and dials.
+
+use crate::{
+    Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router,
+    endpoint::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN, Core, lock},
+    peer::PeerState,
+    reset::{RandomIds, ResetKey},
+    serve::accept_loop,
+    tls::{Trust, TrustStore, client_config, provider, server_config},
+    verify::{chain_to, member_of},
+};
+use lattice_quorum_types::UnixMillis;
+use rustls_pki_types::UnixTime;
+use std::{
+    fmt, io,
+    net::{SocketAddr, UdpSocket},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+/// Handles that nobody holds are forgotten after this long without use.
+const PEER_IDLE: Duration = Duration::from_secs(120);
+/// From this many remembered peers on, idle ones are looked for.
+const PEERS_BEFORE_SWEEP: usize = 256;
+
+/// One process's end of the mesh. Clones share it. It lives until [`Mesh::shutdown`] or until the
+/// last clone is dropped; handlers in its [`Router`] should not own clones of it, or only
+/// `shutdown` ends it.
+#[derive(Clone)]
+pub struct Mesh {
+    owner: Arc<Owner>,
+}
+
+struct Owner {
+    core: Arc<Core>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.core.cancel.cancel();
+        self.core.quic.close(CLOSE_SHUTDOWN.into(), b"shut down");
+        lock(&self.core.peers).clear();
+    }
+}
+
+impl fmt::Debug for Mesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mesh({} on {})", self.identity(), self.local_addr())
+    }
+}
+
+impl Mesh {
+    /// Opens the socket. Nothing is accepted before [`Mesh::serve`]. Must run inside a tokio
+    /// runtime.
+    pub fn bind(
+        addr: SocketAddr,
+        credentials: Credentials,
+        config: MeshConfig,
+    ) -> Result<Self, MeshError> {
+        let bind_error = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => MeshError::AddressInUse { addr },
+            _ => MeshError::Bind {
+                addr,
+                source: Arc::new(source),
+            },
+        };
+        let socket = UdpSocket::bind(addr).map_err(bind_error)?;
+        let reset = ResetKey::derive(credentials.key().secret_bytes());
+        let mut endpoint = quinn::EndpointConfig::new(Arc::new(reset));
+        endpoint.cid_generator(|| Box::new(RandomIds));
+        let trust = Arc::new(TrustStore::from_pointee(Trust::new(
+            credentials,
+            &provider(),
+        )?));
+        let client = client_config(&trust, &config)?;
+        let runtime = Arc::new(quinn::TokioRuntime);
+        let quic = quinn::Endpoint::new(endpoint, None, socket, runtime).map_err(bind_error)?;
+        let local_addr = quic.local_addr().map_err(bind_error)?;
+        let core = Arc::new(Core::new(quic, local_addr, trust, client, config));
+        Ok(Self {
+            owner: Arc::new(Owner { core }),
+        })
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.owner.core
+    }
+
+    /// Where it listens, with the real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.core().local_addr
+    }
+
+    /// Who this process is.
+    pub fn identity(&self) -> Identity {
+        self.core().trust().credentials.identity().clone()
+    }
+
+    /// When the certificate in force ends.
+    pub fn expires_at(&self) -> UnixMillis {
+        self.core().trust().credentials.expires_at()
+    }
+
+    /// Starts answering. Once per endpoint.
+    pub fn serve(&self, router: Router) -> Result<(), MeshError> {
+        let core = self.core();
+        let server = server_config(&core.trust, &core.config, router.enroller.is_some())?;
+        let router = Arc::new(router);
+        core.router
+            .set(router.clone())
+            .map_err(|_| MeshError::AlreadyServing)?;
+        core.quic.set_server_config(Some(server));
+        core.tasks.spawn(accept_loop(core.clone(), router));
+        Ok(())
+    }
+
+    /// A handle on the peer at `addr`. Nothing is dialled before it is used.
+    pub fn peer(&self, addr: SocketAddr, expect: Expect) -> Peer {
+        let core = self.core();
+        let mut peers = lock(&core.peers);
+        if peers.len() >= PEERS_BEFORE_SWEEP {
+            peers.retain(|_, p| Arc::strong_count(p) > 1 || p.idle_for() < PEER_IDLE);
+        }
+        let state = peers
+            .entry((addr, expect.clone()))
+            .or_insert_with(|| Arc::new(PeerState::new(core, addr, expect)))
+            .clone();
+        Peer { state }
+    }
+
+    /// Dials now, and returns when the peer has accepted us and is whom we expect.
+    pub async fn connect(&self, addr: SocketAddr, expect: Expect) -> Result<Peer, MeshError> {
+        let peer = self.peer(addr, expect);
+        peer.connected().await?;
+        Ok(peer)
+    }
+
+    /// Puts new credentials in force without a restart. New connections show and judge by them;
+    /// calls in flight end on the old ones; open connections whose peer is not trusted any more
+    /// are closed.
+    pub fn rotate(&self, credentials: Credentials) -> Result<(), MeshError> {
+        let core = self.core();
+        let provider = provider();
+        let trust = Arc::new(Trust::new(credentials, &provider)?);
+        core.trust.store(trust.clone());
+        core.generation.fetch_add(1, Ordering::AcqRel);
+        let now = Duration::from_millis(core.config.clock.now().0);
+        let now = UnixTime::since_unix_epoch(now);
+        let cluster = trust.credentials.identity().cluster();
+        for link in core.open_links() {
+            let trusted = link.chain.split_first().is_some_and(|(leaf, rest)| {
+                chain_to(&trust.roots, leaf, rest, now, &provider).is_ok()
+                    && member_of(cluster, leaf).is_ok()
+            });
+            if !trusted {
+                tracing::info!(peer = %link.identity, "mesh connection closed: not trusted any more");
+                link.connection
+                    .close(CLOSE_NOT_TRUSTED.into(), b"not trusted any more");
+            }
+        }
+        tracing::info!(identity = %trust.credentials.identity(), "mesh credentials rotated");
+        Ok(())
+    }
+
+    /// Closes every connection of a peer, for revocation. Returns how many there were.
+    pub fn disconnect(&self, identity: &Identity) -> usize {
+        let links = self.core().open_links();
+        let of_peer = links.iter().filter(|link| link.identity == *identity);
+        of_peer
+            .inspect(|link| {
+                link.connection
+                    .close(CLOSE_NOT_TRUSTED.into(), b"disconnected")
+            })
+            .count()
+    }
+
+    /// Identities with an open connection to this process.
+    pub fn connections(&self) -> Vec<Identity> {
+        self.core()
+            .open_links()
+            .into_iter()
+            .map(|link| link.identity)
+            .collect()
+    }
+
+    /// Stops accepting, ends streams, lets running calls finish for at most `grace`, closes every
+    /// connection.
+    pub async fn shutdown(&self, grace: Duration) {
+        let core = self.core();
+        let until = tokio::time::Instant::now() + grace;
+        core.quic.set_server_config(None);
+        core.cancel.cancel();
+        core.tasks.close();
+        let _ = tokio::time::timeout_at(until, core.tasks.wait()).await;
+        core.quic.close(CLOSE_SHUTDOWN.into(), b"shut down");
+        let _ = tokio::time::timeout_at(until, core.quic.wait_idle()).await;
+        lock(&core.peers).clear();
+    }
+}

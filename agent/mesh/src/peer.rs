@@ -1,0 +1,247 @@
+//! A handle on one peer: one connection, dialled when first needed and again after it closed,
+//! with a growing wait between failures.
+
+use crate::{
+    Expect, MeshError, MessageDropped,
+    endpoint::{Core, Link, backoff, lock},
+    message::{MAX_MESSAGE_BYTES, write_message},
+};
+use bytes::Bytes;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, Mutex, Weak, atomic::Ordering},
+    time::Duration,
+};
+use tokio::{sync::mpsc, time::Instant};
+
+/// Messages that wait for one peer. More would only be staler.
+const MESSAGE_QUEUE: usize = 8;
+/// A message that does not leave in this time is dropped with those behind it going on.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(2);
+
+type Dialling = Shared<BoxFuture<'static, Result<Link, MeshError>>>;
+
+/// What is known of the way to a peer.
+enum Way {
+    Closed,
+    Dialling(Dialling),
+    Open(Link),
+}
+
+struct Dials {
+    way: Way,
+    failures: u32,
+    /// Until when no new dial starts, and why the last one failed.
+    wait: Option<(Instant, Arc<MeshError>)>,
+}
+
+/// Shared by all handles on a peer.
+pub(crate) struct PeerState {
+    pub(crate) core: Weak<Core>,
+    pub(crate) addr: SocketAddr,
+    pub(crate) expect: Expect,
+    dials: Mutex<Dials>,
+    messages: Mutex<Option<mpsc::Sender<(u16, Bytes)>>>,
+    used_at: Mutex<Instant>,
+}
+
+/// A cheap handle on one peer; clones share its connection.
+#[derive(Clone)]
+pub struct Peer {
+    pub(crate) state: Arc<PeerState>,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peer({} at {})", self.state.expect, self.state.addr)
+    }
+}
+
+impl PeerState {
+    pub(crate) fn new(core: &Arc<Core>, addr: SocketAddr, expect: Expect) -> Self {
+        Self {
+            core: Arc::downgrade(core),
+            addr,
+            expect,
+            dials: Mutex::new(Dials {
+                way: Way::Closed,
+                failures: 0,
+                wait: None,
+            }),
+            messages: Mutex::new(None),
+            used_at: Mutex::new(Instant::now()),
+        }
+    }
+
+    pub(crate) fn idle_for(&self) -> Duration {
+        lock(&self.used_at).elapsed()
+    }
+
+    fn core(&self) -> Result<Arc<Core>, MeshError> {
+        self.core.upgrade().ok_or(MeshError::Closed)
+    }
+
+    /// The open connection, or a new one. Everyone who waits, waits for the same dial; a caller
+    /// that gives up does not end it.
+    pub(crate) async fn link(self: &Arc<Self>) -> Result<Link, MeshError> {
+        let core = self.core()?;
+        *lock(&self.used_at) = Instant::now();
+        let dialling = {
+            let mut dials = lock(&self.dials);
+            match &dials.way {
+                Way::Open(link) if usable(&core, link) => return Ok(link.clone()),
+                Way::Dialling(dialling) => dialling.clone(),
+                Way::Open(_) | Way::Closed => match self.start(&core, &mut dials)? {
+                    Started::Reused(link) => return Ok(link),
+                    Started::Dialling(dialling) => dialling,
+                },
+            }
+        };
+        dialling.await
+    }
+
+    fn start(self: &Arc<Self>, core: &Arc<Core>, dials: &mut Dials) -> Result<Started, MeshError> {
+        if let Some(link) = core.accepted_from(self.addr, &self.expect) {
+            dials.way = Way::Open(link.clone());
+            return Ok(Started::Reused(link));
+        }
+        if let Some((until, last)) = &dials.wait {
+            let retry_in = until.saturating_duration_since(Instant::now());
+            if !retry_in.is_zero() {
+                let (addr, last) = (self.addr, last.clone());
+                return Err(MeshError::BackingOff {
+                    addr,
+                    retry_in,
+                    last,
+                });
+            }
+        }
+        let (state, core) = (self.clone(), core.clone());
+        let dial = tokio::spawn(async move {
+            let result = core.dial(state.addr, &state.expect).await;
+            state.dialled(&core, &result);
+            result
+        });
+        let dialling = dial
+            .map(|joined| joined.unwrap_or(Err(MeshError::Closed)))
+            .boxed()
+            .shared();
+        dials.way = Way::Dialling(dialling.clone());
+        Ok(Started::Dialling(dialling))
+    }
+
+    /// Notes how a dial ended.
+    fn dialled(&self, core: &Core, result: &Result<Link, MeshError>) {
+        let mut dials = lock(&self.dials);
+        match result {
+            Ok(link) => {
+                *dials = Dials {
+                    way: Way::Open(link.clone()),
+                    failures: 0,
+                    wait: None,
+                };
+            }
+            Err(error) => {
+                let failures = dials.failures.saturating_add(1);
+                let wait = backoff(core.config.min_backoff, core.config.max_backoff, failures);
+                tracing::debug!(addr = %self.addr, expect = %self.expect, %error, failures, "mesh dial failed");
+                let wait = Some((Instant::now() + wait, Arc::new(error.clone())));
+                *dials = Dials {
+                    way: Way::Closed,
+                    failures,
+                    wait,
+                };
+            }
+        }
+    }
+
+    /// Forgets `link`, which has been silent for a whole deadline; what runs on it goes on.
+    pub(crate) fn distrust(&self, link: &Link) {
+        let mut dials = lock(&self.dials);
+        if let Way::Open(open) = &dials.way
+            && open.connection.stable_id() == link.connection.stable_id()
+        {
+            dials.way = Way::Closed;
+        }
+    }
+}
+
+enum Started {
+    Reused(Link),
+    Dialling(Dialling),
+}
+
+/// Open, and made under the credentials now in force.
+fn usable(core: &Core, link: &Link) -> bool {
+    link.connection.close_reason().is_none()
+        && link.generation == core.generation.load(Ordering::Acquire)
+}
+
+impl Peer {
+    /// Where it is dialled.
+    pub fn addr(&self) -> SocketAddr {
+        self.state.addr
+    }
+
+    /// Whom we expect there.
+    pub fn expect(&self) -> &Expect {
+        &self.state.expect
+    }
+
+    /// Dials now unless it is connected, and tells who answered.
+    pub async fn connected(&self) -> Result<crate::Identity, MeshError> {
+        Ok(self.state.link().await?.identity)
+    }
+
+    /// Queues a message and returns at once; it is dropped when the peer's queue is full or the
+    /// peer is not reached. Must run inside a tokio runtime.
+    pub fn send_message(&self, kind: u16, message: Bytes) -> Result<(), MessageDropped> {
+        if message.len() > MAX_MESSAGE_BYTES {
+            return Err(MessageDropped::TooLarge);
+        }
+        let core = self.state.core.upgrade().ok_or(MessageDropped::Closed)?;
+        if core.cancel.is_cancelled() {
+            return Err(MessageDropped::Closed);
+        }
+        *lock(&self.state.used_at) = Instant::now();
+        let mut messages = lock(&self.state.messages);
+        let queue = match &*messages {
+            Some(queue) if !queue.is_closed() => queue.clone(),
+            _ => {
+                let (queue, waiting) = mpsc::channel(MESSAGE_QUEUE);
+                *messages = Some(queue.clone());
+                let stop = core.cancel.clone();
+                let sending = send_messages(Arc::downgrade(&self.state), waiting);
+                core.tasks
+                    .spawn(async move { stop.run_until_cancelled(sending).await });
+                queue
+            }
+        };
+        queue
+            .try_send((kind, message))
+            .map_err(|_| MessageDropped::QueueFull)
+    }
+}
+
+/// Sends what is queued, one after the other, until the handle is gone.
+async fn send_messages(state: Weak<PeerState>, mut waiting: mpsc::Receiver<(u16, Bytes)>) {
+    while let Some((kind, message)) = waiting.recv().await {
+        let Some(state) = state.upgrade() else { return };
+        let sent = async {
+            let link = state.link().await.map_err(|e| e.to_string())?;
+            write_message(&link.connection, kind, &message).await
+        };
+        match tokio::time::timeout(MESSAGE_TIMEOUT, sent).await {
+            Ok(Ok(())) => {}
+            Ok(Err(reason)) => {
+                tracing::trace!(addr = %state.addr, kind, %reason, "mesh message dropped");
+            }
+            Err(_) => tracing::trace!(addr = %state.addr, kind, "mesh message dropped: too slow"),
+        }
+    }
+}

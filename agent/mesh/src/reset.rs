@@ -1,0 +1,62 @@
+//! Connection ids and stateless resets that survive a restart.
+//!
+//! A process that was killed knows nothing of its old connections. With quinn's defaults, whose
+//! keys are random, it cannot tell its peers so, and they would keep sending into the void until
+//! their idle timeout, half a minute. With a reset key derived from the private key the restarted
+//! process answers the first packet with a reset its peer believes, and the peer dials again.
+
+use quinn::{
+    ConnectionId, ConnectionIdGenerator,
+    crypto::{CryptoError, HmacKey},
+};
+use std::time::Duration;
+
+const ID_BYTES: usize = 8;
+
+/// Random ids; every id is answered, also those of an earlier run.
+pub(crate) struct RandomIds;
+
+impl ConnectionIdGenerator for RandomIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        ConnectionId::new(&rand::random::<[u8; ID_BYTES]>())
+    }
+    fn cid_len(&self) -> usize {
+        ID_BYTES
+    }
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Keyed blake3 under a key derived from the process's private key.
+pub(crate) struct ResetKey([u8; 32]);
+
+impl ResetKey {
+    pub(crate) fn derive(private_key: &[u8]) -> Self {
+        Self(blake3::derive_key(
+            "lattice mesh 1 stateless reset",
+            private_key,
+        ))
+    }
+}
+
+impl HmacKey for ResetKey {
+    fn sign(&self, data: &[u8], out: &mut [u8]) {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(data);
+        hasher.finalize_xof().fill(out);
+    }
+    fn signature_len(&self) -> usize {
+        32
+    }
+    fn verify(&self, data: &[u8], signature: &[u8]) -> Result<(), CryptoError> {
+        // blake3's comparison takes constant time.
+        let signature: [u8; 32] = signature.try_into().map_err(|_| CryptoError)?;
+        let expected = blake3::keyed_hash(&self.0, data);
+        if expected == blake3::Hash::from_bytes(signature) {
+            Ok(())
+        } else {
+            Err(CryptoError)
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The answering side: accepts connections, judges and runs requests, takes messages.
+
+use crate::{
+    Caller, Router,
+    endpoint::{CLOSE_EXPIRED, Core, Link},
+    enrol::serve_stranger,
+    limiter::Limiter,
+    message::serve_message,
+    router::{Handler, StreamFn, UnaryFn},
+    tls::ENROL_ALPN,
+    verify::Leaf,
+    wire::{
+        Fault, HELLO, ReadFault, Status, fault_bytes, frame_bytes, read_body, read_method,
+        send_last,
+    },
+};
+use quinn::{Incoming, RecvStream, SendStream};
+use std::{
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Handshakes at a time before unproven addresses must prove themselves first.
+const EASY_HANDSHAKES: usize = 64;
+/// Handshakes at a time.
+const MAX_HANDSHAKES: usize = 1024;
+/// A handshake that takes longer is dropped.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Items of a stream that wait for a slow reader.
+const ITEM_QUEUE: usize = 16;
+/// A certificate's end is looked at again this often, for clocks that step.
+const EXPIRY_CHECK: Duration = Duration::from_secs(60);
+
+/// Accepts until shutdown.
+pub(crate) async fn accept_loop(core: Arc<Core>, router: Arc<Router>) {
+    let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+    let limiter = Arc::new(Mutex::new(Limiter::new(core.config.enrol_rate)));
+    loop {
+        let incoming = tokio::select! {
+            () = core.cancel.cancelled() => return,
+            incoming = core.quic.accept() => match incoming {
+                Some(incoming) => incoming,
+                None => return,
+            },
+        };
+        let Ok(permit) = handshakes.clone().try_acquire_owned() else {
+            incoming.ignore();
+            continue;
+        };
+        let busy = MAX_HANDSHAKES - handshakes.available_permits();
+        if core.open_count() >= core.config.max_connections {
+            tracing::warn!(addr = %incoming.remote_address(), "too many mesh connections; refused");
+            incoming.refuse();
+            continue;
+        }
+        if busy > EASY_HANDSHAKES && incoming.may_retry() && !incoming.remote_address_validated() {
+            let _ = incoming.retry();
+            continue;
+        }
+        let (core, router, limiter) = (core.clone(), router.clone(), limiter.clone());
+        let tasks = core.tasks.clone();
+        tasks.spawn(async move {
+            accept_one(core, router, limiter, incoming).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn accept_one(
+    core: Arc<Core>,
+    router: Arc<Router>,
+    limiter: Arc<Mutex<Limiter>>,
+    incoming: Incoming,
+) {
+    let addr = incoming.remote_address();
+    let generation = core.generation.load(Ordering::Acquire);
+    let handshake = async { incoming.accept()?.await };
+    let connection = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => {
+            tracing::info!(%addr, %error, "mesh handshake refused");
+            return;
+        }
+        Err(_) => return,
+    };
+    let protocol = connection
+        .handshake_data()
+        .and_then(|any| any.downcast::<quinn::crypto::rustls::HandshakeData>().ok())
+        .and_then(|data| data.protocol);
+    if protocol.as_deref() == Some(ENROL_ALPN) {
+        if let Some(enroller) = &router.enroller {
+            serve_stranger(&core, enroller.as_ref(), &limiter, connection).await;
+        }
+        return;
+    }
+    match core.link(connection, generation, true) {
+        Ok(link) => core.adopt(link),
+        Err(error) => tracing::info!(%addr, %error, "mesh connection refused"),
+    }
+}
+
+/// Serves one connection, dialled or accepted, until it closes. Returns why it did.
+pub(crate) async fn serve_link(core: &Arc<Core>, link: &Link) -> String {
+    let connection = &link.connection;
+    let caller = Caller {
+        identity: link.identity.clone(),
+        addr: connection.remote_address(),
+    };
+    let expires_at = link
+        .chain
+        .first()
+        .and_then(|leaf| Leaf::read(leaf).ok())
+        .map(|l| l.not_after);
+    let mut check = tokio::time::interval(EXPIRY_CHECK);
+    loop {
+        let left = expires_at.map_or(0, |end| end.since(core.config.clock.now()));
+        tokio::select! {
+            () = core.cancel.cancelled() => return "shutting down".to_owned(),
+            _ = check.tick() => {}
+            () = tokio::time::sleep(Duration::from_millis(left)) => {
+                if expires_at.is_none_or(|end| core.config.clock.now() >= end) {
+                    connection.close(CLOSE_EXPIRED.into(), b"the certificate has expired");
+                    return "the peer's certificate has expired".to_owned();
+                }
+            }
+            stream = connection.accept_bi() => match stream {
+                Ok((send, recv)) => {
+                    let (core, caller) = (core.clone(), caller.clone());
+                    let tasks = core.tasks.clone();
+                    tasks.spawn(async move { serve_request(&core, caller, send, recv).await });
+                }
+                Err(error) => return error.to_string(),
+            },
+            stream = connection.accept_uni() => match stream {
+                Ok(recv) => {
+                    let (core, caller) = (core.clone(), caller.clone());
+                    let tasks = core.tasks.clone();
+                    tasks.spawn(async move { serve_message(&core, caller, recv).await });
+                }
+                Err(error) => return error.to_string(),
+            },
+        }
+    }
+}
+
+async fn serve_request(core: &Core, caller: Caller, mut send: SendStream, mut recv: RecvStream) {
+    let limit = core.config.request_timeout;
+    let read = tokio::time::timeout(limit, read_request(core, &caller, &mut recv)).await;
+    let asked = match read {
+        Ok(Ok(asked)) => asked,
+        Ok(Err(ReadFault::Lost(_))) => return,
+        Ok(Err(ReadFault::Bad(fault))) => {
+            tracing::info!(peer = %caller.identity, ?fault, "mesh request refused");
+            send_last(&mut send, &fault_bytes(&fault)).await;
+            let _ = recv.stop(0u32.into());
+            return;
+        }
+        Err(_) => return send_last(&mut send, &fault_bytes(&deadline(limit))).await,
+    };
+    match asked {
+        Asked::Hello => send_last(&mut send, &frame_bytes(Status::Item, &[])).await,
+        Asked::Unary(handler, body) => {
+            let bytes = match run_unary(core, handler, caller, &body).await {
+                Ok(reply) => frame_bytes(Status::Item, &reply),
+                Err(fault) => fault_bytes(&fault),
+            };
+            send_last(&mut send, &bytes).await;
+        }
+        Asked::Stream(handler, body) => {
+            let last = match run_stream(core, handler, caller, &body, &mut send).await {
+                Ok(()) => frame_bytes(Status::End, &[]),
+                Err(fault) => fault_bytes(&fault),
+            };
+            send_last(&mut send, &last).await;
+        }
+    }
+    // Lets the last bytes leave before the stream is dropped by a shutdown.
+    let _ = tokio::time::timeout(limit, send.stopped()).await;
+}
+
+fn deadline(after: Duration) -> Fault {
+    Fault::Deadline {
+        after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+enum Asked {
+    Hello,
+    Unary(UnaryFn, Vec<u8>),
+    Stream(StreamFn, Vec<u8>),
+}
+
+/// The method is looked up and the caller's role judged before any of the body is read.
+async fn read_request(
+    core: &Core,
+    caller: &Caller,
+    recv: &mut RecvStream,
+) -> Result<Asked, ReadFault> {
+    let method = read_method(recv).await?;
+    if method == HELLO {
+        return Ok(Asked::Hello);
+    }
+    let Some(entry) = core
+        .router
+        .get()
+        .and_then(|router| router.methods.get(method.as_str()))
+    else {
+        return Err(ReadFault::Bad(Fault::UnknownMethod { method }));
+    };
+    let role = caller.identity.role();
+    if !entry.callers.contains(&role) {
+        return Err(ReadFault::Bad(Fault::Denied { method, role }));
+    }
+    let body = read_body(recv, core.config.max_request_bytes).await?;
+    Ok(match &entry.handler {
+        Handler::Unary(handler) => Asked::Unary(handler.clone(), body),
+        Handler::Stream(handler) => Asked::Stream(handler.clone(), body),
+    })
+}
+
+async fn run_unary(
+    core: &Core,
+    handler: UnaryFn,
+    caller: Caller,
+    body: &[u8],
+) -> Result<Vec<u8>, Fault> {
+    let limit = core.config.request_timeout;
+    // A task of its own, so that a panic ends this request and nothing else.
+    let task = AbortOnDropHandle::new(tokio::spawn(handler(caller, body)?));
+    let reply = match tokio::time::timeout(limit, task).await {
+        Ok(Ok(reply)) => reply?,
+        Ok(Err(_)) => {
+            return Err(Fault::HandlerFailed {
+                reason: "it panicked".to_owned(),
+            });
+        }
+        Err(_) => return Err(deadline(limit)),
+    };
+    check_size(core, &reply)?;
+    Ok(reply)
+}
+
+fn check_size(core: &Core, reply: &[u8]) -> Result<(), Fault> {
+    let (bytes, limit_bytes) = (reply.len() as u64, core.config.max_reply_bytes as u64);
+    if bytes > limit_bytes {
+        Err(Fault::TooLarge { bytes, limit_bytes })
+    } else {
+        Ok(())
+    }
+}
+
+async fn run_stream(
+    core: &Core,
+    handler: StreamFn,
+    caller: Caller,
+    body: &[u8],
+    send: &mut SendStream,
+) -> Result<(), Fault> {
+    let gone = || Fault::HandlerFailed {
+        reason: "the reader has gone".to_owned(),
+    };
+    let (queue, mut items) = mpsc::channel(ITEM_QUEUE);
+    let work = handler(caller, body, queue)?;
+    send.write_all(&frame_bytes(Status::Accepted, &[]))
+        .await
+        .map_err(|_| gone())?;
+    let task = AbortOnDropHandle::new(tokio::spawn(work));
+    let mut stopped = std::pin::pin!(send.stopped());
+    loop {
+        tokio::select! {
+            () = core.cancel.cancelled() => return Err(Fault::ShuttingDown),
+            _ = &mut stopped => return Err(gone()),
+            item = items.recv() => match item {
+                Some(item) => {
+                    check_size(core, &item)?;
+                    let frame = frame_bytes(Status::Item, &item);
+                    send.write_all(&frame).await.map_err(|_| gone())?;
+                }
+                // All senders are gone: the handler has returned, or is about to.
+                None => break,
+            },
+        }
+    }
+    tokio::select! {
+        () = core.cancel.cancelled() => Err(Fault::ShuttingDown),
+        _ = &mut stopped => Err(gone()),
+        done = task => done
+            .unwrap_or_else(|_| Err(Fault::HandlerFailed { reason: "it panicked".to_owned() })),
+    }
+}

@@ -1,0 +1,243 @@
+//! Who is let in: chain to our roots, one SPIFFE URI of our own trust domain, usable for
+//! signatures only. No DNS names anywhere.
+
+use crate::{Identity, tls::TrustStore};
+use lattice_quorum_types::UnixMillis;
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
+    SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    client::verify_server_cert_signed_by_trust_anchor,
+    crypto::{CryptoProvider, verify_tls13_signature},
+    server::ParsedCertificate,
+    server::danger::{ClientCertVerified, ClientCertVerifier},
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use std::{fmt, sync::Arc};
+use x509_parser::{extensions::GeneralName, prelude::FromDer, prelude::X509Certificate};
+
+/// What we read from a certificate.
+#[derive(Debug, Clone)]
+pub(crate) struct Leaf {
+    pub(crate) is_ca: bool,
+    pub(crate) identity: Result<Identity, String>,
+    pub(crate) public_key: Vec<u8>,
+    pub(crate) not_after: UnixMillis,
+}
+
+impl Leaf {
+    /// Parses a certificate; the error says what is wrong with it.
+    pub(crate) fn read(certificate: &CertificateDer<'_>) -> Result<Self, String> {
+        let (rest, x509) = X509Certificate::from_der(certificate)
+            .map_err(|e| format!("not a certificate: {e}"))?;
+        if !rest.is_empty() {
+            return Err("bytes follow the certificate".to_owned());
+        }
+        let not_after = x509.validity().not_after.timestamp();
+        Ok(Self {
+            is_ca: x509.is_ca(),
+            identity: identity_of(&x509),
+            public_key: x509.public_key().subject_public_key.data.to_vec(),
+            not_after: UnixMillis(u64::try_from(not_after).unwrap_or(0).saturating_mul(1000)),
+        })
+    }
+
+    /// The identity of a leaf certificate that a process may present.
+    pub(crate) fn identity(self) -> Result<Identity, String> {
+        if self.is_ca {
+            return Err("a CA certificate is not an identity".to_owned());
+        }
+        self.identity
+    }
+}
+
+/// Exactly one URI and no other name: a certificate with several names could be read differently
+/// by two readers.
+fn identity_of(x509: &X509Certificate<'_>) -> Result<Identity, String> {
+    let san = x509
+        .subject_alternative_name()
+        .map_err(|_| "the alternative names cannot be read".to_owned())?
+        .ok_or_else(|| "no alternative name".to_owned())?;
+    let [GeneralName::URI(uri)] = san.value.general_names.as_slice() else {
+        return Err("there must be one alternative name, a SPIFFE URI".to_owned());
+    };
+    let usage = x509
+        .key_usage()
+        .map_err(|_| "the key usage cannot be read".to_owned())?;
+    if !usage.is_some_and(|usage| usage.value.digital_signature()) {
+        return Err("the key is not for signatures".to_owned());
+    }
+    uri.parse::<Identity>().map_err(|e| e.to_string())
+}
+
+/// Refuses with a reason that reaches our log; the peer only sees the alert.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Rejected(String);
+
+fn rejected(reason: String) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Rejected(
+        reason,
+    )))))
+}
+
+/// The leaf's identity, which must be of `cluster`.
+pub(crate) fn member_of(
+    cluster: &str,
+    certificate: &CertificateDer<'_>,
+) -> Result<Identity, String> {
+    let identity = Leaf::read(certificate)?.identity()?;
+    if identity.cluster() != cluster {
+        return Err(format!("{identity} is not of cluster {cluster}"));
+    }
+    Ok(identity)
+}
+
+/// Chain from `leaf` to `roots` for TLS servers, at `now`.
+pub(crate) fn chain_to(
+    roots: &RootCertStore,
+    leaf: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+    now: UnixTime,
+    provider: &CryptoProvider,
+) -> Result<(), Error> {
+    let parsed = ParsedCertificate::try_from(leaf)?;
+    let algorithms = provider.signature_verification_algorithms.all;
+    verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)
+}
+
+macro_rules! signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _cert: &CertificateDer<'_>,
+            _dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::General("TLS 1.2 is not spoken here".to_owned()))
+        }
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let algorithms = &self.provider.signature_verification_algorithms;
+            verify_tls13_signature(message, cert, dss, algorithms)
+        }
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.provider
+                .signature_verification_algorithms
+                .supported_schemes()
+        }
+    };
+}
+
+/// Judges servers we dial, by what is trusted at this moment.
+pub(crate) struct MeshServers {
+    pub(crate) trust: Arc<TrustStore>,
+    pub(crate) provider: Arc<CryptoProvider>,
+}
+
+impl fmt::Debug for MeshServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MeshServers")
+    }
+}
+
+impl ServerCertVerifier for MeshServers {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let trust = self.trust.load();
+        chain_to(&trust.roots, end_entity, intermediates, now, &self.provider)?;
+        member_of(trust.credentials.identity().cluster(), end_entity).map_err(rejected)?;
+        Ok(ServerCertVerified::assertion())
+    }
+    signatures!();
+}
+
+/// Judges clients that dial us, by what is trusted at this moment. A client without certificate
+/// passes TLS only where enrolment is offered, and is then served nothing else.
+pub(crate) struct MeshClients {
+    pub(crate) trust: Arc<TrustStore>,
+    pub(crate) provider: Arc<CryptoProvider>,
+    pub(crate) strangers_may_enrol: bool,
+}
+
+impl fmt::Debug for MeshClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MeshClients")
+    }
+}
+
+impl ClientCertVerifier for MeshClients {
+    fn client_auth_mandatory(&self) -> bool {
+        !self.strangers_may_enrol
+    }
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let trust = self.trust.load();
+        let verified = trust
+            .clients
+            .verify_client_cert(end_entity, intermediates, now)?;
+        member_of(trust.credentials.identity().cluster(), end_entity).map_err(rejected)?;
+        Ok(verified)
+    }
+    signatures!();
+}
+
+/// Judges the server a stranger enrols with: its chain must hold the pinned authority, and it
+/// must be a quorum member. An agent's own certificate must not be enough to collect tokens.
+pub(crate) struct PinnedServer {
+    pub(crate) pin: crate::Pin,
+    pub(crate) provider: Arc<CryptoProvider>,
+}
+
+impl fmt::Debug for PinnedServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PinnedServer")
+    }
+}
+
+/// Said by [`PinnedServer`] when no certificate has the pin; told apart by `enrol`.
+pub(crate) const PIN_MISMATCH: &str = "no certificate of the server has the token's pin";
+
+impl ServerCertVerifier for PinnedServer {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let authority = intermediates
+            .iter()
+            .find(|c| crate::Pin::of(c) == self.pin)
+            .ok_or_else(|| rejected(PIN_MISMATCH.to_owned()))?;
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone())?;
+        chain_to(&roots, end_entity, intermediates, now, &self.provider)?;
+        let identity = Leaf::read(end_entity)
+            .and_then(Leaf::identity)
+            .map_err(rejected)?;
+        if identity.role() != crate::Role::Quorum {
+            return Err(rejected(format!("{identity} is not a quorum member")));
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+    signatures!();
+}

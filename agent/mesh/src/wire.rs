@@ -1,0 +1,213 @@
+//! The framing, as `README.md` describes it.
+
+use crate::{CallError, Role};
+use quinn::{RecvStream, SendStream};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{net::SocketAddr, time::Duration};
+
+/// First byte of every request.
+const VERSION: u8 = 1;
+/// Longest method name, bytes.
+const MAX_METHOD_BYTES: usize = 128;
+/// A body is read in pieces, so that a declared length alone takes no memory.
+const READ_STEP: usize = 64 << 10;
+
+/// Answered by every endpoint without a handler: proves to a dialler that it was let in.
+pub(crate) const HELLO: &str = "mesh.hello";
+/// The one request of the enrolment protocol.
+pub(crate) const ENROL: &str = "mesh.enrol";
+
+/// First byte of every reply frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// The reply of a call, or an item of a stream.
+    Item = 0,
+    /// A stream's regular end.
+    End = 1,
+    /// A [`Fault`].
+    Fault = 2,
+    /// A stream was opened.
+    Accepted = 3,
+}
+
+/// Errors as they cross the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Fault {
+    Denied { method: String, role: Role },
+    UnknownMethod { method: String },
+    TooLarge { bytes: u64, limit_bytes: u64 },
+    Malformed { reason: String },
+    Deadline { after_ms: u64 },
+    HandlerFailed { reason: String },
+    ShuttingDown,
+}
+
+impl Fault {
+    pub(crate) fn malformed(reason: impl ToString) -> Self {
+        Self::Malformed {
+            reason: reason.to_string(),
+        }
+    }
+
+    pub(crate) fn into_error(self, addr: SocketAddr) -> CallError {
+        match self {
+            Self::Denied { method, role } => CallError::Denied { method, role },
+            Self::UnknownMethod { method } => CallError::UnknownMethod { method },
+            Self::TooLarge { bytes, limit_bytes } => CallError::TooLarge { bytes, limit_bytes },
+            Self::Malformed { reason } => CallError::Malformed { reason },
+            Self::Deadline { after_ms } => CallError::Deadline {
+                after: Duration::from_millis(after_ms),
+            },
+            Self::HandlerFailed { reason } => CallError::HandlerFailed { reason },
+            Self::ShuttingDown => CallError::Transport {
+                addr,
+                sent: true,
+                reason: format!("{addr} is shutting down"),
+            },
+        }
+    }
+}
+
+/// postcard bytes of `value`.
+pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, String> {
+    postcard::to_stdvec(value).map_err(|e| format!("encoding failed: {e}"))
+}
+
+/// A value from exactly `bytes`.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let (value, rest) =
+        postcard::take_from_bytes(bytes).map_err(|e| format!("decoding failed: {e}"))?;
+    if rest.is_empty() {
+        Ok(value)
+    } else {
+        Err(format!("{} bytes too many", rest.len()))
+    }
+}
+
+/// `[version u8][method length u16][method][body length u32][body]`, big endian.
+pub(crate) fn request_bytes(method: &str, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(7 + method.len() + body.len());
+    bytes.push(VERSION);
+    bytes.extend_from_slice(&(method.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(method.as_bytes());
+    bytes.extend_from_slice(&(body.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// `[status u8][payload length u32][payload]`, big endian.
+pub(crate) fn frame_bytes(status: Status, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(5 + payload.len());
+    bytes.push(status as u8);
+    bytes.extend_from_slice(&(payload.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// A fault as a frame. Its encoding cannot fail: strings and integers only; were it to, the
+/// empty payload reads as malformed.
+pub(crate) fn fault_bytes(fault: &Fault) -> Vec<u8> {
+    frame_bytes(Status::Fault, &encode(fault).unwrap_or_default())
+}
+
+/// Why a frame could not be read.
+#[derive(Debug)]
+pub(crate) enum ReadFault {
+    /// The stream broke off.
+    Lost(String),
+    /// It is not what the protocol says, or too long.
+    Bad(Fault),
+}
+
+impl ReadFault {
+    pub(crate) fn into_error(self, addr: SocketAddr) -> CallError {
+        match self {
+            Self::Lost(reason) => CallError::Transport {
+                addr,
+                sent: true,
+                reason: format!("lost the connection to {addr}: {reason}"),
+            },
+            Self::Bad(fault) => fault.into_error(addr),
+        }
+    }
+}
+
+async fn exact<const N: usize>(recv: &mut RecvStream) -> Result<[u8; N], ReadFault> {
+    let mut bytes = [0u8; N];
+    recv.read_exact(&mut bytes)
+        .await
+        .map_err(|e| ReadFault::Lost(e.to_string()))?;
+    Ok(bytes)
+}
+
+/// Version and method of a request.
+pub(crate) async fn read_method(recv: &mut RecvStream) -> Result<String, ReadFault> {
+    let [version] = exact(recv).await?;
+    if version != VERSION {
+        let reason = format!("protocol version {version}; this process speaks {VERSION}");
+        return Err(ReadFault::Bad(Fault::malformed(reason)));
+    }
+    let length = usize::from(u16::from_be_bytes(exact(recv).await?));
+    if length > MAX_METHOD_BYTES {
+        return Err(ReadFault::Bad(Fault::malformed(
+            "the method name is too long",
+        )));
+    }
+    let mut name = vec![0; length];
+    recv.read_exact(&mut name)
+        .await
+        .map_err(|e| ReadFault::Lost(e.to_string()))?;
+    String::from_utf8(name)
+        .map_err(|_| ReadFault::Bad(Fault::malformed("the method name is not text")))
+}
+
+/// A body with its length in front.
+pub(crate) async fn read_body(recv: &mut RecvStream, limit: usize) -> Result<Vec<u8>, ReadFault> {
+    let length = u32::from_be_bytes(exact(recv).await?) as usize;
+    if length > limit {
+        let (bytes, limit_bytes) = (length as u64, limit as u64);
+        return Err(ReadFault::Bad(Fault::TooLarge { bytes, limit_bytes }));
+    }
+    let mut body = Vec::new();
+    while body.len() < length {
+        let start = body.len();
+        body.resize(length.min(start + READ_STEP.max(start)), 0);
+        let piece = body.get_mut(start..).unwrap_or_default();
+        recv.read_exact(piece)
+            .await
+            .map_err(|e| ReadFault::Lost(e.to_string()))?;
+    }
+    Ok(body)
+}
+
+/// One reply frame; a fault comes as `Err`.
+pub(crate) async fn read_frame(
+    recv: &mut RecvStream,
+    limit: usize,
+) -> Result<(Status, Vec<u8>), ReadFault> {
+    let [status] = exact(recv).await?;
+    let status = match status {
+        0 => Status::Item,
+        1 => Status::End,
+        2 => Status::Fault,
+        3 => Status::Accepted,
+        other => {
+            return Err(ReadFault::Bad(Fault::malformed(format!(
+                "reply status {other}"
+            ))));
+        }
+    };
+    let payload = read_body(recv, limit).await?;
+    if status == Status::Fault {
+        let fault = decode(&payload).unwrap_or_else(Fault::malformed);
+        return Err(ReadFault::Bad(fault));
+    }
+    Ok((status, payload))
+}
+
+/// Sends the last bytes of a stream. The peer may be gone; nobody is left to tell.
+pub(crate) async fn send_last(send: &mut SendStream, bytes: &[u8]) {
+    if send.write_all(bytes).await.is_ok() {
+        let _ = send.finish();
+    }
+}

@@ -1,0 +1,172 @@
+//! A cluster's authority, credentials and endpoints on loopback.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "test support"
+)]
+
+use lattice_mesh::{
+    Authority, Clock, Credentials, Failed, Identity, Mesh, MeshConfig, Role, Router, Rpc,
+    StreamRpc, SystemClock, Validity,
+};
+use lattice_quorum_types::UnixMillis;
+use serde::{Deserialize, Serialize};
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+pub const DAY: Duration = Duration::from_secs(86_400);
+pub const SHORT: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Echo {
+    pub text: String,
+}
+impl Rpc for Echo {
+    const METHOD: &'static str = "test.echo";
+    const CALLERS: &'static [Role] = &[Role::Agent, Role::Control];
+    type Reply = String;
+}
+
+/// Served nowhere.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Unserved;
+impl Rpc for Unserved {
+    const METHOD: &'static str = "test.unserved";
+    const CALLERS: &'static [Role] = &[Role::Agent];
+    type Reply = ();
+}
+
+/// Never answered.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Hang;
+impl Rpc for Hang {
+    const METHOD: &'static str = "test.hang";
+    const CALLERS: &'static [Role] = &[Role::Agent];
+    type Reply = ();
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Break {
+    pub panic: bool,
+}
+impl Rpc for Break {
+    const METHOD: &'static str = "test.break";
+    const CALLERS: &'static [Role] = &[Role::Agent];
+    type Reply = ();
+}
+
+/// As [`Echo`] by name, another body.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct EchoOfAnotherVersion {
+    pub number: u64,
+}
+impl Rpc for EchoOfAnotherVersion {
+    const METHOD: &'static str = "test.echo";
+    const CALLERS: &'static [Role] = &[Role::Agent];
+    type Reply = String;
+}
+
+/// Counts from 0 to `until`, or for ever.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Count {
+    pub until: Option<u64>,
+}
+impl StreamRpc for Count {
+    const METHOD: &'static str = "test.count";
+    const CALLERS: &'static [Role] = &[Role::Agent];
+    type Item = u64;
+}
+
+/// A clock that tests move.
+#[derive(Debug, Default)]
+pub struct SetClock(pub AtomicU64);
+impl Clock for SetClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+pub fn today() -> Validity {
+    Validity::from_now(SystemClock.now(), DAY)
+}
+
+pub fn authority(cluster: &str) -> Authority {
+    Authority::create(cluster, today()).unwrap()
+}
+
+pub fn credentials(authority: &Authority, cluster: &str, role: Role, id: &str) -> Credentials {
+    let identity = Identity::new(cluster, role, id).unwrap();
+    Credentials::issued_by(authority, &identity, today()).unwrap()
+}
+
+pub fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+pub fn bind(authority: &Authority, role: Role, id: &str) -> Mesh {
+    bind_with(
+        credentials(authority, "demo", role, id),
+        MeshConfig::default(),
+    )
+}
+
+pub fn bind_with(credentials: Credentials, config: MeshConfig) -> Mesh {
+    Mesh::bind(any_port(), credentials, config).unwrap()
+}
+
+pub fn router() -> Router {
+    Router::new()
+        .rpc(|caller, echo: Echo| async move {
+            Ok(format!("{} from {}", echo.text, caller.identity.id()))
+        })
+        .rpc(|_, _: Hang| async move { std::future::pending::<Result<(), Failed>>().await })
+        .rpc(|_, request: Break| async move {
+            if request.panic {
+                panic!("asked to");
+            }
+            Err(Failed::new("asked to"))
+        })
+        .stream(|_, count: Count, items| async move {
+            for n in 0..count.until.unwrap_or(u64::MAX) {
+                items.send(&n).await?;
+            }
+            Ok(())
+        })
+}
+
+/// A quorum member that serves [`router`].
+pub fn serving(authority: &Authority) -> Mesh {
+    let mesh = bind(authority, Role::Quorum, "q1");
+    mesh.serve(router()).unwrap();
+    mesh
+}
+
+/// Waits until `probe` holds, with a limit: for states that come from elsewhere.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut probe: impl FnMut() -> F) {
+    let wait = async {
+        while !probe().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait)
+        .await
+        .expect(what);
+}
+
+pub fn echo(text: &str) -> Echo {
+    Echo {
+        text: text.to_owned(),
+    }
+}
+
+pub fn arc_clock(ms: u64) -> Arc<SetClock> {
+    Arc::new(SetClock(AtomicU64::new(ms)))
+}
