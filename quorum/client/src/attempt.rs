@@ -1,0 +1,166 @@
+//! One try of one request at one member, and the waits between tries.
+
+use crate::{ClientConfig, members::Members};
+use lattice_mesh::{CallError, Rpc};
+use lattice_quorum_types::wire::Unavailable;
+use std::{net::SocketAddr, time::Duration};
+use tokio::time::{Instant, sleep, timeout};
+
+/// How a try ended.
+pub(crate) enum Attempt<T> {
+    /// The leader answered.
+    Answer(T),
+    /// Nothing was done; another try is safe.
+    NotDone { reason: String, pause: Pause },
+    /// It may have been done.
+    Unknown { reason: String },
+    /// Another try would meet the same.
+    Rejected(CallError),
+}
+
+/// Whether to wait before the next try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// We were told whom to ask.
+    No,
+    /// It would meet the same now.
+    Yes,
+}
+
+/// Tries `request` at `addr`, and notes what that tells about the leader.
+pub(crate) async fn attempt<R, T>(
+    members: &Members,
+    config: &ClientConfig,
+    addr: SocketAddr,
+    request: &R,
+) -> Attempt<T>
+where
+    R: Rpc<Reply = Result<T, Unavailable>>,
+{
+    let peer = members.peer(addr);
+    let not_done = |reason: String| Attempt::NotDone {
+        reason,
+        pause: Pause::Yes,
+    };
+    // Without a connection nothing has left: this failure is always safe to repeat.
+    match timeout(config.patience, peer.connected()).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            members.doubt(addr);
+            return not_done(error.to_string());
+        }
+        Err(_) => {
+            members.doubt(addr);
+            return not_done(format!("{addr} does not answer"));
+        }
+    }
+    let mut call = std::pin::pin!(peer.call(request, config.attempt_timeout));
+    let answer = loop {
+        match timeout(config.patience, &mut call).await {
+            Ok(answer) => break answer,
+            Err(_) => {
+                if let Some(other) = members.locate().await.filter(|other| *other != addr) {
+                    members.follow(other);
+                    let reason = format!("{addr} did not answer and {other} leads now");
+                    return Attempt::Unknown { reason };
+                }
+            }
+        }
+    };
+    judge(members, addr, answer)
+}
+
+fn judge<T>(
+    members: &Members,
+    addr: SocketAddr,
+    answer: Result<Result<T, Unavailable>, CallError>,
+) -> Attempt<T> {
+    let not_done = |reason: String, pause| Attempt::NotDone { reason, pause };
+    match answer {
+        Ok(Ok(reply)) => {
+            members.follow(addr);
+            Attempt::Answer(reply)
+        }
+        Ok(Err(unavailable)) => {
+            let reason = format!("{addr}: {unavailable}");
+            match unavailable {
+                Unavailable::NotLeader { leader } => {
+                    let hint = leader.and_then(|text| text.parse::<SocketAddr>().ok());
+                    match hint.filter(|hint| *hint != addr) {
+                        Some(leader) => {
+                            members.follow(leader);
+                            not_done(reason, Pause::No)
+                        }
+                        None => {
+                            members.doubt(addr);
+                            not_done(reason, Pause::Yes)
+                        }
+                    }
+                }
+                Unavailable::NoMajority => {
+                    members.doubt(addr);
+                    not_done(reason, Pause::Yes)
+                }
+                Unavailable::Busy => not_done(reason, Pause::Yes),
+                Unavailable::OutcomeUnknown => {
+                    members.doubt(addr);
+                    Attempt::Unknown { reason }
+                }
+            }
+        }
+        Err(
+            error @ (CallError::Denied { .. }
+            | CallError::UnknownMethod { .. }
+            | CallError::TooLarge { .. }
+            | CallError::Malformed { .. }),
+        ) => Attempt::Rejected(error),
+        Err(error) => {
+            members.doubt(addr);
+            let reason = error.to_string();
+            if error.may_have_run() {
+                Attempt::Unknown { reason }
+            } else {
+                not_done(reason, Pause::Yes)
+            }
+        }
+    }
+}
+
+/// Growing waits with some chance in them, so that clients do not come back all at once.
+pub(crate) struct Waits {
+    min: Duration,
+    next: Duration,
+    max: Duration,
+    /// Tries without a wait since the last one: hints can lead in a circle.
+    hurried: u32,
+}
+
+impl Waits {
+    pub(crate) fn new(config: &ClientConfig) -> Self {
+        Self {
+            min: config.min_wait,
+            next: config.min_wait,
+            max: config.max_wait,
+            hurried: 0,
+        }
+    }
+
+    /// Something worked: the next wait is short again.
+    pub(crate) fn reset(&mut self) {
+        self.next = self.min;
+        self.hurried = 0;
+    }
+
+    /// Waits before the next try, and never beyond `until`.
+    pub(crate) async fn wait(&mut self, pause: Pause, until: Instant) {
+        self.hurried += 1;
+        if pause == Pause::No && self.hurried <= 2 {
+            return;
+        }
+        self.hurried = 0;
+        let part: f64 = rand::random_range(0.5..1.0);
+        let wait = self.next.mul_f64(part);
+        self.next = (self.next * 2).min(self.max);
+        sleep(wait.min(until.saturating_duration_since(Instant::now()))).await;
+    }
+}

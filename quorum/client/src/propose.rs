@@ -1,0 +1,178 @@
+//! Proposals: callers that come while a request is under way share the next one, so that many
+//! writers cost few requests. Each keeps its own answer.
+
+use crate::{
+    ClientConfig, ClientError,
+    attempt::{Attempt, Pause, Waits, attempt},
+    members::Members,
+};
+use lattice_quorum_types::{Applied, Command, Envelope, Refusal, wire::Propose};
+use std::sync::Arc;
+use tokio::{
+    sync::{Semaphore, mpsc, oneshot},
+    task::yield_now,
+    time::Instant,
+};
+
+/// What a proposal is answered with: one result per envelope, in order.
+pub(crate) type Replies = Vec<Result<Applied, Refusal>>;
+
+/// Most commands in one request.
+pub(crate) const MAX_COMMANDS: usize = 512;
+/// About the most bytes in one request; the mesh takes 4 MiB.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
+
+/// Envelopes of one caller.
+pub(crate) struct Job {
+    pub(crate) envelopes: Vec<Envelope>,
+    pub(crate) done: oneshot::Sender<Result<Replies, ClientError>>,
+    pub(crate) started: Instant,
+    pub(crate) until: Instant,
+    /// Set once a try may have committed it.
+    pub(crate) maybe: Option<String>,
+}
+
+impl Job {
+    fn has_keys(&self) -> bool {
+        self.envelopes.iter().all(|envelope| envelope.key.is_some())
+    }
+    fn fail(self, error: ClientError) {
+        let _ = self.done.send(Err(error));
+    }
+    fn expire(self, reason: &str) {
+        let after = self.started.elapsed();
+        let reason = reason.to_owned();
+        match self.maybe.clone() {
+            Some(maybe) => self.fail(ClientError::OutcomeUnknown { reason: maybe }),
+            None => self.fail(ClientError::Unavailable { after, reason }),
+        }
+    }
+}
+
+/// About how long an envelope is on the wire.
+pub(crate) fn weight(envelope: &Envelope) -> usize {
+    let own = match &envelope.command {
+        Command::Submit { spec } => {
+            512 + spec.workload.bytes() + 64 * spec.constraints.nodelist.len()
+        }
+        Command::Assign { nodes, .. } => 64 * nodes.len(),
+        Command::SetLimits { changes } => 128 * changes.len(),
+        Command::CreateProject {
+            admins,
+            description,
+            ..
+        } => description.len() + 64 * admins.len(),
+        Command::CreateToken { names, .. } => 64 * names.as_ref().map_or(0, Vec::len),
+        _ => 0,
+    };
+    256 + own
+}
+
+/// Groups waiting jobs into requests until nobody can send any more.
+pub(crate) async fn run(
+    members: Arc<Members>,
+    config: Arc<ClientConfig>,
+    mut queue: mpsc::Receiver<Job>,
+) {
+    let in_flight = Arc::new(Semaphore::new(config.in_flight.max(1)));
+    let mut held: Option<Job> = None;
+    loop {
+        let Ok(permit) = in_flight.clone().acquire_owned().await else {
+            return;
+        };
+        let first = match held.take() {
+            Some(job) => job,
+            None => match queue.recv().await {
+                Some(job) => job,
+                None => return,
+            },
+        };
+        // Callers that were just answered get to ask again before the request closes.
+        yield_now().await;
+        let mut commands = first.envelopes.len();
+        let mut bytes: usize = first.envelopes.iter().map(weight).sum();
+        let mut group = vec![first];
+        while let Ok(job) = queue.try_recv() {
+            commands += job.envelopes.len();
+            bytes += job.envelopes.iter().map(weight).sum::<usize>();
+            if commands > MAX_COMMANDS || bytes > MAX_BYTES {
+                held = Some(job);
+                break;
+            }
+            group.push(job);
+        }
+        let (members, config) = (members.clone(), config.clone());
+        tokio::spawn(async move {
+            deliver(&members, &config, group).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Tries until every job of the group is answered or has run out of time.
+async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
+    let mut waits = Waits::new(config);
+    let mut reason = "it was not asked yet".to_owned();
+    loop {
+        let now = Instant::now();
+        let (live, late): (Vec<Job>, Vec<Job>) = jobs
+            .into_iter()
+            .filter(|job| !job.done.is_closed())
+            .partition(|job| job.until > now);
+        late.into_iter().for_each(|job| job.expire(&reason));
+        jobs = live;
+        let Some(until) = jobs.iter().map(|job| job.until).max() else {
+            return;
+        };
+        let Some(addr) = members.target().await else {
+            return jobs
+                .into_iter()
+                .for_each(|job| job.fail(ClientError::NoMembers));
+        };
+        let envelopes = jobs
+            .iter()
+            .flat_map(|job| &job.envelopes)
+            .cloned()
+            .collect();
+        match attempt(members, config, addr, &Propose { envelopes }).await {
+            Attempt::Answer(replies) => return answer(jobs, replies),
+            Attempt::Rejected(error) => {
+                return jobs
+                    .into_iter()
+                    .for_each(|job| job.fail(ClientError::Rejected(error.clone())));
+            }
+            Attempt::NotDone { reason: why, pause } => {
+                reason = why;
+                waits.wait(pause, until).await;
+            }
+            Attempt::Unknown { reason: why } => {
+                tracing::debug!(%addr, reason = %why, "proposal repeated under its key");
+                let (keyed, bare): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::has_keys);
+                for job in bare {
+                    let reason = why.clone();
+                    job.fail(ClientError::OutcomeUnknownWithoutKey { reason });
+                }
+                jobs = keyed;
+                jobs.iter_mut()
+                    .for_each(|job| job.maybe = Some(why.clone()));
+                reason = why;
+                waits.wait(Pause::Yes, until).await;
+            }
+        }
+    }
+}
+
+/// Hands each job its part of the replies.
+fn answer(jobs: Vec<Job>, replies: Replies) {
+    let mut replies = replies.into_iter();
+    for job in jobs {
+        let part: Replies = replies.by_ref().take(job.envelopes.len()).collect();
+        let answer = if part.len() == job.envelopes.len() {
+            Ok(part)
+        } else {
+            let reason = "the member answered fewer commands than were proposed".to_owned();
+            Err(ClientError::OutcomeUnknown { reason })
+        };
+        let _ = job.done.send(answer);
+    }
+}

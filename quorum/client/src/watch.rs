@@ -1,0 +1,158 @@
+//! The watch: resumes by itself where it stood.
+
+use crate::{
+    ClientConfig,
+    attempt::{Pause, Waits},
+    members::Members,
+};
+use futures::{Stream, StreamExt};
+use lattice_mesh::Items;
+use lattice_quorum_types::{Event, Revision, view::WatchItem, wire};
+use std::{
+    fmt,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Items that wait for a slow reader; then the member waits.
+const QUEUE: usize = 16;
+/// A leader says at least [`WatchItem::Idle`] twice a second. After this long without a word we
+/// ask whether another leads.
+const SILENCE: Duration = Duration::from_millis(800);
+/// After this long without a word the connection is given up whoever leads.
+const LONGEST_SILENCE: Duration = Duration::from_secs(5);
+/// Waits between tries have no end.
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
+/// A running watch: a stream of [`WatchItem`]s. Dropping it ends it.
+pub struct Watching {
+    items: mpsc::Receiver<WatchItem>,
+    _follow: AbortOnDropHandle<()>,
+}
+
+impl fmt::Debug for Watching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watching")
+    }
+}
+
+impl Watching {
+    pub(crate) fn start(members: Arc<Members>, config: Arc<ClientConfig>, since: Revision) -> Self {
+        let (out, items) = mpsc::channel(QUEUE);
+        let follow = follow(members, config, since, out);
+        Self {
+            items,
+            _follow: AbortOnDropHandle::new(tokio::spawn(follow)),
+        }
+    }
+
+    /// The next item; `None` after [`WatchItem::Compacted`].
+    pub async fn next(&mut self) -> Option<WatchItem> {
+        self.items.recv().await
+    }
+}
+
+impl Stream for Watching {
+    type Item = WatchItem;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
+        self.items.poll_recv(cx)
+    }
+}
+
+/// Why one member's stream is over.
+enum Over {
+    /// Nobody reads any more, or there is nothing more to read.
+    Done,
+    /// Another member must be asked.
+    Lost(String),
+}
+
+async fn follow(
+    members: Arc<Members>,
+    config: Arc<ClientConfig>,
+    mut at: Revision,
+    out: mpsc::Sender<WatchItem>,
+) {
+    let mut waits = Waits::new(&config);
+    while let Some(addr) = members.target().await {
+        let request = wire::Watch { since: at };
+        let peer = members.peer(addr);
+        let opened = timeout(config.patience * 4, peer.open(&request)).await;
+        let lost = match opened {
+            Ok(Ok(items)) => match read(&members, addr, items, &mut at, &out, &mut waits).await {
+                Over::Done => return,
+                Over::Lost(reason) => reason,
+            },
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("{addr} does not answer"),
+        };
+        if out.is_closed() {
+            return;
+        }
+        tracing::debug!(%addr, at = %at, reason = %lost, "watch lost; resuming");
+        members.doubt(addr);
+        waits.wait(Pause::Yes, Instant::now() + FOR_EVER).await;
+    }
+    tracing::error!("no address of a quorum member is configured: nothing can be watched");
+}
+
+/// Hands on what one member sends, from `at` on.
+async fn read(
+    members: &Members,
+    addr: SocketAddr,
+    mut items: Items<WatchItem>,
+    at: &mut Revision,
+    out: &mpsc::Sender<WatchItem>,
+    waits: &mut Waits,
+) -> Over {
+    let mut heard = Instant::now();
+    loop {
+        let item = match timeout(SILENCE, items.next()).await {
+            Ok(Some(Ok(item))) => item,
+            Ok(Some(Err(error))) => return Over::Lost(error.to_string()),
+            Ok(None) => return Over::Lost(format!("{addr} ended the stream")),
+            Err(_) => {
+                let other = members.locate().await.filter(|other| *other != addr);
+                if let Some(other) = other {
+                    members.follow(other);
+                    return Over::Lost(format!("{other} leads now"));
+                }
+                if heard.elapsed() > LONGEST_SILENCE {
+                    return Over::Lost(format!("{addr} is silent"));
+                }
+                continue;
+            }
+        };
+        heard = Instant::now();
+        waits.reset();
+        let (item, ends) = match item {
+            WatchItem::Events(events) => match fresh(events, at) {
+                Some(events) => (WatchItem::Events(events), false),
+                None => continue,
+            },
+            WatchItem::Idle(revision) => {
+                *at = revision.max(*at);
+                (WatchItem::Idle(*at), false)
+            }
+            compacted @ WatchItem::Compacted { .. } => (compacted, true),
+        };
+        if out.send(item).await.is_err() || ends {
+            return Over::Done;
+        }
+    }
+}
+
+/// Drops what was seen before, and moves on.
+fn fresh(mut events: Vec<Event>, at: &mut Revision) -> Option<Vec<Event>> {
+    events.retain(|event| event.revision > *at);
+    *at = events.last()?.revision.max(*at);
+    Some(events)
+}
