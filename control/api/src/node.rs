@@ -16,6 +16,14 @@ pub struct DrainView {
     pub since: String,
 }
 
+/// Why a node is to get no new work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrainRequest {
+    /// For people; shown with the node.
+    pub reason: String,
+}
+
 /// The attempt that holds a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HolderView {

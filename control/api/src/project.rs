@@ -150,6 +150,32 @@ mod patch {
     }
 }
 
+/// A change to the project named in the request's path. A field left out stays, `null` lifts the
+/// ceiling.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectUpdate {
+    /// Nodes held at the same time.
+    #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<u64>, required = false)]
+    pub max_nodes: Patch,
+    /// Allocations holding nodes at the same time.
+    #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<u64>, required = false)]
+    pub max_concurrent_allocations: Patch,
+}
+
+impl ProjectUpdate {
+    /// The same change with its project named.
+    pub fn of(self, path: impl Into<String>) -> LimitChangeBody {
+        LimitChangeBody {
+            path: path.into(),
+            max_nodes: self.max_nodes,
+            max_concurrent_allocations: self.max_concurrent_allocations,
+        }
+    }
+}
+
 /// Limit changes, applied all or none and judged on the resulting tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,4 +1,43 @@
-//! The Rust SDK.
+//! The Rust SDK: the REST interface of a Lattice cluster as typed calls.
 //!
-//! Reserved: nothing is built here yet.
+//! It trusts exactly the certificate authority it is given and sends one bearer token. Every "no"
+//! of the server arrives as a [`ClientError`] whose kind tells what a caller can do about it. It
+//! must not know a daemon, the mesh or the state machine: all of it goes through the public port.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
+//! let client = Client::new(Endpoint {
+//!     url: "https://127.0.0.1:8443".to_owned(),
+//!     ca_pem: std::fs::read_to_string("ca.pem")?,
+//!     token: std::fs::read_to_string("token")?.trim().into(),
+//! })?;
+//! let request = AllocationRequest {
+//!     project: "atlas/operations/web".to_owned(),
+//!     nodes: 2,
+//!     argv: vec!["hostname".to_owned()],
+//!     ..AllocationRequest::default()
+//! };
+//! let submitted = client.submit(&request, SubmitOptions::default()).await?;
+//! println!("{:?}", submitted.id);
+//! # Ok(()) }
+//! ```
+//!
+//! Begin with [`Client`].
 #![forbid(unsafe_code)]
+
+mod allocations;
+mod conformance;
+mod error;
+mod events;
+mod nodes;
+mod projects;
+mod sse;
+mod transport;
+
+pub use allocations::{AllocationFilter, LogOptions, LogOutput, SubmitOptions};
+pub use error::ClientError;
+pub use events::EventStream;
+pub use lattice_api as api;
+pub use lattice_api::{AllocationRequest, AllocationView, Page, Problem, Submitted};
+pub use transport::{Client, Endpoint};

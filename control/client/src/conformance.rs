@@ -1,0 +1,28 @@
+//! Conformance.
+
+use crate::{Client, ClientError};
+use lattice_api::conformance::{DriftReportView, GroupsView};
+use reqwest::Method;
+
+impl Client {
+    /// Nodes that share a digest, in one class (`nic`, `kernel`, …) or, with `None` or `all`, in
+    /// the whole node fingerprint.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn conformance_groups(&self, class: Option<&str>) -> Result<GroupsView, ClientError> {
+        let mut request = self.request(Method::GET, &["conformance", "groups"]);
+        if let Some(class) = class {
+            request = request.query(&[("class", class)]);
+        }
+        self.answer(request).await
+    }
+
+    /// Who differs from the majority of its cohort, and in what.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn drift(&self) -> Result<DriftReportView, ClientError> {
+        self.get(&["conformance", "drift"]).await
+    }
+}
