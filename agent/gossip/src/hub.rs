@@ -1,0 +1,127 @@
+//! One process's gossip: which cells it is in, and which message belongs to which.
+
+use crate::{
+    Cell, CellConfig, CellName, JoinError, Published,
+    door::{Door, lock},
+    run, text,
+};
+use bytes::Bytes;
+use lattice_mesh::{Caller, Mesh, Role, Router};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// The mesh's kind for gossip messages: `[length of cell name u8][cell name][chitchat's bytes]`.
+pub const MESSAGE_KIND: u16 = 1;
+/// Who takes part. Quorum members do not: nothing here may weigh on them.
+const MEMBERS: &[Role] = &[Role::Agent, Role::Control];
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
+
+pub(crate) type Doors = Mutex<HashMap<String, Arc<Door>>>;
+
+/// One process's gossip. Clones share it.
+#[derive(Clone, Default)]
+pub struct Gossip {
+    doors: Arc<Doors>,
+}
+
+impl fmt::Debug for Gossip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cells: Vec<CellName> = lock(&self.doors).values().map(|d| d.name.clone()).collect();
+        write!(f, "Gossip({cells:?})")
+    }
+}
+
+impl Gossip {
+    /// In no cell yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets gossip messages in, from agents and controls of our cluster only. Before the mesh
+    /// serves; cells may be joined at any time after.
+    #[must_use]
+    pub fn route(&self, router: Router) -> Router {
+        let doors = self.doors.clone();
+        router.messages(MESSAGE_KIND, MEMBERS, move |caller, bytes| {
+            deliver(&doors, caller, bytes);
+        })
+    }
+
+    /// Joins a cell over `mesh`, whose router must be this one's. Returns as soon as gossip runs;
+    /// whether anybody answers is seen in [`Cell::changes`].
+    pub async fn join(
+        &self,
+        mesh: &Mesh,
+        config: CellConfig,
+        published: &Published,
+    ) -> Result<Cell, JoinError> {
+        if config.interval < SHORTEST_INTERVAL || config.interval > LONGEST_INTERVAL {
+            let given_ms = config.interval.as_millis();
+            return Err(JoinError::Interval { given_ms });
+        }
+        let addr = config.advertise.unwrap_or_else(|| mesh.local_addr());
+        if addr.ip().is_unspecified() || addr.port() == 0 {
+            return Err(JoinError::NoAddress { addr });
+        }
+        let texts = text::to_texts(published)?;
+        let door = Arc::new(Door::new(config.name.clone(), config.interval));
+        {
+            let mut doors = lock(&self.doors);
+            if doors.contains_key(config.name.as_str()) {
+                return Err(JoinError::AlreadyJoined { cell: config.name });
+            }
+            doors.insert(config.name.as_str().to_owned(), door.clone());
+        }
+        // Leaves the cell again if starting fails, or if this future is dropped.
+        let place = Place {
+            doors: self.doors.clone(),
+            door,
+        };
+        run::start(place, mesh.clone(), config, addr, texts).await
+    }
+}
+
+/// A cell's entry in its process, for as long as it is held.
+pub(crate) struct Place {
+    doors: Arc<Doors>,
+    pub(crate) door: Arc<Door>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.door.close();
+        lock(&self.doors).remove(self.door.name.as_str());
+    }
+}
+
+fn deliver(doors: &Doors, caller: Caller, message: Bytes) {
+    let Some((name, bytes)) = split(&message) else {
+        tracing::debug!(peer = %caller.identity, "gossip message without a cell dropped");
+        return;
+    };
+    let door = lock(doors).get(name).cloned();
+    match door {
+        Some(door) => door.deliver(caller, bytes),
+        None => tracing::debug!(peer = %caller.identity, "gossip message of another cell dropped"),
+    }
+}
+
+fn split(message: &Bytes) -> Option<(&str, Bytes)> {
+    let (&length, rest) = message.split_first()?;
+    let name = rest.get(..usize::from(length))?;
+    let bytes = message.slice(1 + name.len()..);
+    Some((std::str::from_utf8(name).ok()?, bytes))
+}
+
+/// What stands in front of every message of a cell.
+pub(crate) fn header(cell: &CellName) -> Vec<u8> {
+    // A cell name has at most 64 bytes.
+    let mut header = vec![u8::try_from(cell.as_str().len()).unwrap_or(u8::MAX)];
+    header.extend_from_slice(cell.as_str().as_bytes());
+    header
+}

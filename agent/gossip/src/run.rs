@@ -1,0 +1,253 @@
+//! Keeps a cell's gossip server running: feeds it what is published, takes snapshots, and starts
+//! it again should it die.
+
+use crate::{
+    Cell, CellConfig, JoinError, Snapshot,
+    codec::Codec,
+    door::Door,
+    hub::Place,
+    snapshot::{node_name, take},
+    stats::add,
+    transport::{MeshSocket, MeshTransport, StateSlot},
+};
+use chitchat::{
+    Chitchat, ChitchatConfig, ChitchatHandle, ChitchatId, FailureDetectorConfig, ProtocolVersion,
+    spawn_chitchat,
+};
+use lattice_mesh::Mesh;
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// A member is silent once its heartbeat is this many mean intervals late.
+const PHI_THRESHOLD: f64 = 8.0;
+/// Intervals remembered per member.
+const SAMPLES: usize = 64;
+/// Each new generation of a member is one more entry in everyone's messages for a while, so a
+/// server that dies is started again no sooner than this after its last start.
+const RESTART_WAIT: Duration = Duration::from_secs(60);
+/// A server that does not end within this is abandoned.
+const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
+
+pub(crate) type Texts = Arc<BTreeMap<String, String>>;
+
+/// What one run of the server after the other needs.
+struct Runner {
+    place: Place,
+    mesh: Mesh,
+    config: CellConfig,
+    advertise: SocketAddr,
+    restart_wait: Duration,
+    wanted: watch::Receiver<Texts>,
+    view: watch::Sender<Arc<Snapshot>>,
+}
+
+/// Starts the server, and the task that keeps it.
+pub(crate) async fn start(
+    place: Place,
+    mesh: Mesh,
+    config: CellConfig,
+    advertise: SocketAddr,
+    texts: BTreeMap<String, String>,
+) -> Result<Cell, JoinError> {
+    start_with(place, mesh, config, advertise, texts, RESTART_WAIT).await
+}
+
+async fn start_with(
+    place: Place,
+    mesh: Mesh,
+    config: CellConfig,
+    advertise: SocketAddr,
+    texts: BTreeMap<String, String>,
+    restart_wait: Duration,
+) -> Result<Cell, JoinError> {
+    let (publish, wanted) = watch::channel(Arc::new(texts));
+    let (view, changes) = watch::channel(Arc::new(Snapshot::empty(config.name.clone())));
+    let (door, identity) = (place.door.clone(), mesh.identity());
+    let runner = Runner {
+        place,
+        mesh,
+        config,
+        advertise,
+        restart_wait,
+        wanted,
+        view,
+    };
+    let generation = runner.config.generation;
+    let server = runner
+        .launch(generation)
+        .await
+        .map_err(|reason| JoinError::Codec {
+            cell: runner.config.name.clone(),
+            reason,
+        })?;
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(runner.run(server, generation, stop.clone()));
+    Ok(Cell::new(identity, door, publish, changes, stop, task))
+}
+
+enum Ended {
+    Asked,
+    Died(String),
+}
+
+impl Runner {
+    fn door(&self) -> &Arc<Door> {
+        &self.place.door
+    }
+
+    fn chitchat_config(&self, generation: u64) -> ChitchatConfig {
+        let interval = self.config.interval;
+        let identity = self.mesh.identity();
+        ChitchatConfig {
+            chitchat_id: ChitchatId::new(node_name(&identity), generation, self.advertise),
+            cluster_id: format!("{}/{}", identity.cluster(), self.config.name),
+            gossip_interval: interval,
+            listen_addr: self.advertise,
+            seed_nodes: self
+                .config
+                .seeds
+                .iter()
+                .map(|s| s.addr.to_string())
+                .collect(),
+            failure_detector_config: FailureDetectorConfig {
+                phi_threshold: PHI_THRESHOLD,
+                sampling_window_size: SAMPLES,
+                max_interval: interval * 5,
+                initial_interval: interval * 2,
+                dead_node_grace_period: self.config.forget_after,
+            },
+            marked_for_deletion_grace_period: self.config.forget_after,
+            catchup_callback: None,
+            extra_liveness_predicate: None,
+            protocol_version: ProtocolVersion::V1,
+        }
+    }
+
+    async fn launch(&self, generation: u64) -> Result<ChitchatHandle, String> {
+        let codec = Codec::open().await.map_err(|e| e.to_string())?;
+        let state: StateSlot = Arc::new(OnceLock::new());
+        let socket = MeshSocket::new(
+            codec,
+            self.door().clone(),
+            self.mesh.clone(),
+            self.advertise,
+            &self.config.seeds,
+            state.clone(),
+        );
+        let texts = self.wanted.borrow().clone();
+        let pairs = texts.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        let config = self.chitchat_config(generation);
+        let server = spawn_chitchat(config, pairs, &MeshTransport::new(socket))
+            .await
+            .map_err(|e| format!("{e:#}"))?;
+        let _ = state.set(Arc::downgrade(&server.chitchat()));
+        Ok(server)
+    }
+
+    async fn run(mut self, first: ChitchatHandle, generation: u64, stop: CancellationToken) {
+        let (mut server, mut generation) = (first, generation);
+        loop {
+            let started_at = Instant::now();
+            match self.drive(&server, &stop).await {
+                Ended::Asked => {
+                    let _ = tokio::time::timeout(SHUTDOWN_WAIT, server.shutdown()).await;
+                    return;
+                }
+                Ended::Died(reason) => {
+                    server.abort();
+                    tracing::warn!(cell = %self.config.name, %reason, "gossip server died; starting it again");
+                }
+            }
+            self.place.door.close();
+            let mut again_at = started_at + self.restart_wait;
+            server = loop {
+                if stop
+                    .run_until_cancelled(tokio::time::sleep_until(again_at))
+                    .await
+                    .is_none()
+                {
+                    return;
+                }
+                generation += 1;
+                match self.launch(generation).await {
+                    Ok(server) => break server,
+                    Err(reason) => {
+                        tracing::warn!(cell = %self.config.name, %reason, "gossip server does not start");
+                        again_at = Instant::now() + self.restart_wait;
+                    }
+                }
+            };
+            add(&self.door().counters.restarts, 1);
+        }
+    }
+
+    /// Until the server ends or is to end.
+    async fn drive(&mut self, server: &ChitchatHandle, stop: &CancellationToken) -> Ended {
+        let state = server.chitchat();
+        let mut live = state.lock().await.live_nodes_watcher();
+        let mut ended = std::pin::pin!(server.termination_watcher());
+        // For what changes without being announced: members forgotten.
+        let mut look_again =
+            tokio::time::interval(self.config.interval.max(Duration::from_secs(1)) * 5);
+        let mut wanted = self.wanted.clone();
+        wanted.mark_changed();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ended::Asked,
+                end = &mut ended => return Ended::Died(match end {
+                    Ok(()) => "it ended".to_owned(),
+                    Err(e) => format!("{e:#}"),
+                }),
+                changed = wanted.changed() => {
+                    if changed.is_err() {
+                        return Ended::Asked;
+                    }
+                    let texts = wanted.borrow_and_update().clone();
+                    apply(&mut *state.lock().await, &texts);
+                }
+                changed = live.changed() => {
+                    if changed.is_err() {
+                        return Ended::Died("its watcher ended".to_owned());
+                    }
+                }
+                _ = look_again.tick() => {}
+            }
+            self.look(&*state.lock().await);
+        }
+    }
+
+    /// Takes a snapshot, and shows it if it differs from the last.
+    fn look(&self, state: &Chitchat) {
+        let identity = self.mesh.identity();
+        self.view.send_if_modified(|last| {
+            let next = take(state, identity.cluster(), last);
+            let changed = next != **last;
+            if changed {
+                *last = Arc::new(next);
+            }
+            changed
+        });
+    }
+}
+
+/// Makes what this process says equal to `texts`.
+fn apply(state: &mut Chitchat, texts: &BTreeMap<String, String>) {
+    let own = state.self_node_state();
+    let gone: Vec<String> = own
+        .key_values()
+        .map(|(key, _)| key.to_owned())
+        .filter(|key| !texts.contains_key(key))
+        .collect();
+    for key in gone {
+        own.delete(&key);
+    }
+    for (key, value) in texts {
+        own.set(key, value);
+    }
+}
