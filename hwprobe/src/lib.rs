@@ -26,6 +26,7 @@ mod cohort;
 mod debounce;
 mod diff;
 mod digest;
+mod document;
 mod encode;
 mod facts;
 mod groups;
@@ -50,6 +51,7 @@ pub use cohort::{
 pub use debounce::{Debounce, Publication};
 pub use diff::{Difference, Verdict, diff};
 pub use digest::{BadDigest, Digest};
+pub use document::{DocumentError, NODE_DOCUMENT_VERSION, NodeDocument};
 pub use encode::PreimageError;
 pub use facts::Facts;
 pub use groups::{Group, Groups, Scope, groups};
