@@ -1,4 +1,43 @@
 //! The daemon `lattice-agent`: probes, gossip and the executor of one node.
 //!
-//! Reserved: nothing is built here yet.
-#![forbid(unsafe_code)]
+//! It tells what the node is (class digests by gossip, preimages and inventory on request) and
+//! runs what control dispatches to it. It decides nothing about placement, holds no limit and
+//! never writes to the quorum: it reports to control.
+//!
+//! A rank runs below a *supervisor*: the running binary executed again, one per allocation
+//! attempt, outliving the agent. What either of them knows is in the attempt's folder
+//! ([`attempt`]), never only in memory. Every binary that holds agents begins with
+//! [`child::run_if_child`].
+//!
+//! Begin with [`App`]; then [`executor::Executor`] (running work), [`supervisor`] (one rank) and
+//! [`node::Publication`] (what is announced).
+
+mod announce;
+mod app;
+pub mod attempt;
+mod cause;
+pub mod child;
+mod config;
+mod control;
+mod data_dir;
+mod error;
+pub mod executor;
+mod join;
+pub mod node;
+mod serve;
+mod settings;
+pub mod supervisor;
+
+pub use app::App;
+pub use config::{
+    Config, ConfigError, ExecutorConfig, GossipConfig, Join, NvmlConfig, NvmlMode, ProbeConfig,
+    Topology,
+};
+pub use data_dir::{DataDir, DataDirError, Membership};
+pub use error::StartError;
+pub use settings::{
+    CONFIRM_AFTER, Edges, GRACE, GossipSettings, JoinSettings, KEEP_OUTPUT, MIN_UID,
+    OUTPUT_CAP_BYTES, PROBE_INTERVAL, Settings, WorkSettings,
+};
+
+pub(crate) use cause::with_causes;

@@ -1,0 +1,209 @@
+//! The agent put together: bound, started, stopped.
+
+use crate::announce::{Constant, announce};
+use crate::control::Controls;
+use crate::data_dir::DataDir;
+use crate::error::StartError;
+use crate::executor::{Executor, ExecutorSettings};
+use crate::join::{Member, member};
+use crate::node::{Announcement, NodeView, Prober, Publication};
+use crate::serve::{Served, router};
+use crate::settings::{Edges, Settings};
+use lattice_gossip::{Boot, Cell, CellConfig, CellName, Gossip, Seed};
+use lattice_mesh::{Mesh, Role, Router};
+use lattice_quorum_types::NodeId;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Calls that are being answered when the agent stops get this long.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// One agent. Any number of them run in one process, each with its own data directory.
+#[derive(Debug)]
+pub struct App {
+    node: NodeId,
+    mesh: Mesh,
+    executor: Executor,
+    view: NodeView,
+    constant: Constant,
+    announcements: watch::Receiver<Announcement>,
+    gossip: Gossip,
+    cell_config: CellConfig,
+    /// Taken by `start`.
+    parts: Option<Parts>,
+    cell: Option<Cell>,
+    cancel: CancellationToken,
+    tasks: TaskTracker,
+    /// Released last: another agent may then use the folder.
+    _data: DataDir,
+}
+
+#[derive(Debug)]
+struct Parts {
+    router: Router,
+    prober: Prober,
+}
+
+impl App {
+    /// Opens the data directory, enrols where that is needed, and takes the socket. Nothing is
+    /// answered, read or started before [`App::start`].
+    pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
+        let data = DataDir::open(&settings.data_dir)?;
+        let Member { credentials, cell } = member(&settings, &edges, &data).await?;
+        let cell_config = cell_config(&settings, &edges, cell)?;
+        let mesh = Mesh::bind(settings.listen, credentials, edges.mesh.clone())?;
+        let controls = Arc::new(Controls::new(&mesh, &settings.control));
+        let work = executor_settings(&settings, &edges, &data);
+        let executor = Executor::open(work, controls, edges.clock.clone())?;
+        let constant = Constant {
+            boot: Boot {
+                boot_id: edges.boot_id.clone(),
+                incarnation: cell_config.generation,
+            },
+            group: settings.topology_group.clone(),
+            root: settings.probe.host.root.clone(),
+        };
+        let publication = Publication::new(settings.node.to_string(), settings.topology_group);
+        let prober = Prober::new(settings.probe, publication);
+        let view = prober.view();
+        let gossip = Gossip::new();
+        let router = gossip.route(router(Served {
+            node: settings.node.clone(),
+            boot_id: edges.boot_id,
+            clock: edges.clock,
+            view: view.clone(),
+            executor: executor.clone(),
+        }));
+        Ok(Self {
+            node: settings.node,
+            mesh,
+            executor,
+            view,
+            constant,
+            announcements: prober.announcements(),
+            gossip,
+            cell_config,
+            parts: Some(Parts { router, prober }),
+            cell: None,
+            cancel: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            _data: data,
+        })
+    }
+
+    /// Where it listens, with the real port.
+    pub fn addr(&self) -> SocketAddr {
+        self.mesh.local_addr()
+    }
+    /// Which node it speaks for.
+    pub fn node(&self) -> &NodeId {
+        &self.node
+    }
+    /// What the node is.
+    pub fn view(&self) -> &NodeView {
+        &self.view
+    }
+    /// What runs on it.
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+    /// The gossip cell; `None` before [`App::start`].
+    pub fn cell(&self) -> Option<&Cell> {
+        self.cell.as_ref()
+    }
+
+    /// Takes up earlier work, answers, reads the node and joins its cell. Once.
+    pub async fn start(&mut self) -> Result<(), StartError> {
+        let Parts { router, prober } = self.parts.take().ok_or(StartError::StartedBefore)?;
+        // First: whoever asks must hear of what an earlier agent left.
+        self.executor.resume()?;
+        self.mesh.serve(router)?;
+        self.spawn(prober.run());
+        let first = self
+            .constant
+            .published(&self.announcements.borrow().clone(), None);
+        let config = self.cell_config.clone();
+        let cell = self.gossip.join(&self.mesh, config, &first).await?;
+        self.spawn(announce(
+            cell.clone(),
+            self.constant.clone(),
+            self.announcements.clone(),
+            self.executor.clone(),
+        ));
+        self.cell = Some(cell);
+        tracing::info!(node = %self.node, addr = %self.addr(), "agent started");
+        Ok(())
+    }
+
+    /// Stops everything but the work, which goes on below its supervisors. A few seconds at most.
+    pub async fn stop(self) {
+        self.cancel.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        if let Some(cell) = &self.cell {
+            cell.leave().await;
+        }
+        self.mesh.shutdown(STOP_GRACE).await;
+        self.executor.stop().await;
+        tracing::info!(node = %self.node, "agent stopped");
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let cancel = self.cancel.clone();
+        let until = async move {
+            cancel.run_until_cancelled(work).await;
+        };
+        self.tasks.spawn(until);
+    }
+}
+
+/// An agent that is dropped stops as well, only without waiting.
+impl Drop for App {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        self.executor.abandon();
+    }
+}
+
+fn cell_config(
+    settings: &Settings,
+    edges: &Edges,
+    told: Option<String>,
+) -> Result<CellConfig, StartError> {
+    let gossip = &settings.gossip;
+    let name: CellName = match (&gossip.cell, told) {
+        (Some(name), _) => name.clone(),
+        (None, Some(told)) => told.parse()?,
+        (None, None) => return Err(StartError::NoCell),
+    };
+    // The clock of a host that was set back could give an earlier number; gossip then shows the
+    // older run until it is forgotten.
+    let mut config = CellConfig::new(name, edges.clock.now().0);
+    let controls = settings.control.iter().map(|addr| (*addr, Role::Control));
+    let seeds = controls.chain(gossip.seeds.iter().copied());
+    config.seeds = seeds.map(|(addr, role)| Seed { addr, role }).collect();
+    config.advertise = gossip.advertise;
+    if let Some(interval) = gossip.interval {
+        config.interval = interval;
+    }
+    Ok(config)
+}
+
+fn executor_settings(settings: &Settings, edges: &Edges, data: &DataDir) -> ExecutorSettings {
+    let work = &settings.executor;
+    ExecutorSettings {
+        node: settings.node.clone(),
+        folder: data.executor(),
+        enabled: work.enabled,
+        run_as: settings.run_as(edges),
+        output_cap_bytes: work.output_cap_bytes,
+        grace: work.grace,
+        keep_output: work.keep_output,
+        program: edges.program.clone(),
+        boot_id: edges.boot_id.clone(),
+    }
+}

@@ -1,0 +1,216 @@
+//! Paths, and reading and writing the files at them.
+
+use super::durable::{write_atomically, write_durably};
+use super::lock::{Lock, holder};
+use super::record::{
+    ExitRecord, LaunchRecord, RecordError, StartedRecord, SupervisorRecord, encode, read,
+};
+use lattice_quorum_types::AllocationId;
+use lattice_quorum_types::wire::{AttemptKey, LogStream};
+use rustix::process::Pid;
+use serde::Serialize;
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The folder of all attempts.
+#[derive(Debug, Clone)]
+pub struct Attempts {
+    path: PathBuf,
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> RecordError + '_ {
+    move |source| RecordError::Io {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+impl Attempts {
+    /// Opens, or makes, the folder (mode 0700).
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, RecordError> {
+        let path = path.into();
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .map_err(failed(&path))?;
+        Ok(Self { path })
+    }
+
+    /// Where an attempt is, or would be.
+    pub fn dir(&self, key: AttemptKey) -> AttemptDir {
+        let name = format!("{}.{}", key.allocation, key.attempt);
+        AttemptDir {
+            path: self.path.join(name),
+        }
+    }
+
+    /// Makes an attempt's folder, durably. An existing one is taken over.
+    pub fn create(&self, key: AttemptKey) -> Result<AttemptDir, RecordError> {
+        let dir = self.dir(key);
+        match DirBuilder::new().mode(0o700).create(&dir.path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(&dir.path)(error)),
+        }
+        let parent = File::open(&self.path).map_err(failed(&self.path))?;
+        parent.sync_all().map_err(failed(&self.path))?;
+        Ok(dir)
+    }
+
+    /// Every attempt there is, in order.
+    pub fn list(&self) -> Result<Vec<(AttemptKey, AttemptDir)>, RecordError> {
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(&self.path).map_err(failed(&self.path))? {
+            let entry = entry.map_err(failed(&self.path))?;
+            if let Some(key) = entry.file_name().to_str().and_then(parse_key) {
+                all.push((key, self.dir(key)));
+            }
+        }
+        all.sort_by_key(|(key, _)| *key);
+        Ok(all)
+    }
+}
+
+fn parse_key(name: &str) -> Option<AttemptKey> {
+    let (allocation, attempt) = name.split_once('.')?;
+    Some(AttemptKey {
+        allocation: AllocationId(allocation.parse().ok()?),
+        attempt: attempt.parse().ok()?,
+    })
+}
+
+/// One attempt's folder. It need not exist.
+#[derive(Debug, Clone)]
+pub struct AttemptDir {
+    path: PathBuf,
+}
+
+impl AttemptDir {
+    /// The folder at `path`, as a supervisor is given it.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+    /// Whether it is there.
+    pub fn exists(&self) -> bool {
+        self.path.is_dir()
+    }
+    fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+    /// Where an output is captured.
+    pub fn output(&self, stream: LogStream) -> PathBuf {
+        self.file(match stream {
+            LogStream::Stdout => "stdout",
+            LogStream::Stderr => "stderr",
+        })
+    }
+    /// Where the supervisor's own complaints go.
+    pub fn supervisor_log(&self) -> PathBuf {
+        self.file("supervisor.log")
+    }
+
+    /// What to run.
+    pub fn launch(&self) -> Result<Option<LaunchRecord>, RecordError> {
+        read(&self.file("launch.json"))
+    }
+    /// The supervisor that took it on, whether it lives or not.
+    pub fn supervisor(&self) -> Result<Option<SupervisorRecord>, RecordError> {
+        read(&self.file("supervisor.json"))
+    }
+    /// The job's process, once started.
+    pub fn started(&self) -> Result<Option<StartedRecord>, RecordError> {
+        read(&self.file("started.json"))
+    }
+    /// How it ended.
+    pub fn exit(&self) -> Result<Option<ExitRecord>, RecordError> {
+        read(&self.file("exit.json"))
+    }
+    /// Whether somebody asked to end it.
+    pub fn is_stop_requested(&self) -> bool {
+        self.file("stop").exists()
+    }
+    /// Whether control has its end.
+    pub fn is_acknowledged(&self) -> bool {
+        self.file("acknowledged").exists()
+    }
+    /// The living supervisor. Not to be asked by the supervisor itself.
+    pub fn living_supervisor(&self) -> Result<Option<Pid>, RecordError> {
+        let path = self.file("lock");
+        holder(&path).map_err(failed(&path))
+    }
+    /// Takes the supervisor's lock; `None` when another one lives.
+    pub fn take_lock(&self) -> Result<Option<Lock>, RecordError> {
+        let path = self.file("lock");
+        Lock::take(&path).map_err(failed(&path))
+    }
+
+    /// Records what to run, durably.
+    pub fn write_launch(&self, launch: &LaunchRecord) -> Result<(), RecordError> {
+        self.write("launch.json", launch, write_durably)
+    }
+    /// Records the supervisor. Not flushed: after a crash of the machine the boot id tells more.
+    pub fn write_supervisor(&self, supervisor: &SupervisorRecord) -> Result<(), RecordError> {
+        self.write("supervisor.json", supervisor, write_atomically)
+    }
+    /// Records the start. Not flushed, as above.
+    pub fn write_started(&self, started: &StartedRecord) -> Result<(), RecordError> {
+        self.write("started.json", started, write_atomically)
+    }
+    /// Records the end, durably.
+    pub fn write_exit(&self, exit: &ExitRecord) -> Result<(), RecordError> {
+        self.write("exit.json", exit, write_durably)
+    }
+    /// Records that somebody asked to end it, durably: a restarted agent must not start it.
+    pub fn request_stop(&self) -> Result<(), RecordError> {
+        let path = self.file("stop");
+        write_durably(&path, b"").map_err(failed(&path))
+    }
+    /// Records that control has its end, then forgets what was to run (it holds the user's
+    /// environment). Output, end and acknowledgement stay.
+    pub fn acknowledge(&self) -> Result<(), RecordError> {
+        let path = self.file("acknowledged");
+        write_durably(&path, b"").map_err(failed(&path))?;
+        for name in [
+            "launch.json",
+            "supervisor.json",
+            "started.json",
+            "stop",
+            "lock",
+        ] {
+            match std::fs::remove_file(self.file(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed(&self.file(name))(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+    /// When control took its end, by the file's time; `None` while it has not.
+    pub fn acknowledged_at(&self) -> Option<std::time::SystemTime> {
+        let meta = std::fs::metadata(self.file("acknowledged")).ok()?;
+        meta.modified().ok()
+    }
+    /// Removes everything.
+    pub fn remove(&self) -> Result<(), RecordError> {
+        std::fs::remove_dir_all(&self.path).map_err(failed(&self.path))
+    }
+
+    fn write<T: Serialize>(
+        &self,
+        name: &str,
+        body: &T,
+        how: fn(&Path, &[u8]) -> io::Result<()>,
+    ) -> Result<(), RecordError> {
+        let path = self.file(name);
+        let bytes = encode(&path, body)?;
+        how(&path, &bytes).map_err(failed(&path))
+    }
+}

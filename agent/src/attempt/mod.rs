@@ -1,0 +1,31 @@
+//! An attempt's folder: everything that is known of one rank, on disk.
+//!
+//! `<data>/attempts/<allocation>.<attempt>/` holds
+//!
+//! | file | written by | says |
+//! |---|---|---|
+//! | `launch.json` | agent, durably, before anything starts | what to run (holds the user's environment: mode 0600) |
+//! | `lock` | supervisor | held (POSIX record lock) for as long as it lives |
+//! | `supervisor.json` | supervisor, first | its process; a second one never starts the job again |
+//! | `started.json` | supervisor | the job's process runs |
+//! | `stop` | agent | somebody asked to end it |
+//! | `exit.json` | supervisor, durably; agent where no supervisor is left | how it ended |
+//! | `acknowledged` | agent | control has it; only output is kept from here on |
+//! | `stdout`, `stderr` | supervisor | captured output |
+//! | `supervisor.log` | supervisor | what it had to say |
+//!
+//! Whoever finds files is free to believe them: each is complete or not there.
+
+mod durable;
+mod folder;
+mod lock;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use durable::write_durably;
+pub use folder::{AttemptDir, Attempts};
+pub use lock::{Lock, holder};
+pub use record::{
+    ExitRecord, FORMAT, LaunchRecord, LocalUser, RecordError, StartedRecord, SupervisorRecord,
+};

@@ -1,0 +1,179 @@
+//! The versioned files of an attempt.
+
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::spec::Workload;
+use lattice_quorum_types::wire::AttemptKey;
+use lattice_quorum_types::{NodeId, Revision, UnixMillis};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Format written by this build.
+pub const FORMAT: u32 = 1;
+
+/// Why a file of an attempt cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// It could not be read or written.
+    #[error("{}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is not what this build writes.
+    #[error("{} is damaged", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// A newer build wrote it.
+    #[error(
+        "{} has format {found}; this build reads up to {FORMAT}: start the newer version again",
+        path.display()
+    )]
+    Newer {
+        /// Which.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+}
+
+/// The local account that a rank runs as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalUser {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub uid: u32,
+    /// Its primary group.
+    pub gid: u32,
+    /// Its home folder.
+    pub home: PathBuf,
+    /// Its shell.
+    pub shell: PathBuf,
+}
+
+/// What a supervisor is to run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchRecord {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// Epoch of the dispatcher.
+    pub epoch: u64,
+    /// Revision of the assignment.
+    pub revision: Revision,
+    /// Who submitted it.
+    pub user: String,
+    /// Its project.
+    pub project: String,
+    /// All nodes in rank order.
+    pub nodes: Vec<NodeId>,
+    /// This node.
+    pub node: NodeId,
+    /// This node's rank.
+    pub rank: u32,
+    /// What to run.
+    pub workload: Workload,
+    /// Longest run time, milliseconds.
+    pub walltime_ms: Option<u64>,
+    /// Whom to become; `None`: stay who the agent is.
+    pub become_user: Option<LocalUser>,
+    /// The account's home, shell and name for the environment.
+    pub account: LocalUser,
+    /// Most bytes kept of each output.
+    pub output_cap_bytes: u64,
+    /// Between SIGTERM and SIGKILL, milliseconds.
+    pub grace_ms: u64,
+    /// A random text in the environment of every process of this attempt: tells them from all
+    /// others on the machine, those of another agent included.
+    pub mark: String,
+    /// The boot during which it was recorded: after another one no process of it is left.
+    pub boot_id: String,
+    /// When it was recorded.
+    pub recorded_at: UnixMillis,
+}
+
+/// The supervisor's process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SupervisorRecord {
+    /// Process id.
+    pub pid: i32,
+    /// Start time in clock ticks since boot, as in `/proc/<pid>/stat`.
+    pub start_ticks: u64,
+}
+
+/// The job's first process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedRecord {
+    /// When it was started.
+    pub at: UnixMillis,
+    /// Process id, also its session and process group.
+    pub pid: i32,
+    /// Start time in clock ticks since boot, as in `/proc/<pid>/stat`.
+    pub start_ticks: u64,
+}
+
+/// How a rank ended; every process of it is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    /// When.
+    pub at: UnixMillis,
+    /// How.
+    pub exit: RankExit,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Versioned<T> {
+    version: u32,
+    #[serde(flatten)]
+    body: T,
+}
+
+#[derive(Deserialize)]
+struct OnlyVersion {
+    version: u32,
+}
+
+/// The bytes of a record.
+pub(super) fn encode<T: Serialize>(path: &Path, body: &T) -> Result<Vec<u8>, RecordError> {
+    let versioned = Versioned {
+        version: FORMAT,
+        body,
+    };
+    serde_json::to_vec(&versioned).map_err(|source| RecordError::Damaged {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Reads a record; `None` when there is none.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, RecordError> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => {
+            return Err(RecordError::Io {
+                path: path.to_owned(),
+                source,
+            });
+        }
+    };
+    let damaged = |source| RecordError::Damaged {
+        path: path.to_owned(),
+        source,
+    };
+    let OnlyVersion { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    if version > FORMAT {
+        return Err(RecordError::Newer {
+            path: path.to_owned(),
+            found: version,
+        });
+    }
+    let versioned: Versioned<T> = serde_json::from_slice(&bytes).map_err(damaged)?;
+    Ok(Some(versioned.body))
+}

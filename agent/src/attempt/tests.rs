@@ -1,0 +1,82 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::wire::AttemptKey;
+use lattice_quorum_types::{AllocationId, UnixMillis};
+use std::os::unix::fs::PermissionsExt;
+
+fn key(allocation: u64, attempt: u32) -> AttemptKey {
+    AttemptKey {
+        allocation: AllocationId(allocation),
+        attempt,
+    }
+}
+
+#[test]
+fn an_end_is_read_back_and_nobody_else_may_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempts = Attempts::open(folder.path().join("attempts")).unwrap();
+    let dir = attempts.create(key(7, 2)).unwrap();
+    assert_eq!(dir.exit().unwrap(), None);
+    let end = ExitRecord {
+        at: UnixMillis(5),
+        exit: RankExit::Signaled { signal: 9 },
+    };
+    dir.write_exit(&end).unwrap();
+    assert_eq!(dir.exit().unwrap(), Some(end));
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&dir.path().join("exit.json")) & 0o777, 0o600);
+    assert_eq!(mode(dir.path()) & 0o777, 0o700);
+}
+
+#[test]
+fn attempts_are_listed_in_order_and_strangers_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempts = Attempts::open(folder.path()).unwrap();
+    for k in [key(10, 1), key(9, 2), key(9, 1)] {
+        attempts.create(k).unwrap();
+    }
+    std::fs::create_dir(folder.path().join("lost+found")).unwrap();
+    let keys: Vec<_> = attempts.list().unwrap().iter().map(|(k, _)| *k).collect();
+    assert_eq!(keys, [key(9, 1), key(9, 2), key(10, 1)]);
+}
+
+#[test]
+fn a_newer_format_is_refused_and_a_torn_file_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = AttemptDir::at(folder.path());
+    let path = folder.path().join("exit.json");
+    std::fs::write(&path, br#"{"version":2,"at":1,"exit":"walltime"}"#).unwrap();
+    assert!(matches!(
+        dir.exit(),
+        Err(RecordError::Newer { found: 2, .. })
+    ));
+    std::fs::write(&path, br#"{"version":1,"at":1,"#).unwrap();
+    assert!(matches!(dir.exit(), Err(RecordError::Damaged { .. })));
+}
+
+#[test]
+fn acknowledging_keeps_the_end_and_the_output_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = AttemptDir::at(folder.path());
+    for name in ["launch.json", "supervisor.json", "stdout", "exit.json"] {
+        std::fs::write(folder.path().join(name), b"x").unwrap();
+    }
+    dir.acknowledge().unwrap();
+    assert!(dir.is_acknowledged());
+    let mut left: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["acknowledged", "exit.json", "stdout"]);
+}
+
+#[test]
+fn a_lock_that_nobody_holds_has_no_holder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lock");
+    assert_eq!(holder(&path).unwrap(), None);
+    drop(Lock::take(&path).unwrap().unwrap());
+    assert_eq!(holder(&path).unwrap(), None);
+}

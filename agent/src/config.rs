@@ -1,0 +1,424 @@
+//! The agent's configuration file.
+//!
+//! Every key can also be set by the environment (`LATTICE_EXECUTOR__ALLOW_SAME_USER=true`).
+
+use crate::executor::Ids;
+use crate::settings::{
+    CONFIRM_AFTER, GRACE, GossipSettings, JoinSettings, KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES,
+    PROBE_INTERVAL, Settings, WorkSettings,
+};
+use lattice_config::{Check, Problems};
+use lattice_gossip::CellName;
+use lattice_hwprobe::{Class, Host, NvmlSource};
+use lattice_mesh::{InvalidToken, JoinToken, Role};
+use lattice_quorum_types::NodeId;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The file, as it is written. Keys that are not here are refused.
+#[derive(Debug, Deserialize)]
+pub struct Config {
+    /// The node's name; the host's short name when absent.
+    #[serde(default)]
+    pub node: Option<String>,
+    /// UDP address to listen on.
+    #[serde(default = "default_listen")]
+    pub listen: SocketAddr,
+    /// Where others reach this agent, when it listens on every address.
+    #[serde(default)]
+    pub advertise: Option<SocketAddr>,
+    /// The agent's folder.
+    #[serde(default = "default_data_dir")]
+    pub data_dir: PathBuf,
+    /// Mesh addresses (`host:port`) of the controls.
+    #[serde(default)]
+    pub control: Vec<String>,
+    /// How to become a member.
+    #[serde(default)]
+    pub join: Option<Join>,
+    /// Where in the network the node is.
+    #[serde(default)]
+    pub topology: Topology,
+    /// Gossip.
+    #[serde(default)]
+    pub gossip: GossipConfig,
+    /// Probing.
+    #[serde(default)]
+    pub probe: ProbeConfig,
+    /// Running work.
+    #[serde(default)]
+    pub executor: ExecutorConfig,
+    /// Which log lines are written, e.g. `info` or `lattice_agent=debug`.
+    #[serde(default = "default_log")]
+    pub log: String,
+}
+
+fn default_listen() -> SocketAddr {
+    SocketAddr::from(([0, 0, 0, 0], 7600))
+}
+fn default_data_dir() -> PathBuf {
+    "/var/lib/lattice/agent".into()
+}
+fn default_log() -> String {
+    "info".to_owned()
+}
+
+/// `join`.
+#[derive(Debug, Deserialize)]
+pub struct Join {
+    /// A file with the join token.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// The join token itself; for the environment, since a configuration file is no place for it.
+    #[serde(default)]
+    pub token: Option<SecretString>,
+    /// Mesh addresses (`host:port`) of quorum members.
+    #[serde(default)]
+    pub quorum: Vec<String>,
+    /// Take over this node's name from a former installation.
+    #[serde(default)]
+    pub replace: bool,
+}
+
+/// `topology`.
+#[derive(Debug, Default, Deserialize)]
+pub struct Topology {
+    /// The group (dragonfly group, rack) the node is in.
+    #[serde(default)]
+    pub group: Option<String>,
+}
+
+/// `gossip`.
+#[derive(Debug, Default, Deserialize)]
+pub struct GossipConfig {
+    /// The cell; the one enrolment told when absent.
+    #[serde(default)]
+    pub cell: Option<String>,
+    /// Agents (`host:port`) to ask besides the controls.
+    #[serde(default)]
+    pub seeds: Vec<String>,
+    /// Milliseconds between two rounds, 50 to 60000.
+    #[serde(default)]
+    pub interval_ms: Option<u64>,
+}
+
+/// `probe`.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct ProbeConfig {
+    /// Seconds between two reads.
+    pub interval_s: u64,
+    /// Seconds after which a difference is read again.
+    pub confirm_after_s: u64,
+    /// Where `/proc` and `/sys` are found.
+    pub root: PathBuf,
+    /// How the GPU driver is asked.
+    pub nvml: NvmlConfig,
+    /// Classes that are not read.
+    pub disabled: Vec<String>,
+}
+
+impl Default for ProbeConfig {
+    fn default() -> Self {
+        Self {
+            interval_s: PROBE_INTERVAL.as_secs(),
+            confirm_after_s: CONFIRM_AFTER.as_secs(),
+            root: "/".into(),
+            nvml: NvmlConfig::default(),
+            disabled: Vec::new(),
+        }
+    }
+}
+
+/// `probe.nvml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NvmlConfig {
+    /// Where the answers come from.
+    pub source: NvmlMode,
+    /// Another library than the system's `libnvidia-ml.so.1`.
+    pub library: Option<PathBuf>,
+    /// The captured report, for `recorded`.
+    pub file: Option<PathBuf>,
+}
+
+/// `probe.nvml.source`.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NvmlMode {
+    /// Ask the driver, in a process of its own.
+    #[default]
+    Driver,
+    /// Take a captured report.
+    Recorded,
+    /// Do not ask.
+    Disabled,
+}
+
+/// `executor`.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct ExecutorConfig {
+    /// Whether work is run at all.
+    pub enabled: bool,
+    /// Everybody's work runs as this account.
+    pub run_as: Option<Ids>,
+    /// An agent that is not root runs work as itself.
+    pub allow_same_user: bool,
+    /// Lower uids never run work.
+    pub min_uid: u32,
+    /// Most bytes kept of each output of a rank.
+    pub output_cap_bytes: u64,
+    /// Seconds between SIGTERM and SIGKILL.
+    pub grace_s: u64,
+    /// Hours for which the output of an ended rank stays readable.
+    pub keep_output_h: u64,
+}
+
+impl Default for ExecutorConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            run_as: None,
+            allow_same_user: false,
+            min_uid: MIN_UID,
+            output_cap_bytes: OUTPUT_CAP_BYTES,
+            grace_s: GRACE.as_secs(),
+            keep_output_h: KEEP_OUTPUT.as_secs() / 3600,
+        }
+    }
+}
+
+impl Check for Config {
+    fn check(&self, problems: &mut Problems) {
+        if let Some(node) = &self.node
+            && let Err(error) = NodeId::new(node)
+        {
+            problems.add("node", error);
+        }
+        if self.listen.ip().is_unspecified() && self.advertise.is_none() {
+            let text = "is needed where `listen` is every address: others must be told one";
+            problems.add("advertise", text);
+        }
+        if let Some(join) = &self.join {
+            problems.within("join", |problems| join.check(problems));
+        }
+        problems.within("gossip", |problems| self.gossip.check(problems));
+        problems.within("probe", |problems| self.probe.check(problems));
+        problems.within("executor", |problems| self.executor.check(problems));
+        if let Err(error) = self.log.parse::<tracing_subscriber::EnvFilter>() {
+            problems.add("log", error);
+        }
+    }
+}
+
+impl Check for Join {
+    fn check(&self, problems: &mut Problems) {
+        match (&self.token_file, &self.token) {
+            (None, None) => problems.add("token_file", "is missing: where is the join token?"),
+            (Some(_), Some(_)) => problems.add("token", "and token_file are both given"),
+            (Some(_), None) | (None, Some(_)) => {}
+        }
+        if self.quorum.is_empty() {
+            problems.add("quorum", "must name at least one quorum member (host:port)");
+        }
+    }
+}
+
+impl Check for GossipConfig {
+    fn check(&self, problems: &mut Problems) {
+        if let Some(cell) = &self.cell
+            && let Err(error) = cell.parse::<CellName>()
+        {
+            problems.add("cell", error);
+        }
+        if self
+            .interval_ms
+            .is_some_and(|ms| !(50..=60_000).contains(&ms))
+        {
+            problems.add("interval_ms", "must be 50 to 60000");
+        }
+    }
+}
+
+impl Check for ProbeConfig {
+    fn check(&self, problems: &mut Problems) {
+        for (key, seconds) in [
+            ("interval_s", self.interval_s),
+            ("confirm_after_s", self.confirm_after_s),
+        ] {
+            if !(1..=86_400).contains(&seconds) {
+                problems.add(key, "must be 1 to 86400");
+            }
+        }
+        if self.nvml.source == NvmlMode::Recorded && self.nvml.file.is_none() {
+            problems.add("nvml.file", "is needed where nvml.source is recorded");
+        }
+        for (n, class) in self.disabled.iter().enumerate() {
+            if let Err(error) = class.parse::<Class>() {
+                problems.add(format!("disabled.{n}"), error);
+            }
+        }
+    }
+}
+
+impl Check for ExecutorConfig {
+    fn check(&self, problems: &mut Problems) {
+        if let Some(Ids { uid, gid }) = self.run_as {
+            if uid == 0 || gid == 0 {
+                problems.add("run_as", "must not be root: no work runs as root");
+            } else if uid < self.min_uid {
+                let text = format!("uid {uid} is below executor.min_uid ({})", self.min_uid);
+                problems.add("run_as", text);
+            }
+        }
+        if self.grace_s > 3600 {
+            problems.add("grace_s", "must be 0 to 3600");
+        }
+    }
+}
+
+/// Why a configuration that is well formed still cannot be used on this host, now.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A name does not resolve.
+    #[error("{key}: {name} has no address; write it as host:port")]
+    NoAddress {
+        /// Which key.
+        key: &'static str,
+        /// The name.
+        name: String,
+        /// What the resolver said, if anything.
+        source: Option<std::io::Error>,
+    },
+    /// The token file cannot be read.
+    #[error("join.token_file: {}", path.display())]
+    TokenFile {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It holds no token.
+    #[error("join.token")]
+    Token(#[from] InvalidToken),
+    /// A value that [`Check`] refuses; `load` never lets one through.
+    #[error("{key}: {reason}")]
+    Invalid {
+        /// Which key.
+        key: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+fn invalid<E: std::fmt::Display>(key: &'static str) -> impl FnOnce(E) -> ConfigError {
+    move |error| ConfigError::Invalid {
+        key,
+        reason: error.to_string(),
+    }
+}
+
+fn resolve(key: &'static str, names: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
+    let one = |name: &String| {
+        let missing = |source| ConfigError::NoAddress {
+            key,
+            name: name.clone(),
+            source,
+        };
+        let mut found = name.to_socket_addrs().map_err(|e| missing(Some(e)))?;
+        found.next().ok_or_else(|| missing(None))
+    };
+    names.iter().map(one).collect()
+}
+
+impl Config {
+    /// Looks up names and reads the token; blocks on the resolver and the disk.
+    pub fn into_settings(self) -> Result<Settings, ConfigError> {
+        let node = match self.node {
+            Some(node) => node,
+            None => short_host_name(),
+        };
+        let node = NodeId::new(node).map_err(invalid("node"))?;
+        let mut host = Host::new(self.probe.root, self.probe.nvml.source());
+        for class in &self.probe.disabled {
+            let class = class.parse().map_err(invalid("probe.disabled"))?;
+            host.disabled.insert(class);
+        }
+        let mut settings = Settings::new(node, self.listen, self.data_dir, host);
+        settings.control = resolve("control", &self.control)?;
+        settings.join = self.join.map(Join::into_settings).transpose()?;
+        settings.topology_group = self.topology.group;
+        let seeds = resolve("gossip.seeds", &self.gossip.seeds)?;
+        settings.gossip = GossipSettings {
+            cell: match self.gossip.cell {
+                Some(cell) => Some(cell.parse().map_err(invalid("gossip.cell"))?),
+                None => None,
+            },
+            seeds: seeds.into_iter().map(|addr| (addr, Role::Agent)).collect(),
+            interval: self.gossip.interval_ms.map(Duration::from_millis),
+            advertise: self.advertise,
+        };
+        settings.probe.interval = Duration::from_secs(self.probe.interval_s);
+        settings.probe.confirm_after = Duration::from_secs(self.probe.confirm_after_s);
+        settings.executor = self.executor.into_settings();
+        Ok(settings)
+    }
+}
+
+impl Join {
+    fn into_settings(self) -> Result<JoinSettings, ConfigError> {
+        let text = match (self.token, self.token_file) {
+            (Some(text), _) => text,
+            (None, Some(path)) => match std::fs::read_to_string(&path) {
+                Ok(text) => SecretString::from(text),
+                Err(source) => return Err(ConfigError::TokenFile { path, source }),
+            },
+            (None, None) => return Err(invalid("join")("there is no token")),
+        };
+        let token: JoinToken = text.expose_secret().trim().parse()?;
+        Ok(JoinSettings {
+            token,
+            quorum: resolve("join.quorum", &self.quorum)?,
+            replace: self.replace,
+        })
+    }
+}
+
+impl NvmlConfig {
+    fn source(self) -> NvmlSource {
+        match (self.source, self.file) {
+            (NvmlMode::Recorded, Some(file)) => NvmlSource::Recorded(file),
+            (NvmlMode::Driver, _) => {
+                NvmlSource::child(crate::executor::OWN_PROGRAM, self.library.as_deref())
+            }
+            (NvmlMode::Recorded | NvmlMode::Disabled, _) => NvmlSource::Disabled,
+        }
+    }
+}
+
+impl ExecutorConfig {
+    fn into_settings(self) -> WorkSettings {
+        WorkSettings {
+            enabled: self.enabled,
+            run_as: self.run_as,
+            allow_same_user: self.allow_same_user,
+            min_uid: self.min_uid,
+            output_cap_bytes: self.output_cap_bytes,
+            grace: Duration::from_secs(self.grace_s),
+            keep_output: Duration::from_secs(self.keep_output_h.saturating_mul(3600)),
+        }
+    }
+}
+
+fn short_host_name() -> String {
+    let name = rustix::system::uname();
+    let name = name.nodename().to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use lattice_config::{ConfigErrors, Source, load};
+
+fn try_load(text: &str, env: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
+    let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+    load(Source::Text(text), env, lattice_config::PREFIX)
+}
+
+#[test]
+fn a_file_becomes_settings_and_the_environment_beats_it() {
+    let text = "
+node: gpu001
+listen: 127.0.0.1:0
+control: ['127.0.0.1:7500']
+topology: {group: g3}
+gossip: {cell: c1, seeds: ['127.0.0.1:7601'], interval_ms: 500}
+probe: {interval_s: 60, root: /tmp, nvml: {source: disabled}, disabled: [storage]}
+executor: {run_as: {uid: 65534, gid: 65534}, grace_s: 5}
+";
+    let env = [("LATTICE_EXECUTOR__GRACE_S", "7")];
+    let settings = try_load(text, &env).unwrap().into_settings().unwrap();
+    assert_eq!(settings.node.as_str(), "gpu001");
+    assert_eq!(settings.control, ["127.0.0.1:7500".parse().unwrap()]);
+    assert_eq!(settings.topology_group.as_deref(), Some("g3"));
+    assert_eq!(settings.gossip.seeds[0].1, Role::Agent);
+    assert_eq!(settings.gossip.interval, Some(Duration::from_millis(500)));
+    assert_eq!(settings.probe.interval, Duration::from_secs(60));
+    assert!(settings.probe.host.disabled.contains(&Class::Storage));
+    assert_eq!(settings.probe.host.nvml, NvmlSource::Disabled);
+    assert_eq!(settings.executor.grace, Duration::from_secs(7));
+    assert_eq!(settings.executor.output_cap_bytes, OUTPUT_CAP_BYTES);
+}
+
+#[test]
+fn every_mistake_is_named_at_once() {
+    let text = "
+node: 'gpu 1'
+join: {quorum: []}
+gossip: {cell: '-', intervall_ms: 3}
+probe: {interval_s: 0, nvml: {source: recorded}, disabled: [gpus]}
+executor: {run_as: {uid: 0, gid: 5}}
+";
+    let errors = try_load(text, &[]).unwrap_err();
+    let keys: Vec<&str> = errors.problems().iter().map(|p| p.key.as_str()).collect();
+    for key in [
+        "node",
+        "advertise",
+        "join.token_file",
+        "join.quorum",
+        "gossip.cell",
+        "gossip.intervall_ms",
+        "probe.interval_s",
+        "probe.nvml.file",
+        "probe.disabled.0",
+        "executor.run_as",
+    ] {
+        assert!(keys.contains(&key), "{key} is not among {keys:?}");
+    }
+}
+
+#[test]
+fn a_token_file_that_is_not_there_is_named() {
+    let text = "
+listen: 127.0.0.1:0
+join: {token_file: /nonexistent/token, quorum: ['127.0.0.1:1']}
+";
+    let error = try_load(text, &[]).unwrap().into_settings().unwrap_err();
+    assert_eq!(error.to_string(), "join.token_file: /nonexistent/token");
+}

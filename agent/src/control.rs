@@ -1,0 +1,57 @@
+//! Control, as the executor reports to it.
+
+use crate::executor::{Control, NotReported};
+use futures::future::BoxFuture;
+use lattice_mesh::{Expect, Mesh, Peer, Role};
+use lattice_quorum_types::wire::{Report, ReportAnswer};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// One try with one control: a commit takes milliseconds, an election a second or two.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Every control there is. The one that answered last is asked first.
+#[derive(Debug)]
+pub(crate) struct Controls {
+    peers: Vec<Peer>,
+    preferred: AtomicUsize,
+}
+
+impl Controls {
+    pub(crate) fn new(mesh: &Mesh, addrs: &[SocketAddr]) -> Self {
+        let peers = addrs
+            .iter()
+            .map(|addr| mesh.peer(*addr, Expect::role(Role::Control)));
+        Self {
+            peers: peers.collect(),
+            preferred: AtomicUsize::new(0),
+        }
+    }
+
+    async fn tell(&self, report: Report) -> Result<ReportAnswer, NotReported> {
+        let first = self.preferred.load(Ordering::Relaxed);
+        let mut reason = "no control is configured".to_owned();
+        for turn in 0..self.peers.len() {
+            let n = (first + turn) % self.peers.len();
+            let Some(peer) = self.peers.get(n) else {
+                continue;
+            };
+            match peer.call(&report, DEADLINE).await {
+                Ok(Ok(answer)) => {
+                    self.preferred.store(n, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Ok(Err(unavailable)) => reason = unavailable.to_string(),
+                Err(error) => reason = error.to_string(),
+            }
+        }
+        Err(NotReported { reason })
+    }
+}
+
+impl Control for Controls {
+    fn report(&self, report: Report) -> BoxFuture<'_, Result<ReportAnswer, NotReported>> {
+        Box::pin(self.tell(report))
+    }
+}

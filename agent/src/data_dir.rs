@@ -1,0 +1,204 @@
+//! The agent's folder on disk.
+//!
+//! `format.json` says by whom it can be read, `lock` keeps a second agent out, `identity/` holds
+//! certificate and key, `membership.json` what enrolment told, `executor/` the attempts.
+
+use crate::attempt::write_durably;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Format written by this build.
+pub const FORMAT: u32 = 1;
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// It could not be read or written.
+    #[error("data directory: {}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another agent uses it.
+    #[error(
+        "data directory {} is in use by another agent; stop that one or choose another data_dir",
+        path.display()
+    )]
+    InUse {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A newer build wrote it.
+    #[error(
+        "data directory {} has format {found}, and this version reads up to {FORMAT}; start the \
+         newer version again, or choose another data_dir",
+        path.display()
+    )]
+    Newer {
+        /// Which.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// A file in it is cut off or changed.
+    #[error(
+        "{} is damaged; restore it, or move the data directory away and enrol again with \
+         join.replace once no work of this node is left",
+        path.display()
+    )]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Format {
+    version: u32,
+}
+
+/// What enrolment told beside the certificate.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// The gossip cell.
+    pub cell: Option<String>,
+}
+
+/// An opened data directory. Nobody else opens it while this lives.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Opens it, making it if it is not there (mode 0700).
+    pub fn open(path: &Path) -> Result<Self, DataDirError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(failed(path))?;
+        let lock_path = path.join("lock");
+        let lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(failed(&lock_path))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(DataDirError::InUse {
+                    path: path.to_owned(),
+                });
+            }
+            Err(error) => return Err(failed(&lock_path)(error.into())),
+        }
+        let dir = Self {
+            path: path.to_owned(),
+            _lock: lock,
+        };
+        dir.check_format()?;
+        Ok(dir)
+    }
+
+    fn check_format(&self) -> Result<(), DataDirError> {
+        match self.read::<Format>("format.json")? {
+            Some(Format { version }) if version > FORMAT => Err(DataDirError::Newer {
+                path: self.path.clone(),
+                found: version,
+            }),
+            Some(_) => Ok(()),
+            None => self.write("format.json", &Format { version: FORMAT }),
+        }
+    }
+
+    /// Where certificate and key are.
+    pub fn identity(&self) -> PathBuf {
+        self.path.join("identity")
+    }
+    /// Where the executor's folder is.
+    pub fn executor(&self) -> PathBuf {
+        self.path.join("executor")
+    }
+    /// What enrolment told.
+    pub fn membership(&self) -> Result<Option<Membership>, DataDirError> {
+        self.read("membership.json")
+    }
+    /// Records what enrolment told, durably.
+    pub fn write_membership(&self, membership: &Membership) -> Result<(), DataDirError> {
+        self.write("membership.json", membership)
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, DataDirError> {
+        let path = self.path.join(name);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(&path)(error)),
+        };
+        let read = serde_json::from_slice(&bytes);
+        read.map(Some)
+            .map_err(|source| DataDirError::Damaged { path, source })
+    }
+
+    fn write<T: Serialize>(&self, name: &str, body: &T) -> Result<(), DataDirError> {
+        let path = self.path.join(name);
+        let bytes = serde_json::to_vec(body).map_err(|source| DataDirError::Damaged {
+            path: path.clone(),
+            source,
+        })?;
+        write_durably(&path, &bytes).map_err(failed(&path))
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> DataDirError + '_ {
+    move |source| DataDirError::Io {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn one_agent_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let first = DataDir::open(&path).unwrap();
+        assert!(matches!(
+            DataDir::open(&path),
+            Err(DataDirError::InUse { .. })
+        ));
+        let cell = Some("c0".to_owned());
+        first.write_membership(&Membership { cell }).unwrap();
+        drop(first);
+        let again = DataDir::open(&path).unwrap();
+        assert_eq!(again.membership().unwrap().unwrap().cell.unwrap(), "c0");
+    }
+
+    #[test]
+    fn a_newer_format_and_a_cut_off_file_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("format.json"), r#"{"version":2}"#).unwrap();
+        let newer = DataDir::open(folder.path()).unwrap_err();
+        assert!(newer.to_string().contains("has format 2"), "{newer}");
+        std::fs::write(folder.path().join("format.json"), r#"{"ver"#).unwrap();
+        let damaged = DataDir::open(folder.path()).unwrap_err();
+        assert!(damaged.to_string().contains("is damaged"), "{damaged}");
+    }
+}

@@ -1,0 +1,86 @@
+//! A rank's captured output, sent in pieces.
+
+use super::rank::Rank;
+use crate::attempt::AttemptDir;
+use bytes::{Bytes, BytesMut};
+use lattice_mesh::{Failed, ItemSender};
+use lattice_quorum_types::command::RankReport;
+use lattice_quorum_types::wire::ReadLog;
+use std::io::SeekFrom;
+use std::time::Duration;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+
+/// Bytes sent at a time.
+const PIECE: usize = 64 << 10;
+/// Between two looks at an output that may grow: what a person at a terminal does not notice.
+const POLL: Duration = Duration::from_millis(100);
+
+type Item = Result<Bytes, String>;
+
+/// Sends what there is from the offset on and, when following, what comes until the rank ends.
+pub(super) async fn send(
+    dir: &AttemptDir,
+    rank: Option<&Rank>,
+    wanted: &ReadLog,
+    to: &ItemSender<Item>,
+) -> Result<(), Failed> {
+    if !dir.exists() {
+        let (allocation, attempt) = (wanted.key.allocation, wanted.key.attempt);
+        let unknown = format!("allocation {allocation}, attempt {attempt} is not known here");
+        return to.send(&Err(unknown)).await;
+    }
+    let path = dir.output(wanted.stream);
+    let mut file: Option<File> = None;
+    let mut offset = wanted.offset;
+    loop {
+        // Before reading: what was written until the end is then read as well.
+        let is_last = !wanted.follow || rank.is_none_or(has_ended);
+        if file.is_none() {
+            file = match File::open(&path).await {
+                Ok(opened) => Some(opened),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) => return to.send(&Err(error.to_string())).await,
+            };
+        }
+        if let Some(file) = &mut file {
+            match send_all(file, &mut offset, to).await? {
+                Ok(()) => {}
+                Err(error) => return to.send(&Err(error.to_string())).await,
+            }
+        }
+        if is_last {
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            () = to.closed() => return Ok(()),
+        }
+    }
+}
+
+/// Sends from `offset` to the end the file has now. The inner error is the file's.
+async fn send_all(
+    file: &mut File,
+    offset: &mut u64,
+    to: &ItemSender<Item>,
+) -> Result<std::io::Result<()>, Failed> {
+    if let Err(error) = file.seek(SeekFrom::Start(*offset)).await {
+        return Ok(Err(error));
+    }
+    loop {
+        let mut piece = BytesMut::with_capacity(PIECE);
+        match file.read_buf(&mut piece).await {
+            Ok(0) => return Ok(Ok(())),
+            Ok(n) => {
+                *offset += n as u64;
+                to.send(&Ok(piece.freeze())).await?;
+            }
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+}
+
+fn has_ended(rank: &Rank) -> bool {
+    matches!(rank.status().report, Some(RankReport::Ended { .. }))
+}

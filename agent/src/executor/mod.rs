@@ -1,0 +1,310 @@
+//! Runs what control dispatches: records an attempt, starts its supervisor, tells control how it
+//! goes until control has heard the end.
+//!
+//! Everything that must survive the agent is in the attempts' folders; this keeps only who is to
+//! be told what. It decides nothing about placement, and never kills on its own: it starts what a
+//! [`Launch`] says and ends what a [`Terminate`] says.
+
+mod accounts;
+mod epoch;
+mod log;
+mod lost;
+mod rank;
+mod recover;
+mod report;
+mod run_as;
+mod spawn;
+
+pub use accounts::Accounts;
+pub use report::{Control, NotReported};
+pub use run_as::{AgentUser, Chosen, Ids, RunAs};
+pub use spawn::OWN_PROGRAM;
+
+use crate::attempt::{AttemptDir, Attempts, ExitRecord, LaunchRecord, RecordError};
+use crate::supervisor;
+use epoch::HighestEpoch;
+use lattice_mesh::{Clock, ItemSender};
+use lattice_quorum_types::NodeId;
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::command::RankReport;
+use lattice_quorum_types::wire::{
+    AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLog, Terminate,
+};
+use rank::Rank;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// What an executor is told.
+#[derive(Debug, Clone)]
+pub struct ExecutorSettings {
+    /// This node.
+    pub node: NodeId,
+    /// Holds the attempts and the highest epoch.
+    pub folder: PathBuf,
+    /// Whether work is run at all; `false` for an agent that only observes.
+    pub enabled: bool,
+    /// Whose processes the ranks are.
+    pub run_as: RunAs,
+    /// Most bytes kept of each output of a rank.
+    pub output_cap_bytes: u64,
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// How long the output of an ended rank is kept after control has its end.
+    pub keep_output: Duration,
+    /// Executed as the supervisor: [`OWN_PROGRAM`], or (tests) a binary that begins with
+    /// [`crate::child::run_if_child`].
+    pub program: PathBuf,
+    /// The machine's boot id: processes recorded under another one are gone.
+    pub boot_id: String,
+}
+
+/// Runs and watches ranks. Clones share it.
+#[derive(Clone)]
+pub struct Executor {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Executor({})", self.shared.settings.folder.display())
+    }
+}
+
+struct Shared {
+    settings: ExecutorSettings,
+    attempts: Attempts,
+    /// Held while an attempt is recorded: launches and terminations are judged one by one.
+    epoch: Arc<tokio::sync::Mutex<HighestEpoch>>,
+    /// Attempts whose end control has not taken yet.
+    known: Mutex<BTreeMap<AttemptKey, Arc<Rank>>>,
+    control: Arc<dyn Control>,
+    clock: Arc<dyn Clock>,
+    cancel: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Shared {
+    /// The map is whole between statements, so a panic elsewhere does not spoil it.
+    fn known(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, Arc<Rank>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Executor {
+    /// Opens the folder. Nothing is started or told before [`Executor::resume`].
+    pub fn open(
+        settings: ExecutorSettings,
+        control: Arc<dyn Control>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, RecordError> {
+        let attempts = Attempts::open(settings.folder.join("attempts"))?;
+        let epoch = HighestEpoch::open(settings.folder.join("epoch.json"))?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                settings,
+                attempts,
+                epoch: Arc::new(tokio::sync::Mutex::new(epoch)),
+                known: Mutex::default(),
+                control,
+                clock,
+                cancel: CancellationToken::new(),
+                tasks: TaskTracker::new(),
+            }),
+        })
+    }
+
+    /// Takes up everything an agent before this one left: running supervisors are watched again,
+    /// ends that control does not have are told, and what cannot have survived is lost.
+    pub fn resume(&self) -> Result<(), RecordError> {
+        for (key, dir) in recover::unfinished(&self.shared)? {
+            self.follow(key, dir, None);
+        }
+        let pruning = recover::prune_for_ever(self.shared.clone());
+        self.spawn(pruning);
+        Ok(())
+    }
+
+    /// Starts a rank, or says where it stands when it was seen before.
+    pub async fn launch(&self, launch: Launch) -> Result<AttemptStatus, LaunchRefused> {
+        let mut epoch = self.shared.epoch.clone().lock_owned().await;
+        let executor = self.clone();
+        on_disk(move || {
+            epoch.admit(launch.epoch)?;
+            if let Some(status) = executor.seen(launch.key)? {
+                return Ok(status);
+            }
+            let key = launch.key;
+            let record = executor.shared.record(launch)?;
+            let dir = executor.shared.attempts.create(key).map_err(journal)?;
+            dir.write_launch(&record).map_err(journal)?;
+            executor.follow(key, dir, None);
+            Ok(AttemptStatus { key, report: None })
+        })
+        .await
+    }
+
+    /// Ends a rank; one that was never seen is recorded as stopped. The answer may still say that
+    /// it runs: its end is reported.
+    pub async fn terminate(&self, terminate: Terminate) -> Result<AttemptStatus, LaunchRefused> {
+        let mut epoch = self.shared.epoch.clone().lock_owned().await;
+        let executor = self.clone();
+        on_disk(move || {
+            epoch.admit(terminate.epoch)?;
+            let key = terminate.key;
+            let Some(status) = executor.seen(key)? else {
+                return executor.stop_unseen(key);
+            };
+            if !matches!(status.report, Some(RankReport::Ended { .. })) {
+                let dir = executor.shared.attempts.dir(key);
+                dir.request_stop().map_err(journal)?;
+                signal_supervisor(&dir);
+            }
+            Ok(status)
+        })
+        .await
+    }
+
+    /// All attempts whose end control has not taken.
+    pub fn list(&self) -> Vec<AttemptStatus> {
+        let known = self.shared.known();
+        known.values().map(|rank| rank.status()).collect()
+    }
+
+    /// How many ranks run now.
+    pub fn running(&self) -> usize {
+        let known = self.shared.known();
+        let runs =
+            |rank: &&Arc<Rank>| matches!(rank.status().report, Some(RankReport::Started { .. }));
+        known.values().filter(runs).count()
+    }
+
+    /// Sends a rank's captured output.
+    pub async fn read_log(
+        &self,
+        wanted: ReadLog,
+        to: &ItemSender<Result<bytes::Bytes, String>>,
+    ) -> Result<(), lattice_mesh::Failed> {
+        let dir = self.shared.attempts.dir(wanted.key);
+        let rank = self.shared.known().get(&wanted.key).cloned();
+        log::send(&dir, rank.as_deref(), &wanted, to).await
+    }
+
+    /// Stops watching and telling. What runs goes on below its supervisors.
+    pub async fn stop(&self) {
+        self.shared.cancel.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+
+    /// [`Executor::stop`] without waiting.
+    pub fn abandon(&self) {
+        self.shared.cancel.cancel();
+    }
+
+    /// Where an attempt stands, if it was ever seen. Blocks on the disk.
+    fn seen(&self, key: AttemptKey) -> Result<Option<AttemptStatus>, LaunchRefused> {
+        if let Some(rank) = self.shared.known().get(&key) {
+            return Ok(Some(rank.status()));
+        }
+        let dir = self.shared.attempts.dir(key);
+        let exit = dir.exit().map_err(journal)?;
+        Ok(exit.map(|exit| AttemptStatus {
+            key,
+            report: Some(rank::ended(exit)),
+        }))
+    }
+
+    fn stop_unseen(&self, key: AttemptKey) -> Result<AttemptStatus, LaunchRefused> {
+        let exit = ExitRecord {
+            at: self.shared.clock.now(),
+            exit: RankExit::Stopped,
+        };
+        let dir = self.shared.attempts.create(key).map_err(journal)?;
+        dir.write_exit(&exit).map_err(journal)?;
+        let report = Some(rank::ended(exit));
+        self.follow(key, dir, report.clone());
+        Ok(AttemptStatus { key, report })
+    }
+
+    /// Watches an attempt, and tells control, until control has its end.
+    fn follow(&self, key: AttemptKey, dir: AttemptDir, report: Option<RankReport>) {
+        let rank = Arc::new(Rank::new(key, dir, report));
+        self.shared.known().insert(key, rank.clone());
+        self.spawn(rank::follow(self.shared.clone(), rank));
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let cancel = self.shared.cancel.clone();
+        let until = async move {
+            cancel.run_until_cancelled(work).await;
+        };
+        self.shared.tasks.spawn(until);
+    }
+}
+
+impl Shared {
+    fn record(&self, launch: Launch) -> Result<LaunchRecord, LaunchRefused> {
+        let settings = &self.settings;
+        if !settings.enabled {
+            return Err(LaunchRefused::UserNotAllowed {
+                user: launch.user,
+                reason: "this agent only observes (executor.enabled is false)".to_owned(),
+            });
+        }
+        let Chosen {
+            become_user,
+            account,
+        } = settings.run_as.choose(&launch.user)?;
+        Ok(LaunchRecord {
+            key: launch.key,
+            epoch: launch.epoch,
+            revision: launch.revision,
+            user: launch.user,
+            project: launch.project,
+            nodes: launch.nodes,
+            node: settings.node.clone(),
+            rank: launch.rank,
+            workload: launch.workload,
+            walltime_ms: launch.walltime_ms,
+            become_user,
+            account,
+            output_cap_bytes: settings.output_cap_bytes,
+            grace_ms: u64::try_from(settings.grace.as_millis()).unwrap_or(u64::MAX),
+            mark: format!("{:032x}", rand::random::<u128>()),
+            boot_id: settings.boot_id.clone(),
+            recorded_at: self.clock.now(),
+        })
+    }
+}
+
+/// Asks the living supervisor to end its job. It looks at the stop file after it has taken its
+/// lock, so one that is not there yet needs no signal.
+fn signal_supervisor(dir: &AttemptDir) {
+    let found = dir.living_supervisor().ok().flatten();
+    let Some(process) = found.and_then(|pid| supervisor::process(pid).ok()) else {
+        return;
+    };
+    supervisor::signal_process(&process, rustix::process::Signal::TERM);
+}
+
+fn journal(error: RecordError) -> LaunchRefused {
+    LaunchRefused::JournalFailed {
+        reason: crate::with_causes(&error),
+    }
+}
+
+/// Runs what blocks on the disk off the async threads. It is not cut short when its caller goes.
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LaunchRefused> + Send + 'static,
+) -> Result<T, LaunchRefused> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| {
+        Err(LaunchRefused::JournalFailed {
+            reason: error.to_string(),
+        })
+    })
+}

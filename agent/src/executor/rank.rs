@@ -1,0 +1,217 @@
+//! One attempt, from its record to its end.
+
+use super::Shared;
+use super::lost;
+use super::report;
+use super::spawn;
+use crate::attempt::{AttemptDir, ExitRecord, RecordError, StartedRecord};
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::command::RankReport;
+use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
+use rustix::process::Pid;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::sync::watch;
+
+/// Supervisors that die before they could say anything are started this often.
+const MOST_TRIES: u32 = 5;
+/// Between two of them, times the number of tries.
+const TRY_PAUSE: Duration = Duration::from_millis(200);
+/// The disk or the kernel refuses to tell: asked again after this.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// A supervisor that a former agent started cannot wake this one when its job starts.
+const START_POLL: Duration = Duration::from_millis(50);
+
+/// One attempt and the latest word on it.
+pub(super) struct Rank {
+    key: AttemptKey,
+    dir: AttemptDir,
+    report: watch::Sender<Option<RankReport>>,
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.key.allocation, self.key.attempt)
+    }
+}
+
+/// An end as it is reported.
+pub(super) fn ended(exit: ExitRecord) -> RankReport {
+    RankReport::Ended {
+        at: exit.at,
+        exit: exit.exit,
+    }
+}
+
+impl Rank {
+    pub(super) fn new(key: AttemptKey, dir: AttemptDir, report: Option<RankReport>) -> Self {
+        Self {
+            key,
+            dir,
+            report: watch::Sender::new(report),
+        }
+    }
+    pub(super) fn key(&self) -> AttemptKey {
+        self.key
+    }
+    pub(super) fn dir(&self) -> &AttemptDir {
+        &self.dir
+    }
+    pub(super) fn subscribe(&self) -> watch::Receiver<Option<RankReport>> {
+        self.report.subscribe()
+    }
+    pub(super) fn status(&self) -> AttemptStatus {
+        AttemptStatus {
+            key: self.key,
+            report: self.report.borrow().clone(),
+        }
+    }
+    fn has_ended(&self) -> bool {
+        matches!(&*self.report.borrow(), Some(RankReport::Ended { .. }))
+    }
+    /// The latest word. An end is the last one.
+    fn say(&self, report: RankReport) {
+        self.report.send_if_modified(|now| {
+            let is_news =
+                !matches!(now, Some(RankReport::Ended { .. })) && now.as_ref() != Some(&report);
+            if is_news {
+                *now = Some(report);
+            }
+            is_news
+        });
+    }
+}
+
+/// What the files and the kernel say of an attempt.
+enum Sight {
+    Ended(ExitRecord),
+    Supervised {
+        by: Pid,
+        started: Option<StartedRecord>,
+    },
+    /// No supervisor lives; whether there was one.
+    Unsupervised {
+        was: bool,
+    },
+}
+
+fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
+    if let Some(exit) = dir.exit()? {
+        return Ok(Sight::Ended(exit));
+    }
+    if let Some(by) = dir.living_supervisor()? {
+        let started = dir.started()?;
+        return Ok(Sight::Supervised { by, started });
+    }
+    // It may have written the end, and gone, between the two looks above.
+    if let Some(exit) = dir.exit()? {
+        return Ok(Sight::Ended(exit));
+    }
+    let was = dir.supervisor()?.is_some();
+    Ok(Sight::Unsupervised { was })
+}
+
+/// Looks off the async threads, and passes on what is to be told.
+async fn look_and_say(rank: &Arc<Rank>) -> Result<Sight, String> {
+    let at = rank.clone();
+    let sight = tokio::task::spawn_blocking(move || look(&at.dir)).await;
+    let sight = sight
+        .map_err(|error| error.to_string())?
+        .map_err(|error| crate::with_causes(&error))?;
+    match &sight {
+        Sight::Ended(exit) => rank.say(ended(exit.clone())),
+        Sight::Supervised {
+            started: Some(started),
+            ..
+        } => rank.say(RankReport::Started { at: started.at }),
+        Sight::Supervised { started: None, .. } | Sight::Unsupervised { .. } => {}
+    }
+    Ok(sight)
+}
+
+/// Sees to it that the attempt ends, and that control hears of it.
+pub(super) async fn follow(shared: Arc<Shared>, rank: Arc<Rank>) {
+    tokio::join!(run(&shared, &rank), report::tell(&shared, &rank));
+}
+
+async fn run(shared: &Shared, rank: &Arc<Rank>) {
+    let mut tries = 0;
+    while !rank.has_ended() {
+        match look_and_say(rank).await {
+            Ok(Sight::Ended(_)) => {}
+            Ok(Sight::Supervised { by, started }) => adopt(rank, by, started.is_some()).await,
+            Ok(Sight::Unsupervised { was: true }) => lost::end(shared, rank).await,
+            Ok(Sight::Unsupervised { was: false }) if tries < MOST_TRIES => {
+                if tries > 0 {
+                    tokio::time::sleep(TRY_PAUSE * tries).await;
+                }
+                tries += 1;
+                supervise(shared, rank).await;
+            }
+            Ok(Sight::Unsupervised { was: false }) => {
+                let reason = format!(
+                    "its supervisor did not come up in {MOST_TRIES} tries; see {} on the node",
+                    rank.dir.supervisor_log().display()
+                );
+                lost::write_end(shared, rank, RankExit::SpawnFailed { reason }).await;
+            }
+            Err(error) => {
+                tracing::error!(attempt = %rank, %error, "cannot tell where an attempt stands");
+                tokio::time::sleep(LOOK_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Starts a supervisor and stays with it until it is gone. Each byte it prints means "look".
+async fn supervise(shared: &Shared, rank: &Arc<Rank>) {
+    let mut child = match spawn::supervisor(&shared.settings.program, &rank.dir) {
+        Ok(child) => child,
+        Err(error) => {
+            tracing::error!(attempt = %rank, %error, "cannot start a supervisor");
+            return;
+        }
+    };
+    if let Some(mut words) = child.stdout.take() {
+        let mut bytes = [0; 64];
+        while let Ok(1..) = words.read(&mut bytes).await {
+            if let Err(error) = look_and_say(rank).await {
+                tracing::error!(attempt = %rank, %error, "cannot tell where an attempt stands");
+            }
+        }
+    }
+    if let Err(error) = child.wait().await {
+        tracing::error!(attempt = %rank, %error, "cannot wait for a supervisor");
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+}
+
+/// Stays with a supervisor that somebody else started until it is gone.
+async fn adopt(rank: &Arc<Rank>, by: Pid, started: bool) {
+    let gone = match spawn::gone(by) {
+        Ok(gone) => gone,
+        Err(error) => {
+            tracing::debug!(attempt = %rank, %error, "the supervisor went while it was looked at");
+            tokio::time::sleep(START_POLL).await;
+            return;
+        }
+    };
+    // The process id may have changed hands between the look and the handle.
+    if !matches!(look_and_say(rank).await, Ok(Sight::Supervised { by: now, .. }) if now == by) {
+        return;
+    }
+    let gone = gone.wait();
+    tokio::pin!(gone);
+    let mut started = started;
+    loop {
+        tokio::select! {
+            () = &mut gone => return,
+            () = tokio::time::sleep(START_POLL), if !started => {
+                let sight = look_and_say(rank).await;
+                started = !matches!(sight, Ok(Sight::Supervised { started: None, .. }));
+            }
+        }
+    }
+}

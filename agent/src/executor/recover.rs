@@ -1,0 +1,68 @@
+//! What an agent before this one left on disk, and what of it may go.
+
+use super::Shared;
+use crate::attempt::{AttemptDir, ExitRecord, RecordError};
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::wire::AttemptKey;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Between two looks for what may go.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Attempts whose end control does not have, with ends written for those of another boot.
+pub(super) fn unfinished(shared: &Shared) -> Result<Vec<(AttemptKey, AttemptDir)>, RecordError> {
+    let mut left = Vec::new();
+    for (key, dir) in shared.attempts.list()? {
+        if dir.is_acknowledged() {
+            continue;
+        }
+        let Some(launch) = dir.launch()? else {
+            if dir.exit()?.is_some() {
+                left.push((key, dir));
+            } else {
+                // A crash came before its record: nobody was told that it was taken.
+                dir.remove()?;
+            }
+            continue;
+        };
+        if dir.exit()?.is_none() && launch.boot_id != shared.settings.boot_id {
+            let evidence = format!(
+                "the machine was rebooted: boot id {} then, {} now",
+                launch.boot_id, shared.settings.boot_id
+            );
+            dir.write_exit(&ExitRecord {
+                at: shared.clock.now(),
+                exit: RankExit::Lost { evidence },
+            })?;
+        }
+        left.push((key, dir));
+    }
+    Ok(left)
+}
+
+/// Removes what control has long since heard of, for as long as the agent runs.
+pub(super) async fn prune_for_ever(shared: Arc<Shared>) {
+    loop {
+        let at = shared.clone();
+        let pruned = tokio::task::spawn_blocking(move || prune(&at, SystemTime::now())).await;
+        if let Ok(Err(error)) = pruned {
+            let error = crate::with_causes(&error);
+            tracing::warn!(%error, "cannot remove old attempts");
+        }
+        tokio::time::sleep(PRUNE_INTERVAL).await;
+    }
+}
+
+/// Ages are those of files, so they are measured by the clock that stamps files.
+fn prune(shared: &Shared, now: SystemTime) -> Result<(), RecordError> {
+    for (_, dir) in shared.attempts.list()? {
+        let age = dir
+            .acknowledged_at()
+            .and_then(|at| now.duration_since(at).ok());
+        if age.is_some_and(|age| age >= shared.settings.keep_output) {
+            dir.remove()?;
+        }
+    }
+    Ok(())
+}

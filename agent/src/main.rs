@@ -1,0 +1,59 @@
+//! `lattice-agent`: the daemon on each node.
+
+use anyhow::Context as _;
+use clap::Parser;
+use lattice_agent::{App, Config, Edges};
+use lattice_config::{PREFIX, Source, environment};
+use std::path::PathBuf;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Tells what this node is, and runs what control dispatches to it.
+#[derive(Debug, Parser)]
+#[command(name = "lattice-agent", version)]
+struct Args {
+    /// The configuration file; without one, defaults and LATTICE_… variables count.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check the configuration, say what is wrong with it, and exit.
+    #[arg(long)]
+    check_config: bool,
+}
+
+fn main() -> anyhow::Result<()> {
+    lattice_agent::child::run_if_child();
+    let args = Args::parse();
+    let source = args.config.as_deref().map_or(Source::Nothing, Source::File);
+    let config: Config = lattice_config::load(source, environment(), PREFIX)?;
+    if args.check_config {
+        println!("the configuration is good");
+        return Ok(());
+    }
+    tracing_subscriber::fmt()
+        .with_env_filter(config.log.parse::<tracing_subscriber::EnvFilter>()?)
+        .with_writer(std::io::stderr)
+        .init();
+    let settings = config.into_settings()?;
+    // Two threads: an agent must stay invisible beside the work it looks after.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(8)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(run(settings))
+}
+
+async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {
+    let edges = Edges::system().context("cannot read the boot id")?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut app = App::bind(settings, edges).await?;
+    println!("lattice-agent {} listens on udp {}", app.node(), app.addr());
+    app.start().await?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    app.stop().await;
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! What the mesh's handlers may ask about the node.
+
+use super::Publication;
+use bytes::Bytes;
+use lattice_hwprobe::Digest;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Longest wait for a read: the driver's own deadline and some.
+const READ_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Why there is no inventory to hand out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InventoryUnavailable {
+    /// The probes take longer than the caller may wait.
+    #[error("the probes have not answered within {} s", READ_TIMEOUT.as_secs())]
+    Slow,
+    /// The agent is going down.
+    #[error("the agent is stopping")]
+    Stopping,
+}
+
+/// A wish for a fresh read.
+pub(super) type Wish = oneshot::Sender<Bytes>;
+
+/// Shared by the prober, which writes it, and everybody who asks.
+#[derive(Debug, Clone)]
+pub struct NodeView {
+    publication: Arc<Mutex<Publication>>,
+    /// JSON of the last inventory.
+    latest: watch::Receiver<Option<Bytes>>,
+    wishes: mpsc::Sender<Wish>,
+}
+
+impl NodeView {
+    pub(super) fn new(
+        publication: Publication,
+        latest: watch::Receiver<Option<Bytes>>,
+        wishes: mpsc::Sender<Wish>,
+    ) -> Self {
+        Self {
+            publication: Arc::new(Mutex::new(publication)),
+            latest,
+            wishes,
+        }
+    }
+
+    /// Whole between statements, so a panic elsewhere does not spoil it.
+    pub(super) fn publication(&self) -> MutexGuard<'_, Publication> {
+        self.publication
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The content with this address: a class's preimage, or the node's document.
+    pub fn content(&self, digest: [u8; 32]) -> Option<Bytes> {
+        self.publication().content(&Digest(digest))
+    }
+
+    /// JSON of the last inventory; waits for the first one.
+    pub async fn latest(&self) -> Result<Bytes, InventoryUnavailable> {
+        let mut latest = self.latest.clone();
+        let first = latest.wait_for(Option::is_some);
+        let found = within(first).await?;
+        let found = found.map_err(|_| InventoryUnavailable::Stopping)?.clone();
+        found.ok_or(InventoryUnavailable::Stopping)
+    }
+
+    /// JSON of an inventory that is read now.
+    pub async fn fresh(&self) -> Result<Bytes, InventoryUnavailable> {
+        let (wish, answer) = oneshot::channel();
+        let asked = async {
+            self.wishes.send(wish).await.ok()?;
+            answer.await.ok()
+        };
+        within(asked).await?.ok_or(InventoryUnavailable::Stopping)
+    }
+}
+
+async fn within<T>(wait: impl Future<Output = T>) -> Result<T, InventoryUnavailable> {
+    let waited = tokio::time::timeout(READ_TIMEOUT, wait).await;
+    waited.map_err(|_| InventoryUnavailable::Slow)
+}

@@ -1,0 +1,121 @@
+//! Copies one output of the job into its file, up to a cap.
+//!
+//! The job writes into a pipe and never opens the file, so no path of the user's is opened with
+//! our rights, and a job that prints for ever costs processor time but no disk.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Read at a time: what a pipe holds by default.
+const CHUNK: usize = 64 << 10;
+
+/// A running copy.
+pub(super) struct Capture {
+    task: JoinHandle<()>,
+    all_writers_gone: oneshot::Sender<()>,
+}
+
+impl Capture {
+    /// Takes what is left in the pipe and ends. For when every process of the job is gone:
+    /// somebody else may hold the pipe open for ever.
+    pub(super) async fn finish(self) {
+        let _ = self.all_writers_gone.send(());
+        let _ = self.task.await;
+    }
+}
+
+/// Makes the output's file.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Begins to copy.
+pub(super) fn spawn(pipe: OwnedFd, file: File, cap: u64) -> io::Result<Capture> {
+    let pipe = Receiver::from_owned_fd(pipe)?;
+    let (all_writers_gone, gone) = oneshot::channel();
+    let kept = Kept {
+        file,
+        left: cap,
+        cap,
+        state: State::Open,
+    };
+    Ok(Capture {
+        task: tokio::spawn(copy(pipe, kept, gone)),
+        all_writers_gone,
+    })
+}
+
+async fn copy(pipe: Receiver, mut kept: Kept, mut gone: oneshot::Receiver<()>) {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let last = tokio::select! {
+            ready = pipe.readable() => {
+                if ready.is_err() {
+                    return;
+                }
+                false
+            }
+            _ = &mut gone => true,
+        };
+        loop {
+            match pipe.try_read(&mut chunk) {
+                Ok(0) => return,
+                Ok(n) => kept.take(chunk.get(..n).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return,
+            }
+            if !last {
+                // The walltime must be looked at between chunks.
+                tokio::task::yield_now().await;
+            }
+        }
+        if last {
+            return;
+        }
+    }
+}
+
+enum State {
+    Open,
+    Full,
+}
+
+struct Kept {
+    file: File,
+    left: u64,
+    cap: u64,
+    state: State,
+}
+
+impl Kept {
+    fn take(&mut self, bytes: &[u8]) {
+        if matches!(self.state, State::Full) {
+            return;
+        }
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let fits = bytes.get(..room.min(bytes.len())).unwrap_or_default();
+        let written = self.file.write_all(fits);
+        self.left -= fits.len() as u64;
+        if let Err(error) = written {
+            self.state = State::Full;
+            eprintln!("output is lost from here on: {error}");
+        } else if fits.len() < bytes.len() {
+            self.state = State::Full;
+            let note = format!(
+                "\n[lattice: output ends here, at its limit of {} bytes]\n",
+                self.cap
+            );
+            let _ = self.file.write_all(note.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Processes below a supervisor, found through `/proc`.
+
+use crate::attempt::{LaunchRecord, StartedRecord};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use std::collections::BTreeMap;
+use std::io;
+
+/// One line of `/proc/<pid>/stat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: i32,
+    /// Its parent.
+    pub parent: i32,
+    /// Its session.
+    pub session: i32,
+    /// State letter; `Z` is a process that is gone but not reaped.
+    pub state: char,
+    /// Start time in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+/// What the kernel says of a process.
+pub fn process(pid: Pid) -> io::Result<Process> {
+    let pid = pid.as_raw_nonzero().get();
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    parse(pid, &text).ok_or_else(|| io::Error::other("/proc/<pid>/stat has another form"))
+}
+
+/// The name in the second field may hold anything, so fields are counted after its last `)`.
+fn parse(pid: i32, stat: &str) -> Option<Process> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    Some(Process {
+        pid,
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
+        start_ticks: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// Every process there is. Those that end meanwhile are left out.
+fn all() -> io::Result<Vec<Process>> {
+    let pids = std::fs::read_dir("/proc")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    Ok(pids
+        .filter_map(|pid| process(Pid::from_raw(pid)?).ok())
+        .collect())
+}
+
+/// Every process below this one.
+fn descendants() -> io::Result<Vec<Process>> {
+    let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
+    for found in all()? {
+        children.entry(found.parent).or_default().push(found);
+    }
+    let mut below = Vec::new();
+    let mut parents = vec![getpid().as_raw_nonzero().get()];
+    while let Some(parent) = parents.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            parents.push(child.pid);
+            below.push(child);
+        }
+    }
+    Ok(below)
+}
+
+/// Sends `signals` to every process below this one.
+pub(super) fn signal_descendants(signals: &[Signal]) {
+    let below = match descendants() {
+        Ok(below) => below,
+        Err(error) => {
+            eprintln!("cannot list processes: {error}");
+            return;
+        }
+    };
+    for found in below.iter().filter(|found| found.state != 'Z') {
+        for signal in signals {
+            signal_process(found, *signal);
+        }
+    }
+}
+
+/// Signals exactly this process, never a later one with the same id.
+pub(crate) fn signal_process(target: &Process, signal: Signal) {
+    let Some(pid) = Pid::from_raw(target.pid) else {
+        return;
+    };
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
+    // The handle is held, so what /proc says now is said of the process it names.
+    if process(pid).is_ok_and(|found| found.start_ticks == target.start_ticks) {
+        let _ = pidfd_send_signal(&handle, signal);
+    }
+}
+
+/// Processes of an attempt whose supervisor is gone: those that carry its mark, and those in the
+/// session of its first process. Of the session only as long as no stranger leads it by now.
+pub(crate) fn left_of_attempt(
+    launch: &LaunchRecord,
+    started: Option<&StartedRecord>,
+) -> io::Result<Vec<Process>> {
+    let mark = format!("{}={}", super::job::MARK, launch.mark).into_bytes();
+    let mut found = all()?;
+    let session = started.filter(|first| {
+        let leader = found.iter().find(|process| process.pid == first.pid);
+        leader.is_none_or(|leader| leader.start_ticks == first.start_ticks)
+    });
+    let in_session = |process: &Process| {
+        session.is_some_and(|first| {
+            process.session == first.pid && process.start_ticks >= first.start_ticks
+        })
+    };
+    found.retain(|process| {
+        process.state != 'Z' && (in_session(process) || carries(process.pid, &mark))
+    });
+    Ok(found)
+}
+
+fn carries(pid: i32, mark: &[u8]) -> bool {
+    std::fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|own| own == mark))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_moves_no_field() {
+        let stat = "42 (a) R (b) S 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
+        let found = parse(42, stat).unwrap();
+        assert_eq!((found.parent, found.session, found.state), (7, 42, 'S'));
+        assert_eq!(found.start_ticks, 98765);
+        assert_eq!(parse(1, "1 (init"), None);
+    }
+
+    #[test]
+    fn this_process_is_listed_with_its_parent() {
+        let me = process(getpid()).unwrap();
+        let parent = rustix::process::getppid().unwrap();
+        assert_eq!(me.parent, parent.as_raw_nonzero().get());
+        assert!(all().unwrap().iter().any(|found| found.pid == me.pid));
+    }
+}

@@ -1,0 +1,75 @@
+//! A script as a sealed file in memory.
+//!
+//! No path: the user need not be able to reach the agent's folders, nothing can change the
+//! script after it was recorded, and nothing is left behind. The job sees it as
+//! `/proc/self/fd/<n>`.
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Runs scripts without a `#!` line.
+const DEFAULT_INTERPRETER: &str = "/bin/sh";
+
+/// A script that children can read.
+pub(super) struct Script {
+    held: OwnedFd,
+    interpreter: Vec<String>,
+}
+
+/// Takes the script's text.
+pub(super) fn hold(text: &str) -> io::Result<Script> {
+    // Without close-on-exec: the job's interpreter opens it.
+    let held = memfd_create("lattice-script", MemfdFlags::ALLOW_SEALING)?;
+    let mut file = File::from(held);
+    file.write_all(text.as_bytes())?;
+    let held = OwnedFd::from(file);
+    fcntl_add_seals(
+        &held,
+        SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
+    )?;
+    Ok(Script {
+        held,
+        interpreter: interpreter(text),
+    })
+}
+
+impl Script {
+    /// What to execute.
+    pub(super) fn argv(&self) -> Vec<String> {
+        let mut argv = self.interpreter.clone();
+        argv.push(format!("/proc/self/fd/{}", self.held.as_raw_fd()));
+        argv
+    }
+}
+
+/// The program of the `#!` line and its one argument, as the kernel reads them.
+fn interpreter(text: &str) -> Vec<String> {
+    let line = text.lines().next().unwrap_or_default();
+    let Some(line) = line.strip_prefix("#!").map(str::trim) else {
+        return vec![DEFAULT_INTERPRETER.to_owned()];
+    };
+    let parts = line.split_once([' ', '\t']);
+    match parts {
+        _ if line.is_empty() => vec![DEFAULT_INTERPRETER.to_owned()],
+        None => vec![line.to_owned()],
+        Some((program, argument)) => vec![program.to_owned(), argument.trim().to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_names_the_interpreter_with_at_most_one_argument() {
+        assert_eq!(interpreter("echo hi"), ["/bin/sh"]);
+        assert_eq!(interpreter("#!\necho"), ["/bin/sh"]);
+        assert_eq!(interpreter("#! /bin/bash\n"), ["/bin/bash"]);
+        assert_eq!(
+            interpreter("#!/usr/bin/env  python3 -u\n"),
+            ["/usr/bin/env", "python3 -u"]
+        );
+    }
+}

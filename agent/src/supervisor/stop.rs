@@ -1,0 +1,154 @@
+//! From the start of a job to the end of its last process.
+
+use super::capture::Capture;
+use super::{Signals, family};
+use crate::attempt::LaunchRecord;
+use lattice_quorum_types::allocation::RankExit;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// Processes that the job leaves behind when its first one ends get this long after SIGTERM, or
+/// the configured grace where that is shorter.
+const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
+/// SIGKILL is repeated: new processes may have come between listing and signalling.
+const FIRST_REPEAT: Duration = Duration::from_millis(10);
+/// A process that does not go is stuck in the kernel; it is looked at this often.
+const LAST_REPEAT: Duration = Duration::from_secs(1);
+/// "Never", for a timer: tokio's own limit is about as far.
+const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// A job that was started.
+pub(super) struct Running {
+    pub(super) main: Pid,
+    pub(super) outputs: Vec<Capture>,
+}
+
+enum Phase {
+    /// The first process runs.
+    Running,
+    /// SIGTERM was sent; SIGKILL comes at the instant.
+    Asked { kill_at: Instant },
+    /// SIGKILL was sent; again at the instant.
+    Killed { again_at: Instant, pause: Duration },
+}
+
+impl Phase {
+    /// When something must be done without being asked.
+    fn wakes_at(&self, walltime_at: Instant) -> Instant {
+        match self {
+            Phase::Running => walltime_at,
+            Phase::Asked { kill_at } => *kill_at,
+            Phase::Killed { again_at, .. } => *again_at,
+        }
+    }
+}
+
+/// Waits for the end of every process, ending them when it is time.
+pub(super) async fn until_gone(
+    signals: &mut Signals,
+    launch: &LaunchRecord,
+    running: Running,
+) -> RankExit {
+    let grace = Duration::from_millis(launch.grace_ms);
+    let started_at = Instant::now();
+    let walltime = launch.walltime_ms.map_or(NEVER, Duration::from_millis);
+    let walltime_at = started_at + walltime.min(NEVER);
+    let mut phase = Phase::Running;
+    let mut exit: Option<RankExit> = None;
+    loop {
+        let reaped = reap(running.main);
+        if let Some(status) = reaped.main {
+            // Why it was ended was decided before; only an end of its own accord counts here.
+            exit.get_or_insert_with(|| exit_of(status));
+        }
+        if reaped.none_left {
+            break;
+        }
+        if exit.is_some() && matches!(phase, Phase::Running) {
+            phase = ask(grace.min(LEFTOVER_GRACE));
+        }
+        tokio::select! {
+            _ = signals.child.recv() => {}
+            _ = signals.terminate.recv() => {
+                if matches!(phase, Phase::Running) {
+                    exit = Some(RankExit::Stopped);
+                    phase = ask(grace);
+                }
+            }
+            () = sleep_until(phase.wakes_at(walltime_at)) => {
+                if matches!(phase, Phase::Running) {
+                    exit = Some(RankExit::Walltime);
+                    phase = ask(grace);
+                } else {
+                    phase = kill(&phase);
+                }
+            }
+        }
+    }
+    for output in running.outputs {
+        output.finish().await;
+    }
+    exit.unwrap_or_else(|| RankExit::Lost {
+        evidence: "no process of it is left, and the kernel kept no status".to_owned(),
+    })
+}
+
+/// SIGTERM to all; SIGCONT so that stopped ones hear it.
+fn ask(grace: Duration) -> Phase {
+    family::signal_descendants(&[Signal::TERM, Signal::CONT]);
+    Phase::Asked {
+        kill_at: Instant::now() + grace,
+    }
+}
+
+fn kill(phase: &Phase) -> Phase {
+    family::signal_descendants(&[Signal::KILL]);
+    let pause = match phase {
+        Phase::Killed { pause, .. } => (*pause * 2).min(LAST_REPEAT),
+        Phase::Running | Phase::Asked { .. } => FIRST_REPEAT,
+    };
+    Phase::Killed {
+        again_at: Instant::now() + pause,
+        pause,
+    }
+}
+
+/// What had ended.
+struct Reaped {
+    /// The first process, if it was among them.
+    main: Option<WaitStatus>,
+    /// No process is left.
+    none_left: bool,
+}
+
+/// Reaps everything that has ended: one signal may stand for several ends.
+fn reap(main: Pid) -> Reaped {
+    let mut reaped = Reaped {
+        main: None,
+        none_left: false,
+    };
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == main => reaped.main = Some(status),
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return reaped,
+            // ECHILD: none left to wait for.
+            Err(_) => {
+                reaped.none_left = true;
+                return reaped;
+            }
+        }
+    }
+}
+
+fn exit_of(status: WaitStatus) -> RankExit {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => RankExit::Exited { code },
+        (None, Some(signal)) => RankExit::Signaled { signal },
+        (None, None) => RankExit::Lost {
+            evidence: format!("wait status {}", status.as_raw()),
+        },
+    }
+}
