@@ -1,4 +1,36 @@
-//! The daemon `lattice-control`: view, plan, dispatch, and the interfaces for people.
+//! The control service: it folds what the quorum commits and what nodes gossip into one view,
+//! decides placement, dispatches work to agents, and serves people and programs.
 //!
-//! Reserved: nothing is built here yet.
+//! Authority lies elsewhere: the quorum judges every command again, agents refuse stale epochs.
+//! Losing every control loses nothing but time. What it serves is in `http/` and `grpc/`; what it
+//! decides by itself is in `tasks/`, one reconciler per file.
+//!
+//! Begin with [`Core`] (what can be asked and done) and [`View`] (what is known).
 #![forbid(unsafe_code)]
+
+mod agents;
+mod app;
+mod cells;
+mod config;
+mod core;
+mod error;
+mod feed;
+mod fold;
+mod observe;
+mod preimages;
+mod quorum;
+mod start_error;
+mod store;
+mod tasks;
+mod tls;
+mod view;
+
+pub use agents::LogChunks;
+pub use app::{App, Edges, HttpsIdentity};
+pub use config::{CellConfig, CellSettings, Config, HttpsConfig, Settings};
+pub use core::Core;
+pub use error::{AgentError, DiffError, LogError, ProposeError};
+pub use feed::{Change, Observed, Subscription};
+pub use start_error::StartError;
+pub use store::Store;
+pub use view::{LastPlan, NodeEntry, Seen, View};

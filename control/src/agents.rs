@@ -1,0 +1,102 @@
+//! Calls to agents: whom to dial for a node, and until when to wait.
+
+use crate::{error::AgentError, view::View};
+use bytes::Bytes;
+use futures::{StreamExt, stream::BoxStream};
+use lattice_hwprobe::Inventory;
+use lattice_mesh::{Expect, Mesh, Peer, Role, Rpc};
+use lattice_quorum_types::{
+    NodeId,
+    wire::{GetInventory, ReadLog},
+};
+use std::time::Duration;
+
+/// A fresh probe may have to wait for a slow driver's own deadline.
+const FRESH_TIMEOUT: Duration = Duration::from_secs(30);
+/// The last reading is at hand.
+const LAST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Output of a rank as it comes.
+pub type LogChunks = BoxStream<'static, Result<Bytes, AgentError>>;
+
+/// The way to every agent.
+#[derive(Debug, Clone)]
+pub(crate) struct Agents {
+    mesh: Mesh,
+}
+
+impl Agents {
+    pub(crate) fn new(mesh: Mesh) -> Self {
+        Self { mesh }
+    }
+
+    /// The agent of a node, at the address it gossips, with exactly its name in the certificate:
+    /// a forged address reaches nobody.
+    pub(crate) fn peer(&self, view: &View, node: &NodeId) -> Result<Peer, AgentError> {
+        let entry = view
+            .node(node)
+            .ok_or_else(|| AgentError::UnknownNode { node: node.clone() })?;
+        let seen = entry
+            .seen
+            .as_ref()
+            .ok_or_else(|| AgentError::NotSeen { node: node.clone() })?;
+        let expect = Expect::exactly(Role::Agent, node.as_str());
+        Ok(self.mesh.peer(seen.addr, expect))
+    }
+
+    pub(crate) async fn call<R: Rpc>(
+        &self,
+        view: &View,
+        node: &NodeId,
+        request: &R,
+        deadline: Duration,
+    ) -> Result<R::Reply, AgentError> {
+        let called = self.peer(view, node)?.call(request, deadline).await;
+        called.map_err(|source| AgentError::Call {
+            node: node.clone(),
+            source,
+        })
+    }
+
+    pub(crate) async fn inventory(
+        &self,
+        view: &View,
+        node: &NodeId,
+        fresh: bool,
+    ) -> Result<Inventory, AgentError> {
+        let refused = |reason: String| AgentError::Refused {
+            node: node.clone(),
+            reason,
+        };
+        let deadline = if fresh { FRESH_TIMEOUT } else { LAST_TIMEOUT };
+        let request = GetInventory { fresh };
+        let answer = self.call(view, node, &request, deadline).await?;
+        let bytes = answer.map_err(refused)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|e| refused(format!("its inventory cannot be read: {e}")))
+    }
+
+    pub(crate) async fn read_log(
+        &self,
+        view: &View,
+        node: &NodeId,
+        request: &ReadLog,
+    ) -> Result<LogChunks, AgentError> {
+        let called = |node: &NodeId, source| AgentError::Call {
+            node: node.clone(),
+            source,
+        };
+        let opened = self.peer(view, node)?.open(request).await;
+        let items = opened.map_err(|source| called(node, source))?;
+        let node = node.clone();
+        let chunks = items.map(move |item| match item {
+            Ok(Ok(bytes)) => Ok(bytes),
+            Ok(Err(reason)) => Err(AgentError::Refused {
+                node: node.clone(),
+                reason,
+            }),
+            Err(source) => Err(called(&node, source)),
+        });
+        Ok(chunks.boxed())
+    }
+}

@@ -1,0 +1,291 @@
+//! One control: bound first, started once the quorum's addresses are known, stopped within a
+//! bound.
+
+use crate::{
+    cells,
+    config::{Config, Settings},
+    core::{Core, Parts},
+    fold,
+    start_error::StartError,
+    tasks::{
+        conformance::Conformance,
+        dispatch::Dispatch,
+        lease::{self, Lease},
+        liveness::Pings,
+        register::Register,
+        reports,
+        schedule::Schedule,
+    },
+    tls,
+};
+use lattice_gossip::{Cell, CellConfig, Gossip};
+use lattice_mesh::{Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock};
+use lattice_quorum_client::QuorumClient;
+use lattice_quorum_types::id::LeaseName;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use secrecy::SecretString;
+use std::{
+    fmt,
+    future::Future,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::timeout;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Longest each step of a stop may take.
+const STOP_STEP: Duration = Duration::from_secs(3);
+
+/// What a control takes from outside; tests and the demonstration replace it.
+pub struct Edges {
+    /// Certificate `spiffe://<cluster>/control/<name>` and its key.
+    pub credentials: Credentials,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// What the interfaces show.
+    pub https: HttpsIdentity,
+    /// The text of the file of tokens.
+    pub tokens: SecretString,
+}
+
+/// Certificate and key of the TLS port.
+pub struct HttpsIdentity {
+    /// Leaf first.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// Its key.
+    pub key: PrivateKeyDer<'static>,
+}
+
+impl fmt::Debug for Edges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Edges({})", self.credentials.identity())
+    }
+}
+
+impl fmt::Debug for HttpsIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HttpsIdentity({} certificates)", self.chain.len())
+    }
+}
+
+impl Edges {
+    /// What the configuration names, and the host's clock.
+    ///
+    /// # Errors
+    /// When a file is missing or cannot be used.
+    pub fn from_config(config: &Config) -> Result<Self, StartError> {
+        let tokens =
+            std::fs::read_to_string(&config.tokens).map_err(|source| StartError::File {
+                key: "tokens",
+                path: config.tokens.clone(),
+                reason: source.to_string(),
+            })?;
+        Ok(Self {
+            credentials: Credentials::load(&config.credentials)?,
+            clock: Arc::new(SystemClock),
+            https: tls::load(&config.https)?,
+            tokens: tokens.into(),
+        })
+    }
+}
+
+/// One control in this process. It must be stopped with [`App::stop`]; dropping it leaves its
+/// tasks running until the runtime ends.
+pub struct App {
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    name: String,
+    mesh: Mesh,
+    #[expect(dead_code, reason = "held until the interfaces are served")]
+    listener: TcpListener,
+    https: SocketAddr,
+    #[expect(dead_code, reason = "held until the interfaces are served")]
+    tls: Arc<rustls::ServerConfig>,
+    running: Option<Running>,
+}
+
+struct Running {
+    core: Arc<Core>,
+    leases: [Arc<Lease>; 2],
+    cells: Vec<Cell>,
+    cancel: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "App(control {} at {})", self.name, self.addr())
+    }
+}
+
+impl App {
+    /// Opens both sockets. Nothing is served before [`App::start`]. Must run inside a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// When a port, the credentials or the tokens cannot be used.
+    #[expect(
+        clippy::unused_async,
+        reason = "binding may come to wait; callers stay as they are"
+    )]
+    pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
+        let identity = edges.credentials.identity().clone();
+        check_identity(&settings, &identity)?;
+        let tls = tls::server_config(edges.https)?;
+        let (listener, https) = tls::listen(settings.https)?;
+        let config = MeshConfig {
+            clock: edges.clock.clone(),
+            ..settings.mesh.clone()
+        };
+        let mesh = Mesh::bind(settings.listen, edges.credentials, config)?;
+        Ok(Self {
+            name: identity.id().to_owned(),
+            settings,
+            clock: edges.clock,
+            mesh,
+            listener,
+            https,
+            tls,
+            running: None,
+        })
+    }
+
+    /// Mesh address (UDP), with the real port: gossip seed and control of agents.
+    pub fn addr(&self) -> SocketAddr {
+        self.mesh.local_addr()
+    }
+
+    /// Address of the interfaces (TCP), with the real port.
+    pub fn https_addr(&self) -> SocketAddr {
+        self.https
+    }
+
+    /// Its mesh endpoint, for new credentials and for looking at connections.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// The core, once started.
+    pub fn core(&self) -> Option<Arc<Core>> {
+        Some(self.running.as_ref()?.core.clone())
+    }
+
+    /// Serves, joins its cells and begins to act as soon as it holds the leases. `quorum` are the
+    /// members' mesh addresses; an empty list stands for [`Settings::quorum`].
+    ///
+    /// # Errors
+    /// When a cell cannot be joined or the interfaces cannot be served.
+    pub async fn start(&mut self, quorum: Vec<SocketAddr>) -> Result<(), StartError> {
+        let members = if quorum.is_empty() {
+            self.settings.quorum.clone()
+        } else {
+            quorum
+        };
+        let core = Core::new(Parts {
+            cluster: self.settings.cluster.clone(),
+            name: self.name.clone(),
+            clock: self.clock.clone(),
+            store: Arc::new(QuorumClient::new(self.mesh.clone(), members)),
+            mesh: self.mesh.clone(),
+        });
+        let gossip = Gossip::new();
+        self.mesh
+            .serve(reports::route(gossip.route(Router::new()), &core))?;
+        let cells = cells::join(&gossip, &self.mesh, &self.cell_configs()).await?;
+        let holder = format!("{}.{:016x}", self.name, rand::random::<u64>());
+        let leases = [lease("schedule", &holder)?, lease("dispatch", &holder)?];
+        let running = Running {
+            core,
+            leases,
+            cells,
+            cancel: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        self.spawn_tasks(&running);
+        self.running = Some(running);
+        Ok(())
+    }
+
+    fn cell_configs(&self) -> Vec<CellConfig> {
+        let config = |cell: &crate::config::CellSettings| {
+            let usual = CellConfig::new(cell.name.clone(), self.clock.now().0);
+            CellConfig {
+                seeds: cell.seeds.clone(),
+                advertise: self.settings.advertise,
+                interval: self.settings.gossip_interval.unwrap_or(usual.interval),
+                ..usual
+            }
+        };
+        self.settings.cells.iter().map(config).collect()
+    }
+
+    fn spawn_tasks(&self, running: &Running) {
+        let core = &running.core;
+        let [schedule, dispatch] = running.leases.clone();
+        running.spawn(fold::follow(core.clone()));
+        for cell in &running.cells {
+            running.spawn(cells::follow(core.clone(), cell.clone()));
+        }
+        for lease in &running.leases {
+            running.spawn(lease.clone().keep(core.clone()));
+        }
+        running.spawn(lease::show(core.clone(), running.leases.clone()));
+        running.spawn(Pings::new(core.clone()).run());
+        running.spawn(Conformance::new(core.clone()).run());
+        running.spawn(Schedule::new(core.clone(), schedule.clone()).run());
+        running.spawn(Dispatch::new(core.clone(), dispatch).run());
+        if self.settings.auto_register {
+            let register = Register {
+                core: core.clone(),
+                lease: schedule,
+                vcluster: self.settings.vcluster.clone(),
+            };
+            running.spawn(register.run());
+        }
+    }
+
+    /// Ends everything, within about ten seconds. Work on the nodes goes on.
+    pub async fn stop(self) {
+        if let Some(running) = self.running {
+            running.cancel.cancel();
+            running.tasks.close();
+            let _ = timeout(STOP_STEP, running.tasks.wait()).await;
+            for lease in &running.leases {
+                let _ = timeout(STOP_STEP / 3, lease.give_back(&running.core)).await;
+            }
+            let leave = running.cells.iter().map(Cell::leave);
+            let _ = timeout(STOP_STEP, futures::future::join_all(leave)).await;
+        }
+        self.mesh.shutdown(Duration::from_millis(500)).await;
+        tracing::info!(control = self.name, "stopped");
+    }
+}
+
+impl Running {
+    /// Runs until the control stops. A task that panics is our bug: it is logged, and the control
+    /// goes on without it until it is restarted.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let cancel = self.cancel.clone();
+        self.tasks.spawn(async move {
+            let _ = cancel.run_until_cancelled_owned(work).await;
+        });
+    }
+}
+
+fn lease(name: &str, holder: &str) -> Result<Arc<Lease>, StartError> {
+    let name = LeaseName::new(name).map_err(|e| StartError::Name {
+        reason: e.to_string(),
+    })?;
+    Ok(Lease::new(name, holder.to_owned()))
+}
+
+fn check_identity(settings: &Settings, found: &Identity) -> Result<(), StartError> {
+    if found.cluster() == settings.cluster && found.role() == Role::Control {
+        return Ok(());
+    }
+    Err(StartError::WrongIdentity {
+        found: found.uri(),
+        expected: format!("spiffe://{}/control/<name>", settings.cluster),
+    })
+}

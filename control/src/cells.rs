@@ -1,0 +1,82 @@
+//! Control's place in the gossip cells: it joins every configured one, says next to nothing, and
+//! takes over what agents say.
+
+use crate::{core::Core, observe, view::Seen};
+use lattice_gossip::{
+    Belief, Cell, CellConfig, Gossip, JoinError, Member, Published, Snapshot, Verdict,
+};
+use lattice_hwprobe::{Class, ClassMark};
+use lattice_mesh::{Mesh, Role};
+use lattice_placement::Health;
+use lattice_quorum_types::NodeId;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Joins every cell.
+pub(crate) async fn join(
+    gossip: &Gossip,
+    mesh: &Mesh,
+    cells: &[CellConfig],
+) -> Result<Vec<Cell>, JoinError> {
+    let published = Published {
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        ..Published::default()
+    };
+    let mut joined = Vec::with_capacity(cells.len());
+    for config in cells {
+        joined.push(gossip.join(mesh, config.clone(), &published).await?);
+    }
+    Ok(joined)
+}
+
+/// Takes over every snapshot of one cell, until it is left.
+pub(crate) async fn follow(core: Arc<Core>, cell: Cell) {
+    let mut changes = cell.changes();
+    loop {
+        let snapshot = changes.borrow_and_update().clone();
+        observe::cell(&core, cell.name().as_str(), members(&snapshot));
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn members(snapshot: &Snapshot) -> BTreeMap<NodeId, Seen> {
+    let agents = snapshot
+        .members
+        .values()
+        .filter(|member| member.identity.role() == Role::Agent);
+    agents
+        .filter_map(|member| {
+            let id = NodeId::new(member.identity.id()).ok()?;
+            Some((id, seen(snapshot.cell.as_str(), member)))
+        })
+        .collect()
+}
+
+/// What cannot be read was not said.
+fn seen(cell: &str, member: &Member) -> Seen {
+    let said = &member.published;
+    let mark = |(class, mark): (&String, &String)| {
+        let class: Class = class.parse().ok()?;
+        Some((class, mark.parse::<ClassMark>().ok()?))
+    };
+    let health = said.health.as_ref();
+    Seen {
+        cell: cell.to_owned(),
+        addr: member.addr,
+        marks: said.fingerprints.iter().filter_map(mark).collect(),
+        document: said.identity.as_ref().and_then(|text| text.parse().ok()),
+        health: match health.map(|h| h.verdict) {
+            Some(Verdict::Healthy) => Health::Healthy,
+            Some(Verdict::Degraded) => Health::Degraded,
+            Some(Verdict::Faulty) => Health::Faulty,
+            Some(Verdict::Unknown) | None => Health::Unknown,
+        },
+        health_reasons: health.map_or_else(Vec::new, |h| h.reasons.clone()),
+        boot_id: said.boot.as_ref().map(|boot| boot.boot_id.clone()),
+        generation: member.generation,
+        agent_version: said.version.clone(),
+        group: said.group.clone(),
+        heard: member.belief == Belief::Alive,
+    }
+}

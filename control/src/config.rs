@@ -1,0 +1,212 @@
+//! The daemon's configuration as a file has it, and the checked settings it becomes.
+
+use lattice_config::{Check, Problems};
+use lattice_gossip::{CellName, Seed};
+use lattice_mesh::{MeshConfig, Role};
+use lattice_quorum_types::VclusterName;
+use serde::Deserialize;
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf};
+
+/// The hot state of a large cluster is one reply.
+const MAX_REPLY_BYTES: usize = 256 << 20;
+
+/// The configuration file.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Config {
+    /// The cluster's name, as in every certificate.
+    pub cluster: String,
+    /// UDP address of the mesh.
+    pub listen: String,
+    /// Where agents reach this control, when it is not `listen`.
+    pub advertise: Option<String>,
+    /// Folder with `identity.pem`, `identity.key` and `roots.pem`; the certificate is
+    /// `spiffe://<cluster>/control/<name>`.
+    pub credentials: PathBuf,
+    /// Mesh addresses of the quorum members.
+    pub quorum: Vec<String>,
+    /// Gossip cells to join.
+    pub cells: Vec<CellConfig>,
+    /// The interfaces for people and programs.
+    pub https: HttpsConfig,
+    /// File with tokens of principals.
+    pub tokens: PathBuf,
+    /// Whether an agent that was enrolled and gossips a whole reading becomes a node by itself.
+    #[serde(default)]
+    pub auto_register: bool,
+    /// The vCluster of nodes that register by themselves.
+    #[serde(default = "default_vcluster")]
+    pub vcluster: String,
+    /// What is logged, e.g. `info` or `info,lattice_mesh=debug`.
+    #[serde(default = "default_log")]
+    pub log: String,
+}
+
+/// One gossip cell.
+#[derive(Debug, Clone, Deserialize)]
+pub struct CellConfig {
+    /// Its name.
+    pub name: String,
+    /// Mesh addresses of some of its agents. None is needed where agents name this control.
+    #[serde(default)]
+    pub seeds: Vec<String>,
+}
+
+/// The interfaces for people and programs: one TLS port.
+#[derive(Debug, Clone, Deserialize)]
+pub struct HttpsConfig {
+    /// TCP address.
+    pub listen: String,
+    /// Certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+}
+
+fn default_vcluster() -> String {
+    "default".to_owned()
+}
+fn default_log() -> String {
+    "info".to_owned()
+}
+
+const ADDRESS: &str = "must be an address with a port, like 10.0.0.1:7101 or [fd00::1]:7101";
+
+fn check_addr(problems: &mut Problems, key: impl std::fmt::Display, text: &str) {
+    if text.parse::<SocketAddr>().is_err() {
+        problems.add(key, ADDRESS);
+    }
+}
+
+impl Check for Config {
+    fn check(&self, problems: &mut Problems) {
+        if let Err(e) = lattice_mesh::Identity::new(&self.cluster, Role::Control, "c") {
+            problems.add("cluster", e.reason);
+        }
+        check_addr(problems, "listen", &self.listen);
+        check_addr(problems, "https.listen", &self.https.listen);
+        if let Some(advertise) = &self.advertise {
+            check_addr(problems, "advertise", advertise);
+        }
+        if self.quorum.is_empty() {
+            problems.add(
+                "quorum",
+                "must list the mesh address of at least one member",
+            );
+        }
+        for (i, addr) in self.quorum.iter().enumerate() {
+            check_addr(problems, format!("quorum.{i}"), addr);
+        }
+        if let Err(e) = VclusterName::new(&self.vcluster) {
+            problems.add("vcluster", e);
+        }
+        let mut names = BTreeSet::new();
+        for (i, cell) in self.cells.iter().enumerate() {
+            problems.within(format!("cells.{i}"), |problems| {
+                if let Err(e) = cell.name.parse::<CellName>() {
+                    problems.add("name", e);
+                }
+                if !names.insert(&cell.name) {
+                    problems.add("name", format!("cell {} is listed twice", cell.name));
+                }
+                for (i, seed) in cell.seeds.iter().enumerate() {
+                    check_addr(problems, format!("seeds.{i}"), seed);
+                }
+            });
+        }
+    }
+}
+
+impl Config {
+    /// The settings of a configuration that was checked.
+    pub fn settings(&self) -> Option<Settings> {
+        let mut settings = Settings::new(
+            &self.cluster,
+            self.listen.parse().ok()?,
+            self.https.listen.parse().ok()?,
+        );
+        settings.advertise = match &self.advertise {
+            Some(advertise) => Some(advertise.parse().ok()?),
+            None => None,
+        };
+        let members = self.quorum.iter().map(|addr| addr.parse().ok());
+        settings.quorum = members.collect::<Option<_>>()?;
+        let cells = self.cells.iter().map(CellConfig::settings);
+        settings.cells = cells.collect::<Option<_>>()?;
+        settings.auto_register = self.auto_register;
+        settings.vcluster = VclusterName::new(&self.vcluster).ok()?;
+        Some(settings)
+    }
+}
+
+impl CellConfig {
+    fn settings(&self) -> Option<CellSettings> {
+        let seed = |addr: &String| {
+            Some(Seed {
+                addr: addr.parse().ok()?,
+                role: Role::Agent,
+            })
+        };
+        Some(CellSettings {
+            name: self.name.parse().ok()?,
+            seeds: self.seeds.iter().map(seed).collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// Checked settings of one control.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The cluster's name.
+    pub cluster: String,
+    /// UDP address of the mesh; port 0 takes any.
+    pub listen: SocketAddr,
+    /// Where agents reach this control; `None` is where it listens.
+    pub advertise: Option<SocketAddr>,
+    /// TCP address of the interfaces; port 0 takes any.
+    pub https: SocketAddr,
+    /// Mesh addresses of the quorum members.
+    pub quorum: Vec<SocketAddr>,
+    /// Gossip cells to join.
+    pub cells: Vec<CellSettings>,
+    /// Whether agents register by themselves.
+    pub auto_register: bool,
+    /// The vCluster of nodes that do.
+    pub vcluster: VclusterName,
+    /// Between two rounds of gossip; `None` is the usual pace.
+    pub gossip_interval: Option<std::time::Duration>,
+    /// Limits and deadlines of the mesh endpoint. Its clock is replaced by that of the edges.
+    pub mesh: MeshConfig,
+}
+
+/// One gossip cell to join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CellSettings {
+    /// Its name.
+    pub name: CellName,
+    /// Members known beforehand.
+    pub seeds: Vec<Seed>,
+}
+
+impl Settings {
+    /// Settings without members and cells, with defaults for the rest.
+    pub fn new(cluster: &str, listen: SocketAddr, https: SocketAddr) -> Self {
+        let mesh = MeshConfig {
+            max_reply_bytes: MAX_REPLY_BYTES,
+            ..MeshConfig::default()
+        };
+        #[expect(clippy::expect_used, reason = "a constant that is a name")]
+        let vcluster = VclusterName::new(default_vcluster()).expect("a name");
+        Self {
+            cluster: cluster.to_owned(),
+            listen,
+            advertise: None,
+            https,
+            quorum: Vec::new(),
+            cells: Vec::new(),
+            auto_register: false,
+            vcluster,
+            gossip_interval: None,
+            mesh,
+        }
+    }
+}

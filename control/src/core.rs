@@ -1,0 +1,395 @@
+//! The core: everything the interfaces (REST, gRPC, page) may ask and do, and nothing about how
+//! it is served.
+//!
+//! For whoever serves it:
+//! * [`Core::view`] is an immutable snapshot; take one per request and answer from it. `version`
+//!   grows with each, so a page can be cached on it.
+//! * [`Core::subscribe`] gives every change in order; the view shows a change before its
+//!   subscriber gets it. `since` is a revision as in `events?since=`.
+//! * [`Core::propose`] carries a principal established by authentication, never a request field.
+//!   Without a key it makes one, so that a lost answer is repeated and never applied twice.
+//! * What is terminal is not in the view: [`Core::read`] with [`Query::Allocation`],
+//!   [`Query::Allocations`] or [`Query::Counts`].
+//! * Calls to agents have deadlines of their own; none of them blocks the core.
+//!
+//! The server is started by [`crate::App`], which calls
+//! `http::Auth::parse(&str) -> Result<Auth, impl Display>` with the text of the tokens file while
+//! it binds, and spawns `http::serve(core: Arc<Core>, listener: std::net::TcpListener, tls:
+//! Arc<rustls::ServerConfig>, auth: Arc<Auth>, stop: CancellationToken)` when it starts. The
+//! listener is bound and non-blocking, so that a port in use is known before anything runs; TLS
+//! offers HTTP/2 and HTTP/1.1.
+
+use crate::{
+    agents::{Agents, LogChunks},
+    error::{AgentError, DiffError, LogError, ProposeError},
+    feed::{Change, Feed, Subscription},
+    preimages::Preimages,
+    store::Store,
+    view::{NodeEntry, View},
+};
+use arc_swap::ArcSwap;
+use lattice_hwprobe::{
+    Class, ClassMark, ClassRecord, Difference, DriftReport, Groups, Inventory, Scope, diff, groups,
+};
+use lattice_mesh::{Clock, Mesh};
+use lattice_quorum_types::{
+    AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,
+    command::{Fence, Power, Principal, SCHEMA},
+    view::{Answer, Query},
+    wire::{AttemptKey, LogStream, ReadLog, Unavailable},
+};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+use tokio::sync::watch;
+
+/// What the core is made of. All of it comes from outside.
+pub(crate) struct Parts {
+    pub(crate) cluster: String,
+    pub(crate) name: String,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) mesh: Mesh,
+}
+
+/// See the module. Shared as `Arc<Core>`.
+pub struct Core {
+    cluster: String,
+    name: String,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) agents: Agents,
+    pub(crate) preimages: Preimages,
+    view: ArcSwap<View>,
+    /// One writer at a time; readers never wait for it.
+    writer: Mutex<()>,
+    feed: Arc<Feed>,
+    version: watch::Sender<u64>,
+    inputs: watch::Sender<u64>,
+    heard_at: AtomicU64,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Core({} in {})", self.name, self.cluster)
+    }
+}
+
+impl Core {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        Arc::new(Self {
+            cluster: parts.cluster,
+            name: parts.name,
+            clock: parts.clock,
+            store: parts.store,
+            agents: Agents::new(parts.mesh),
+            preimages: Preimages::new(),
+            view: ArcSwap::from_pointee(View::default()),
+            writer: Mutex::new(()),
+            feed: Arc::default(),
+            version: watch::Sender::new(0),
+            inputs: watch::Sender::new(0),
+            heard_at: AtomicU64::new(0),
+        })
+    }
+
+    /// The cluster's name.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// This control's name: the id in its certificate.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Now, by this control's clock.
+    pub fn now(&self) -> UnixMillis {
+        self.clock.now()
+    }
+
+    /// The cluster as it is known now.
+    pub fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Milliseconds since the quorum was last heard; `None` before the first time.
+    pub fn view_age_ms(&self) -> Option<u64> {
+        match self.heard_at.load(Ordering::Relaxed) {
+            0 => None,
+            heard => Some(self.now().since(UnixMillis(heard))),
+        }
+    }
+
+    /// Every change from now on, or after a revision. What is no longer kept is told as
+    /// [`Change::Compacted`].
+    pub fn subscribe(&self, since: Option<Revision>) -> Subscription {
+        self.feed.subscribe(since)
+    }
+
+    /// Resolves once the view shows `revision`; at once when it does already. For a reader that
+    /// wants to see its own write; bound it with a timeout.
+    pub async fn reached(&self, revision: Revision) {
+        let mut version = self.version.subscribe();
+        while self.view.load().revision < revision {
+            if version.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Proposes a command in the name of a principal. Without a `key` one is made.
+    ///
+    /// # Errors
+    /// The refusal, or that the quorum did not answer.
+    pub async fn propose(
+        &self,
+        principal: Principal,
+        key: Option<String>,
+        command: Command,
+    ) -> Result<Applied, ProposeError> {
+        let key = key.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
+        let envelope = self.envelope(principal, Some(key), None, command);
+        Ok(self.propose_one(envelope).await??)
+    }
+
+    /// A linearizable read.
+    ///
+    /// # Errors
+    /// When no majority answers in time.
+    pub async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
+        self.store.read(query).await
+    }
+
+    /// A node's whole inventory, read from its agent; `fresh` probes again.
+    ///
+    /// # Errors
+    /// An unknown node, or one that does not answer in time.
+    pub async fn inventory(&self, node: &NodeId, fresh: bool) -> Result<Inventory, AgentError> {
+        self.agents.inventory(&self.view(), node, fresh).await
+    }
+
+    /// Conformance groups of one class, or of whole nodes.
+    pub fn conformance_groups(&self, scope: Scope) -> Groups {
+        groups(&self.view().conformance(), scope)
+    }
+
+    /// Who differs from the majority of its cohort, as of the last comparison.
+    pub fn drift(&self) -> Arc<DriftReport> {
+        self.view().drift.clone()
+    }
+
+    /// What differs between two nodes, class by class, key by key. A class that is equal by digest
+    /// costs nothing; one whose record cannot be had is unknown in every key.
+    ///
+    /// # Errors
+    /// A node that is not known or was never seen.
+    pub async fn diff(&self, left: &NodeId, right: &NodeId) -> Result<Vec<Difference>, DiffError> {
+        let view = self.view();
+        let (left, right) = (seen(&view, left)?, seen(&view, right)?);
+        let mut differences = Vec::new();
+        for class in Class::ALL {
+            let marks = (left.marks().get(&class), right.marks().get(&class));
+            if let (Some(a), Some(b)) = marks
+                && a == b
+                && a.digest().is_some()
+            {
+                continue;
+            }
+            let records = tokio::join!(
+                self.record_of(&view, left, class),
+                self.record_of(&view, right, class)
+            );
+            differences.extend(diff(&records.0, &records.1));
+        }
+        Ok(differences)
+    }
+
+    /// The captured output of one rank from `offset` on; with `follow`, until the rank ends.
+    /// Terminal allocations' output is read as long as the node keeps it.
+    ///
+    /// # Errors
+    /// No such allocation or rank, nothing started yet, or a node that does not answer.
+    pub async fn read_log(
+        &self,
+        id: AllocationId,
+        rank: u32,
+        stream: LogStream,
+        offset: u64,
+        follow: bool,
+    ) -> Result<LogChunks, LogError> {
+        let view = self.view();
+        let allocation = match view.allocation(id) {
+            Some(allocation) => allocation.clone(),
+            None => match self.read(Query::Allocation { id }).await? {
+                Answer::Allocation(Some(allocation)) => Arc::from(allocation),
+                _ => return Err(LogError::UnknownAllocation { id }),
+            },
+        };
+        if allocation.ranks.is_empty() {
+            return Err(LogError::NotStarted { id });
+        }
+        let ranks = u32::try_from(allocation.ranks.len()).unwrap_or(u32::MAX);
+        let Some(place) = allocation.ranks.get(rank as usize) else {
+            return Err(LogError::NoSuchRank { id, rank, ranks });
+        };
+        let key = AttemptKey {
+            allocation: id,
+            attempt: allocation.attempt,
+        };
+        let request = ReadLog {
+            key,
+            stream,
+            offset,
+            follow,
+        };
+        Ok(self.agents.read_log(&view, &place.node, &request).await?)
+    }
+
+    /// The record of one class of one node, as completely as it can be had now.
+    async fn record_of(&self, view: &View, node: &NodeEntry, class: Class) -> ClassRecord {
+        match node.marks().get(&class) {
+            Some(ClassMark::Complete { digest, .. }) => {
+                let holders = holders(view, class, node);
+                let fetched = self
+                    .preimages
+                    .fetch_record(&self.agents, view, *digest, &holders);
+                match fetched.await {
+                    Some(record) => ClassRecord::clone(&record),
+                    None => ClassRecord::new(class),
+                }
+            }
+            Some(ClassMark::Disabled) => ClassRecord::disabled(class, "switched off at the node"),
+            // Only the node itself knows which of its keys are missing and why.
+            Some(ClassMark::Incomplete) | None => {
+                let inventory = self.agents.inventory(view, &node.id, false).await;
+                let record = inventory.ok().and_then(|mut i| i.records.remove(&class));
+                record.unwrap_or_else(|| ClassRecord::new(class))
+            }
+        }
+    }
+}
+
+/// What the reconcilers use.
+impl Core {
+    /// The principal of what this control does by itself.
+    pub(crate) fn service(&self) -> Principal {
+        Principal {
+            name: format!("service:control/{}", self.name),
+            power: Power::Service,
+        }
+    }
+
+    pub(crate) fn envelope(
+        &self,
+        principal: Principal,
+        key: Option<String>,
+        fence: Option<Fence>,
+        command: Command,
+    ) -> Envelope {
+        Envelope {
+            schema: SCHEMA,
+            principal,
+            key,
+            at: self.now(),
+            fence,
+            command,
+        }
+    }
+
+    pub(crate) async fn propose_one(
+        &self,
+        envelope: Envelope,
+    ) -> Result<Result<Applied, Refusal>, Unavailable> {
+        let mut answers = self.store.propose(vec![envelope]).await?;
+        answers.pop().ok_or(Unavailable::OutcomeUnknown)
+    }
+
+    /// Proposes in this control's own name.
+    pub(crate) async fn propose_as_service(
+        &self,
+        fence: Option<Fence>,
+        command: Command,
+    ) -> Result<Applied, ProposeError> {
+        let envelope = self.envelope(self.service(), None, fence, command);
+        Ok(self.propose_one(envelope).await??)
+    }
+
+    /// Notes that the quorum was heard just now.
+    pub(crate) fn heard(&self) {
+        self.heard_at.store(self.now().0, Ordering::Relaxed);
+    }
+
+    /// Wakes with every view in which something changed that reconcilers act on.
+    pub(crate) fn inputs(&self) -> watch::Receiver<u64> {
+        self.inputs.subscribe()
+    }
+
+    /// Makes a new view from the present one. What `edit` returns reaches subscribers after the
+    /// view does; when it returns `None` nothing has changed and nothing is published.
+    pub(crate) fn publish(
+        &self,
+        wakes: Wakes,
+        edit: impl FnOnce(&mut View) -> Option<Vec<Change>>,
+    ) {
+        let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = View::clone(&self.view.load());
+        let Some(changes) = edit(&mut next) else {
+            return;
+        };
+        self.store_view(next, wakes);
+        self.feed.publish(changes);
+    }
+
+    fn store_view(&self, mut next: View, wakes: Wakes) {
+        next.version += 1;
+        let version = next.version;
+        self.view.store(Arc::new(next));
+        self.version.send_replace(version);
+        if wakes == Wakes::Reconcilers {
+            self.inputs.send_replace(version);
+        }
+    }
+
+    /// As [`Core::publish`], when the replicated half was read anew.
+    pub(crate) fn restart(&self, edit: impl FnOnce(&mut View)) {
+        let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = View::clone(&self.view.load());
+        edit(&mut next);
+        let revision = next.revision;
+        self.store_view(next, Wakes::Reconcilers);
+        self.feed.reset(revision);
+    }
+}
+
+/// Who must look at a new view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wakes {
+    /// Something changed that reconcilers act on.
+    Reconcilers,
+    /// Only what a reconciler itself found out; readers see it, nothing follows from it.
+    Readers,
+}
+
+fn seen<'a>(view: &'a View, node: &NodeId) -> Result<&'a NodeEntry, DiffError> {
+    let node = node.clone();
+    match view.node(&node) {
+        None => Err(DiffError::UnknownNode { node }),
+        Some(entry) if entry.seen.is_none() => Err(DiffError::NotSeen { node }),
+        Some(entry) => Ok(entry),
+    }
+}
+
+/// Nodes that say they have a node's record of `class`: itself first, then those that answer.
+pub(crate) fn holders(view: &View, class: Class, node: &NodeEntry) -> Vec<NodeId> {
+    let mark = node.marks().get(&class);
+    let equal = view.nodes.values().filter(|other| {
+        other.id != node.id
+            && other.marks().get(&class) == mark
+            && other.liveness == lattice_placement::Liveness::Alive
+    });
+    std::iter::once(node.id.clone())
+        .chain(equal.map(|other| other.id.clone()).take(8))
+        .collect()
+}

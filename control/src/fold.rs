@@ -1,0 +1,137 @@
+//! The replicated half of the view: read once, then folded from the watch. Each event carries the
+//! record as it now is, so folding is replacing.
+
+use crate::{
+    core::{Core, Wakes},
+    feed::Change,
+    view::{NodeEntry, View},
+};
+use futures::StreamExt;
+use lattice_quorum_types::{
+    Event, NodeId, Revision,
+    event::EventKind,
+    node::Node,
+    view::{Answer, Hot, Query, WatchItem},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// Wait after a read that had no answer.
+const READ_PAUSE: Duration = Duration::from_millis(200);
+
+/// Follows the quorum for ever.
+pub(crate) async fn follow(core: Arc<Core>) {
+    loop {
+        let since = read_hot(&core).await;
+        let mut items = core.store.watch(since);
+        while let Some(item) = items.next().await {
+            core.heard();
+            match item {
+                WatchItem::Events(events) => fold(&core, &events),
+                WatchItem::Idle(revision) => advance(&core, revision),
+                WatchItem::Compacted { oldest } => {
+                    tracing::info!(%oldest, "fell behind the watch; reading the state anew");
+                }
+            }
+        }
+    }
+}
+
+/// Reads the hot state, for as long as it takes, and publishes it.
+async fn read_hot(core: &Core) -> Revision {
+    loop {
+        match core.store.read(Query::Hot).await {
+            Ok(Answer::Hot(hot)) => {
+                let revision = hot.revision;
+                core.heard();
+                core.restart(|view| replace(view, *hot));
+                return revision;
+            }
+            Ok(other) => tracing::error!(?other, "the quorum answered another question"),
+            Err(error) => tracing::warn!(%error, "the state cannot be read yet"),
+        }
+        tokio::time::sleep(READ_PAUSE).await;
+    }
+}
+
+fn replace(view: &mut View, hot: Hot) {
+    view.revision = hot.revision;
+    view.at = hot.at;
+    let projects = hot.projects.into_iter().map(|p| (p.path.clone(), p));
+    view.projects = Arc::new(projects.collect());
+    let allocations = hot.allocations.into_iter().map(|a| (a.id, Arc::new(a)));
+    view.allocations = Arc::new(allocations.collect());
+    let mut records: BTreeMap<NodeId, Node> =
+        hot.nodes.into_iter().map(|n| (n.id.clone(), n)).collect();
+    let nodes = Arc::make_mut(&mut view.nodes);
+    for entry in nodes.values_mut() {
+        let record = records.remove(&entry.id);
+        if entry.record != record {
+            Arc::make_mut(entry).record = record;
+        }
+    }
+    for (id, record) in records {
+        nodes.insert(id.clone(), Arc::new(with_record(id, record)));
+    }
+    nodes.retain(|_, entry| entry.record.is_some() || entry.seen.is_some());
+}
+
+fn with_record(id: NodeId, record: Node) -> NodeEntry {
+    NodeEntry {
+        record: Some(record),
+        ..NodeEntry::new(id)
+    }
+}
+
+/// Folds whole revisions.
+fn fold(core: &Core, events: &[Event]) {
+    core.publish(Wakes::Reconcilers, |view| {
+        let newer = events.iter().filter(|event| event.revision > view.revision);
+        let newer: Vec<&Event> = newer.collect();
+        let last = newer.last()?;
+        (view.revision, view.at) = (last.revision, last.at);
+        for event in &newer {
+            apply(view, &event.kind);
+        }
+        let revisions = newer.chunk_by(|a, b| a.revision == b.revision);
+        let change = |of_one: &[&Event]| Change::Events(of_one.iter().copied().cloned().collect());
+        Some(revisions.map(change).collect())
+    });
+}
+
+/// A revision without events we are told of.
+fn advance(core: &Core, revision: Revision) {
+    if core.view().revision < revision {
+        core.publish(Wakes::Readers, |view| {
+            view.revision = revision.max(view.revision);
+            Some(Vec::new())
+        });
+    }
+}
+
+fn apply(view: &mut View, kind: &EventKind) {
+    match kind {
+        EventKind::Allocation { record, .. } => {
+            let allocations = Arc::make_mut(&mut view.allocations);
+            if record.state.is_terminal() {
+                allocations.remove(&record.id);
+            } else {
+                allocations.insert(record.id, Arc::new((**record).clone()));
+            }
+        }
+        EventKind::Node { record } => {
+            let nodes = Arc::make_mut(&mut view.nodes);
+            let id = &record.id;
+            let entry = nodes
+                .entry(id.clone())
+                .or_insert_with(|| Arc::new(NodeEntry::new(id.clone())));
+            Arc::make_mut(entry).record = Some(record.clone());
+        }
+        EventKind::Project { record } => {
+            Arc::make_mut(&mut view.projects).insert(record.path.clone(), record.clone());
+        }
+        EventKind::ProjectDeleted { path } => {
+            Arc::make_mut(&mut view.projects).remove(path);
+        }
+        EventKind::Lease { .. } | EventKind::Enrolled { .. } => {}
+    }
+}

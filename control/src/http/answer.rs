@@ -1,0 +1,63 @@
+//! Every "no" leaves as `application/problem+json`.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use lattice_api::problem::{Kind, MEDIA_TYPE, Problem};
+
+/// A problem on its way out.
+#[derive(Debug)]
+pub(crate) struct Fail(pub(crate) Problem);
+
+impl<P: Into<Problem>> From<P> for Fail {
+    fn from(problem: P) -> Self {
+        Self(problem.into())
+    }
+}
+
+impl IntoResponse for Fail {
+    fn into_response(self) -> Response {
+        let status =
+            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer realm=\"lattice\"");
+            headers.insert(header::WWW_AUTHENTICATE, bearer);
+        }
+        if matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        ) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// What a handler returns.
+pub(crate) type Answer<T> = Result<axum::Json<T>, Fail>;
+
+/// A path that does not exist.
+pub(crate) async fn no_such_path(uri: axum::http::Uri) -> Fail {
+    let detail = format!(
+        "there is nothing at {}; /openapi.json lists what there is",
+        uri.path()
+    );
+    Problem::new(Kind::NotFound, "no_such_path", detail).into()
+}
+
+/// A method that a path does not have.
+pub(crate) async fn no_such_method(
+    method: axum::http::Method,
+    uri: axum::http::Uri,
+) -> Fail {
+    let detail = format!(
+        "{} does not take {method}; /openapi.json lists what it takes",
+        uri.path()
+    );
+    Problem::new(Kind::Method, "no_such_method", detail).into()
+}

@@ -1,0 +1,76 @@
+//! Who asks, and what that lets them do at this edge. The quorum judges every change again.
+
+use lattice_api::problem::{Kind, Problem};
+use lattice_quorum_types::command::{Power, Principal};
+use serde::Deserialize;
+use std::{fmt, sync::Arc};
+
+/// What a token's holder may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Sees the cluster; changes nothing.
+    Viewer,
+    /// Submits to projects and acts on its own allocations.
+    User,
+    /// Acts on all allocations and nodes.
+    Operator,
+    /// Everything, tenants and limits included.
+    Admin,
+}
+
+impl Role {
+    /// Lower-case name as written in the token file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::User => "user",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        }
+    }
+    /// What it may ask of the quorum; `None` for nothing.
+    fn power(self) -> Option<Power> {
+        match self {
+            Role::Viewer => None,
+            Role::User => Some(Power::User),
+            Role::Operator => Some(Power::Operator),
+            Role::Admin => Some(Power::Admin),
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The principal a token stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) name: Arc<str>,
+    pub(crate) role: Role,
+}
+
+impl Caller {
+    /// As the quorum knows it, for a change.
+    pub(crate) fn writer(&self) -> Result<Principal, Problem> {
+        let power = self.role.power().ok_or_else(|| {
+            let detail = format!(
+                "{} is a viewer and may change nothing; use the token of a user or operator",
+                self.name
+            );
+            Problem::new(Kind::Forbidden, "forbidden", detail)
+        })?;
+        Ok(Principal {
+            name: self.name.to_string(),
+            power,
+        })
+    }
+
+    /// Sees what anybody runs.
+    pub(crate) fn sees_all(&self) -> bool {
+        self.role >= Role::Operator
+    }
+}

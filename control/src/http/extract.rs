@@ -1,0 +1,162 @@
+//! Reading requests: what cannot be read is a problem that names the field.
+
+use super::{answer::Fail, state::Api};
+use crate::http::caller::Caller;
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::JsonRejection},
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE, request::Parts},
+};
+use lattice_api::problem::{Kind, Problem};
+use serde::de::DeserializeOwned;
+
+/// Longest idempotency key, bytes.
+const MAX_KEY_BYTES: usize = 255;
+
+impl FromRequestParts<Api> for Caller {
+    type Rejection = Fail;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Fail> {
+        let header = parts.headers.get("authorization");
+        let text = header.and_then(|value| value.to_str().ok());
+        Ok(api.authenticate(text)?)
+    }
+}
+
+/// A JSON body.
+pub(crate) struct Input<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for Input<T> {
+    type Rejection = Fail;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Fail> {
+        if !is_json(request.headers()) {
+            let detail = "send the body as JSON with Content-Type: application/json";
+            return Err(Problem::new(Kind::MediaType, "media_type", detail).into());
+        }
+        let bytes = Bytes::from_request(request, api).await.map_err(|e| {
+            let kind = match e.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => Kind::TooLarge,
+                _ => Kind::Invalid,
+            };
+            Problem::new(kind, "body", e.body_text())
+        })?;
+        match Json::<T>::from_bytes(&bytes) {
+            Ok(Json(value)) => Ok(Self(value)),
+            Err(JsonRejection::JsonSyntaxError(e)) => {
+                let detail = format!("the body is not JSON: {}", cause(&e));
+                Err(Problem::new(Kind::Invalid, "not_json", detail).into())
+            }
+            Err(e) => Err(unreadable(&cause(&e)).into()),
+        }
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    let essence = value.and_then(|v| v.split(';').next()).map(str::trim);
+    essence.is_some_and(|e| e.eq_ignore_ascii_case("application/json") || e.ends_with("+json"))
+}
+
+/// The innermost cause's text, which names the field.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        // The layer above the JSON reader's own error puts the path before it.
+        if source.source().is_none() && deepest.to_string().ends_with(&source.to_string()) {
+            break;
+        }
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+/// A text such as ``constraints.gpus: unknown field `gpus`, expected …``.
+fn unreadable(text: &str) -> Problem {
+    let quoted = text
+        .split_once("unknown field `")
+        .and_then(|(_, rest)| rest.split_once('`'));
+    let missing = text
+        .split_once("missing field `")
+        .and_then(|(_, rest)| rest.split_once('`'));
+    let leading = text.split_once(": ").map(|(path, _)| path);
+    let path = leading.filter(|p| !p.is_empty() && !p.contains(' '));
+    let field = match (quoted.or(missing), path) {
+        (Some((name, _)), Some(path)) if !path.ends_with(name) && path != "." => {
+            Some(format!("{path}.{name}"))
+        }
+        (Some((name, _)), None) => Some(name.to_owned()),
+        (Some((name, _)), Some(".")) => Some(name.to_owned()),
+        (_, path) => path.map(str::to_owned),
+    };
+    let mut problem = Problem::new(Kind::Invalid, "invalid", text);
+    problem.field = field;
+    problem
+}
+
+/// The query string.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
+    type Rejection = Fail;
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Fail> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(value)) => Ok(Self(value)),
+            Err(e) => Err(unreadable(&cause(&e)).into()),
+        }
+    }
+}
+
+/// The variable part of the path.
+pub(crate) struct Place(pub(crate) String);
+
+impl FromRequestParts<Api> for Place {
+    type Rejection = Fail;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Fail> {
+        match Path::<String>::from_request_parts(parts, api).await {
+            Ok(Path(text)) => Ok(Self(text)),
+            Err(e) => Err(Problem::new(Kind::Invalid, "path", e.body_text()).into()),
+        }
+    }
+}
+
+/// The `Idempotency-Key` header.
+pub(crate) struct Key(pub(crate) Option<String>);
+
+impl FromRequestParts<Api> for Key {
+    type Rejection = Fail;
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Fail> {
+        let Some(value) = parts.headers.get("idempotency-key") else {
+            return Ok(Self(None));
+        };
+        let text = value.to_str().unwrap_or_default();
+        Ok(Self(Some(check_key(text)?)))
+    }
+}
+
+/// A key as both faces take it.
+pub(crate) fn check_key(text: &str) -> Result<String, Problem> {
+    if text.is_empty() || text.len() > MAX_KEY_BYTES {
+        let reason = format!("give 1 to {MAX_KEY_BYTES} printable ASCII characters");
+        return Err(Problem::field("Idempotency-Key", reason));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_field_is_found_in_what_the_reader_says() {
+        for (text, field) in [
+            ("unknown field `a`, expected `b`", Some("a")),
+            ("constraints: unknown field `gpus`, expected x", Some("constraints.gpus")),
+            ("constraints.gpus: unknown field `gpus`, expected x", Some("constraints.gpus")),
+            ("nodes: invalid type: string \"two\", expected u32", Some("nodes")),
+            ("missing field `project` at line 1 column 2", Some("project")),
+            ("expected value at line 1 column 1", None),
+        ] {
+            assert_eq!(unreadable(text).field.as_deref(), field, "{text}");
+        }
+    }
+}

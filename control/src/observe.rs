@@ -1,0 +1,121 @@
+//! The other half of the view: what nodes gossip, and how they answer. Never replicated, never an
+//! authority.
+
+use crate::{
+    core::{Core, Wakes},
+    feed::{Change, Observed},
+    view::{NodeEntry, Seen, View},
+};
+use lattice_hwprobe::{DriftReport, NodeDocument};
+use lattice_placement::Liveness;
+use lattice_quorum_types::NodeId;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Takes over everything one cell shows now. Members that left it keep their registration, if
+/// they have one.
+pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, Seen>) {
+    core.publish(Wakes::Reconcilers, |view| {
+        let mut changed = BTreeSet::new();
+        let gone = view.nodes.values().filter(|node| {
+            let seen = node.seen.as_ref();
+            seen.is_some_and(|seen| seen.cell == cell) && !members.contains_key(&node.id)
+        });
+        let gone: Vec<NodeId> = gone.map(|node| node.id.clone()).collect();
+        let count = members.len() as u64;
+        for id in gone {
+            edit(view, &id, |node| node.seen = None);
+            changed.insert(id);
+        }
+        for (id, seen) in members {
+            if view.node(&id).and_then(|node| node.seen.as_ref()) != Some(&seen) {
+                edit(view, &id, |node| note(node, seen));
+                changed.insert(id);
+            }
+        }
+        if view.cells.get(cell) != Some(&count) {
+            Arc::make_mut(&mut view.cells).insert(cell.to_owned(), count);
+        } else if changed.is_empty() {
+            return None;
+        }
+        Arc::make_mut(&mut view.nodes)
+            .retain(|_, node| node.record.is_some() || node.seen.is_some());
+        Some(told(changed))
+    });
+}
+
+fn note(node: &mut NodeEntry, seen: Seen) {
+    let document = node.seen.as_ref().and_then(|old| old.document);
+    if document != seen.document {
+        node.document = None;
+    }
+    node.seen = Some(seen);
+}
+
+/// Puts nodes' documents beside them.
+pub(crate) fn documents(core: &Core, documents: BTreeMap<NodeId, Arc<NodeDocument>>) {
+    core.publish(Wakes::Reconcilers, |view| {
+        let mut changed = BTreeSet::new();
+        for (id, document) in documents {
+            let known = view.node(&id).map(|node| node.document.as_ref());
+            if known.is_some_and(|known| known != Some(&document)) {
+                edit(view, &id, |node| node.document = Some(document));
+                changed.insert(id);
+            }
+        }
+        (!changed.is_empty()).then(|| told(changed))
+    });
+}
+
+/// Puts the outcome of liveness checks beside the nodes. Returns what changed.
+pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, Liveness>) -> usize {
+    let mut count = 0;
+    core.publish(Wakes::Reconcilers, |view| {
+        let mut changed = BTreeSet::new();
+        for (id, liveness) in found {
+            let known = view.node(id).map(|node| node.liveness);
+            if known.is_some_and(|known| known != *liveness) {
+                edit(view, id, |node| node.liveness = *liveness);
+                changed.insert(id.clone());
+            }
+        }
+        count = changed.len();
+        (count > 0).then(|| told(changed))
+    });
+    count
+}
+
+/// Puts a new comparison in place of the last one.
+pub(crate) fn drift(core: &Core, report: DriftReport) {
+    core.publish(Wakes::Readers, |view| {
+        if *view.drift == report {
+            return None;
+        }
+        let names = |report: &DriftReport| -> BTreeSet<NodeId> {
+            let drifts = report.drifts.iter();
+            drifts.filter_map(|d| NodeId::new(&d.node).ok()).collect()
+        };
+        let mut changed = names(&view.drift);
+        changed.extend(names(&report));
+        view.drift = Arc::new(report);
+        Some(told(changed))
+    });
+}
+
+fn edit(view: &mut View, id: &NodeId, change: impl FnOnce(&mut NodeEntry)) {
+    let nodes = Arc::make_mut(&mut view.nodes);
+    let entry = nodes
+        .entry(id.clone())
+        .or_insert_with(|| Arc::new(NodeEntry::new(id.clone())));
+    change(Arc::make_mut(entry));
+}
+
+fn told(nodes: BTreeSet<NodeId>) -> Vec<Change> {
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let waiting = BTreeSet::new();
+    vec![Change::Observed(Arc::new(Observed { nodes, waiting }))]
+}

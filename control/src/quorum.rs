@@ -1,0 +1,46 @@
+//! The replicated state behind [`Store`]: the quorum, over the mesh.
+
+use crate::store::Store;
+use futures::{StreamExt, stream::BoxStream};
+use lattice_quorum_client::{ClientError, QuorumClient};
+use lattice_quorum_types::{
+    Applied, Envelope, Refusal, Revision,
+    view::{Answer, Query, WatchItem},
+    wire::Unavailable,
+};
+
+#[async_trait::async_trait]
+impl Store for QuorumClient {
+    async fn propose(
+        &self,
+        envelopes: Vec<Envelope>,
+    ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
+        self.propose_all(envelopes)
+            .await
+            .map_err(|e| unavailable(&e))
+    }
+
+    async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
+        QuorumClient::read(self, query)
+            .await
+            .map_err(|e| unavailable(&e))
+    }
+
+    fn watch(&self, since: Revision) -> BoxStream<'static, WatchItem> {
+        QuorumClient::watch(self, since).boxed()
+    }
+}
+
+/// Callers decide on three cases; the words go to the log.
+fn unavailable(error: &ClientError) -> Unavailable {
+    tracing::warn!(%error, "the quorum did not answer");
+    match error {
+        ClientError::OutcomeUnknown { .. } | ClientError::OutcomeUnknownWithoutKey { .. } => {
+            Unavailable::OutcomeUnknown
+        }
+        ClientError::NoMembers
+        | ClientError::Unavailable { .. }
+        | ClientError::Rejected(_)
+        | ClientError::Closed => Unavailable::NoMajority,
+    }
+}

@@ -1,0 +1,69 @@
+//! Why a control does not start.
+
+use lattice_gossip::JoinError;
+use lattice_mesh::{CredentialsError, MeshError};
+use std::{net::SocketAddr, path::PathBuf};
+
+/// Why a control does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The UDP port is taken, or the socket cannot be opened.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
+    /// The TCP port is taken.
+    #[error(
+        "TCP address {addr} is in use by another process; stop it (`ss -tlpn` names it) or choose \
+         another port"
+    )]
+    AddressInUse {
+        /// The address asked for.
+        addr: SocketAddr,
+    },
+    /// The TCP socket cannot be opened.
+    #[error("cannot listen on TCP {addr}: {reason}")]
+    Listen {
+        /// The address asked for.
+        addr: SocketAddr,
+        /// What the system said.
+        reason: String,
+    },
+    /// The credentials cannot be used.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    /// The certificate is another process's.
+    #[error(
+        "the certificate is that of {found}, but a control of this cluster is {expected}; correct \
+         `credentials` or `cluster`"
+    )]
+    WrongIdentity {
+        /// As in the certificate.
+        found: String,
+        /// As configured.
+        expected: String,
+    },
+    /// A file that the configuration names.
+    #[error("{key}: {}: {reason}", .path.display())]
+    File {
+        /// The configuration key.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Certificate and key of the TLS port do not make a server.
+    #[error("https: certificate and key cannot be used: {reason}")]
+    Tls {
+        /// What rustls said.
+        reason: String,
+    },
+    /// A gossip cell cannot be joined.
+    #[error(transparent)]
+    Gossip(#[from] JoinError),
+    /// A name made from the configuration is not one.
+    #[error("{reason}")]
+    Name {
+        /// What is wrong.
+        reason: String,
+    },
+}

@@ -1,0 +1,160 @@
+//! Conformance: documents and preimages behind newly gossiped digests are fetched, and drift is
+//! compared anew.
+
+use crate::{
+    core::{Core, holders},
+    observe,
+    tasks::activation::Activation,
+    view::View,
+};
+use futures::{StreamExt, stream};
+use lattice_hwprobe::{Class, ClassRecord, Digest, NodeDocument, drift};
+use lattice_quorum_types::NodeId;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Looks at least this often: what could not be fetched is asked for again.
+const PERIOD: Duration = Duration::from_secs(2);
+/// A rolling update changes many digests at a time.
+const SPACING: Duration = Duration::from_millis(200);
+/// Fetches under way at a time.
+const AT_A_TIME: usize = 32;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Conformance {
+    pub(crate) core: Arc<Core>,
+    /// Nodes and marks of the last comparison that had every record it needed.
+    compared: Option<Vec<lattice_hwprobe::NodeView>>,
+}
+
+/// What one round did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ConformanceReport {
+    /// Nodes whose document came.
+    pub(crate) documents: usize,
+    /// Records that came.
+    pub(crate) records: usize,
+    /// Records still missing.
+    pub(crate) missing: usize,
+    /// Keys in which nodes differ from their cohort.
+    pub(crate) drifted: usize,
+}
+
+impl Conformance {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            compared: None,
+        }
+    }
+
+    /// Runs for ever.
+    pub(crate) async fn run(mut self) {
+        let mut activation = Activation::new(&self.core, PERIOD, SPACING);
+        loop {
+            activation.next().await;
+            let report = self.reconcile().await;
+            if report.documents + report.records > 0 {
+                tracing::debug!(?report, "conformance");
+            }
+        }
+    }
+
+    /// Fetches what is missing and compares.
+    pub(crate) async fn reconcile(&mut self) -> ConformanceReport {
+        let mut report = ConformanceReport {
+            documents: self.fetch_documents().await,
+            ..ConformanceReport::default()
+        };
+        let view = self.core.view();
+        let nodes = view.conformance();
+        if self.compared.as_ref() == Some(&nodes) {
+            return report;
+        }
+        let (_, missing) = self.compare(&nodes);
+        report.records = self.fetch_records(&view, &missing).await;
+        let (found, missing) = self.compare(&nodes);
+        (report.missing, report.drifted) = (missing.len(), found.drifts.len());
+        observe::drift(&self.core, found);
+        self.compared = missing.is_empty().then_some(nodes);
+        report
+    }
+
+    /// Drift by the records at hand, and the digests it would have opened.
+    fn compare(
+        &self,
+        nodes: &[lattice_hwprobe::NodeView],
+    ) -> (lattice_hwprobe::DriftReport, BTreeSet<Digest>) {
+        let missing = RefCell::new(BTreeSet::new());
+        let at_hand = |digest: &Digest| -> Option<ClassRecord> {
+            let record = self.core.preimages.record(digest);
+            if record.is_none() {
+                missing.borrow_mut().insert(*digest);
+            }
+            record.map(|record| ClassRecord::clone(&record))
+        };
+        let report = drift(nodes, &at_hand);
+        (report, missing.into_inner())
+    }
+
+    async fn fetch_records(&self, view: &View, missing: &BTreeSet<Digest>) -> usize {
+        let fetch = |digest: Digest| async move {
+            let has = |class: &Class| {
+                let digest_of = |node: &crate::view::NodeEntry| node.marks().get(class)?.digest();
+                let mut nodes = view.nodes.values();
+                nodes
+                    .find(|node| digest_of(node) == Some(digest))
+                    .map(|node| holders(view, *class, node))
+            };
+            let holders = Class::ALL.iter().find_map(has)?;
+            let preimages = &self.core.preimages;
+            preimages
+                .fetch_record(&self.core.agents, view, digest, &holders)
+                .await
+        };
+        let fetches = stream::iter(missing.iter().copied()).map(fetch);
+        let fetched = fetches.buffer_unordered(AT_A_TIME);
+        fetched.filter_map(std::future::ready).count().await
+    }
+
+    /// Fetches documents of nodes that have none beside them, and puts them there.
+    async fn fetch_documents(&self) -> usize {
+        let view = self.core.view();
+        let lacks = |node: &crate::view::NodeEntry| {
+            let digest = node.seen.as_ref()?.document?;
+            node.document.is_none().then(|| (node.id.clone(), digest))
+        };
+        let wanted: Vec<(NodeId, Digest)> =
+            view.nodes.values().filter_map(|node| lacks(node)).collect();
+        if wanted.is_empty() {
+            return 0;
+        }
+        let (core, seen) = (&self.core, &view);
+        let fetch = |(node, digest): (NodeId, Digest)| async move {
+            let holders = [node.clone()];
+            let fetched = match core.preimages.document(&digest) {
+                Some(document) => Some(document),
+                None => {
+                    core.preimages
+                        .fetch_document(&core.agents, seen, digest, &holders)
+                        .await
+                }
+            };
+            fetched.map(|document| (node, document))
+        };
+        let fetches = stream::iter(wanted).map(fetch).buffer_unordered(AT_A_TIME);
+        let found: BTreeMap<NodeId, Arc<NodeDocument>> =
+            fetches.filter_map(std::future::ready).collect().await;
+        // A document speaks for one node only, whoever gossips its digest.
+        let own = |(id, document): &(NodeId, Arc<NodeDocument>)| document.node == id.as_str();
+        let found: BTreeMap<_, _> = found.into_iter().filter(own).collect();
+        let count = found.len();
+        observe::documents(core, found);
+        count
+    }
+}

@@ -1,0 +1,187 @@
+//! One lease: taken, renewed, and given back. What is done under it carries its epoch, so that a
+//! control that lost it without noticing changes nothing.
+
+use crate::{
+    core::{Core, Wakes},
+    error::ProposeError,
+};
+use lattice_quorum_types::{Command, Outcome, Refusal, command::Fence, id::LeaseName};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+/// How long a lease is held without renewal: longer than an election of the quorum takes.
+const TTL: Duration = Duration::from_secs(6);
+/// Between two renewals; three may fail before the lease is lost.
+const RENEWAL: Duration = Duration::from_millis(1500);
+/// We stop acting this long before the lease ends, for a command under way.
+const MARGIN: Duration = Duration::from_millis(500);
+/// Between two tries while somebody else holds it.
+const RETRY: Duration = Duration::from_millis(1000);
+
+/// A lease that is held until a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    epoch: u64,
+    until: Instant,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    name: LeaseName,
+    /// This run of the process: a restart is another holder, with an epoch of its own.
+    holder: String,
+    held: Mutex<Option<Held>>,
+    /// The epoch held, 0 for none.
+    changes: watch::Sender<u64>,
+}
+
+/// What one round did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LeaseReport {
+    /// Taken, or renewed.
+    Held {
+        /// With this epoch.
+        epoch: u64,
+    },
+    /// Somebody else has it.
+    HeldByOther {
+        /// Who.
+        holder: String,
+    },
+    /// The quorum did not answer; what was held is held until its time is over.
+    NoAnswer {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Lease {
+    pub(crate) fn new(name: LeaseName, holder: String) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            holder,
+            held: Mutex::new(None),
+            changes: watch::Sender::new(0),
+        })
+    }
+
+    /// Proof for a command, while the lease is surely held.
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = held.filter(|held| Instant::now() + MARGIN < held.until)?;
+        Some(Fence {
+            lease: self.name.clone(),
+            epoch: held.epoch,
+        })
+    }
+
+    /// Wakes when the lease is taken or lost.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Somebody said that this epoch is over.
+    pub(crate) fn is_over(&self, epoch: u64) {
+        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some_and(|held| held.epoch == epoch) {
+            self.set(None);
+        }
+    }
+
+    fn set(&self, next: Option<Held>) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        let epoch = next.map_or(0, |held| held.epoch);
+        self.changes
+            .send_if_modified(|known| std::mem::replace(known, epoch) != epoch);
+    }
+
+    /// Takes or renews it.
+    pub(crate) async fn reconcile(&self, core: &Core) -> LeaseReport {
+        // Counted from before the proposal: the quorum cannot have counted from earlier.
+        let asked_at = Instant::now();
+        let command = Command::AcquireLease {
+            lease: self.name.clone(),
+            holder: self.holder.clone(),
+            ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX),
+        };
+        let report = match core.propose_as_service(None, command).await {
+            Ok(applied) => match applied.outcome {
+                Outcome::Leased { epoch, .. } => {
+                    let until = asked_at + TTL;
+                    self.set(Some(Held { epoch, until }));
+                    LeaseReport::Held { epoch }
+                }
+                other => LeaseReport::NoAnswer {
+                    reason: format!("the quorum answered {other:?}"),
+                },
+            },
+            Err(ProposeError::Refused(Refusal::LeaseHeld { holder, .. })) => {
+                self.set(None);
+                LeaseReport::HeldByOther { holder }
+            }
+            Err(error) => LeaseReport::NoAnswer {
+                reason: error.to_string(),
+            },
+        };
+        if self.fence().is_none() {
+            self.set(None);
+        }
+        report
+    }
+
+    /// Keeps it for ever.
+    pub(crate) async fn keep(self: Arc<Self>, core: Arc<Core>) {
+        let mut last = None;
+        loop {
+            let report = self.reconcile(&core).await;
+            let pause = match &report {
+                LeaseReport::Held { .. } => RENEWAL,
+                LeaseReport::HeldByOther { .. } | LeaseReport::NoAnswer { .. } => RETRY,
+            };
+            if last.as_ref() != Some(&report) {
+                tracing::info!(lease = %self.name, ?report, "lease");
+                last = Some(report);
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// Gives it back, so that another control need not wait for its end.
+    pub(crate) async fn give_back(&self, core: &Core) {
+        if self.fence().is_none() {
+            return;
+        }
+        self.set(None);
+        let command = Command::ReleaseLease {
+            lease: self.name.clone(),
+            holder: self.holder.clone(),
+        };
+        if let Err(error) = core.propose_as_service(None, command).await {
+            tracing::info!(lease = %self.name, %error, "lease not given back; it runs out by itself");
+        }
+    }
+}
+
+/// Shows in the view whether this control acts.
+pub(crate) async fn show(core: Arc<Core>, leases: [Arc<Lease>; 2]) {
+    let [mut first, mut second] = [leases[0].changes(), leases[1].changes()];
+    loop {
+        let acting = *first.borrow_and_update() != 0 && *second.borrow_and_update() != 0;
+        core.publish(Wakes::Readers, |view| {
+            let changed = view.acting != acting;
+            view.acting = acting;
+            changed.then(Vec::new)
+        });
+        tokio::select! {
+            changed = first.changed() => if changed.is_err() { return },
+            changed = second.changed() => if changed.is_err() { return },
+        }
+    }
+}

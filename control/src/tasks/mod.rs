@@ -1,0 +1,12 @@
+//! Reconcilers: idempotent functions that compare what is with what should be, activated by an
+//! event or a timer. Each takes no input but the view, says what it did in a report, and may be
+//! stopped at any moment.
+
+pub(crate) mod activation;
+pub(crate) mod conformance;
+pub(crate) mod dispatch;
+pub(crate) mod lease;
+pub(crate) mod liveness;
+pub(crate) mod register;
+pub(crate) mod reports;
+pub(crate) mod schedule;

@@ -1,0 +1,60 @@
+//! Reports of agents: committed first, answered then. Reports that come together share one
+//! proposal (the quorum client groups them); a batch that is committed may be one of several.
+
+use crate::{core::Core, error::ProposeError};
+use lattice_mesh::{Caller, Failed, Router};
+use lattice_quorum_types::{
+    Command, NodeId, Refusal,
+    wire::{Report, ReportAnswer, Unavailable},
+};
+use std::sync::{Arc, Weak};
+
+/// Answers [`Report`]. The router must not keep the core alive, so it holds it weakly.
+pub(crate) fn route(router: Router, core: &Arc<Core>) -> Router {
+    let core = Arc::downgrade(core);
+    router.rpc(move |caller: Caller, report: Report| answer(core.clone(), caller, report))
+}
+
+async fn answer(
+    core: Weak<Core>,
+    caller: Caller,
+    report: Report,
+) -> Result<Result<ReportAnswer, Unavailable>, Failed> {
+    let core = core
+        .upgrade()
+        .ok_or_else(|| Failed::new("this control is shutting down"))?;
+    // The node is who the certificate says, whatever the report says.
+    let node = NodeId::new(caller.identity.id()).map_err(Failed::new)?;
+    Ok(commit(&core, node, report).await)
+}
+
+async fn commit(core: &Core, node: NodeId, report: Report) -> Result<ReportAnswer, Unavailable> {
+    let Report { key, report } = report;
+    let command = Command::Report {
+        id: key.allocation,
+        attempt: key.attempt,
+        node,
+        report,
+    };
+    match core.propose_as_service(None, command).await {
+        Ok(_) => Ok(ReportAnswer::Committed),
+        Err(ProposeError::Unavailable(unavailable)) => Err(unavailable),
+        Err(ProposeError::Refused(refusal)) => judged(&refusal),
+    }
+}
+
+/// A report that no later state could accept is forgotten; anything else is asked again.
+fn judged(refusal: &Refusal) -> Result<ReportAnswer, Unavailable> {
+    match refusal {
+        Refusal::StaleAttempt { .. }
+        | Refusal::UnknownAllocation { .. }
+        | Refusal::WrongState { .. }
+        | Refusal::Invalid { .. } => Ok(ReportAnswer::Superseded {
+            reason: refusal.to_string(),
+        }),
+        other => {
+            tracing::error!(refusal = %other, "a report was refused for a reason of ours");
+            Err(Unavailable::Busy)
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Scheduling: one planner per vCluster, kept warm by the differences between two views. What it
+//! plans is proposed under the lease, with the node versions it planned on; the quorum judges. A
+//! refusal costs a retry in the next cycle.
+
+use crate::{
+    core::{Core, Wakes},
+    feed::{Change, Observed},
+    tasks::{activation::Activation, lease::Lease},
+    view::{LastPlan, NodeEntry, View},
+};
+use lattice_placement::{
+    ClusterView, Delta, LevelView, NodeFacts, NodeView, PendingView, Plan, Planner, RunningView,
+};
+use lattice_quorum_types::{
+    AllocationState, Command, Envelope, Refusal, Revision, VclusterName, command::Fence, view::Hot,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::timeout;
+
+/// Looks at least this often: walltimes run, and estimates with them.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Submits that come within this time are planned together.
+const DEBOUNCE: Duration = Duration::from_millis(20);
+/// How long a cycle waits to see its own assignments before it plans on the older view.
+const OWN_WRITES: Duration = Duration::from_secs(1);
+
+/// What one cycle did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ScheduleReport {
+    /// Placements proposed.
+    pub(crate) proposed: usize,
+    /// Of those, committed.
+    pub(crate) assigned: usize,
+    /// Of those, refused; planned again on a newer view.
+    pub(crate) refused: usize,
+    /// Allocations that wait.
+    pub(crate) waiting: usize,
+    /// The newest revision it made.
+    pub(crate) revision: Revision,
+}
+
+/// A planner with the view it knows.
+#[derive(Debug)]
+struct Warm {
+    planner: Planner,
+    known: Arc<View>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    core: Arc<Core>,
+    lease: Arc<Lease>,
+    warm: BTreeMap<VclusterName, Warm>,
+}
+
+impl Schedule {
+    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
+        Self {
+            core,
+            lease,
+            warm: BTreeMap::new(),
+        }
+    }
+
+    /// Runs for ever.
+    pub(crate) async fn run(mut self) {
+        let mut activation = Activation::new(&self.core, PERIOD, DEBOUNCE).with_lease(&self.lease);
+        loop {
+            activation.next().await;
+            let Some(fence) = self.lease.fence() else {
+                self.warm.clear();
+                continue;
+            };
+            let report = self.reconcile(fence).await;
+            if report.proposed > 0 {
+                tracing::debug!(?report, "schedule");
+                // The next plan must see what this one took. It is a few milliseconds away.
+                let _ = timeout(OWN_WRITES, self.core.reached(report.revision)).await;
+            }
+        }
+    }
+
+    /// One cycle over every vCluster.
+    pub(crate) async fn reconcile(&mut self, fence: Fence) -> ScheduleReport {
+        let view = self.core.view();
+        if self.core.view_age_ms().is_none() {
+            return ScheduleReport::default();
+        }
+        let plans = self.plan(&view);
+        self.explain(&plans);
+        let mut report = ScheduleReport {
+            waiting: plans.iter().map(|plan| plan.explanations.len()).sum(),
+            ..ScheduleReport::default()
+        };
+        let placements = plans.iter().flat_map(|plan| &plan.placements);
+        let assign = |placement: &lattice_placement::Placement| {
+            let command = Command::Assign {
+                id: placement.id,
+                nodes: placement.nodes.clone(),
+            };
+            let service = self.core.service();
+            self.core
+                .envelope(service, None, Some(fence.clone()), command)
+        };
+        let envelopes: Vec<Envelope> = placements.map(assign).collect();
+        if !envelopes.is_empty() {
+            self.propose(envelopes, &fence, &mut report).await;
+        }
+        report
+    }
+
+    async fn propose(&self, envelopes: Vec<Envelope>, fence: &Fence, report: &mut ScheduleReport) {
+        report.proposed = envelopes.len();
+        let answers = match self.core.store.propose(envelopes).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                tracing::warn!(%error, "assignments not answered; the next cycle plans on what became of them");
+                return;
+            }
+        };
+        for answer in answers {
+            match answer {
+                Ok(applied) => {
+                    report.assigned += 1;
+                    report.revision = report.revision.max(applied.revision);
+                }
+                Err(refusal) => {
+                    report.refused += 1;
+                    if matches!(refusal, Refusal::StaleEpoch { .. }) {
+                        self.lease.is_over(fence.epoch);
+                    }
+                    tracing::debug!(%refusal, "assignment refused; planned again");
+                }
+            }
+        }
+    }
+
+    fn plan(&mut self, view: &Arc<View>) -> Vec<Plan> {
+        let nodes = view.nodes.values();
+        let of_nodes = nodes.filter_map(|node| node.record.as_ref().map(|r| &r.current));
+        let of_queue = view.allocations.values().map(|a| &a.spec.vcluster);
+        let vclusters: BTreeSet<VclusterName> = of_nodes.chain(of_queue).cloned().collect();
+        self.warm.retain(|name, _| vclusters.contains(name));
+        let (now, age_ms) = (self.core.now(), self.core.view_age_ms().unwrap_or(0));
+        let plan_one = |name: VclusterName| {
+            let warm = self.warm.entry(name);
+            let warm = match warm {
+                std::collections::btree_map::Entry::Occupied(warm) => {
+                    let (name, warm) = (warm.key().clone(), warm.into_mut());
+                    let delta = delta(&warm.known, view, &name, age_ms);
+                    warm.planner.update(delta);
+                    warm.known = view.clone();
+                    warm
+                }
+                std::collections::btree_map::Entry::Vacant(place) => {
+                    let planner = Planner::new(whole(view, place.key(), age_ms));
+                    place.insert(Warm {
+                        planner,
+                        known: view.clone(),
+                    })
+                }
+            };
+            warm.planner.plan(now)
+        };
+        vclusters.into_iter().map(plan_one).collect()
+    }
+
+    /// Puts the explanations where people find them.
+    fn explain(&self, plans: &[Plan]) {
+        let explanations: BTreeMap<_, _> = plans
+            .iter()
+            .flat_map(|plan| plan.explanations.clone())
+            .collect();
+        let reservations = plans.iter().flat_map(|plan| plan.reservations.clone());
+        let last = LastPlan {
+            made_at: Some(self.core.now()),
+            explanations,
+            reservations: reservations.collect(),
+        };
+        self.core.publish(Wakes::Readers, |view| {
+            let before = &view.plan;
+            let is_new = |id: &_| before.explanations.get(id) != last.explanations.get(id);
+            let waiting = last.explanations.keys().filter(|id| is_new(*id));
+            let waiting: BTreeSet<_> = waiting.copied().collect();
+            let ended = before.explanations.len() != last.explanations.len();
+            if waiting.is_empty()
+                && !ended
+                && before.made_at.is_some()
+                && last.explanations.is_empty()
+            {
+                return None;
+            }
+            view.plan = Arc::new(last);
+            if waiting.is_empty() {
+                return Some(Vec::new());
+            }
+            let nodes = BTreeSet::new();
+            Some(vec![Change::Observed(Arc::new(Observed {
+                nodes,
+                waiting,
+            }))])
+        });
+    }
+}
+
+/// The solver's view of one vCluster, from scratch.
+fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> ClusterView {
+    let hot = Hot {
+        revision: view.revision,
+        at: view.at,
+        projects: view.projects.values().cloned().collect(),
+        nodes: view
+            .nodes
+            .values()
+            .filter_map(|n| n.record.clone())
+            .collect(),
+        allocations: view.allocations.values().map(|a| (**a).clone()).collect(),
+    };
+    let facts = |id: &_| view.node(id).map_or_else(NodeFacts::default, |n| n.facts());
+    ClusterView {
+        age_ms,
+        ..ClusterView::from_hot(&hot, vcluster, facts)
+    }
+}
+
+/// What differs between two views, for one vCluster. Entries shared by both are not looked at.
+fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64) -> Delta {
+    let mut delta = Delta {
+        revision: new.revision,
+        age_ms,
+        ..Delta::default()
+    };
+    if !Arc::ptr_eq(&old.nodes, &new.nodes) {
+        let node = |entry: &Arc<NodeEntry>| {
+            let record = entry.record.as_ref().filter(|r| r.current == *vcluster)?;
+            Some(NodeView::new(record, entry.facts()))
+        };
+        delta.nodes = changed(&old.nodes, &new.nodes, Arc::ptr_eq, node);
+    }
+    if !Arc::ptr_eq(&old.allocations, &new.allocations) {
+        let (a, b) = (&old.allocations, &new.allocations);
+        delta.pending = changed(a, b, Arc::ptr_eq, |allocation| {
+            let waits = allocation.state == AllocationState::Pending;
+            let mine = waits && allocation.spec.vcluster == *vcluster;
+            mine.then(|| PendingView::from(&**allocation))
+        });
+        delta.running = changed(a, b, Arc::ptr_eq, |allocation| {
+            let holds = allocation.state.holds();
+            holds.then(|| RunningView::from(&**allocation))
+        });
+    }
+    if !Arc::ptr_eq(&old.projects, &new.projects) {
+        let same = |a: &_, b: &_| a == b;
+        delta.levels = changed(&old.projects, &new.projects, same, |project| {
+            Some(LevelView::from(project))
+        });
+    }
+    delta
+}
+
+/// Entries of `new` that are not the `same` as in `old`, and those that are gone.
+fn changed<K: Ord + Clone, V, W>(
+    old: &BTreeMap<K, V>,
+    new: &BTreeMap<K, V>,
+    same: impl Fn(&V, &V) -> bool,
+    show: impl Fn(&V) -> Option<W>,
+) -> BTreeMap<K, Option<W>> {
+    let gone = old.keys().filter(|key| !new.contains_key(key));
+    let mut changes: BTreeMap<K, Option<W>> = gone.map(|key| (key.clone(), None)).collect();
+    for (key, value) in new {
+        if !old.get(key).is_some_and(|known| same(known, value)) {
+            changes.insert(key.clone(), show(value));
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! The TLS port: its certificate, and its socket.
+
+use crate::{app::HttpsIdentity, config::HttpsConfig, start_error::StartError};
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    sync::Arc,
+};
+
+/// Reads the files that the configuration names.
+pub(crate) fn load(config: &HttpsConfig) -> Result<HttpsIdentity, StartError> {
+    let failed = |key: &'static str, path: &Path, reason: String| StartError::File {
+        key,
+        path: path.to_owned(),
+        reason,
+    };
+    let chain = CertificateDer::pem_file_iter(&config.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|e| failed("https.certificate", &config.certificate, e.to_string()))?;
+    let key = PrivateKeyDer::from_pem_file(&config.key)
+        .map_err(|e| failed("https.key", &config.key, e.to_string()))?;
+    Ok(HttpsIdentity { chain, key })
+}
+
+/// What the port speaks: TLS 1.2 and 1.3, HTTP/2 (gRPC needs it) and HTTP/1.1.
+pub(crate) fn server_config(identity: HttpsIdentity) -> Result<Arc<ServerConfig>, StartError> {
+    let unusable = |e: rustls::Error| StartError::Tls {
+        reason: e.to_string(),
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?
+        .with_no_client_auth()
+        .with_single_cert(identity.chain, identity.key)
+        .map_err(unusable)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Opens the port. The listener is non-blocking, as tokio wants it.
+pub(crate) fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |e: io::Error| match e.kind() {
+        io::ErrorKind::AddrInUse => StartError::AddressInUse { addr },
+        _ => StartError::Listen {
+            addr,
+            reason: e.to_string(),
+        },
+    };
+    let listener = TcpListener::bind(addr).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    Ok((listener, local))
+}

@@ -1,0 +1,208 @@
+//! What this control knows of the cluster, as one immutable value: the replicated half, folded
+//! from the quorum's watch, joined with what nodes gossip and how they answer.
+
+use lattice_hwprobe::{
+    Class, ClassMark, CohortKey, Digest, DriftReport, NodeDocument, NodeView, fingerprint,
+};
+use lattice_placement::{ConformanceKey, Explanation, Health, Liveness, NodeFacts, Reservation};
+use lattice_quorum_types::{
+    Allocation, AllocationId, NodeId, ProjectPath, Revision, UnixMillis, node::Node,
+    project::Project,
+};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// The cluster at one moment. A reader holds it as long as it likes; a change makes a new one.
+/// Parts that did not change are shared.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// Grows with every published view, also when only gossip changed.
+    pub version: u64,
+    /// The replicated state it shows. 0 before the first read.
+    pub revision: Revision,
+    /// State time at that revision.
+    pub at: UnixMillis,
+    /// Every project, parents before children.
+    pub projects: Arc<BTreeMap<ProjectPath, Project>>,
+    /// Every node that is registered or gossips.
+    pub nodes: Arc<BTreeMap<NodeId, Arc<NodeEntry>>>,
+    /// Allocations that are not terminal.
+    pub allocations: Arc<BTreeMap<AllocationId, Arc<Allocation>>>,
+    /// What the last cycle said about those that wait.
+    pub plan: Arc<LastPlan>,
+    /// Who differs from the majority of its cohort, by the preimages at hand.
+    pub drift: Arc<DriftReport>,
+    /// Gossip cells this control joined, with how many agents it sees in each.
+    pub cells: Arc<BTreeMap<String, u64>>,
+    /// Whether this control schedules and dispatches (holds the leases).
+    pub acting: bool,
+}
+
+/// What remains of a scheduling cycle for those who ask why. Only the control that schedules has
+/// it; elsewhere it is empty and `made_at` is `None`.
+#[derive(Debug, Clone, Default)]
+pub struct LastPlan {
+    /// When the cycle ran.
+    pub made_at: Option<UnixMillis>,
+    /// One for each allocation it did not place.
+    pub explanations: BTreeMap<AllocationId, Explanation>,
+    /// Nodes held back for blocked allocations.
+    pub reservations: Vec<Reservation>,
+}
+
+/// One node, from all sources.
+#[derive(Debug, Clone)]
+pub struct NodeEntry {
+    /// Its name.
+    pub id: NodeId,
+    /// Its replicated record; `None` for one that gossips and is not registered.
+    pub record: Option<Node>,
+    /// What it gossips; `None` for one that was never seen since this control started.
+    pub seen: Option<Seen>,
+    /// Its document, once fetched and verified.
+    pub document: Option<Arc<NodeDocument>>,
+    /// Whether it answers pings.
+    pub liveness: Liveness,
+    /// Shared with whoever pings, so that an answer alone makes no new view. 0: never.
+    pub(crate) answered_at: Arc<AtomicU64>,
+}
+
+/// What one node says of itself in gossip. A hint: what drains, admits or moves power is confirmed
+/// by a direct read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The cell it is a member of.
+    pub cell: String,
+    /// Its mesh address.
+    pub addr: SocketAddr,
+    /// One mark per class it published.
+    pub marks: BTreeMap<Class, ClassMark>,
+    /// Digest of its document.
+    pub document: Option<Digest>,
+    /// Verdict of its checks.
+    pub health: Health,
+    /// Stable codes of what the verdict rests on.
+    pub health_reasons: Vec<String>,
+    /// The host's boot.
+    pub boot_id: Option<String>,
+    /// Which run of its agent.
+    pub generation: u64,
+    /// Version of its agent.
+    pub agent_version: Option<String>,
+    /// Its topology group, as it says.
+    pub group: Option<String>,
+    /// Whether its cell hears of it. No more than that: see [`NodeEntry::liveness`].
+    pub heard: bool,
+}
+
+impl NodeEntry {
+    /// A node of which nothing is known yet.
+    pub(crate) fn new(id: NodeId) -> Self {
+        Self {
+            id,
+            record: None,
+            seen: None,
+            document: None,
+            liveness: Liveness::Unknown,
+            answered_at: Arc::default(),
+        }
+    }
+
+    /// When it last answered a ping, by this control's clock.
+    pub fn answered_at(&self) -> Option<UnixMillis> {
+        match self.answered_at.load(Ordering::Relaxed) {
+            0 => None,
+            millis => Some(UnixMillis(millis)),
+        }
+    }
+
+    /// Its class marks; empty while it was not seen.
+    pub fn marks(&self) -> &BTreeMap<Class, ClassMark> {
+        static NONE: BTreeMap<Class, ClassMark> = BTreeMap::new();
+        self.seen.as_ref().map_or(&NONE, |seen| &seen.marks)
+    }
+
+    /// The node fingerprint; `None` while a class is incomplete or none was seen.
+    pub fn fingerprint(&self) -> Option<Digest> {
+        fingerprint(self.marks()).digest()
+    }
+
+    /// Its verdict; unknown while it was not seen.
+    pub fn health(&self) -> Health {
+        self.seen.as_ref().map_or(Health::Unknown, |s| s.health)
+    }
+
+    /// Its topology group, by its verified document, else by what it gossips.
+    pub fn group(&self) -> Option<&str> {
+        let told = self.document.as_ref().map(|d| &d.topology_group);
+        let said = self.seen.as_ref().map(|s| &s.group);
+        told.or(said)?.as_deref()
+    }
+
+    /// Its cohort, where its document is at hand and says enough.
+    pub fn cohort(&self) -> Option<CohortKey> {
+        CohortKey::of(&self.document.as_ref()?.identity)
+    }
+
+    /// As drift and groups see it.
+    pub fn conformance(&self) -> NodeView {
+        NodeView {
+            node: self.id.to_string(),
+            cohort: self.cohort(),
+            classes: self.marks().clone(),
+        }
+    }
+
+    /// As placement sees it.
+    pub fn facts(&self) -> NodeFacts {
+        let conformance = match self.fingerprint() {
+            Some(digest) => ConformanceKey::Known(digest.0),
+            None => ConformanceKey::Unknown,
+        };
+        let mut facts = NodeFacts {
+            liveness: self.liveness,
+            health: self.health(),
+            conformance,
+            ..NodeFacts::default()
+        };
+        facts.group = self.group().map(str::to_owned);
+        if let Some(document) = &self.document {
+            facts.gpu_model = document.facts.gpu_model.present().cloned();
+            facts.gpu_count = document.facts.gpus();
+            facts.memory_bytes = document.facts.memory_bytes.present().copied();
+            facts.features.clone_from(&document.facts.features);
+        }
+        facts
+    }
+}
+
+impl View {
+    /// One node.
+    pub fn node(&self, id: &NodeId) -> Option<&Arc<NodeEntry>> {
+        self.nodes.get(id)
+    }
+
+    /// One allocation that is not terminal.
+    pub fn allocation(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
+        self.allocations.get(&id)
+    }
+
+    /// Every node that gossips, as drift and groups see it.
+    pub fn conformance(&self) -> Vec<NodeView> {
+        let seen = self.nodes.values().filter(|node| node.seen.is_some());
+        seen.map(|node| node.conformance()).collect()
+    }
+
+    /// Keys in which a node differs from the majority of its cohort.
+    pub fn drifted_keys(&self, id: &NodeId) -> u32 {
+        let drifts = self.drift.drifts.iter();
+        let of_node = drifts.filter(|drift| drift.node == id.as_str()).count();
+        u32::try_from(of_node).unwrap_or(u32::MAX)
+    }
+}
