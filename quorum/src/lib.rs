@@ -1,4 +1,37 @@
-//! The daemon `lattice-quorum`: openraft over redb, serving the replicated state.
+//! The quorum daemon: three or five members that agree on one log of commands (openraft), keep it
+//! on disk (redb), apply it to `lattice-quorum-state`, and answer for it over the mesh.
 //!
-//! Reserved: nothing is built here yet.
+//! It judges nothing itself: what a command may do is decided by the state machine alone. It must
+//! not know agents, control or hardware, and signs certificates with a key that never enters the
+//! replicated state.
+//!
+//! Begin with [`App`]; a command's way is `service.rs` → `proposals.rs` (judged on `ahead.rs`,
+//! gathered into batches) → openraft → `store/` (the log) and `replica.rs` (the state) →
+//! `feed.rs` (watchers). `gate.rs` says who may hold an election, `0001-consensus.md` why.
 #![forbid(unsafe_code)]
+
+mod ahead;
+mod app;
+mod config;
+mod enrolment;
+mod error;
+mod feed;
+mod formation;
+mod gate;
+mod heard;
+mod member;
+mod network;
+mod proposals;
+mod raft_rpc;
+mod reads;
+mod receive;
+mod replica;
+mod service;
+mod store;
+mod types;
+
+pub use app::{App, Edges};
+pub use config::{CellConfig, Config, EnrolmentConfig, MemberConfig, Settings};
+pub use enrolment::EnrolmentSettings;
+pub use error::StartError;
+pub use store::OpenError;

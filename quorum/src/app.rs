@@ -1,0 +1,356 @@
+//! One member: bound first, started once the addresses of all are known, stopped within a bound.
+
+use crate::{
+    StartError,
+    config::{Config, Settings},
+    enrolment::Registrar,
+    formation, gate,
+    heard::Heard,
+    member::{Addresses, Member},
+    network::Network,
+    proposals, reads, receive,
+    replica::Replica,
+    service::Service,
+    store::{DataDir, LogStore},
+    types::Raft,
+};
+use lattice_mesh::{
+    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
+};
+use lattice_quorum_types::{VoterId, view::MemberStatus};
+use openraft::SnapshotPolicy;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::timeout;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Between two heartbeats. openraft also gives one replication call this long.
+const HEARTBEAT_MS: u64 = 100;
+/// First election window. The gate decides *whether* an election may be held; the windows only
+/// keep two members from holding one at the same moment.
+const ELECTION_MIN_MS: u64 = 150;
+/// A member's window.
+const WINDOW_MS: u64 = 50;
+/// From one member's window to the next one's: longer than a window and a vote.
+const WINDOW_STEP_MS: u64 = 100;
+/// Entries kept below a snapshot, for members that are a little behind.
+const KEPT_ENTRIES: u64 = 1000;
+/// Longest each step of a stop may take.
+const STOP_STEP: Duration = Duration::from_secs(3);
+
+/// What a member takes from outside; tests and the demonstration replace it.
+pub struct Edges {
+    /// Certificate `spiffe://<cluster>/quorum/<id>` and its key.
+    pub credentials: Credentials,
+    /// The issuing key. Without it this member enrols nobody.
+    pub authority: Option<Arc<Authority>>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Edges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Edges({})", self.credentials.identity())
+    }
+}
+
+impl Edges {
+    /// What the configuration names, and the host's clock.
+    ///
+    /// # Errors
+    /// When a file is missing or cannot be used.
+    pub fn from_config(config: &Config) -> Result<Self, StartError> {
+        let authority = config.enrolment.authority.as_deref();
+        Ok(Self {
+            credentials: Credentials::load(&config.credentials)?,
+            authority: authority.map(Authority::load).transpose()?.map(Arc::new),
+            clock: Arc::new(SystemClock),
+        })
+    }
+}
+
+/// One quorum member in this process. It must be stopped with [`App::stop`]; dropping it leaves
+/// its tasks running until the runtime ends.
+pub struct App {
+    settings: Settings,
+    edges: Edges,
+    mesh: Mesh,
+    data: DataDir,
+    replica: Replica,
+    running: Option<Running>,
+    /// For handlers that dial; see [`Registrar::mesh`].
+    dialler: Arc<Mutex<Option<Mesh>>>,
+}
+
+struct Running {
+    member: Arc<Member>,
+    cancel: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "App(quorum member {} at {})",
+            self.settings.id,
+            self.addr()
+        )
+    }
+}
+
+impl App {
+    /// Opens the data directory and the socket. Nothing is served before [`App::start`].
+    ///
+    /// # Errors
+    /// When the data directory, the credentials or the port cannot be used.
+    pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
+        check_identity(&settings, edges.credentials.identity())?;
+        let opening = {
+            let (path, cluster) = (settings.data_dir.clone(), settings.cluster.clone());
+            let id = settings.id;
+            tokio::task::spawn_blocking(move || {
+                let data = DataDir::open(&path, &cluster, id)?;
+                let replica = Replica::open(data.snapshots.clone())
+                    .map_err(crate::store::OpenError::io(path))?;
+                Ok::<_, StartError>((data, replica))
+            })
+        };
+        let (data, replica) = opening.await.map_err(|e| StartError::Raft {
+            reason: e.to_string(),
+        })??;
+        let config = MeshConfig {
+            clock: edges.clock.clone(),
+            ..settings.mesh.clone()
+        };
+        let mesh = Mesh::bind(settings.listen, edges.credentials.clone(), config)?;
+        let dialler = Arc::new(Mutex::new(Some(mesh.clone())));
+        Ok(Self {
+            settings,
+            edges,
+            mesh,
+            data,
+            replica,
+            running: None,
+            dialler,
+        })
+    }
+
+    /// Where it listens, with the real port.
+    pub fn addr(&self) -> SocketAddr {
+        self.mesh.local_addr()
+    }
+
+    /// Its mesh endpoint, for new credentials and for looking at connections.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// Joins the others. At the very first start `members` found the quorum, and must be the same
+    /// everywhere; later their addresses win over those that were committed. An empty list stands
+    /// for [`Settings::members`].
+    ///
+    /// # Errors
+    /// When this member is not among them, or Raft does not start.
+    pub async fn start(&mut self, members: Vec<(VoterId, SocketAddr)>) -> Result<(), StartError> {
+        let id = self.settings.id;
+        let members: BTreeMap<_, _> = if members.is_empty() {
+            self.settings.members.clone()
+        } else {
+            members.into_iter().collect()
+        };
+        if !members.contains_key(&id) {
+            return Err(StartError::NotAMember { id });
+        }
+        let addresses = Addresses::default();
+        addresses.set(members.clone());
+        let member = Arc::new(self.start_raft(addresses, &members).await?);
+        let (cancel, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let (proposals, proposal_queue) = proposals::channel();
+        let (reads, read_queue) = reads::channel();
+        let service = Service {
+            member: member.clone(),
+            proposals,
+            reads,
+        };
+        let router = receive::serve(service.serve(Router::new()), &member);
+        let router = match &self.edges.authority {
+            Some(authority) => {
+                router.enrolment(Arc::new(self.registrar(authority.clone(), &service)))
+            }
+            None => router,
+        };
+        self.mesh.serve(router)?;
+        let spawn = |name: &'static str, work: Work| {
+            tasks.spawn(cancel.clone().run_until_cancelled_owned(keep(name, work)));
+        };
+        spawn("gate", {
+            let (member, mesh) = (member.clone(), self.mesh.clone());
+            Box::new(move || Box::pin(gate::run(member.clone(), mesh.clone())))
+        });
+        tasks.spawn(
+            cancel
+                .clone()
+                .run_until_cancelled_owned(proposals::run(member.clone(), proposal_queue)),
+        );
+        tasks.spawn(
+            cancel
+                .clone()
+                .run_until_cancelled_owned(reads::run(member.clone(), read_queue)),
+        );
+        tasks.spawn(cancel.clone().run_until_cancelled_owned(formation::form(
+            member.clone(),
+            self.mesh.clone(),
+            members,
+        )));
+        self.running = Some(Running {
+            member,
+            cancel,
+            tasks,
+        });
+        Ok(())
+    }
+
+    async fn start_raft(
+        &self,
+        addresses: Addresses,
+        members: &BTreeMap<VoterId, SocketAddr>,
+    ) -> Result<Member, StartError> {
+        let id = self.settings.id;
+        let failed = |reason: String| StartError::Raft { reason };
+        let rank = members.keys().take_while(|other| **other < id).count() as u64;
+        let window = ELECTION_MIN_MS + rank * WINDOW_STEP_MS;
+        let config = openraft::Config {
+            cluster_name: self.settings.cluster.clone(),
+            heartbeat_interval: HEARTBEAT_MS,
+            election_timeout_min: window,
+            election_timeout_max: window + WINDOW_MS,
+            max_payload_entries: 256,
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.settings.snapshot_every),
+            replication_lag_threshold: self.settings.snapshot_every * 2,
+            max_in_snapshot_log_to_keep: KEPT_ENTRIES.min(self.settings.snapshot_every / 2),
+            purge_batch_size: 64,
+            install_snapshot_timeout: 120_000,
+            // The gate alone allows elections.
+            enable_elect: false,
+            ..openraft::Config::default()
+        };
+        let config = config.validate().map_err(|e| failed(e.to_string()))?;
+        let raft = Raft::new(
+            id,
+            Arc::new(config),
+            Network::new(self.mesh.clone(), addresses.clone()),
+            self.data.log.clone(),
+            self.replica.clone(),
+        );
+        let raft = raft.await.map_err(|e| failed(e.to_string()))?;
+        let clock = self.edges.clock.clone();
+        let replica = self.replica.clone();
+        Ok(Member::new(
+            id,
+            raft,
+            replica,
+            Heard::never(),
+            addresses,
+            clock,
+        ))
+    }
+
+    fn registrar(&self, authority: Arc<Authority>, service: &Service) -> Registrar {
+        let mut roots: Vec<Vec<u8>> = vec![authority.certificate().to_vec()];
+        for root in self.edges.credentials.roots() {
+            if !roots.iter().any(|known| known[..] == root[..]) {
+                roots.push(root.to_vec());
+            }
+        }
+        Registrar {
+            cluster: self.settings.cluster.clone(),
+            authority,
+            roots,
+            settings: self.settings.enrolment.clone(),
+            member: service.member.clone(),
+            proposals: service.proposals.clone(),
+            reads: service.reads.clone(),
+            mesh: self.dialler.clone(),
+        }
+    }
+
+    /// This member's account of itself; `None` before it was started.
+    pub fn status(&self) -> Option<MemberStatus> {
+        self.running.as_ref().map(|r| r.member.status())
+    }
+
+    /// blake3 over the whole applied state: equal on all members at the same position.
+    pub fn state_digest(&self) -> [u8; 32] {
+        self.replica.digest()
+    }
+
+    /// Resolves when this member cannot go on, with the reason: its disk failed.
+    pub async fn failed(&self) -> String {
+        let Some(running) = &self.running else {
+            return std::future::pending().await;
+        };
+        let mut metrics = running.member.metrics();
+        let reason = match metrics.wait_for(|m| m.running_state.is_err()).await {
+            Ok(metrics) => metrics
+                .running_state
+                .as_ref()
+                .err()
+                .map(ToString::to_string),
+            Err(_) => None,
+        };
+        reason.unwrap_or_else(|| "the consensus engine has stopped".to_owned())
+    }
+
+    /// Ends everything, within about ten seconds. What was acknowledged is on disk already.
+    pub async fn stop(self) {
+        let id = self.settings.id;
+        if let Some(running) = self.running {
+            running.cancel.cancel();
+            running.tasks.close();
+            let _ = timeout(STOP_STEP, running.tasks.wait()).await;
+            let _ = timeout(STOP_STEP, running.member.raft.shutdown()).await;
+        }
+        self.dialler
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        self.mesh.shutdown(Duration::from_millis(500)).await;
+        let log: LogStore = self.data.log;
+        if timeout(STOP_STEP, log.close()).await.is_err() {
+            tracing::warn!(member = id, "the log was not closed in time");
+        }
+        tracing::info!(member = id, "stopped");
+    }
+}
+
+type Work = Box<dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// Starts `work` again whenever it ends: a gate that stands still would leave elections as they
+/// were last.
+async fn keep(name: &'static str, work: Work) {
+    loop {
+        let run = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(work()));
+        if let Err(error) = run.await {
+            tracing::error!(task = name, %error, "a task broke down and is started again");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn check_identity(settings: &Settings, found: &Identity) -> Result<(), StartError> {
+    let id = settings.id.to_string();
+    if found.cluster() == settings.cluster && found.role() == Role::Quorum && found.id() == id {
+        return Ok(());
+    }
+    Err(StartError::WrongIdentity {
+        found: found.uri(),
+        expected: format!("spiffe://{}/quorum/{id}", settings.cluster),
+    })
+}

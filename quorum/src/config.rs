@@ -1,0 +1,260 @@
+//! The daemon's configuration as a file has it, and the checked settings it becomes.
+
+use crate::enrolment::EnrolmentSettings;
+use lattice_config::{Check, Problems};
+use lattice_mesh::{MeshConfig, RateLimit};
+use lattice_quorum_types::{NodeId, VoterId, hostlist};
+use serde::Deserialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+/// A member may send and take this much in one call: a log entry with the largest proposal.
+const MAX_REQUEST_BYTES: usize = 8 << 20;
+/// The hot state of a large cluster is one reply.
+const MAX_REPLY_BYTES: usize = 256 << 20;
+/// Most days a certificate may hold: longer ones are not looked after by anybody.
+const MAX_LIFETIME_DAYS: u32 = 825;
+
+/// The configuration file.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Config {
+    /// The cluster's name, as in every certificate.
+    pub cluster: String,
+    /// This member's number, from 1; its certificate is `spiffe://<cluster>/quorum/<id>`.
+    pub id: VoterId,
+    /// UDP address to listen on.
+    pub listen: String,
+    /// Where log and snapshots are kept.
+    pub data_dir: PathBuf,
+    /// Folder with `identity.pem`, `identity.key` and `roots.pem`.
+    pub credentials: PathBuf,
+    /// All members, this one included. They found the quorum at the first start; later only the
+    /// addresses count.
+    pub members: Vec<MemberConfig>,
+    /// Enrolment of other processes.
+    #[serde(default)]
+    pub enrolment: EnrolmentConfig,
+    /// Log entries between two snapshots.
+    #[serde(default = "default_snapshot_every")]
+    pub snapshot_every: u64,
+    /// What is logged, e.g. `info` or `info,lattice_mesh=debug`.
+    #[serde(default = "default_log")]
+    pub log: String,
+}
+
+/// One member.
+#[derive(Debug, Clone, Deserialize)]
+pub struct MemberConfig {
+    /// Its number.
+    pub id: VoterId,
+    /// Its mesh address, `ip:port`.
+    pub addr: String,
+}
+
+/// Enrolment of other processes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct EnrolmentConfig {
+    /// Folder with `ca.pem` and `ca.key`. Without it this member enrols nobody.
+    pub authority: Option<PathBuf>,
+    /// How long certificates hold, days.
+    pub lifetime_days: u32,
+    /// Gossip cell of agents that no cell names.
+    pub default_cell: String,
+    /// Gossip cells and their nodes.
+    pub cells: Vec<CellConfig>,
+    /// Enrolments one address may make at once.
+    pub burst: u32,
+    /// Enrolments one address may make in the long run.
+    pub per_second: f64,
+}
+
+/// One gossip cell.
+#[derive(Debug, Clone, Deserialize)]
+pub struct CellConfig {
+    /// Its name.
+    pub name: String,
+    /// Its nodes, as a hostlist.
+    pub nodes: String,
+}
+
+impl Default for EnrolmentConfig {
+    fn default() -> Self {
+        let rate = MeshConfig::default().enrol_rate;
+        Self {
+            authority: None,
+            lifetime_days: 30,
+            default_cell: "cell-0".to_owned(),
+            cells: Vec::new(),
+            burst: rate.burst,
+            per_second: rate.per_second,
+        }
+    }
+}
+
+fn default_snapshot_every() -> u64 {
+    5000
+}
+fn default_log() -> String {
+    "info".to_owned()
+}
+
+const ADDRESS: &str = "must be an address with a port, like 10.0.0.1:7101 or [fd00::1]:7101";
+
+impl Check for Config {
+    fn check(&self, problems: &mut Problems) {
+        if let Err(e) = lattice_mesh::Identity::new(&self.cluster, lattice_mesh::Role::Quorum, "1")
+        {
+            problems.add("cluster", e.reason);
+        }
+        if self.id == 0 {
+            problems.add("id", "must be at least 1");
+        }
+        if self.listen.parse::<SocketAddr>().is_err() {
+            problems.add("listen", ADDRESS);
+        }
+        if self.snapshot_every < 100 {
+            problems.add("snapshot_every", "must be at least 100 log entries");
+        }
+        self.check_members(problems);
+        problems.within("enrolment", |problems| self.enrolment.check(problems));
+    }
+}
+
+impl Config {
+    fn check_members(&self, problems: &mut Problems) {
+        let mut ids = BTreeSet::new();
+        for (i, member) in self.members.iter().enumerate() {
+            if !ids.insert(member.id) {
+                let text = format!("member {} is listed twice", member.id);
+                problems.add(format!("members.{i}.id"), text);
+            }
+            if member.addr.parse::<SocketAddr>().is_err() {
+                problems.add(format!("members.{i}.addr"), ADDRESS);
+            }
+        }
+        if !ids.contains(&self.id) {
+            let text = format!("must list this member, {}, as well", self.id);
+            problems.add("members", text);
+        }
+        if ids.len() % 2 == 0 && !ids.is_empty() {
+            let text = format!(
+                "{} members survive no more failures than {}; list 1, 3 or 5",
+                ids.len(),
+                ids.len() - 1
+            );
+            problems.add("members", text);
+        }
+    }
+
+    /// The settings of a configuration that was checked.
+    pub fn settings(&self) -> Option<Settings> {
+        let members: Option<BTreeMap<_, _>> = self
+            .members
+            .iter()
+            .map(|m| Some((m.id, m.addr.parse().ok()?)))
+            .collect();
+        let mut settings = Settings::new(
+            &self.cluster,
+            self.id,
+            self.listen.parse().ok()?,
+            self.data_dir.clone(),
+        );
+        settings.members = members?;
+        settings.snapshot_every = self.snapshot_every;
+        settings.mesh.enrol_rate = RateLimit {
+            burst: self.enrolment.burst,
+            per_second: self.enrolment.per_second,
+        };
+        settings.enrolment = EnrolmentSettings {
+            lifetime: Duration::from_secs(u64::from(self.enrolment.lifetime_days) * 86_400),
+            default_cell: self.enrolment.default_cell.clone(),
+            cells: self.enrolment.cells()?,
+        };
+        Some(settings)
+    }
+}
+
+impl EnrolmentConfig {
+    fn check(&self, problems: &mut Problems) {
+        if !(1..=MAX_LIFETIME_DAYS).contains(&self.lifetime_days) {
+            let text = format!("must be between 1 and {MAX_LIFETIME_DAYS}");
+            problems.add("lifetime_days", text);
+        }
+        if self.burst == 0 {
+            problems.add("burst", "must be at least 1");
+        }
+        if !(self.per_second.is_finite() && self.per_second > 0.0) {
+            problems.add("per_second", "must be above 0");
+        }
+        let mut seen: BTreeMap<NodeId, &str> = BTreeMap::new();
+        for (i, cell) in self.cells.iter().enumerate() {
+            let key = format!("cells.{i}.nodes");
+            match hostlist::expand(&cell.nodes) {
+                Err(e) => problems.add(key, e),
+                Ok(nodes) => {
+                    for node in nodes {
+                        if let Some(other) = seen.insert(node.clone(), &cell.name) {
+                            problems.add(&key, format!("{node} is in cell {other} already"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn cells(&self) -> Option<BTreeMap<NodeId, String>> {
+        let mut cells = BTreeMap::new();
+        for cell in &self.cells {
+            let nodes = hostlist::expand(&cell.nodes).ok()?;
+            cells.extend(nodes.into_iter().map(|node| (node, cell.name.clone())));
+        }
+        Some(cells)
+    }
+}
+
+/// Checked settings of one member.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The cluster's name.
+    pub cluster: String,
+    /// This member's number.
+    pub id: VoterId,
+    /// UDP address to listen on; port 0 takes any.
+    pub listen: SocketAddr,
+    /// Where log and snapshots are kept.
+    pub data_dir: PathBuf,
+    /// All members; see [`crate::App::start`].
+    pub members: BTreeMap<VoterId, SocketAddr>,
+    /// Log entries between two snapshots.
+    pub snapshot_every: u64,
+    /// What the enrolled get.
+    pub enrolment: EnrolmentSettings,
+    /// Limits and deadlines of the mesh endpoint. Its clock is replaced by that of the edges.
+    pub mesh: MeshConfig,
+}
+
+impl Settings {
+    /// Settings with defaults for the rest.
+    pub fn new(cluster: &str, id: VoterId, listen: SocketAddr, data_dir: PathBuf) -> Self {
+        let mesh = MeshConfig {
+            max_request_bytes: MAX_REQUEST_BYTES,
+            max_reply_bytes: MAX_REPLY_BYTES,
+            ..MeshConfig::default()
+        };
+        Self {
+            cluster: cluster.to_owned(),
+            id,
+            listen,
+            data_dir,
+            members: BTreeMap::new(),
+            snapshot_every: default_snapshot_every(),
+            enrolment: EnrolmentSettings::default(),
+            mesh,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The watch: recent events, bounded, for readers that each keep their own place. Nobody waits
+//! for a reader; one that falls out of the kept range is told so and starts over.
+
+use lattice_quorum_types::{
+    Event, Revision,
+    event::{AllocationChange, EventKind},
+};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::watch;
+
+/// Events kept.
+pub const KEPT_EVENTS: usize = 65_536;
+/// Approximate bytes of events kept: workloads of up to 64 KiB travel in them.
+const KEPT_BYTES: usize = 64 << 20;
+/// Most events in one step of a watch, beyond which it ends at the next revision.
+const STEP_EVENTS: usize = 1024;
+/// About the most bytes in one step; one revision at least. The mesh takes 16 MiB in one item.
+const STEP_BYTES: usize = 2 << 20;
+
+struct Ring {
+    events: VecDeque<(usize, Event)>,
+    bytes: usize,
+    /// Oldest revision that can still be watched from: everything after it is in `events`.
+    oldest: Revision,
+}
+
+/// What a reader finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Whole revisions, in order; the reader is now at this revision.
+    Events(Vec<Event>, Revision),
+    /// Nothing new.
+    Nothing,
+    /// What follows the reader's place is no longer kept.
+    Compacted(Revision),
+}
+
+/// Events of recent revisions.
+pub struct Feed {
+    ring: Mutex<Ring>,
+    newest: watch::Sender<Revision>,
+}
+
+impl Feed {
+    /// Empty, for a state at `revision`.
+    pub fn new(revision: Revision) -> Self {
+        let ring = Ring {
+            events: VecDeque::new(),
+            bytes: 0,
+            oldest: revision,
+        };
+        Self {
+            ring: Mutex::new(ring),
+            newest: watch::Sender::new(revision),
+        }
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds events of revisions after all those published.
+    pub fn publish(&self, events: impl IntoIterator<Item = Event>) {
+        let mut newest = None;
+        {
+            let mut ring = self.ring();
+            for event in events {
+                newest = Some(event.revision);
+                let bytes = size(&event);
+                ring.bytes += bytes;
+                ring.events.push_back((bytes, event));
+            }
+            ring.shrink();
+        }
+        if let Some(revision) = newest {
+            self.newest.send_replace(revision);
+        }
+    }
+
+    /// Starts over at `revision`: the state was replaced by a snapshot.
+    pub fn reset(&self, revision: Revision) {
+        {
+            let mut ring = self.ring();
+            ring.events.clear();
+            ring.bytes = 0;
+            ring.oldest = revision;
+        }
+        self.newest.send_replace(revision);
+    }
+
+    /// Changes whenever something is published.
+    pub fn newest(&self) -> watch::Receiver<Revision> {
+        self.newest.subscribe()
+    }
+
+    /// What follows `since`.
+    pub fn after(&self, since: Revision) -> Step {
+        let ring = self.ring();
+        if since < ring.oldest {
+            return Step::Compacted(ring.oldest);
+        }
+        let start = ring
+            .events
+            .partition_point(|(_, event)| event.revision <= since);
+        let mut events: Vec<Event> = Vec::new();
+        let mut bytes = 0;
+        for (event_bytes, event) in ring.events.range(start..) {
+            let last = events.last().map(|e| e.revision);
+            let full = events.len() >= STEP_EVENTS || bytes >= STEP_BYTES;
+            if full && last != Some(event.revision) {
+                break;
+            }
+            bytes += event_bytes;
+            events.push(event.clone());
+        }
+        match events.last().map(|event| event.revision) {
+            Some(revision) => Step::Events(events, revision),
+            None => Step::Nothing,
+        }
+    }
+}
+
+impl Ring {
+    /// Drops whole revisions from the front, down to the bounds.
+    fn shrink(&mut self) {
+        while self.events.len() > KEPT_EVENTS || self.bytes > KEPT_BYTES && self.events.len() > 1 {
+            let Some((bytes, event)) = self.events.pop_front() else {
+                return;
+            };
+            self.bytes -= bytes;
+            self.oldest = event.revision;
+        }
+        while self
+            .events
+            .front()
+            .is_some_and(|(_, event)| event.revision <= self.oldest)
+        {
+            if let Some((bytes, _)) = self.events.pop_front() {
+                self.bytes -= bytes;
+            }
+        }
+    }
+}
+
+/// Roughly what an event holds in memory.
+fn size(event: &Event) -> usize {
+    let fixed = size_of::<Event>() + 256;
+    match &event.kind {
+        EventKind::Allocation { record, change } => {
+            let ranks = match change {
+                AllocationChange::Submitted => 0,
+                _ => record.ranks.len() * 96,
+            };
+            fixed + record.spec.workload.bytes() + ranks
+        }
+        _ => fixed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_quorum_types::{ProjectPath, UnixMillis};
+
+    fn event(revision: u64, ordinal: u32) -> Event {
+        #[expect(clippy::unwrap_used, reason = "tests")]
+        let path = ProjectPath::new("atlas").unwrap();
+        let kind = EventKind::ProjectDeleted { path };
+        Event {
+            revision: Revision(revision),
+            ordinal,
+            at: UnixMillis(0),
+            kind,
+        }
+    }
+    fn revisions(step: Step) -> Vec<u64> {
+        match step {
+            Step::Events(events, _) => events.iter().map(|e| e.revision.0).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_reader_gets_what_follows_its_place_in_whole_revisions() {
+        let feed = Feed::new(Revision(4));
+        feed.publish([event(5, 0), event(5, 1), event(6, 0)]);
+        assert_eq!(revisions(feed.after(Revision(4))), [5, 5, 6]);
+        assert_eq!(revisions(feed.after(Revision(5))), [6]);
+        assert_eq!(feed.after(Revision(6)), Step::Nothing);
+        assert_eq!(feed.after(Revision(9)), Step::Nothing);
+        assert_eq!(feed.after(Revision(3)), Step::Compacted(Revision(4)));
+    }
+
+    #[test]
+    fn a_step_is_bounded_and_never_splits_a_revision() {
+        let feed = Feed::new(Revision(0));
+        feed.publish((0..1500).map(|i| event(1, i)).chain([event(2, 0)]));
+        assert_eq!(revisions(feed.after(Revision(0))).len(), 1500);
+        assert_eq!(revisions(feed.after(Revision(1))), [2]);
+    }
+
+    #[test]
+    fn old_revisions_are_dropped_whole() {
+        let feed = Feed::new(Revision(0));
+        feed.publish([event(1, 0), event(1, 1)]);
+        for revision in 2..=KEPT_EVENTS as u64 {
+            feed.publish([event(revision, 0)]);
+        }
+        assert_eq!(feed.after(Revision(0)), Step::Compacted(Revision(1)));
+        assert_eq!(revisions(feed.after(Revision(1)))[0], 2);
+    }
+
+    #[test]
+    fn a_reset_compacts_everything_before_it() {
+        let feed = Feed::new(Revision(0));
+        feed.publish([event(1, 0)]);
+        feed.reset(Revision(7));
+        assert_eq!(feed.after(Revision(1)), Step::Compacted(Revision(7)));
+        assert_eq!(feed.after(Revision(7)), Step::Nothing);
+    }
+}

@@ -1,0 +1,66 @@
+//! The first start: writing who the members are as the first entry of the log.
+//!
+//! All members may do so, since all write the same entry; they take turns so that the first
+//! election has one candidate. A member that finds another one with a history waits for the
+//! leader instead: its own data is lost or not yet there, and it must not found anything.
+
+use crate::member::Member;
+use lattice_mesh::{Expect, Mesh, Role};
+use lattice_quorum_types::{VoterId, wire::GetMemberStatus};
+use openraft::{
+    BasicNode,
+    error::{InitializeError, RaftError},
+};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use tokio::time::sleep;
+
+/// A member waits this long for each one before it in order.
+const TURN: Duration = Duration::from_millis(1500);
+/// How long others may take to tell their status.
+const ASK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Founds the quorum unless it is founded, or becomes so meanwhile.
+pub(crate) async fn form(member: Arc<Member>, mesh: Mesh, members: BTreeMap<VoterId, SocketAddr>) {
+    let rank = members.keys().take_while(|id| **id < member.id).count();
+    let turn = TURN * u32::try_from(rank).unwrap_or(u32::MAX);
+    let mut wait = turn;
+    loop {
+        sleep(wait).await;
+        wait = TURN;
+        match member.raft.is_initialized().await {
+            Ok(false) => {}
+            Ok(true) | Err(_) => return,
+        }
+        if others_have_history(&member, &mesh, &members).await {
+            continue;
+        }
+        let nodes: BTreeMap<VoterId, BasicNode> = members
+            .iter()
+            .map(|(id, addr)| (*id, BasicNode::new(addr)))
+            .collect();
+        match member.raft.initialize(nodes).await {
+            Ok(()) => {
+                tracing::info!(member = member.id, "quorum founded");
+                return;
+            }
+            Err(RaftError::APIError(InitializeError::NotAllowed(_))) => return,
+            Err(error) => tracing::warn!(%error, "the quorum could not be founded; trying again"),
+        }
+    }
+}
+
+async fn others_have_history(
+    member: &Member,
+    mesh: &Mesh,
+    members: &BTreeMap<VoterId, SocketAddr>,
+) -> bool {
+    let asked = members
+        .iter()
+        .filter(|(id, _)| **id != member.id)
+        .map(|(id, addr)| {
+            let peer = mesh.peer(*addr, Expect::exactly(Role::Quorum, id.to_string()));
+            async move { peer.call(&GetMemberStatus, ASK_TIMEOUT).await }
+        });
+    let answers = futures::future::join_all(asked).await;
+    answers.into_iter().flatten().any(|status| status.term > 0)
+}

@@ -1,0 +1,73 @@
+//! Who may start an election. openraft 0.9 has no pre-vote: a member that was cut off and comes
+//! back would depose the leader with its higher term, at every return. So a member may campaign
+//! only while a majority, itself included, says that it has heard no leader for a while. A
+//! leader says so when no majority has acknowledged it.
+
+use crate::{member::Member, raft_rpc::IsSilent};
+use futures::{StreamExt, stream::FuturesUnordered};
+use lattice_mesh::{Expect, Mesh, Role};
+use std::{sync::Arc, time::Duration};
+
+/// Without a word from a leader for this long, there is none. Five heartbeats, so that a slow
+/// disk or a busy machine does not look like a death.
+pub(crate) const SILENCE: Duration = Duration::from_millis(500);
+/// Between two looks.
+const PERIOD: Duration = Duration::from_millis(40);
+/// How long others may take to say what they heard.
+const ASK_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Whether this member has reason to believe that nobody leads.
+pub(crate) fn is_silent(member: &Member) -> bool {
+    if member.leads().is_some() {
+        let metrics = member.metrics();
+        let since = metrics.borrow().millis_since_quorum_ack;
+        return since.is_some_and(|ms| u128::from(ms) >= SILENCE.as_millis());
+    }
+    member.heard.silent_for(SILENCE)
+}
+
+/// Whether `silent` of `voters` are a majority.
+pub(crate) fn is_open(silent: usize, voters: usize) -> bool {
+    silent * 2 > voters
+}
+
+/// Opens and closes the gate for as long as it runs.
+pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
+    let mut tick = tokio::time::interval(PERIOD);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut was_open = false;
+    loop {
+        tick.tick().await;
+        let open = is_silent(&member) && others_agree(&member, &mesh).await;
+        member.raft.runtime_config().elect(open);
+        if open && !was_open {
+            tracing::info!(
+                member = member.id,
+                "no leader is heard by a majority: elections allowed"
+            );
+        }
+        was_open = open;
+    }
+}
+
+async fn others_agree(member: &Member, mesh: &Mesh) -> bool {
+    let voters = member.voters();
+    let mut asked: FuturesUnordered<_> = voters
+        .iter()
+        .filter(|(id, _)| **id != member.id)
+        .filter_map(|(id, addr)| {
+            let expect = Expect::exactly(Role::Quorum, id.to_string());
+            Some(mesh.peer((*addr)?, expect))
+        })
+        .map(|peer| async move { peer.call(&IsSilent, ASK_TIMEOUT).await })
+        .collect();
+    let mut silent = usize::from(voters.contains_key(&member.id));
+    while !is_open(silent, voters.len()) {
+        match asked.next().await {
+            Some(Ok(true)) => silent += 1,
+            Some(_) => {}
+            None => return false,
+        }
+    }
+    true
+}

@@ -1,0 +1,42 @@
+//! When this member last heard a leader it accepted.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Shared by the handlers that hear and the gate that asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Heard {
+    start: Instant,
+    /// Microseconds since `start`, plus one; 0 for never.
+    last: Arc<AtomicU64>,
+}
+
+impl Heard {
+    /// Never heard anybody.
+    pub(crate) fn never() -> Self {
+        Self {
+            start: Instant::now(),
+            last: Arc::default(),
+        }
+    }
+    /// A leader spoke and was accepted.
+    pub(crate) fn now(&self) {
+        let micros = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX - 1);
+        self.last.store(micros + 1, Ordering::Relaxed);
+    }
+    /// Whether no leader was heard for at least `span`.
+    pub(crate) fn silent_for(&self, span: Duration) -> bool {
+        match self.last.load(Ordering::Relaxed) {
+            0 => true,
+            last => {
+                let last = Duration::from_micros(last - 1);
+                self.start.elapsed().saturating_sub(last) >= span
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `lattice-quorum`: one member of the quorum as a process.
+
+use anyhow::Context as _;
+use clap::Parser;
+use lattice_config::{PREFIX, Source};
+use lattice_quorum::{App, Config, Edges};
+use std::{path::PathBuf, process::ExitCode};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// One member of the Lattice quorum.
+///
+/// Every key of the configuration can be overridden by the environment: LATTICE_LISTEN,
+/// LATTICE_ENROLMENT__DEFAULT_CELL, and so on.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// Configuration file (YAML).
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Check the configuration and what it names, print every mistake, and exit.
+    #[arg(long)]
+    check_config: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lattice-quorum: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let source = Source::File(&args.config);
+    let config: Config = lattice_config::load(source, lattice_config::environment(), PREFIX)?;
+    let edges = Edges::from_config(&config)?;
+    let settings = config
+        .settings()
+        .context("the configuration was not checked")?;
+    if args.check_config {
+        println!("{}: no mistakes", args.config.display());
+        return Ok(());
+    }
+    let filter = EnvFilter::try_new(format!("openraft=error,quinn=warn,{}", config.log))
+        .with_context(|| format!("log: {:?} is not a filter", config.log))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime did not start")?;
+    runtime.block_on(serve(settings, edges))
+}
+
+async fn serve(settings: lattice_quorum::Settings, edges: Edges) -> anyhow::Result<()> {
+    let (cluster, id) = (settings.cluster.clone(), settings.id);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut app = App::bind(settings, edges).await?;
+    app.start(Vec::new()).await?;
+    println!(
+        "lattice-quorum: member {id} of {cluster} listens on UDP {}",
+        app.addr()
+    );
+    let failed = tokio::select! {
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+        reason = app.failed() => Some(reason),
+    };
+    app.stop().await;
+    match failed {
+        Some(reason) => Err(anyhow::anyhow!("this member cannot go on: {reason}")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,155 @@
+//! What every part of a running member looks at: its Raft, its state, who leads, where the others
+//! are.
+
+use crate::{
+    heard::Heard,
+    replica::Replica,
+    types::{Raft, RaftMetrics},
+};
+use lattice_mesh::Clock;
+use lattice_quorum_types::{VoterId, view::MemberStatus, wire::Unavailable};
+use openraft::ServerState;
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
+};
+use tokio::sync::watch;
+
+/// A leader that no majority has acknowledged for this long does not answer as one, milliseconds.
+const LEADER_SILENCE_MS: u64 = 1500;
+
+/// Where members are, as this member's settings say. They win over the addresses that were
+/// committed when the quorum was formed, so that members can move.
+#[derive(Clone, Default)]
+pub(crate) struct Addresses(Arc<RwLock<BTreeMap<VoterId, SocketAddr>>>);
+
+impl Addresses {
+    pub(crate) fn set(&self, addrs: BTreeMap<VoterId, SocketAddr>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = addrs;
+    }
+    pub(crate) fn all(&self) -> BTreeMap<VoterId, SocketAddr> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+    /// Where a member is; `committed` is what the membership says.
+    pub(crate) fn of(&self, id: VoterId, committed: Option<&str>) -> Option<SocketAddr> {
+        let configured = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let configured = configured.get(&id).copied();
+        configured.or_else(|| committed?.parse().ok())
+    }
+}
+
+/// One running member.
+pub(crate) struct Member {
+    pub(crate) id: VoterId,
+    pub(crate) raft: Raft,
+    pub(crate) replica: Replica,
+    pub(crate) heard: Heard,
+    pub(crate) addresses: Addresses,
+    pub(crate) clock: Arc<dyn Clock>,
+    metrics: watch::Receiver<RaftMetrics>,
+}
+
+impl Member {
+    pub(crate) fn new(
+        id: VoterId,
+        raft: Raft,
+        replica: Replica,
+        heard: Heard,
+        addresses: Addresses,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let metrics = raft.metrics();
+        Self {
+            id,
+            raft,
+            replica,
+            heard,
+            addresses,
+            clock,
+            metrics,
+        }
+    }
+
+    /// A receiver of what Raft says of itself.
+    pub(crate) fn metrics(&self) -> watch::Receiver<RaftMetrics> {
+        self.metrics.clone()
+    }
+
+    /// The term in which this member leads, as far as it knows.
+    pub(crate) fn leads(&self) -> Option<u64> {
+        leading(&self.metrics.borrow())
+    }
+
+    /// Whether it leads and a majority said so a moment ago.
+    pub(crate) fn leads_surely(&self) -> bool {
+        let metrics = self.metrics.borrow();
+        leading(&metrics).is_some()
+            && metrics
+                .millis_since_quorum_ack
+                .is_none_or(|ms| ms < LEADER_SILENCE_MS)
+    }
+
+    /// Where the leader is, when another member leads.
+    pub(crate) fn leader_addr(&self) -> Option<(VoterId, SocketAddr)> {
+        let metrics = self.metrics.borrow();
+        let leader = metrics.current_leader.filter(|id| *id != self.id)?;
+        let node = metrics.membership_config.membership().get_node(&leader);
+        let addr = self.addresses.of(leader, node.map(|n| n.addr.as_str()))?;
+        Some((leader, addr))
+    }
+
+    /// What callers are told who should ask the leader.
+    pub(crate) fn not_leader(&self) -> Unavailable {
+        let leader = self.leader_addr().map(|(_, addr)| addr.to_string());
+        Unavailable::NotLeader { leader }
+    }
+
+    /// Voters with their addresses: as committed, or as configured before anything is.
+    pub(crate) fn voters(&self) -> BTreeMap<VoterId, Option<SocketAddr>> {
+        let metrics = self.metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        let committed: BTreeMap<_, _> = membership
+            .voter_ids()
+            .map(|id| {
+                let node = membership.get_node(&id).map(|n| n.addr.as_str());
+                (id, self.addresses.of(id, node))
+            })
+            .collect();
+        if !committed.is_empty() {
+            return committed;
+        }
+        let configured = self.addresses.all();
+        configured
+            .into_iter()
+            .map(|(id, addr)| (id, Some(addr)))
+            .collect()
+    }
+
+    /// This member's account of itself.
+    pub(crate) fn status(&self) -> MemberStatus {
+        let members = self
+            .voters()
+            .into_iter()
+            .map(|(id, addr)| (id, addr.map_or_else(String::new, |a| a.to_string())))
+            .collect();
+        let metrics = self.metrics.borrow();
+        MemberStatus {
+            id: self.id,
+            leader: metrics.current_leader,
+            term: metrics.current_term,
+            applied_index: metrics.last_applied.map_or(0, |id| id.index),
+            revision: self.replica.revision(),
+            members,
+        }
+    }
+}
+
+/// The term in which the described member leads.
+pub(crate) fn leading(metrics: &RaftMetrics) -> Option<u64> {
+    (metrics.state == ServerState::Leader && metrics.running_state.is_ok())
+        .then_some(metrics.current_term)
+}

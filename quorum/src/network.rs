@@ -1,0 +1,151 @@
+//! The sending side of Raft over the mesh.
+
+use crate::{
+    member::Addresses,
+    raft_rpc::{Append, RequestVote, SendSnapshot, SnapshotAnswer},
+    types::{Snapshot, Types, Vote},
+};
+use bytes::Bytes;
+use lattice_mesh::{CallError, Expect, Mesh, Peer, Role, Rpc};
+use lattice_quorum_types::VoterId;
+use openraft::{
+    BasicNode, RaftNetwork, RaftNetworkFactory,
+    error::{Fatal, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable},
+    network::{Backoff, RPCOption},
+    raft::{
+        AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+    },
+};
+use std::{future::Future, io, time::Duration};
+
+/// Between two tries at a member that is not reached. Short: it decides how soon a member that
+/// came back hears its leader.
+const RETRY: Duration = Duration::from_millis(50);
+/// Bytes of a snapshot in one call; the mesh takes 8 MiB between members.
+const PIECE_BYTES: usize = 1 << 20;
+/// Longest that one piece may take.
+const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The last piece includes writing the snapshot to disk and reading it into memory.
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// How often a snapshot is begun anew before it is given up.
+const MAX_ANEW: usize = 3;
+
+/// Makes connections to members.
+#[derive(Clone)]
+pub(crate) struct Network {
+    mesh: Mesh,
+    addresses: Addresses,
+}
+
+impl Network {
+    pub(crate) fn new(mesh: Mesh, addresses: Addresses) -> Self {
+        Self { mesh, addresses }
+    }
+}
+
+/// The way to one member.
+pub(crate) struct Link {
+    target: VoterId,
+    /// `None` when nobody knows where it is.
+    peer: Option<Peer>,
+}
+
+type RaftRpcError = RPCError<VoterId, BasicNode, RaftError<VoterId>>;
+
+fn unreachable(error: &(impl std::error::Error + 'static)) -> Unreachable {
+    Unreachable::new(error)
+}
+
+impl Link {
+    async fn call<R: Rpc>(&self, request: &R, timeout: Duration) -> Result<R::Reply, Unreachable> {
+        let Some(peer) = &self.peer else {
+            let unknown = format!("no address is known of member {}", self.target);
+            return Err(unreachable(&io::Error::other(unknown)));
+        };
+        peer.call(request, timeout)
+            .await
+            .map_err(|error: CallError| unreachable(&error))
+    }
+
+    async fn send_snapshot(
+        &self,
+        vote: Vote,
+        snapshot: &Snapshot,
+    ) -> Result<SnapshotResponse<VoterId>, Unreachable> {
+        let bytes: &Bytes = &snapshot.snapshot;
+        let digest = *blake3::hash(bytes).as_bytes();
+        let (mut offset, mut anew) = (0, 0);
+        loop {
+            let end = (offset + PIECE_BYTES).min(bytes.len());
+            let last = end == bytes.len();
+            let request = SendSnapshot {
+                vote,
+                meta: snapshot.meta.clone(),
+                offset: offset as u64,
+                data: bytes.slice(offset..end),
+                whole: last.then_some((bytes.len() as u64, digest)),
+            };
+            let timeout = if last { INSTALL_TIMEOUT } else { PIECE_TIMEOUT };
+            match self.call(&request, timeout).await? {
+                SnapshotAnswer::Done(response) => return Ok(response),
+                SnapshotAnswer::More if !last => offset = end,
+                SnapshotAnswer::More | SnapshotAnswer::Again if anew < MAX_ANEW => {
+                    anew += 1;
+                    offset = 0;
+                }
+                SnapshotAnswer::More | SnapshotAnswer::Again => {
+                    let error = io::Error::other("the snapshot arrived damaged again and again");
+                    return Err(unreachable(&error));
+                }
+            }
+        }
+    }
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Link;
+
+    async fn new_client(&mut self, target: VoterId, node: &BasicNode) -> Link {
+        let addr = self.addresses.of(target, Some(&node.addr));
+        let expect = Expect::exactly(Role::Quorum, target.to_string());
+        let peer = addr.map(|addr| self.mesh.peer(addr, expect));
+        Link { target, peer }
+    }
+}
+
+impl RaftNetwork<Types> for Link {
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<VoterId>, RaftRpcError> {
+        let request = Append(request);
+        Ok(self.call(&request, option.hard_ttl()).await?)
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<VoterId>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<VoterId>, RaftRpcError> {
+        let request = RequestVote(request);
+        Ok(self.call(&request, option.hard_ttl()).await?)
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<VoterId>, StreamingError<Types, Fatal<VoterId>>> {
+        tokio::select! {
+            closed = cancel => Err(closed.into()),
+            sent = self.send_snapshot(vote, &snapshot) => Ok(sent?),
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(std::iter::repeat(RETRY))
+    }
+}

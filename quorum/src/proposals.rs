@@ -1,0 +1,263 @@
+//! Proposals: everything that waits becomes one log entry, one entry at a time. While one is on
+//! its way the next one gathers, so that the more wait the fewer disk writes each costs.
+
+use crate::{
+    ahead::Ahead,
+    member::{Member, leading},
+    reads,
+    types::{Batch, Results, Types},
+};
+use lattice_quorum_types::{Applied, Envelope, Refusal, Revision, wire::Unavailable};
+use openraft::raft::ClientWriteResult;
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    task::yield_now,
+};
+
+/// Most commands in one log entry.
+const MAX_COMMANDS: usize = 1024;
+/// Most bytes in one log entry, unless one proposal alone is larger.
+const MAX_BYTES: usize = 512 << 10;
+/// Commands that may wait; beyond, proposers are told to back off.
+const MAX_WAITING: usize = 16 * MAX_COMMANDS;
+/// A proposer is answered after this long at the latest.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a batch may stay undecided after this member stopped leading. Its entry may be
+/// committed by the next leader, or never.
+const AFTERMATH: Duration = Duration::from_secs(1);
+
+/// One result per command.
+pub(crate) type Replies = Vec<Result<Applied, Refusal>>;
+
+/// Commands of one proposer, in one batch together.
+pub(crate) struct Proposal {
+    envelopes: Vec<Envelope>,
+    bytes: usize,
+    done: oneshot::Sender<Result<Replies, Unavailable>>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Where proposers wait. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Proposals {
+    queue: mpsc::UnboundedSender<Proposal>,
+    places: Arc<Semaphore>,
+}
+
+/// The proposals that wait.
+pub(crate) type ProposalQueue = mpsc::UnboundedReceiver<Proposal>;
+
+/// Both ends.
+pub(crate) fn channel() -> (Proposals, ProposalQueue) {
+    let (queue, waiting) = mpsc::unbounded_channel();
+    let places = Arc::new(Semaphore::new(MAX_WAITING));
+    (Proposals { queue, places }, waiting)
+}
+
+impl Proposals {
+    /// Proposes and waits for the results.
+    pub(crate) async fn submit(
+        &self,
+        member: &Member,
+        envelopes: Vec<Envelope>,
+    ) -> Result<Replies, Unavailable> {
+        if member.leads().is_none() {
+            return Err(member.not_leader());
+        }
+        if envelopes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let count = u32::try_from(envelopes.len()).unwrap_or(u32::MAX);
+        let place = self.places.clone().try_acquire_many_owned(count);
+        let place = place.map_err(|_| Unavailable::Busy)?;
+        let bytes = envelopes.iter().map(encoded_bytes).sum();
+        let (done, waiting) = oneshot::channel();
+        let proposal = Proposal {
+            envelopes,
+            bytes,
+            done,
+            _place: place,
+        };
+        self.queue
+            .send(proposal)
+            .map_err(|_| Unavailable::NoMajority)?;
+        match tokio::time::timeout(REPLY_TIMEOUT, waiting).await {
+            Ok(Ok(replies)) => replies,
+            Ok(Err(_)) | Err(_) => Err(Unavailable::OutcomeUnknown),
+        }
+    }
+}
+
+fn encoded_bytes(envelope: &Envelope) -> usize {
+    postcard::experimental::serialized_size(envelope).unwrap_or(MAX_BYTES)
+}
+
+/// Makes batches for as long as there are proposers.
+pub(crate) async fn run(member: Arc<Member>, mut queue: ProposalQueue) {
+    let mut ahead = None;
+    let mut held = None;
+    while let Some(batch) = gather(&mut queue, &mut held).await {
+        propose(&member, &mut ahead, batch).await;
+    }
+}
+
+/// Takes what waits, up to the bounds of one entry.
+async fn gather(queue: &mut ProposalQueue, held: &mut Option<Proposal>) -> Option<Vec<Proposal>> {
+    let first = match held.take() {
+        Some(proposal) => proposal,
+        None => queue.recv().await?,
+    };
+    // Proposers that were just answered get to come back before the batch closes.
+    yield_now().await;
+    let (mut commands, mut bytes) = (first.envelopes.len(), first.bytes);
+    let mut batch = vec![first];
+    while let Ok(next) = queue.try_recv() {
+        commands += next.envelopes.len();
+        bytes += next.bytes;
+        if commands > MAX_COMMANDS || bytes > MAX_BYTES {
+            *held = Some(next);
+            break;
+        }
+        batch.push(next);
+    }
+    // Who gave up waiting is not proposed at all.
+    batch.retain(|proposal| !proposal.done.is_closed());
+    Some(batch)
+}
+
+/// What was found of one command before it entered the log.
+enum Judged {
+    /// It is in the log and should make this revision.
+    Admitted(Revision),
+    Refused(Refusal),
+}
+
+async fn propose(member: &Member, ahead: &mut Option<Ahead>, batch: Vec<Proposal>) {
+    let Some(term) = member.leads() else {
+        *ahead = None;
+        return fail(batch, &member.not_leader());
+    };
+    if ahead.as_ref().is_none_or(|a| a.term() != term) {
+        *ahead = None;
+        match Ahead::prepare(member, term).await {
+            Ok(prepared) => *ahead = Some(prepared),
+            Err(unavailable) => return fail(batch, &unavailable),
+        }
+    }
+    let Some(foresight) = ahead.as_mut() else {
+        return fail(batch, &Unavailable::NoMajority);
+    };
+    let clock = member.clock.now();
+    let mut commands = Vec::new();
+    let mut judged = Vec::with_capacity(batch.len());
+    let mut waiting = Vec::with_capacity(batch.len());
+    for proposal in batch {
+        let mut of_proposal = Vec::with_capacity(proposal.envelopes.len());
+        for mut envelope in proposal.envelopes {
+            foresight.bound_time(&mut envelope, clock);
+            of_proposal.push(match foresight.admit(&envelope) {
+                Ok(revision) => {
+                    commands.push(envelope);
+                    Judged::Admitted(revision)
+                }
+                Err(refusal) => Judged::Refused(refusal),
+            });
+        }
+        judged.push(of_proposal);
+        waiting.push(proposal.done);
+    }
+    let results = if commands.is_empty() {
+        // A refusal is an answer as well: only a leader that still leads may give it.
+        reads::barrier(member).await.map(|()| Vec::new())
+    } else {
+        write(member, term, commands).await
+    };
+    match results {
+        Ok(results) => {
+            if !answer(waiting, judged, results) {
+                tracing::error!("the leader's foresight was wrong; it is made anew");
+                *ahead = None;
+            }
+        }
+        Err(unavailable) => {
+            *ahead = None;
+            for done in waiting {
+                let _ = done.send(Err(unavailable.clone()));
+            }
+        }
+    }
+}
+
+fn fail(batch: Vec<Proposal>, unavailable: &Unavailable) {
+    for proposal in batch {
+        let _ = proposal.done.send(Err(unavailable.clone()));
+    }
+}
+
+/// Writes one entry and waits until it is applied. Whatever goes wrong once Raft has it, the
+/// entry may still be committed.
+async fn write(
+    member: &Member,
+    term: u64,
+    commands: Vec<Envelope>,
+) -> Result<Replies, Unavailable> {
+    let expected = commands.len();
+    let batch = Batch(Arc::new(commands));
+    let writing = member.raft.client_write_ff(batch).await;
+    let written = writing.map_err(|_| Unavailable::NoMajority)?;
+    match settled(member, term, written).await {
+        Some(Ok(response)) => {
+            let Results(results) = response.data;
+            let same_term = response.log_id.leader_id.term == term;
+            if same_term && results.len() == expected {
+                Ok(results)
+            } else {
+                // Written in a later term, so judged on a state that was not the latest.
+                Err(Unavailable::OutcomeUnknown)
+            }
+        }
+        Some(Err(_)) | None => Err(Unavailable::OutcomeUnknown),
+    }
+}
+
+async fn settled<E>(
+    member: &Member,
+    term: u64,
+    written: impl Future<Output = Result<ClientWriteResult<Types>, E>>,
+) -> Option<ClientWriteResult<Types>> {
+    let lost = async {
+        let mut metrics = member.metrics();
+        let _ = metrics.wait_for(|m| leading(m) != Some(term)).await;
+        tokio::time::sleep(AFTERMATH).await;
+    };
+    tokio::select! {
+        result = written => result.ok(),
+        () = lost => None,
+    }
+}
+
+/// Hands out the results. Says whether all was as foreseen.
+fn answer(
+    waiting: Vec<oneshot::Sender<Result<Replies, Unavailable>>>,
+    judged: Vec<Vec<Judged>>,
+    results: Replies,
+) -> bool {
+    let mut results = results.into_iter();
+    let mut as_foreseen = true;
+    for (done, of_proposal) in waiting.into_iter().zip(judged) {
+        let replies: Option<Replies> = of_proposal
+            .into_iter()
+            .map(|judged| match judged {
+                Judged::Refused(refusal) => Some(Err(refusal)),
+                Judged::Admitted(revision) => {
+                    let result = results.next()?;
+                    as_foreseen &= result.as_ref().is_ok_and(|a| a.revision == revision);
+                    Some(result)
+                }
+            })
+            .collect();
+        let _ = done.send(replies.ok_or(Unavailable::OutcomeUnknown));
+    }
+    as_foreseen
+}

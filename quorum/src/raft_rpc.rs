@@ -1,0 +1,68 @@
+//! Raft's own calls between members.
+
+use crate::types::{SnapshotMeta, Types, Vote};
+use bytes::Bytes;
+use lattice_mesh::{Role, Rpc};
+use lattice_quorum_types::VoterId;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
+use serde::{Deserialize, Serialize};
+
+const MEMBERS: &[Role] = &[Role::Quorum];
+
+/// Log entries, or a heartbeat.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Append(pub(crate) AppendEntriesRequest<Types>);
+impl Rpc for Append {
+    const METHOD: &'static str = "raft.append";
+    const CALLERS: &'static [Role] = MEMBERS;
+    type Reply = AppendEntriesResponse<VoterId>;
+}
+
+/// A candidate asks for a vote.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct RequestVote(pub(crate) VoteRequest<VoterId>);
+impl Rpc for RequestVote {
+    const METHOD: &'static str = "raft.vote";
+    const CALLERS: &'static [Role] = MEMBERS;
+    type Reply = VoteResponse<VoterId>;
+}
+
+/// A piece of a snapshot, in order of offset.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SendSnapshot {
+    /// The leader's.
+    pub(crate) vote: Vote,
+    pub(crate) meta: SnapshotMeta,
+    /// Where `data` belongs. 0 begins anew.
+    pub(crate) offset: u64,
+    pub(crate) data: Bytes,
+    /// Set on the last piece: its bytes in all and their blake3.
+    pub(crate) whole: Option<(u64, [u8; 32])>,
+}
+
+/// What became of a piece.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum SnapshotAnswer {
+    /// Send the next one.
+    More,
+    /// It does not follow what is there: begin anew.
+    Again,
+    /// The last one came and the snapshot is in place, or the vote is an old one.
+    Done(SnapshotResponse<VoterId>),
+}
+impl Rpc for SendSnapshot {
+    const METHOD: &'static str = "raft.snapshot";
+    const CALLERS: &'static [Role] = MEMBERS;
+    type Reply = SnapshotAnswer;
+}
+
+/// The gate's question: is there nobody who leads, as far as you know?
+#[derive(Serialize, Deserialize)]
+pub(crate) struct IsSilent;
+impl Rpc for IsSilent {
+    const METHOD: &'static str = "raft.silent";
+    const CALLERS: &'static [Role] = MEMBERS;
+    type Reply = bool;
+}

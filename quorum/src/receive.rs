@@ -1,0 +1,117 @@
+//! The answering side of Raft over the mesh.
+
+use crate::{
+    gate,
+    member::Member,
+    raft_rpc::{Append, IsSilent, RequestVote, SendSnapshot, SnapshotAnswer},
+    types::{Snapshot, SnapshotMeta, Vote},
+};
+use bytes::{Bytes, BytesMut};
+use lattice_mesh::{Caller, Failed, Router};
+use openraft::raft::AppendEntriesResponse;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// A snapshot that is being received.
+struct Incoming {
+    vote: Vote,
+    meta: SnapshotMeta,
+    bytes: BytesMut,
+}
+
+/// Adds Raft's calls.
+pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
+    let incoming: Arc<Mutex<Option<Incoming>>> = Arc::default();
+    let (appends, votes, snapshots, silence) = (
+        member.clone(),
+        member.clone(),
+        member.clone(),
+        member.clone(),
+    );
+    router
+        .rpc(move |caller, request: Append| {
+            let member = appends.clone();
+            async move {
+                speaks_for_itself(&caller, &request.0.vote)?;
+                let reply = member.raft.append_entries(request.0).await;
+                let reply = reply.map_err(Failed::new)?;
+                if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
+                    member.heard.now();
+                }
+                Ok(reply)
+            }
+        })
+        .rpc(move |caller, request: RequestVote| {
+            let member = votes.clone();
+            async move {
+                speaks_for_itself(&caller, &request.0.vote)?;
+                member.raft.vote(request.0).await.map_err(Failed::new)
+            }
+        })
+        .rpc(move |caller, request: SendSnapshot| {
+            let (member, incoming) = (snapshots.clone(), incoming.clone());
+            async move {
+                speaks_for_itself(&caller, &request.vote)?;
+                take_piece(&member, &incoming, request).await
+            }
+        })
+        .rpc(move |_, _: IsSilent| {
+            let member = silence.clone();
+            async move { Ok(gate::is_silent(&member)) }
+        })
+}
+
+/// A member leads and stands for itself only, as its certificate says.
+fn speaks_for_itself(caller: &Caller, vote: &Vote) -> Result<(), Failed> {
+    let voter = vote.leader_id().voted_for().map(|id| id.to_string());
+    if voter.as_deref() == Some(caller.identity.id()) {
+        return Ok(());
+    }
+    tracing::warn!(peer = %caller.identity, %vote, "refused: it speaks for another member");
+    Err(Failed::new("the vote is not the caller's"))
+}
+
+async fn take_piece(
+    member: &Member,
+    incoming: &Mutex<Option<Incoming>>,
+    piece: SendSnapshot,
+) -> Result<SnapshotAnswer, Failed> {
+    let (vote, meta) = (piece.vote, piece.meta);
+    let bytes = {
+        let mut slot = incoming.lock().await;
+        if piece.offset == 0 {
+            *slot = Some(Incoming {
+                vote,
+                meta: meta.clone(),
+                bytes: BytesMut::new(),
+            });
+        }
+        let follows = |i: &&mut Incoming| {
+            i.vote == vote && i.meta == meta && i.bytes.len() as u64 == piece.offset
+        };
+        let Some(open) = slot.as_mut().filter(follows) else {
+            return Ok(SnapshotAnswer::Again);
+        };
+        open.bytes.extend_from_slice(&piece.data);
+        let Some((length, digest)) = piece.whole else {
+            return Ok(SnapshotAnswer::More);
+        };
+        let bytes: Bytes = slot.take().map(|i| i.bytes.freeze()).unwrap_or_default();
+        if bytes.len() as u64 != length || *blake3::hash(&bytes).as_bytes() != digest {
+            return Ok(SnapshotAnswer::Again);
+        }
+        bytes
+    };
+    tracing::info!(bytes = bytes.len(), snapshot = %meta.snapshot_id, "snapshot received");
+    let snapshot = Snapshot {
+        meta,
+        snapshot: Box::new(bytes),
+    };
+    // A task of its own: the caller may give up, the installation must not stop half way.
+    let raft = member.raft.clone();
+    let installed =
+        tokio::spawn(async move { raft.install_full_snapshot(vote, snapshot).await }).await;
+    let response = installed.map_err(Failed::new)?.map_err(Failed::new)?;
+    member.heard.now();
+    Ok(SnapshotAnswer::Done(response))
+}

@@ -1,0 +1,238 @@
+//! The state machine as openraft sees it: `lattice-quorum-state` in memory, its snapshots on
+//! disk, its events in the feed.
+
+use crate::{
+    feed::Feed,
+    store::SnapshotDir,
+    types::{Entry, LogId, Membership, Results, Snapshot, SnapshotMeta, StorageError, Types},
+};
+use bytes::Bytes;
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Envelope, NodeId, Refusal, Revision,
+    node::Lifecycle,
+    view::{Answer, Query},
+};
+use openraft::{
+    AnyError, EntryPayload, RaftSnapshotBuilder, StorageIOError, storage::RaftStateMachine,
+};
+use std::{
+    io,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+struct Core {
+    state: State,
+    applied: Option<LogId>,
+    membership: Membership,
+}
+
+/// A member's copy of the replicated state. Clones share it.
+#[derive(Clone)]
+pub struct Replica {
+    core: Arc<RwLock<Core>>,
+    feed: Arc<Feed>,
+    snapshots: SnapshotDir,
+}
+
+impl Replica {
+    /// The state of the newest snapshot, or the empty one. openraft then applies the log.
+    pub fn open(snapshots: SnapshotDir) -> io::Result<Self> {
+        let core = match snapshots.load()? {
+            Some((stored, state)) => Core {
+                state,
+                applied: stored.meta.last_log_id,
+                membership: stored.meta.last_membership,
+            },
+            None => Core {
+                state: State::new(),
+                applied: None,
+                membership: Membership::default(),
+            },
+        };
+        let feed = Arc::new(Feed::new(core.state.revision()));
+        Ok(Self {
+            core: Arc::new(RwLock::new(core)),
+            feed,
+            snapshots,
+        })
+    }
+
+    // `apply` cannot leave the state half changed, so a panic elsewhere does not spoil it.
+    fn read(&self) -> RwLockReadGuard<'_, Core> {
+        self.core.read().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn write(&self) -> RwLockWriteGuard<'_, Core> {
+        self.core.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Recent events.
+    pub fn feed(&self) -> &Arc<Feed> {
+        &self.feed
+    }
+    /// Judges an envelope on the applied state.
+    pub fn check(&self, envelope: &Envelope) -> Result<(), Refusal> {
+        self.read().state.check(envelope)
+    }
+    /// Answers from the applied state.
+    pub fn query(&self, query: &Query) -> Answer {
+        self.read().state.query(query)
+    }
+    /// A copy of the applied state.
+    pub fn copy(&self) -> State {
+        self.read().state.clone()
+    }
+    /// What is intended for a node, if it is known.
+    pub fn lifecycle(&self, node: &NodeId) -> Option<Lifecycle> {
+        self.read().state.node(node).map(|node| node.lifecycle)
+    }
+    /// Revision of the applied state.
+    pub fn revision(&self) -> Revision {
+        self.read().state.revision()
+    }
+    /// blake3 of the whole applied state: equal on all members at the same position.
+    pub fn digest(&self) -> [u8; 32] {
+        self.read().state.digest()
+    }
+    /// Position of the applied state in the log.
+    #[cfg(test)]
+    pub fn applied(&self) -> Option<LogId> {
+        self.read().applied
+    }
+
+    fn apply_all(&self, entries: impl IntoIterator<Item = Entry>) -> Vec<Results> {
+        let mut answers = Vec::new();
+        let mut events = Vec::new();
+        {
+            let mut core = self.write();
+            for entry in entries {
+                core.applied = Some(entry.log_id);
+                let mut results = Vec::new();
+                match entry.payload {
+                    EntryPayload::Blank => {}
+                    EntryPayload::Membership(membership) => {
+                        core.membership = Membership::new(Some(entry.log_id), membership);
+                    }
+                    EntryPayload::Normal(batch) => {
+                        for envelope in batch.0.iter() {
+                            let result = core.state.apply(entry.log_id.index, envelope);
+                            if let Ok(applied) = &result {
+                                events.extend(applied.events.iter().cloned());
+                            }
+                            results.push(result);
+                        }
+                    }
+                }
+                answers.push(Results(results));
+            }
+        }
+        self.feed.publish(events);
+        answers
+    }
+
+    /// Copies the state at one moment, then encodes and writes it while work goes on.
+    fn build(&self) -> io::Result<(SnapshotMeta, Bytes)> {
+        let (state, last_log_id, last_membership) = {
+            let core = self.read();
+            (core.state.clone(), core.applied, core.membership.clone())
+        };
+        let bytes = Bytes::from(state.snapshot());
+        let snapshot_id = match last_log_id {
+            Some(id) => format!("{}-{}", id.leader_id.term, id.index),
+            None => "empty".to_owned(),
+        };
+        let meta = SnapshotMeta {
+            last_log_id,
+            last_membership,
+            snapshot_id,
+        };
+        self.snapshots.store(&meta, &bytes)?;
+        Ok((meta, bytes))
+    }
+
+    fn install(&self, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<()> {
+        let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+        let state = State::restore(bytes).map_err(invalid)?;
+        self.snapshots.store(meta, bytes)?;
+        let revision = state.revision();
+        *self.write() = Core {
+            state,
+            applied: meta.last_log_id,
+            membership: meta.last_membership.clone(),
+        };
+        self.feed.reset(revision);
+        Ok(())
+    }
+}
+
+/// Runs file work where it does not hold up the runtime.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
+}
+
+fn write_failed(error: io::Error) -> StorageError {
+    StorageIOError::write_snapshot(None, AnyError::new(&error)).into()
+}
+
+impl RaftSnapshotBuilder<Types> for Replica {
+    async fn build_snapshot(&mut self) -> Result<Snapshot, StorageError> {
+        let replica = self.clone();
+        let (meta, bytes) = blocking(move || replica.build())
+            .await
+            .map_err(write_failed)?;
+        Ok(Snapshot {
+            meta,
+            snapshot: Box::new(bytes),
+        })
+    }
+}
+
+impl RaftStateMachine<Types> for Replica {
+    type SnapshotBuilder = Self;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, Membership), StorageError> {
+        let core = self.read();
+        Ok((core.applied, core.membership.clone()))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Results>, StorageError>
+    where
+        I: IntoIterator<Item = Entry> + Send,
+        I::IntoIter: Send,
+    {
+        Ok(self.apply_all(entries))
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<Bytes>, StorageError> {
+        Ok(Box::default())
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta,
+        snapshot: Box<Bytes>,
+    ) -> Result<(), StorageError> {
+        let (replica, meta) = (self.clone(), meta.clone());
+        blocking(move || replica.install(&meta, &snapshot))
+            .await
+            .map_err(write_failed)
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, StorageError> {
+        let snapshots = self.snapshots.clone();
+        let loaded = blocking(move || snapshots.load()).await;
+        let loaded = loaded.map_err(|e| StorageIOError::read_snapshot(None, AnyError::new(&e)))?;
+        Ok(loaded.map(|(stored, _)| Snapshot {
+            meta: stored.meta,
+            snapshot: Box::new(stored.state),
+        }))
+    }
+}

@@ -1,0 +1,114 @@
+//! What a member answers to control and to other members.
+
+use crate::{
+    feed::Step,
+    member::Member,
+    proposals::{Proposals, Replies},
+    reads::Reads,
+};
+use lattice_mesh::{Caller, Failed, ItemSender, Role, Router};
+use lattice_quorum_types::{
+    Command, Envelope, Revision,
+    view::WatchItem,
+    wire::{GetMemberStatus, Propose, Read, Watch},
+};
+use std::{sync::Arc, time::Duration};
+
+/// A watcher hears something at least this often, so that silence means a dead leader.
+const IDLE: Duration = Duration::from_millis(400);
+
+/// Everything the handlers share.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) member: Arc<Member>,
+    pub(crate) proposals: Proposals,
+    pub(crate) reads: Reads,
+}
+
+impl Service {
+    /// Adds the public calls.
+    pub(crate) fn serve(&self, router: Router) -> Router {
+        let (propose, read, status, watch) =
+            (self.clone(), self.clone(), self.clone(), self.clone());
+        router
+            .rpc(move |caller, request: Propose| {
+                let service = propose.clone();
+                async move {
+                    may_propose(&caller, &request.envelopes)?;
+                    let replies = service.proposals.submit(&service.member, request.envelopes);
+                    Ok(replies.await.map(without_events))
+                }
+            })
+            .rpc(move |_, request: Read| {
+                let service = read.clone();
+                async move {
+                    Ok(match service.reads.barrier().await {
+                        Ok(()) => Ok(service.member.replica.query(&request.query)),
+                        Err(unavailable) => Err(unavailable),
+                    })
+                }
+            })
+            .rpc(move |_, _: GetMemberStatus| {
+                let service = status.clone();
+                async move { Ok(service.member.status()) }
+            })
+            .stream(move |_, request: Watch, items| {
+                let service = watch.clone();
+                async move { service.watch(request.since, items).await }
+            })
+    }
+
+    /// Sends what follows `since` for as long as this member leads. Others would be late: they
+    /// learn of a commit only with the leader's next message.
+    async fn watch(&self, since: Revision, items: ItemSender<WatchItem>) -> Result<(), Failed> {
+        let member = &self.member;
+        self.reads.barrier().await.map_err(Failed::new)?;
+        let (feed, mut at) = (member.replica.feed(), since);
+        if at > member.replica.revision() {
+            // Of a history that is not ours, or lost with it: start over.
+            let oldest = member.replica.revision();
+            return items.send(&WatchItem::Compacted { oldest }).await;
+        }
+        let mut newest = feed.newest();
+        loop {
+            if !member.leads_surely() {
+                return Err(Failed::new(member.not_leader()));
+            }
+            let published = *newest.borrow_and_update();
+            match feed.after(at) {
+                Step::Events(events, upto) => {
+                    items.send(&WatchItem::Events(events)).await?;
+                    at = upto;
+                }
+                Step::Compacted(oldest) => {
+                    return items.send(&WatchItem::Compacted { oldest }).await;
+                }
+                Step::Nothing => {
+                    at = at.max(published);
+                    let changed = tokio::time::timeout(IDLE, newest.changed()).await;
+                    if changed.is_err() {
+                        items.send(&WatchItem::Idle(at)).await?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Members propose for strangers that enrol, and nothing else.
+fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), Failed> {
+    let enrols = |e: &Envelope| matches!(e.command, Command::ConsumeToken { .. });
+    if caller.identity.role() != Role::Quorum || envelopes.iter().all(enrols) {
+        return Ok(());
+    }
+    tracing::warn!(peer = %caller.identity, "refused: a member proposed more than an enrolment");
+    Err(Failed::new("a quorum member proposes enrolments only"))
+}
+
+/// Proposers get their outcome; events are for watchers, and large.
+fn without_events(mut replies: Replies) -> Replies {
+    for applied in replies.iter_mut().flatten() {
+        applied.events = Vec::new();
+    }
+    replies
+}

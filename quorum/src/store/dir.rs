@@ -1,0 +1,127 @@
+//! The data directory: its marker, and opening its parts in the order that keeps a crash harmless.
+
+use super::{LogStore, OpenError, SnapshotDir, replace_durably};
+use lattice_quorum_types::VoterId;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Format of the data directory this build writes and reads.
+pub const FORMAT: u32 = 1;
+
+const MARKER: &str = "FORMAT";
+const LOG: &str = "log.redb";
+const SNAPSHOTS: &str = "snapshots";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Marker {
+    format: u32,
+    cluster: String,
+    voter: VoterId,
+}
+
+/// An opened data directory. Owned by one process at a time.
+pub struct DataDir {
+    /// Log, vote and commit point.
+    pub log: LogStore,
+    /// Snapshots.
+    pub snapshots: SnapshotDir,
+}
+
+impl std::fmt::Debug for DataDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DataDir")
+    }
+}
+
+impl DataDir {
+    /// Opens the directory, or makes it when it is missing or empty.
+    pub fn open(path: &Path, cluster: &str, voter: VoterId) -> Result<Self, OpenError> {
+        let (log_path, snapshots) = (path.join(LOG), path.join(SNAPSHOTS));
+        let log_bytes = std::fs::metadata(&log_path).map(|m| m.len()).unwrap_or(0);
+        match read_marker(path)? {
+            Some(marker) => {
+                check_marker(path, &marker, cluster, voter)?;
+                if log_bytes == 0 {
+                    let reason = if log_path.exists() {
+                        "it is empty"
+                    } else {
+                        "it is missing"
+                    };
+                    return Err(OpenError::damaged(log_path, reason));
+                }
+            }
+            None => std::fs::create_dir_all(&snapshots).map_err(OpenError::io(&snapshots))?,
+        }
+        let log = LogStore::open(&log_path)?;
+        let snapshots = SnapshotDir::open(&snapshots, log.purged_index())?;
+        if !log.reaches_commit_point(snapshots.last_log_id()) {
+            let reason = "entries that were committed are missing at its end";
+            return Err(OpenError::damaged(log_path, reason));
+        }
+        // Last: with a marker, a log file that is missing is a loss and not a beginning.
+        write_marker(path, cluster, voter)?;
+        Ok(Self { log, snapshots })
+    }
+}
+
+fn read_marker(path: &Path) -> Result<Option<Marker>, OpenError> {
+    let marker_path = path.join(MARKER);
+    let bytes = match std::fs::read(&marker_path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => {
+            return Err(OpenError::Io {
+                path: marker_path,
+                source: e,
+            });
+        }
+    };
+    // A newer build may have changed everything but the number.
+    #[derive(Deserialize)]
+    struct Number {
+        format: u32,
+    }
+    let damaged = |e: serde_json::Error| OpenError::damaged(&marker_path, e);
+    let Number { format } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    if format > FORMAT {
+        let (path, found) = (path.to_owned(), format);
+        return Err(OpenError::NewerFormat {
+            path,
+            found,
+            supported: FORMAT,
+        });
+    }
+    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+}
+
+fn check_marker(
+    path: &Path,
+    marker: &Marker,
+    cluster: &str,
+    voter: VoterId,
+) -> Result<(), OpenError> {
+    if marker.voter == voter && marker.cluster == cluster {
+        return Ok(());
+    }
+    Err(OpenError::OtherOwner {
+        path: path.to_owned(),
+        found_cluster: marker.cluster.clone(),
+        found: marker.voter,
+        cluster: cluster.to_owned(),
+        voter,
+    })
+}
+
+fn write_marker(path: &Path, cluster: &str, voter: VoterId) -> Result<(), OpenError> {
+    let marker_path: PathBuf = path.join(MARKER);
+    if marker_path.exists() {
+        return Ok(());
+    }
+    let marker = Marker {
+        format: FORMAT,
+        cluster: cluster.to_owned(),
+        voter,
+    };
+    let text = serde_json::to_vec(&marker).map_err(|e| OpenError::damaged(&marker_path, e))?;
+    replace_durably(&marker_path, &[&text, b"\n"]).map_err(OpenError::io(marker_path))
+}

@@ -1,0 +1,82 @@
+//! Why a data directory cannot be used.
+
+use lattice_quorum_types::VoterId;
+use std::{io, path::PathBuf};
+
+/// Why a data directory cannot be used. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A newer build wrote it.
+    #[error(
+        "data directory {} has format {found}, newer than {supported}, the newest this build \
+         reads; start the newer build again, or restore a backup made before the upgrade. \
+         Nothing was changed",
+        .path.display()
+    )]
+    NewerFormat {
+        /// The directory.
+        path: PathBuf,
+        /// Of the directory.
+        found: u32,
+        /// Newest supported.
+        supported: u32,
+    },
+    /// It belongs to another member.
+    #[error(
+        "data directory {} belongs to voter {found} of cluster {found_cluster:?}, not to voter \
+         {voter} of {cluster:?}; correct `data_dir`, `id` or `cluster`",
+        .path.display()
+    )]
+    OtherOwner {
+        /// The directory.
+        path: PathBuf,
+        /// Its cluster.
+        found_cluster: String,
+        /// Its voter.
+        found: VoterId,
+        /// The configured cluster.
+        cluster: String,
+        /// The configured voter.
+        voter: VoterId,
+    },
+    /// Another process works on it.
+    #[error("data directory {} is in use by another process", .path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file is missing, truncated or damaged.
+    #[error(
+        "{} is damaged: {reason}. This member must not go on with it: restore the file from a \
+         backup of this member, or take the member out of the quorum and add it again under a \
+         new id with an empty data directory. The other members are not affected",
+        .path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system refused.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+    pub(crate) fn damaged(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
+        Self::Damaged {
+            path: path.into(),
+            reason: reason.to_string(),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What a member keeps on disk: a marker naming format and owner, the log with vote and commit
+//! point (one redb file), and snapshots (checksummed files).
+//!
+//! ```text
+//! <data_dir>/FORMAT            {"format":1,"cluster":"site","voter":1}
+//! <data_dir>/log.redb          log entries, vote, commit point
+//! <data_dir>/snapshots/*.snap  the newest two
+//! ```
+//!
+//! Opening refuses what it cannot read before it changes anything.
+
+mod dir;
+mod error;
+mod log;
+mod row;
+mod snapshot;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use dir::DataDir;
+pub use error::OpenError;
+pub use log::LogStore;
+pub use snapshot::SnapshotDir;
+
+/// Writes a file so that a reader sees the old one or the new one, also after a crash.
+fn replace_durably(path: &std::path::Path, parts: &[&[u8]]) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let temporary = path.with_extension("tmp");
+    let mut file = std::fs::File::create(&temporary)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    match path.parent() {
+        Some(parent) => std::fs::File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}

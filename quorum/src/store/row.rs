@@ -1,0 +1,50 @@
+//! Log rows: `[version u8][crc32 u32][postcard]`, the checksum over index and body.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Version of the encoding this build writes and reads.
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 5;
+
+fn checksum(index: u64, body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&index.to_le_bytes());
+    hasher.update(body);
+    hasher.finalize()
+}
+
+/// The row of `value` at `index`.
+pub(super) fn encode<T: Serialize>(index: u64, value: &T) -> Result<Vec<u8>, String> {
+    let row = postcard::to_extend(value, vec![0; HEADER_BYTES]).map_err(|e| e.to_string());
+    let mut row = row?;
+    let crc = checksum(index, row.get(HEADER_BYTES..).unwrap_or_default());
+    if let Some((version, rest)) = row.split_first_mut() {
+        *version = VERSION;
+        if let Some(slot) = rest.get_mut(..4) {
+            slot.copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+    Ok(row)
+}
+
+/// The value in a row, if it is whole and of a version we read.
+pub(super) fn decode<T: DeserializeOwned>(index: u64, row: &[u8]) -> Result<T, String> {
+    let (&[version, a, b, c, d], body) = row
+        .split_first_chunk::<HEADER_BYTES>()
+        .ok_or("record too short")?;
+    if version != VERSION {
+        return Err(format!(
+            "record {index} has version {version}, this build reads {VERSION}"
+        ));
+    }
+    if checksum(index, body) != u32::from_le_bytes([a, b, c, d]) {
+        return Err(format!("record {index} does not match its checksum"));
+    }
+    let (value, rest) = postcard::take_from_bytes(body)
+        .map_err(|e| format!("record {index} cannot be decoded: {e}"))?;
+    if rest.is_empty() {
+        Ok(value)
+    } else {
+        Err(format!("record {index} has bytes too many"))
+    }
+}

@@ -1,0 +1,194 @@
+//! Snapshot files: `[magic][version u16][blake3][meta length u32][meta][state]`, the digest over
+//! everything behind it. The newest two are kept.
+
+use super::{OpenError, replace_durably};
+use crate::types::{LogId, SnapshotMeta};
+use bytes::Bytes;
+use lattice_quorum_state::{FORMAT_VERSION, RestoreError, State};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+const MAGIC: &[u8; 8] = b"LATSNAP\n";
+/// Version of the frame this build writes and reads.
+const VERSION: u16 = 1;
+const HEADER_BYTES: usize = 8 + 2 + 32;
+/// Snapshots kept. The one before the newest serves when the newest turns out to be damaged.
+const KEPT: usize = 2;
+const EXTENSION: &str = "snap";
+
+/// A snapshot file's content.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// What it covers.
+    pub meta: SnapshotMeta,
+    /// The state's own bytes.
+    pub state: Bytes,
+}
+
+/// The snapshots of one member. Clones share it.
+#[derive(Debug, Clone)]
+pub struct SnapshotDir {
+    path: PathBuf,
+    current: Arc<Mutex<Option<(PathBuf, SnapshotMeta)>>>,
+}
+
+enum Unusable {
+    Newer { found: u32, supported: u32 },
+    Damaged(String),
+}
+
+impl SnapshotDir {
+    /// Finds the newest usable snapshot. One that ends before `purged` is of no use: what follows
+    /// it is no longer in the log.
+    pub(super) fn open(path: &Path, purged: Option<u64>) -> Result<Self, OpenError> {
+        std::fs::create_dir_all(path).map_err(OpenError::io(path))?;
+        let mut damaged: Option<OpenError> = None;
+        let mut current = None;
+        for file in files(path).map_err(OpenError::io(path))? {
+            let bytes = std::fs::read(&file).map_err(OpenError::io(&file))?;
+            match parse(bytes.into()) {
+                Ok((stored, _)) => {
+                    let index = stored.meta.last_log_id.map(|id| id.index);
+                    if index >= purged {
+                        current = Some((file, stored.meta));
+                    }
+                    break;
+                }
+                Err(Unusable::Newer { found, supported }) => {
+                    return Err(OpenError::NewerFormat {
+                        path: file,
+                        found,
+                        supported,
+                    });
+                }
+                Err(Unusable::Damaged(reason)) => {
+                    tracing::error!(file = %file.display(), %reason, "snapshot is damaged");
+                    damaged.get_or_insert_with(|| OpenError::damaged(file, reason));
+                }
+            }
+        }
+        if current.is_none() && purged.is_some() {
+            let missing =
+                || OpenError::damaged(path, "the snapshot the log begins with is missing");
+            return Err(damaged.unwrap_or_else(missing));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            current: Arc::new(Mutex::new(current)),
+        })
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Option<(PathBuf, SnapshotMeta)>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Last entry the newest snapshot covers.
+    pub(super) fn last_log_id(&self) -> Option<LogId> {
+        self.current()
+            .as_ref()
+            .and_then(|(_, meta)| meta.last_log_id)
+    }
+
+    /// The newest snapshot with its state.
+    pub fn load(&self) -> io::Result<Option<(Stored, State)>> {
+        let Some((path, _)) = self.current().clone() else {
+            return Ok(None);
+        };
+        match parse(std::fs::read(&path)?.into()) {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(Unusable::Damaged(reason)) => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("snapshot {}: {reason}", path.display()),
+            )),
+            Err(Unusable::Newer { found, .. }) => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("snapshot {} has the newer format {found}", path.display()),
+            )),
+        }
+    }
+
+    /// Makes this the newest snapshot and removes the oldest.
+    pub fn store(&self, meta: &SnapshotMeta, state: &[u8]) -> io::Result<()> {
+        let encoded = postcard::to_stdvec(meta).map_err(io::Error::other)?;
+        let length = u32::try_from(encoded.len())
+            .map_err(io::Error::other)?
+            .to_le_bytes();
+        let digest = digest(&[&length, &encoded, state]);
+        let (index, term) = meta
+            .last_log_id
+            .map_or((0, 0), |id| (id.index, id.leader_id.term));
+        let path = self.path.join(format!("{index:020}-{term}.{EXTENSION}"));
+        let version = VERSION.to_le_bytes();
+        replace_durably(&path, &[MAGIC, &version, &digest, &length, &encoded, state])?;
+        *self.current() = Some((path, meta.clone()));
+        for old in files(&self.path)?.into_iter().skip(KEPT) {
+            std::fs::remove_file(old)?;
+        }
+        Ok(())
+    }
+}
+
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// Snapshot files, newest first: names sort by index.
+fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|e| e == EXTENSION) {
+            found.push(file);
+        }
+    }
+    found.sort();
+    found.reverse();
+    Ok(found)
+}
+
+/// The parts of a snapshot file, verified.
+fn parse(bytes: Bytes) -> Result<(Stored, State), Unusable> {
+    let damaged = |reason: &str| Unusable::Damaged(reason.to_owned());
+    let (magic, rest) = bytes
+        .split_first_chunk::<8>()
+        .ok_or_else(|| damaged("too short"))?;
+    if magic != MAGIC {
+        return Err(damaged("it is not a snapshot"));
+    }
+    let (version, rest) = rest
+        .split_first_chunk::<2>()
+        .ok_or_else(|| damaged("too short"))?;
+    let version = u16::from_le_bytes(*version);
+    if version > VERSION {
+        let (found, supported) = (u32::from(version), u32::from(VERSION));
+        return Err(Unusable::Newer { found, supported });
+    }
+    let (sum, rest) = rest
+        .split_first_chunk::<32>()
+        .ok_or_else(|| damaged("too short"))?;
+    if digest(&[rest]) != *sum {
+        return Err(damaged("its checksum does not match"));
+    }
+    let (length, rest) = rest
+        .split_first_chunk::<4>()
+        .ok_or_else(|| damaged("too short"))?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let meta = rest.get(..length).ok_or_else(|| damaged("too short"))?;
+    let meta = postcard::from_bytes(meta).map_err(|e| damaged(&e.to_string()))?;
+    let state = bytes.slice(HEADER_BYTES + 4 + length..);
+    let restored = State::restore(&state).map_err(|e| match e {
+        RestoreError::NewerVersion { found, .. } => Unusable::Newer {
+            found: u32::from(found),
+            supported: u32::from(FORMAT_VERSION),
+        },
+        other => Unusable::Damaged(other.to_string()),
+    })?;
+    Ok((Stored { meta, state }, restored))
+}

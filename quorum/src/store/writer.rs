@@ -1,0 +1,165 @@
+//! The one thread that writes the log: it drains its queue into one durable commit and then calls
+//! everyone back, so a burst costs one fsync.
+
+use super::row;
+use crate::types::{LogId, Types, Vote};
+use openraft::storage::LogFlushed;
+use redb::{Database, Durability, ReadableDatabase, TableDefinition};
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+};
+use tokio::sync::oneshot;
+
+pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
+pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+pub(super) const VOTE: &str = "vote";
+pub(super) const COMMITTED: &str = "committed";
+pub(super) const PURGED: &str = "purged";
+
+/// Most queued writes in one commit.
+const MAX_GROUP: usize = 1024;
+
+pub(super) enum Write {
+    Append {
+        rows: Vec<(u64, Vec<u8>)>,
+        seq: u64,
+        flushed: LogFlushed<Types>,
+    },
+    Vote {
+        vote: Vote,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    Truncate {
+        since: u64,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    Purge {
+        upto: LogId,
+    },
+    Close {
+        done: oneshot::Sender<io::Result<()>>,
+    },
+}
+
+/// The commit point to write with the next commit. It causes no commit of its own: losing the
+/// last one costs a restarted member only the wait until the leader tells it again.
+#[derive(Clone, Default)]
+pub(super) struct Lazy(Arc<Mutex<Option<LogId>>>);
+
+impl Lazy {
+    pub(super) fn set(&self, committed: Option<LogId>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = committed;
+    }
+    fn take(&self) -> Option<LogId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Runs until closed or until nobody can write any more.
+pub(super) fn run(
+    database: &Database,
+    queue: &mpsc::Receiver<Write>,
+    lazy: &Lazy,
+    flushed_upto: impl Fn(u64),
+) {
+    let mut broken: Option<String> = None;
+    while let Ok(first) = queue.recv() {
+        let mut group = vec![first];
+        group.extend(queue.try_iter().take(MAX_GROUP - 1));
+        let result = match &broken {
+            None => commit(database, &group, lazy.take()).map_err(|e| e.to_string()),
+            Some(reason) => Err(reason.clone()),
+        };
+        if let (Err(reason), None) = (&result, &broken) {
+            tracing::error!(%reason, "the log cannot be written; this member stops");
+            // What reached the disk is not known: nothing may be written after it.
+            broken = Some(reason.clone());
+        }
+        let mut closed = false;
+        for write in group {
+            let answer = || result.clone().map_err(io::Error::other);
+            match write {
+                Write::Append { seq, flushed, .. } => {
+                    if result.is_ok() {
+                        flushed_upto(seq);
+                    }
+                    flushed.log_io_completed(answer());
+                }
+                Write::Vote { done, .. } | Write::Truncate { done, .. } => {
+                    let _ = done.send(answer());
+                }
+                Write::Purge { .. } => {}
+                Write::Close { done } => {
+                    closed = true;
+                    let _ = done.send(answer());
+                }
+            }
+        }
+        if closed {
+            return;
+        }
+    }
+    // Dropped without being closed: the commit point is worth one try.
+    if broken.is_none()
+        && let Some(committed) = lazy.take()
+    {
+        let _ = commit(database, &[], Some(committed));
+    }
+}
+
+fn commit(
+    database: &Database,
+    group: &[Write],
+    committed: Option<LogId>,
+) -> Result<(), redb::Error> {
+    let corrupted = |reason: String| redb::Error::Corrupted(reason);
+    let mut transaction = database.begin_write()?;
+    transaction
+        .set_durability(Durability::Immediate)
+        .map_err(|e| corrupted(e.to_string()))?;
+    {
+        let mut log = transaction.open_table(LOG)?;
+        let mut meta = transaction.open_table(META)?;
+        for write in group {
+            match write {
+                Write::Append { rows, .. } => {
+                    for (index, row) in rows {
+                        log.insert(index, row.as_slice())?;
+                    }
+                }
+                Write::Vote { vote, .. } => {
+                    let row = row::encode(0, vote).map_err(corrupted)?;
+                    meta.insert(VOTE, row.as_slice())?;
+                }
+                Write::Truncate { since, .. } => log.retain_in::<u64, _>(since.., |_, _| false)?,
+                Write::Purge { upto } => {
+                    let row = row::encode(0, upto).map_err(corrupted)?;
+                    meta.insert(PURGED, row.as_slice())?;
+                    log.retain_in::<u64, _>(..=upto.index, |_, _| false)?;
+                }
+                Write::Close { .. } => {}
+            }
+        }
+        if let Some(committed) = committed {
+            let row = row::encode(0, &committed).map_err(corrupted)?;
+            meta.insert(COMMITTED, row.as_slice())?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// One record of the meta table.
+pub(super) fn read_meta<T: serde::de::DeserializeOwned>(
+    database: &Database,
+    name: &str,
+) -> Result<Option<T>, String> {
+    let read = || -> Result<Option<Vec<u8>>, redb::Error> {
+        let table = database.begin_read()?.open_table(META)?;
+        Ok(table.get(name)?.map(|guard| guard.value().to_vec()))
+    };
+    let row = read().map_err(|e| e.to_string())?;
+    row.map(|row| row::decode(0, &row).map_err(|e| format!("{name}: {e}")))
+        .transpose()
+}

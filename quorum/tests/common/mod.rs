@@ -1,0 +1,264 @@
+//! Three members in one process, or three processes, on loopback.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "test support"
+)]
+
+use lattice_mesh::{
+    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, MeshError, Role, SystemClock,
+    Validity,
+};
+use lattice_quorum::{App, Edges, Settings, StartError};
+use lattice_quorum_client::QuorumClient;
+use lattice_quorum_types::{
+    AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
+    VclusterName, VoterId,
+    command::{Power, Principal, SCHEMA},
+    limit::Limits,
+    spec::{AllocationSpec, Constraints, Requeue, Workload},
+};
+use std::{
+    future::Future,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+pub const CLUSTER: &str = "test";
+
+pub fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+pub fn today() -> Validity {
+    Validity::from_now(SystemClock.now(), Duration::from_secs(86_400))
+}
+
+pub fn authority() -> Arc<Authority> {
+    Arc::new(Authority::create(CLUSTER, today()).unwrap())
+}
+
+pub fn credentials(authority: &Authority, role: Role, id: &str) -> Credentials {
+    let identity = Identity::new(CLUSTER, role, id).unwrap();
+    Credentials::issued_by(authority, &identity, today()).unwrap()
+}
+
+pub fn control(authority: &Authority, id: &str) -> Mesh {
+    let credentials = credentials(authority, Role::Control, id);
+    Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap()
+}
+
+/// Waits until `probe` holds, with a limit: for states that come about by themselves.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut probe: impl FnMut() -> F) {
+    let wait = async {
+        while !probe().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait)
+        .await
+        .expect(what);
+}
+
+/// Three members in this process.
+pub struct Cluster {
+    pub authority: Arc<Authority>,
+    pub folder: tempfile::TempDir,
+    pub apps: Vec<Option<App>>,
+    pub members: Vec<(VoterId, SocketAddr)>,
+    pub snapshot_every: u64,
+}
+
+impl Cluster {
+    pub async fn start() -> Self {
+        Self::start_with(5000).await
+    }
+
+    pub async fn start_with(snapshot_every: u64) -> Self {
+        let mut cluster = Self {
+            authority: authority(),
+            folder: tempfile::tempdir().unwrap(),
+            apps: Vec::new(),
+            members: Vec::new(),
+            snapshot_every,
+        };
+        for id in 1..=3 {
+            let app = cluster.bind(id, any_port()).await;
+            cluster.members.push((id, app.addr()));
+            cluster.apps.push(Some(app));
+        }
+        let members = cluster.members.clone();
+        for app in cluster.apps.iter_mut().flatten() {
+            app.start(members.clone()).await.unwrap();
+        }
+        cluster
+    }
+
+    /// An endpoint that was closed a moment ago holds its port until its connections are drained.
+    async fn bind(&self, id: VoterId, addr: SocketAddr) -> App {
+        let bind = async {
+            loop {
+                match self.try_bind(id, addr).await {
+                    Err(StartError::Mesh(MeshError::AddressInUse { .. })) => {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                    other => return other.unwrap(),
+                }
+            }
+        };
+        let bound = tokio::time::timeout(Duration::from_secs(20), bind).await;
+        bound.expect("the port is free again")
+    }
+
+    async fn try_bind(&self, id: VoterId, addr: SocketAddr) -> Result<App, StartError> {
+        let folder = self.folder.path().join(id.to_string());
+        let mut settings = Settings::new(CLUSTER, id, addr, folder);
+        settings.snapshot_every = self.snapshot_every;
+        let edges = Edges {
+            credentials: credentials(&self.authority, Role::Quorum, &id.to_string()),
+            authority: Some(self.authority.clone()),
+            clock: Arc::new(SystemClock),
+        };
+        App::bind(settings, edges).await
+    }
+
+    pub fn addrs(&self) -> Vec<SocketAddr> {
+        self.members.iter().map(|(_, addr)| *addr).collect()
+    }
+
+    pub fn client(&self, id: &str) -> QuorumClient {
+        QuorumClient::new(control(&self.authority, id), self.addrs())
+    }
+
+    pub fn app(&self, id: VoterId) -> &App {
+        self.apps[id as usize - 1].as_ref().unwrap()
+    }
+
+    /// The member that leads by its own word.
+    pub async fn leader(&self) -> VoterId {
+        let find = || {
+            let statuses = self.apps.iter().flatten().filter_map(App::status);
+            statuses
+                .filter(|s| s.leader == Some(s.id))
+                .max_by_key(|s| s.term)
+                .map(|s| s.id)
+        };
+        until("a leader", || async { find().is_some() }).await;
+        find().unwrap()
+    }
+
+    pub async fn stop_member(&mut self, id: VoterId) {
+        let app = self.apps[id as usize - 1].take().unwrap();
+        app.stop().await;
+    }
+
+    pub async fn restart_member(&mut self, id: VoterId) {
+        let addr = self.members[id as usize - 1].1;
+        let mut app = self.bind(id, addr).await;
+        app.start(self.members.clone()).await.unwrap();
+        self.apps[id as usize - 1] = Some(app);
+    }
+
+    pub async fn stop(mut self) {
+        for id in 1..=3 {
+            if self.apps[id as usize - 1].is_some() {
+                self.stop_member(id).await;
+            }
+        }
+    }
+}
+
+pub fn now() -> UnixMillis {
+    SystemClock.now()
+}
+
+pub fn admin(key: Option<String>, command: Command) -> Envelope {
+    envelope("alice", Power::Admin, key, command)
+}
+
+pub fn service(key: Option<String>, command: Command) -> Envelope {
+    envelope("service:control/c1", Power::Service, key, command)
+}
+
+pub fn envelope(name: &str, power: Power, key: Option<String>, command: Command) -> Envelope {
+    Envelope {
+        schema: SCHEMA,
+        principal: Principal {
+            name: name.to_owned(),
+            power,
+        },
+        key,
+        at: now(),
+        fence: None,
+        command,
+    }
+}
+
+pub fn path(text: &str) -> ProjectPath {
+    ProjectPath::new(text).unwrap()
+}
+
+pub fn node(text: &str) -> NodeId {
+    NodeId::new(text).unwrap()
+}
+
+pub fn create_project(text: &str, max_nodes: u64) -> Command {
+    Command::CreateProject {
+        path: path(text),
+        limits: Some(Limits {
+            max_nodes: Some(max_nodes),
+            max_concurrent_allocations: None,
+        }),
+        admins: Vec::new(),
+        description: String::new(),
+    }
+}
+
+pub fn register(name: &str) -> Command {
+    Command::RegisterNode {
+        node: node(name),
+        vcluster: VclusterName::new("default").unwrap(),
+    }
+}
+
+pub fn ready(name: &str) -> Command {
+    Command::SetLifecycle {
+        node: node(name),
+        lifecycle: lattice_quorum_types::node::Lifecycle::Ready,
+    }
+}
+
+pub fn submit(project: &str, nodes: u32, name: &str) -> Command {
+    Command::Submit {
+        spec: Box::new(AllocationSpec {
+            name: Some(name.to_owned()),
+            project: path(project),
+            vcluster: VclusterName::new("default").unwrap(),
+            nodes,
+            workload: Workload {
+                argv: vec!["/bin/true".to_owned()],
+                ..Workload::default()
+            },
+            walltime_ms: Some(60_000),
+            class: 0,
+            sensitive: false,
+            constraints: Constraints::default(),
+            requeue: Requeue::Never,
+            hold: false,
+        }),
+    }
+}
+
+pub fn submitted(result: Result<Applied, Refusal>) -> AllocationId {
+    match result.unwrap().outcome {
+        Outcome::Submitted { id } => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn folder_of(root: &Path, id: VoterId) -> PathBuf {
+    root.join(id.to_string())
+}

@@ -1,0 +1,347 @@
+//! Three members in one process: what clients see of them.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, admin, create_project, path, ready, register, submit, submitted, until};
+use lattice_quorum_client::ClientError;
+use lattice_quorum_types::{
+    AllocationState, Outcome, Refusal, Revision,
+    event::EventKind,
+    view::{Answer, Query, WatchItem},
+};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A project and two nodes to submit for.
+async fn seed(client: &lattice_quorum_client::QuorumClient) {
+    let mut commands = vec![admin(None, create_project("atlas", 10))];
+    for name in ["n1", "n2"] {
+        commands.push(admin(None, register(name)));
+        commands.push(admin(None, ready(name)));
+    }
+    for reply in client.propose_all(commands).await.unwrap() {
+        reply.unwrap();
+    }
+}
+
+async fn hot(client: &lattice_quorum_client::QuorumClient) -> lattice_quorum_types::view::Hot {
+    match client.read(Query::Hot).await.unwrap() {
+        Answer::Hot(hot) => *hot,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_is_applied_by_all_members_and_read_back() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    seed(&client).await;
+    let done = client
+        .propose(admin(None, create_project("atlas/web", 4)))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(done.outcome, Outcome::Done);
+    let project = hot(&client).await.projects.remove(0);
+    assert_eq!(project.path, path("atlas"));
+    let id = submitted(
+        client
+            .propose(admin(None, submit("atlas", 2, "a")))
+            .await
+            .unwrap(),
+    );
+    let Answer::Allocation(Some(found)) = client.read(Query::Allocation { id }).await.unwrap()
+    else {
+        panic!("allocation {id} is not there");
+    };
+    assert_eq!(
+        (found.state, found.user.as_str()),
+        (AllocationState::Pending, "alice")
+    );
+    // All members come to the same bytes.
+    until("all members at one digest", || async {
+        let digests: Vec<_> = (1..=3).map(|id| cluster.app(id).state_digest()).collect();
+        digests.windows(2).all(|pair| pair[0] == pair[1])
+    })
+    .await;
+    let statuses = client.status().await;
+    assert_eq!(statuses.len(), 3);
+    let leaders: Vec<_> = statuses
+        .iter()
+        .map(|(_, status)| status.as_ref().unwrap().leader)
+        .collect();
+    assert!(leaders.iter().all(|l| *l == leaders[0]), "{leaders:?}");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_refused_for_what_is_before_it_in_its_own_batch_never_enters_the_log() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    let commands = vec![
+        admin(None, create_project("atlas", 10)),
+        admin(None, create_project("atlas", 10)),
+        admin(None, create_project("atlas/a", 8)),
+        admin(None, create_project("atlas/b", 8)),
+    ];
+    let replies = client.propose_all(commands).await.unwrap();
+    let codes: Vec<_> = replies
+        .iter()
+        .map(|r| r.as_ref().map(|_| ()).map_err(Refusal::code))
+        .collect();
+    assert_eq!(
+        codes,
+        [Ok(()), Err("project_exists"), Ok(()), Err("limit_conflict")]
+    );
+    let leader = cluster.leader().await;
+    let before = cluster.app(leader).status().unwrap().applied_index;
+    for _ in 0..5 {
+        let refused = client
+            .propose(admin(None, create_project("atlas/b", 8)))
+            .await
+            .unwrap();
+        assert_eq!(refused.unwrap_err().code(), "limit_conflict");
+    }
+    let after = cluster.app(leader).status().unwrap().applied_index;
+    assert_eq!(before, after, "refused proposals entered the log");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_writers_each_get_their_own_answer() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    seed(&client).await;
+    let writers = (0..200).map(|i| {
+        let client = client.clone();
+        async move {
+            let name = format!("job-{i}");
+            let reply = client.propose(admin(None, submit("atlas", 1, &name))).await;
+            (name, submitted(reply.unwrap()))
+        }
+    });
+    let mut ids = Vec::new();
+    for (name, id) in futures::future::join_all(writers).await {
+        let answer = client.read(Query::Allocation { id }).await.unwrap();
+        let Answer::Allocation(Some(found)) = answer else {
+            panic!("allocation {id} is not there");
+        };
+        assert_eq!(found.spec.name, Some(name));
+        ids.push(id);
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 200);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_goes_on_when_the_leader_stops_and_keys_make_repeats_harmless() {
+    let mut cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    seed(&client).await;
+    let key = Some("submit-1".to_owned());
+    let first = client
+        .propose(admin(key.clone(), submit("atlas", 1, "one")))
+        .await;
+    let first = submitted(first.unwrap());
+    let old = cluster.leader().await;
+    cluster.stop_member(old).await;
+    // The same key at the new leader: the first outcome, nothing new.
+    let again = client.propose(admin(key, submit("atlas", 1, "one"))).await;
+    assert_eq!(submitted(again.unwrap()), first);
+    let reused = client
+        .propose(admin(
+            Some("submit-1".to_owned()),
+            submit("atlas", 1, "two"),
+        ))
+        .await
+        .unwrap();
+    assert_eq!(reused.unwrap_err().code(), "key_reused");
+    assert_eq!(hot(&client).await.allocations.len(), 1);
+    assert_ne!(cluster.leader().await, old);
+    // It comes back and catches up.
+    cluster.restart_member(old).await;
+    let digest = |id| cluster.app(id).state_digest();
+    let other = if old == 1 { 2 } else { 1 };
+    until("the old leader has caught up", || async {
+        digest(old) == digest(other)
+    })
+    .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_majority_nothing_is_answered_and_nothing_is_lost() {
+    let mut cluster = Cluster::start().await;
+    let mesh = common::control(&cluster.authority, "c1");
+    let config = lattice_quorum_client::ClientConfig {
+        deadline: Duration::from_secs(3),
+        ..Default::default()
+    };
+    let client = lattice_quorum_client::QuorumClient::with_config(mesh, cluster.addrs(), config);
+    let patient = cluster.client("c2");
+    seed(&client).await;
+    let leader = cluster.leader().await;
+    let others: Vec<_> = (1..=3).filter(|id| *id != leader).collect();
+    for id in &others {
+        cluster.stop_member(*id).await;
+    }
+    let read = client.read(Query::Revision).await.unwrap_err();
+    assert!(matches!(read, ClientError::Unavailable { .. }), "{read}");
+    let bare = client
+        .propose(admin(None, submit("atlas", 1, "bare")))
+        .await;
+    let error = bare.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ClientError::OutcomeUnknownWithoutKey { .. } | ClientError::Unavailable { .. }
+        ),
+        "{error}"
+    );
+    let keyed = tokio::spawn({
+        let patient = patient.clone();
+        let command = admin(Some("k".to_owned()), submit("atlas", 1, "keyed"));
+        async move { patient.propose(command).await }
+    });
+    cluster.restart_member(others[0]).await;
+    let id = submitted(keyed.await.unwrap().unwrap());
+    let found = hot(&patient).await.allocations;
+    assert_eq!(found.iter().filter(|a| a.id == id).count(), 1);
+    let keyed = found
+        .iter()
+        .filter(|a| a.spec.name.as_deref() == Some("keyed"));
+    assert_eq!(keyed.count(), 1);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_goes_on_over_a_change_of_leader_without_gap_or_repeat() {
+    let mut cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    let watcher = cluster.client("c2");
+    seed(&client).await;
+    let mut watch = watcher.watch(Revision(0));
+    let names = tokio::spawn(async move {
+        let (mut names, mut last) = (Vec::new(), (Revision(0), 0));
+        while names.len() < 60 {
+            let item = timeout(Duration::from_secs(60), watch.next()).await;
+            let WatchItem::Events(events) = item.expect("an item").expect("no end") else {
+                continue;
+            };
+            for event in events {
+                let place = (event.revision, event.ordinal);
+                assert!(
+                    place > last || last == (Revision(0), 0),
+                    "{place:?} after {last:?}"
+                );
+                last = place;
+                if let EventKind::Allocation { record, .. } = event.kind {
+                    names.push(record.spec.name.unwrap());
+                }
+            }
+        }
+        names
+    });
+    for i in 0..60 {
+        if i == 30 {
+            let leader = cluster.leader().await;
+            cluster.stop_member(leader).await;
+        }
+        let command = submit("atlas", 1, &format!("job-{i}"));
+        client
+            .propose(admin(Some(format!("key-{i}")), command))
+            .await
+            .unwrap()
+            .unwrap();
+    }
+    let expected: Vec<_> = (0..60).map(|i| format!("job-{i}")).collect();
+    assert_eq!(names.await.unwrap(), expected);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_from_a_revision_no_longer_kept_says_so() {
+    let mut cluster = Cluster::start_with(100).await;
+    let client = cluster.client("c1");
+    seed(&client).await;
+    for i in 0..220 {
+        let command = submit("atlas", 1, &format!("job-{i}"));
+        client.propose(admin(None, command)).await.unwrap().unwrap();
+    }
+    let revision = hot(&client).await.revision;
+    // After a restart of all, the past before the snapshots is gone.
+    for id in 1..=3 {
+        cluster.stop_member(id).await;
+    }
+    for id in 1..=3 {
+        cluster.restart_member(id).await;
+    }
+    assert_eq!(hot(&client).await.revision, revision);
+    let mut watch = client.watch(Revision(1));
+    let first = timeout(Duration::from_secs(30), watch.next())
+        .await
+        .unwrap();
+    let Some(WatchItem::Compacted { oldest }) = first else {
+        panic!("{first:?}");
+    };
+    assert!(oldest > Revision(1) && oldest <= revision, "{oldest}");
+    assert_eq!(watch.next().await, None);
+    // From where it may be watched, it is.
+    let mut watch = client.watch(oldest);
+    let mut at = oldest;
+    while at < revision {
+        match timeout(Duration::from_secs(30), watch.next())
+            .await
+            .unwrap()
+        {
+            Some(WatchItem::Events(events)) => at = events.last().unwrap().revision,
+            Some(WatchItem::Idle(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    // A revision of the future is of another history.
+    let mut watch = client.watch(Revision(revision.0 + 1000));
+    let item = timeout(Duration::from_secs(30), watch.next())
+        .await
+        .unwrap();
+    assert!(
+        matches!(item, Some(WatchItem::Compacted { .. })),
+        "{item:?}"
+    );
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_was_away_for_long_gets_a_snapshot() {
+    let mut cluster = Cluster::start_with(100).await;
+    let client = cluster.client("c1");
+    seed(&client).await;
+    let leader = cluster.leader().await;
+    let away = (1..=3).find(|id| *id != leader).unwrap();
+    cluster.stop_member(away).await;
+    for i in 0..500 {
+        let command = submit("atlas", 1, &format!("job-{i}"));
+        client.propose(admin(None, command)).await.unwrap().unwrap();
+    }
+    cluster.restart_member(away).await;
+    let digest = |id| cluster.app(id).state_digest();
+    until("it has caught up", || async {
+        digest(away) == digest(leader)
+    })
+    .await;
+    let snapshots = cluster
+        .folder
+        .path()
+        .join(away.to_string())
+        .join("snapshots");
+    assert!(std::fs::read_dir(snapshots).unwrap().count() > 0);
+    assert_eq!(
+        cluster.leader().await,
+        leader,
+        "its return cost an election"
+    );
+    cluster.stop().await;
+}
