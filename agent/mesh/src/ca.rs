@@ -11,6 +11,7 @@ use rcgen::{
 use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, pem::PemObject};
 use std::{
     fmt, io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -51,6 +52,14 @@ pub enum CaError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// The key file is open to others.
+    #[error("{} is readable by others (mode {mode:o}); run `chmod 600` on it", .path.display())]
+    KeyExposed {
+        /// Which.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
     },
     /// A file does not hold what it should.
     #[error("{} is not usable: {reason}", .path.display())]
@@ -99,12 +108,16 @@ impl Authority {
         let mut params = base_params(validity, &key, cluster);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.distinguished_name = common_name(&format!("lattice {cluster}"));
+        // Two authorities of one cluster name have different names, so that a certificate of the
+        // other one is seen to be foreign, not broken.
+        let mark = blake3::hash(key.der_bytes()).to_hex();
+        let mark = mark.get(..8).unwrap_or_default();
+        params.distinguished_name = common_name(&format!("lattice {mark} {cluster}"));
         let certificate = params.self_signed(&key).map_err(signing)?.der().clone();
         Ok(Self { certificate, key })
     }
 
-    /// Reads `ca.pem` and `ca.key` from a folder.
+    /// Reads `ca.pem` and `ca.key` from a folder; refuses a key that others can read.
     pub fn load(folder: &Path) -> Result<Self, CaError> {
         let (cert_path, key_path) = (folder.join(CERT_FILE), folder.join(KEY_FILE));
         let unreadable = |path: &Path, reason: String| CaError::Unreadable {
@@ -117,6 +130,15 @@ impl Authority {
                 source,
             })
         };
+        let metadata = std::fs::metadata(&key_path).map_err(|source| CaError::File {
+            path: key_path.clone(),
+            source,
+        })?;
+        let mode = metadata.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            let path = key_path;
+            return Err(CaError::KeyExposed { path, mode });
+        }
         let certificate = CertificateDer::from_pem_slice(&read(&cert_path)?)
             .map_err(|e| unreadable(&cert_path, e.to_string()))?;
         let pem = secrecy::SecretString::from(

@@ -70,10 +70,11 @@ impl Peer {
             used = Some((link.clone(), heard));
             let (_send, mut recv) = self.send_request(&link, R::METHOD, &body).await?;
             let limit = self.max_reply();
-            let (_, payload) = read_frame(&mut recv, limit)
-                .await
-                .map_err(|e| e.into_error(self.addr()))?;
-            decode(&payload).map_err(malformed)
+            match read_frame(&mut recv, limit).await {
+                Ok((Status::Item, payload)) => decode(&payload).map_err(malformed),
+                Ok((status, _)) => Err(malformed(format!("{status:?} where a reply should be"))),
+                Err(fault) => Err(fault.into_error(self.addr())),
+            }
         };
         if let Ok(outcome) = tokio::time::timeout(deadline, exchange).await {
             return outcome;

@@ -14,7 +14,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -37,7 +37,38 @@ pub(crate) struct Link {
     pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
     /// Which credentials of ours it was made under.
     pub(crate) generation: u64,
-    pub(crate) accepted: bool,
+    /// It was silent for a whole deadline: nothing new is sent on it.
+    pub(crate) distrusted: Arc<AtomicBool>,
+}
+
+/// Datagrams and bytes on the wire, as QUIC counts them: without IP and UDP headers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Datagrams sent.
+    pub sent_datagrams: u64,
+    /// Bytes in them.
+    pub sent_bytes: u64,
+    /// Datagrams received.
+    pub received_datagrams: u64,
+    /// Bytes in them.
+    pub received_bytes: u64,
+}
+
+impl Traffic {
+    fn add(&mut self, link: &Link) {
+        let stats = link.connection.stats();
+        self.sent_datagrams += stats.udp_tx.datagrams;
+        self.sent_bytes += stats.udp_tx.bytes;
+        self.received_datagrams += stats.udp_rx.datagrams;
+        self.received_bytes += stats.udp_rx.bytes;
+    }
+}
+
+/// Open connections, and what the closed ones have carried.
+#[derive(Default)]
+struct Links {
+    open: HashMap<u64, Link>,
+    closed: Traffic,
 }
 
 pub(crate) struct Core {
@@ -51,7 +82,7 @@ pub(crate) struct Core {
     pub(crate) cancel: CancellationToken,
     pub(crate) tasks: TaskTracker,
     pub(crate) peers: Mutex<HashMap<(SocketAddr, Expect), Arc<PeerState>>>,
-    links: Mutex<HashMap<u64, Link>>,
+    links: Mutex<Links>,
     next_link: AtomicU64,
     /// What the rate limiter counts from.
     pub(crate) started: tokio::time::Instant,
@@ -114,7 +145,7 @@ impl Core {
                 })?
                 .await
                 .map_err(|e| dial_error(addr, &e))?;
-            let link = self.link(connection, generation, false)?;
+            let link = self.link(connection, generation)?;
             if !expect.matches(&link.identity) {
                 link.connection
                     .close(CLOSE_UNEXPECTED.into(), b"another peer was expected");
@@ -144,12 +175,7 @@ impl Core {
     }
 
     /// Reads the peer's identity from a finished handshake.
-    pub(crate) fn link(
-        &self,
-        connection: Connection,
-        generation: u64,
-        accepted: bool,
-    ) -> Result<Link, MeshError> {
+    pub(crate) fn link(&self, connection: Connection, generation: u64) -> Result<Link, MeshError> {
         let addr = connection.remote_address();
         let chain = connection
             .peer_identity()
@@ -168,7 +194,7 @@ impl Core {
                 identity,
                 chain: Arc::new(chain),
                 generation,
-                accepted,
+                distrusted: Arc::default(),
             }),
             Err(reason) => {
                 connection.close(
@@ -183,24 +209,29 @@ impl Core {
     /// Serves a connection until it closes, and remembers it meanwhile.
     pub(crate) fn adopt(self: &Arc<Self>, link: Link) {
         let id = self.next_link.fetch_add(1, Ordering::Relaxed);
-        lock(&self.links).insert(id, link.clone());
+        lock(&self.links).open.insert(id, link.clone());
         let core = self.clone();
         self.tasks.spawn(async move {
             let reason = crate::serve::serve_link(&core, &link).await;
-            lock(&core.links).remove(&id);
+            {
+                let mut links = lock(&core.links);
+                links.open.remove(&id);
+                links.closed.add(&link);
+            }
             tracing::debug!(peer = %link.identity, addr = %link.connection.remote_address(), %reason, "mesh connection closed");
         });
     }
 
-    /// An open connection that `addr` made to us, if it is whom we expect: one connection serves
-    /// both directions, since every process dials from the socket it listens on.
-    pub(crate) fn accepted_from(&self, addr: SocketAddr, expect: &Expect) -> Option<Link> {
+    /// An open connection with `addr`, if it is whom we expect. One that it made to us is as good
+    /// as one of ours, since every process dials from the socket it listens on.
+    pub(crate) fn open_with(&self, addr: SocketAddr, expect: &Expect) -> Option<Link> {
         let generation = self.generation.load(Ordering::Acquire);
         lock(&self.links)
+            .open
             .values()
             .find(|link| {
-                link.accepted
-                    && link.generation == generation
+                link.generation == generation
+                    && !link.distrusted.load(Ordering::Relaxed)
                     && link.connection.remote_address() == addr
                     && link.connection.close_reason().is_none()
                     && expect.matches(&link.identity)
@@ -210,11 +241,18 @@ impl Core {
 
     /// All open connections.
     pub(crate) fn open_links(&self) -> Vec<Link> {
-        lock(&self.links).values().cloned().collect()
+        lock(&self.links).open.values().cloned().collect()
     }
 
     pub(crate) fn open_count(&self) -> usize {
-        lock(&self.links).len()
+        lock(&self.links).open.len()
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        let links = lock(&self.links);
+        let mut traffic = links.closed;
+        links.open.values().for_each(|link| traffic.add(link));
+        traffic
     }
 }
 
@@ -234,25 +272,57 @@ async fn hello(connection: &Connection) -> Result<(), String> {
 /// Tells distrust from absence.
 pub(crate) fn dial_error(addr: SocketAddr, error: &ConnectionError) -> MeshError {
     let not_trusted = |reason: String| MeshError::NotTrusted { addr, reason };
-    let is_tls = |code: quinn::TransportErrorCode| (0x100..0x200).contains(&u64::from(code));
     match error {
-        ConnectionError::TransportError(e) if is_tls(e.code) => {
-            not_trusted(format!("this process refused the peer: {e}"))
+        ConnectionError::TransportError(e) if alert(e.code).is_some() => {
+            not_trusted(refusal("we refuse its certificate", e.code, &e.reason))
         }
-        ConnectionError::ConnectionClosed(e) if is_tls(e.error_code) => {
-            not_trusted(format!("the peer refused this process: {e}"))
+        ConnectionError::ConnectionClosed(e) if alert(e.error_code).is_some() => {
+            let reason = String::from_utf8_lossy(&e.reason);
+            let what = "it refuses our certificate";
+            not_trusted(refusal(what, e.error_code, &reason))
         }
         ConnectionError::ApplicationClosed(e)
             if e.error_code == CLOSE_NO_CERTIFICATE.into()
                 || e.error_code == CLOSE_NOT_TRUSTED.into()
                 || e.error_code == CLOSE_EXPIRED.into() =>
         {
-            not_trusted(format!("the peer refused this process: {e}"))
+            let reason = String::from_utf8_lossy(&e.reason);
+            not_trusted(format!("it refuses this process: {reason}"))
         }
         other => MeshError::Unreachable {
             addr,
             reason: other.to_string(),
         },
+    }
+}
+
+/// The TLS alert in a QUIC error code.
+fn alert(code: quinn::TransportErrorCode) -> Option<u64> {
+    u64::from(code).checked_sub(0x100).filter(|n| *n < 0x100)
+}
+
+/// A TLS alert in words a person can act on, with what rustls said of it.
+fn refusal(what: &str, code: quinn::TransportErrorCode, detail: &str) -> String {
+    if alert(code) == Some(120) {
+        return "it does not offer what was asked for; strangers enrol at quorum members"
+            .to_owned();
+    }
+    let words = match alert(code) {
+        Some(45) => "it has expired or is not valid yet; check both clocks, then renew it",
+        Some(48) => "it is of another authority; this may be another cluster",
+        Some(51) => "its signature is wrong; it may be of another authority",
+        Some(116) => "there is none; enrol first",
+        _ => "it is not acceptable",
+    };
+    let detail = detail.trim_start_matches("invalid peer certificate: ");
+    let detail = detail
+        .strip_prefix("Other(OtherError(")
+        .and_then(|ours| ours.strip_suffix("))"))
+        .unwrap_or(detail);
+    if detail.is_empty() {
+        format!("{what}: {words}")
+    } else {
+        format!("{what}: {words} ({detail})")
     }
 }
 

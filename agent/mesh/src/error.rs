@@ -31,6 +31,14 @@ pub enum MeshError {
         /// What rustls said.
         reason: String,
     },
+    /// Rotation is for new certificates of the same process.
+    #[error("the new certificate is of {new}; this process is {current}")]
+    IdentityChanged {
+        /// Who this process is.
+        current: Identity,
+        /// Whom the new certificate names.
+        new: Identity,
+    },
     /// `serve` was called before.
     #[error("this mesh endpoint serves already")]
     AlreadyServing,
@@ -79,7 +87,7 @@ pub enum MeshError {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
     /// The caller's role may not call this.
-    #[error("a {role} may not call {method}")]
+    #[error("role {role} may not call {method}")]
     Denied {
         /// The method.
         method: String,
@@ -148,7 +156,7 @@ impl CallError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageDropped {
     /// Longer than [`crate::MAX_MESSAGE_BYTES`].
-    #[error("the message is longer than 65507 bytes")]
+    #[error("the message is longer than {} bytes", crate::MAX_MESSAGE_BYTES)]
     TooLarge,
     /// The peer takes them slower than they come, or is not reached.
     #[error("the peer's queue is full")]

@@ -34,6 +34,7 @@ pub use call::Items;
 pub use clock::{Clock, SystemClock};
 pub use config::MeshConfig;
 pub use credentials::{Credentials, CredentialsError, KeyAndCsr, PrivateKey};
+pub use endpoint::Traffic;
 pub use enrol::{
     EnrolError, EnrolRefused, EnrolRequest, Enrolled, Enroller, Issued, enrol, enrol_with,
 };

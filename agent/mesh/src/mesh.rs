@@ -1,7 +1,7 @@
 //! The endpoint: one UDP socket that serves and dials.
 
 use crate::{
-    Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router,
+    Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
     endpoint::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN, Core, lock},
     peer::PeerState,
     reset::{RandomIds, ResetKey},
@@ -137,9 +137,13 @@ impl Mesh {
 
     /// Puts new credentials in force without a restart. New connections show and judge by them;
     /// calls in flight end on the old ones; open connections whose peer is not trusted any more
-    /// are closed.
+    /// are closed. Refuses the certificate of another identity: peers expect this one here.
     pub fn rotate(&self, credentials: Credentials) -> Result<(), MeshError> {
         let core = self.core();
+        let (current, new) = (self.identity(), credentials.identity().clone());
+        if new != current {
+            return Err(MeshError::IdentityChanged { current, new });
+        }
         let provider = provider();
         let trust = Arc::new(Trust::new(credentials, &provider)?);
         core.trust.store(trust.clone());
@@ -181,6 +185,11 @@ impl Mesh {
             .into_iter()
             .map(|link| link.identity)
             .collect()
+    }
+
+    /// What went over the wire since the endpoint was opened, all connections together.
+    pub fn traffic(&self) -> Traffic {
+        self.core().traffic()
     }
 
     /// Stops accepting, ends streams, lets running calls finish for at most `grace`, closes every

@@ -106,7 +106,7 @@ impl PeerState {
     }
 
     fn start(self: &Arc<Self>, core: &Arc<Core>, dials: &mut Dials) -> Result<Started, MeshError> {
-        if let Some(link) = core.accepted_from(self.addr, &self.expect) {
+        if let Some(link) = core.open_with(self.addr, &self.expect) {
             dials.way = Way::Open(link.clone());
             return Ok(Started::Reused(link));
         }
@@ -162,6 +162,7 @@ impl PeerState {
 
     /// Forgets `link`, which has been silent for a whole deadline; what runs on it goes on.
     pub(crate) fn distrust(&self, link: &Link) {
+        link.distrusted.store(true, Ordering::Relaxed);
         let mut dials = lock(&self.dials);
         if let Way::Open(open) = &dials.way
             && open.connection.stable_id() == link.connection.stable_id()
@@ -179,6 +180,7 @@ enum Started {
 /// Open, and made under the credentials now in force.
 fn usable(core: &Core, link: &Link) -> bool {
     link.connection.close_reason().is_none()
+        && !link.distrusted.load(Ordering::Relaxed)
         && link.generation == core.generation.load(Ordering::Acquire)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     Caller, Router,
-    endpoint::{CLOSE_EXPIRED, Core, Link},
+    endpoint::{CLOSE_EXPIRED, CLOSE_RATE_LIMITED, Core, Link},
     enrol::serve_stranger,
     limiter::Limiter,
     message::serve_message,
@@ -19,13 +19,16 @@ use std::{
     sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Handshakes at a time before unproven addresses must prove themselves first.
 const EASY_HANDSHAKES: usize = 64;
 /// Handshakes at a time.
 const MAX_HANDSHAKES: usize = 1024;
+/// Strangers served at a time. They wait for the quorum while it is held, so they must not take
+/// the places of members' handshakes.
+const MAX_STRANGERS: usize = 64;
 /// A handshake that takes longer is dropped.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Items of a stream that wait for a slow reader.
@@ -36,7 +39,10 @@ const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 /// Accepts until shutdown.
 pub(crate) async fn accept_loop(core: Arc<Core>, router: Arc<Router>) {
     let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
-    let limiter = Arc::new(Mutex::new(Limiter::new(core.config.enrol_rate)));
+    let strangers = Arc::new(Strangers {
+        limiter: Mutex::new(Limiter::new(core.config.enrol_rate)),
+        places: Semaphore::new(MAX_STRANGERS),
+    });
     loop {
         let incoming = tokio::select! {
             () = core.cancel.cancelled() => return,
@@ -59,20 +65,24 @@ pub(crate) async fn accept_loop(core: Arc<Core>, router: Arc<Router>) {
             let _ = incoming.retry();
             continue;
         }
-        let (core, router, limiter) = (core.clone(), router.clone(), limiter.clone());
+        let (core, router, strangers) = (core.clone(), router.clone(), strangers.clone());
         let tasks = core.tasks.clone();
-        tasks.spawn(async move {
-            accept_one(core, router, limiter, incoming).await;
-            drop(permit);
-        });
+        tasks.spawn(accept_one(core, router, strangers, incoming, permit));
     }
+}
+
+/// What keeps strangers within bounds.
+struct Strangers {
+    limiter: Mutex<Limiter>,
+    places: Semaphore,
 }
 
 async fn accept_one(
     core: Arc<Core>,
     router: Arc<Router>,
-    limiter: Arc<Mutex<Limiter>>,
+    strangers: Arc<Strangers>,
     incoming: Incoming,
+    handshaking: OwnedSemaphorePermit,
 ) {
     let addr = incoming.remote_address();
     let generation = core.generation.load(Ordering::Acquire);
@@ -85,17 +95,22 @@ async fn accept_one(
         }
         Err(_) => return,
     };
+    drop(handshaking);
     let protocol = connection
         .handshake_data()
         .and_then(|any| any.downcast::<quinn::crypto::rustls::HandshakeData>().ok())
         .and_then(|data| data.protocol);
     if protocol.as_deref() == Some(ENROL_ALPN) {
-        if let Some(enroller) = &router.enroller {
-            serve_stranger(&core, enroller.as_ref(), &limiter, connection).await;
-        }
+        let (Some(enroller), Ok(_place)) = (&router.enroller, strangers.places.try_acquire())
+        else {
+            connection.close(CLOSE_RATE_LIMITED.into(), b"1000");
+            return;
+        };
+        let limiter = &strangers.limiter;
+        serve_stranger(&core, enroller.as_ref(), limiter, connection).await;
         return;
     }
-    match core.link(connection, generation, true) {
+    match core.link(connection, generation) {
         Ok(link) => core.adopt(link),
         Err(error) => tracing::info!(%addr, %error, "mesh connection refused"),
     }
@@ -115,12 +130,12 @@ pub(crate) async fn serve_link(core: &Arc<Core>, link: &Link) -> String {
         .map(|l| l.not_after);
     let mut check = tokio::time::interval(EXPIRY_CHECK);
     loop {
-        let left = expires_at.map_or(0, |end| end.since(core.config.clock.now()));
+        let left = expires_at.map_or(0, |end| end.after(1).since(core.config.clock.now()));
         tokio::select! {
             () = core.cancel.cancelled() => return "shutting down".to_owned(),
             _ = check.tick() => {}
             () = tokio::time::sleep(Duration::from_millis(left)) => {
-                if expires_at.is_none_or(|end| core.config.clock.now() >= end) {
+                if expires_at.is_none_or(|end| core.config.clock.now() > end) {
                     connection.close(CLOSE_EXPIRED.into(), b"the certificate has expired");
                     return "the peer's certificate has expired".to_owned();
                 }

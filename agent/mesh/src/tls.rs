@@ -24,6 +24,10 @@ pub(crate) const ENROL_ALPN: &[u8] = b"lattice-enrol/1";
 /// TLS needs a name to connect to. Ours are in certificates as URIs; this one is never sent.
 pub(crate) const SERVER_NAME: &str = "lattice.invalid";
 
+/// Bytes one peer may have on their way to us, all its streams together: bounds what it can make
+/// us hold, and is several times what one call may carry.
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
 /// Credentials in the form rustls uses them.
 pub(crate) struct Trust {
     pub(crate) credentials: Credentials,
@@ -207,6 +211,7 @@ fn transport(config: &MeshConfig) -> Result<quinn::TransportConfig, MeshError> {
     transport
         .keep_alive_interval(Some(config.keep_alive))
         .max_idle_timeout(Some(config.idle_timeout.try_into().map_err(failed)?))
+        .receive_window(CONNECTION_WINDOW.into())
         .max_concurrent_bidi_streams(config.max_streams.into())
         .max_concurrent_uni_streams(config.max_message_streams.into())
         .datagram_receive_buffer_size(None);

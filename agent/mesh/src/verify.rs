@@ -38,7 +38,13 @@ impl Leaf {
             is_ca: x509.is_ca(),
             identity: identity_of(&x509),
             public_key: x509.public_key().subject_public_key.data.to_vec(),
-            not_after: UnixMillis(u64::try_from(not_after).unwrap_or(0).saturating_mul(1000)),
+            // A certificate holds to the end of its last second.
+            not_after: UnixMillis(
+                u64::try_from(not_after)
+                    .unwrap_or(0)
+                    .saturating_mul(1000)
+                    .saturating_add(999),
+            ),
         })
     }
 
@@ -71,9 +77,16 @@ fn identity_of(x509: &X509Certificate<'_>) -> Result<Identity, String> {
 }
 
 /// Refuses with a reason that reaches our log; the peer only sees the alert.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("{0}")]
 struct Rejected(String);
+
+/// rustls shows what we say in its `Debug` form only.
+impl fmt::Debug for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 fn rejected(reason: String) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Rejected(

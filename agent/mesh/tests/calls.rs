@@ -6,7 +6,9 @@ mod common;
 use bytes::Bytes;
 use common::*;
 use futures::StreamExt;
-use lattice_mesh::{CallError, Expect, Mesh, MeshConfig, MeshError, MessageDropped, Role, Router};
+use lattice_mesh::{
+    CallError, Expect, MAX_MESSAGE_BYTES, Mesh, MeshConfig, MeshError, MessageDropped, Role, Router,
+};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -98,7 +100,7 @@ async fn messages_arrive_with_their_sender_and_only_from_allowed_roles() {
     let peer = one.peer(at, Expect::exactly(Role::Agent, "a2"));
     peer.send_message(9, Bytes::from_static(b"unknown kind"))
         .unwrap();
-    let whole = Bytes::from(vec![5; 65_507]);
+    let whole = Bytes::from(vec![5; MAX_MESSAGE_BYTES]);
     peer.send_message(7, whole.clone()).unwrap();
     let (caller, bytes) = tokio::time::timeout(SHORT, received.recv())
         .await
@@ -108,7 +110,7 @@ async fn messages_arrive_with_their_sender_and_only_from_allowed_roles() {
         (caller.identity.id(), caller.addr, bytes),
         ("a1", one.local_addr(), whole)
     );
-    let too_long = Bytes::from(vec![5; 65_508]);
+    let too_long = Bytes::from(vec![5; MAX_MESSAGE_BYTES + 1]);
     assert_eq!(
         peer.send_message(7, too_long),
         Err(MessageDropped::TooLarge)
@@ -164,7 +166,7 @@ async fn a_role_that_may_not_call_is_refused() {
     let (server, other) = (serving(&authority), bind(&authority, Role::Quorum, "q2"));
     let peer = other.peer(server.local_addr(), Expect::role(Role::Quorum));
     let refused = peer.call(&echo("x"), SHORT).await.unwrap_err();
-    assert_eq!(refused.to_string(), "a quorum may not call test.echo");
+    assert_eq!(refused.to_string(), "role quorum may not call test.echo");
     assert!(!refused.may_have_run());
     let refused = peer.open(&Count { until: None }).await.unwrap_err();
     assert!(matches!(refused, CallError::Denied { .. }), "{refused}");

@@ -6,9 +6,12 @@
     reason = "test support"
 )]
 
+pub mod raw;
+
+use futures::future::BoxFuture;
 use lattice_mesh::{
-    Authority, Clock, Credentials, Failed, Identity, Mesh, MeshConfig, Role, Router, Rpc,
-    StreamRpc, SystemClock, Validity,
+    Authority, Clock, Credentials, EnrolRefused, EnrolRequest, Enroller, Failed, Identity, Issued,
+    Mesh, MeshConfig, Role, Router, Rpc, StreamRpc, SystemClock, Validity,
 };
 use lattice_quorum_types::UnixMillis;
 use serde::{Deserialize, Serialize};
@@ -169,4 +172,12 @@ pub fn echo(text: &str) -> Echo {
 
 pub fn arc_clock(ms: u64) -> Arc<SetClock> {
     Arc::new(SetClock(AtomicU64::new(ms)))
+}
+
+/// Offers enrolment and grants none.
+pub struct NeverEnrols;
+impl Enroller for NeverEnrols {
+    fn enrol(&self, _: EnrolRequest, _: SocketAddr) -> BoxFuture<'_, Result<Issued, EnrolRefused>> {
+        Box::pin(async { Err(EnrolRefused::TokenRefused) })
+    }
 }

@@ -1,0 +1,413 @@
+//! How a stranger becomes a member, and every way it does not.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::*;
+use futures::future::BoxFuture;
+use lattice_mesh::{
+    Authority, Clock, Credentials, EnrolError, EnrolRefused, EnrolRequest, Enroller, Expect,
+    Identity, Issued, JoinToken, Mesh, MeshConfig, MeshError, RateLimit, Role, Validity, enrol,
+    enrol_with,
+};
+use lattice_quorum_types::UnixMillis;
+use rustls_pki_types::CertificateDer;
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// What the quorum keeps of a token.
+#[derive(Debug, Clone)]
+struct Stored {
+    role: Role,
+    /// `None`: any name.
+    name: Option<&'static str>,
+    uses_left: u32,
+    expires_at: UnixMillis,
+}
+
+/// Keeps the rules of a real enroller in memory.
+struct Desk {
+    authority: Authority,
+    clock: Arc<SetClock>,
+    tokens: Mutex<BTreeMap<String, Stored>>,
+    taken: Mutex<Vec<String>>,
+}
+
+impl Desk {
+    fn judge(&self, request: &EnrolRequest) -> Result<Identity, EnrolRefused> {
+        let mut tokens = self.tokens.lock().unwrap();
+        let token = tokens.get_mut(&request.token_hash);
+        let token = token
+            .filter(|t| {
+                t.uses_left > 0
+                    && self.clock.now() <= t.expires_at
+                    && t.name.is_none_or(|name| name == request.name)
+            })
+            .ok_or(EnrolRefused::TokenRefused)?;
+        let mut taken = self.taken.lock().unwrap();
+        if taken.contains(&request.name) && !request.replace {
+            let name = request.name.clone();
+            return Err(EnrolRefused::NameTaken { name });
+        }
+        token.uses_left -= 1;
+        taken.push(request.name.clone());
+        // The role comes from what was stored, whatever the stranger claims.
+        Ok(Identity::new("demo", token.role, request.name.as_str()).unwrap())
+    }
+}
+
+impl Enroller for Desk {
+    fn enrol(
+        &self,
+        request: EnrolRequest,
+        _: SocketAddr,
+    ) -> BoxFuture<'_, Result<Issued, EnrolRefused>> {
+        Box::pin(async move {
+            let identity = self.judge(&request)?;
+            let chain = self.authority.issue(&identity, &request.csr, today());
+            let invalid = |e: lattice_mesh::CaError| EnrolRefused::Invalid {
+                reason: e.to_string(),
+            };
+            let chain = chain.map_err(invalid)?;
+            Ok(Issued {
+                chain: chain.iter().map(|c| c.to_vec()).collect(),
+                roots: vec![self.authority.certificate().to_vec()],
+                cell: Some("c0".to_owned()),
+            })
+        })
+    }
+}
+
+struct Office {
+    desk: Arc<Desk>,
+    server: Mesh,
+}
+
+impl Office {
+    fn open() -> Self {
+        Self::open_with(MeshConfig::default())
+    }
+
+    fn open_with(config: MeshConfig) -> Self {
+        let authority = authority("demo");
+        let own = credentials(&authority, "demo", Role::Quorum, "q1");
+        let desk = Arc::new(Desk {
+            authority,
+            clock: arc_clock(1_000),
+            tokens: Mutex::default(),
+            taken: Mutex::default(),
+        });
+        let server = bind_with(own, config);
+        server.serve(router().enrolment(desk.clone())).unwrap();
+        Self { desk, server }
+    }
+
+    fn token(&self, role: Role, name: Option<&'static str>, uses: u32) -> JoinToken {
+        let token = JoinToken::generate(role, self.desk.authority.pin());
+        let stored = Stored {
+            role,
+            name,
+            uses_left: uses,
+            expires_at: UnixMillis(2_000),
+        };
+        self.desk
+            .tokens
+            .lock()
+            .unwrap()
+            .insert(token.hash(), stored);
+        token
+    }
+
+    fn addr(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+}
+
+fn refused(error: &EnrolError) -> &EnrolRefused {
+    println!("{error}");
+    match error {
+        EnrolError::Refused(refused) => refused,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_token_makes_a_member_with_the_name_and_role_it_allows() {
+    let office = Office::open();
+    let token = office.token(Role::Agent, Some("a1"), 1);
+    let enrolled = enrol(office.addr(), &token, "a1").await.unwrap();
+    assert_eq!(
+        enrolled.credentials.identity().uri(),
+        "spiffe://demo/agent/a1"
+    );
+    assert_eq!(enrolled.cell.as_deref(), Some("c0"));
+    let agent = bind_with(enrolled.credentials, MeshConfig::default());
+    let peer = agent.peer(office.addr(), Expect::exactly(Role::Quorum, "q1"));
+    assert_eq!(peer.call(&echo("hi"), SHORT).await.unwrap(), "hi from a1");
+}
+
+#[tokio::test]
+async fn a_used_up_an_expired_an_unknown_and_a_foreign_token_are_refused_alike() {
+    let office = Office::open();
+    let once = office.token(Role::Agent, None, 1);
+    enrol(office.addr(), &once, "a1").await.unwrap();
+    let used = enrol(office.addr(), &once, "a2").await.unwrap_err();
+    assert_eq!(*refused(&used), EnrolRefused::TokenRefused);
+
+    let expiring = office.token(Role::Agent, None, 5);
+    enrol(office.addr(), &expiring, "a3").await.unwrap();
+    office
+        .desk
+        .clock
+        .0
+        .store(2_001, std::sync::atomic::Ordering::SeqCst);
+    let late = enrol(office.addr(), &expiring, "a4").await.unwrap_err();
+    assert_eq!(*refused(&late), EnrolRefused::TokenRefused);
+    office
+        .desk
+        .clock
+        .0
+        .store(1_000, std::sync::atomic::Ordering::SeqCst);
+
+    let guessed = JoinToken::generate(Role::Agent, office.desk.authority.pin());
+    let unknown = enrol(office.addr(), &guessed, "a5").await.unwrap_err();
+    assert_eq!(*refused(&unknown), EnrolRefused::TokenRefused);
+
+    let named = office.token(Role::Agent, Some("a6"), 1);
+    let other_name = enrol(office.addr(), &named, "a7").await.unwrap_err();
+    assert_eq!(*refused(&other_name), EnrolRefused::TokenRefused);
+}
+
+#[tokio::test]
+async fn a_taken_name_needs_replace() {
+    let office = Office::open();
+    let token = office.token(Role::Agent, None, 3);
+    enrol(office.addr(), &token, "a1").await.unwrap();
+    let again = enrol(office.addr(), &token, "a1").await.unwrap_err();
+    assert!(matches!(refused(&again), EnrolRefused::NameTaken { name } if name == "a1"));
+    let config = MeshConfig::default();
+    let replaced = enrol_with(office.addr(), &token, "a1", true, &config).await;
+    assert_eq!(replaced.unwrap().credentials.identity().id(), "a1");
+}
+
+/// Nothing reaches a server that is not of the token's cluster: not even the secret.
+#[tokio::test]
+async fn a_server_without_the_tokens_pin_gets_nothing() {
+    let office = Office::open();
+    let elsewhere = authority("demo");
+    let token = JoinToken::generate(Role::Agent, elsewhere.pin());
+    let error = enrol(office.addr(), &token, "a1").await.unwrap_err();
+    println!("{error}");
+    assert!(
+        matches!(&error, EnrolError::PinMismatch { pin, .. } if *pin == elsewhere.pin()),
+        "{error}"
+    );
+    assert!(office.desk.taken.lock().unwrap().is_empty());
+}
+
+/// An agent's own certificate is of the right authority, but it is no office.
+#[tokio::test]
+async fn only_a_quorum_member_may_collect_tokens() {
+    let office = Office::open();
+    let own = credentials(&office.desk.authority, "demo", Role::Agent, "thief");
+    let thief = bind_with(own, MeshConfig::default());
+    thief
+        .serve(router().enrolment(office.desk.clone()))
+        .unwrap();
+    let token = office.token(Role::Agent, None, 1);
+    let error = enrol(thief.local_addr(), &token, "a1").await.unwrap_err();
+    println!("{error}");
+    assert!(
+        error.to_string().contains("is not a quorum member"),
+        "{error}"
+    );
+    enrol(office.addr(), &token, "a1")
+        .await
+        .expect("the token is still good");
+}
+
+/// The names in a signing request are the stranger's; those in the certificate are not.
+#[test]
+fn a_certificate_is_named_by_what_was_allowed_never_by_the_request() {
+    let authority = authority("demo");
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["evil.example".to_owned()]).unwrap();
+    let uri = "spiffe://demo/quorum/q1".try_into().unwrap();
+    params.subject_alt_names.push(rcgen::SanType::URI(uri));
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+    let csr = params.serialize_request(&key).unwrap();
+    let allowed = Identity::new("demo", Role::Agent, "a1").unwrap();
+    let chain = authority.issue(&allowed, csr.der(), today()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let read = read_back(folder.path(), &chain, &key, &authority);
+    assert_eq!(*read.identity(), allowed);
+    let (_, x509) = x509_parser::parse_x509_certificate(&chain[0]).unwrap();
+    assert!(!x509.is_ca());
+    let text = String::from_utf8_lossy(&chain[0]).into_owned();
+    assert!(
+        !text.contains("evil.example") && !text.contains("quorum"),
+        "{text}"
+    );
+}
+
+/// Credentials from parts whose key was not made by us, by the way of files.
+fn read_back(
+    folder: &std::path::Path,
+    chain: &[CertificateDer<'static>],
+    key: &rcgen::KeyPair,
+    authority: &Authority,
+) -> Credentials {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    credentials(authority, "demo", Role::Agent, "any")
+        .save(folder)
+        .unwrap();
+    let pem = |der: &[u8]| {
+        let pem = x509_pem(der);
+        format!("-----BEGIN CERTIFICATE-----\n{pem}\n-----END CERTIFICATE-----\n")
+    };
+    std::fs::write(folder.join("identity.pem"), pem(&chain[0])).unwrap();
+    let path = folder.join("identity.key");
+    std::fs::remove_file(&path).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    std::io::Write::write_all(&mut file.unwrap(), key.serialize_pem().as_bytes()).unwrap();
+    Credentials::load(folder).unwrap()
+}
+
+fn x509_pem(der: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in der.chunks(3) {
+        let mut word = [0u8; 3];
+        word[..three.len()].copy_from_slice(three);
+        let word = u32::from_be_bytes([0, word[0], word[1], word[2]]);
+        for i in 0..4 {
+            let digit = DIGITS[(word >> (18 - 6 * i) & 63) as usize] as char;
+            text.push(if i <= three.len() { digit } else { '=' });
+        }
+    }
+    text
+}
+
+#[tokio::test]
+async fn one_source_has_a_limited_number_of_tries() {
+    let office = Office::open_with(MeshConfig {
+        enrol_rate: RateLimit {
+            burst: 3,
+            per_second: 0.01,
+        },
+        ..MeshConfig::default()
+    });
+    let wrong = JoinToken::generate(Role::Agent, office.desk.authority.pin());
+    for _ in 0..3 {
+        let error = enrol(office.addr(), &wrong, "a1").await.unwrap_err();
+        assert_eq!(*refused(&error), EnrolRefused::TokenRefused);
+    }
+    let right = office.token(Role::Agent, None, 1);
+    let error = enrol(office.addr(), &right, "a1").await.unwrap_err();
+    let EnrolRefused::RateLimited { retry_in_ms } = refused(&error) else {
+        panic!("{error}");
+    };
+    assert!((90_000..=100_000).contains(retry_in_ms), "{retry_in_ms}");
+    // Members are not strangers.
+    let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
+    let member = bind_with(own, MeshConfig::default());
+    let peer = member.peer(office.addr(), Expect::role(Role::Quorum));
+    peer.call(&echo("x"), SHORT).await.unwrap();
+}
+
+#[tokio::test]
+async fn where_enrolment_is_not_offered_a_stranger_learns_no_more_than_that() {
+    let authority = authority("demo");
+    let server = serving(&authority);
+    let token = JoinToken::generate(Role::Agent, authority.pin());
+    let error = enrol(server.local_addr(), &token, "a1").await.unwrap_err();
+    println!("{error}");
+    assert!(
+        matches!(&error, EnrolError::Mesh(MeshError::NotTrusted { reason, .. })
+            if reason.contains("does not offer what was asked for")),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn on_the_enrolment_protocol_nothing_else_is_served() {
+    let office = Office::open();
+    let stranger = raw::client(&office.desk.authority, None, b"lattice-enrol/1");
+    let connection = stranger.connect(office.addr(), "lattice.invalid").unwrap();
+    let connection = connection.await.unwrap();
+    let (mut send, mut recv) = connection.open_bi().await.unwrap();
+    let mut request = vec![1, 0, 9];
+    request.extend_from_slice(b"test.echo");
+    request.extend_from_slice(&[0, 0, 0, 3, 2, b'h', b'i']);
+    send.write_all(&request).await.unwrap();
+    let answer = recv.read_to_end(1024).await.unwrap();
+    assert_eq!(answer[0], 2, "a fault: {answer:?}");
+    assert_eq!(office.server.connections(), [], "never a member");
+}
+
+#[tokio::test]
+async fn a_silent_server_and_a_bad_name_are_told_apart() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let token = JoinToken::generate(Role::Agent, authority("demo").pin());
+    let config = MeshConfig {
+        connect_timeout: Duration::from_millis(100),
+        ..MeshConfig::default()
+    };
+    let addr = silent.local_addr().unwrap();
+    let error = enrol_with(addr, &token, "a1", false, &config)
+        .await
+        .unwrap_err();
+    println!("{error}");
+    let unreachable = matches!(&error, EnrolError::Mesh(MeshError::Unreachable { .. }));
+    assert!(unreachable, "{error}");
+    let error = enrol_with(addr, &token, "a/1", false, &config)
+        .await
+        .unwrap_err();
+    println!("{error}");
+    assert!(matches!(error, EnrolError::Name(_)), "{error}");
+}
+
+/// An enroller's answer is not believed blindly.
+#[tokio::test]
+async fn a_certificate_of_another_name_than_asked_for_is_refused() {
+    struct Swaps(Authority);
+    impl Enroller for Swaps {
+        fn enrol(
+            &self,
+            request: EnrolRequest,
+            _: SocketAddr,
+        ) -> BoxFuture<'_, Result<Issued, EnrolRefused>> {
+            Box::pin(async move {
+                let other = Identity::new("demo", Role::Agent, "somebody-else").unwrap();
+                let validity = Validity::from_now(lattice_mesh::SystemClock.now(), DAY);
+                let chain = self.0.issue(&other, &request.csr, validity).unwrap();
+                Ok(Issued {
+                    chain: chain.iter().map(|c| c.to_vec()).collect(),
+                    roots: vec![self.0.certificate().to_vec()],
+                    cell: None,
+                })
+            })
+        }
+    }
+    let authority = authority("demo");
+    let token = JoinToken::generate(Role::Agent, authority.pin());
+    let server = bind(&authority, Role::Quorum, "q1");
+    server
+        .serve(router().enrolment(Arc::new(Swaps(authority))))
+        .unwrap();
+    let error = enrol(server.local_addr(), &token, "a1").await.unwrap_err();
+    println!("{error}");
+    assert!(
+        matches!(error, EnrolError::WrongCertificate { .. }),
+        "{error}"
+    );
+}
