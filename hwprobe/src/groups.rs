@@ -3,6 +3,7 @@
 use crate::{Class, ClassMark, Digest, Fingerprint, NodeView, UnknownClass, fingerprint};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 
 /// What nodes are grouped by.
@@ -12,6 +13,16 @@ pub enum Scope {
     Class(Class),
     /// The node fingerprint.
     All,
+}
+
+impl fmt::Display for Scope {
+    /// As [`Scope::from_str`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.pad("all"),
+            Self::Class(class) => class.fmt(f),
+        }
+    }
 }
 
 impl FromStr for Scope {

@@ -1,6 +1,6 @@
 //! `lattice host`: probe this machine, capture it, and compare captured trees without a cluster.
 
-use crate::output::{self, Format};
+use crate::output::{self, Columns, Format, short};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_hwprobe::{
@@ -82,7 +82,7 @@ pub fn run(command: HostCommand, format: Format) -> anyhow::Result<()> {
 
 /// A host below `root`. A captured tree brings its GPU report (`gpu-report.json`), or a driver
 /// description (`nvml.json`) that the fake driver library answers from.
-fn host(root: &Path) -> anyhow::Result<Host> {
+pub fn host(root: &Path) -> anyhow::Result<Host> {
     anyhow::ensure!(root.is_dir(), "{} is not a directory", root.display());
     let program = std::env::current_exe().context("cannot find the running program")?;
     let report = root.join(GPU_REPORT);
@@ -114,7 +114,18 @@ fn probe(root: &Path) -> anyhow::Result<Inventory> {
 
 fn show(args: &ShowArgs, format: Format) -> anyhow::Result<()> {
     let inventory = probe(&args.root)?;
-    let rows = inventory.records.values().flat_map(|record| {
+    let rows = inventory_rows(&inventory);
+    output::print(
+        format,
+        &inventory,
+        Columns::only(&["class", "key", "value"]),
+        rows,
+    )
+}
+
+/// Class, key and value of every conformance key.
+pub fn inventory_rows(inventory: &Inventory) -> impl Iterator<Item = Vec<String>> {
+    inventory.records.values().flat_map(|record| {
         record.entries.iter().map(|(key, reading)| {
             vec![
                 record.class.to_string(),
@@ -122,8 +133,7 @@ fn show(args: &ShowArgs, format: Format) -> anyhow::Result<()> {
                 reading.to_string(),
             ]
         })
-    });
-    output::print(format, &inventory, &["class", "key", "value"], rows)
+    })
 }
 
 fn capture_host(args: &CaptureArgs) -> anyhow::Result<()> {
@@ -155,6 +165,7 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
         let verdict = format!("{:?}", d.verdict).to_lowercase();
         vec![
             verdict,
+            d.class.to_string(),
             d.key.clone(),
             d.left.to_string(),
             d.right.to_string(),
@@ -164,7 +175,7 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
     output::print(
         format,
         &differences,
-        &["verdict", "class", "key", &left, &right],
+        Columns::only(&["verdict", "class", "key", &left, &right]),
         rows,
     )
 }
@@ -190,10 +201,18 @@ fn group_hosts(args: &GroupsArgs, format: Format) -> anyhow::Result<()> {
     let (views, _) = probe_many(&args.roots)?;
     let found = groups(&views, args.class);
     let rows = found.groups.iter().map(|group| {
-        let digest = group.digest.to_string().chars().take(12).collect();
-        vec![digest, group.nodes.len().to_string(), group.nodes.join(",")]
+        vec![
+            short(&group.digest.to_string()),
+            group.nodes.len().to_string(),
+            group.nodes.join(","),
+        ]
     });
-    output::print(format, &found, &["digest", "nodes", "members"], rows)?;
+    output::print(
+        format,
+        &found,
+        Columns::only(&["digest", "nodes", "members"]),
+        rows,
+    )?;
     if !found.unknown.is_empty() {
         eprintln!("unknown, in no group: {}", found.unknown.join(","));
     }
@@ -211,7 +230,12 @@ fn drift_hosts(args: &DriftArgs, format: Format) -> anyhow::Result<()> {
             d.found.clone(),
         ]
     });
-    output::print(format, &report, &["node", "key", "expected", "found"], rows)?;
+    output::print(
+        format,
+        &report,
+        Columns::only(&["node", "key", "expected", "found"]),
+        rows,
+    )?;
     if !report.alone.is_empty() {
         eprintln!(
             "compared with nobody (a cohort needs four): {}",

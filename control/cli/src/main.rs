@@ -1,25 +1,46 @@
 //! `lattice`: what this cluster is, and how to use it.
 #![forbid(unsafe_code)]
 
+mod allocation;
+mod conformance;
+mod connect;
+mod context;
+mod demo;
+mod failure;
 mod host;
+mod node;
 mod output;
+mod project;
+mod submit;
 
+use allocation::Action;
 use clap::{CommandFactory, Parser, Subcommand};
-use std::process::ExitCode;
+use connect::Connection;
+use failure::Failure;
+use std::{path::PathBuf, process::ExitCode};
 
 /// Know and use a GPU or HPC cluster.
+///
+/// Exit codes: 0 done, 1 refused, 2 usage, 3 unreachable, 4 not found, 5 not allowed.
 #[derive(Parser)]
 #[command(name = "lattice", version, arg_required_else_help = true)]
 struct Cli {
     /// How results are printed.
     #[arg(short, long, global = true, value_enum, default_value_t)]
     output: output::Format,
+    /// File that names the server and holds the token; see also LATTICE_CONTEXT.
+    #[arg(long, global = true, value_name = "FILE")]
+    context: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    /// Start a whole cluster on this machine and play a recorded workload on it.
+    Demo(demo::DemoArgs),
+    #[command(flatten)]
+    Cluster(ClusterCommand),
     /// Hosts and captured host trees, offline: no cluster is asked.
     #[command(subcommand)]
     Host(host::HostCommand),
@@ -30,27 +51,76 @@ enum Command {
     },
 }
 
+/// Commands that are answered by a cluster.
+#[derive(Subcommand)]
+enum ClusterCommand {
+    Submit(Box<submit::SubmitArgs>),
+    Status(allocation::StatusArgs),
+    /// End allocations: at once what waits, after SIGTERM and 30 s what runs.
+    Cancel(allocation::IdsArgs),
+    /// Keep waiting allocations from starting.
+    Hold(allocation::IdsArgs),
+    /// Let held allocations start.
+    Release(allocation::IdsArgs),
+    Logs(allocation::LogsArgs),
+    Why(allocation::WhyArgs),
+    /// Nodes: what they are and how they are.
+    #[command(subcommand)]
+    Node(node::NodeCommand),
+    /// Which nodes are alike, and which are not.
+    #[command(subcommand)]
+    Conformance(conformance::ConformanceCommand),
+    /// The tree of tenants and projects, with limits and usage.
+    #[command(subcommand)]
+    Project(project::ProjectCommand),
+}
+
 fn main() -> ExitCode {
-    // This binary is also the disposable child in which driver calls run.
-    lattice_hwprobe::child::run_if_child();
+    // This binary is also the supervisor of an allocation's processes and the disposable child in
+    // which driver calls run.
+    lattice_agent::child::run_if_child();
     let cli = Cli::parse();
-    let done = match cli.command {
-        Command::Host(command) => host::run(command, cli.output),
+    match run(cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("lattice: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    match cli.command {
+        Command::Demo(args) => return demo::run(args, cli.output),
+        Command::Host(command) => host::run(command, cli.output)?,
         Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "lattice",
-                &mut std::io::stdout(),
-            );
-            Ok(())
+            let mut command = Cli::command();
+            clap_complete::generate(shell, &mut command, "lattice", &mut std::io::stdout());
         }
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("lattice: {error:#}");
-            ExitCode::FAILURE
+        Command::Cluster(command) => {
+            let connection = Connection::open(cli.context.as_deref(), cli.output)?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(anyhow::Error::from)?;
+            runtime.block_on(ask(command, &connection))?;
         }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn ask(command: ClusterCommand, connection: &Connection) -> Result<(), Failure> {
+    use ClusterCommand as C;
+    match command {
+        C::Submit(args) => submit::run(&args, connection).await,
+        C::Status(args) => allocation::status(&args, connection).await,
+        C::Cancel(args) => allocation::act(&args, Action::Cancel, connection).await,
+        C::Hold(args) => allocation::act(&args, Action::Hold, connection).await,
+        C::Release(args) => allocation::act(&args, Action::Release, connection).await,
+        C::Logs(args) => allocation::logs(&args, connection).await,
+        C::Why(args) => allocation::why(&args, connection).await,
+        C::Node(command) => node::run(command, connection).await,
+        C::Conformance(command) => conformance::run(command, connection).await,
+        C::Project(command) => project::run(command, connection).await,
     }
 }

@@ -1,4 +1,4 @@
-//! How results are printed: tables for people, JSON for programs.
+//! How results are printed: tables for people, JSON, YAML and CSV for programs.
 
 use clap::ValueEnum;
 use comfy_table::{Table, presets::NOTHING};
@@ -11,21 +11,58 @@ pub enum Format {
     /// Columns for people.
     #[default]
     Table,
+    /// More columns.
+    Wide,
     /// One JSON document.
     Json,
+    /// One YAML document.
+    Yaml,
+    /// All columns, comma-separated, with a header.
+    Csv,
 }
 
-/// Prints `value` as JSON, or the rows made of it as a table.
+/// Names of the columns: those always shown, and those only `wide` and `csv` show.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns<'a> {
+    /// Always.
+    pub narrow: &'a [&'a str],
+    /// Only where there is room.
+    pub wide: &'a [&'a str],
+}
+
+impl<'a> Columns<'a> {
+    /// A table that is never wider.
+    pub const fn only(narrow: &'a [&'a str]) -> Self {
+        Self { narrow, wide: &[] }
+    }
+
+    fn shown(&self, format: Format) -> Vec<&'a str> {
+        let extra = match format {
+            Format::Wide | Format::Csv => self.wide,
+            _ => &[],
+        };
+        self.narrow.iter().chain(extra).copied().collect()
+    }
+}
+
+/// Prints `value` as a document, or the rows made of it (narrow cells first) as a table.
 pub fn print<T: Serialize>(
     format: Format,
     value: &T,
-    header: &[&str],
+    columns: Columns<'_>,
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> anyhow::Result<()> {
     let text = match format {
         Format::Json => serde_json::to_string_pretty(value)?,
-        Format::Table => table(header, rows),
+        Format::Yaml => serde_yaml_ng::to_string(value)?.trim_end().to_owned(),
+        Format::Csv => comma_separated(&columns.shown(format), rows)?,
+        Format::Table | Format::Wide => table(&columns.shown(format), rows),
     };
+    line(&text)
+}
+
+/// Writes one text and a line end to standard output.
+pub fn line(text: &str) -> anyhow::Result<()> {
     match writeln!(io::stdout().lock(), "{text}") {
         // A reader such as `head` has seen enough: that is no failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -39,11 +76,72 @@ fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String
         .load_style(NOTHING)
         .set_header(header.iter().map(|name| name.to_uppercase()));
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.into_iter().take(header.len()));
     }
     let text = table.to_string();
     text.lines()
-        .map(str::trim_end)
+        .map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end())
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+fn comma_separated(
+    header: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> anyhow::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(header)?;
+    for row in rows {
+        writer.write_record(row.iter().take(header.len()))?;
+    }
+    let bytes = writer.into_inner().map_err(io::Error::other)?;
+    Ok(String::from_utf8(bytes)?.trim_end().to_owned())
+}
+
+/// A time as the server writes it, without the fraction: what a table has room for.
+pub fn time(text: &str) -> String {
+    match text.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => text.to_owned(),
+    }
+}
+
+/// The first 12 hex digits: enough to tell digests apart by eye.
+pub fn short(digest: &str) -> String {
+    digest.chars().take(12).collect()
+}
+
+/// A dash for nothing.
+pub fn or_dash(text: Option<&str>) -> String {
+    text.filter(|t| !t.is_empty()).unwrap_or("-").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const COLUMNS: Columns<'_> = Columns {
+        narrow: &["name"],
+        wide: &["note"],
+    };
+
+    fn rows() -> Vec<Vec<String>> {
+        vec![vec!["a".to_owned(), "x, \"y\"".to_owned()]]
+    }
+
+    #[test]
+    fn a_table_leaves_wide_columns_out_and_wide_has_them() {
+        assert_eq!(table(&COLUMNS.shown(Format::Table), rows()), "NAME\na");
+        assert_eq!(
+            table(&COLUMNS.shown(Format::Wide), rows()),
+            "NAME  NOTE\na     x, \"y\""
+        );
+    }
+
+    #[test]
+    fn csv_quotes_what_must_be_quoted() {
+        let text = comma_separated(&COLUMNS.shown(Format::Csv), rows()).unwrap();
+        assert_eq!(text, "name,note\na,\"x, \"\"y\"\"\"");
+    }
 }

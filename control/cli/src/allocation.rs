@@ -1,0 +1,259 @@
+//! `lattice status · cancel · hold · release · logs · why`: allocations after their submit.
+
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns, Format, or_dash, time},
+};
+use clap::Args;
+use futures::StreamExt as _;
+use lattice_api::{allocation::AllocationView, explanation::ExplanationView};
+use lattice_client::{AllocationFilter, LogOptions, LogOutput};
+use lattice_quorum_types::{AllocationId, AllocationState};
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+};
+
+/// Show the queue, or one allocation with all its ranks.
+#[derive(Args)]
+pub struct StatusArgs {
+    /// One allocation.
+    id: Option<u64>,
+    /// Ended ones too.
+    #[arg(short, long, conflicts_with = "states")]
+    all: bool,
+    /// Only in this state; repeat for several.
+    #[arg(short, long = "state", value_name = "STATE")]
+    states: Vec<AllocationState>,
+    /// Only in this project and below it.
+    #[arg(short, long)]
+    project: Option<String>,
+}
+
+/// One or several allocations.
+#[derive(Args)]
+pub struct IdsArgs {
+    /// Allocations.
+    #[arg(required = true)]
+    ids: Vec<u64>,
+}
+
+/// Print what the processes of an allocation wrote.
+#[derive(Args)]
+pub struct LogsArgs {
+    /// The allocation.
+    id: u64,
+    /// Which rank's.
+    #[arg(short, long, default_value_t = 0)]
+    rank: u32,
+    /// Standard error instead of standard output.
+    #[arg(long)]
+    stderr: bool,
+    /// Keep printing until the rank ends.
+    #[arg(short, long)]
+    follow: bool,
+}
+
+/// Say why an allocation is where it is.
+#[derive(Args)]
+pub struct WhyArgs {
+    /// The allocation.
+    id: u64,
+}
+
+const LIST: Columns<'_> = Columns {
+    narrow: &[
+        "id", "name", "project", "state", "nodes", "nodelist", "since", "reason",
+    ],
+    wide: &[
+        "user",
+        "walltime",
+        "class",
+        "attempt",
+        "submitted",
+        "started",
+        "ended",
+    ],
+};
+
+fn row(a: &AllocationView) -> Vec<String> {
+    vec![
+        a.id.to_string(),
+        or_dash(a.name.as_deref()),
+        a.project.clone(),
+        a.state.clone(),
+        a.nodes.to_string(),
+        or_dash(Some(&a.nodelist)),
+        time(&a.state_since),
+        or_dash(a.stop.as_deref().or(a.reason.as_deref())),
+        a.user.clone(),
+        a.walltime.clone().unwrap_or_else(|| "unbounded".to_owned()),
+        a.class.to_string(),
+        a.attempt.to_string(),
+        time(&a.submitted_at),
+        or_dash(a.started_at.as_deref().map(time).as_deref()),
+        or_dash(a.ended_at.as_deref().map(time).as_deref()),
+    ]
+}
+
+/// `lattice status`.
+pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Failure> {
+    if let Some(id) = args.id {
+        return one(AllocationId(id), connection).await;
+    }
+    let states = match (args.all, args.states.is_empty()) {
+        (true, _) => Vec::new(),
+        (false, false) => args.states.clone(),
+        (false, true) => AllocationState::ALL
+            .into_iter()
+            .filter(|state| !state.is_terminal())
+            .collect(),
+    };
+    let filter = AllocationFilter {
+        states,
+        project: args.project.clone(),
+        user: None,
+    };
+    let found = connection.client.allocations(&filter).await?;
+    output::print(connection.format, &found, LIST, found.iter().map(row))?;
+    if found.is_empty() && !args.all {
+        eprintln!("nothing is queued or running; `lattice status --all` shows what has ended");
+    }
+    Ok(())
+}
+
+async fn one(id: AllocationId, connection: &Connection) -> Result<(), Failure> {
+    let a = connection.client.allocation(id).await?;
+    if !matches!(connection.format, Format::Table | Format::Wide) {
+        return Ok(output::print(connection.format, &a, LIST, [row(&a)])?);
+    }
+    let headers: Vec<&str> = LIST.narrow.iter().chain(LIST.wide).copied().collect();
+    let lines = headers
+        .iter()
+        .zip(row(&a))
+        .map(|(key, value)| vec![(*key).to_owned(), value]);
+    output::print(
+        connection.format,
+        &a,
+        Columns::only(&["key", "value"]),
+        lines,
+    )?;
+    if a.ranks.is_empty() {
+        return Ok(());
+    }
+    output::line("")?;
+    let ranks = a.ranks.iter().map(|rank| {
+        vec![
+            rank.rank.to_string(),
+            rank.node.clone(),
+            rank.phase.clone(),
+            or_dash(rank.since.as_deref().map(time).as_deref()),
+            or_dash(rank.exit.as_deref()),
+        ]
+    });
+    let columns = Columns::only(&["rank", "node", "phase", "since", "exit"]);
+    Ok(output::print(connection.format, &a, columns, ranks)?)
+}
+
+/// What is done to each of several allocations.
+#[derive(Debug, Clone, Copy)]
+pub enum Action {
+    /// End it.
+    Cancel,
+    /// Keep it from starting.
+    Hold,
+    /// Let it start again.
+    Release,
+}
+
+/// `lattice cancel`, `hold`, `release`: all are tried; the first failure decides the exit code.
+pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Result<(), Failure> {
+    let mut first = None;
+    for id in args.ids.iter().copied().map(AllocationId) {
+        let done = match action {
+            Action::Cancel => connection.client.cancel(id).await,
+            Action::Hold => connection.client.hold(id).await,
+            Action::Release => connection.client.release(id).await,
+        };
+        let word = match action {
+            Action::Cancel => "cancel accepted",
+            Action::Hold => "held",
+            Action::Release => "released",
+        };
+        match done {
+            Ok(_) => eprintln!("{id}: {word}"),
+            Err(error) => {
+                let failure = Failure::from(error);
+                match first {
+                    None => first = Some(failure),
+                    Some(_) => eprintln!("lattice: {failure}"),
+                }
+            }
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
+/// `lattice logs`.
+pub async fn logs(args: &LogsArgs, connection: &Connection) -> Result<(), Failure> {
+    let options = LogOptions {
+        rank: args.rank,
+        output: match args.stderr {
+            true => LogOutput::Stderr,
+            false => LogOutput::Stdout,
+        },
+        offset: 0,
+        follow: args.follow,
+    };
+    let mut chunks = connection
+        .client
+        .logs(AllocationId(args.id), options)
+        .await?;
+    let mut out = io::stdout().lock();
+    while let Some(chunk) = chunks.next().await {
+        let written = out.write_all(&chunk?).and_then(|()| out.flush());
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            other => other.map_err(anyhow::Error::from)?,
+        }
+    }
+    Ok(())
+}
+
+/// `lattice why`.
+pub async fn why(args: &WhyArgs, connection: &Connection) -> Result<(), Failure> {
+    let why = connection.client.explanation(AllocationId(args.id)).await?;
+    match connection.format {
+        Format::Table | Format::Wide => Ok(output::line(&in_words(&why))?),
+        format => {
+            let steps = why.steps.iter().map(|step| {
+                vec![
+                    step.constraint.clone(),
+                    step.removed.to_string(),
+                    step.left.to_string(),
+                ]
+            });
+            let columns = Columns::only(&["constraint", "removed", "left"]);
+            Ok(output::print(format, &why, columns, steps)?)
+        }
+    }
+}
+
+fn in_words(why: &ExplanationView) -> String {
+    let mut text = format!(
+        "allocation {} is {}: {}",
+        why.allocation, why.state, why.summary
+    );
+    for step in &why.steps {
+        let _ = write!(
+            text,
+            "\n  {}: {} removed, {} left",
+            step.constraint, step.removed, step.left
+        );
+    }
+    if let Some(start) = &why.estimated_start {
+        let _ = write!(text, "\n  estimated start: {}", time(start));
+    }
+    text
+}

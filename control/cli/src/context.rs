@@ -1,0 +1,170 @@
+//! Which cluster a command talks to, and as whom.
+//!
+//! Looked for in this order: `--context FILE`, `LATTICE_CONTEXT`, the user's own default
+//! (`$XDG_CONFIG_HOME/lattice/context.json`), then the file of a demo that is running now.
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, DirBuilder, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{
+        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    },
+    path::{Path, PathBuf},
+};
+
+/// A server with what is needed to trust it and to be known by it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextFile {
+    /// `https://host:port`.
+    pub server: String,
+    /// The CA that signed the server's certificate.
+    pub ca_pem: String,
+    /// Bearer token. The file holding it has mode 0600.
+    pub token: String,
+    /// The demo process that wrote it; such a context is over when that process is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demo_pid: Option<u32>,
+}
+
+/// The environment variable that names a context file.
+pub const VARIABLE: &str = "LATTICE_CONTEXT";
+
+/// Folder for demos' files: the user's runtime folder, else a private one below the temporary
+/// folder.
+pub fn runtime_dir() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(dir) if Path::new(&dir).is_dir() => PathBuf::from(dir).join("lattice"),
+        _ => {
+            let uid = rustix::process::getuid().as_raw();
+            std::env::temp_dir().join(format!("lattice-{uid}"))
+        }
+    }
+}
+
+fn user_default() -> Option<PathBuf> {
+    let config = match std::env::var_os("XDG_CONFIG_HOME") {
+        Some(dir) => PathBuf::from(dir),
+        None => PathBuf::from(std::env::var_os("HOME")?).join(".config"),
+    };
+    Some(config.join("lattice/context.json"))
+}
+
+/// Finds and reads the context to use; `None` when there is none.
+pub fn find(explicit: Option<&Path>) -> anyhow::Result<Option<ContextFile>> {
+    if let Some(path) = explicit {
+        return read(path).map(Some);
+    }
+    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        return read(Path::new(&path))
+            .map(Some)
+            .with_context(|| format!("{VARIABLE} names this file"));
+    }
+    if let Some(path) = user_default().filter(|path| path.exists()) {
+        return read(&path).map(Some);
+    }
+    let mut demos = live_demos(&runtime_dir())?;
+    match (demos.pop(), demos.is_empty()) {
+        (Some((_, context)), true) => Ok(Some(context)),
+        (Some(_), false) => bail!(
+            "several demos are running; choose one with --context, from {}",
+            runtime_dir().display()
+        ),
+        (None, _) => Ok(None),
+    }
+}
+
+/// Reads one context file. A file that others can read, or that is somebody else's, is refused:
+/// it holds a token.
+pub fn read(path: &Path) -> anyhow::Result<ContextFile> {
+    let about = || format!("context file {}", path.display());
+    let meta = fs::metadata(path).with_context(about)?;
+    let uid = rustix::process::getuid().as_raw();
+    if meta.uid() != uid && uid != 0 {
+        bail!("{} belongs to another user", about());
+    }
+    if meta.permissions().mode() & 0o077 != 0 {
+        bail!(
+            "{} can be read by others; run: chmod 600 {}",
+            about(),
+            path.display()
+        );
+    }
+    let text = fs::read_to_string(path).with_context(about)?;
+    serde_json::from_str(&text).with_context(about)
+}
+
+/// Makes sure that `dir` is a folder of ours that nobody else can enter. In a shared temporary
+/// folder somebody else may have made it, or a link by that name, first.
+fn private_dir(dir: &Path) -> anyhow::Result<()> {
+    if let Err(error) = DirBuilder::new().mode(0o700).create(dir)
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(error.into());
+    }
+    let meta = fs::symlink_metadata(dir)?;
+    if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() {
+        bail!("it is not a folder of yours; remove it, or set XDG_RUNTIME_DIR to one that is");
+    }
+    Ok(fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?)
+}
+
+fn live_demos(dir: &Path) -> anyhow::Result<Vec<(PathBuf, ContextFile)>> {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Ok(Vec::new());
+    };
+    let mut live = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_none_or(|e| e != "json") {
+            continue;
+        }
+        // A file that vanishes or is not ours is no candidate; only a named one is worth an error.
+        let Ok(context) = read(&path) else { continue };
+        if context
+            .demo_pid
+            .is_some_and(|pid| Path::new(&format!("/proc/{pid}")).exists())
+        {
+            live.push((path, context));
+        }
+    }
+    live.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(live)
+}
+
+/// A context file that is removed when dropped.
+pub struct Published {
+    path: PathBuf,
+}
+
+impl Published {
+    /// Writes `context` under this process's own name, mode 0600, replacing nobody's file.
+    pub fn write(context: &ContextFile) -> anyhow::Result<Published> {
+        let dir = runtime_dir();
+        private_dir(&dir).with_context(|| dir.display().to_string())?;
+        let path = dir.join(format!("demo-{}.json", std::process::id()));
+        // A leftover of a crashed process that had our pid.
+        let _ = fs::remove_file(&path);
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| path.display().to_string())?;
+        file.write_all(&serde_json::to_vec_pretty(context)?)?;
+        Ok(Published { path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

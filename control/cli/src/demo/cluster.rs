@@ -1,0 +1,306 @@
+//! The daemons of the demo, started in the order in which they need each other.
+
+use super::{
+    fixtures::DemoNode,
+    folder::{CLUSTER, Folder},
+    web_tls::{self, WebTls},
+};
+use anyhow::Context as _;
+use futures::future::try_join_all;
+use lattice_client::{AllocationFilter, Client, Endpoint};
+use lattice_mesh::{
+    Authority, Clock as _, Credentials, Identity, JoinToken, Mesh, MeshConfig, RateLimit, Role,
+    SystemClock, Validity,
+};
+use lattice_quorum_client::QuorumClient;
+use lattice_quorum_types::{
+    Command, Envelope, UnixMillis, VoterId,
+    command::{Power, Principal, SCHEMA},
+};
+use secrecy::SecretString;
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+/// Quorum members.
+const VOTERS: u64 = 3;
+/// How long certificates of the mesh hold.
+const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
+/// How long the join token may be used.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
+/// All agents enrol from one address at the same moment.
+const ENROL_RATE: RateLimit = RateLimit {
+    burst: 1024,
+    per_second: 100.0,
+};
+/// Between two gossip rounds: a demo's user does not want to wait, and its cells are small.
+const GOSSIP_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two probes of a host, so that an edited tree is seen while one looks at it.
+const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+/// Between SIGTERM and SIGKILL of the processes that still run when a throw-away demo ends.
+const STOP_JOBS: Duration = Duration::from_secs(10);
+/// Whom the demo's token names.
+const USER: &str = "demo";
+
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// All daemons of the demo.
+pub struct Cluster {
+    quorum: Vec<lattice_quorum::App>,
+    control: lattice_control::App,
+    agents: Vec<lattice_agent::App>,
+    https: SocketAddr,
+    web: WebTls,
+    token: String,
+}
+
+impl Cluster {
+    /// Starts everything. When it returns, all agents are running; that they are known to control
+    /// takes a little longer.
+    pub async fn start(
+        folder: &Folder,
+        nodes: &[DemoNode],
+        listen: SocketAddr,
+        run_as: Option<u32>,
+    ) -> anyhow::Result<Cluster> {
+        let authority = Arc::new(folder.authority()?);
+        let web = web_tls::create(listen.ip(), SystemTime::now())?;
+        let token = random_token();
+        let mut control = bind_control(nodes, listen, &authority, &web, &token).await?;
+        let quorum = start_quorum(folder, nodes, &authority).await?;
+        let members: Vec<SocketAddr> = quorum.iter().map(lattice_quorum::App::addr).collect();
+        control.start(members.clone()).await?;
+        let join = join_token(&authority, &members, nodes.len()).await?;
+        let agent = AgentPlan {
+            folder,
+            control: control.addr(),
+            quorum: &members,
+            join: &join,
+            run_as,
+        };
+        let agents = try_join_all(nodes.iter().map(|node| agent.start(node))).await?;
+        Ok(Cluster {
+            https: control.https_addr(),
+            quorum,
+            control,
+            agents,
+            web,
+            token,
+        })
+    }
+
+    /// Where page and API are.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.https)
+    }
+
+    /// The page, with the token in the part of the address that no server sees.
+    pub fn page(&self) -> String {
+        format!("{}/#token={}", self.url(), self.token)
+    }
+
+    /// The authority of the page's and API's certificate.
+    pub fn ca_pem(&self) -> &str {
+        &self.web.ca_pem
+    }
+
+    /// The token of the demo's user, who is an administrator.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// A client of the API.
+    pub fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::new(Endpoint {
+            url: self.url(),
+            ca_pem: self.web.ca_pem.clone(),
+            token: SecretString::from(self.token.clone()),
+        })?)
+    }
+
+    /// Stops everything. Processes of allocations outlive their agents by design; a cluster whose
+    /// data goes with it cancels them first.
+    pub async fn stop(self, throw_away: bool) {
+        if throw_away && let Err(error) = tokio::time::timeout(STOP_JOBS, self.cancel_all()).await {
+            tracing::warn!(%error, "some allocations did not end in time");
+        }
+        futures::future::join_all(self.agents.into_iter().map(|agent| agent.stop())).await;
+        self.control.stop().await;
+        futures::future::join_all(self.quorum.into_iter().map(lattice_quorum::App::stop)).await;
+    }
+
+    async fn cancel_all(&self) -> anyhow::Result<()> {
+        let client = self.client()?;
+        loop {
+            let all = client.allocations(&AllocationFilter::default()).await?;
+            let open: Vec<_> = all.iter().filter(|a| a.ended_at.is_none()).collect();
+            if open.is_empty() {
+                return Ok(());
+            }
+            for allocation in open.iter().filter(|a| a.state != "stopping") {
+                // It may end by itself in this moment; the next look tells.
+                let _ = client.cancel(allocation.id).await;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// 256 bits of the system's randomness.
+fn random_token() -> String {
+    format!(
+        "{:032x}{:032x}",
+        rand::random::<u128>(),
+        rand::random::<u128>()
+    )
+}
+
+fn credentials(authority: &Authority, role: Role, id: &str) -> anyhow::Result<Credentials> {
+    let identity = Identity::new(CLUSTER, role, id)?;
+    let validity = Validity::from_now(SystemClock.now(), CERTIFICATE_LIFETIME);
+    Ok(Credentials::issued_by(authority, &identity, validity)?)
+}
+
+async fn start_quorum(
+    folder: &Folder,
+    nodes: &[DemoNode],
+    authority: &Arc<Authority>,
+) -> anyhow::Result<Vec<lattice_quorum::App>> {
+    let mut apps = Vec::new();
+    for id in 1..=VOTERS {
+        let data = folder.part(&format!("quorum-{id}"))?;
+        let mut settings = lattice_quorum::Settings::new(CLUSTER, id, LOOPBACK, data);
+        settings.mesh.enrol_rate = ENROL_RATE;
+        settings.enrolment.lifetime = CERTIFICATE_LIFETIME;
+        settings.enrolment.cells = nodes
+            .iter()
+            .map(|node| (node.name.clone(), node.cell.clone()))
+            .collect();
+        let edges = lattice_quorum::Edges {
+            credentials: credentials(authority, Role::Quorum, &id.to_string())?,
+            authority: Some(authority.clone()),
+            clock: Arc::new(SystemClock),
+        };
+        let app = lattice_quorum::App::bind(settings, edges).await;
+        apps.push(app.with_context(|| format!("quorum member {id}"))?);
+    }
+    let members: Vec<(VoterId, SocketAddr)> = (1..=VOTERS)
+        .zip(apps.iter().map(lattice_quorum::App::addr))
+        .collect();
+    for app in &mut apps {
+        app.start(members.clone()).await?;
+    }
+    Ok(apps)
+}
+
+/// A token that as many agents can use as there are nodes, made as an operator would.
+async fn join_token(
+    authority: &Authority,
+    quorum: &[SocketAddr],
+    uses: usize,
+) -> anyhow::Result<JoinToken> {
+    let token = JoinToken::generate(Role::Agent, authority.pin());
+    let operator = credentials(authority, Role::Control, "demo")?;
+    let mesh = Mesh::bind(LOOPBACK, operator, MeshConfig::default())?;
+    let now = SystemClock.now();
+    let envelope = Envelope {
+        schema: SCHEMA,
+        principal: Principal {
+            name: USER.to_owned(),
+            power: Power::Admin,
+        },
+        key: Some(format!("demo-token-{}", token.hash())),
+        at: now,
+        fence: None,
+        command: Command::CreateToken {
+            hash: token.hash(),
+            role: Role::Agent,
+            names: None,
+            uses: u32::try_from(uses)?,
+            expires_at: UnixMillis(now.0 + TOKEN_LIFETIME.as_millis() as u64),
+        },
+    };
+    let made = QuorumClient::new(mesh.clone(), quorum.to_vec())
+        .propose(envelope)
+        .await;
+    mesh.shutdown(Duration::from_millis(100)).await;
+    made??;
+    Ok(token)
+}
+
+/// What all agents have in common.
+struct AgentPlan<'a> {
+    folder: &'a Folder,
+    control: SocketAddr,
+    quorum: &'a [SocketAddr],
+    join: &'a JoinToken,
+    run_as: Option<u32>,
+}
+
+impl AgentPlan<'_> {
+    async fn start(&self, node: &DemoNode) -> anyhow::Result<lattice_agent::App> {
+        let root = node.root.clone().unwrap_or_else(|| PathBuf::from("/"));
+        let host = crate::host::host(&root)?;
+        let data = self.folder.part(&format!("agents/{}", node.name))?;
+        let mut settings = lattice_agent::Settings::new(node.name.clone(), LOOPBACK, data, host);
+        settings.control = vec![self.control];
+        settings.topology_group = Some(node.group.clone());
+        settings.gossip.cell = Some(node.cell.parse()?);
+        settings.gossip.interval = Some(GOSSIP_INTERVAL);
+        settings.probe.interval = PROBE_INTERVAL;
+        settings.join = Some(lattice_agent::JoinSettings {
+            token: self.join.clone(),
+            quorum: self.quorum.to_vec(),
+            // A start that was killed between enrolment and keeping the certificate.
+            replace: self.folder.resumed,
+        });
+        settings.executor.allow_same_user = true;
+        settings.executor.run_as = self
+            .run_as
+            .map(|uid| lattice_agent::executor::Ids { uid, gid: uid });
+        let edges = lattice_agent::Edges::system()?;
+        let about = || format!("agent {}", node.name);
+        let mut app = lattice_agent::App::bind(settings, edges)
+            .await
+            .with_context(about)?;
+        app.start().await.with_context(about)?;
+        Ok(app)
+    }
+}
+
+/// Binds control's sockets; a port in use is known before anything is written.
+async fn bind_control(
+    nodes: &[DemoNode],
+    listen: SocketAddr,
+    authority: &Authority,
+    web: &WebTls,
+    token: &str,
+) -> anyhow::Result<lattice_control::App> {
+    let mut settings = lattice_control::Settings::new(CLUSTER, LOOPBACK, listen);
+    let cells: BTreeSet<&str> = nodes.iter().map(|node| node.cell.as_str()).collect();
+    for name in cells {
+        settings.cells.push(lattice_control::CellSettings {
+            name: name.parse()?,
+            seeds: Vec::new(),
+        });
+    }
+    settings.auto_register = true;
+    settings.gossip_interval = Some(GOSSIP_INTERVAL);
+    let tokens = serde_json::json!({
+        "tokens": [{ "name": USER, "role": "admin", "token": token }],
+    });
+    let edges = lattice_control::Edges {
+        credentials: credentials(authority, Role::Control, "c1")?,
+        clock: Arc::new(SystemClock),
+        https: lattice_control::HttpsIdentity {
+            chain: vec![web.certificate.clone()],
+            key: web.key.clone_key(),
+        },
+        tokens: tokens.to_string().into(),
+    };
+    Ok(lattice_control::App::bind(settings, edges).await?)
+}

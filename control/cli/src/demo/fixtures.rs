@@ -1,0 +1,129 @@
+//! Finds the captured hosts and the recorded workload that the demo plays.
+
+use anyhow::{Context as _, bail};
+use lattice_quorum_types::NodeId;
+use serde::Deserialize;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// `fixtures/hosts/cluster.yaml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClusterFile {
+    nodes: Vec<ClusterNode>,
+    live: Place,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClusterNode {
+    name: NodeId,
+    #[serde(rename = "model")]
+    _model: String,
+    group: String,
+    cell: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    group: String,
+    cell: String,
+}
+
+/// One agent the demo starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DemoNode {
+    /// Its name.
+    pub name: NodeId,
+    /// The tree it probes; `None` is this machine.
+    pub root: Option<PathBuf>,
+    /// Its dragonfly group.
+    pub group: String,
+    /// Its gossip cell.
+    pub cell: String,
+}
+
+/// The demo's data: `fixtures/` of the source tree.
+#[derive(Debug, Clone)]
+pub struct Fixtures {
+    dir: PathBuf,
+}
+
+impl Fixtures {
+    /// `explicit`, else the `fixtures` folder above the running program or the working directory.
+    pub fn find(explicit: Option<&Path>) -> anyhow::Result<Fixtures> {
+        if let Some(dir) = explicit {
+            return Self::checked(dir.to_owned())
+                .with_context(|| format!("--fixtures {}", dir.display()));
+        }
+        let program = std::env::current_exe().context("cannot find the running program")?;
+        let here = std::env::current_dir().context("cannot find the working directory")?;
+        let above = |start: &Path| {
+            start
+                .ancestors()
+                .map(|up| up.join("fixtures"))
+                .find_map(|d| Self::checked(d).ok())
+        };
+        match above(&program).or_else(|| above(&here)) {
+            Some(found) => Ok(found),
+            None => bail!(
+                "the demo's captured hosts were not found above {} or {}; give --fixtures DIR",
+                program.display(),
+                here.display()
+            ),
+        }
+    }
+
+    fn checked(dir: PathBuf) -> anyhow::Result<Fixtures> {
+        let file = dir.join("hosts/cluster.yaml");
+        if !file.is_file() {
+            bail!("{} is missing", file.display());
+        }
+        Ok(Fixtures { dir })
+    }
+
+    /// The recorded jobs.
+    pub fn trace(&self) -> PathBuf {
+        self.dir.join("traces/KTH-SP2-1996-2.first200.swf")
+    }
+
+    /// `count` nodes: this machine, then the captured trees. Beyond the trees there are, they are
+    /// used again under new names (the same hardware, and so the same differences, once more).
+    pub fn nodes(&self, count: usize, this_machine: NodeId) -> anyhow::Result<Vec<DemoNode>> {
+        let path = self.dir.join("hosts/cluster.yaml");
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let file: ClusterFile =
+            serde_yaml_ng::from_str(&text).with_context(|| path.display().to_string())?;
+        if file.nodes.is_empty() {
+            bail!("{} lists no nodes", path.display());
+        }
+        let live = DemoNode {
+            name: this_machine,
+            root: None,
+            group: file.live.group,
+            cell: file.live.cell,
+        };
+        let mut nodes = vec![live];
+        for round in 0.. {
+            for node in &file.nodes {
+                if nodes.len() >= count {
+                    return Ok(nodes);
+                }
+                let name = match round {
+                    0 => node.name.clone(),
+                    n => NodeId::new(format!("r{n}-{}", node.name))?,
+                };
+                nodes.push(DemoNode {
+                    name,
+                    root: Some(self.dir.join("hosts").join(node.name.as_str())),
+                    group: node.group.clone(),
+                    cell: node.cell.clone(),
+                });
+            }
+        }
+        Ok(nodes)
+    }
+}

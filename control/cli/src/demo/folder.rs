@@ -1,0 +1,225 @@
+//! The demo's data folder: what must be the same when it is started again.
+
+use anyhow::{Context as _, bail};
+use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use std::{
+    ffi::OsString,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Version of this folder's layout; a build refuses a newer one.
+const FORMAT: u32 = 1;
+/// The cluster's name in its certificates.
+pub const CLUSTER: &str = "demo";
+/// The CA is thrown away with the folder; a kept folder can be resumed for so long.
+const CA_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// `demo.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Marker {
+    format: u32,
+    nodes: usize,
+}
+
+/// A locked data folder.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Nodes of the cluster whose data this is.
+    pub nodes: usize,
+    /// Whether a demo ran on it before.
+    pub resumed: bool,
+    _lock: File,
+    temporary: Option<tempfile::TempDir>,
+}
+
+impl Folder {
+    /// The kept folder `dir`, or a temporary one that goes with the process.
+    pub fn open(dir: Option<&Path>, nodes: Option<usize>) -> anyhow::Result<Folder> {
+        let Some(dir) = dir else {
+            let temporary = tempfile::Builder::new()
+                .prefix("lattice-demo-")
+                .tempdir()
+                .context("cannot make a temporary folder; give --data-dir")?;
+            let path = temporary.path().to_owned();
+            return Self::locked(path, nodes, Some(temporary));
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .and_then(|()| dir.canonicalize())
+            .with_context(|| format!("--data-dir {}", dir.display()))
+            .and_then(|path| Self::locked(path, nodes, None))
+    }
+
+    fn locked(
+        path: PathBuf,
+        nodes: Option<usize>,
+        temporary: Option<tempfile::TempDir>,
+    ) -> anyhow::Result<Folder> {
+        let about = || format!("--data-dir {}", path.display());
+        let foreign = read_marker(&path).with_context(about)?.is_none()
+            && names(&path).with_context(about)?.any(|name| name != "lock");
+        if foreign {
+            bail!(
+                "{} is neither empty nor a demo's; give another folder",
+                about()
+            );
+        }
+        let lock = File::create(path.join("lock")).with_context(about)?;
+        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!(
+                "{} is in use by another demo; stop it, or give another folder",
+                about()
+            );
+        }
+        let (marker, resumed) = match read_marker(&path).with_context(about)? {
+            Some(kept) => match nodes {
+                Some(asked) if asked != kept.nodes => bail!(
+                    "{} holds a cluster of {} nodes; leave --nodes out, or give another folder",
+                    about(),
+                    kept.nodes
+                ),
+                _ => (kept, true),
+            },
+            None => {
+                let nodes = nodes.unwrap_or(super::DEFAULT_NODES);
+                let format = FORMAT;
+                let marker = Marker { format, nodes };
+                write_marker(&path, &marker).with_context(about)?;
+                (marker, false)
+            }
+        };
+        Ok(Folder {
+            path,
+            nodes: marker.nodes,
+            resumed,
+            _lock: lock,
+            temporary,
+        })
+    }
+
+    /// Where one member keeps its data, made if it is not there.
+    pub fn part(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.path.join(name);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .with_context(|| path.display().to_string())?;
+        Ok(path)
+    }
+
+    /// Whether it goes with the process.
+    pub fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The throw-away CA: that of an earlier start, or a new one.
+    pub fn authority(&self) -> anyhow::Result<Authority> {
+        let folder = self.part("ca")?;
+        // A start that was killed early may have left no CA; then nobody has a certificate of it.
+        if names(&folder)?.next().is_some() {
+            return Ok(Authority::load(&folder)?);
+        }
+        let validity = Validity::from_now(SystemClock.now(), CA_LIFETIME);
+        let authority = Authority::create(CLUSTER, validity)?;
+        authority.save(&folder)?;
+        Ok(authority)
+    }
+}
+
+fn names(dir: &Path) -> io::Result<impl Iterator<Item = OsString>> {
+    let entries: Vec<_> = fs::read_dir(dir)?.collect::<Result<_, _>>()?;
+    Ok(entries.into_iter().map(|entry| entry.file_name()))
+}
+
+fn read_marker(dir: &Path) -> anyhow::Result<Option<Marker>> {
+    let path = dir.join("demo.json");
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    #[derive(Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    let Format { format } = serde_json::from_str(&text).context("demo.json")?;
+    if format > FORMAT {
+        bail!(
+            "it was written by a newer version (format {format}, this build knows {FORMAT}); use \
+             that version, or another folder"
+        );
+    }
+    Ok(Some(serde_json::from_str(&text).context("demo.json")?))
+}
+
+fn write_marker(dir: &Path, marker: &Marker) -> anyhow::Result<()> {
+    let new = dir.join("demo.json.new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)?;
+    file.write_all(&serde_json::to_vec_pretty(marker)?)?;
+    file.sync_all()?;
+    Ok(fs::rename(&new, dir.join("demo.json"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn error(dir: &Path, nodes: Option<usize>) -> String {
+        format!("{:#}", Folder::open(Some(dir), nodes).unwrap_err())
+    }
+
+    #[test]
+    fn a_kept_folder_is_resumed_with_its_size_and_ca() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Folder::open(Some(dir.path()), Some(8)).unwrap();
+        assert!(!first.resumed);
+        let pin = first.authority().unwrap().pin();
+        assert!(error(dir.path(), None).contains("in use by another demo"));
+        drop(first);
+        assert!(error(dir.path(), Some(9)).contains("holds a cluster of 8 nodes"));
+        let again = Folder::open(Some(dir.path()), None).unwrap();
+        assert!(again.resumed);
+        assert_eq!(again.nodes, 8);
+        assert_eq!(again.authority().unwrap().pin(), pin);
+    }
+
+    #[test]
+    fn foreign_and_newer_folders_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("thesis.tex"), "x").unwrap();
+        assert!(error(dir.path(), None).contains("neither empty nor a demo's"));
+        fs::write(dir.path().join("demo.json"), r#"{"format":2,"cells":[]}"#).unwrap();
+        assert!(error(dir.path(), None).contains("newer version (format 2, this build knows 1)"));
+        fs::write(dir.path().join("demo.json"), "{").unwrap();
+        assert!(error(dir.path(), None).contains("demo.json"));
+    }
+
+    #[test]
+    fn atemporary_folder_goes_with_its_owner() {
+        let folder = Folder::open(None, None).unwrap();
+        let path = folder.path().to_owned();
+        assert!(path.join("demo.json").is_file());
+        drop(folder);
+        assert!(!path.exists());
+    }
+}

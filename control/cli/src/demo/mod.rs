@@ -1,0 +1,300 @@
+//! `lattice demo`: a whole cluster in one process, and a recorded workload played on it.
+//!
+//! The daemons are the real ones: three quorum members, one control service and an agent per
+//! node, each with its own socket, certificate and data, talking over loopback. Only the hosts
+//! the agents probe are captured trees, except one, which is this machine.
+
+mod cluster;
+mod fixtures;
+mod folder;
+mod play;
+mod progress;
+mod scenario;
+mod verdict;
+mod web_tls;
+mod workload;
+
+use crate::{
+    context::{ContextFile, Published},
+    failure::Failure,
+    output::Format,
+};
+use anyhow::Context as _;
+use clap::Args;
+use cluster::Cluster;
+use fixtures::{DemoNode, Fixtures};
+use folder::Folder;
+use lattice_client::Client;
+use lattice_quorum_types::NodeId;
+use play::Played;
+use progress::Progress;
+use std::{
+    future::Future,
+    io::IsTerminal as _,
+    net::SocketAddr,
+    path::PathBuf,
+    pin::Pin,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+use tokio::signal::unix::{SignalKind, signal};
+use verdict::{Ending, Outcome};
+use workload::DemoJob;
+
+/// Nodes when none are asked for: every captured tree once, and this machine.
+pub const DEFAULT_NODES: usize = 24;
+/// Most nodes: each is an agent in this process.
+const MAX_NODES: u64 = 512;
+/// `nobody`: whom jobs run as when the demo is started by root.
+const NOBODY: u32 = 65_534;
+/// How long all agents may take to be probed, enrolled and ready.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Start a cluster on this machine: 3 quorum members, 1 control, agents on captured hosts.
+///
+/// Prints where it listens, plays a recorded workload on it and stays up until Ctrl-C. While it
+/// runs, `lattice node list` and the other commands talk to it without any flag.
+#[derive(Args)]
+pub struct DemoArgs {
+    /// Number of nodes [default: 24, or as many as the data folder holds].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
+    nodes: Option<u64>,
+    /// Keep the data here, and resume from it when it is there; without it, a temporary folder.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// End when the workload has ended; the exit code says whether all came out as it must.
+    #[arg(long)]
+    exit: bool,
+    /// Address of the page and the API.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Run jobs as this user [default: 65534 when started by root, else the same user].
+    #[arg(long, value_name = "UID")]
+    run_as: Option<u32>,
+    /// Folder with the captured hosts and the recorded workload.
+    #[arg(long, value_name = "DIR")]
+    fixtures: Option<PathBuf>,
+}
+
+/// What a shell reports of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+/// Runs the demo.
+pub fn run(args: DemoArgs, format: Format) -> Result<ExitCode, Failure> {
+    let started = Instant::now();
+    let demo = Demo::prepare(&args, started)?;
+    log_to_stderr();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)?;
+    let code = runtime.block_on(demo.run(&args, format));
+    // Blocking probes that are still under way belong to nobody any more.
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    Ok(code?)
+}
+
+/// Warnings of the daemons, or what `LATTICE_LOG` asks for.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("LATTICE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    // A second subscriber cannot be set; then the first one stays.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .try_init();
+}
+
+/// Everything that can be wrong with what the user gave is found before anything starts.
+struct Demo {
+    started: Instant,
+    nodes: Vec<DemoNode>,
+    jobs: Vec<DemoJob>,
+    folder: Folder,
+    run_as: Option<u32>,
+}
+
+impl Demo {
+    fn prepare(args: &DemoArgs, started: Instant) -> Result<Demo, Failure> {
+        let run_as = run_as(args.run_as)?;
+        let fixtures = Fixtures::find(args.fixtures.as_deref())?;
+        let asked = args.nodes.map(usize::try_from).transpose();
+        let asked = asked.map_err(|_| Failure::usage("--nodes is too large"))?;
+        let folder = Folder::open(args.data_dir.as_deref(), asked)?;
+        let nodes = fixtures.nodes(folder.nodes, this_machine()?)?;
+        let jobs = workload::read(&fixtures.trace(), nodes.len())?;
+        Ok(Demo {
+            started,
+            nodes,
+            jobs,
+            folder,
+            run_as,
+        })
+    }
+
+    async fn run(self, args: &DemoArgs, format: Format) -> anyhow::Result<ExitCode> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let interrupted = async {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+        };
+        let mut interrupted = std::pin::pin!(interrupted);
+        let progress = Progress::new();
+        let start = Cluster::start(&self.folder, &self.nodes, args.listen, self.run_as);
+        let cluster = tokio::select! {
+            cluster = start => cluster?,
+            () = &mut interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+        };
+        let code = self
+            .use_cluster(&cluster, args.exit, format, &progress, interrupted)
+            .await;
+        cluster.stop(self.folder.is_temporary()).await;
+        code
+    }
+
+    /// Publishes the context, plays, and waits. Whatever comes of it, the cluster is to be stopped
+    /// afterwards.
+    async fn use_cluster(
+        &self,
+        cluster: &Cluster,
+        exit: bool,
+        format: Format,
+        progress: &Progress,
+        mut interrupted: Pin<&mut impl Future<Output = ()>>,
+    ) -> anyhow::Result<ExitCode> {
+        let context = ContextFile {
+            server: cluster.url(),
+            ca_pem: cluster.ca_pem().to_owned(),
+            token: cluster.token().to_owned(),
+            demo_pid: Some(std::process::id()),
+        };
+        let published = Published::write(&context)?;
+        progress.say(&greeting(cluster, &published, &self.folder));
+        let ended = tokio::select! {
+            ended = self.scenario(cluster, progress) => ended?,
+            () = &mut interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+        };
+        let (outcome, endings) = ended;
+        let faults = verdict::judge(&outcome, &endings, &self.nodes);
+        verdict::print(&outcome, &faults, format)?;
+        if !exit {
+            progress.say("\nThe cluster stays up; Ctrl-C ends it.");
+            interrupted.await;
+        }
+        Ok(ExitCode::from(u8::from(!faults.is_empty())))
+    }
+
+    /// Waits for the nodes, creates the tree, plays the workload, and looks at what came of it.
+    async fn scenario(
+        &self,
+        cluster: &Cluster,
+        progress: &Progress,
+    ) -> anyhow::Result<(Outcome, Vec<Ending>)> {
+        let client = cluster.client()?;
+        let joined = tokio::time::timeout(JOIN_TIMEOUT, all_joined(&client, self.nodes.len()))
+            .await
+            .context("the agents did not all join in time; LATTICE_LOG=info says more")??;
+        let seconds = self.started.elapsed().as_secs_f64();
+        progress.say(&format!("{joined} nodes are ready after {seconds:.1} s"));
+        scenario::create_tree(&client).await?;
+        let refusal = scenario::refused_submit(&client).await?;
+        progress.say(&format!("refused, as it must be:\n{refusal}"));
+        let mut played = play::play(&client, &self.jobs, progress).await?;
+        played.refusals.insert(0, refusal);
+        let endings = endings(&self.jobs, &played);
+        let outcome = self.outcome(&client, cluster, played).await?;
+        Ok((outcome, endings))
+    }
+
+    async fn outcome(
+        &self,
+        client: &Client,
+        cluster: &Cluster,
+        played: Played,
+    ) -> anyhow::Result<Outcome> {
+        let nodes = client.nodes().await?;
+        let status = client.status().await?;
+        Ok(Outcome {
+            nodes: nodes
+                .iter()
+                .filter(|node| node.lifecycle == "ready")
+                .count(),
+            cells: status.cells.len(),
+            conformance_groups: verdict::groups(client).await?,
+            drifted: verdict::drifted(client).await?,
+            allocations: verdict::count(&played),
+            refusals: played.refusals,
+            url: cluster.url(),
+            elapsed_s: self.started.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+/// As whom jobs run: root's demo never runs them as root.
+fn run_as(asked: Option<u32>) -> Result<Option<u32>, Failure> {
+    let root = rustix::process::geteuid().is_root();
+    match (asked, root) {
+        (Some(0), _) => Err(Failure::usage("--run-as 0: jobs never run as root")),
+        (Some(_), false) => Err(Failure::usage(
+            "--run-as needs root; without it jobs run as the user who starts the demo",
+        )),
+        (None, true) => Ok(Some(NOBODY)),
+        (asked, _) => Ok(asked),
+    }
+}
+
+/// This machine's host name, as far as it can be a node's name.
+fn this_machine() -> anyhow::Result<NodeId> {
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_string_lossy();
+    let name = name.split('.').next().unwrap_or_default();
+    NodeId::new(name)
+        .or_else(|_| NodeId::new("localhost"))
+        .map_err(anyhow::Error::from)
+}
+
+fn greeting(cluster: &Cluster, published: &Published, folder: &Folder) -> String {
+    let state = match folder.resumed {
+        true => "resumed",
+        false => "started",
+    };
+    format!(
+        "{state}: 3 quorum members, 1 control, {} agents; data in {}\n\
+         page      {}\n\
+         context   {}\n\
+         try, in another terminal: lattice node list",
+        folder.nodes,
+        folder.path().display(),
+        cluster.page(),
+        published.path().display(),
+    )
+}
+
+/// Waits until `wanted` nodes are registered, ready, alive, and have told what they are.
+async fn all_joined(client: &Client, wanted: usize) -> anyhow::Result<usize> {
+    loop {
+        let nodes = client.nodes().await?;
+        let ready = nodes
+            .iter()
+            .filter(|node| node.lifecycle == "ready" && node.liveness == "alive")
+            .filter(|node| !node.classes.is_empty())
+            .count();
+        if ready >= wanted {
+            return Ok(ready);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// How each recorded job that was accepted ended.
+fn endings(jobs: &[DemoJob], played: &Played) -> Vec<Ending> {
+    let ending = |job: &DemoJob| {
+        Some(Ending {
+            name: job.name.clone(),
+            wanted: job.ends,
+            came: *played.states.get(&job.name)?,
+        })
+    };
+    jobs.iter().filter_map(ending).collect()
+}

@@ -1,0 +1,203 @@
+//! Submits the recorded jobs when they are due, and waits until all have ended.
+
+use super::{
+    progress::Progress,
+    workload::{DemoJob, PROJECTS},
+};
+use anyhow::Context as _;
+use lattice_api::{
+    AllocationView,
+    event::{Change, StreamEvent},
+};
+use lattice_client::{AllocationFilter, Client, ClientError, SubmitOptions};
+use lattice_quorum_types::{AllocationId, AllocationState};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// Nodes one of the submitting projects may hold; see [`super::scenario::TREE`].
+const PROJECT_LIMIT: u32 = 50;
+/// Between two tries of a submit that its project has no room for at present.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// What became of the recorded jobs.
+#[derive(Debug, Default)]
+pub struct Played {
+    /// Each accepted job's allocation, by name.
+    pub states: BTreeMap<String, AllocationState>,
+    /// Texts of refusals, once per job that can never be accepted.
+    pub refusals: Vec<String>,
+}
+
+/// Plays `jobs` and returns when all that were accepted have ended.
+pub async fn play(
+    client: &Client,
+    jobs: &[DemoJob],
+    progress: &Progress,
+) -> anyhow::Result<Played> {
+    let known = submitted_before(client).await?;
+    let since = client.status().await?.revision;
+    let mut played = Played::default();
+    let mut open = BTreeMap::new();
+    for (name, view) in &known {
+        note(view, &mut open, &mut played, name)?;
+    }
+    progress.begin(jobs.len(), played.states.len());
+    let (accepted, mut from_submitter) = tokio::sync::mpsc::unbounded_channel();
+    let submitter = submit_all(client, jobs, &known, accepted);
+    let watcher = async {
+        let mut events = client.events(Some(since)).await?;
+        let mut submitting = true;
+        // An allocation may end before its submit is answered here.
+        let mut ended_early = BTreeMap::new();
+        while submitting || !open.is_empty() {
+            tokio::select! {
+                biased;
+                sent = from_submitter.recv(), if submitting => match sent {
+                    None => submitting = false,
+                    Some(Sent::Refused(text)) => played.refusals.push(text),
+                    Some(Sent::Accepted(id, name)) => match ended_early.remove(&id) {
+                        Some(state) => { played.states.insert(name, state); }
+                        None => { open.insert(id, name); }
+                    },
+                },
+                event = events.next_event() => {
+                    for (id, state) in ended(client, event?, &open).await? {
+                        match open.remove(&id) {
+                            Some(name) => { played.states.insert(name, state); }
+                            None => { ended_early.insert(id, state); }
+                        }
+                    }
+                }
+            }
+            progress.ended(played.states.len(), open.len());
+        }
+        Ok::<_, anyhow::Error>(played)
+    };
+    let ((), played) = tokio::try_join!(submitter, watcher)?;
+    progress.end();
+    Ok(played)
+}
+
+enum Sent {
+    Accepted(AllocationId, String),
+    Refused(String),
+}
+
+fn state(view: &AllocationView) -> anyhow::Result<AllocationState> {
+    view.state.parse().map_err(anyhow::Error::msg)
+}
+
+fn note(
+    view: &AllocationView,
+    open: &mut BTreeMap<AllocationId, String>,
+    played: &mut Played,
+    name: &str,
+) -> anyhow::Result<()> {
+    let state = state(view)?;
+    match state.is_terminal() {
+        true => played
+            .states
+            .insert(name.to_owned(), state)
+            .map_or((), drop),
+        false => open.insert(view.id, name.to_owned()).map_or((), drop),
+    }
+    Ok(())
+}
+
+/// Recorded jobs that an earlier start on the same data submitted, by name.
+async fn submitted_before(client: &Client) -> anyhow::Result<BTreeMap<String, AllocationView>> {
+    let all = client.allocations(&AllocationFilter::default()).await?;
+    let ours = all
+        .into_iter()
+        .filter(|a| PROJECTS.contains(&a.project.as_str()));
+    Ok(ours.filter_map(|a| Some((a.name.clone()?, a))).collect())
+}
+
+/// Submits each job when it is due, counted from the first that was not submitted before.
+async fn submit_all(
+    client: &Client,
+    jobs: &[DemoJob],
+    known: &BTreeMap<String, AllocationView>,
+    sent: tokio::sync::mpsc::UnboundedSender<Sent>,
+) -> anyhow::Result<()> {
+    let due: Vec<_> = jobs
+        .iter()
+        .filter(|job| !known.contains_key(&job.name))
+        .collect();
+    let Some(first) = due.first().map(|job| job.at) else {
+        return Ok(());
+    };
+    let start = Instant::now();
+    for job in due {
+        sleep_until(start + (job.at - first)).await;
+        let outcome = submit(client, job).await?;
+        if sent.send(outcome).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Submits one job. While its project is full it waits, as its user would; a job wider than the
+/// project's limit is refused for good.
+async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
+    let key = format!("demo-{}", job.name);
+    loop {
+        let options = SubmitOptions {
+            key: Some(key.clone()),
+            dry_run: false,
+        };
+        match client.submit(&job.request, options).await {
+            Ok(answer) => {
+                let id = answer
+                    .id
+                    .context("a submit was answered without a number")?;
+                return Ok(Sent::Accepted(id, job.name.clone()));
+            }
+            Err(ClientError::Refused(problem)) if problem.code == "limit_exceeded" => {
+                if job.nodes > PROJECT_LIMIT {
+                    return Ok(Sent::Refused(problem.detail));
+                }
+                sleep(RETRY).await;
+            }
+            Err(error) => return Err(error).with_context(|| job.name.clone()),
+        }
+    }
+}
+
+/// The allocations an event says have ended.
+async fn ended(
+    client: &Client,
+    event: StreamEvent,
+    open: &BTreeMap<AllocationId, String>,
+) -> anyhow::Result<Vec<(AllocationId, AllocationState)>> {
+    let mut found = Vec::new();
+    match event {
+        StreamEvent::Observed(_) => {}
+        StreamEvent::Changes(changes) => {
+            for change in changes.changes {
+                let Change::Allocation { record, .. } = change else {
+                    continue;
+                };
+                let state = state(&record)?;
+                if state.is_terminal() {
+                    found.push((record.id, state));
+                }
+            }
+        }
+        // Too far behind: ask for what was missed.
+        StreamEvent::Compacted(_) => {
+            let ids: BTreeSet<_> = open.keys().copied().collect();
+            for view in client.allocations(&AllocationFilter::default()).await? {
+                let state = state(&view)?;
+                if ids.contains(&view.id) && state.is_terminal() {
+                    found.push((view.id, state));
+                }
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,59 @@
+//! The tenant the demo creates, and the submit that must be refused.
+
+use anyhow::bail;
+use lattice_api::{
+    AllocationRequest,
+    project::{LimitsBody, ProjectRequest},
+};
+use lattice_client::{Client, ClientError, SubmitOptions};
+
+/// Paths with `max_nodes`, parents first. The limits are those of the recorded example and do not
+/// grow with the number of nodes.
+pub const TREE: [(&str, u64); 7] = [
+    ("atlas", 120),
+    ("atlas/physics", 20),
+    ("atlas/physics/higgs", 0),
+    ("atlas/physics/simulation", 10),
+    ("atlas/operations", 100),
+    ("atlas/operations/workflow", 50),
+    ("atlas/operations/web", 50),
+];
+
+/// Creates the tree; what is there from an earlier start stays as it is.
+pub async fn create_tree(client: &Client) -> Result<(), ClientError> {
+    for (path, max_nodes) in TREE {
+        let request = ProjectRequest {
+            path: path.to_owned(),
+            limits: Some(LimitsBody {
+                max_nodes: Some(max_nodes),
+                max_concurrent_allocations: None,
+            }),
+            ..ProjectRequest::default()
+        };
+        match client
+            .create_project(&request, Some(&format!("demo-project-{path}")))
+            .await
+        {
+            Ok(_) => {}
+            Err(ClientError::Refused(problem)) if problem.code == "project_exists" => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Submits 21 nodes where 10, and a level above 20, are the limits; the text of the refusal.
+pub async fn refused_submit(client: &Client) -> anyhow::Result<String> {
+    let request = AllocationRequest {
+        project: "atlas/physics/simulation".to_owned(),
+        nodes: 21,
+        name: Some("beyond-two-limits".to_owned()),
+        argv: vec!["/bin/true".to_owned()],
+        ..AllocationRequest::default()
+    };
+    match client.submit(&request, SubmitOptions::default()).await {
+        Err(ClientError::Refused(problem)) => Ok(problem.detail),
+        Err(error) => Err(error.into()),
+        Ok(_) => bail!("a submit of 21 nodes to atlas/physics/simulation was accepted"),
+    }
+}

@@ -1,0 +1,386 @@
+//! What the scenario came to, and whether that is what it had to come to.
+
+use super::{fixtures::DemoNode, play::Played};
+use crate::output::{self, Columns, Format};
+use lattice_client::{Client, ClientError};
+use lattice_hwprobe::Class;
+use lattice_quorum_types::AllocationState;
+use serde::Serialize;
+use std::{collections::BTreeMap, fmt};
+
+/// A difference that was planted in the captured hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planted {
+    tree: &'static str,
+    key: &'static str,
+}
+
+/// One NIC's firmware and one kernel argument: see the `ORIGIN` file of each tree.
+pub const PLANTED: [Planted; 2] = [
+    Planted {
+        tree: "gpu005",
+        key: "nic.0.firmware",
+    },
+    Planted {
+        tree: "gpu108",
+        key: "kernel.cmdline",
+    },
+];
+
+/// What agents probe in-band.
+const PROBED: [Class; 6] = [
+    Class::Gpu,
+    Class::Nic,
+    Class::Bios,
+    Class::Kernel,
+    Class::Cpu,
+    Class::Memory,
+];
+
+/// Nodes that agree in one class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GroupLine {
+    /// The class, or `all` for the whole fingerprint.
+    pub class: String,
+    /// blake3, hex.
+    pub digest: String,
+    /// The members as a hostlist.
+    pub nodes: String,
+}
+
+/// A node that differs from the majority of its cohort.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct DriftLine {
+    /// The node.
+    pub node: String,
+    /// The class.
+    pub class: String,
+    /// The key.
+    pub key: String,
+    /// The majority's value.
+    pub expected: String,
+    /// The node's value.
+    pub found: String,
+}
+
+/// The scenario's result, as `demo --exit -o json` prints it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    /// Nodes whose agents joined.
+    pub nodes: usize,
+    /// Gossip cells.
+    pub cells: usize,
+    /// Who agrees with whom.
+    pub conformance_groups: Vec<GroupLine>,
+    /// Who differs.
+    pub drifted: Vec<DriftLine>,
+    /// Recorded jobs by state.
+    pub allocations: BTreeMap<String, usize>,
+    /// Refusal texts as the server gave them.
+    pub refusals: Vec<String>,
+    /// Where the cluster listened.
+    pub url: String,
+    /// From the program's start to here, seconds.
+    pub elapsed_s: f64,
+}
+
+/// One recorded job: how it had to end and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    /// The job.
+    pub name: String,
+    /// By the log.
+    pub wanted: AllocationState,
+    /// Here.
+    pub came: AllocationState,
+}
+
+/// Something that did not come out as it must.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// A planted difference was not found.
+    NotFound { node: String, key: String },
+    /// A difference was found that nobody planted.
+    Unplanned(DriftLine),
+    /// A job ended otherwise than in the log.
+    Ending(Ending),
+    /// The submit over two limits was not refused as it must be.
+    Refusal {
+        wanted: &'static str,
+        texts: Vec<String>,
+    },
+    /// Fewer agents joined than were started.
+    Missing { started: usize, joined: usize },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::NotFound { node, key } => write!(f, "{node} was not found to differ in {key}"),
+            Fault::Unplanned(d) => write!(
+                f,
+                "{} differs in {}: expected {}, found {}",
+                d.node, d.key, d.expected, d.found
+            ),
+            Fault::Ending(e) => {
+                write!(
+                    f,
+                    "{} ended as {}, the log says {}",
+                    e.name, e.came, e.wanted
+                )
+            }
+            Fault::Refusal { wanted, texts } => {
+                write!(f, "the refusal lacks {wanted:?}: {texts:?}")
+            }
+            Fault::Missing { started, joined } => {
+                write!(f, "{started} agents were started, {joined} joined")
+            }
+        }
+    }
+}
+
+/// The two blocks, leaf first, that a submit of 21 nodes to `atlas/physics/simulation` meets. What
+/// is current depends on nothing else running there: 0.
+pub const REFUSAL: &str = "allocation rejected: project \"atlas/physics/simulation\" would exceed \
+    max_nodes quota (current: 0, requested: 21, limit: 10)\nallocation rejected: project \
+    \"atlas/physics\" would exceed max_nodes quota (current: 0, requested: 21, limit: 20)";
+
+/// Who agrees with whom: by the whole fingerprint, then by each class.
+pub async fn groups(client: &Client) -> Result<Vec<GroupLine>, ClientError> {
+    let mut lines = Vec::new();
+    let classes = PROBED.iter().map(ToString::to_string);
+    for class in std::iter::once("all".to_owned()).chain(classes) {
+        let found = client.conformance_groups(Some(&class)).await?;
+        lines.extend(found.groups.into_iter().map(|group| GroupLine {
+            class: group.class,
+            digest: group.digest,
+            nodes: group.nodes,
+        }));
+    }
+    Ok(lines)
+}
+
+/// Who differs from the majority of its cohort.
+pub async fn drifted(client: &Client) -> Result<Vec<DriftLine>, ClientError> {
+    let report = client.drift().await?;
+    let line = |d: lattice_api::conformance::DriftView| DriftLine {
+        node: d.node,
+        class: d.class,
+        key: d.key,
+        expected: d.expected,
+        found: d.found,
+    };
+    Ok(report.drifted.into_iter().map(line).collect())
+}
+
+/// Recorded jobs by how they ended.
+pub fn count(played: &Played) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for state in played.states.values() {
+        *counts.entry(state.to_string()).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// Prints the outcome on standard output, and on standard error what is wrong with it.
+pub fn print(outcome: &Outcome, faults: &[Fault], format: Format) -> anyhow::Result<()> {
+    let counts: Vec<_> = outcome
+        .allocations
+        .iter()
+        .map(|(s, n)| format!("{n} {s}"))
+        .collect();
+    let alike = outcome
+        .conformance_groups
+        .iter()
+        .filter(|group| group.class == "all");
+    let mut rows = vec![
+        vec!["nodes".to_owned(), outcome.nodes.to_string()],
+        vec!["cells".to_owned(), outcome.cells.to_string()],
+        vec!["allocations".to_owned(), counts.join(", ")],
+    ];
+    rows.extend(alike.map(|group| {
+        vec![
+            "alike".to_owned(),
+            format!("{}  {}", output::short(&group.digest), group.nodes),
+        ]
+    }));
+    rows.extend(outcome.drifted.iter().map(|d| {
+        let text = format!(
+            "{} {}: {} (expected {})",
+            d.node, d.key, d.found, d.expected
+        );
+        vec!["differs".to_owned(), text]
+    }));
+    rows.push(vec![
+        "elapsed".to_owned(),
+        format!("{:.1} s", outcome.elapsed_s),
+    ]);
+    output::print(format, outcome, Columns::only(&["what", "came out"]), rows)?;
+    for fault in faults {
+        eprintln!("not as it must be: {fault}");
+    }
+    Ok(())
+}
+
+/// Everything that did not come out as it must.
+pub fn judge(outcome: &Outcome, endings: &[Ending], nodes: &[DemoNode]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if outcome.nodes != nodes.len() {
+        faults.push(Fault::Missing {
+            started: nodes.len(),
+            joined: outcome.nodes,
+        });
+    }
+    let planted = planted_in(nodes);
+    for (node, key) in &planted {
+        if !outcome
+            .drifted
+            .iter()
+            .any(|d| d.node == *node && d.key == *key)
+        {
+            faults.push(Fault::NotFound {
+                node: node.clone(),
+                key: (*key).to_owned(),
+            });
+        }
+    }
+    let unplanned = |d: &&DriftLine| !planted.iter().any(|(n, k)| *n == d.node && *k == d.key);
+    faults.extend(
+        outcome
+            .drifted
+            .iter()
+            .filter(unplanned)
+            .cloned()
+            .map(Fault::Unplanned),
+    );
+    faults.extend(
+        endings
+            .iter()
+            .filter(|e| e.came != e.wanted)
+            .cloned()
+            .map(Fault::Ending),
+    );
+    if !outcome.refusals.iter().any(|text| text == REFUSAL) {
+        faults.push(Fault::Refusal {
+            wanted: REFUSAL,
+            texts: outcome.refusals.clone(),
+        });
+    }
+    faults
+}
+
+/// Which planted differences are among these nodes. A cohort too small to have a majority says
+/// nothing, so a demo of few nodes expects nothing of it.
+fn planted_in(nodes: &[DemoNode]) -> Vec<(String, &'static str)> {
+    let tree = |node: &DemoNode| {
+        let name = node.root.as_ref()?.file_name()?.to_str()?;
+        Some((name.to_owned(), name.chars().take(4).collect::<String>()))
+    };
+    let cohort_size = |model: &str| {
+        nodes
+            .iter()
+            .filter_map(tree)
+            .filter(|(_, m)| m == model)
+            .count()
+    };
+    let mut found = Vec::new();
+    for node in nodes {
+        let Some((name, model)) = tree(node) else {
+            continue;
+        };
+        let enough = cohort_size(&model) >= lattice_hwprobe::COHORT_MIN;
+        for planted in PLANTED.iter().filter(|p| enough && p.tree == name) {
+            found.push((node.name.to_string(), planted.key));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::demo::fixtures::Fixtures;
+    use lattice_quorum_types::NodeId;
+
+    fn nodes(count: usize) -> Vec<DemoNode> {
+        Fixtures::find(None)
+            .unwrap()
+            .nodes(count, NodeId::new("here").unwrap())
+            .unwrap()
+    }
+
+    fn drift(node: &str, key: &str) -> DriftLine {
+        let text = |t: &str| t.to_owned();
+        DriftLine {
+            node: text(node),
+            class: text("nic"),
+            key: text(key),
+            expected: text("a"),
+            found: text("b"),
+        }
+    }
+
+    fn good() -> Outcome {
+        Outcome {
+            nodes: 24,
+            cells: 2,
+            conformance_groups: vec![],
+            drifted: vec![
+                drift("gpu005", "nic.0.firmware"),
+                drift("gpu108", "kernel.cmdline"),
+            ],
+            allocations: BTreeMap::new(),
+            refusals: vec![REFUSAL.to_owned()],
+            url: String::new(),
+            elapsed_s: 0.0,
+        }
+    }
+
+    #[test]
+    fn what_must_come_out_is_no_fault() {
+        assert_eq!(judge(&good(), &[], &nodes(24)), []);
+    }
+
+    #[test]
+    fn each_deviation_is_named() {
+        let mut outcome = good();
+        outcome.drifted.push(drift("gpu002", "nic.3.firmware"));
+        outcome.drifted.remove(0);
+        outcome.refusals.clear();
+        outcome.nodes = 23;
+        let ending = Ending {
+            name: "kth-001".to_owned(),
+            wanted: AllocationState::Completed,
+            came: AllocationState::Failed,
+        };
+        let texts: Vec<_> = judge(&outcome, &[ending], &nodes(24))
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(texts.len(), 5, "{texts:#?}");
+        assert!(texts[0].contains("24 agents were started, 23 joined"));
+        assert!(texts[1].contains("gpu005 was not found to differ in nic.0.firmware"));
+        assert!(texts[2].contains("gpu002 differs in nic.3.firmware"));
+        assert!(texts[3].contains("kth-001 ended as failed, the log says completed"));
+        assert!(texts[4].contains("the refusal lacks"));
+    }
+
+    #[test]
+    fn a_cohort_without_majority_is_expected_to_say_nothing() {
+        let mut outcome = good();
+        outcome.nodes = 4;
+        outcome.drifted.clear();
+        assert_eq!(judge(&outcome, &[], &nodes(4)), []);
+    }
+
+    #[test]
+    fn trees_used_again_bring_their_differences_again() {
+        let more = nodes(47);
+        assert_eq!(more.len(), 47);
+        let mut planted = planted_in(&more);
+        planted.sort();
+        let names: Vec<_> = planted.iter().map(|(node, _)| node.as_str()).collect();
+        assert_eq!(names, ["gpu005", "gpu108", "r1-gpu005", "r1-gpu108"]);
+    }
+}

@@ -1,0 +1,77 @@
+//! What a command ends with when it cannot do what was asked, and its exit code.
+
+use lattice_client::ClientError;
+use std::{fmt, process::ExitCode};
+
+/// The cluster said no, or the command failed here.
+const REFUSED: u8 = 1;
+/// The command line, or a value in it, cannot be right.
+const USAGE: u8 = 2;
+/// No answer.
+const UNREACHABLE: u8 = 3;
+
+/// A failure with its text.
+#[derive(Debug)]
+pub struct Failure {
+    /// As documented in the program's help; never 0.
+    pub code: u8,
+    /// What went wrong and what to do next.
+    pub text: String,
+}
+
+impl Failure {
+    /// A value on the command line that cannot be right.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self {
+            code: USAGE,
+            text: text.into(),
+        }
+    }
+
+    /// No cluster to ask.
+    pub fn unreachable(text: impl Into<String>) -> Self {
+        Self {
+            code: UNREACHABLE,
+            text: text.into(),
+        }
+    }
+
+    /// The process's exit code.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        match error.downcast::<ClientError>() {
+            Ok(error) => error.into(),
+            Err(error) => Self {
+                code: REFUSED,
+                text: format!("{error:#}"),
+            },
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Self {
+            code: error.exit_code(),
+            text,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! `lattice node`: what the nodes are and how they are.
+
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns, or_dash, short, time},
+};
+use clap::{Args, Subcommand};
+use lattice_api::node::{ClassView, NodeView};
+
+/// What can be asked about nodes.
+#[derive(Subcommand)]
+pub enum NodeCommand {
+    /// List nodes with their state, group and fingerprint.
+    List,
+    /// Show one node: state, health, facts and each class's digest.
+    Show(ShowArgs),
+    /// Show, key by key, in what two nodes differ.
+    Diff(DiffArgs),
+}
+
+#[derive(Args)]
+pub struct ShowArgs {
+    /// The node.
+    node: String,
+    /// Show every conformance key with its value, read from the node.
+    #[arg(long)]
+    inventory: bool,
+}
+
+#[derive(Args)]
+pub struct DiffArgs {
+    /// A node.
+    left: String,
+    /// Another one.
+    right: String,
+}
+
+/// Runs one of them.
+pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Failure> {
+    match command {
+        NodeCommand::List => list(connection).await,
+        NodeCommand::Show(args) if args.inventory => inventory(&args.node, connection).await,
+        NodeCommand::Show(args) => show(&args.node, connection).await,
+        NodeCommand::Diff(args) => diff(&args, connection).await,
+    }
+}
+
+const LIST: Columns<'_> = Columns {
+    narrow: &[
+        "node",
+        "group",
+        "state",
+        "liveness",
+        "held by",
+        "gpus",
+        "drifted",
+        "fingerprint",
+    ],
+    wide: &[
+        "cell", "health", "vendor", "product", "cores", "memory", "features", "agent",
+    ],
+};
+
+/// What is intended for the node, and whether somebody drains it.
+fn state(node: &NodeView) -> String {
+    match node.drain.first() {
+        Some(drain) => format!("{} ({})", node.lifecycle, drain.reason),
+        None => node.lifecycle.clone(),
+    }
+}
+
+fn gpus(node: &NodeView) -> String {
+    match (node.facts.gpu_count, &node.facts.gpu_model) {
+        (Some(0), _) => "none".to_owned(),
+        (Some(count), Some(model)) => format!("{count}x {model}"),
+        (Some(count), None) => count.to_string(),
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
+fn gibibytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "unknown".to_owned(), |b| format!("{} GiB", b >> 30))
+}
+
+fn number(n: Option<u32>) -> String {
+    n.map_or_else(|| "unknown".to_owned(), |n| n.to_string())
+}
+
+fn health(node: &NodeView) -> String {
+    match node.health.reasons.is_empty() {
+        true => node.health.verdict.clone(),
+        false => format!(
+            "{} ({})",
+            node.health.verdict,
+            node.health.reasons.join(",")
+        ),
+    }
+}
+
+async fn list(connection: &Connection) -> Result<(), Failure> {
+    let nodes = connection.client.nodes().await?;
+    let rows = nodes.iter().map(|node| {
+        let holder = node.holder.as_ref().map(|h| h.allocation.to_string());
+        let fingerprint = node.fingerprint.as_deref().map(short);
+        vec![
+            node.name.clone(),
+            or_dash(node.group.as_deref()),
+            state(node),
+            node.liveness.clone(),
+            or_dash(holder.as_deref()),
+            gpus(node),
+            node.drifted_keys.to_string(),
+            fingerprint.unwrap_or_else(|| "unknown".to_owned()),
+            or_dash(node.cell.as_deref()),
+            health(node),
+            or_dash(node.facts.vendor.as_deref()),
+            or_dash(node.facts.product.as_deref()),
+            number(node.facts.cores),
+            gibibytes(node.facts.memory_bytes),
+            node.facts.features.join(","),
+            or_dash(node.agent_version.as_deref()),
+        ]
+    });
+    Ok(output::print(connection.format, &nodes, LIST, rows)?)
+}
+
+fn mark(class: &ClassView) -> String {
+    class.digest.clone().unwrap_or_else(|| class.state.clone())
+}
+
+async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
+    let node = connection.client.node(name).await?;
+    let line = |key: &str, value: String| vec![key.to_owned(), value];
+    let mut rows = vec![
+        line("name", node.name.clone()),
+        line("lifecycle", node.lifecycle.clone()),
+        line("liveness", node.liveness.clone()),
+        line("last seen", or_dash(node.last_seen.as_deref())),
+        line("health", health(&node)),
+        line("vcluster", node.vcluster.clone()),
+        line("cell", or_dash(node.cell.as_deref())),
+        line("group", or_dash(node.group.as_deref())),
+        line("vendor", or_dash(node.facts.vendor.as_deref())),
+        line("product", or_dash(node.facts.product.as_deref())),
+        line("gpus", gpus(&node)),
+        line("cores", number(node.facts.cores)),
+        line("memory", gibibytes(node.facts.memory_bytes)),
+        line("features", or_dash(Some(&node.facts.features.join(",")))),
+        line("boot id", or_dash(node.boot_id.as_deref())),
+        line("agent", or_dash(node.agent_version.as_deref())),
+        line("drifted keys", node.drifted_keys.to_string()),
+        line(
+            "fingerprint",
+            node.fingerprint
+                .clone()
+                .unwrap_or_else(|| "unknown".to_owned()),
+        ),
+    ];
+    if let Some(holder) = &node.holder {
+        let text = format!(
+            "allocation {} attempt {}",
+            holder.allocation, holder.attempt
+        );
+        rows.insert(2, line("held by", text));
+    }
+    for drain in &node.drain {
+        let text = format!(
+            "{}: {} since {}",
+            drain.owner,
+            drain.reason,
+            time(&drain.since)
+        );
+        rows.push(line("drained by", text));
+    }
+    for (class, view) in &node.classes {
+        rows.push(line(&format!("fp.{class}"), mark(view)));
+    }
+    let columns = Columns::only(&["key", "value"]);
+    Ok(output::print(connection.format, &node, columns, rows)?)
+}
+
+async fn inventory(name: &str, connection: &Connection) -> Result<(), Failure> {
+    let inventory = connection.client.inventory(name, false).await?;
+    // The agent's own document, in the shape `lattice host show -o json` prints.
+    let inventory: lattice_hwprobe::Inventory =
+        serde_json::from_value(inventory).map_err(anyhow::Error::from)?;
+    let rows = crate::host::inventory_rows(&inventory);
+    let columns = Columns::only(&["class", "key", "value"]);
+    Ok(output::print(connection.format, &inventory, columns, rows)?)
+}
+
+async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
+    let diff = connection.client.diff(&args.left, &args.right).await?;
+    let rows = diff.differences.iter().map(|d| {
+        vec![
+            d.verdict.clone(),
+            d.class.clone(),
+            d.key.clone(),
+            d.left.clone(),
+            d.right.clone(),
+        ]
+    });
+    let names = ["verdict", "class", "key", &diff.left, &diff.right];
+    output::print(connection.format, &diff, Columns::only(&names), rows)?;
+    if diff.differences.is_empty() {
+        eprintln!(
+            "{} and {} do not differ in any known key",
+            diff.left, diff.right
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! `lattice submit`: ask for nodes and say what runs on them.
+
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Format},
+};
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use lattice_api::allocation::{AllocationRequest, ConstraintsBody};
+use lattice_client::SubmitOptions;
+use std::{collections::BTreeMap, fs, io::Read as _, path::PathBuf};
+
+/// Layout over dragonfly groups.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Layout {
+    /// Fewest groups.
+    Tight,
+    /// As many groups as possible.
+    Spread,
+    /// Whatever is free.
+    Any,
+}
+
+/// What happens when a node is lost.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Requeue {
+    /// It fails.
+    Never,
+    /// It is queued again at most once.
+    Once,
+    /// It is queued again each time.
+    Always,
+}
+
+/// Submit an allocation: `lattice submit --project atlas/web --nodes 4 -- ./run --fast`.
+#[derive(Args)]
+pub struct SubmitArgs {
+    /// Project whose limits apply.
+    #[arg(short, long)]
+    project: String,
+    /// Number of nodes, at least 1.
+    #[arg(short = 'N', long, default_value_t = 1)]
+    nodes: u32,
+    /// A name for people.
+    #[arg(long)]
+    name: Option<String>,
+    /// Longest run time: 90s, 1h30m, 01:30:00. Without it: unbounded, never backfilled.
+    #[arg(short = 't', long)]
+    walltime: Option<String>,
+    /// Priority class, 0-10 [default: 5].
+    #[arg(long)]
+    class: Option<u8>,
+    /// All nodes must share one conformance group.
+    #[arg(long)]
+    sensitive: bool,
+    /// Acceptable GPU model, part of its name; repeat for several.
+    #[arg(long = "gpu-model", value_name = "MODEL")]
+    gpu_models: Vec<String>,
+    /// GPUs each node must have.
+    #[arg(long, value_name = "COUNT")]
+    gpus_per_node: Option<u32>,
+    /// Feature every node must carry; repeat for several.
+    #[arg(long = "feature", value_name = "FEATURE")]
+    features: Vec<String>,
+    /// Only these nodes: gpu[001-004,007].
+    #[arg(short = 'w', long, value_name = "HOSTLIST")]
+    nodelist: Option<String>,
+    /// None of these nodes.
+    #[arg(short = 'x', long, value_name = "HOSTLIST")]
+    exclude: Option<String>,
+    /// Layout over dragonfly groups [default: tight].
+    #[arg(long, value_enum)]
+    spread: Option<Layout>,
+    /// What happens when a node is lost [default: never].
+    #[arg(long, value_enum)]
+    requeue: Option<Requeue>,
+    /// Submit on hold.
+    #[arg(long)]
+    hold: bool,
+    /// Environment variable for the processes; repeat for several.
+    #[arg(short, long = "env", value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Working directory on the nodes.
+    #[arg(long, value_name = "DIR")]
+    chdir: Option<String>,
+    /// A script to run instead of a command; `-` reads it from standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    script: Option<PathBuf>,
+    /// Only say whether it would be accepted now.
+    #[arg(long)]
+    dry_run: bool,
+    /// Repeating a submit with the same key makes no second allocation (for 24 hours).
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Program and arguments, after `--`.
+    #[arg(last = true, required_unless_present = "script")]
+    command: Vec<String>,
+}
+
+fn environment(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    pairs
+        .iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+            _ => Err(Failure::usage(format!("--env {pair:?}: write NAME=VALUE"))),
+        })
+        .collect()
+}
+
+fn script(path: &PathBuf) -> anyhow::Result<String> {
+    if path.as_os_str() != "-" {
+        return fs::read_to_string(path).with_context(|| format!("--script {}", path.display()));
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("cannot read the script from standard input")?;
+    Ok(text)
+}
+
+fn word<T: ValueEnum>(value: Option<T>) -> Option<String> {
+    Some(value?.to_possible_value()?.get_name().to_owned())
+}
+
+impl SubmitArgs {
+    fn request(&self) -> Result<AllocationRequest, Failure> {
+        Ok(AllocationRequest {
+            project: self.project.clone(),
+            nodes: self.nodes,
+            name: self.name.clone(),
+            vcluster: None,
+            argv: self.command.clone(),
+            script: self.script.as_ref().map(script).transpose()?,
+            env: environment(&self.env)?,
+            working_dir: self.chdir.clone(),
+            walltime: self.walltime.clone(),
+            class: self.class,
+            sensitive: self.sensitive,
+            constraints: ConstraintsBody {
+                gpu_models: self.gpu_models.clone(),
+                gpus_per_node: self.gpus_per_node,
+                memory_bytes: None,
+                features: self.features.clone(),
+                nodelist: self.nodelist.clone(),
+                exclude: self.exclude.clone(),
+                spread: word(self.spread),
+            },
+            requeue: word(self.requeue),
+            hold: self.hold,
+        })
+    }
+}
+
+/// Submits, and prints the allocation's number.
+pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failure> {
+    let request = args.request()?;
+    let options = SubmitOptions {
+        key: args.idempotency_key.clone(),
+        dry_run: args.dry_run,
+    };
+    let answer = connection.client.submit(&request, options).await?;
+    match (connection.format, answer.id) {
+        (Format::Table | Format::Wide, Some(id)) => Ok(output::line(&id.to_string())?),
+        (Format::Table | Format::Wide, None) => {
+            let revision = answer.revision.0;
+            eprintln!("would be accepted (judged at revision {revision}); nothing was submitted");
+            Ok(())
+        }
+        (format, _) => {
+            let columns = output::Columns::only(&["id", "revision", "dry_run"]);
+            let row = vec![
+                answer.id.map(|id| id.to_string()).unwrap_or_default(),
+                answer.revision.0.to_string(),
+                answer.dry_run.to_string(),
+            ];
+            Ok(output::print(format, &answer, columns, [row])?)
+        }
+    }
+}

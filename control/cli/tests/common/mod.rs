@@ -1,0 +1,178 @@
+//! Runs the real `lattice` with an environment of its own.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// An environment in which only what a test makes can be found.
+pub struct Sandbox {
+    pub dir: tempfile::TempDir,
+}
+
+/// What a command ended with.
+#[derive(Debug)]
+pub struct Done {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Done {
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
+    }
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Sandbox {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // The daemons' data is below it; jobs of another user run from there too.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(dir.path().join("run")).unwrap();
+        fs::create_dir(dir.path().join("home")).unwrap();
+        Self { dir }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lattice"));
+        command
+            .args(args)
+            .env_remove("LATTICE_CONTEXT")
+            .env_remove("LATTICE_LOG")
+            .env_remove("XDG_CONFIG_HOME")
+            .env("HOME", self.path("home"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn lattice(&self, args: &[&str]) -> Done {
+        self.command(args).output().unwrap().into()
+    }
+
+    /// Contexts that demos have published.
+    pub fn contexts(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.path("run/lattice")) else {
+            return Vec::new();
+        };
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+/// A demo that runs beside the test.
+pub struct Demo {
+    child: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl Demo {
+    pub fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
+        let mut command = sandbox.command(&["demo"]);
+        command
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let said = Arc::new(Mutex::new(String::new()));
+        let (into, from) = (said.clone(), child.stderr.take().unwrap());
+        thread::spawn(move || {
+            for line in BufReader::new(from).lines() {
+                let Ok(line) = line else { return };
+                let mut said = into.lock().unwrap();
+                said.push_str(&line);
+                said.push('\n');
+            }
+        });
+        Self { child, said }
+    }
+
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Waits until the demo has said `words`.
+    #[track_caller]
+    pub fn wait_for(&mut self, words: &str, at_most: Duration) {
+        wait_until(&format!("the demo says {words:?}"), at_most, || {
+            let said = self.said();
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("the demo ended ({status}) before it said {words:?}: {said}");
+            }
+            said.contains(words)
+        });
+    }
+
+    /// Ends it as Ctrl-C does.
+    pub fn interrupt(mut self) -> Option<i32> {
+        self.signal("-INT");
+        self.child.wait().unwrap().code()
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[track_caller]
+pub fn wait_until(what: &str, at_most: Duration, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < at_most, "in {at_most:?}: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+pub fn copy_tree(from: &Path, to: &Path) {
+    let copied = Command::new("cp")
+        .arg("-a")
+        .arg(from)
+        .arg(to)
+        .status()
+        .unwrap();
+    assert!(copied.success());
+}

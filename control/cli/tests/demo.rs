@@ -1,0 +1,304 @@
+//! The main job, as its user meets it: the real program, from another terminal too.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Demo, Sandbox, copy_tree, wait_until};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration,
+};
+
+/// How long 24 agents may take to join on a busy machine.
+const JOIN: Duration = Duration::from_secs(120);
+
+fn strings<'a>(list: &'a Value, field: &str) -> BTreeSet<&'a str> {
+    let items = list.as_array().unwrap().iter();
+    items.map(|item| item[field].as_str().unwrap()).collect()
+}
+
+fn drifted(outcome: &Value) -> Vec<(String, String, String, String)> {
+    let text = |d: &Value, key: &str| d[key].as_str().unwrap().to_owned();
+    let list = outcome["drifted"].as_array().unwrap().iter();
+    list.map(|d| {
+        (
+            text(d, "node"),
+            text(d, "key"),
+            text(d, "expected"),
+            text(d, "found"),
+        )
+    })
+    .collect()
+}
+
+#[test]
+fn the_scenario_comes_out_as_recorded() {
+    let sandbox = Sandbox::new();
+    let done = sandbox.lattice(&["demo", "--exit", "-o", "json"]);
+    let outcome = done.json();
+    assert_eq!(outcome["nodes"], 24, "{outcome}");
+    assert_eq!(outcome["cells"], 2);
+    assert_eq!(
+        outcome["allocations"],
+        json!({"completed": 103, "failed": 97})
+    );
+    let found = drifted(&outcome);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(
+        (found[0].0.as_str(), found[0].1.as_str()),
+        ("gpu005", "nic.0.firmware")
+    );
+    assert_eq!(
+        (found[0].2.as_str(), found[0].3.as_str()),
+        ("28.41.1000", "28.39.2048")
+    );
+    assert_eq!(
+        (found[1].0.as_str(), found[1].1.as_str()),
+        ("gpu108", "kernel.cmdline")
+    );
+    let refusal = outcome["refusals"][0].as_str().unwrap();
+    assert_eq!(
+        refusal,
+        "allocation rejected: project \"atlas/physics/simulation\" would exceed max_nodes quota \
+         (current: 0, requested: 21, limit: 10)\nallocation rejected: project \"atlas/physics\" \
+         would exceed max_nodes quota (current: 0, requested: 21, limit: 20)"
+    );
+    assert!(!outcome["conformance_groups"].as_array().unwrap().is_empty());
+    assert!(
+        outcome["url"]
+            .as_str()
+            .unwrap()
+            .starts_with("https://127.0.0.1:")
+    );
+    assert!(
+        sandbox.contexts().is_empty(),
+        "the context file was removed"
+    );
+}
+
+#[test]
+fn one_more_edited_firmware_is_found_and_fails_the_demo() {
+    let sandbox = Sandbox::new();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    fs::create_dir(sandbox.path("fixtures")).unwrap();
+    for part in ["hosts", "traces"] {
+        copy_tree(&fixtures.join(part), &sandbox.path("fixtures"));
+    }
+    let firmware = sandbox.path("fixtures/hosts/gpu103/sys/class/infiniband");
+    let device = fs::read_dir(&firmware)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let original = fs::read_to_string(device.join("fw_ver")).unwrap();
+    fs::write(device.join("fw_ver"), "16.28.9999\n").unwrap();
+    let folder = sandbox.path("fixtures");
+    let args = [
+        "demo",
+        "--exit",
+        "-o",
+        "json",
+        "--fixtures",
+        folder.to_str().unwrap(),
+    ];
+    let done = sandbox.lattice(&args);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let outcome: Value = serde_json::from_str(&done.stdout).unwrap();
+    let found = drifted(&outcome);
+    let edited = found.iter().find(|d| d.0 == "gpu103").unwrap();
+    assert!(
+        edited.1.starts_with("nic.") && edited.1.ends_with(".firmware"),
+        "{edited:?}"
+    );
+    assert_eq!(
+        (edited.2.as_str(), edited.3.as_str()),
+        (original.trim(), "16.28.9999")
+    );
+    assert_eq!(found.len(), 3);
+    assert!(
+        done.stderr
+            .contains("not as it must be: gpu103 differs in nic.")
+    );
+}
+
+#[test]
+fn another_terminal_uses_it_and_a_kept_folder_resumes() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    let args = ["--nodes", "8", "--data-dir", data.to_str().unwrap()];
+    let mut demo = Demo::start(&sandbox, &args);
+    demo.wait_for("8 nodes are ready", JOIN);
+    let contexts = sandbox.contexts();
+    assert_eq!(contexts.len(), 1);
+    let mode = fs::metadata(&contexts[0]).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    look_around(&sandbox);
+    let mine = run_a_job(&sandbox);
+    say_no(&sandbox);
+
+    let before = sandbox.lattice(&["status", "--all", "-o", "json"]).json();
+    demo.kill();
+    // What a crash leaves behind is not taken for a live demo.
+    let done = sandbox.lattice(&["node", "list"]);
+    assert!(done.stderr.contains("no cluster is known"), "{done:?}");
+
+    let mut demo = Demo::start(&sandbox, &args[2..]);
+    demo.wait_for("8 nodes are ready", JOIN);
+    let again = sandbox.lattice(&["status", &mine, "-o", "json"]).json();
+    assert_eq!(
+        again["state"], "completed",
+        "an acknowledged submit outlives the crash"
+    );
+    let everything = || sandbox.lattice(&["status", "--all", "-o", "json"]).json();
+    wait_until("the resumed demo submits what was left", JOIN, || {
+        everything().as_array().unwrap().len() > before.as_array().unwrap().len()
+    });
+    let all = everything();
+    let names: Vec<_> = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|a| a["name"].as_str())
+        .collect();
+    let distinct: BTreeSet<_> = names.iter().collect();
+    assert_eq!(names.len(), distinct.len(), "nothing was submitted twice");
+    assert_eq!(demo.interrupt(), Some(130));
+    assert!(
+        sandbox
+            .contexts()
+            .iter()
+            .all(|path| !contexts.contains(path) || path.exists())
+    );
+}
+
+/// Reading commands, as tables and as JSON.
+fn look_around(sandbox: &Sandbox) {
+    let nodes = sandbox.lattice(&["node", "list", "-o", "json"]).json();
+    assert_eq!(nodes.as_array().unwrap().len(), 8);
+    let table = sandbox.lattice(&["node", "list"]).stdout;
+    assert!(table.starts_with("NODE"), "{table}");
+    assert!(table.contains("8x NVIDIA H100 80GB HBM3"), "{table}");
+    let shown = sandbox.lattice(&["node", "show", "gpu001"]).stdout;
+    assert!(
+        shown.contains("fp.nic") && shown.contains("alive"),
+        "{shown}"
+    );
+    let diff = sandbox
+        .lattice(&["node", "diff", "gpu004", "gpu005", "-o", "json"])
+        .json();
+    assert_eq!(
+        strings(&diff["differences"], "key"),
+        BTreeSet::from(["nic.0.firmware"])
+    );
+    let drift = sandbox
+        .lattice(&["conformance", "drift", "-o", "json"])
+        .json();
+    assert_eq!(
+        strings(&drift["drifted"], "node"),
+        BTreeSet::from(["gpu005"])
+    );
+    let groups = sandbox
+        .lattice(&["conformance", "groups", "--class", "nic", "-o", "json"])
+        .json();
+    assert!(
+        strings(&groups["groups"], "nodes").contains("gpu005"),
+        "{groups}"
+    );
+    let tree = sandbox.lattice(&["project", "tree"]).stdout;
+    assert!(
+        tree.contains("\n  physics") && tree.contains("\n    simulation"),
+        "{tree}"
+    );
+}
+
+/// Submits, waits, and reads what the job wrote. Returns its number.
+fn run_a_job(sandbox: &Sandbox) -> String {
+    let script = "echo $LATTICE_ALLOCATION_ID $LATTICE_NODE_RANK $LATTICE_NODELIST; id -u";
+    let submit = |nodes: &str, script: &str| {
+        let args = [
+            "submit",
+            "-p",
+            "atlas/physics/simulation",
+            "-N",
+            nodes,
+            "-t",
+            "5m",
+            "--",
+            "/bin/sh",
+            "-c",
+            script,
+        ];
+        let done = sandbox.lattice(&args);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout.trim().to_owned()
+    };
+    let state = |id: &str| {
+        let shown = sandbox.lattice(&["status", id, "-o", "json"]).json();
+        shown["state"].as_str().unwrap().to_owned()
+    };
+    let id = submit("2", script);
+    wait_until("the job completes", Duration::from_secs(60), || {
+        state(&id) == "completed"
+    });
+    let logs = sandbox.lattice(&["logs", &id, "--rank", "1"]);
+    assert_eq!(logs.code, Some(0), "{logs:?}");
+    let lines: Vec<_> = logs.stdout.lines().collect();
+    assert!(lines[0].starts_with(&format!("{id} 1 ")), "{lines:?}");
+    assert_ne!(lines[1], "0", "jobs never run as root");
+
+    let sleeper = submit("1", "sleep 600");
+    wait_until("the job runs", Duration::from_secs(60), || {
+        state(&sleeper) == "running"
+    });
+    let why = sandbox.lattice(&["why", &sleeper]);
+    assert!(
+        why.stdout
+            .contains(&format!("allocation {sleeper} is running")),
+        "{why:?}"
+    );
+    assert_eq!(sandbox.lattice(&["cancel", &sleeper]).code, Some(0));
+    wait_until("the job ends", Duration::from_secs(60), || {
+        state(&sleeper) == "cancelled"
+    });
+    id
+}
+
+/// What is refused, with its exit code, changes nothing.
+fn say_no(sandbox: &Sandbox) {
+    let count = || {
+        sandbox
+            .lattice(&["status", "--all", "-o", "json", "-p", "atlas/physics"])
+            .json()
+    };
+    let before = count().as_array().unwrap().len();
+    let submit = |project: &str, nodes: &str| {
+        sandbox.lattice(&["submit", "-p", project, "-N", nodes, "--", "/bin/true"])
+    };
+    for (done, code, words) in [
+        (
+            submit("atlas/physics/simulation", "0"),
+            2,
+            "at least 1 node",
+        ),
+        (
+            submit("atlas/physics/nowhere", "1"),
+            4,
+            "atlas/physics/nowhere",
+        ),
+        (submit("atlas/physics/higgs", "1"), 1, "limit: 0"),
+        (
+            submit("atlas/physics/simulation", "11"),
+            1,
+            "requested: 11, limit: 10",
+        ),
+        (submit("atlas/physics/simulation", "9"), 1, "8"),
+        (sandbox.lattice(&["status", "999999"]), 4, "999999"),
+        (sandbox.lattice(&["node", "show", "gpu999"]), 4, "gpu999"),
+    ] {
+        assert_eq!(done.code, Some(code), "{done:?}");
+        assert!(done.stderr.contains(words), "{words:?}: {done:?}");
+    }
+    assert_eq!(count().as_array().unwrap().len(), before);
+}
