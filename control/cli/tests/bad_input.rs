@@ -102,7 +102,7 @@ fn a_context_others_can_read_is_refused_and_a_silent_server_ends_with_3() {
     refused(
         &sandbox,
         &["--context", arg, "node", "list"],
-        1,
+        2,
         &["certificate"],
     );
     fs::write(&file, "{\"server\":1}").unwrap();

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn atemporary_folder_goes_with_its_owner() {
+    fn a_temporary_folder_goes_with_its_owner() {
         let folder = Folder::open(None, None).unwrap();
         let path = folder.path().to_owned();
         assert!(path.join("demo.json").is_file());
