@@ -120,8 +120,8 @@ impl Executor {
     /// Takes up everything an agent before this one left: running supervisors are watched again,
     /// ends that control does not have are told, and what cannot have survived is lost.
     pub fn resume(&self) -> Result<(), RecordError> {
-        for (key, dir) in recover::unfinished(&self.shared)? {
-            self.follow(key, dir, None);
+        for (key, dir, end) in recover::unfinished(&self.shared)? {
+            self.follow(key, dir, end);
         }
         let pruning = recover::prune_for_ever(self.shared.clone());
         self.spawn(pruning);

@@ -1,8 +1,10 @@
 //! What an agent before this one left on disk, and what of it may go.
 
 use super::Shared;
+use super::rank::ended;
 use crate::attempt::{AttemptDir, ExitRecord, RecordError};
 use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::AttemptKey;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,35 +12,46 @@ use std::time::{Duration, SystemTime};
 /// Between two looks for what may go.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
+/// An attempt with its end, where it is known.
+pub(super) type Unfinished = (AttemptKey, AttemptDir, Option<RankReport>);
+
 /// Attempts whose end control does not have, with ends written for those of another boot.
-pub(super) fn unfinished(shared: &Shared) -> Result<Vec<(AttemptKey, AttemptDir)>, RecordError> {
+pub(super) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError> {
     let mut left = Vec::new();
     for (key, dir) in shared.attempts.list()? {
         if dir.is_acknowledged() {
             continue;
         }
-        let Some(launch) = dir.launch()? else {
-            if dir.exit()?.is_some() {
-                left.push((key, dir));
-            } else {
+        let exit = match (dir.exit()?, dir.launch()?) {
+            (Some(exit), _) => Some(exit),
+            (None, Some(launch)) if launch.boot_id != shared.settings.boot_id => {
+                Some(write_lost(shared, &dir, &launch.boot_id)?)
+            }
+            (None, Some(_)) => None,
+            (None, None) => {
                 // A crash came before its record: nobody was told that it was taken.
                 dir.remove()?;
+                continue;
             }
-            continue;
         };
-        if dir.exit()?.is_none() && launch.boot_id != shared.settings.boot_id {
-            let evidence = format!(
-                "the machine was rebooted: boot id {} then, {} now",
-                launch.boot_id, shared.settings.boot_id
-            );
-            dir.write_exit(&ExitRecord {
-                at: shared.clock.now(),
-                exit: RankExit::Lost { evidence },
-            })?;
-        }
-        left.push((key, dir));
+        left.push((key, dir, exit.map(ended)));
     }
     Ok(left)
+}
+
+fn write_lost(
+    shared: &Shared,
+    dir: &AttemptDir,
+    boot_then: &str,
+) -> Result<ExitRecord, RecordError> {
+    let boot_now = &shared.settings.boot_id;
+    let evidence = format!("the machine was rebooted: boot id {boot_then} then, {boot_now} now");
+    let exit = ExitRecord {
+        at: shared.clock.now(),
+        exit: RankExit::Lost { evidence },
+    };
+    dir.write_exit(&exit)?;
+    Ok(exit)
 }
 
 /// Removes what control has long since heard of, for as long as the agent runs.

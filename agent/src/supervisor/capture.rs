@@ -15,6 +15,9 @@ use tokio::task::JoinHandle;
 /// Read at a time: what a pipe holds by default.
 const CHUNK: usize = 64 << 10;
 
+/// Reads after the end of the job: twice the largest pipe (1 MiB), in case a stranger writes on.
+const MOST_DRAINS: usize = 32;
+
 /// A running copy.
 pub(super) struct Capture {
     task: JoinHandle<()>,
@@ -58,15 +61,12 @@ pub(super) fn spawn(pipe: OwnedFd, file: File, cap: u64) -> io::Result<Capture> 
 async fn copy(pipe: Receiver, mut kept: Kept, mut gone: oneshot::Receiver<()>) {
     let mut chunk = vec![0; CHUNK];
     loop {
-        let last = tokio::select! {
-            ready = pipe.readable() => {
-                if ready.is_err() {
-                    return;
-                }
-                false
-            }
-            _ = &mut gone => true,
-        };
+        tokio::select! {
+            ready = pipe.readable() => if ready.is_err() {
+                return;
+            },
+            _ = &mut gone => return drain(&pipe, &mut kept, &mut chunk),
+        }
         loop {
             match pipe.try_read(&mut chunk) {
                 Ok(0) => return,
@@ -74,13 +74,21 @@ async fn copy(pipe: Receiver, mut kept: Kept, mut gone: oneshot::Receiver<()>) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => return,
             }
-            if !last {
-                // The walltime must be looked at between chunks.
-                tokio::task::yield_now().await;
-            }
+            // The walltime must be looked at between chunks.
+            tokio::task::yield_now().await;
         }
-        if last {
-            return;
+    }
+}
+
+/// Takes what the pipe holds. Asks the kernel: the runtime may not have been told yet that
+/// something came.
+fn drain(pipe: &Receiver, kept: &mut Kept, chunk: &mut [u8]) {
+    for _ in 0..MOST_DRAINS {
+        match rustix::io::read(pipe, &mut *chunk) {
+            Ok(0) => return,
+            Ok(n) => kept.take(chunk.get(..n).unwrap_or_default()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
         }
     }
 }

@@ -150,7 +150,14 @@ fn start(
 async fn write_exit(dir: &AttemptDir, exit: RankExit) {
     let record = ExitRecord { at: now(), exit };
     while let Err(error) = dir.write_exit(&record) {
-        eprintln!("cannot write the end, trying again: {error}");
+        eprintln!(
+            "cannot write the end, trying again: {}",
+            crate::with_causes(&error)
+        );
+        if !dir.exists() {
+            // Somebody removed the folder: nobody waits for this end any more.
+            return;
+        }
         tokio::time::sleep(WRITE_RETRY).await;
     }
 }

@@ -1,0 +1,199 @@
+//! A throw-away cluster on loopback: an authority, a control, and agents of any number.
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use crate::support::{Ledger, NOBODY, PATIENCE, is_root, open_to_others, program};
+use futures::future::BoxFuture;
+use lattice_agent::{App, Edges, Settings};
+use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
+use lattice_gossip::{Cell, CellConfig, Gossip, Member, Published};
+use lattice_hwprobe::{Host, NvmlSource};
+use lattice_mesh::{
+    Authority, Clock as _, Credentials, EnrolRefused, EnrolRequest, Enroller, Expect, Failed,
+    Identity, Issued, JoinToken, Mesh, MeshConfig, Peer, Role, Router, SystemClock, Validity,
+};
+use lattice_quorum_types::NodeId;
+use lattice_quorum_types::wire::{Report, Unavailable};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+pub const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub const CELL: &str = "c0";
+
+pub struct Cluster {
+    pub authority: Arc<Authority>,
+    pub folder: tempfile::TempDir,
+    pub ledger: Arc<Ledger>,
+    pub control: Mesh,
+    pub cell: Cell,
+}
+
+fn validity() -> Validity {
+    Validity::from_now(SystemClock.now(), Duration::from_secs(3600))
+}
+
+impl Cluster {
+    pub async fn start() -> Self {
+        Self::reporting_to(Ledger::new()).await
+    }
+
+    pub async fn reporting_to(ledger: Arc<Ledger>) -> Self {
+        let authority = Arc::new(Authority::create("test", validity()).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        open_to_others(folder.path());
+        let control = bind(&authority, Role::Control, "c1");
+        let gossip = Gossip::new();
+        let told = ledger.clone();
+        let router = Router::new().rpc::<Report, _, _>(move |_, report| {
+            let answer = told.take(report).map_err(|_| Unavailable::NoMajority);
+            async move { Ok(answer) }
+        });
+        control.serve(gossip.route(router)).unwrap();
+        let mut config = CellConfig::new(CELL.parse().unwrap(), SystemClock.now().0);
+        config.interval = Duration::from_millis(50);
+        let cell = gossip
+            .join(&control, config, &Published::default())
+            .await
+            .unwrap();
+        Self {
+            authority,
+            folder,
+            ledger,
+            control,
+            cell,
+        }
+    }
+
+    pub fn credentials(&self, node: &str) -> Credentials {
+        issue(&self.authority, Role::Agent, node)
+    }
+
+    /// What an agent named `node` is told.
+    pub fn settings(&self, node: &str, host: Host) -> Settings {
+        let data_dir = self.folder.path().join(node);
+        let mut settings = Settings::new(NodeId::new(node).unwrap(), LOOPBACK, data_dir, host);
+        settings.control = vec![self.control.local_addr()];
+        settings.topology_group = Some("g0".to_owned());
+        settings.gossip.cell = Some(CELL.parse().unwrap());
+        settings.gossip.interval = Some(Duration::from_millis(50));
+        settings.executor.run_as = is_root().then_some(NOBODY);
+        settings.executor.allow_same_user = true;
+        settings.executor.grace = Duration::from_secs(5);
+        settings
+    }
+
+    pub fn edges(&self, node: &str) -> Edges {
+        let mut edges = Edges::system().unwrap();
+        edges.credentials = Some(self.credentials(node));
+        edges.program = program();
+        edges
+    }
+
+    /// A started agent.
+    pub async fn agent(&self, node: &str, host: Host) -> App {
+        let mut app = App::bind(self.settings(node, host), self.edges(node))
+            .await
+            .unwrap();
+        app.start().await.unwrap();
+        app
+    }
+
+    /// The agent as control calls it.
+    pub fn peer(&self, app: &App) -> Peer {
+        let expect = Expect::exactly(Role::Agent, app.node().as_str());
+        self.control.peer(app.addr(), expect)
+    }
+
+    /// What gossip tells control of a node, once it is as wanted.
+    pub async fn member(&self, node: &str, wanted: impl Fn(&Member) -> bool) -> Arc<Member> {
+        let identity = Identity::new("test", Role::Agent, node).unwrap();
+        let mut changes = self.cell.changes();
+        let found = changes.wait_for(|now| now.members.get(&identity).is_some_and(|m| wanted(m)));
+        let snapshot = tokio::time::timeout(PATIENCE, found)
+            .await
+            .expect("in time")
+            .unwrap();
+        snapshot.members[&identity].clone()
+    }
+}
+
+/// A mesh endpoint of another role.
+pub fn bind(authority: &Authority, role: Role, id: &str) -> Mesh {
+    Mesh::bind(LOOPBACK, issue(authority, role, id), MeshConfig::default()).unwrap()
+}
+
+fn issue(authority: &Authority, role: Role, id: &str) -> Credentials {
+    let identity = Identity::new("test", role, id).unwrap();
+    Credentials::issued_by(authority, &identity, validity()).unwrap()
+}
+
+/// A captured host of the fixtures, its GPU driver played by the fake library in a probe child.
+pub fn captured(name: &str) -> Host {
+    let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fixtures/hosts")
+        .join(name);
+    let library = library_path().expect("the fake library is built with this test");
+    let nvml = NvmlSource::child(program(), Some(&library))
+        .with_env(DESCRIPTION_ENV, root.join("nvml.json"));
+    Host::new(root, nvml)
+}
+
+/// An empty tree: nothing to read, nothing to wait for.
+pub fn empty_host(cluster: &Cluster) -> Host {
+    Host::new(cluster.folder.path().join("no-host"), NvmlSource::Disabled)
+}
+
+/// Issues certificates for one token, once.
+pub struct OneToken {
+    pub authority: Arc<Authority>,
+    pub token: JoinToken,
+    pub used: AtomicBool,
+}
+
+impl Enroller for OneToken {
+    fn enrol(
+        &self,
+        request: EnrolRequest,
+        _remote: SocketAddr,
+    ) -> BoxFuture<'_, Result<Issued, EnrolRefused>> {
+        Box::pin(async move {
+            let is_ours = request.token_hash == self.token.hash();
+            if !is_ours || self.used.swap(true, Ordering::SeqCst) {
+                return Err(EnrolRefused::TokenRefused);
+            }
+            let identity = Identity::new("test", Role::Agent, request.name).unwrap();
+            let chain = self
+                .authority
+                .issue(&identity, &request.csr, validity())
+                .unwrap();
+            Ok(Issued {
+                chain: chain.iter().map(|c| c.to_vec()).collect(),
+                roots: vec![self.authority.certificate().to_vec()],
+                cell: Some(CELL.to_owned()),
+            })
+        })
+    }
+}
+
+/// A member of the quorum that enrols agents with `token`, once.
+pub fn enrolling_quorum(cluster: &Cluster) -> (Mesh, JoinToken) {
+    let token = JoinToken::generate(Role::Agent, cluster.authority.pin());
+    let quorum = bind(&cluster.authority, Role::Quorum, "1");
+    let enroller = OneToken {
+        authority: cluster.authority.clone(),
+        token: token.clone(),
+        used: AtomicBool::new(false),
+    };
+    quorum
+        .serve(Router::new().enrolment(Arc::new(enroller)))
+        .unwrap();
+    (quorum, token)
+}
+
+/// A failure of a handler, for tests that want one.
+pub fn failed(reason: &str) -> Failed {
+    Failed::new(reason)
+}

@@ -1,0 +1,83 @@
+//! The program itself: what it says of its configuration, and how it ends.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::process::{Command, Output};
+
+fn check(config: &str, env: &[(&str, &str)]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.yaml");
+    std::fs::write(&path, config).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_lattice-agent"))
+        .env_clear()
+        .envs(env.iter().copied())
+        .args(["--check-config", "--config"])
+        .arg(&path)
+        .output()
+        .unwrap()
+}
+
+fn complaint(config: &str, env: &[(&str, &str)]) -> String {
+    let output = check(config, env);
+    assert!(!output.status.success(), "{config}");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+const GOOD: &str = "listen: 127.0.0.1:0\nnode: n1\n";
+
+#[test]
+fn a_good_configuration_is_said_to_be_good() {
+    let output = check(GOOD, &[]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_one_that_was_meant() {
+    let text = complaint(&format!("{GOOD}executer: {{enabled: true}}\n"), &[]);
+    assert!(
+        text.contains("executer") && text.contains("executor"),
+        "{text}"
+    );
+}
+
+#[test]
+fn malformed_yaml_is_named_with_its_place() {
+    let text = complaint("listen: [1\nnode: }\n", &[]);
+    assert!(
+        text.contains("malformed YAML") && text.contains("line"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_environment_is_checked_as_the_file_is() {
+    let text = complaint(GOOD, &[("LATTICE_GOSSIP__INTERVAL_MS", "7")]);
+    assert!(text.contains("gossip.interval_ms"), "{text}");
+    let text = complaint(GOOD, &[("LATTICE_EXECUTOR__RUN_AS", "{uid: 0, gid: 0}")]);
+    assert!(text.contains("no work runs as root"), "{text}");
+}
+
+#[test]
+fn an_agent_that_cannot_enrol_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_lattice-agent"))
+        .env_clear()
+        .env("LATTICE_LISTEN", "127.0.0.1:0")
+        .env("LATTICE_DATA_DIR", folder.path())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("lattice admin token create"), "{text}");
+}
+
+#[test]
+fn the_supervisor_says_what_it_needs() {
+    let output = Command::new(env!("CARGO_BIN_EXE_lattice-agent"))
+        .arg("__supervise")
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("<attempt folder>"), "{text}");
+}

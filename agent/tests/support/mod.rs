@@ -1,0 +1,222 @@
+//! A control that agents report to, and an executor with real processes below it.
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use futures::future::BoxFuture;
+use lattice_agent::executor::{
+    Accounts, AgentUser, Control, Executor, ExecutorSettings, Ids, NotReported, RunAs,
+};
+use lattice_mesh::SystemClock;
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::command::RankReport;
+use lattice_quorum_types::spec::Workload;
+use lattice_quorum_types::wire::{AttemptKey, Launch, Report, ReportAnswer, Terminate};
+use lattice_quorum_types::{AllocationId, NodeId, Revision};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Nobody on this machine; the rank's user when the tests run as root.
+pub const NOBODY: Ids = Ids {
+    uid: 65534,
+    gid: 65534,
+};
+/// Longer than anything here takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The binary whose `main` begins with the dispatch of hidden subcommands.
+pub fn program() -> PathBuf {
+    env!("CARGO_BIN_EXE_lattice-agent").into()
+}
+
+pub fn is_root() -> bool {
+    AgentUser::current().uid == 0
+}
+
+pub fn key(allocation: u64) -> AttemptKey {
+    AttemptKey {
+        allocation: AllocationId(allocation),
+        attempt: 1,
+    }
+}
+
+pub fn node(name: &str) -> NodeId {
+    NodeId::new(name).unwrap()
+}
+
+/// `argv` on node `n1`, first of two ranks.
+pub fn launch(key: AttemptKey, argv: &[&str]) -> Launch {
+    Launch {
+        key,
+        epoch: 1,
+        revision: Revision(1),
+        user: "alice".to_owned(),
+        project: "atlas/web".to_owned(),
+        nodes: vec![node("n1"), node("n2")],
+        rank: 0,
+        workload: Workload {
+            argv: argv.iter().map(|&arg| arg.to_owned()).collect(),
+            ..Workload::default()
+        },
+        walltime_ms: None,
+    }
+}
+
+pub fn shell(key: AttemptKey, script: &str) -> Launch {
+    launch(key, &["/bin/sh", "-c", script])
+}
+
+pub fn terminate(key: AttemptKey) -> Terminate {
+    Terminate { key, epoch: 1 }
+}
+
+type Answer = Box<dyn Fn(&Report, usize) -> Result<ReportAnswer, NotReported> + Send + Sync>;
+
+/// Keeps every report, and answers as it is told: given the report and how many came before it.
+pub struct Ledger {
+    answer: Mutex<Answer>,
+    reports: watch::Sender<Vec<Report>>,
+}
+
+impl Ledger {
+    pub fn new() -> Arc<Self> {
+        Self::answering(|_, _| Ok(ReportAnswer::Committed))
+    }
+    pub fn answering(
+        answer: impl Fn(&Report, usize) -> Result<ReportAnswer, NotReported> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            answer: Mutex::new(Box::new(answer)),
+            reports: watch::Sender::new(Vec::new()),
+        })
+    }
+    pub fn take(&self, report: Report) -> Result<ReportAnswer, NotReported> {
+        let before = self.reports.borrow().len();
+        let answer = (self.answer.lock().unwrap())(&report, before);
+        self.reports.send_modify(|all| all.push(report));
+        answer
+    }
+    pub fn all(&self) -> Vec<Report> {
+        self.reports.borrow().clone()
+    }
+    /// Waits for a report.
+    pub async fn wait_for(&self, wanted: impl Fn(&Report) -> bool) -> Report {
+        let mut reports = self.reports.subscribe();
+        let found = reports.wait_for(|all| all.iter().any(&wanted));
+        let all = tokio::time::timeout(PATIENCE, found)
+            .await
+            .expect("in time")
+            .unwrap();
+        all.iter().find(|report| wanted(report)).unwrap().clone()
+    }
+    pub async fn started(&self, key: AttemptKey) {
+        self.wait_for(|r| r.key == key && matches!(r.report, RankReport::Started { .. }))
+            .await;
+    }
+    pub async fn end(&self, key: AttemptKey) -> RankExit {
+        let is_end = |r: &Report| r.key == key && matches!(r.report, RankReport::Ended { .. });
+        match self.wait_for(is_end).await.report {
+            RankReport::Ended { exit, .. } => exit,
+            RankReport::Started { .. } => unreachable!(),
+        }
+    }
+}
+
+impl Control for Ledger {
+    fn report(&self, report: Report) -> BoxFuture<'_, Result<ReportAnswer, NotReported>> {
+        Box::pin(async move { self.take(report) })
+    }
+}
+
+/// An executor's world, that outlives the executor.
+pub struct Bench {
+    pub folder: tempfile::TempDir,
+    pub settings: ExecutorSettings,
+    pub ledger: Arc<Ledger>,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::reporting_to(Ledger::new())
+    }
+    pub fn reporting_to(ledger: Arc<Ledger>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        open_to_others(folder.path());
+        let settings = ExecutorSettings {
+            node: node("n1"),
+            folder: folder.path().join("executor"),
+            enabled: true,
+            run_as: RunAs {
+                agent: AgentUser::current(),
+                fixed: is_root().then_some(NOBODY),
+                allow_same_user: true,
+                min_uid: 1000,
+                accounts: Accounts::at("/etc/passwd"),
+            },
+            output_cap_bytes: 1 << 20,
+            grace: Duration::from_secs(5),
+            keep_output: Duration::from_secs(3600),
+            program: program(),
+            boot_id: "boot-1".to_owned(),
+        };
+        Self {
+            folder,
+            settings,
+            ledger,
+        }
+    }
+    /// An agent's executor, as it comes up.
+    pub fn open(&self) -> Executor {
+        let clock = Arc::new(SystemClock);
+        let executor = Executor::open(self.settings.clone(), self.ledger.clone(), clock).unwrap();
+        executor.resume().unwrap();
+        executor
+    }
+    pub fn attempt_dir(&self, key: AttemptKey) -> PathBuf {
+        let name = format!("{}.{}", key.allocation, key.attempt);
+        self.settings.folder.join("attempts").join(name)
+    }
+    pub fn stdout(&self, key: AttemptKey) -> String {
+        std::fs::read_to_string(self.attempt_dir(key).join("stdout")).unwrap()
+    }
+    /// A path that ranks may write to.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// Lets any user make files in `folder`.
+pub fn open_to_others(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o1777)).unwrap();
+}
+
+/// Waits until `found` finds something.
+pub async fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let wait = async {
+        loop {
+            if let Some(value) = found() {
+                return value;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    waited.unwrap_or_else(|_| panic!("{what} did not come about"))
+}
+
+/// The number in a file that a rank writes.
+pub async fn pid_in(path: &Path) -> i32 {
+    eventually("a file with a process id", || {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.strip_suffix('\n')?.trim().parse().ok()
+    })
+    .await
+}
+
+/// Whether a process runs; a zombie does not.
+pub fn runs(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
+}
