@@ -6,6 +6,8 @@
     reason = "test support"
 )]
 
+pub mod process;
+
 use lattice_mesh::{
     Authority, Clock, Credentials, Identity, Mesh, MeshConfig, MeshError, Role, SystemClock,
     Validity,

@@ -1,0 +1,142 @@
+//! Members as processes of their own.
+
+use super::{authority, credentials};
+use lattice_mesh::{Authority, Role};
+use lattice_quorum_types::VoterId;
+use std::{
+    fmt::Write as _,
+    fs::File,
+    net::{SocketAddr, UdpSocket},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    sync::Arc,
+};
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_lattice-quorum");
+
+/// Files and ports of three members.
+pub struct Site {
+    pub folder: tempfile::TempDir,
+    pub authority: Arc<Authority>,
+    pub addrs: Vec<SocketAddr>,
+    processes: Vec<Option<Child>>,
+}
+
+/// Ports that were free a moment ago. All are held until all are known, so they differ.
+fn free_ports(count: usize) -> Vec<SocketAddr> {
+    let sockets: Vec<_> = (0..count)
+        .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
+        .collect();
+    sockets.iter().map(|s| s.local_addr().unwrap()).collect()
+}
+
+impl Site {
+    /// Writes certificates and configurations; `extra` lines go into each configuration.
+    pub fn prepare(extra: &str) -> Self {
+        let site = Self {
+            folder: tempfile::tempdir().unwrap(),
+            authority: authority(),
+            addrs: free_ports(3),
+            processes: vec![None, None, None],
+        };
+        site.authority.save(&site.folder.path().join("ca")).unwrap();
+        for id in 1..=3 {
+            let folder = site.folder.path().join(format!("credentials-{id}"));
+            credentials(&site.authority, Role::Quorum, &id.to_string())
+                .save(&folder)
+                .unwrap();
+            std::fs::write(site.config(id), site.config_text(id, extra)).unwrap();
+        }
+        site
+    }
+
+    pub fn config(&self, id: VoterId) -> PathBuf {
+        self.folder.path().join(format!("member-{id}.yaml"))
+    }
+
+    pub fn data_dir(&self, id: VoterId) -> PathBuf {
+        self.folder.path().join(format!("data-{id}"))
+    }
+
+    pub fn config_text(&self, id: VoterId, extra: &str) -> String {
+        let root = self.folder.path().display();
+        let addr = self.addrs[id as usize - 1];
+        let mut text = format!(
+            "cluster: test\nid: {id}\nlisten: {addr}\ndata_dir: {root}/data-{id}\n\
+             credentials: {root}/credentials-{id}\nmembers:\n"
+        );
+        for (i, addr) in self.addrs.iter().enumerate() {
+            writeln!(text, "  - {{id: {}, addr: \"{addr}\"}}", i + 1).unwrap();
+        }
+        text + extra
+    }
+
+    /// The command line of a member, without our environment's own settings.
+    pub fn command(&self, id: VoterId) -> Command {
+        let mut command = Command::new(BINARY);
+        command.arg("--config").arg(self.config(id));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LATTICE_")) {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs a member that is expected to end by itself.
+    pub fn run(&self, id: VoterId, args: &[&str]) -> Output {
+        self.command(id).args(args).output().unwrap()
+    }
+
+    /// Starts a member; what it prints is kept beside its configuration.
+    pub fn start(&mut self, id: VoterId) {
+        let log = self.folder.path().join(format!("member-{id}.log"));
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        let child = self
+            .command(id)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.processes[id as usize - 1] = Some(child);
+    }
+
+    pub fn start_all(&mut self) {
+        (1..=3).for_each(|id| self.start(id));
+    }
+
+    /// SIGKILL: nothing is flushed, nobody is told.
+    pub fn kill(&mut self, id: VoterId) {
+        let mut child = self.processes[id as usize - 1].take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM, and what it ended with.
+    pub fn terminate(&mut self, id: VoterId) -> std::process::ExitStatus {
+        let mut child = self.processes[id as usize - 1].take().unwrap();
+        let pid = child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        assert!(sent.success());
+        child.wait().unwrap()
+    }
+
+    /// Everything a member printed so far.
+    pub fn printed(&self, id: VoterId) -> String {
+        let log = self.folder.path().join(format!("member-{id}.log"));
+        std::fs::read_to_string(log).unwrap_or_default()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        for child in self.processes.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            for id in 1..=3 {
+                eprintln!("--- member {id} printed:\n{}", self.printed(id));
+            }
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Three member processes, 64 writers, and a leader that is killed again and again: nothing that
+//! was acknowledged is lost, nothing is applied twice, no node has two owners.
+//!
+//! `LATTICE_KILLS` says how often (default 2), `LATTICE_ACKNOWLEDGED` how many commands must be
+//! acknowledged in all (default 500 for each kill).
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{admin, control, create_project, now, process::Site, ready, register, submit, until};
+use lattice_quorum_client::{ClientError, QuorumClient};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Applied, Command, Envelope, NodeId, Outcome,
+    Refusal, Revision, VoterId,
+    allocation::RankExit,
+    command::{ExpectedNode, Fence, RankReport},
+    event::EventKind,
+    id::LeaseName,
+    node::Node,
+    view::{Answer, Hot, Query, WatchItem},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+const WRITERS: usize = 64;
+const NODES: usize = 48;
+
+/// One acknowledged command.
+#[derive(Debug)]
+struct Acknowledged {
+    key: String,
+    revision: Revision,
+    what: What,
+}
+
+#[derive(Debug, PartialEq)]
+enum What {
+    Submitted(AllocationId),
+    Assigned(AllocationId, NodeId),
+    Started(AllocationId),
+    Ended(AllocationId),
+}
+
+/// What the watch told.
+#[derive(Default)]
+struct Watched {
+    nodes: BTreeMap<NodeId, Node>,
+    revisions: BTreeSet<Revision>,
+    /// A node that went from one holder to another without being free in between.
+    stolen: Vec<NodeId>,
+}
+
+struct World {
+    stop: AtomicBool,
+    done: AtomicU64,
+    log: Mutex<Vec<Acknowledged>>,
+    watched: Mutex<Watched>,
+    fence: Fence,
+}
+
+impl World {
+    fn count(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+    fn acknowledge(&self, key: &str, revision: Revision, what: What) {
+        let key = key.to_owned();
+        let entry = Acknowledged {
+            key,
+            revision,
+            what,
+        };
+        self.log.lock().unwrap().push(entry);
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+    /// A node that looks free, a different one for each asker.
+    fn free_node(&self, salt: usize) -> Option<ExpectedNode> {
+        let watched = self.watched.lock().unwrap();
+        let free: Vec<_> = watched
+            .nodes
+            .values()
+            .filter(|n| n.is_assignable())
+            .collect();
+        let node = free.get(salt.checked_rem(free.len())?)?;
+        Some(ExpectedNode {
+            node: node.id.clone(),
+            version: node.version,
+        })
+    }
+}
+
+/// Proposes until the outcome is known: the key makes that harmless.
+async fn settle(client: &QuorumClient, envelope: Envelope) -> Result<Applied, Refusal> {
+    assert!(envelope.key.is_some());
+    let started = Instant::now();
+    loop {
+        match client.propose(envelope.clone()).await {
+            Ok(reply) => return reply,
+            Err(ClientError::OutcomeUnknown { .. } | ClientError::Unavailable { .. })
+                if started.elapsed() < Duration::from_secs(90) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Takes allocations from submit to their end, one after the other.
+async fn write(world: Arc<World>, client: QuorumClient, writer: usize) {
+    let mut round = 0;
+    while !world.stop.load(Ordering::Relaxed) {
+        round += 1;
+        let name = format!("w{writer}-r{round}");
+        let key = format!("{name}/submit");
+        let envelope = admin(Some(key.clone()), submit("atlas", 1, &name));
+        let applied = settle(&client, envelope).await.unwrap();
+        let Outcome::Submitted { id } = applied.outcome else {
+            panic!("{applied:?}");
+        };
+        world.acknowledge(&key, applied.revision, What::Submitted(id));
+        let Some(node) = assign(&world, &client, &name, id, writer + round).await else {
+            continue;
+        };
+        let started = RankReport::Started { at: now() };
+        let key = format!("{name}/started");
+        let revision = report(&client, &key, id, &node, started).await;
+        world.acknowledge(&key, revision, What::Started(id));
+        let exit = RankExit::Exited { code: 0 };
+        let key = format!("{name}/ended");
+        let ended = RankReport::Ended { at: now(), exit };
+        let revision = report(&client, &key, id, &node, ended).await;
+        world.acknowledge(&key, revision, What::Ended(id));
+    }
+}
+
+/// Tries nodes until one is ours. Others want them too, and the view is a little old.
+async fn assign(
+    world: &World,
+    client: &QuorumClient,
+    name: &str,
+    id: AllocationId,
+    salt: usize,
+) -> Option<NodeId> {
+    for attempt in 0..200 {
+        let Some(expected) = world.free_node(salt + attempt) else {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        };
+        let node = expected.node.clone();
+        let nodes = vec![expected];
+        let key = format!("{name}/assign-{attempt}");
+        let mut envelope = common::service(Some(key.clone()), Command::Assign { id, nodes });
+        envelope.fence = Some(world.fence.clone());
+        match settle(client, envelope).await {
+            Ok(applied) => {
+                assert_eq!(applied.outcome, Outcome::Assigned { attempt: 1 });
+                world.acknowledge(&key, applied.revision, What::Assigned(id, node.clone()));
+                return Some(node);
+            }
+            Err(Refusal::OwnershipConflict { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    None
+}
+
+async fn report(
+    client: &QuorumClient,
+    key: &str,
+    id: AllocationId,
+    node: &NodeId,
+    report: RankReport,
+) -> Revision {
+    let command = Command::Report {
+        id,
+        attempt: 1,
+        node: node.clone(),
+        report,
+    };
+    let envelope = common::service(Some(key.to_owned()), command);
+    settle(client, envelope).await.unwrap().revision
+}
+
+/// Folds the watch for as long as the test runs.
+async fn watch(world: Arc<World>, client: QuorumClient, since: Revision) {
+    let mut watch = client.watch(since);
+    let mut last = (since, u32::MAX);
+    while let Some(item) = watch.next().await {
+        let events = match item {
+            WatchItem::Events(events) => events,
+            WatchItem::Idle(_) => continue,
+            // Only the newest snapshot's revision on can be watched after a restart of a leader
+            // that was behind; then the view is read anew.
+            WatchItem::Compacted { oldest } => panic!("compacted at {oldest}, was at {last:?}"),
+        };
+        let mut watched = world.watched.lock().unwrap();
+        for event in events {
+            let place = (event.revision, event.ordinal);
+            assert!(place > last, "{place:?} after {last:?}");
+            last = place;
+            watched.revisions.insert(event.revision);
+            if let EventKind::Node { record } = event.kind {
+                let held = |n: &Node| n.holder.map(|h| h.allocation);
+                let before = watched.nodes.get(&record.id).and_then(held);
+                if before.is_some() && held(&record).is_some() && before != held(&record) {
+                    watched.stolen.push(record.id.clone());
+                }
+                watched.nodes.insert(record.id.clone(), record);
+            }
+        }
+    }
+}
+
+async fn leader(client: &QuorumClient) -> Option<VoterId> {
+    let statuses = client.status().await;
+    let own = statuses.into_iter().filter_map(|(_, status)| status.ok());
+    own.filter(|s| s.leader == Some(s.id))
+        .max_by_key(|s| s.term)
+        .map(|s| s.id)
+}
+
+/// Whether all three answer and agree who leads.
+async fn all_agree(client: &QuorumClient) -> bool {
+    let statuses = client.status().await;
+    let leaders: BTreeSet<_> = statuses
+        .iter()
+        .map(|(_, s)| s.as_ref().ok().and_then(|s| s.leader))
+        .collect();
+    leaders.len() == 1 && !leaders.contains(&None)
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect(name))
+}
+
+async fn prepare(client: &QuorumClient) -> (Fence, Hot) {
+    let mut commands = vec![create_project("atlas", 1000)];
+    for i in 0..NODES {
+        let name = format!("n{i:02}");
+        commands.extend([register(&name), ready(&name)]);
+    }
+    let keyed = commands
+        .into_iter()
+        .enumerate()
+        .map(|(i, command)| admin(Some(format!("prepare-{i}")), command));
+    for reply in client.propose_all(keyed.collect()).await.unwrap() {
+        reply.unwrap();
+    }
+    let lease = LeaseName::new("schedule.default").unwrap();
+    let acquire = Command::AcquireLease {
+        lease: lease.clone(),
+        holder: "c1".to_owned(),
+        ttl_ms: 60_000,
+    };
+    let granted = settle(client, common::service(Some("lease".to_owned()), acquire)).await;
+    let Outcome::Leased { epoch, .. } = granted.unwrap().outcome else {
+        panic!("no lease");
+    };
+    let Answer::Hot(hot) = client.read(Query::Hot).await.unwrap() else {
+        panic!("no hot state");
+    };
+    (Fence { lease, epoch }, *hot)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
+    let kills = setting("LATTICE_KILLS", 2);
+    let target = setting("LATTICE_ACKNOWLEDGED", 500 * kills);
+    let mut site = Site::prepare("snapshot_every: 500\nlog: warn\n");
+    site.start_all();
+    let addrs: Vec<SocketAddr> = site.addrs.clone();
+    let client = |id: &str| QuorumClient::new(control(&site.authority, id), addrs.clone());
+    let (chief, killer) = (client("c1"), client("c0"));
+    let clients: Vec<_> = (2..6).map(|i| client(&format!("c{i}"))).collect();
+    until("all members agree on a leader", || all_agree(&killer)).await;
+    let (fence, hot) = prepare(&chief).await;
+    let world = Arc::new(World {
+        stop: AtomicBool::new(false),
+        done: AtomicU64::new(0),
+        log: Mutex::default(),
+        watched: Mutex::default(),
+        fence,
+    });
+    world.watched.lock().unwrap().nodes =
+        hot.nodes.into_iter().map(|n| (n.id.clone(), n)).collect();
+    let watching = tokio::spawn(watch(world.clone(), chief.clone(), hot.revision));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|i| tokio::spawn(write(world.clone(), clients[i % clients.len()].clone(), i)))
+        .collect();
+
+    let started = Instant::now();
+    let mut outages = Vec::new();
+    for kill in 1..=kills {
+        until("enough is written before the next kill", || async {
+            world.count() >= target * (kill - 1) / kills + 100
+        })
+        .await;
+        until("all members agree on a leader", || all_agree(&killer)).await;
+        let leader = leader(&killer).await.expect("a leader");
+        site.kill(leader);
+        let killed = Instant::now();
+        let probe = submit("atlas", 1, &format!("after-kill-{kill}"));
+        let probe = admin(Some(format!("after-kill-{kill}")), probe);
+        settle(&killer, probe).await.unwrap();
+        outages.push(killed.elapsed());
+        site.start(leader);
+    }
+    until("enough is acknowledged", || async {
+        world.count() >= target
+    })
+    .await;
+    let took = started.elapsed();
+    world.stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let log = std::mem::take(&mut *world.log.lock().unwrap());
+    let newest = log.iter().map(|a| a.revision).max().unwrap();
+    until("the watch has told everything", || async {
+        watching.is_finished() || {
+            let watched = world.watched.lock().unwrap();
+            watched.revisions.last() >= Some(&newest)
+        }
+    })
+    .await;
+    assert!(!watching.is_finished(), "the watch ended");
+    watching.abort();
+
+    for id in 1..=3 {
+        site.kill(id);
+    }
+    site.start_all();
+    until("all members agree on a leader", || all_agree(&killer)).await;
+    check(&killer, &world, &log, kills).await;
+    outages.sort();
+    let ms = |d: &Duration| d.as_millis();
+    println!(
+        "{} commands acknowledged in {:.1} s ({WRITERS} writers), {kills} leaders killed, first \
+         write after a kill: median {} ms, max {} ms",
+        log.len(),
+        took.as_secs_f64(),
+        outages.get(outages.len() / 2).map_or(0, ms),
+        outages.last().map_or(0, ms),
+    );
+    println!(
+        "each read back after all members were killed and restarted; none applied twice; no node with two owners"
+    );
+}
+
+async fn all_allocations(client: &QuorumClient) -> BTreeMap<AllocationId, Allocation> {
+    let mut found = BTreeMap::new();
+    loop {
+        let after = found
+            .last_key_value()
+            .map_or(AllocationId(0), |(id, _)| *id);
+        let query = Query::Allocations {
+            after,
+            limit: 2000,
+            states: Vec::new(),
+            within: None,
+        };
+        let Answer::Allocations(page) = client.read(query).await.unwrap() else {
+            panic!("no allocations");
+        };
+        if page.is_empty() {
+            return found;
+        }
+        found.extend(page.into_iter().map(|a| (a.id, a)));
+    }
+}
+
+/// Compares what was acknowledged with what is there.
+async fn check(client: &QuorumClient, world: &World, log: &[Acknowledged], kills: u64) {
+    let found = all_allocations(client).await;
+    let names: BTreeSet<_> = found
+        .values()
+        .map(|a| a.spec.name.clone().unwrap())
+        .collect();
+    assert_eq!(names.len(), found.len(), "a submit was applied twice");
+    let revisions: BTreeSet<_> = log.iter().map(|a| a.revision).collect();
+    assert_eq!(revisions.len(), log.len(), "two commands share a revision");
+    let mut submits = 0;
+    for Acknowledged {
+        key,
+        revision,
+        what,
+    } in log
+    {
+        let id = match what {
+            What::Submitted(id) | What::Started(id) | What::Ended(id) => id,
+            What::Assigned(id, _) => id,
+        };
+        let record = found.get(id).unwrap_or_else(|| panic!("{key} is lost"));
+        assert!(
+            record.revision >= *revision,
+            "{key}: older than acknowledged"
+        );
+        let name = record.spec.name.as_deref().unwrap();
+        assert_eq!(key.split('/').next(), Some(name), "{key}: another's record");
+        assert!(record.attempt <= 1, "{key}: assigned twice");
+        match what {
+            What::Submitted(_) => submits += 1,
+            What::Assigned(_, node) => {
+                assert_eq!(record.nodes().collect::<Vec<_>>(), [node], "{key}");
+            }
+            What::Started(_) => assert!(record.started_at.is_some(), "{key}"),
+            What::Ended(_) => assert_eq!(record.state, AllocationState::Completed, "{key}"),
+        }
+    }
+    // All proposers waited for their answer, so what is there was acknowledged: nothing more.
+    assert_eq!(found.len() as u64, submits + kills);
+    {
+        let watched = world.watched.lock().unwrap();
+        let unseen: Vec<_> = revisions.difference(&watched.revisions).collect();
+        assert!(unseen.is_empty(), "never watched: {unseen:?}");
+        assert!(
+            watched.stolen.is_empty(),
+            "two owners: {:?}",
+            watched.stolen
+        );
+    }
+    let Answer::Hot(hot) = client.read(Query::Hot).await.unwrap() else {
+        panic!("no hot state");
+    };
+    assert_eq!(hot.nodes.len(), NODES);
+    let held: BTreeMap<_, _> = hot
+        .nodes
+        .iter()
+        .filter_map(|n| Some((n.holder?.allocation, n.id.clone())))
+        .collect();
+    let holding: BTreeMap<_, _> = found
+        .values()
+        .filter(|a| a.state.holds())
+        .map(|a| (a.id, a.ranks[0].node.clone()))
+        .collect();
+    assert_eq!(
+        held, holding,
+        "nodes and allocations disagree on who holds what"
+    );
+    let owned: BTreeSet<_> = holding.values().collect();
+    assert_eq!(owned.len(), holding.len(), "a node has two owners");
+    assert_eq!(hot.projects[0].path, common::path("atlas"));
+}
