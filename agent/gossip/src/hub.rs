@@ -70,19 +70,22 @@ impl Gossip {
         }
         let texts = text::to_texts(published)?;
         let door = Arc::new(Door::new(config.name.clone(), config.interval));
-        {
-            let mut doors = lock(&self.doors);
-            if doors.contains_key(config.name.as_str()) {
-                return Err(JoinError::AlreadyJoined { cell: config.name });
-            }
-            doors.insert(config.name.as_str().to_owned(), door.clone());
-        }
         // Leaves the cell again if starting fails, or if this future is dropped.
-        let place = Place {
-            doors: self.doors.clone(),
-            door,
+        let Some(place) = self.place(door) else {
+            return Err(JoinError::AlreadyJoined { cell: config.name });
         };
         run::start(place, mesh.clone(), config, addr, texts).await
+    }
+
+    /// Opens a door unless there is one for its cell.
+    pub(crate) fn place(&self, door: Arc<Door>) -> Option<Place> {
+        let mut doors = lock(&self.doors);
+        if doors.contains_key(door.name.as_str()) {
+            return None;
+        }
+        doors.insert(door.name.as_str().to_owned(), door.clone());
+        let doors = self.doors.clone();
+        Some(Place { doors, door })
     }
 }
 

@@ -251,3 +251,6 @@ fn apply(state: &mut Chitchat, texts: &BTreeMap<String, String>) {
         own.set(key, value);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -208,7 +208,7 @@ impl Codec {
 
     /// Hands a payload and the marker to the inner socket, both or neither. Does not wait.
     fn submit(&mut self, next: &Inbound, counters: &Counters) {
-        if self.looks_like_marker(&next.bytes) {
+        if next.bytes.len() > MAX_PAYLOAD_BYTES || self.looks_like_marker(&next.bytes) {
             return add(&counters.garbage, 1);
         }
         self.decoded = None;
@@ -305,3 +305,6 @@ async fn pause(tries: &mut u32) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
+
+#[cfg(test)]
+mod tests;
