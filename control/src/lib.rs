@@ -16,6 +16,8 @@ mod core;
 mod error;
 mod feed;
 mod fold;
+mod grpc;
+pub mod http;
 mod observe;
 mod preimages;
 mod quorum;

@@ -93,6 +93,18 @@ pub enum StreamEvent {
 }
 
 impl StreamEvent {
+    /// Its SSE event name, its id (the revision to resume from, where it has one) and its data.
+    ///
+    /// # Errors
+    /// Never for the fields there are today: none of them can refuse to be written as JSON.
+    pub fn write(&self) -> Result<(&'static str, Option<Revision>, String), serde_json::Error> {
+        Ok(match self {
+            Self::Changes(c) => (CHANGES, Some(c.revision), serde_json::to_string(c)?),
+            Self::Observed(o) => (OBSERVED, None, serde_json::to_string(o)?),
+            Self::Compacted(c) => (COMPACTED, Some(c.oldest), serde_json::to_string(c)?),
+        })
+    }
+
     /// Reads an item by its SSE event name; `None` for a name this build does not know.
     ///
     /// # Errors

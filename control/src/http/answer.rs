@@ -51,10 +51,7 @@ pub(crate) async fn no_such_path(uri: axum::http::Uri) -> Fail {
 }
 
 /// A method that a path does not have.
-pub(crate) async fn no_such_method(
-    method: axum::http::Method,
-    uri: axum::http::Uri,
-) -> Fail {
+pub(crate) async fn no_such_method(method: axum::http::Method, uri: axum::http::Uri) -> Fail {
     let detail = format!(
         "{} does not take {method}; /openapi.json lists what it takes",
         uri.path()

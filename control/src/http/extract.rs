@@ -150,10 +150,22 @@ mod tests {
     fn the_field_is_found_in_what_the_reader_says() {
         for (text, field) in [
             ("unknown field `a`, expected `b`", Some("a")),
-            ("constraints: unknown field `gpus`, expected x", Some("constraints.gpus")),
-            ("constraints.gpus: unknown field `gpus`, expected x", Some("constraints.gpus")),
-            ("nodes: invalid type: string \"two\", expected u32", Some("nodes")),
-            ("missing field `project` at line 1 column 2", Some("project")),
+            (
+                "constraints: unknown field `gpus`, expected x",
+                Some("constraints.gpus"),
+            ),
+            (
+                "constraints.gpus: unknown field `gpus`, expected x",
+                Some("constraints.gpus"),
+            ),
+            (
+                "nodes: invalid type: string \"two\", expected u32",
+                Some("nodes"),
+            ),
+            (
+                "missing field `project` at line 1 column 2",
+                Some("project"),
+            ),
             ("expected value at line 1 column 1", None),
         ] {
             assert_eq!(unreadable(text).field.as_deref(), field, "{text}");

@@ -1,12 +1,13 @@
 //! What every handler has at hand.
 
-use super::{caller::Caller, limiter::Limiter, meter::Meter, tokens::Tokens};
+use super::{auth::Auth, caller::Caller, limiter::Limiter, meter::Meter};
 use crate::Core;
 use lattice_api::problem::{Kind, Problem};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
+use tokio_util::sync::CancellationToken;
 
 /// Event streams and followed logs open at the same time, all principals together.
 const MAX_STREAMS: usize = 2_048;
@@ -17,20 +18,27 @@ pub(crate) struct Api(Arc<Inner>);
 
 struct Inner {
     core: Arc<Core>,
-    tokens: Tokens,
+    auth: Arc<Auth>,
     limiter: Limiter,
     meter: Meter,
     streams: Arc<AtomicUsize>,
+    stop: CancellationToken,
 }
 
 impl Api {
-    pub(crate) fn new(core: Arc<Core>, tokens: Tokens, requests_per_second: u32) -> Self {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        auth: Arc<Auth>,
+        requests_per_second: u32,
+        stop: CancellationToken,
+    ) -> Self {
         Self(Arc::new(Inner {
             core,
-            tokens,
+            auth,
             limiter: Limiter::new(requests_per_second),
             meter: Meter::default(),
             streams: Arc::default(),
+            stop,
         }))
     }
 
@@ -40,6 +48,11 @@ impl Api {
 
     pub(crate) fn meter(&self) -> &Meter {
         &self.0.meter
+    }
+
+    /// Cancelled when the port closes, so that streams end and their readers resume elsewhere.
+    pub(crate) fn stop(&self) -> &CancellationToken {
+        &self.0.stop
     }
 
     /// Streams open now.
@@ -53,12 +66,16 @@ impl Api {
             let (scheme, secret) = text.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
         });
-        let Some(caller) = secret.and_then(|secret| self.0.tokens.find(secret)) else {
+        let Some(caller) = secret.and_then(|secret| self.0.auth.find(secret)) else {
             let detail = match secret {
                 None => "send a token: Authorization: Bearer …",
                 Some(_) => "the token is not known here; ask an administrator for one",
             };
-            return Err(Problem::new(Kind::Unauthenticated, "unauthenticated", detail));
+            return Err(Problem::new(
+                Kind::Unauthenticated,
+                "unauthenticated",
+                detail,
+            ));
         };
         let taken = self.0.limiter.take(&caller.name, self.0.core.now());
         taken.map_err(|wait_ms| {

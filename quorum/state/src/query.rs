@@ -34,6 +34,9 @@ impl State {
                 Answer::Counts(AllocationState::ALL.into_iter().zip(self.counts).collect())
             }
             Query::Revision => Answer::Revision(self.revision),
+            Query::Check { envelope } => {
+                Answer::Check(self.check(envelope).map(|()| self.revision))
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! Reads of the replicated state.
 
 use crate::{
-    Allocation, AllocationId, AllocationState, Event, ProjectPath, Revision, UnixMillis, VoterId,
-    node::Node, project::Project,
+    Allocation, AllocationId, AllocationState, Envelope, Event, ProjectPath, Refusal, Revision,
+    UnixMillis, VoterId, node::Node, project::Project,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,11 @@ pub enum Query {
     Counts,
     /// Only the revision.
     Revision,
+    /// Would this command be applied now? Judged as `apply` does; changes nothing.
+    Check {
+        /// The command.
+        envelope: Box<Envelope>,
+    },
 }
 
 /// Everything a control service folds events onto.
@@ -63,6 +68,8 @@ pub enum Answer {
     Counts(Vec<(AllocationState, u64)>),
     /// To [`Query::Revision`].
     Revision(Revision),
+    /// To [`Query::Check`]: the revision it was judged at, or the refusal.
+    Check(Result<Revision, Refusal>),
 }
 
 /// One step of a watch.

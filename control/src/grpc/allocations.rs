@@ -1,0 +1,65 @@
+//! Allocations.
+
+use super::{close, key, open, paging};
+use crate::http::{
+    ops::allocations::{self, Act, Filter},
+    state::Api,
+};
+use lattice_api::{AllocationRequest, Problem, v1};
+use lattice_quorum_types::AllocationId;
+use tonic::{Request, Response, Status};
+
+pub(super) struct Service(pub(super) Api);
+
+#[tonic::async_trait]
+impl v1::allocations_server::Allocations for Service {
+    async fn submit(
+        &self,
+        request: Request<v1::SubmitRequest>,
+    ) -> Result<Response<v1::SubmitResponse>, Status> {
+        let (caller, mut message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key.take())?;
+        let dry_run = message.dry_run;
+        let body = AllocationRequest::try_from(message);
+        let body = body.map_err(|e| Problem::from(e).to_grpc())?;
+        close(allocations::submit(self.0.core(), &caller, body, key, dry_run).await)
+    }
+
+    async fn get(
+        &self,
+        request: Request<v1::GetAllocationRequest>,
+    ) -> Result<Response<v1::Allocation>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        close(allocations::get(self.0.core(), &caller, AllocationId(message.id)).await)
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListAllocationsRequest>,
+    ) -> Result<Response<v1::ListAllocationsResponse>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let states = message.states.iter().map(String::as_str);
+        let filter = Filter::new(states, Some(&message.project), None);
+        let filter = filter.map_err(|p| p.to_grpc())?;
+        let (limit, cursor) = paging(message.limit, &message.cursor);
+        close(allocations::list(self.0.core(), &caller, &filter, limit, cursor).await)
+    }
+
+    async fn cancel(
+        &self,
+        request: Request<v1::CancelRequest>,
+    ) -> Result<Response<v1::Allocation>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let id = AllocationId(message.id);
+        close(allocations::act(self.0.core(), &caller, id, Act::Cancel, key).await)
+    }
+
+    async fn explain(
+        &self,
+        request: Request<v1::ExplainRequest>,
+    ) -> Result<Response<v1::Explanation>, Status> {
+        let (_, message) = open(&self.0, request)?;
+        close(allocations::explanation(self.0.core(), AllocationId(message.id)).await)
+    }
+}

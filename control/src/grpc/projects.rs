@@ -1,0 +1,64 @@
+//! Projects.
+
+use super::{close, key, open};
+use crate::http::{ops::projects, state::Api};
+use lattice_api::{
+    page::MAX_LIMIT,
+    project::{LimitsRequest, ProjectRequest},
+    v1,
+};
+use tonic::{Request, Response, Status};
+
+pub(super) struct Service(pub(super) Api);
+
+#[tonic::async_trait]
+impl v1::projects_server::Projects for Service {
+    async fn tree(
+        &self,
+        request: Request<v1::TreeRequest>,
+    ) -> Result<Response<v1::TreeResponse>, Status> {
+        let (_, message) = open(&self.0, request)?;
+        let mut items = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let (below, from) = (Some(message.below.as_str()), cursor.as_deref());
+            let page = projects::list(self.0.core(), below, Some(MAX_LIMIT), from);
+            let page = page.map_err(|p| p.to_grpc())?;
+            items.extend(page.items.into_iter().map(Into::into));
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => return Ok(Response::new(v1::TreeResponse { items })),
+            }
+        }
+    }
+
+    async fn create(
+        &self,
+        request: Request<v1::CreateProjectRequest>,
+    ) -> Result<Response<v1::Project>, Status> {
+        create(&self.0, request).await
+    }
+
+    async fn set_limits(
+        &self,
+        request: Request<v1::SetLimitsRequest>,
+    ) -> Result<Response<v1::SetLimitsResponse>, Status> {
+        let (caller, mut message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key.take())?;
+        let changes = LimitsRequest::from(message);
+        let changed = projects::set_limits(self.0.core(), &caller, changes, key).await;
+        let revision = changed.map_err(|p| p.to_grpc())?.revision.0;
+        Ok(Response::new(v1::SetLimitsResponse { revision }))
+    }
+}
+
+/// A project, or a tenant.
+pub(super) async fn create(
+    api: &Api,
+    request: Request<v1::CreateProjectRequest>,
+) -> Result<Response<v1::Project>, Status> {
+    let (caller, mut message) = open(api, request)?;
+    let key = key(message.idempotency_key.take())?;
+    let body = ProjectRequest::from(message);
+    close(projects::create(api.core(), &caller, body, key).await)
+}

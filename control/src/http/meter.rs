@@ -1,0 +1,178 @@
+//! Requests counted and timed, and the numbers of `/metrics`.
+
+use super::{caller::Caller, ops::status, state::Api};
+use crate::View;
+use axum::{
+    extract::{MatchedPath, Request, State},
+    middleware::Next,
+    response::Response,
+};
+use lattice_quorum_types::AllocationState;
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Upper bounds of the answer times, seconds.
+const BOUNDS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
+
+/// Answers of one route with one status.
+#[derive(Debug, Clone, Copy, Default)]
+struct Series {
+    count: u64,
+    seconds: f64,
+    /// How many took at most each of [`BOUNDS`].
+    within: [u64; BOUNDS.len()],
+}
+
+/// By method, route and status; routes are few and known.
+#[derive(Debug, Default)]
+pub(crate) struct Meter(Mutex<BTreeMap<(String, String, u16), Series>>);
+
+impl Meter {
+    fn note(&self, key: (String, String, u16), took: Duration) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let series = all.entry(key).or_default();
+        let seconds = took.as_secs_f64();
+        series.count += 1;
+        series.seconds += seconds;
+        for (bound, within) in BOUNDS.iter().zip(&mut series.within) {
+            *within += u64::from(seconds <= *bound);
+        }
+    }
+}
+
+/// Measures until the answer's head; a stream's body may last for days.
+pub(crate) async fn measure(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let route = request.extensions().get::<MatchedPath>();
+    // An unknown path or method is one series, whatever people try.
+    let route = route.map_or("unknown", MatchedPath::as_str).to_owned();
+    let method = match request.method().as_str() {
+        known @ ("GET" | "POST" | "PUT" | "DELETE" | "HEAD" | "OPTIONS") => known.to_owned(),
+        _ => "other".to_owned(),
+    };
+    let response = next.run(request).await;
+    let key = (method, route, response.status().as_u16());
+    api.meter().note(key, started.elapsed());
+    response
+}
+
+/// Text in the exposition format of Prometheus.
+pub(crate) fn render(api: &Api, caller: &Caller) -> String {
+    let core = api.core();
+    let view = core.view();
+    let mut out = String::new();
+    let mut gauge = |name: &str, help: &str, series: &[(String, f64)]| {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for (labels, value) in series {
+            let _ = writeln!(out, "{name}{labels} {value}");
+        }
+    };
+    let one = |value: f64| vec![(String::new(), value)];
+    let labelled = |label: &str, tally: BTreeMap<String, u64>| -> Vec<_> {
+        let label = |(word, n): (String, u64)| (format!("{{{label}=\"{word}\"}}"), n as f64);
+        tally.into_iter().map(label).collect()
+    };
+    gauge(
+        "lattice_nodes",
+        "Nodes by liveness.",
+        &labelled("liveness", status::by_liveness(&view)),
+    );
+    gauge(
+        "lattice_nodes_held",
+        "Nodes held by an allocation.",
+        &one(status::nodes_held(&view) as f64),
+    );
+    gauge(
+        "lattice_nodes_drifted",
+        "Nodes that differ from the majority of their cohort.",
+        &one(status::nodes_drifted(&view) as f64),
+    );
+    gauge(
+        "lattice_allocations",
+        "Allocations that have not ended, by state.",
+        &labelled("state", live_by_state(&view)),
+    );
+    gauge(
+        "lattice_view_revision",
+        "Revision of this control's view.",
+        &one(view.revision.0 as f64),
+    );
+    if let Some(age) = core.view_age_ms() {
+        gauge(
+            "lattice_view_age_seconds",
+            "Time since the quorum was last heard.",
+            &one(age as f64 / 1_000.0),
+        );
+    }
+    gauge(
+        "lattice_control_acting",
+        "1 while this control schedules.",
+        &one(f64::from(view.acting)),
+    );
+    gauge(
+        "lattice_streams_open",
+        "Event streams and followed logs.",
+        &one(api.streams() as f64),
+    );
+    // Names of tenants are for operators.
+    if caller.sees_all() {
+        let used = view
+            .projects
+            .values()
+            .map(|p| (project(p.path.as_str()), p.total().nodes as f64));
+        gauge(
+            "lattice_project_nodes_used",
+            "Nodes held by a project and below.",
+            &used.collect::<Vec<_>>(),
+        );
+        let limits = view.projects.values();
+        let limits =
+            limits.filter_map(|p| Some((project(p.path.as_str()), p.limits.max_nodes? as f64)));
+        gauge(
+            "lattice_project_nodes_limit",
+            "Its max_nodes, where it has one.",
+            &limits.collect::<Vec<_>>(),
+        );
+    }
+    requests(api.meter(), &mut out);
+    out
+}
+
+/// A path holds no character that would need escaping.
+fn project(path: &str) -> String {
+    format!("{{project=\"{path}\"}}")
+}
+
+fn live_by_state(view: &View) -> BTreeMap<String, u64> {
+    let live = AllocationState::ALL.iter().filter(|s| !s.is_terminal());
+    let mut tally: BTreeMap<String, u64> = live.map(|s| (s.to_string(), 0)).collect();
+    tally.extend(status::tally(
+        view.allocations.values().map(|a| a.state.as_str()),
+    ));
+    tally
+}
+
+fn requests(meter: &Meter, out: &mut String) {
+    let name = "lattice_http_request_duration_seconds";
+    let _ = writeln!(
+        out,
+        "# HELP {name} Time to the head of an answer.\n# TYPE {name} histogram"
+    );
+    let all = meter.0.lock().unwrap_or_else(PoisonError::into_inner);
+    for ((method, route, status), series) in all.iter() {
+        let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
+        for (bound, within) in BOUNDS.iter().zip(series.within) {
+            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {within}");
+        }
+        let (count, sum) = (series.count, series.seconds);
+        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+        let _ = writeln!(
+            out,
+            "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}"
+        );
+    }
+}

@@ -1,0 +1,32 @@
+//! The interfaces for people and programs on one TLS port: REST under `/api/v1`, server-sent
+//! events, the page, metrics, and (in `crate::grpc`) gRPC through the same functions.
+//!
+//! `routes/` reads questions and writes answers, `ops/` finds them; `caller.rs` and `auth.rs` say
+//! who asks. Every "no" is a problem document. Nothing here decides: changes go to the quorum in
+//! the name of the token's principal, and what is shown comes from the core's view.
+//!
+//! Begin with [`serve`] and `routes/mod.rs`.
+
+#![expect(
+    clippy::result_large_err,
+    reason = "a \"no\" is made once for each answer; its size costs nothing beside the socket"
+)]
+
+mod answer;
+mod auth;
+mod caller;
+pub(crate) mod extract;
+mod limiter;
+mod meter;
+pub(crate) mod ops;
+mod routes;
+mod server;
+pub(crate) mod state;
+#[cfg(test)]
+mod tests;
+
+pub use auth::{Auth, AuthError};
+pub(crate) use caller::Caller;
+pub use caller::Role;
+pub use routes::openapi;
+pub use server::serve;

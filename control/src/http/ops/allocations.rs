@@ -1,0 +1,283 @@
+//! Allocations.
+
+use super::{judge, nodes::agent_problem, paging, propose, read, unexpected};
+use crate::{Core, LogChunks, LogError, View, http::caller::Caller};
+use lattice_api::{
+    AllocationRequest, AllocationView, Submitted,
+    allocation::Sight,
+    explanation::ExplanationView,
+    page::Page,
+    problem::{Kind, Problem},
+};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, Outcome, ProjectPath, Refusal,
+    event::EventKind,
+    view::{Answer, Query},
+    wire::LogStream,
+};
+use std::{ops::Bound, sync::Arc};
+
+/// Records read from the quorum at a time.
+const CHUNK: u32 = 1_000;
+/// Reads for one page. A page may come out short when few records match; its cursor goes on.
+const MAX_READS: usize = 10;
+
+/// A number from a path.
+pub(crate) fn number(text: &str) -> Result<AllocationId, Problem> {
+    text.parse()
+        .map_err(|e: lattice_quorum_types::id::InvalidId| Problem::field("id", e.to_string()))
+}
+
+fn unknown(id: AllocationId) -> Problem {
+    Problem::from(&Refusal::UnknownAllocation { id })
+}
+
+pub(crate) async fn submit(
+    core: &Core,
+    caller: &Caller,
+    request: AllocationRequest,
+    key: Option<String>,
+    dry_run: bool,
+) -> Result<Submitted, Problem> {
+    let spec = Box::new(request.into_spec()?);
+    let command = Command::Submit { spec };
+    if dry_run {
+        return Ok(Submitted {
+            id: None,
+            revision: judge(core, caller, command).await?,
+            dry_run,
+        });
+    }
+    let applied = propose(core, caller, key, command).await?;
+    let Outcome::Submitted { id } = applied.outcome else {
+        return Err(unexpected());
+    };
+    Ok(Submitted {
+        id: Some(id),
+        revision: applied.revision,
+        dry_run,
+    })
+}
+
+/// Which allocations to list.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    states: Vec<AllocationState>,
+    within: Option<ProjectPath>,
+    user: Option<String>,
+}
+
+impl Filter {
+    /// Reads the texts; each state may itself be a list with commas.
+    pub(crate) fn new<'a>(
+        states: impl IntoIterator<Item = &'a str>,
+        project: Option<&str>,
+        user: Option<String>,
+    ) -> Result<Self, Problem> {
+        let words = states.into_iter().flat_map(|s| s.split(','));
+        let states = words.map(str::trim).filter(|s| !s.is_empty());
+        let states: Result<_, _> = states.map(str::parse).collect();
+        let project = project.filter(|p| !p.is_empty()).map(ProjectPath::new);
+        Ok(Self {
+            states: states.map_err(|e: String| Problem::field("state", e))?,
+            within: project
+                .transpose()
+                .map_err(|e| Problem::field("project", e.to_string()))?,
+            user: user.filter(|u| !u.is_empty()),
+        })
+    }
+
+    fn passes(&self, a: &Allocation) -> bool {
+        (self.states.is_empty() || self.states.contains(&a.state))
+            && self
+                .within
+                .as_ref()
+                .is_none_or(|top| a.spec.project.is_within(top))
+            && self.user.as_ref().is_none_or(|user| a.user == *user)
+    }
+
+    /// Whether the view holds everything that passes.
+    fn is_live(&self) -> bool {
+        !self.states.is_empty() && !self.states.iter().any(|s| s.is_terminal())
+    }
+}
+
+pub(crate) async fn list(
+    core: &Core,
+    caller: &Caller,
+    filter: &Filter,
+    limit: Option<u32>,
+    cursor: Option<&str>,
+) -> Result<Page<AllocationView>, Problem> {
+    let limit = paging::limit(limit)?;
+    let after = paging::after::<AllocationId>(cursor)?.unwrap_or(AllocationId(0));
+    let view = core.view();
+    if let Some(top) = &filter.within
+        && !view.projects.contains_key(top)
+    {
+        return Err(Problem::from(&Refusal::UnknownProject {
+            path: top.clone(),
+        }));
+    }
+    if filter.is_live() {
+        let all = view
+            .allocations
+            .range((Bound::Excluded(after), Bound::Unbounded));
+        let passing = all.map(|(_, a)| a).filter(|a| filter.passes(a));
+        let page = paging::page(passing, limit, |a| a.id.to_string());
+        return Ok(page.map(|a| shown(&view, caller, a)));
+    }
+    let page = list_all(core, filter, limit, after).await?;
+    Ok(page.map(|a| shown(&view, caller, &a)))
+}
+
+/// With those that have ended, which only the quorum has.
+async fn list_all(
+    core: &Core,
+    filter: &Filter,
+    limit: usize,
+    mut after: AllocationId,
+) -> Result<Page<Allocation>, Problem> {
+    let mut items: Vec<Allocation> = Vec::new();
+    for _ in 0..MAX_READS {
+        let query = Query::Allocations {
+            after,
+            limit: CHUNK,
+            states: filter.states.clone(),
+            within: filter.within.clone(),
+        };
+        let Answer::Allocations(found) = read(core, query).await? else {
+            return Err(unexpected());
+        };
+        let is_last = found.len() < CHUNK as usize;
+        after = found.last().map_or(after, |a| a.id);
+        let room = limit + 1 - items.len();
+        items.extend(found.into_iter().filter(|a| filter.passes(a)).take(room));
+        if is_last || items.len() > limit {
+            return Ok(paging::page(items.into_iter(), limit, |a| a.id.to_string()));
+        }
+    }
+    Ok(Page {
+        items,
+        next_cursor: Some(after.to_string()),
+    })
+}
+
+/// The record, out of the view or, once it has ended, out of the quorum.
+async fn record(core: &Core, id: AllocationId) -> Result<Arc<Allocation>, Problem> {
+    if let Some(live) = core.view().allocation(id) {
+        return Ok(live.clone());
+    }
+    match read(core, Query::Allocation { id }).await? {
+        Answer::Allocation(Some(ended)) => Ok(Arc::from(ended)),
+        Answer::Allocation(None) => Err(unknown(id)),
+        _ => Err(unexpected()),
+    }
+}
+
+pub(crate) async fn get(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+) -> Result<AllocationView, Problem> {
+    let record = record(core, id).await?;
+    Ok(shown(&core.view(), caller, &record))
+}
+
+/// What a person may do to an allocation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Act {
+    Cancel,
+    Hold,
+    Release,
+}
+
+pub(crate) async fn act(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+    act: Act,
+    key: Option<String>,
+) -> Result<AllocationView, Problem> {
+    let command = match act {
+        Act::Cancel => Command::Cancel { id },
+        Act::Hold => Command::Hold { id },
+        Act::Release => Command::Release { id },
+    };
+    let applied = propose(core, caller, key, command).await?;
+    let changed = applied.events.iter().rev().find_map(|e| match &e.kind {
+        EventKind::Allocation { record, .. } if record.id == id => Some(record),
+        _ => None,
+    });
+    match changed {
+        Some(record) => Ok(shown(&core.view(), caller, record)),
+        None => get(core, caller, id).await,
+    }
+}
+
+pub(crate) async fn explanation(core: &Core, id: AllocationId) -> Result<ExplanationView, Problem> {
+    let record = record(core, id).await?;
+    Ok(super::explain::explain(&core.view(), &record))
+}
+
+/// Which output to read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogRequest {
+    pub(crate) rank: u32,
+    pub(crate) stream: LogStream,
+    pub(crate) offset: u64,
+    pub(crate) follow: bool,
+}
+
+pub(crate) async fn logs(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+    log: LogRequest,
+) -> Result<LogChunks, Problem> {
+    let record = record(core, id).await?;
+    if sight(&core.view(), caller, &record) == Sight::Outline {
+        let detail = format!(
+            "the output of allocation {id} is for {}, the administrators of {} and operators",
+            record.user, record.spec.project
+        );
+        return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
+    }
+    core.read_log(id, log.rank, log.stream, log.offset, log.follow)
+        .await
+        .map_err(|error| match &error {
+            LogError::UnknownAllocation { .. } => {
+                Problem::new(Kind::NotFound, "unknown_allocation", error.to_string())
+            }
+            LogError::NotStarted { .. } => {
+                Problem::new(Kind::Conflict, "not_started", error.to_string())
+            }
+            LogError::NoSuchRank { .. } => {
+                Problem::new(Kind::NotFound, "no_such_rank", error.to_string())
+            }
+            LogError::Unavailable(unavailable) => Problem::from(unavailable),
+            LogError::Agent(agent) => agent_problem(agent),
+        })
+}
+
+/// Whether the caller may see what runs: its own, of a project it administers, or as an operator.
+pub(crate) fn sight(view: &View, caller: &Caller, a: &Allocation) -> Sight {
+    let administers = || {
+        let levels = a.spec.project.ancestors();
+        levels
+            .filter_map(|path| view.projects.get(&path))
+            .any(|project| project.admins.iter().any(|admin| **admin == *caller.name))
+    };
+    if caller.sees_all() || *a.user == *caller.name || administers() {
+        Sight::Full
+    } else {
+        Sight::Outline
+    }
+}
+
+/// An allocation as the caller may see it.
+pub(crate) fn shown(view: &View, caller: &Caller, a: &Allocation) -> AllocationView {
+    let mut shown = AllocationView::new(a, sight(view, caller, a));
+    shown.reason = super::explain::reason(view, a);
+    shown
+}

@@ -1,0 +1,83 @@
+//! Changes as the event stream shows them to one caller.
+
+use super::{allocations, explain, nodes, time};
+use crate::{Change as CoreChange, Observed as CoreObserved, View, http::caller::Caller};
+use lattice_api::{
+    event::{Change, Changes, Compacted, Observed, StreamEvent, Waiting},
+    project::ProjectView,
+};
+use lattice_quorum_types::{
+    Event,
+    event::{AllocationChange, EventKind},
+};
+
+/// `None` when nothing of it is for people (a lease, an enrolment).
+pub(crate) fn shown(view: &View, caller: &Caller, change: &CoreChange) -> Option<StreamEvent> {
+    match change {
+        CoreChange::Events(events) => {
+            let changes: Vec<_> = events
+                .iter()
+                .filter_map(|event| one(view, caller, event))
+                .collect();
+            let last = events.last().filter(|_| !changes.is_empty())?;
+            Some(StreamEvent::Changes(Changes {
+                revision: last.revision,
+                at: time(last.at),
+                changes,
+            }))
+        }
+        CoreChange::Observed(observed) => Some(StreamEvent::Observed(seen(view, observed))),
+        CoreChange::Compacted { oldest } => {
+            Some(StreamEvent::Compacted(Compacted { oldest: *oldest }))
+        }
+    }
+}
+
+fn one(view: &View, caller: &Caller, event: &Event) -> Option<Change> {
+    match &event.kind {
+        EventKind::Allocation { change, record } => Some(Change::Allocation {
+            change: word(*change).to_owned(),
+            record: Box::new(allocations::shown(view, caller, record)),
+        }),
+        EventKind::Node { record } => {
+            let entry = view.node(&record.id)?;
+            let node = nodes::shown_as(view, entry, Some(record));
+            Some(Change::Node {
+                record: Box::new(node),
+            })
+        }
+        EventKind::Project { record } => Some(Change::Project {
+            record: ProjectView::from(record),
+        }),
+        EventKind::ProjectDeleted { path } => Some(Change::ProjectDeleted {
+            path: path.to_string(),
+        }),
+        EventKind::Lease { .. } | EventKind::Enrolled { .. } => None,
+    }
+}
+
+fn word(change: AllocationChange) -> &'static str {
+    match change {
+        AllocationChange::Submitted => "submitted",
+        AllocationChange::Held => "held",
+        AllocationChange::Released => "released",
+        AllocationChange::Assigned => "assigned",
+        AllocationChange::Progressed => "progressed",
+        AllocationChange::Started => "started",
+        AllocationChange::Stopping => "stopping",
+        AllocationChange::Requeued => "requeued",
+        AllocationChange::Ended => "ended",
+    }
+}
+
+fn seen(view: &View, observed: &CoreObserved) -> Observed {
+    let nodes = observed.nodes.iter().filter_map(|id| view.node(id));
+    let waiting = observed.waiting.iter().filter_map(|id| {
+        let reason = explain::reason(view, view.allocation(*id)?)?;
+        Some(Waiting { id: id.0, reason })
+    });
+    Observed {
+        nodes: nodes.map(|entry| nodes::shown(view, entry)).collect(),
+        waiting: waiting.collect(),
+    }
+}

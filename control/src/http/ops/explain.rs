@@ -1,0 +1,62 @@
+//! Why an allocation is where it is.
+
+use super::time;
+use crate::View;
+use lattice_api::explanation::{ExplanationView, StepView};
+use lattice_quorum_types::{Allocation, AllocationState, hostlist};
+
+/// Why it waits; `None` for one that does not.
+pub(crate) fn reason(view: &View, a: &Allocation) -> Option<String> {
+    match a.state {
+        AllocationState::Pending => Some(match view.plan.explanations.get(&a.id) {
+            Some(explanation) => explanation.to_string(),
+            None => "waits for the next scheduling cycle".to_owned(),
+        }),
+        AllocationState::Held => Some("on hold".to_owned()),
+        AllocationState::Blocked => Some("waits for another allocation".to_owned()),
+        _ => None,
+    }
+}
+
+pub(crate) fn explain(view: &View, a: &Allocation) -> ExplanationView {
+    let planned = view
+        .plan
+        .explanations
+        .get(&a.id)
+        .filter(|_| a.state == AllocationState::Pending);
+    let steps = planned.iter().flat_map(|e| &e.steps).map(|step| StepView {
+        constraint: step.constraint.as_str().to_owned(),
+        removed: step.removed,
+        left: step.left,
+    });
+    ExplanationView {
+        allocation: a.id,
+        state: a.state.to_string(),
+        summary: reason(view, a).unwrap_or_else(|| summary(a)),
+        blocker: planned.map(|e| e.blocker.to_string()),
+        steps: steps.collect(),
+        estimated_start: planned.and_then(|e| e.estimated_start).map(time),
+        as_of: planned.and_then(|_| view.plan.made_at).map(time),
+    }
+}
+
+fn summary(a: &Allocation) -> String {
+    let nodes = hostlist::fold(a.nodes());
+    let since = time(a.state_since);
+    let cause = a
+        .stop
+        .as_ref()
+        .map(|s| format!(": {s}"))
+        .unwrap_or_default();
+    match a.state {
+        AllocationState::Starting => format!("has {nodes} since {since}; its processes start"),
+        AllocationState::Running => format!("runs on {nodes} since {since}"),
+        AllocationState::Checkpointing => {
+            format!("runs on {nodes} and writes a checkpoint since {since}")
+        }
+        AllocationState::Stopping => format!(
+            "is being stopped since {since}{cause}; it holds {nodes} until its processes are gone"
+        ),
+        state => format!("{state} at {since}{cause}"),
+    }
+}

@@ -1,0 +1,73 @@
+//! What can be asked, once for both faces: REST and gRPC only read the question and write the
+//! answer.
+
+pub(crate) mod allocations;
+pub(crate) mod changes;
+pub(crate) mod conformance;
+pub(crate) mod explain;
+pub(crate) mod nodes;
+pub(crate) mod paging;
+pub(crate) mod projects;
+pub(crate) mod status;
+
+use crate::{Core, ProposeError, http::caller::Caller};
+use lattice_api::problem::{Kind, Problem};
+use lattice_quorum_types::{
+    Applied, Command, Revision, UnixMillis,
+    view::{Answer, Query},
+};
+use std::time::Duration;
+
+/// How long a writer waits to see its own change in this control's view. Afterwards it is
+/// answered anyway: the change is committed.
+const SEE_OWN_WRITE: Duration = Duration::from_secs(2);
+
+/// Proposes in the caller's name, and waits until the view shows what came of it.
+pub(crate) async fn propose(
+    core: &Core,
+    caller: &Caller,
+    key: Option<String>,
+    command: Command,
+) -> Result<Applied, Problem> {
+    let principal = caller.writer()?;
+    let proposed = core.propose(principal, key, command).await;
+    let applied = proposed.map_err(|error| match error {
+        ProposeError::Refused(refusal) => Problem::from(&refusal),
+        ProposeError::Unavailable(unavailable) => Problem::from(&unavailable),
+    })?;
+    let _ = tokio::time::timeout(SEE_OWN_WRITE, core.reached(applied.revision)).await;
+    Ok(applied)
+}
+
+/// Whether it would be applied, by the quorum's own rule; nothing changes.
+pub(crate) async fn judge(
+    core: &Core,
+    caller: &Caller,
+    command: Command,
+) -> Result<Revision, Problem> {
+    let envelope = core.envelope(caller.writer()?, None, None, command);
+    let query = Query::Check {
+        envelope: Box::new(envelope),
+    };
+    match read(core, query).await? {
+        Answer::Check(Ok(revision)) => Ok(revision),
+        Answer::Check(Err(refusal)) => Err(Problem::from(&refusal)),
+        _ => Err(unexpected()),
+    }
+}
+
+pub(crate) async fn read(core: &Core, query: Query) -> Result<Answer, Problem> {
+    core.read(query).await.map_err(|e| Problem::from(&e))
+}
+
+/// The quorum answered another question than it was asked.
+pub(crate) fn unexpected() -> Problem {
+    let detail = "the quorum's answer does not belong to the question; are all daemons of one \
+                  version?";
+    Problem::new(Kind::Internal, "unexpected_answer", detail)
+}
+
+/// A time as the interfaces write it.
+pub(crate) fn time(at: UnixMillis) -> String {
+    lattice_api::text::time(at)
+}

@@ -1,0 +1,234 @@
+//! Nodes.
+
+use super::{paging, propose, time};
+use crate::{AgentError, Core, DiffError, NodeEntry, View, http::caller::Caller};
+use lattice_api::{
+    conformance::{DiffView, DifferenceView},
+    node::{ClassView, DrainView, FactsView, HealthView, HolderView, NodeView},
+    page::Page,
+    problem::{Kind, Problem},
+    project::Changed,
+};
+use lattice_hwprobe::{ClassMark, Difference, Inventory, NodeDocument, Verdict};
+use lattice_placement::{Health, Liveness};
+use lattice_quorum_types::{Command, NodeId, Revision, node::Node};
+use std::ops::Bound;
+
+/// `with` of a comparison with the rest of the node's cohort.
+pub(crate) const MAJORITY: &str = "majority";
+
+/// A node's name from a path; what is no name is no node.
+pub(crate) fn name(text: &str) -> Result<NodeId, Problem> {
+    NodeId::new(text).map_err(|_| Problem::unknown_node(text))
+}
+
+pub(crate) fn list(
+    core: &Core,
+    limit: Option<u32>,
+    cursor: Option<&str>,
+) -> Result<Page<NodeView>, Problem> {
+    let limit = paging::limit(limit)?;
+    let start = paging::after::<NodeId>(cursor)?.map_or(Bound::Unbounded, Bound::Excluded);
+    let view = core.view();
+    let entries = view.nodes.range((start, Bound::Unbounded));
+    let page = paging::page(entries, limit, |(id, _)| id.to_string());
+    Ok(page.map(|(_, entry)| shown(&view, entry)))
+}
+
+pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
+    let view = core.view();
+    let entry = view.node(&name(node)?);
+    let entry = entry.ok_or_else(|| Problem::unknown_node(node))?;
+    Ok(shown(&view, entry))
+}
+
+pub(crate) async fn inventory(core: &Core, node: &str, fresh: bool) -> Result<Inventory, Problem> {
+    core.inventory(&name(node)?, fresh)
+        .await
+        .map_err(|e| agent_problem(&e))
+}
+
+/// Why an agent gave no answer, as a problem.
+pub(crate) fn agent_problem(error: &AgentError) -> Problem {
+    match error {
+        AgentError::UnknownNode { node } => Problem::unknown_node(node.as_str()),
+        AgentError::NotSeen { .. } => {
+            Problem::new(Kind::Unavailable, "node_not_seen", error.to_string())
+        }
+        AgentError::Call { .. } | AgentError::Refused { .. } => {
+            Problem::new(Kind::Unavailable, "node_unavailable", error.to_string())
+        }
+    }
+}
+
+pub(crate) async fn diff(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
+    let id = name(left)?;
+    if right == MAJORITY {
+        return diff_majority(core, left);
+    }
+    let differences = core.diff(&id, &name(right)?).await;
+    let differences = differences.map_err(|error| match &error {
+        DiffError::UnknownNode { node } => Problem::unknown_node(node.as_str()),
+        DiffError::NotSeen { .. } => {
+            Problem::new(Kind::Unavailable, "node_not_seen", error.to_string())
+        }
+    })?;
+    Ok(DiffView {
+        left: left.to_owned(),
+        right: right.to_owned(),
+        differences: differences.into_iter().map(difference).collect(),
+    })
+}
+
+fn difference(d: Difference) -> DifferenceView {
+    let verdict = match d.verdict {
+        Verdict::Differs => "differs",
+        Verdict::Unknown => "unknown",
+    };
+    DifferenceView {
+        class: d.class.to_string(),
+        key: d.key,
+        left: d.left.to_string(),
+        right: d.right.to_string(),
+        verdict: verdict.to_owned(),
+    }
+}
+
+fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
+    get(core, node)?;
+    let drift = core.drift();
+    if drift.alone.iter().any(|alone| alone == node) {
+        let detail = format!(
+            "{node} is compared with nobody: its cohort is not known or too small; compare it \
+             with another node by name"
+        );
+        return Err(Problem::new(Kind::Conflict, "no_cohort", detail));
+    }
+    let of_node = drift.drifts.iter().filter(|d| d.node == node);
+    let differences = of_node.map(|d| DifferenceView {
+        class: d.class.to_string(),
+        key: d.key.clone(),
+        left: d.found.clone(),
+        right: d.expected.clone(),
+        verdict: "differs".to_owned(),
+    });
+    Ok(DiffView {
+        left: node.to_owned(),
+        right: format!("majority of the cohort of {node}"),
+        differences: differences.collect(),
+    })
+}
+
+pub(crate) async fn drain(
+    core: &Core,
+    caller: &Caller,
+    node: &str,
+    reason: Option<String>,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    if reason.as_ref().is_some_and(|r| r.trim().is_empty()) {
+        let why = "say why, for those who find the node drained";
+        return Err(Problem::field("reason", why));
+    }
+    let node = name(node)?;
+    let applied = propose(core, caller, key, Command::Drain { node, reason }).await?;
+    Ok(Changed {
+        revision: applied.revision,
+    })
+}
+
+/// A node as the view has it.
+pub(crate) fn shown(view: &View, entry: &NodeEntry) -> NodeView {
+    shown_as(view, entry, entry.record.as_ref())
+}
+
+/// A node with another replicated record than the view's.
+pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) -> NodeView {
+    let seen = entry.seen.as_ref();
+    let drain = record.map_or(&[][..], |r| &r.drain);
+    NodeView {
+        name: entry.id.to_string(),
+        lifecycle: record
+            .map_or("unregistered", |r| r.lifecycle.as_str())
+            .to_owned(),
+        drain: drain
+            .iter()
+            .map(|d| DrainView {
+                owner: d.owner.clone(),
+                reason: d.reason.clone(),
+                since: time(d.since),
+            })
+            .collect(),
+        holder: record.and_then(|r| r.holder).map(|h| HolderView {
+            allocation: h.allocation,
+            attempt: h.attempt,
+        }),
+        vcluster: record.map(|r| r.current.to_string()).unwrap_or_default(),
+        liveness: liveness(entry.liveness).to_owned(),
+        last_seen: entry.answered_at().map(time),
+        health: HealthView {
+            verdict: health(entry.health()).to_owned(),
+            reasons: seen.map(|s| s.health_reasons.clone()).unwrap_or_default(),
+        },
+        cell: seen.map(|s| s.cell.clone()),
+        group: entry
+            .document
+            .as_ref()
+            .and_then(|d| d.topology_group.clone()),
+        facts: entry.document.as_deref().map(facts).unwrap_or_default(),
+        fingerprint: entry.fingerprint().map(|d| d.to_string()),
+        classes: entry
+            .marks()
+            .iter()
+            .map(|(class, mark)| (class.to_string(), class_view(mark)))
+            .collect(),
+        drifted_keys: view.drifted_keys(&entry.id),
+        boot_id: seen.and_then(|s| s.boot_id.clone()),
+        agent_version: seen.and_then(|s| s.agent_version.clone()),
+        revision: record.map_or(Revision(0), |r| r.revision),
+    }
+}
+
+/// As printed.
+pub(crate) fn liveness(liveness: Liveness) -> &'static str {
+    match liveness {
+        Liveness::Unknown => "unknown",
+        Liveness::Alive => "alive",
+        Liveness::Suspect => "suspect",
+        Liveness::Unreachable => "unreachable",
+    }
+}
+
+fn health(health: Health) -> &'static str {
+    match health {
+        Health::Unknown => "unknown",
+        Health::Healthy => "healthy",
+        Health::Degraded => "degraded",
+        Health::Faulty => "faulty",
+    }
+}
+
+fn class_view(mark: &ClassMark) -> ClassView {
+    let state = match mark {
+        ClassMark::Complete { .. } => "complete",
+        ClassMark::Incomplete => "incomplete",
+        ClassMark::Disabled => "disabled",
+    };
+    ClassView {
+        state: state.to_owned(),
+        digest: mark.digest().map(|d| d.to_string()),
+    }
+}
+
+fn facts(document: &NodeDocument) -> FactsView {
+    let (identity, facts) = (&document.identity, &document.facts);
+    FactsView {
+        vendor: identity.vendor.present().cloned(),
+        product: identity.product.present().cloned(),
+        gpu_model: facts.gpu_model.present().cloned(),
+        gpu_count: facts.gpus(),
+        memory_bytes: facts.memory_bytes.present().copied(),
+        cores: facts.cores.present().copied(),
+        features: facts.features.iter().cloned().collect(),
+    }
+}

@@ -1,0 +1,136 @@
+//! Projects and limits.
+
+use super::{paging, propose, unexpected};
+use crate::{Core, http::caller::Caller};
+use lattice_api::{
+    page::Page,
+    problem::{FieldError, Problem},
+    project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
+};
+use lattice_quorum_types::{
+    Applied, Command, ProjectPath, Refusal, event::EventKind, project::Project,
+};
+use std::ops::Bound;
+
+fn path(field: &str, text: &str) -> Result<ProjectPath, Problem> {
+    ProjectPath::new(text).map_err(|error| {
+        Problem::from(FieldError {
+            field: field.to_owned(),
+            reason: error.to_string(),
+        })
+    })
+}
+
+/// A path in a URL: what is no path is no project.
+fn place(text: &str) -> Result<ProjectPath, Problem> {
+    path("path", text.trim_end_matches('/'))
+}
+
+pub(crate) fn list(
+    core: &Core,
+    below: Option<&str>,
+    limit: Option<u32>,
+    cursor: Option<&str>,
+) -> Result<Page<ProjectView>, Problem> {
+    let limit = paging::limit(limit)?;
+    let view = core.view();
+    let below = below
+        .filter(|text| !text.is_empty())
+        .map(|text| path("below", text))
+        .transpose()?;
+    if let Some(top) = &below
+        && !view.projects.contains_key(top)
+    {
+        return Err(unknown(top));
+    }
+    let start = paging::after::<ProjectPath>(cursor)?.map_or(Bound::Unbounded, Bound::Excluded);
+    let all = view.projects.range((start, Bound::Unbounded));
+    let within = all.filter(|(path, _)| below.as_ref().is_none_or(|top| path.is_within(top)));
+    let page = paging::page(within, limit, |(path, _)| path.to_string());
+    Ok(page.map(|(_, project)| ProjectView::from(project)))
+}
+
+pub(crate) fn get(core: &Core, text: &str) -> Result<ProjectView, Problem> {
+    let path = place(text)?;
+    let view = core.view();
+    let project = view.projects.get(&path).ok_or_else(|| unknown(&path))?;
+    Ok(project.into())
+}
+
+fn unknown(path: &ProjectPath) -> Problem {
+    Problem::from(&Refusal::UnknownProject { path: path.clone() })
+}
+
+pub(crate) async fn create(
+    core: &Core,
+    caller: &Caller,
+    request: ProjectRequest,
+    key: Option<String>,
+) -> Result<ProjectView, Problem> {
+    let path = path("path", &request.path)?;
+    let command = Command::CreateProject {
+        path: path.clone(),
+        limits: request.limits.map(Into::into),
+        admins: request.admins,
+        description: request.description,
+    };
+    let applied = propose(core, caller, key, command).await?;
+    changed(core, &applied, &path)
+}
+
+/// The record after a change: out of its events, or, for a repeat, which has none, as it is now.
+fn changed(core: &Core, applied: &Applied, path: &ProjectPath) -> Result<ProjectView, Problem> {
+    let of_path = |project: &&Project| project.path == *path;
+    let records = applied.events.iter().filter_map(|event| match &event.kind {
+        EventKind::Project { record } => Some(record),
+        _ => None,
+    });
+    if let Some(record) = records.rev().find(of_path) {
+        return Ok(record.into());
+    }
+    let view = core.view();
+    let record = view.projects.get(path).ok_or_else(unexpected)?;
+    Ok(record.into())
+}
+
+pub(crate) async fn update(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+    update: ProjectUpdate,
+    key: Option<String>,
+) -> Result<ProjectView, Problem> {
+    let path = place(text)?;
+    let request = LimitsRequest {
+        changes: vec![update.of(path.to_string())],
+    };
+    let changes = request.into_changes()?;
+    let applied = propose(core, caller, key, Command::SetLimits { changes }).await?;
+    changed(core, &applied, &path)
+}
+
+pub(crate) async fn delete(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    let path = place(text)?;
+    let applied = propose(core, caller, key, Command::DeleteProject { path }).await?;
+    Ok(Changed {
+        revision: applied.revision,
+    })
+}
+
+pub(crate) async fn set_limits(
+    core: &Core,
+    caller: &Caller,
+    request: LimitsRequest,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    let changes = request.into_changes()?;
+    let applied = propose(core, caller, key, Command::SetLimits { changes }).await?;
+    Ok(Changed {
+        revision: applied.revision,
+    })
+}

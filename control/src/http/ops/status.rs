@@ -1,0 +1,83 @@
+//! The cluster in numbers, and whether this control is fit to answer.
+
+use super::{nodes::liveness, read, unexpected};
+use crate::{Core, View, http::caller::Caller};
+use lattice_api::{
+    problem::{Kind, Problem},
+    status::StatusView,
+};
+use lattice_quorum_types::view::{Answer, Query};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A view older than this is no longer shown as ready: the watch says something every few seconds.
+const READY_AGE_MS: u64 = 15_000;
+
+pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<StatusView, Problem> {
+    let Answer::Counts(counts) = read(core, Query::Counts).await? else {
+        return Err(unexpected());
+    };
+    let view = core.view();
+    Ok(StatusView {
+        cluster: core.cluster().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: view.revision,
+        view_age_ms: core.view_age_ms().unwrap_or(u64::MAX),
+        leader: view.acting,
+        nodes: count(view.nodes.values().filter(|n| n.record.is_some())),
+        nodes_held: nodes_held(&view),
+        nodes_by_liveness: by_liveness(&view),
+        nodes_by_lifecycle: tally(view.nodes.values().map(|node| {
+            let record = node.record.as_ref();
+            record.map_or("unregistered", |r| r.lifecycle.as_str())
+        })),
+        cells: BTreeMap::clone(&view.cells),
+        allocations_by_state: counts
+            .into_iter()
+            .map(|(state, n)| (state.to_string(), n))
+            .collect(),
+        nodes_drifted: nodes_drifted(&view),
+        principal: caller.name.to_string(),
+        roles: vec![caller.role.to_string()],
+    })
+}
+
+fn count<T>(items: impl Iterator<Item = T>) -> u64 {
+    items.count() as u64
+}
+
+/// How often each word comes.
+pub(crate) fn tally<'a>(words: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
+    let mut tally = BTreeMap::new();
+    for word in words {
+        *tally.entry(word.to_owned()).or_insert(0) += 1;
+    }
+    tally
+}
+
+pub(crate) fn by_liveness(view: &View) -> BTreeMap<String, u64> {
+    tally(view.nodes.values().map(|node| liveness(node.liveness)))
+}
+
+pub(crate) fn nodes_held(view: &View) -> u64 {
+    let held = |n: &&std::sync::Arc<crate::NodeEntry>| {
+        n.record.as_ref().is_some_and(|r| r.holder.is_some())
+    };
+    count(view.nodes.values().filter(held))
+}
+
+pub(crate) fn nodes_drifted(view: &View) -> u64 {
+    let nodes: BTreeSet<&str> = view.drift.drifts.iter().map(|d| d.node.as_str()).collect();
+    nodes.len() as u64
+}
+
+/// Whether questions are answered from a view of the present.
+pub(crate) fn ready(core: &Core) -> Result<(), Problem> {
+    let detail = match core.view_age_ms() {
+        None => "the quorum has not been heard yet".to_owned(),
+        Some(age) if age > READY_AGE_MS => {
+            format!("the quorum was last heard {age} ms ago")
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(Problem::new(Kind::Unavailable, "not_ready", detail))
+}

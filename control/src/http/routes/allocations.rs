@@ -1,0 +1,224 @@
+//! Allocations.
+
+use crate::http::{
+    Caller,
+    answer::{Answer, Fail},
+    extract::{Input, Key, Params, Place},
+    ops::allocations::{self, Act, Filter, LogRequest},
+    state::Api,
+};
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::IntoResponse,
+};
+use futures::StreamExt;
+use lattice_api::{
+    AllocationRequest, AllocationView, Page, Problem, Submitted, explanation::ExplanationView,
+};
+use lattice_quorum_types::wire::LogStream;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Which {
+    /// Only in these states, separated by commas.
+    state: Option<String>,
+    /// Only of this project and what is below it.
+    project: Option<String>,
+    /// Only of this user.
+    user: Option<String>,
+    /// Items on a page, 1 to 5000; 200 when left out. A page may hold fewer and still have a next.
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Allocations by number, ended ones included, a page at a time.
+#[utoipa::path(get, path = "/allocations", tag = "allocations", params(Which), responses(
+    (status = 200, body = Page<AllocationView>), (status = "default", body = Problem)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(w): Params<Which>,
+) -> Answer<Page<AllocationView>> {
+    let filter = Filter::new(w.state.as_deref(), w.project.as_deref(), w.user)?;
+    let cursor = w.cursor.as_deref();
+    let page = allocations::list(api.core(), &caller, &filter, w.limit, cursor).await?;
+    Ok(Json(page))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct How {
+    /// Judge only, change nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Asks for nodes. A limit that would be exceeded is 409 and names every violated level.
+#[utoipa::path(post, path = "/allocations", tag = "allocations", request_body = AllocationRequest,
+    params(How, ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 201, body = Submitted), (status = 200, body = Submitted,
+        description = "Dry run: it would be accepted."),
+        (status = 409, body = Problem), (status = "default", body = Problem)))]
+pub(super) async fn submit(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(how): Params<How>,
+    Key(key): Key,
+    Input(request): Input<AllocationRequest>,
+) -> Result<(StatusCode, Json<Submitted>), Fail> {
+    let made = allocations::submit(api.core(), &caller, request, key, how.dry_run).await?;
+    let status = match made.id {
+        Some(_) => StatusCode::CREATED,
+        None => StatusCode::OK,
+    };
+    Ok((status, Json(made)))
+}
+
+/// One allocation, ended ones included.
+#[utoipa::path(get, path = "/allocations/{id}", tag = "allocations", params(("id" = u64, Path)),
+    responses((status = 200, body = AllocationView), (status = 404, body = Problem)))]
+pub(super) async fn get(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+) -> Answer<AllocationView> {
+    let id = allocations::number(&id)?;
+    Ok(Json(allocations::get(api.core(), &caller, id).await?))
+}
+
+async fn act(
+    api: &Api,
+    caller: &Caller,
+    id: &str,
+    what: Act,
+    key: Option<String>,
+) -> Answer<AllocationView> {
+    let id = allocations::number(id)?;
+    Ok(Json(
+        allocations::act(api.core(), caller, id, what, key).await?,
+    ))
+}
+
+/// Ends it: at once if it holds nothing, else what runs is stopped first.
+#[utoipa::path(delete, path = "/allocations/{id}", tag = "allocations",
+    params(("id" = u64, Path)), responses(
+    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+) -> Answer<AllocationView> {
+    act(&api, &caller, &id, Act::Cancel, key).await
+}
+
+/// Keeps a pending one from starting.
+#[utoipa::path(post, path = "/allocations/{id}/hold", tag = "allocations",
+    params(("id" = u64, Path)), responses(
+    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+pub(super) async fn hold(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+) -> Answer<AllocationView> {
+    act(&api, &caller, &id, Act::Hold, key).await
+}
+
+/// Takes it off hold.
+#[utoipa::path(post, path = "/allocations/{id}/release", tag = "allocations",
+    params(("id" = u64, Path)), responses(
+    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+pub(super) async fn release(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+) -> Answer<AllocationView> {
+    act(&api, &caller, &id, Act::Release, key).await
+}
+
+/// Why it is where it is.
+#[utoipa::path(get, path = "/allocations/{id}/explanation", tag = "allocations",
+    params(("id" = u64, Path)), responses(
+    (status = 200, body = ExplanationView), (status = 404, body = Problem)))]
+pub(super) async fn explanation(
+    State(api): State<Api>,
+    _: Caller,
+    Place(id): Place,
+) -> Answer<ExplanationView> {
+    let id = allocations::number(&id)?;
+    Ok(Json(allocations::explanation(api.core(), id).await?))
+}
+
+/// Which output.
+#[derive(Clone, Copy, Default, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Output {
+    #[default]
+    Stdout,
+    Stderr,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LogQuery {
+    /// The rank, from 0, which is also what leaving it out means.
+    #[serde(default)]
+    rank: u32,
+    /// `stdout` (default) or `stderr`.
+    #[serde(default)]
+    #[param(inline)]
+    stream: Output,
+    /// First byte wanted.
+    #[serde(default)]
+    offset: u64,
+    /// Wait for more until the rank ends.
+    #[serde(default)]
+    follow: bool,
+}
+
+/// A rank's captured output. For whoever submitted it, administrators of its project, operators.
+#[utoipa::path(get, path = "/allocations/{id}/logs", tag = "allocations",
+    params(("id" = u64, Path), LogQuery), responses(
+    (status = 200, body = String, content_type = "application/octet-stream"),
+    (status = "default", body = Problem)))]
+pub(super) async fn logs(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Params(q): Params<LogQuery>,
+) -> Result<impl IntoResponse + use<>, Fail> {
+    let id = allocations::number(&id)?;
+    let stream = match q.stream {
+        Output::Stdout => LogStream::Stdout,
+        Output::Stderr => LogStream::Stderr,
+    };
+    let place = api.open_stream()?;
+    let request = LogRequest {
+        rank: q.rank,
+        stream,
+        offset: q.offset,
+        follow: q.follow,
+    };
+    let chunks = allocations::logs(api.core(), &caller, id, request).await?;
+    let stop = api.stop().clone().cancelled_owned();
+    let body = chunks.take_until(stop).map(move |chunk| {
+        let _held_while_open = &place;
+        chunk
+    });
+    Ok((
+        [(CONTENT_TYPE, "application/octet-stream")],
+        Body::from_stream(body),
+    ))
+}

@@ -1,0 +1,40 @@
+//! Conformance.
+
+use crate::http::{Caller, answer::Answer, extract::Params, ops::conformance, state::Api};
+use axum::{Json, extract::State};
+use lattice_api::{
+    Problem,
+    conformance::{DriftReportView, GroupsView},
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Scope {
+    /// `gpu`, `nic`, `bios`, `bmc`, `kernel`, `cpu`, `memory`, `storage`, `software`, or `all` for
+    /// the node fingerprint, which is also what leaving it out means.
+    class: Option<String>,
+}
+
+/// Nodes that share a digest, largest group first.
+#[utoipa::path(get, path = "/conformance/groups", tag = "conformance", params(Scope), responses(
+    (status = 200, body = GroupsView), (status = 400, body = Problem)))]
+pub(super) async fn groups(
+    State(api): State<Api>,
+    _: Caller,
+    Params(scope): Params<Scope>,
+) -> Answer<GroupsView> {
+    Ok(Json(conformance::groups(
+        api.core(),
+        scope.class.as_deref(),
+    )?))
+}
+
+/// Who differs from the majority of its cohort, and in what.
+#[utoipa::path(get, path = "/conformance/drift", tag = "conformance", responses(
+    (status = 200, body = DriftReportView), (status = "default", body = Problem)))]
+pub(super) async fn drift(State(api): State<Api>, _: Caller) -> Answer<DriftReportView> {
+    Ok(Json(conformance::drift(api.core())))
+}

@@ -1,0 +1,122 @@
+//! Nodes.
+
+use crate::http::{
+    Caller,
+    answer::Answer,
+    extract::{Input, Key, Params, Place},
+    ops::nodes,
+    state::Api,
+};
+use axum::{Json, extract::State};
+use lattice_api::{
+    Page, Problem,
+    conformance::DiffView,
+    node::{DrainRequest, NodeView},
+    project::Changed,
+};
+use lattice_hwprobe::Inventory;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Paging {
+    /// Items on a page, 1 to 5000; 200 when left out.
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Every node by name, a page at a time.
+#[utoipa::path(get, path = "/nodes", tag = "nodes", params(Paging), responses(
+    (status = 200, body = Page<NodeView>), (status = "default", body = Problem)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    _: Caller,
+    Params(p): Params<Paging>,
+) -> Answer<Page<NodeView>> {
+    Ok(Json(nodes::list(api.core(), p.limit, p.cursor.as_deref())?))
+}
+
+/// One node.
+#[utoipa::path(get, path = "/nodes/{id}", tag = "nodes", params(("id" = String, Path)), responses(
+    (status = 200, body = NodeView), (status = 404, body = Problem)))]
+pub(super) async fn get(State(api): State<Api>, _: Caller, Place(id): Place) -> Answer<NodeView> {
+    Ok(Json(nodes::get(api.core(), &id)?))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Freshness {
+    /// Probe again instead of answering with the last reading.
+    #[serde(default)]
+    fresh: bool,
+}
+
+/// Everything its probes read, as the node tells it.
+#[utoipa::path(get, path = "/nodes/{id}/inventory", tag = "nodes",
+    params(("id" = String, Path), Freshness), responses(
+    (status = 200, body = serde_json::Value), (status = 404, body = Problem),
+    (status = 503, body = Problem)))]
+pub(super) async fn inventory(
+    State(api): State<Api>,
+    _: Caller,
+    Place(id): Place,
+    Params(p): Params<Freshness>,
+) -> Answer<Inventory> {
+    Ok(Json(nodes::inventory(api.core(), &id, p.fresh).await?))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct With {
+    /// Another node, or `majority` for that of its cohort.
+    with: String,
+}
+
+/// Two nodes, or a node and the majority of its cohort, key by key.
+#[utoipa::path(get, path = "/nodes/{id}/diff", tag = "nodes",
+    params(("id" = String, Path), With), responses(
+    (status = 200, body = DiffView), (status = "default", body = Problem)))]
+pub(super) async fn diff(
+    State(api): State<Api>,
+    _: Caller,
+    Place(id): Place,
+    Params(p): Params<With>,
+) -> Answer<DiffView> {
+    Ok(Json(nodes::diff(api.core(), &id, &p.with).await?))
+}
+
+/// Gives it no new work; what runs there runs on. For operators.
+#[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = String, Path)),
+    request_body = DrainRequest, responses(
+    (status = 200, body = Changed), (status = "default", body = Problem)))]
+pub(super) async fn drain(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+    Input(request): Input<DrainRequest>,
+) -> Answer<Changed> {
+    let reason = Some(request.reason);
+    Ok(Json(
+        nodes::drain(api.core(), &caller, &id, reason, key).await?,
+    ))
+}
+
+/// Clears the caller's own drain reason; those of others stay. For operators.
+#[utoipa::path(post, path = "/nodes/{id}/undrain", tag = "nodes", params(("id" = String, Path)),
+    responses((status = 200, body = Changed), (status = "default", body = Problem)))]
+pub(super) async fn undrain(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+) -> Answer<Changed> {
+    Ok(Json(
+        nodes::drain(api.core(), &caller, &id, None, key).await?,
+    ))
+}

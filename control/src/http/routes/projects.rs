@@ -1,0 +1,113 @@
+//! Projects and limits.
+
+use crate::http::{
+    Caller,
+    answer::Answer,
+    extract::{Input, Key, Params, Place},
+    ops::projects,
+    state::Api,
+};
+use axum::{Json, extract::State, http::StatusCode};
+use lattice_api::{
+    Page, Problem,
+    project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Part {
+    /// Only this project and what is below it.
+    below: Option<String>,
+    /// Items on a page, 1 to 5000; 200 when left out.
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// The tree, parents before children, a page at a time.
+#[utoipa::path(get, path = "/projects", tag = "projects", params(Part), responses(
+    (status = 200, body = Page<ProjectView>), (status = "default", body = Problem)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    _: Caller,
+    Params(p): Params<Part>,
+) -> Answer<Page<ProjectView>> {
+    let (below, cursor) = (p.below.as_deref(), p.cursor.as_deref());
+    Ok(Json(projects::list(api.core(), below, p.limit, cursor)?))
+}
+
+/// A new project below its parent, or a tenant.
+#[utoipa::path(post, path = "/projects", tag = "projects", request_body = ProjectRequest,
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 201, body = ProjectView), (status = "default", body = Problem)))]
+pub(super) async fn create(
+    State(api): State<Api>,
+    caller: Caller,
+    Key(key): Key,
+    Input(request): Input<ProjectRequest>,
+) -> Result<(StatusCode, Json<ProjectView>), crate::http::answer::Fail> {
+    let made = projects::create(api.core(), &caller, request, key).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// One project, or tenant.
+#[utoipa::path(get, path = "/projects/{*path}", tag = "projects", params(("path" = String, Path)),
+    responses((status = 200, body = ProjectView), (status = 404, body = Problem)))]
+pub(super) async fn get(
+    State(api): State<Api>,
+    _: Caller,
+    Place(path): Place,
+) -> Answer<ProjectView> {
+    Ok(Json(projects::get(api.core(), &path)?))
+}
+
+/// Changes its limits: a field left out stays, `null` lifts the ceiling.
+#[utoipa::path(put, path = "/projects/{*path}", tag = "projects", params(("path" = String, Path)),
+    request_body = ProjectUpdate, responses(
+    (status = 200, body = ProjectView), (status = "default", body = Problem)))]
+pub(super) async fn update(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(path): Place,
+    Key(key): Key,
+    Input(update): Input<ProjectUpdate>,
+) -> Answer<ProjectView> {
+    Ok(Json(
+        projects::update(api.core(), &caller, &path, update, key).await?,
+    ))
+}
+
+/// Deletes an empty project.
+#[utoipa::path(delete, path = "/projects/{*path}", tag = "projects",
+    params(("path" = String, Path)), responses(
+    (status = 200, body = Changed), (status = "default", body = Problem)))]
+pub(super) async fn delete(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(path): Place,
+    Key(key): Key,
+) -> Answer<Changed> {
+    Ok(Json(
+        projects::delete(api.core(), &caller, &path, key).await?,
+    ))
+}
+
+/// Changes several limits, all or none, judged on the resulting tree.
+#[utoipa::path(put, path = "/limits", tag = "projects", request_body = LimitsRequest,
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = Changed), (status = "default", body = Problem)))]
+pub(super) async fn set_limits(
+    State(api): State<Api>,
+    caller: Caller,
+    Key(key): Key,
+    Input(request): Input<LimitsRequest>,
+) -> Answer<Changed> {
+    Ok(Json(
+        projects::set_limits(api.core(), &caller, request, key).await?,
+    ))
+}
