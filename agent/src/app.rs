@@ -146,6 +146,14 @@ impl App {
         self.tasks.wait().await;
         if let Some(cell) = &self.cell {
             cell.leave().await;
+            let stats = cell.stats();
+            tracing::info!(
+                node = %self.node,
+                sent_bytes = stats.sent_bytes,
+                received_bytes = stats.received_bytes,
+                restarts = stats.restarts,
+                "left the gossip cell"
+            );
         }
         self.mesh.shutdown(STOP_GRACE).await;
         self.executor.stop().await;

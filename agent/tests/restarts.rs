@@ -221,3 +221,20 @@ async fn old_output_goes_and_fresh_output_stays() {
     eventually("both to be removed", || gone().then_some(())).await;
     third.stop().await;
 }
+
+#[tokio::test]
+async fn a_cluster_that_goes_for_good_takes_its_work_with_it() {
+    let bench = Bench::new();
+    let executor = bench.open();
+    let mut pids = Vec::new();
+    for n in 1..=3 {
+        let pid_file = bench.file(&format!("pid{n}"));
+        let script = format!("echo $$ > {}; sleep 1000", pid_file.display());
+        executor.launch(shell(key(n), &script)).await.unwrap();
+        pids.push(pid_in(&pid_file).await);
+    }
+    assert_eq!(executor.end_everything(support::PATIENCE).await, 0);
+    assert!(pids.iter().all(|pid| !runs(*pid)));
+    assert_eq!(bench.ledger.end(key(3)).await, RankExit::Stopped);
+    executor.stop().await;
+}

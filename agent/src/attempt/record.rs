@@ -23,7 +23,11 @@ pub enum RecordError {
         source: io::Error,
     },
     /// It is not what this build writes.
-    #[error("{} is damaged", path.display())]
+    #[error(
+        "{} is damaged: what this node knows of that attempt is lost; end its processes, then move \
+         the attempt's folder away and start the agent again",
+        path.display()
+    )]
     Damaged {
         /// Which.
         path: PathBuf,

@@ -4,7 +4,6 @@ use super::rank::Rank;
 use crate::attempt::AttemptDir;
 use bytes::{Bytes, BytesMut};
 use lattice_mesh::{Failed, ItemSender};
-use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::ReadLog;
 use std::io::SeekFrom;
 use std::time::Duration;
@@ -35,7 +34,7 @@ pub(super) async fn send(
     let mut offset = wanted.offset;
     loop {
         // Before reading: what was written until the end is then read as well.
-        let is_last = !wanted.follow || rank.is_none_or(has_ended);
+        let is_last = !wanted.follow || rank.is_none_or(Rank::has_ended);
         if file.is_none() {
             file = match File::open(&path).await {
                 Ok(opened) => Some(opened),
@@ -79,8 +78,4 @@ async fn send_all(
             Err(error) => return Ok(Err(error)),
         }
     }
-}
-
-fn has_ended(rank: &Rank) -> bool {
-    matches!(rank.status().report, Some(RankReport::Ended { .. }))
 }

@@ -159,9 +159,7 @@ impl Executor {
                 return executor.stop_unseen(key);
             };
             if !matches!(status.report, Some(RankReport::Ended { .. })) {
-                let dir = executor.shared.attempts.dir(key);
-                dir.request_stop().map_err(journal)?;
-                signal_supervisor(&dir);
+                ask_to_end(&executor.shared.attempts.dir(key)).map_err(journal)?;
             }
             Ok(status)
         })
@@ -198,6 +196,24 @@ impl Executor {
         self.shared.cancel.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
+    }
+
+    /// Ends every rank, for a cluster that goes for good, and waits for their ends: `within` at
+    /// most. Says how many are left.
+    pub async fn end_everything(&self, within: Duration) -> usize {
+        let ranks: Vec<Arc<Rank>> = self.shared.known().values().cloned().collect();
+        let ends = ranks.iter().map(|rank| async move {
+            let at = rank.clone();
+            let asked = tokio::task::spawn_blocking(move || ask_to_end(at.dir())).await;
+            if let Ok(Err(error)) = asked {
+                let error = crate::with_causes(&error);
+                tracing::warn!(attempt = %rank, %error, "cannot note that a rank is to end");
+            }
+            rank.end().await;
+        });
+        let all = futures::future::join_all(ends);
+        let _ = tokio::time::timeout(within, all).await;
+        ranks.iter().filter(|rank| !rank.has_ended()).count()
     }
 
     /// [`Executor::stop`] without waiting.
@@ -281,14 +297,15 @@ impl Shared {
     }
 }
 
-/// Asks the living supervisor to end its job. It looks at the stop file after it has taken its
-/// lock, so one that is not there yet needs no signal.
-fn signal_supervisor(dir: &AttemptDir) {
-    let found = dir.living_supervisor().ok().flatten();
-    let Some(process) = found.and_then(|pid| supervisor::process(pid).ok()) else {
-        return;
-    };
-    supervisor::signal_process(&process, rustix::process::Signal::TERM);
+/// Notes, durably, that a rank is to end, and tells its supervisor. A supervisor looks at the note
+/// after it has taken its lock, so one that is not there yet needs no signal.
+fn ask_to_end(dir: &AttemptDir) -> Result<(), RecordError> {
+    dir.request_stop()?;
+    let found = dir.living_supervisor()?;
+    if let Some(process) = found.and_then(|pid| supervisor::process(pid).ok()) {
+        supervisor::signal_process(&process, rustix::process::Signal::TERM);
+    }
+    Ok(())
 }
 
 fn journal(error: RecordError) -> LaunchRefused {

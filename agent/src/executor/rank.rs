@@ -68,7 +68,14 @@ impl Rank {
             report: self.report.borrow().clone(),
         }
     }
-    fn has_ended(&self) -> bool {
+    /// Resolves when its end is known.
+    pub(super) async fn end(&self) {
+        let mut changes = self.subscribe();
+        let is_end = |now: &Option<RankReport>| matches!(now, Some(RankReport::Ended { .. }));
+        // The sender lives as long as this does.
+        let _ = changes.wait_for(is_end).await;
+    }
+    pub(super) fn has_ended(&self) -> bool {
         matches!(&*self.report.borrow(), Some(RankReport::Ended { .. }))
     }
     /// The latest word. An end is the last one.
