@@ -1,0 +1,228 @@
+//! A cell of N members in one process, measured: what a member costs.
+//!
+//! `cargo run --release -p lattice-gossip --example cell -- [members] [interval ms] [seconds]`
+//!
+//! All members share this process, so its CPU time is divided by their number. Of each second,
+//! 2 % of all keys change. Bytes are counted by QUIC, without IP and UDP headers.
+#![allow(clippy::print_stdout, reason = "an example shows")]
+
+use lattice_gossip::{
+    Boot, Cell, CellConfig, CellStats, Gossip, Health, Load, Power, Published, Seed, Snapshot,
+    Verdict,
+};
+use lattice_mesh::{
+    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock, Traffic,
+    Validity,
+};
+use std::{
+    error::Error,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const CLASSES: [&str; 6] = ["gpu", "nic", "bios", "kernel", "cpu", "memory"];
+/// Keys of a member: the classes and seven others.
+const KEYS: f64 = 13.0;
+const CHANGED_PER_SECOND: f64 = 0.02;
+
+struct Member {
+    mesh: Mesh,
+    cell: Cell,
+    says: Published,
+}
+
+/// What an agent with six classes says.
+fn says(n: usize) -> Published {
+    let mark = format!("1:{}", "ab".repeat(32));
+    Published {
+        fingerprints: CLASSES.map(|class| (class.to_owned(), mark.clone())).into(),
+        identity: Some("cd".repeat(32)),
+        health: Some(Health {
+            verdict: Verdict::Healthy,
+            reasons: Vec::new(),
+        }),
+        load: Some(Load {
+            running: 0,
+            load1_hundredths: 0,
+        }),
+        power: Some(Power {
+            milliwatts: 400_000,
+        }),
+        boot: Some(Boot {
+            boot_id: format!("5a0c1d1e-3d5f-4a27-9b1c-{n:012}"),
+            incarnation: 1,
+        }),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        group: Some(format!("g{}", n % 4)),
+    }
+}
+
+async fn join(
+    authority: &Authority,
+    n: usize,
+    interval: Duration,
+    seed: Option<SocketAddr>,
+) -> Result<Member, Box<dyn Error>> {
+    let identity = Identity::new("example", Role::Agent, format!("gpu{n:03}"))?;
+    let validity = Validity::from_now(SystemClock.now(), DAY);
+    let own = Credentials::issued_by(authority, &identity, validity)?;
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mesh = Mesh::bind(any_port, own, MeshConfig::default())?;
+    let gossip = Gossip::new();
+    mesh.serve(gossip.route(Router::new()))?;
+    let role = Role::Agent;
+    let config = CellConfig {
+        interval,
+        seeds: seed.into_iter().map(|addr| Seed { addr, role }).collect(),
+        ..CellConfig::new("c0".parse()?, 1)
+    };
+    let says = says(n);
+    let cell = gossip.join(&mesh, config, &says).await?;
+    Ok(Member { mesh, cell, says })
+}
+
+/// Until `wanted` holds for everyone.
+async fn everywhere(members: &[Member], wanted: impl Fn(&Snapshot) -> bool) {
+    for member in members {
+        let mut changes = member.cell.changes();
+        let _ = changes.wait_for(|s: &Arc<Snapshot>| wanted(s)).await;
+    }
+}
+
+/// CPU time of this process so far.
+fn cpu() -> Result<Duration, Box<dyn Error>> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // The name, in parentheses, may hold blanks; times are the 12th and 13th after it, in 1/100 s.
+    let (_, after) = stat.rsplit_once(')').ok_or("no name in /proc/self/stat")?;
+    let ticks = after.split_ascii_whitespace().skip(11).take(2);
+    let ticks: Result<Vec<u64>, _> = ticks.map(str::parse).collect();
+    Ok(Duration::from_millis(ticks?.iter().sum::<u64>() * 10))
+}
+
+fn resident_mib() -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    let number = line.and_then(|l| l.split_ascii_whitespace().next());
+    Ok(number.ok_or("no VmRSS")?.parse::<u64>()? / 1024)
+}
+
+fn traffic(members: &[Member]) -> Traffic {
+    let mut all = Traffic::default();
+    for one in members.iter().map(|m| m.mesh.traffic()) {
+        all.sent_bytes += one.sent_bytes;
+        all.received_bytes += one.received_bytes;
+        all.sent_datagrams += one.sent_datagrams;
+        all.received_datagrams += one.received_datagrams;
+    }
+    all
+}
+
+/// Keys change, for `length`.
+async fn live(members: &mut [Member], length: Duration) -> Result<(), Box<dyn Error>> {
+    let changes_per_second = members.len() as f64 * KEYS * CHANGED_PER_SECOND;
+    let mut next = tokio::time::interval(Duration::from_secs_f64(1.0 / changes_per_second));
+    let until = Instant::now() + length;
+    let (mut n, count) = (0usize, members.len());
+    while Instant::now() < until {
+        next.tick().await;
+        n += 1;
+        if let Some(member) = members.get_mut(n * 7 % count) {
+            member.says.load = Some(Load {
+                running: 1,
+                load1_hundredths: u32::try_from(n % 10_000)?,
+            });
+            member.cell.publish(&member.says)?;
+        }
+    }
+    Ok(())
+}
+
+/// Measures `length` of everyday life and prints what a member costs.
+async fn measure(members: &mut [Member], length: Duration) -> Result<(), Box<dyn Error>> {
+    let (cpu_before, before) = (cpu()?, traffic(members));
+    live(members, length).await?;
+    let (cpu_after, after) = (cpu()?, traffic(members));
+    let per_member = |amount: f64| amount / members.len() as f64 / length.as_secs_f64();
+    let cpu = per_member((cpu_after - cpu_before).as_secs_f64() * 1000.0);
+    let kib = |after: u64, before: u64| per_member((after - before) as f64 / 1024.0);
+    let sent = kib(after.sent_bytes, before.sent_bytes);
+    let received = kib(after.received_bytes, before.received_bytes);
+    let datagrams = per_member((after.sent_datagrams - before.sent_datagrams) as f64);
+    let links: usize = members.iter().map(|m| m.mesh.connections().len()).sum();
+    println!(
+        "per member: CPU {cpu:.2} ms/s ({:.3} % of a core)",
+        cpu / 10.0
+    );
+    println!(
+        "            sent {sent:.2} KiB/s in {datagrams:.1} datagrams/s, received {received:.2} KiB/s"
+    );
+    println!(
+        "            {:.1} open connections",
+        links as f64 / members.len() as f64
+    );
+    println!("process:    {} MiB resident", resident_mib()?);
+    let sum =
+        |of: fn(&CellStats) -> u64| -> u64 { members.iter().map(|m| of(&m.cell.stats())).sum() };
+    println!(
+        "messages:   {} sent, {} received; {} unsent, {} garbage, {} late, {} over rate, {} overflowed",
+        sum(|s| s.sent),
+        sum(|s| s.received),
+        sum(|s| s.unsent),
+        sum(|s| s.garbage),
+        sum(|s| s.codec_late),
+        sum(|s| s.over_rate),
+        sum(|s| s.overflowed)
+    );
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut numbers = std::env::args().skip(1).map(|arg| arg.parse::<u64>());
+    let count = usize::try_from(numbers.next().transpose()?.unwrap_or(64))?.max(2);
+    let interval = Duration::from_millis(numbers.next().transpose()?.unwrap_or(2000));
+    let length = Duration::from_secs(numbers.next().transpose()?.unwrap_or(60));
+    let authority = Authority::create("example", Validity::from_now(SystemClock.now(), DAY))?;
+
+    let started_at = Instant::now();
+    let first = join(&authority, 0, interval, None).await?;
+    let seed = first.mesh.local_addr();
+    let mut members = vec![first];
+    for n in 1..count {
+        members.push(join(&authority, n, interval, Some(seed)).await?);
+    }
+    everywhere(&members, |s| s.alive().count() == count).await;
+    println!(
+        "{count} members, one round each {} ms: all see all after {:.1} s",
+        interval.as_millis(),
+        started_at.elapsed().as_secs_f64()
+    );
+    // Lets the connections of the first rounds be made.
+    live(&mut members, interval * 15).await?;
+    measure(&mut members, length).await?;
+
+    let changed_at = Instant::now();
+    let mut dead = members.remove(count / 2);
+    dead.says.version = Some("changed".to_owned());
+    dead.cell.publish(&dead.says)?;
+    everywhere(&members, |s| {
+        let one = s.members.get(dead.cell.identity());
+        one.is_some_and(|m| m.published.version == dead.says.version)
+    })
+    .await;
+    println!(
+        "a changed key was seen by all after {:.1} s",
+        changed_at.elapsed().as_secs_f64()
+    );
+    let died_at = Instant::now();
+    dead.mesh.shutdown(Duration::ZERO).await;
+    drop(dead);
+    everywhere(&members, |s| s.alive().count() == count - 1).await;
+    println!(
+        "a death was seen by all after {:.1} s",
+        died_at.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
