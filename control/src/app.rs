@@ -63,6 +63,16 @@ impl fmt::Debug for Edges {
     }
 }
 
+impl HttpsIdentity {
+    /// From certificates and key in PEM.
+    ///
+    /// # Errors
+    /// Texts that hold none.
+    pub fn from_pem(chain: &str, key: &str) -> Result<Self, StartError> {
+        tls::from_pem(chain, key)
+    }
+}
+
 impl fmt::Debug for HttpsIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HttpsIdentity({} certificates)", self.chain.len())
@@ -154,6 +164,11 @@ impl App {
     /// Mesh address (UDP), with the real port: gossip seed and control of agents.
     pub fn addr(&self) -> SocketAddr {
         self.mesh.local_addr()
+    }
+
+    /// The same as [`App::addr`], beside [`App::https_addr`].
+    pub fn mesh_addr(&self) -> SocketAddr {
+        self.addr()
     }
 
     /// Address of the interfaces (TCP), with the real port.

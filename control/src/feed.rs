@@ -26,7 +26,8 @@ pub enum Change {
     },
 }
 
-/// What changed without a revision.
+/// What changed without a revision. Both sets are empty when it was something else in the view,
+/// such as whether this control acts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Nodes whose liveness, health, facts, marks or drift changed.

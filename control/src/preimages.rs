@@ -123,3 +123,6 @@ async fn fetch<T>(
     });
     fetched.await.ok().cloned()
 }
+
+#[cfg(test)]
+mod tests;

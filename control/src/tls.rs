@@ -27,6 +27,18 @@ pub(crate) fn load(config: &HttpsConfig) -> Result<HttpsIdentity, StartError> {
     Ok(HttpsIdentity { chain, key })
 }
 
+/// Reads texts.
+pub(crate) fn from_pem(chain: &str, key: &str) -> Result<HttpsIdentity, StartError> {
+    let unusable = |e: rustls::pki_types::pem::Error| StartError::Tls {
+        reason: e.to_string(),
+    };
+    let chain = CertificateDer::pem_slice_iter(chain.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(unusable)?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(unusable)?;
+    Ok(HttpsIdentity { chain, key })
+}
+
 /// What the port speaks: TLS 1.2 and 1.3, HTTP/2 (gRPC needs it) and HTTP/1.1.
 pub(crate) fn server_config(identity: HttpsIdentity) -> Result<Arc<ServerConfig>, StartError> {
     let unusable = |e: rustls::Error| StartError::Tls {

@@ -4,6 +4,7 @@
 use crate::{
     core::{Core, Wakes},
     error::ProposeError,
+    feed::Change,
 };
 use lattice_quorum_types::{Command, Outcome, Refusal, command::Fence, id::LeaseName};
 use std::{
@@ -177,7 +178,8 @@ pub(crate) async fn show(core: Arc<Core>, leases: [Arc<Lease>; 2]) {
         core.publish(Wakes::Readers, |view| {
             let changed = view.acting != acting;
             view.acting = acting;
-            changed.then(Vec::new)
+            // No node and no allocation; but whoever follows looks at the view again.
+            changed.then(|| vec![Change::Observed(Arc::default())])
         });
         tokio::select! {
             changed = first.changed() => if changed.is_err() { return },

@@ -1,1 +1,142 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    Allocation, AllocationId, NodeId, ProjectPath, UnixMillis,
+    limit::{Limits, Usage},
+    node::{Lifecycle, Node},
+    project::Project,
+    spec::{AllocationSpec, Constraints, Requeue, Workload},
+};
 
+fn vcluster() -> VclusterName {
+    VclusterName::new("default").unwrap()
+}
+
+fn node(name: &str, version: u64, home: &str, liveness: Liveness) -> Arc<NodeEntry> {
+    let id = NodeId::new(name).unwrap();
+    let home = VclusterName::new(home).unwrap();
+    let mut entry = NodeEntry::new(id.clone());
+    entry.liveness = liveness;
+    entry.record = Some(Node {
+        id,
+        lifecycle: Lifecycle::Ready,
+        drain: Vec::new(),
+        holder: None,
+        version,
+        home: home.clone(),
+        current: home,
+        registered_at: UnixMillis(1),
+        revision: Revision(version),
+    });
+    Arc::new(entry)
+}
+
+fn allocation(id: u64, state: AllocationState) -> Arc<Allocation> {
+    Arc::new(Allocation {
+        id: AllocationId(id),
+        user: "alice".to_owned(),
+        spec: AllocationSpec {
+            name: None,
+            project: ProjectPath::new("atlas").unwrap(),
+            vcluster: vcluster(),
+            nodes: 1,
+            workload: Workload::default(),
+            walltime_ms: Some(60_000),
+            class: 5,
+            sensitive: false,
+            constraints: Constraints::default(),
+            requeue: Requeue::Never,
+            hold: false,
+        },
+        state,
+        state_since: UnixMillis(10),
+        submitted_at: UnixMillis(10),
+        eligible_at: UnixMillis(10),
+        started_at: None,
+        ended_at: None,
+        attempt: 0,
+        ranks: Vec::new(),
+        stop: None,
+        revision: Revision(id),
+    })
+}
+
+fn project(used: u64) -> Project {
+    let usage = Usage {
+        nodes: used,
+        allocations: used,
+    };
+    Project {
+        path: ProjectPath::new("atlas").unwrap(),
+        limits: Limits {
+            max_nodes: Some(10),
+            max_concurrent_allocations: None,
+        },
+        own: usage,
+        subtree: Usage::default(),
+        admins: Vec::new(),
+        description: String::new(),
+        created_at: UnixMillis(1),
+        revision: Revision(used),
+    }
+}
+
+fn view(
+    revision: u64,
+    nodes: &[Arc<NodeEntry>],
+    allocations: &[Arc<Allocation>],
+    used: u64,
+) -> Arc<View> {
+    let project = project(used);
+    Arc::new(View {
+        revision: Revision(revision),
+        projects: Arc::new([(project.path.clone(), project)].into()),
+        nodes: Arc::new(nodes.iter().map(|n| (n.id.clone(), n.clone())).collect()),
+        allocations: Arc::new(allocations.iter().map(|a| (a.id, a.clone())).collect()),
+        ..View::default()
+    })
+}
+
+#[test]
+fn a_planner_kept_warm_by_differences_sees_what_a_new_one_would() {
+    use AllocationState::{Held, Pending, Running};
+    use Liveness::{Alive, Suspect};
+    let stays = node("n1", 1, "default", Alive);
+    let waits = allocation(1, Pending);
+    let steps = [
+        view(
+            1,
+            &[stays.clone(), node("n2", 1, "default", Alive)],
+            std::slice::from_ref(&waits),
+            0,
+        ),
+        // A node changes, one comes, one belongs to somebody else; work comes and starts.
+        view(
+            2,
+            &[
+                stays.clone(),
+                node("n2", 2, "default", Suspect),
+                node("n3", 1, "other", Alive),
+            ],
+            &[allocation(1, Running), allocation(2, Pending)],
+            1,
+        ),
+        // A node is lent, one goes; work ends, is held, and comes.
+        view(
+            3,
+            &[
+                node("n2", 3, "default", Alive),
+                node("n3", 2, "default", Alive),
+            ],
+            &[allocation(2, Held), allocation(3, Pending)],
+            0,
+        ),
+        view(4, &[node("n3", 3, "other", Alive)], &[], 0),
+    ];
+    let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
+    for pair in steps.windows(2) {
+        planner.update(delta(&pair[0], &pair[1], &vcluster(), 7));
+        assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
+    }
+}

@@ -1,0 +1,298 @@
+//! The cluster under test, and how to wait for something in it.
+
+use lattice_agent::executor::{AgentUser, Ids};
+use lattice_control::{App, CellSettings, Core, Edges, HttpsIdentity, Settings};
+use lattice_gossip::CellName;
+use lattice_hwprobe::{Host, NvmlSource};
+use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, NodeId, Outcome, ProjectPath, Refusal,
+    VclusterName,
+    command::{Power, Principal},
+    limit::Limits,
+    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    view::{Answer, Query},
+};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+/// Longer than anything here takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+const CLUSTER: &str = "test";
+const CELL: &str = "c0";
+const LOOPBACK: &str = "127.0.0.1:0";
+
+pub fn loopback() -> SocketAddr {
+    LOOPBACK.parse().unwrap()
+}
+
+pub fn node(name: &str) -> NodeId {
+    NodeId::new(name).unwrap()
+}
+
+pub struct Bed {
+    authority: Authority,
+    folder: TempDir,
+    quorum: Vec<lattice_quorum::App>,
+    pub control: Option<App>,
+    pub agents: BTreeMap<NodeId, lattice_agent::App>,
+}
+
+impl Bed {
+    /// A quorum and one control; no agents yet.
+    pub async fn found() -> Self {
+        let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
+        let authority = Authority::create(CLUSTER, validity).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        // Ranks run as somebody else when the test is root.
+        open_to_others(folder.path());
+        let mut bed = Self {
+            authority,
+            folder,
+            quorum: Vec::new(),
+            control: None,
+            agents: BTreeMap::new(),
+        };
+        for id in 1..=3 {
+            let data = bed.part(&format!("quorum-{id}"));
+            let settings = lattice_quorum::Settings::new(CLUSTER, id, loopback(), data);
+            let edges = lattice_quorum::Edges {
+                credentials: bed.credentials(Role::Quorum, &id.to_string()),
+                authority: None,
+                clock: Arc::new(SystemClock),
+            };
+            bed.quorum
+                .push(lattice_quorum::App::bind(settings, edges).await.unwrap());
+        }
+        let members: Vec<_> = (1..=3).zip(bed.members()).collect();
+        for member in &mut bed.quorum {
+            member.start(members.clone()).await.unwrap();
+        }
+        bed.control = Some(bed.new_control("c1").await);
+        bed
+    }
+
+    pub fn members(&self) -> Vec<SocketAddr> {
+        self.quorum.iter().map(lattice_quorum::App::addr).collect()
+    }
+
+    fn part(&self, name: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        open_to_others(&path);
+        path
+    }
+
+    pub fn credentials(&self, role: Role, id: &str) -> Credentials {
+        let identity = Identity::new(CLUSTER, role, id).unwrap();
+        let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
+        Credentials::issued_by(&self.authority, &identity, validity).unwrap()
+    }
+
+    /// Another control of the same cluster, started.
+    pub async fn new_control(&self, name: &str) -> App {
+        let mut settings = Settings::new(CLUSTER, loopback(), loopback());
+        settings.auto_register = true;
+        settings.gossip_interval = Some(Duration::from_millis(200));
+        settings.cells = vec![CellSettings {
+            name: CELL.parse::<CellName>().unwrap(),
+            seeds: Vec::new(),
+        }];
+        let certificate = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = certificate.signing_key.serialize_pem();
+        let edges = Edges {
+            credentials: self.credentials(Role::Control, name),
+            clock: Arc::new(SystemClock),
+            https: HttpsIdentity::from_pem(&certificate.cert.pem(), &key).unwrap(),
+            tokens: String::new().into(),
+        };
+        let mut control = App::bind(settings, edges).await.unwrap();
+        control.start(self.members()).await.unwrap();
+        control
+    }
+
+    /// Starts the agent of a captured host, anew or on the folder it had.
+    pub async fn start_agent(
+        &mut self,
+        name: &str,
+        edit: impl FnOnce(&mut lattice_agent::Settings),
+    ) {
+        let data = self.part(&format!("agent-{name}"));
+        let mut settings =
+            lattice_agent::Settings::new(node(name), loopback(), data, captured(name));
+        settings.control = vec![self.control.as_ref().unwrap().mesh_addr()];
+        settings.topology_group = Some("g0".to_owned());
+        settings.gossip.cell = Some(CELL.parse().unwrap());
+        settings.gossip.interval = Some(Duration::from_millis(200));
+        settings.executor.allow_same_user = true;
+        settings.executor.grace = Duration::from_secs(5);
+        settings.executor.run_as = (AgentUser::current().uid == 0).then_some(Ids {
+            uid: 65534,
+            gid: 65534,
+        });
+        edit(&mut settings);
+        let mut edges = lattice_agent::Edges::system().unwrap();
+        edges.credentials = Some(self.credentials(Role::Agent, name));
+        let mut agent = lattice_agent::App::bind(settings, edges).await.unwrap();
+        agent.start().await.unwrap();
+        self.agents.insert(node(name), agent);
+    }
+
+    pub async fn stop_agent(&mut self, name: &str) {
+        self.agents.remove(&node(name)).unwrap().stop().await;
+    }
+
+    pub fn core(&self) -> Arc<Core> {
+        self.control.as_ref().unwrap().core().unwrap()
+    }
+
+    pub async fn stop(mut self) {
+        let agents = std::mem::take(&mut self.agents).into_values();
+        futures::future::join_all(agents.map(lattice_agent::App::stop)).await;
+        if let Some(control) = self.control.take() {
+            control.stop().await;
+        }
+        for member in std::mem::take(&mut self.quorum) {
+            member.stop().await;
+        }
+    }
+
+    pub async fn admin(&self, command: Command) -> Outcome {
+        let principal = Principal {
+            name: "root".to_owned(),
+            power: Power::Admin,
+        };
+        let proposed = self.core().propose(principal, None, command).await;
+        proposed.unwrap().outcome
+    }
+
+    pub async fn create_project(&self, path: &str, max_nodes: u64) {
+        let command = Command::CreateProject {
+            path: ProjectPath::new(path).unwrap(),
+            limits: Some(Limits {
+                max_nodes: Some(max_nodes),
+                max_concurrent_allocations: None,
+            }),
+            admins: Vec::new(),
+            description: String::new(),
+        };
+        self.admin(command).await;
+    }
+
+    /// Submits a script for so many nodes, as an administrator.
+    pub async fn submit(&self, nodes: u32, script: &str) -> AllocationId {
+        match self.admin(submit(nodes, script)).await {
+            Outcome::Submitted { id } => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// An allocation as the quorum has it.
+    pub async fn allocation(&self, id: AllocationId) -> Allocation {
+        match self.core().read(Query::Allocation { id }).await.unwrap() {
+            Answer::Allocation(Some(found)) => *found,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits until an allocation is in one of these states.
+    pub async fn reaches(&self, id: AllocationId, states: &[AllocationState]) -> Allocation {
+        let core = self.core();
+        let mut changes = core.subscribe(None);
+        let wait = async {
+            loop {
+                let found = self.allocation(id).await;
+                if states.contains(&found.state) {
+                    return found;
+                }
+                changes.next().await;
+            }
+        };
+        match timeout(PATIENCE, wait).await {
+            Ok(found) => found,
+            Err(_) => panic!(
+                "allocation {id} did not reach {states:?}: {:?}; {:?}",
+                self.allocation(id).await,
+                core.view()
+                    .plan
+                    .explanations
+                    .get(&id)
+                    .map(ToString::to_string)
+            ),
+        }
+    }
+}
+
+/// A request for so many nodes that runs a script.
+pub fn submit(nodes: u32, script: &str) -> Command {
+    Command::Submit {
+        spec: Box::new(AllocationSpec {
+            name: None,
+            project: ProjectPath::new("atlas/web").unwrap(),
+            vcluster: VclusterName::new("default").unwrap(),
+            nodes,
+            workload: Workload {
+                script: Some(script.to_owned()),
+                ..Workload::default()
+            },
+            walltime_ms: Some(600_000),
+            class: 5,
+            sensitive: false,
+            constraints: Constraints::default(),
+            requeue: Requeue::Never,
+            hold: false,
+        }),
+    }
+}
+
+/// Waits until the view shows something.
+pub async fn shows<T>(
+    core: &Arc<Core>,
+    what: &str,
+    mut found: impl FnMut(&lattice_control::View) -> Option<T>,
+) -> T {
+    let mut changes = core.subscribe(None);
+    let wait = async {
+        loop {
+            if let Some(value) = found(&core.view()) {
+                return value;
+            }
+            changes.next().await;
+        }
+    };
+    match timeout(PATIENCE, wait).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} did not come about: {:#?}", core.view()),
+    }
+}
+
+pub fn refused(error: lattice_control::ProposeError) -> Refusal {
+    match error {
+        lattice_control::ProposeError::Refused(refusal) => refusal,
+        lattice_control::ProposeError::Unavailable(other) => panic!("{other}"),
+    }
+}
+
+/// A host tree of the fixtures, its GPUs played by the fake driver.
+fn captured(name: &str) -> Host {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fixtures/hosts")
+        .join(name);
+    let library = lattice_fake_nvml::library_path().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let nvml = NvmlSource::child(program, Some(&library))
+        .with_env(lattice_fake_nvml::DESCRIPTION_ENV, root.join("nvml.json"));
+    Host::new(root, nvml)
+}
+
+fn open_to_others(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o1777)).unwrap();
+}

@@ -1,0 +1,41 @@
+//! A whole cluster in this process: three quorum members, controls, and agents that read captured
+//! hosts and run real processes. Each scenario uses the cluster as the one before left it.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod bed;
+mod scenarios;
+
+use std::{future::Future, process::ExitCode, time::Instant};
+
+/// Runs scenarios whose name contains the first argument, as `cargo test NAME` does; the first one
+/// founds the cluster and always runs.
+fn main() -> ExitCode {
+    lattice_agent::child::run_if_child();
+    let filter = std::env::args().nth(1).filter(|arg| !arg.starts_with('-'));
+    if std::env::args().any(|arg| arg == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    if std::env::var_os("LATTICE_TEST_LOG").is_some() {
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_env("LATTICE_TEST_LOG"))
+            .with_writer(std::io::stderr)
+            .init();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(scenarios::run(filter.as_deref()));
+    ExitCode::SUCCESS
+}
+
+/// Runs one scenario and says how long it took; a panic in it ends the process with its message.
+async fn scenario(name: &str, filter: Option<&str>, run: impl Future<Output = ()>) {
+    if filter.is_some_and(|filter| !name.contains(filter)) {
+        return;
+    }
+    let began = Instant::now();
+    run.await;
+    println!("test {name} ... ok ({} ms)", began.elapsed().as_millis());
+}
