@@ -117,8 +117,7 @@ impl App {
             let id = settings.id;
             tokio::task::spawn_blocking(move || {
                 let data = DataDir::open(&path, &cluster, id)?;
-                let replica = Replica::open(data.snapshots.clone())
-                    .map_err(crate::store::OpenError::io(path))?;
+                let replica = Replica::open(data.snapshots.clone());
                 Ok::<_, StartError>((data, replica))
             })
         };
@@ -252,10 +251,11 @@ impl App {
         let raft = raft.await.map_err(|e| failed(e.to_string()))?;
         let clock = self.edges.clock.clone();
         let replica = self.replica.clone();
+        let log = self.data.log.clone();
         Ok(Member::new(
             id,
             raft,
-            replica,
+            (log, replica),
             Heard::never(),
             addresses,
             clock,

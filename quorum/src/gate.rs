@@ -1,9 +1,10 @@
 //! Who may start an election. openraft 0.9 has no pre-vote: a member that was cut off and comes
 //! back would depose the leader with its higher term, at every return. So a member may campaign
-//! only while a majority, itself included, says that it has heard no leader for a while. A
+//! only while a majority, itself included, says that it has heard no leader for a while and that
+//! the candidate's log is no shorter than its own: the rest would cost a term and win nothing. A
 //! leader says so when no majority has acknowledged it.
 
-use crate::{member::Member, raft_rpc::IsSilent};
+use crate::{member::Member, raft_rpc::MayCampaign, types::LogId};
 use futures::{StreamExt, stream::FuturesUnordered};
 use lattice_mesh::{Expect, Mesh, Role};
 use std::{sync::Arc, time::Duration};
@@ -24,6 +25,11 @@ pub(crate) fn is_silent(member: &Member) -> bool {
         return since.is_some_and(|ms| u128::from(ms) >= SILENCE.as_millis());
     }
     member.heard.silent_for(SILENCE)
+}
+
+/// Whether this member would vote for one whose last entry is `theirs`.
+pub(crate) fn may_campaign(member: &Member, theirs: Option<LogId>) -> bool {
+    is_silent(member) && theirs >= member.log.last()
 }
 
 /// Whether `silent` of `voters` are a majority.
@@ -51,7 +57,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
 }
 
 async fn others_agree(member: &Member, mesh: &Mesh) -> bool {
-    let voters = member.voters();
+    let (voters, last_log_id) = (member.voters(), member.log.last());
     let mut asked: FuturesUnordered<_> = voters
         .iter()
         .filter(|(id, _)| **id != member.id)
@@ -59,7 +65,7 @@ async fn others_agree(member: &Member, mesh: &Mesh) -> bool {
             let expect = Expect::exactly(Role::Quorum, id.to_string());
             Some(mesh.peer((*addr)?, expect))
         })
-        .map(|peer| async move { peer.call(&IsSilent, ASK_TIMEOUT).await })
+        .map(|peer| async move { peer.call(&MayCampaign { last_log_id }, ASK_TIMEOUT).await })
         .collect();
     let mut silent = usize::from(voters.contains_key(&member.id));
     while !is_open(silent, voters.len()) {

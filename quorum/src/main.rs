@@ -44,8 +44,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
         println!("{}: no mistakes", args.config.display());
         return Ok(());
     }
-    let filter = EnvFilter::try_new(format!("openraft=error,quinn=warn,{}", config.log))
-        .with_context(|| format!("log: {:?} is not a filter", config.log))?;
+    let filter = EnvFilter::try_new(format!(
+        "openraft=error,openraft::replication=off,quinn=warn,{}",
+        config.log
+    ))
+    .with_context(|| format!("log: {:?} is not a filter", config.log))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

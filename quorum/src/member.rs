@@ -4,6 +4,7 @@
 use crate::{
     heard::Heard,
     replica::Replica,
+    store::LogStore,
     types::{Raft, RaftMetrics},
 };
 use lattice_mesh::Clock;
@@ -46,6 +47,7 @@ impl Addresses {
 pub(crate) struct Member {
     pub(crate) id: VoterId,
     pub(crate) raft: Raft,
+    pub(crate) log: LogStore,
     pub(crate) replica: Replica,
     pub(crate) heard: Heard,
     pub(crate) addresses: Addresses,
@@ -57,7 +59,7 @@ impl Member {
     pub(crate) fn new(
         id: VoterId,
         raft: Raft,
-        replica: Replica,
+        (log, replica): (LogStore, Replica),
         heard: Heard,
         addresses: Addresses,
         clock: Arc<dyn Clock>,
@@ -66,6 +68,7 @@ impl Member {
         Self {
             id,
             raft,
+            log,
             replica,
             heard,
             addresses,

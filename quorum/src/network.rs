@@ -16,7 +16,16 @@ use openraft::{
         AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
     },
 };
-use std::{future::Future, io, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 /// Between two tries at a member that is not reached. Short: it decides how soon a member that
 /// came back hears its leader.
@@ -35,11 +44,16 @@ const MAX_ANEW: usize = 3;
 pub(crate) struct Network {
     mesh: Mesh,
     addresses: Addresses,
+    lost: Arc<Mutex<BTreeMap<VoterId, Arc<AtomicBool>>>>,
 }
 
 impl Network {
     pub(crate) fn new(mesh: Mesh, addresses: Addresses) -> Self {
-        Self { mesh, addresses }
+        Self {
+            mesh,
+            addresses,
+            lost: Arc::default(),
+        }
     }
 }
 
@@ -48,6 +62,8 @@ pub(crate) struct Link {
     target: VoterId,
     /// `None` when nobody knows where it is.
     peer: Option<Peer>,
+    /// Whether the last call failed; shared by all ways to this member.
+    lost: Arc<AtomicBool>,
 }
 
 type RaftRpcError = RPCError<VoterId, BasicNode, RaftError<VoterId>>;
@@ -62,9 +78,21 @@ impl Link {
             let unknown = format!("no address is known of member {}", self.target);
             return Err(unreachable(&io::Error::other(unknown)));
         };
-        peer.call(request, timeout)
-            .await
-            .map_err(|error: CallError| unreachable(&error))
+        let reply = peer.call(request, timeout).await;
+        self.note(reply.as_ref().err());
+        reply.map_err(|error: CallError| unreachable(&error))
+    }
+
+    /// Says once that a member is lost, and once that it is back.
+    fn note(&self, error: Option<&CallError>) {
+        let was_lost = self.lost.swap(error.is_some(), Ordering::Relaxed);
+        match error {
+            Some(error) if !was_lost => {
+                tracing::warn!(member = self.target, %error, "a member does not answer");
+            }
+            None if was_lost => tracing::info!(member = self.target, "a member answers again"),
+            _ => {}
+        }
     }
 
     async fn send_snapshot(
@@ -109,7 +137,9 @@ impl RaftNetworkFactory<Types> for Network {
         let addr = self.addresses.of(target, Some(&node.addr));
         let expect = Expect::exactly(Role::Quorum, target.to_string());
         let peer = addr.map(|addr| self.mesh.peer(addr, expect));
-        Link { target, peer }
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = lost.entry(target).or_default().clone();
+        Link { target, peer, lost }
     }
 }
 

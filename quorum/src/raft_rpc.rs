@@ -1,6 +1,6 @@
 //! Raft's own calls between members.
 
-use crate::types::{SnapshotMeta, Types, Vote};
+use crate::types::{LogId, SnapshotMeta, Types, Vote};
 use bytes::Bytes;
 use lattice_mesh::{Role, Rpc};
 use lattice_quorum_types::VoterId;
@@ -58,11 +58,15 @@ impl Rpc for SendSnapshot {
     type Reply = SnapshotAnswer;
 }
 
-/// The gate's question: is there nobody who leads, as far as you know?
+/// The gate's question: would you have me as the leader? Only who has heard no leader for a
+/// while, and whose own log is no longer, says yes.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct IsSilent;
-impl Rpc for IsSilent {
-    const METHOD: &'static str = "raft.silent";
+pub(crate) struct MayCampaign {
+    /// The asker's last entry.
+    pub(crate) last_log_id: Option<LogId>,
+}
+impl Rpc for MayCampaign {
+    const METHOD: &'static str = "raft.campaign";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = bool;
 }

@@ -3,7 +3,7 @@
 use crate::{
     gate,
     member::Member,
-    raft_rpc::{Append, IsSilent, RequestVote, SendSnapshot, SnapshotAnswer},
+    raft_rpc::{Append, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer},
     types::{Snapshot, SnapshotMeta, Vote},
 };
 use bytes::{Bytes, BytesMut};
@@ -55,9 +55,9 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
                 take_piece(&member, &incoming, request).await
             }
         })
-        .rpc(move |_, _: IsSilent| {
+        .rpc(move |_, request: MayCampaign| {
             let member = silence.clone();
-            async move { Ok(gate::is_silent(&member)) }
+            async move { Ok(gate::may_campaign(&member, request.last_log_id)) }
         })
 }
 

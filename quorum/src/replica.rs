@@ -37,12 +37,12 @@ pub struct Replica {
 
 impl Replica {
     /// The state of the newest snapshot, or the empty one. openraft then applies the log.
-    pub fn open(snapshots: SnapshotDir) -> io::Result<Self> {
-        let core = match snapshots.load()? {
-            Some((stored, state)) => Core {
+    pub fn open(snapshots: SnapshotDir) -> Self {
+        let core = match snapshots.take_opened() {
+            Some((meta, state)) => Core {
                 state,
-                applied: stored.meta.last_log_id,
-                membership: stored.meta.last_membership,
+                applied: meta.last_log_id,
+                membership: meta.last_membership,
             },
             None => Core {
                 state: State::new(),
@@ -51,11 +51,11 @@ impl Replica {
             },
         };
         let feed = Arc::new(Feed::new(core.state.revision()));
-        Ok(Self {
+        Self {
             core: Arc::new(RwLock::new(core)),
             feed,
             snapshots,
-        })
+        }
     }
 
     // `apply` cannot leave the state half changed, so a panic elsewhere does not spoil it.
@@ -230,7 +230,7 @@ impl RaftStateMachine<Types> for Replica {
         let snapshots = self.snapshots.clone();
         let loaded = blocking(move || snapshots.load()).await;
         let loaded = loaded.map_err(|e| StorageIOError::read_snapshot(None, AnyError::new(&e)))?;
-        Ok(loaded.map(|(stored, _)| Snapshot {
+        Ok(loaded.map(|stored| Snapshot {
             meta: stored.meta,
             snapshot: Box::new(stored.state),
         }))

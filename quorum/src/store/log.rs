@@ -141,6 +141,11 @@ impl LogStore {
         })
     }
 
+    /// Last entry, on disk or on its way there.
+    pub fn last(&self) -> Option<LogId> {
+        lock(&self.shared.index).last
+    }
+
     /// Last entry that was purged.
     pub(super) fn purged_index(&self) -> Option<u64> {
         lock(&self.shared.index).purged.map(|id| id.index)

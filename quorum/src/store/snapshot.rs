@@ -33,6 +33,8 @@ pub struct Stored {
 pub struct SnapshotDir {
     path: PathBuf,
     current: Arc<Mutex<Option<(PathBuf, SnapshotMeta)>>>,
+    /// As read when the directory was opened, until it is taken.
+    opened: Arc<Mutex<Option<(SnapshotMeta, State)>>>,
 }
 
 enum Unusable {
@@ -46,14 +48,15 @@ impl SnapshotDir {
     pub(super) fn open(path: &Path, purged: Option<u64>) -> Result<Self, OpenError> {
         std::fs::create_dir_all(path).map_err(OpenError::io(path))?;
         let mut damaged: Option<OpenError> = None;
-        let mut current = None;
+        let (mut current, mut opened) = (None, None);
         for file in files(path).map_err(OpenError::io(path))? {
             let bytes = std::fs::read(&file).map_err(OpenError::io(&file))?;
-            match parse(bytes.into()) {
-                Ok((stored, _)) => {
-                    let index = stored.meta.last_log_id.map(|id| id.index);
+            match frame(bytes.into()).and_then(restore) {
+                Ok((meta, state)) => {
+                    let index = meta.last_log_id.map(|id| id.index);
                     if index >= purged {
-                        current = Some((file, stored.meta));
+                        current = Some((file, meta.clone()));
+                        opened = Some((meta, state));
                     }
                     break;
                 }
@@ -78,6 +81,7 @@ impl SnapshotDir {
         Ok(Self {
             path: path.to_owned(),
             current: Arc::new(Mutex::new(current)),
+            opened: Arc::new(Mutex::new(opened)),
         })
     }
 
@@ -92,12 +96,20 @@ impl SnapshotDir {
             .and_then(|(_, meta)| meta.last_log_id)
     }
 
-    /// The newest snapshot with its state.
-    pub fn load(&self) -> io::Result<Option<(Stored, State)>> {
+    /// The state that was found when the directory was opened. Once.
+    pub fn take_opened(&self) -> Option<(SnapshotMeta, State)> {
+        self.opened
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    /// The newest snapshot.
+    pub fn load(&self) -> io::Result<Option<Stored>> {
         let Some((path, _)) = self.current().clone() else {
             return Ok(None);
         };
-        match parse(std::fs::read(&path)?.into()) {
+        match frame(std::fs::read(&path)?.into()) {
             Ok(loaded) => Ok(Some(loaded)),
             Err(Unusable::Damaged(reason)) => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -154,7 +166,7 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The parts of a snapshot file, verified.
-fn parse(bytes: Bytes) -> Result<(Stored, State), Unusable> {
+fn frame(bytes: Bytes) -> Result<Stored, Unusable> {
     let damaged = |reason: &str| Unusable::Damaged(reason.to_owned());
     let (magic, rest) = bytes
         .split_first_chunk::<8>()
@@ -183,12 +195,16 @@ fn parse(bytes: Bytes) -> Result<(Stored, State), Unusable> {
     let meta = rest.get(..length).ok_or_else(|| damaged("too short"))?;
     let meta = postcard::from_bytes(meta).map_err(|e| damaged(&e.to_string()))?;
     let state = bytes.slice(HEADER_BYTES + 4 + length..);
-    let restored = State::restore(&state).map_err(|e| match e {
+    Ok(Stored { meta, state })
+}
+
+fn restore(stored: Stored) -> Result<(SnapshotMeta, State), Unusable> {
+    let state = State::restore(&stored.state).map_err(|e| match e {
         RestoreError::NewerVersion { found, .. } => Unusable::Newer {
             found: u32::from(found),
             supported: u32::from(FORMAT_VERSION),
         },
         other => Unusable::Damaged(other.to_string()),
     })?;
-    Ok((Stored { meta, state }, restored))
+    Ok((stored.meta, state))
 }

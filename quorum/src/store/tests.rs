@@ -18,7 +18,7 @@ impl StoreBuilder<Types, LogStore, Replica, TempDir> for Builder {
     async fn build(&self) -> Result<(TempDir, LogStore, Replica), StorageError> {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::open(folder.path(), "test", 1).unwrap();
-        let replica = Replica::open(data.snapshots).unwrap();
+        let replica = Replica::open(data.snapshots);
         Ok((folder, data.log, replica))
     }
 }
@@ -192,7 +192,7 @@ async fn snapshots_are_kept_twice_and_the_older_one_serves_when_it_can() {
     let folder = tempfile::tempdir().unwrap();
     {
         let data = open(&folder).unwrap();
-        let mut replica = Replica::open(data.snapshots).unwrap();
+        let mut replica = Replica::open(data.snapshots);
         for index in 0..3 {
             replica.apply([entry(index)]).await.unwrap();
             replica.build_snapshot().await.unwrap();
@@ -207,7 +207,7 @@ async fn snapshots_are_kept_twice_and_the_older_one_serves_when_it_can() {
     names.sort();
     assert_eq!(names.len(), 2);
     std::fs::write(&names[1], b"LATSNAP\n\x01\0 broken").unwrap();
-    let replica = Replica::open(open(&folder).unwrap().snapshots).unwrap();
+    let replica = Replica::open(open(&folder).unwrap().snapshots);
     assert_eq!(replica.applied(), Some(id(1)));
     // With the log purged beyond it, the older one is of no use.
     {
