@@ -52,7 +52,7 @@ impl DataDir {
             }
             None => std::fs::create_dir_all(&snapshots).map_err(OpenError::io(&snapshots))?,
         }
-        let log = LogStore::open(&log_path)?;
+        let log = LogStore::open(&log_path, voter)?;
         let snapshots = SnapshotDir::open(&snapshots, log.purged_index())?;
         if !log.reaches_commit_point(snapshots.last_log_id()) {
             let reason = "entries that were committed are missing at its end";

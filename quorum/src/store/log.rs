@@ -110,9 +110,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl LogStore {
     /// Opens or creates the log, reads and verifies all of it, and starts the writer.
-    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+    pub(super) fn open(path: &Path, voter: VoterId) -> Result<Self, OpenError> {
         let database = open_database(path)?;
-        let index = load(&database).map_err(|reason| OpenError::damaged(path, reason))?;
+        let mut index = load(&database).map_err(|reason| OpenError::damaged(path, reason))?;
+        index.vote = index.vote.map(|vote| without_leadership(vote, voter));
         let (queue, writes) = mpsc::channel();
         let (index, database) = (Arc::new(Mutex::new(index)), Arc::new(database));
         let lazy = Lazy::default();
@@ -242,6 +243,18 @@ impl LogStore {
             entries.push(cached.entry.clone());
         }
         Ok(entries)
+    }
+}
+
+/// A member that led when it ended does not begin as the leader of the same term. openraft would
+/// let it, and would take the commit point on disk, which may be an old one, for all that was
+/// committed: its reads could miss what had been acknowledged. It stands for election instead;
+/// the leader of a new term reads nothing before an entry of that term is committed.
+fn without_leadership(vote: Vote, voter: VoterId) -> Vote {
+    if vote.leader_id.node_id == voter {
+        Vote::new(vote.leader_id.term, voter)
+    } else {
+        vote
     }
 }
 

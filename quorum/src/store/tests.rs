@@ -71,6 +71,24 @@ async fn log_vote_and_commit_point_survive_a_restart() {
 }
 
 #[tokio::test]
+async fn a_member_that_led_does_not_lead_on_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    for (saved, restored) in [
+        (Vote::new_committed(3, 1), Vote::new(3, 1)),
+        (Vote::new_committed(4, 2), Vote::new_committed(4, 2)),
+    ] {
+        let mut log = open(&folder).unwrap().log;
+        log.save_vote(&saved).await.unwrap();
+        assert_eq!(log.read_vote().await.unwrap(), Some(saved));
+        log.close().await.unwrap();
+        drop(log);
+        let mut log = open(&folder).unwrap().log;
+        assert_eq!(log.read_vote().await.unwrap(), Some(restored));
+        log.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_closed_log_refuses_writes() {
     let folder = tempfile::tempdir().unwrap();
     let mut log = open(&folder).unwrap().log;
