@@ -167,16 +167,18 @@ impl AttemptDir {
     pub fn write_exit(&self, exit: &ExitRecord) -> Result<(), RecordError> {
         self.write("exit.json", exit, write_durably)
     }
-    /// Records that somebody asked to end it, durably: a restarted agent must not start it.
+    /// Records that somebody asked to end it: a restarted agent must not start it. Not flushed:
+    /// after a crash of the machine it is lost anyway, and nothing of it is started.
     pub fn request_stop(&self) -> Result<(), RecordError> {
         let path = self.file("stop");
-        write_durably(&path, b"").map_err(failed(&path))
+        write_atomically(&path, b"").map_err(failed(&path))
     }
     /// Records that control has its end, then forgets what was to run (it holds the user's
-    /// environment). Output, end and acknowledgement stay.
+    /// environment). Output, end and acknowledgement stay. Not flushed: if a crash of the machine
+    /// loses the note, the end is told once more.
     pub fn acknowledge(&self) -> Result<(), RecordError> {
         let path = self.file("acknowledged");
-        write_durably(&path, b"").map_err(failed(&path))?;
+        write_atomically(&path, b"").map_err(failed(&path))?;
         for name in [
             "launch.json",
             "supervisor.json",
