@@ -6,6 +6,7 @@ use crate::{
     config::{Config, Settings},
     core::{Core, Parts},
     fold,
+    http::{self, Auth},
     start_error::StartError,
     tasks::{
         conformance::Conformance,
@@ -23,7 +24,7 @@ use lattice_mesh::{Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router,
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::id::LeaseName;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use std::{
     fmt,
     future::Future,
@@ -98,6 +99,16 @@ impl Edges {
             tokens: tokens.into(),
         })
     }
+
+    /// Whether a control could be bound with them, ports apart.
+    ///
+    /// # Errors
+    /// Tokens, or a certificate, that cannot be used.
+    pub fn check(self) -> Result<(), StartError> {
+        Auth::parse(self.tokens.expose_secret())?;
+        tls::server_config(self.https)?;
+        Ok(())
+    }
 }
 
 /// One control in this process. It must be stopped with [`App::stop`]; dropping it leaves its
@@ -107,10 +118,10 @@ pub struct App {
     clock: Arc<dyn Clock>,
     name: String,
     mesh: Mesh,
-    #[expect(dead_code, reason = "held until the interfaces are served")]
-    listener: TcpListener,
+    /// Taken by `start`.
+    listener: Option<TcpListener>,
     https: SocketAddr,
-    #[expect(dead_code, reason = "held until the interfaces are served")]
+    auth: Arc<Auth>,
     tls: Arc<rustls::ServerConfig>,
     running: Option<Running>,
 }
@@ -142,6 +153,7 @@ impl App {
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
         let identity = edges.credentials.identity().clone();
         check_identity(&settings, &identity)?;
+        let auth = Auth::parse(edges.tokens.expose_secret())?;
         let tls = tls::server_config(edges.https)?;
         let (listener, https) = tls::listen(settings.https)?;
         let config = MeshConfig {
@@ -154,8 +166,9 @@ impl App {
             settings,
             clock: edges.clock,
             mesh,
-            listener,
+            listener: Some(listener),
             https,
+            auth: Arc::new(auth),
             tls,
             running: None,
         })
@@ -197,6 +210,7 @@ impl App {
         } else {
             quorum
         };
+        let listener = self.listener.take().ok_or(StartError::StartedBefore)?;
         let core = Core::new(Parts {
             cluster: self.settings.cluster.clone(),
             name: self.name.clone(),
@@ -218,6 +232,14 @@ impl App {
             tasks: TaskTracker::new(),
         };
         self.spawn_tasks(&running);
+        // It ends by itself within a grace of its own.
+        running.tasks.spawn(http::serve(
+            running.core.clone(),
+            listener,
+            self.tls.clone(),
+            self.auth.clone(),
+            running.cancel.clone(),
+        ));
         self.running = Some(running);
         Ok(())
     }

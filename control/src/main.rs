@@ -42,6 +42,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         .settings()
         .context("the configuration was not checked")?;
     if args.check_config {
+        edges.check()?;
         println!("{}: no mistakes", args.config.display());
         return Ok(());
     }

@@ -6,7 +6,7 @@ use crate::{
     feed::{Change, Observed},
     view::{NodeEntry, Seen, View},
 };
-use lattice_hwprobe::{DriftReport, NodeDocument};
+use lattice_hwprobe::{Digest, DriftReport, NodeDocument};
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
 use std::{
@@ -31,7 +31,7 @@ pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, Seen>) {
         }
         for (id, seen) in members {
             if view.node(&id).and_then(|node| node.seen.as_ref()) != Some(&seen) {
-                edit(view, &id, |node| note(node, seen));
+                edit(view, &id, |node| node.seen = Some(seen));
                 changed.insert(id);
             }
         }
@@ -46,22 +46,16 @@ pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, Seen>) {
     });
 }
 
-fn note(node: &mut NodeEntry, seen: Seen) {
-    let document = node.seen.as_ref().and_then(|old| old.document);
-    if document != seen.document {
-        node.document = None;
-    }
-    node.seen = Some(seen);
-}
-
 /// Puts nodes' documents beside them.
-pub(crate) fn documents(core: &Core, documents: BTreeMap<NodeId, Arc<NodeDocument>>) {
+pub(crate) fn documents(core: &Core, documents: BTreeMap<NodeId, (Digest, Arc<NodeDocument>)>) {
     core.publish(Wakes::Reconcilers, |view| {
         let mut changed = BTreeSet::new();
-        for (id, document) in documents {
-            let known = view.node(&id).map(|node| node.document.as_ref());
-            if known.is_some_and(|known| known != Some(&document)) {
-                edit(view, &id, |node| node.document = Some(document));
+        for (id, (digest, document)) in documents {
+            let known = view.node(&id).map(|node| node.document_digest);
+            if known.is_some_and(|known| known != Some(digest)) {
+                edit(view, &id, |node| {
+                    (node.document, node.document_digest) = (Some(document), Some(digest));
+                });
                 changed.insert(id);
             }
         }

@@ -112,12 +112,15 @@ async fn fetch<T>(
             let reason = match agents.call(view, node, &request, ASK_TIMEOUT).await {
                 Ok(Some(bytes)) => match read(&bytes) {
                     Ok(value) => return Ok(Arc::new(value)),
-                    Err(reason) => reason,
+                    Err(reason) => {
+                        tracing::warn!(%node, %digest, reason, "preimage rejected");
+                        continue;
+                    }
                 },
                 Ok(None) => "it does not have it".to_owned(),
                 Err(error) => error.to_string(),
             };
-            tracing::warn!(%node, %digest, reason, "preimage not taken");
+            tracing::debug!(%node, %digest, reason, "preimage not had");
         }
         Err(())
     });

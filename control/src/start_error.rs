@@ -1,5 +1,6 @@
 //! Why a control does not start.
 
+use crate::http::AuthError;
 use lattice_gossip::JoinError;
 use lattice_mesh::{CredentialsError, MeshError};
 use std::{net::SocketAddr, path::PathBuf};
@@ -57,6 +58,12 @@ pub enum StartError {
         /// What rustls said.
         reason: String,
     },
+    /// The tokens cannot be used.
+    #[error("tokens: {0}")]
+    Tokens(#[from] AuthError),
+    /// [`crate::App::start`] was called before.
+    #[error("this control was started before")]
+    StartedBefore,
     /// A gossip cell cannot be joined.
     #[error(transparent)]
     Gossip(#[from] JoinError),

@@ -65,8 +65,10 @@ pub struct NodeEntry {
     pub record: Option<Node>,
     /// What it gossips; `None` for one that was never seen since this control started.
     pub seen: Option<Seen>,
-    /// Its document, once fetched and verified.
+    /// Its document, once fetched and verified. While a newer one is being fetched, the last.
     pub document: Option<Arc<NodeDocument>>,
+    /// Digest of that document.
+    pub(crate) document_digest: Option<Digest>,
     /// Whether it answers pings.
     pub liveness: Liveness,
     /// Shared with whoever pings, so that an answer alone makes no new view. 0: never.
@@ -109,6 +111,7 @@ impl NodeEntry {
             record: None,
             seen: None,
             document: None,
+            document_digest: None,
             liveness: Liveness::Unknown,
             answered_at: Arc::default(),
         }

@@ -122,12 +122,12 @@ impl Conformance {
         fetched.filter_map(std::future::ready).count().await
     }
 
-    /// Fetches documents of nodes that have none beside them, and puts them there.
+    /// Fetches documents of nodes that have none, or an older one, beside them.
     async fn fetch_documents(&self) -> usize {
         let view = self.core.view();
         let lacks = |node: &crate::view::NodeEntry| {
             let digest = node.seen.as_ref()?.document?;
-            node.document.is_none().then(|| (node.id.clone(), digest))
+            (node.document_digest != Some(digest)).then(|| (node.id.clone(), digest))
         };
         let wanted: Vec<(NodeId, Digest)> =
             view.nodes.values().filter_map(|node| lacks(node)).collect();
@@ -145,13 +145,15 @@ impl Conformance {
                         .await
                 }
             };
-            fetched.map(|document| (node, document))
+            fetched.map(|document| (node, (digest, document)))
         };
         let fetches = stream::iter(wanted).map(fetch).buffer_unordered(AT_A_TIME);
-        let found: BTreeMap<NodeId, Arc<NodeDocument>> =
+        let found: BTreeMap<NodeId, (Digest, Arc<NodeDocument>)> =
             fetches.filter_map(std::future::ready).collect().await;
         // A document speaks for one node only, whoever gossips its digest.
-        let own = |(id, document): &(NodeId, Arc<NodeDocument>)| document.node == id.as_str();
+        let own = |(id, (_, document)): &(NodeId, (Digest, Arc<NodeDocument>))| {
+            document.node == id.as_str()
+        };
         let found: BTreeMap<_, _> = found.into_iter().filter(own).collect();
         let count = found.len();
         observe::documents(core, found);

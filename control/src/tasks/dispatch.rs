@@ -103,7 +103,7 @@ impl Dispatch {
             tokio::select! {
                 () = activation.next() => {}
                 Some(Ok((target, called))) = self.calls.join_next() => {
-                    self.note(target, called).await;
+                    self.note(target, called);
                     continue;
                 }
                 () = due(next_try) => {}
@@ -149,9 +149,14 @@ impl Dispatch {
                 continue;
             };
             let (core, view, allocation) = (self.core.clone(), view.clone(), allocation.clone());
-            let (epoch, call) = (fence.epoch, target.clone());
+            let (lease, fence, call) = (self.lease.clone(), fence.clone(), target.clone());
             self.calls.spawn(async move {
-                let called = call_agent(&core, &view, &allocation, &call, epoch).await;
+                let called = call_agent(&core, &view, &allocation, &call, fence.epoch).await;
+                if let (Called::Refused(refused), Need::Launch) = (&called, call.need)
+                    && !matches!(refused, LaunchRefused::StaleEpoch { .. })
+                {
+                    stop(&core, &lease, fence, &call, refused).await;
+                }
                 (call, called)
             });
             self.progress
@@ -162,15 +167,18 @@ impl Dispatch {
     }
 
     /// Decides when a target is looked at again.
-    async fn note(&mut self, target: Target, called: Called) {
+    fn note(&mut self, target: Target, called: Called) {
         let Some(Progress::UnderWay { failures }) = self.progress.get(&target).copied() else {
             return;
         };
         let (pause, failures) = match called {
             Called::Answered => (SETTLE, 0),
             Called::Failed(error) => {
-                let log = (&target.node, target.key.allocation);
-                tracing::info!(node = %log.0, allocation = %log.1, need = ?target.need, %error, failures, "agent not reached; trying again");
+                if failures == 0 {
+                    let (node, allocation) = (&target.node, target.key.allocation);
+                    let need = target.need;
+                    tracing::info!(%node, %allocation, ?need, %error, "agent not reached; trying again");
+                }
                 (backoff(failures), failures.saturating_add(1))
             }
             Called::Refused(LaunchRefused::StaleEpoch { given, current }) => {
@@ -178,10 +186,8 @@ impl Dispatch {
                 self.lease.is_over(given);
                 (MAX_BACKOFF, failures)
             }
-            Called::Refused(refused) if target.need == Need::Launch => {
-                self.stop(&target, &refused).await;
-                (SETTLE, 0)
-            }
+            // Its allocation is being stopped.
+            Called::Refused(_) if target.need == Need::Launch => (SETTLE, 0),
             Called::Refused(refused) => {
                 tracing::warn!(node = %target.node, %refused, "agent cannot end a rank; trying again");
                 (backoff(failures), failures.saturating_add(1))
@@ -191,29 +197,26 @@ impl Dispatch {
         self.progress
             .insert(target, Progress::Waits { until, failures });
     }
+}
 
-    /// An agent will not start a rank: the allocation cannot run as it is.
-    async fn stop(&self, target: &Target, refused: &LaunchRefused) {
-        let exit = RankExit::SpawnFailed {
-            reason: format!("node {}: {refused}", target.node),
-        };
-        let cause = StopCause::RankFailed {
-            rank: target.rank,
-            exit,
-        };
-        let id = target.key.allocation;
-        let command = Command::Stop { id, cause };
-        match self
-            .core
-            .propose_as_service(self.lease.fence(), command)
-            .await
-        {
-            Ok(_) => {}
-            Err(ProposeError::Refused(Refusal::StaleEpoch { given, .. })) => {
-                self.lease.is_over(given);
-            }
-            Err(error) => tracing::warn!(%id, %error, "not stopped yet; the launch is tried again"),
-        }
+/// An agent will not start a rank: the allocation cannot run as it is. When this fails the launch
+/// is tried again, and refused again.
+async fn stop(core: &Core, lease: &Lease, fence: Fence, target: &Target, refused: &LaunchRefused) {
+    let exit = RankExit::SpawnFailed {
+        reason: format!("node {}: {refused}", target.node),
+    };
+    let cause = StopCause::RankFailed {
+        rank: target.rank,
+        exit,
+    };
+    let id = target.key.allocation;
+    let command = Command::Stop { id, cause };
+    match core.propose_as_service(Some(fence), command).await {
+        Ok(_) => {}
+        Err(ProposeError::Refused(Refusal::StaleEpoch { given, .. })) => lease.is_over(given),
+        // It stopped for another reason in the meantime.
+        Err(ProposeError::Refused(refusal)) => tracing::debug!(%id, %refusal, "not stopped"),
+        Err(error) => tracing::warn!(%id, %error, "not stopped yet; the launch is tried again"),
     }
 }
 

@@ -88,6 +88,8 @@ pub(crate) struct Pings {
     core: Arc<Core>,
     tracks: HashMap<NodeId, Track>,
     last_tick: Option<Instant>,
+    /// The nodes as they were when they were last looked through for new ones.
+    looked: Option<Arc<BTreeMap<NodeId, Arc<NodeEntry>>>>,
     answers: mpsc::Sender<NodeId>,
     answered: mpsc::Receiver<NodeId>,
 }
@@ -99,6 +101,7 @@ impl Pings {
             core,
             tracks: HashMap::new(),
             last_tick: None,
+            looked: None,
             answers,
             answered,
         }
@@ -159,6 +162,11 @@ impl Pings {
 
     fn ask_new(&mut self) {
         let view = self.core.view();
+        let same = |looked: &Arc<_>| Arc::ptr_eq(looked, &view.nodes);
+        if self.looked.as_ref().is_some_and(same) {
+            return;
+        }
+        self.looked = Some(view.nodes.clone());
         let new =
             |entry: &&Arc<NodeEntry>| entry.seen.is_some() && !self.tracks.contains_key(&entry.id);
         let new: Vec<Arc<NodeEntry>> = view.nodes.values().filter(new).cloned().collect();

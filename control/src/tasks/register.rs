@@ -7,7 +7,7 @@ use crate::{
     view::NodeEntry,
 };
 use lattice_hwprobe::Class;
-use lattice_quorum_types::{Command, NodeId, VclusterName, node::Lifecycle};
+use lattice_quorum_types::{Command, NodeId, VclusterName, command::Fence, node::Lifecycle};
 use std::{sync::Arc, time::Duration};
 
 /// Looks at least this often.
@@ -41,9 +41,8 @@ impl Register {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING).with_lease(&self.lease);
         loop {
             activation.next().await;
-            // One control is enough; the commands themselves need no fence.
-            if self.lease.fence().is_some() {
-                let report = self.reconcile().await;
+            if let Some(fence) = self.lease.fence() {
+                let report = self.reconcile(fence).await;
                 if report != RegisterReport::default() {
                     tracing::info!(?report, "register");
                 }
@@ -52,7 +51,7 @@ impl Register {
     }
 
     /// Registers whoever has a whole reading, and readies whoever is joining.
-    pub(crate) async fn reconcile(&self) -> RegisterReport {
+    pub(crate) async fn reconcile(&self, fence: Fence) -> RegisterReport {
         let mut report = RegisterReport::default();
         if self.core.view_age_ms().is_none() {
             return report;
@@ -66,7 +65,8 @@ impl Register {
             let id = node.id.clone();
             let lifecycle = node.record.as_ref().map(|record| record.lifecycle);
             let mut propose = |command, registers| {
-                envelopes.push(self.core.envelope(service.clone(), None, None, command));
+                let fence = Some(fence.clone());
+                envelopes.push(self.core.envelope(service.clone(), None, fence, command));
                 about.push((id.clone(), registers));
             };
             if lifecycle.is_none() {

@@ -1,6 +1,7 @@
 //! The cluster under test, and how to wait for something in it.
 
 use lattice_agent::executor::{AgentUser, Ids};
+use lattice_client::{Client, Endpoint};
 use lattice_control::{App, CellSettings, Core, Edges, HttpsIdentity, Settings};
 use lattice_gossip::CellName;
 use lattice_hwprobe::{Host, NvmlSource};
@@ -27,6 +28,7 @@ use tokio::time::timeout;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const CLUSTER: &str = "test";
 const CELL: &str = "c0";
+pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const LOOPBACK: &str = "127.0.0.1:0";
 
 pub fn loopback() -> SocketAddr {
@@ -42,6 +44,8 @@ pub struct Bed {
     folder: TempDir,
     quorum: Vec<lattice_quorum::App>,
     pub control: Option<App>,
+    /// Certificate and key of the public port, PEM.
+    https: (String, String),
     pub agents: BTreeMap<NodeId, lattice_agent::App>,
 }
 
@@ -53,7 +57,10 @@ impl Bed {
         let folder = tempfile::tempdir().unwrap();
         // Ranks run as somebody else when the test is root.
         open_to_others(folder.path());
+        let certificate = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = certificate.signing_key.serialize_pem();
         let mut bed = Self {
+            https: (certificate.cert.pem(), key),
             authority,
             folder,
             quorum: Vec::new(),
@@ -96,6 +103,17 @@ impl Bed {
         Credentials::issued_by(&self.authority, &identity, validity).unwrap()
     }
 
+    /// A user of the public port with this secret.
+    pub fn client(&self, token: &str) -> Client {
+        let control = self.control.as_ref().unwrap();
+        Client::new(Endpoint {
+            url: format!("https://{}", control.https_addr()),
+            ca_pem: self.https.0.clone(),
+            token: token.into(),
+        })
+        .unwrap()
+    }
+
     /// Another control of the same cluster, started.
     pub async fn new_control(&self, name: &str) -> App {
         let mut settings = Settings::new(CLUSTER, loopback(), loopback());
@@ -105,13 +123,11 @@ impl Bed {
             name: CELL.parse::<CellName>().unwrap(),
             seeds: Vec::new(),
         }];
-        let certificate = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let key = certificate.signing_key.serialize_pem();
         let edges = Edges {
             credentials: self.credentials(Role::Control, name),
             clock: Arc::new(SystemClock),
-            https: HttpsIdentity::from_pem(&certificate.cert.pem(), &key).unwrap(),
-            tokens: String::new().into(),
+            https: HttpsIdentity::from_pem(&self.https.0, &self.https.1).unwrap(),
+            tokens: format!("tokens: [{{name: root, role: admin, token: {TOKEN}}}]").into(),
         };
         let mut control = App::bind(settings, edges).await.unwrap();
         control.start(self.members()).await.unwrap();

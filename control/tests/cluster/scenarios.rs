@@ -1,11 +1,12 @@
 //! What the cluster must do.
 
 use crate::{
-    bed::{Bed, PATIENCE, node, refused, shows, submit},
+    bed::{Bed, PATIENCE, TOKEN, node, refused, shows, submit},
     scenario,
 };
 use bytes::Bytes;
 use futures::StreamExt;
+use lattice_client::{AllocationRequest, SubmitOptions};
 use lattice_control::{Change, Core};
 use lattice_hwprobe::{Class, Scope, Verdict};
 use lattice_placement::Liveness;
@@ -48,6 +49,12 @@ pub async fn run(filter: Option<&str>) {
     )
     .await;
     scenario("changes_come_once_and_in_order", filter, changes(&bed)).await;
+    scenario(
+        "the_public_port_tells_and_does_the_same",
+        filter,
+        public_port(&bed),
+    )
+    .await;
     scenario("submit_to_running", filter, latency(&bed)).await;
     scenario(
         "work_goes_on_while_its_agent_restarts",
@@ -242,6 +249,34 @@ fn revision(change: &Change) -> Option<Revision> {
     }
 }
 
+async fn public_port(bed: &Bed) {
+    let client = bed.client(TOKEN);
+    let nodes = client.nodes().await.unwrap();
+    let alive = nodes
+        .iter()
+        .filter(|n| n.liveness == "alive" && n.lifecycle == "ready");
+    assert_eq!(alive.count(), NODES.len());
+    client.drain("gpu001", "a loose cable").await.unwrap();
+    let request = AllocationRequest {
+        project: "atlas/web".to_owned(),
+        nodes: NODES.len() as u32 - 1,
+        argv: vec!["/bin/true".to_owned()],
+        ..AllocationRequest::default()
+    };
+    let submitted = client
+        .submit(&request, SubmitOptions::default())
+        .await
+        .unwrap();
+    let id = submitted.id.unwrap();
+    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    assert_eq!(ended.user, "root");
+    assert!(ended.nodes().all(|id| *id != node("gpu001")));
+    assert_eq!(client.allocation(id).await.unwrap().state, "completed");
+    client.undrain("gpu001").await.unwrap();
+    let stranger = bed.client("a-secret-that-nobody-was-given");
+    assert!(stranger.nodes().await.is_err());
+}
+
 /// Prints what it measures; the bound is far above it, for busy machines.
 async fn latency(bed: &Bed) {
     let core = bed.core();
@@ -269,7 +304,7 @@ async fn latency(bed: &Bed) {
     println!(
         "submit to running, {TIMED} times: p50 {:?}, p99 {:?}, max {:?}",
         took[TIMED / 2],
-        took[TIMED * 99 / 100],
+        took[TIMED * 99 / 100 - 1],
         took[TIMED - 1]
     );
     assert!(took[TIMED / 2] < Duration::from_secs(2));
