@@ -55,10 +55,13 @@ where
         }
     }
     let mut call = std::pin::pin!(peer.call(request, config.attempt_timeout));
+    let mut patience = config.patience;
     let answer = loop {
-        match timeout(config.patience, &mut call).await {
+        match timeout(patience, &mut call).await {
             Ok(answer) => break answer,
             Err(_) => {
+                // Most likely an election is going on: its end is wanted soon.
+                patience = config.patience / 4;
                 if let Some(other) = members.locate().await.filter(|other| *other != addr) {
                     members.follow(other);
                     let reason = format!("{addr} did not answer and {other} leads now");

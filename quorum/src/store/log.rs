@@ -246,6 +246,12 @@ impl LogStore {
     }
 }
 
+/// Whether the error speaks of what is in the file, and not of reading it.
+fn is_content(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    matches!(error.kind(), InvalidData | UnexpectedEof)
+}
+
 /// A member that led when it ended does not begin as the leader of the same term. openraft would
 /// let it, and would take the commit point on disk, which may be an old one, for all that was
 /// committed: its reads could miss what had been acknowledged. It stands for election instead;
@@ -274,12 +280,10 @@ fn open_database(path: &Path) -> Result<Database, OpenError> {
         Ok(Err(redb::Error::DatabaseAlreadyOpen)) => Err(OpenError::InUse {
             path: path.parent().unwrap_or(path).to_owned(),
         }),
-        Ok(Err(redb::Error::Io(source))) if source.kind() != io::ErrorKind::InvalidData => {
-            Err(OpenError::Io {
-                path: path.to_owned(),
-                source,
-            })
-        }
+        Ok(Err(redb::Error::Io(source))) if !is_content(&source) => Err(OpenError::Io {
+            path: path.to_owned(),
+            source,
+        }),
         Ok(Err(error)) => Err(OpenError::damaged(path, error)),
         Err(_) => Err(OpenError::damaged(
             path,

@@ -1,0 +1,195 @@
+//! What `lattice-quorum` says to mistakes, and that it changes nothing.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::process::Site;
+use std::{net::UdpSocket, path::Path, process::Output};
+
+fn error(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Every file below a folder with its content.
+fn files(root: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let content = std::fs::read(&path).unwrap();
+                found.push((path, content));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A site whose first member ran for a while and ended as asked.
+fn used_site() -> Site {
+    let mut site = Site::prepare("log: info\n");
+    site.start(1);
+    let started = std::time::Instant::now();
+    while !site.printed(1).contains("listens on UDP") {
+        assert!(started.elapsed().as_secs() < 30, "{}", site.printed(1));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let status = site.terminate(1);
+    let printed = site.printed(1);
+    assert!(status.success(), "{status}: {printed}");
+    let line = format!(
+        "lattice-quorum: member 1 of test listens on UDP {}",
+        site.addrs[0]
+    );
+    assert!(printed.contains(&line), "{printed}");
+    assert!(printed.contains("stopped"), "{printed}");
+    site
+}
+
+#[test]
+fn every_mistake_of_the_configuration_is_named_at_once() {
+    let site = Site::prepare("");
+    let text = site.config_text(1, "snapshot_evry: 7\nenrolment: {lifetime_days: 0}\n");
+    std::fs::write(site.config(1), text.replace("id: 1\n", "id: 9\n")).unwrap();
+    for args in [&["--check-config"][..], &[]] {
+        let text = error(&site.run(1, args));
+        for part in [
+            "has 3 mistakes",
+            "snapshot_evry: unknown key; did you mean snapshot_every?",
+            "members: must list this member, 9, as well",
+            "enrolment.lifetime_days: must be between 1 and 825",
+        ] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+    }
+    assert!(!site.data_dir(1).exists());
+}
+
+#[test]
+fn malformed_yaml_is_named_with_its_place() {
+    let site = Site::prepare("");
+    std::fs::write(site.config(1), "cluster: test\nid: [1\nlisten: x\n").unwrap();
+    let text = error(&site.run(1, &[]));
+    assert!(text.contains("malformed YAML"), "{text}");
+    assert!(text.contains("line 3 column"), "{text}");
+}
+
+#[test]
+fn a_good_configuration_is_said_to_be_one() {
+    let site = Site::prepare("enrolment: {cells: [{name: a, nodes: \"gpu[001-012]\"}]}\n");
+    let output = site.run(1, &["--check-config"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("no mistakes"));
+    assert!(!site.data_dir(1).exists());
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let site = Site::prepare("");
+    let _taken = UdpSocket::bind(site.addrs[0]).unwrap();
+    let text = error(&site.run(1, &[]));
+    let expected = format!("UDP address {} is in use by another process", site.addrs[0]);
+    assert!(text.contains(&expected), "{text}");
+    assert!(text.contains("or choose another port"), "{text}");
+}
+
+#[test]
+fn the_certificate_of_another_member_is_refused() {
+    let site = Site::prepare("");
+    let text = site.config_text(1, "");
+    std::fs::write(
+        site.config(1),
+        text.replace("credentials-1", "credentials-2"),
+    )
+    .unwrap();
+    let text = error(&site.run(1, &[]));
+    assert!(
+        text.contains(
+            "the certificate is that of spiffe://test/quorum/2, but this member is \
+             spiffe://test/quorum/1"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let site = Site::prepare("");
+    let key = site.folder.path().join("credentials-1/identity.key");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let text = error(&site.run(1, &[]));
+    assert!(text.contains("identity.key"), "{text}");
+}
+
+#[test]
+fn a_data_directory_of_a_newer_format_is_left_alone() {
+    let site = used_site();
+    let marker = site.data_dir(1).join("FORMAT");
+    let newer = std::fs::read_to_string(&marker)
+        .unwrap()
+        .replace("\"format\":1", "\"format\":2");
+    std::fs::write(&marker, newer).unwrap();
+    let before = files(&site.data_dir(1));
+    let text = error(&site.run(1, &[]));
+    assert!(text.contains("has format 2, newer than 1"), "{text}");
+    assert!(text.contains("start the newer build again"), "{text}");
+    assert_eq!(files(&site.data_dir(1)), before);
+}
+
+#[test]
+fn a_truncated_log_is_left_alone() {
+    let site = used_site();
+    let log = site.data_dir(1).join("log.redb");
+    let whole = std::fs::read(&log).unwrap();
+    for length in [0, 100, whole.len() / 2, whole.len() - 4096] {
+        std::fs::write(&log, &whole[..length]).unwrap();
+        let before = files(&site.data_dir(1));
+        let text = error(&site.run(1, &[]));
+        assert!(text.contains("log.redb is damaged"), "{length}: {text}");
+        assert!(
+            text.contains("restore the file from a backup"),
+            "{length}: {text}"
+        );
+        assert!(!text.contains("panicked"), "{length}: {text}");
+        assert_eq!(files(&site.data_dir(1)), before, "{length} bytes");
+    }
+}
+
+#[test]
+fn two_processes_do_not_share_a_data_directory() {
+    let mut site = used_site();
+    site.start(1);
+    let started = std::time::Instant::now();
+    while site.printed(1).matches("listens on UDP").count() < 2 {
+        assert!(started.elapsed().as_secs() < 30, "{}", site.printed(1));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let text = error(&site.run(1, &[]));
+    assert!(text.contains("is in use by another process"), "{text}");
+    assert!(text.contains("data-1"), "{text}");
+    let status = site.terminate(1);
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let site = Site::prepare("");
+    let output = site
+        .command(1)
+        .arg("--check-config")
+        .env("LATTICE_LISTEN", "nowhere")
+        .output()
+        .expect("it runs");
+    let text = error(&output);
+    assert!(
+        text.contains("listen: must be an address with a port"),
+        "{text}"
+    );
+}

@@ -1,0 +1,130 @@
+//! Strangers with join tokens, and who may call what.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, admin, any_port, create_project, credentials, now, register, service};
+use lattice_mesh::{
+    CallError, EnrolError, EnrolRefused, Expect, JoinToken, Mesh, MeshConfig, Role, enrol,
+    enrol_with,
+};
+use lattice_quorum_types::{
+    Command, NodeId, Revision, UnixMillis,
+    view::Query,
+    wire::{GetMemberStatus, Propose, Read, Watch},
+};
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_secs(5);
+
+fn create_token(token: &JoinToken, names: Option<Vec<NodeId>>, uses: u32) -> Command {
+    Command::CreateToken {
+        hash: token.hash(),
+        role: token.role(),
+        names,
+        uses,
+        expires_at: UnixMillis(now().0 + 600_000),
+    }
+}
+
+fn refused(error: EnrolError) -> EnrolRefused {
+    match error {
+        EnrolError::Refused(refused) => refused,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_enrols_as_often_as_it_says_at_any_member() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    let token = JoinToken::generate(Role::Agent, cluster.authority.pin());
+    let create = admin(None, create_token(&token, None, 3));
+    client.propose(create).await.unwrap().unwrap();
+    // Each member takes one, whether it leads or not, without waiting.
+    for (i, addr) in cluster.addrs().into_iter().enumerate() {
+        let name = format!("gpu-{i}");
+        let enrolled = enrol(addr, &token, &name).await.unwrap();
+        let identity = enrolled.credentials.identity();
+        assert_eq!(identity.uri(), format!("spiffe://test/agent/{name}"));
+        assert_eq!(enrolled.cell.as_deref(), Some("cell-0"));
+    }
+    for addr in cluster.addrs() {
+        let again = enrol(addr, &token, "gpu-9").await.unwrap_err();
+        assert_eq!(refused(again), EnrolRefused::TokenRefused);
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_and_roles_come_from_the_token() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    let addr = cluster.addrs()[0];
+    let pin = cluster.authority.pin();
+    let token = JoinToken::generate(Role::Agent, pin);
+    let names = vec![common::node("n1"), common::node("n2")];
+    for command in [create_token(&token, Some(names), 5), register("n2")] {
+        client.propose(admin(None, command)).await.unwrap().unwrap();
+    }
+    let other = enrol(addr, &token, "n3").await.unwrap_err();
+    assert_eq!(refused(other), EnrolRefused::TokenRefused);
+    let unknown = JoinToken::generate(Role::Agent, pin);
+    let unknown = enrol(addr, &unknown, "n1").await.unwrap_err();
+    assert_eq!(refused(unknown), EnrolRefused::TokenRefused);
+    // The same secret under a stronger role.
+    let text =
+        secrecy::ExposeSecret::expose_secret(&token.expose()).replace(".agent.", ".control.");
+    let forged = enrol(addr, &text.parse().unwrap(), "n1").await.unwrap_err();
+    assert_eq!(refused(forged), EnrolRefused::TokenRefused);
+    let taken = enrol(addr, &token, "n2").await.unwrap_err();
+    let name = "n2".to_owned();
+    assert_eq!(refused(taken), EnrolRefused::NameTaken { name });
+    // Refusals used nothing up.
+    enrol_with(addr, &token, "n2", true, &MeshConfig::default())
+        .await
+        .unwrap();
+    enrol(addr, &token, "n1").await.unwrap();
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_may_call_nothing_and_a_member_may_propose_enrolments_only() {
+    let cluster = Cluster::start().await;
+    cluster.leader().await;
+    let bind = |role, id: &str| {
+        let credentials = credentials(&cluster.authority, role, id);
+        Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap()
+    };
+    let agent = bind(Role::Agent, "n1");
+    let envelopes = vec![service(None, create_project("atlas", 1))];
+    for (_, addr) in &cluster.members {
+        let peer = agent.peer(*addr, Expect::role(Role::Quorum));
+        let propose = Propose {
+            envelopes: envelopes.clone(),
+        };
+        let read = Read {
+            query: Query::Revision,
+        };
+        for denied in [
+            peer.call(&propose, SHORT).await.map(|_| ()),
+            peer.call(&read, SHORT).await.map(|_| ()),
+            peer.call(&GetMemberStatus, SHORT).await.map(|_| ()),
+        ] {
+            let error = denied.expect_err("an agent was answered");
+            assert!(matches!(error, CallError::Denied { .. }), "{error}");
+        }
+        let watch = Watch { since: Revision(0) };
+        let error = peer.open(&watch).await.expect_err("an agent may watch");
+        assert!(matches!(error, CallError::Denied { .. }), "{error}");
+    }
+    // A member's certificate opens the door for enrolments, not for anything else.
+    let member = bind(Role::Quorum, "4");
+    let peer = member.peer(cluster.addrs()[0], Expect::role(Role::Quorum));
+    let error = peer.call(&Propose { envelopes }, SHORT).await.unwrap_err();
+    assert!(
+        error.to_string().contains("proposes enrolments only"),
+        "{error}"
+    );
+    cluster.stop().await;
+}
