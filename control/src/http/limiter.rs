@@ -60,7 +60,7 @@ mod tests {
     fn whoever_asks_too_often_waits_and_the_others_do_not() {
         let limiter = Limiter::new(10);
         let (alice, bob): (Arc<str>, Arc<str>) = ("alice".into(), "bob".into());
-        let at = |ms| UnixMillis(1_000_000 + ms);
+        let at = |ms: u64| UnixMillis(1_000_000 + ms);
         for _ in 0..10 {
             assert_eq!(limiter.take(&alice, at(0)), Ok(()));
         }

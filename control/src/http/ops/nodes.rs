@@ -171,10 +171,7 @@ pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) ->
             reasons: seen.map(|s| s.health_reasons.clone()).unwrap_or_default(),
         },
         cell: seen.map(|s| s.cell.clone()),
-        group: entry
-            .document
-            .as_ref()
-            .and_then(|d| d.topology_group.clone()),
+        group: entry.group().map(str::to_owned),
         facts: entry.document.as_deref().map(facts).unwrap_or_default(),
         fingerprint: entry.fingerprint().map(|d| d.to_string()),
         classes: entry

@@ -1,0 +1,317 @@
+//! Allocations.
+
+use super::bed::{Bed, OUTPUT, job};
+use futures::TryStreamExt;
+use lattice_client::{
+    AllocationFilter, AllocationView, ClientError, LogOptions, LogOutput, SubmitOptions,
+};
+use lattice_quorum_types::{AllocationId, AllocationState};
+
+fn numbers(list: &[AllocationView]) -> Vec<u64> {
+    list.iter().map(|a| a.id.0).collect()
+}
+
+#[tokio::test]
+async fn a_limit_that_would_be_exceeded_is_told_level_by_level() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    for dry_run in [true, false] {
+        let options = SubmitOptions {
+            dry_run,
+            ..SubmitOptions::default()
+        };
+        let asked = alice
+            .submit(&job("atlas/physics/simulation", 21), options)
+            .await;
+        let Err(ClientError::Refused(problem)) = asked else {
+            panic!("{asked:?}")
+        };
+        assert_eq!(
+            problem.detail,
+            "allocation rejected: project \"atlas/physics/simulation\" would exceed max_nodes \
+             quota (current: 0, requested: 21, limit: 10)\nallocation rejected: project \
+             \"atlas/physics\" would exceed max_nodes quota (current: 0, requested: 21, limit: 20)"
+        );
+        assert_eq!(
+            (problem.status, problem.code.as_str()),
+            (409, "limit_exceeded")
+        );
+        let levels: Vec<_> = problem
+            .violations
+            .iter()
+            .map(|v| {
+                (
+                    v.path.as_str(),
+                    v.limit_name.as_str(),
+                    v.current,
+                    v.requested,
+                    v.limit,
+                )
+            })
+            .collect();
+        assert_eq!(
+            levels,
+            [
+                ("atlas/physics/simulation", "max_nodes", 0, 21, 10),
+                ("atlas/physics", "max_nodes", 0, 21, 20)
+            ]
+        );
+    }
+    assert!(
+        alice
+            .allocations(&AllocationFilter::default())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_dry_run_judges_and_changes_nothing() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let options = SubmitOptions {
+        dry_run: true,
+        ..SubmitOptions::default()
+    };
+    let before = alice.status().await.unwrap().revision;
+    let judged = alice.submit(&job("atlas/web", 3), options).await.unwrap();
+    assert_eq!(
+        (judged.id, judged.dry_run, judged.revision),
+        (None, true, before)
+    );
+    assert_eq!(alice.status().await.unwrap().revision, before);
+}
+
+#[tokio::test]
+async fn bad_requests_say_what_is_wrong_and_change_nothing() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let mut far = job("atlas/web", 1);
+    far.walltime = Some("soon".to_owned());
+    let mut odd = job("atlas/web", 1);
+    odd.constraints.nodelist = Some("gpu[1-".to_owned());
+    let mut ghost = job("atlas/web", 1);
+    ghost.constraints.nodelist = Some("gpu999".to_owned());
+    for (request, exit, wanted) in [
+        (
+            job("atlas/nowhere", 1),
+            4,
+            "unknown project \"atlas/nowhere\"",
+        ),
+        (job("atlas/web", 0), 2, "at least 1 node"),
+        (job("atlas/web", 30), 1, "30"),
+        (job("", 1), 2, "project"),
+        (far, 2, "write it like"),
+        (odd, 2, "']' is missing"),
+        (ghost, 4, "unknown node \"gpu999\""),
+    ] {
+        let error = alice
+            .submit(&request, SubmitOptions::default())
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert_eq!(error.exit_code(), exit, "{error}");
+    }
+    let status = alice.status().await.unwrap();
+    assert!(status.allocations_by_state.values().all(|n| *n == 0));
+}
+
+#[tokio::test]
+async fn a_repeated_submit_is_one_allocation() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let key = || SubmitOptions {
+        key: Some("once".to_owned()),
+        dry_run: false,
+    };
+    let first = alice.submit(&job("atlas/web", 2), key()).await.unwrap();
+    let again = alice.submit(&job("atlas/web", 2), key()).await.unwrap();
+    assert_eq!(first.id, again.id);
+    let other = alice.submit(&job("atlas/web", 3), key()).await.unwrap_err();
+    assert_eq!(other.problem().unwrap().code, "key_reused");
+    // Another principal's key is another key.
+    let bobs = bed
+        .client("bob")
+        .submit(&job("atlas/web", 3), key())
+        .await
+        .unwrap();
+    assert_ne!(bobs.id, first.id);
+    assert_eq!(
+        alice
+            .allocations(&AllocationFilter::default())
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn what_somebody_runs_is_for_them_and_for_operators() {
+    let bed = Bed::furnished().await;
+    let id = bed.submit("alice", "atlas/web", 2).await;
+    let own = bed.client("alice").allocation(id).await.unwrap();
+    assert_eq!(
+        (own.user.as_str(), own.walltime.as_deref()),
+        ("alice", Some("10m"))
+    );
+    let workload = own.workload.unwrap();
+    assert_eq!(workload.argv, ["true"]);
+    assert_eq!(workload.env["SECRET"], "<redacted>");
+    assert!(
+        bed.client("op")
+            .allocation(id)
+            .await
+            .unwrap()
+            .workload
+            .is_some()
+    );
+    for who in ["bob", "eye"] {
+        assert!(
+            bed.client(who)
+                .allocation(id)
+                .await
+                .unwrap()
+                .workload
+                .is_none()
+        );
+    }
+}
+
+#[tokio::test]
+async fn lists_filter_and_page_over_the_living_and_the_ended() {
+    let bed = Bed::furnished().await;
+    for n in 0..7 {
+        let who = if n % 2 == 0 { "alice" } else { "bob" };
+        let project = if n < 4 { "atlas/web" } else { "atlas/physics" };
+        bed.submit(who, project, 1).await;
+    }
+    let op = bed.client("op");
+    let ended = op.cancel(AllocationId(2)).await.unwrap();
+    assert_eq!(ended.state, "cancelled");
+    assert!(ended.stop.unwrap().contains("op"));
+    let list = async |filter: AllocationFilter| numbers(&op.allocations(&filter).await.unwrap());
+    assert_eq!(
+        list(AllocationFilter::default()).await,
+        [1, 2, 3, 4, 5, 6, 7]
+    );
+    let user = Some("bob".to_owned());
+    assert_eq!(
+        list(AllocationFilter {
+            user,
+            ..Default::default()
+        })
+        .await,
+        [2, 4, 6]
+    );
+    let project = Some("atlas/physics".to_owned());
+    assert_eq!(
+        list(AllocationFilter {
+            project,
+            ..Default::default()
+        })
+        .await,
+        [5, 6, 7]
+    );
+    let pending = || AllocationFilter {
+        states: vec![AllocationState::Pending],
+        ..Default::default()
+    };
+    assert_eq!(list(pending()).await, [1, 3, 4, 5, 6, 7]);
+    for filter in [AllocationFilter::default(), pending()] {
+        let whole = list(filter.clone()).await;
+        let mut seen = Vec::new();
+        let mut cursor = None;
+        loop {
+            let page = op
+                .allocations_page(&filter, Some(2), cursor.as_deref())
+                .await
+                .unwrap();
+            assert!(page.items.len() <= 2);
+            seen.extend(numbers(&page.items));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, whole);
+    }
+    let wrong = op
+        .allocations_page(&pending(), Some(2), Some("x"))
+        .await
+        .unwrap_err();
+    assert_eq!(wrong.problem().unwrap().field.as_deref(), Some("cursor"));
+}
+
+#[tokio::test]
+async fn holding_releasing_and_cancelling_are_for_whom_it_belongs_to() {
+    let bed = Bed::furnished().await;
+    let id = bed.submit("alice", "atlas/web", 2).await;
+    let (alice, bob) = (bed.client("alice"), bed.client("bob"));
+    let denied = bob.cancel(id).await.unwrap_err();
+    assert!(matches!(denied, ClientError::NotAllowed(_)), "{denied:?}");
+    let held = alice.hold(id).await.unwrap();
+    assert_eq!(
+        (held.state.as_str(), held.reason.as_deref()),
+        ("held", Some("on hold"))
+    );
+    assert_eq!(alice.explanation(id).await.unwrap().summary, "on hold");
+    assert_eq!(alice.release(id).await.unwrap().state, "pending");
+    let why = alice.explanation(id).await.unwrap();
+    assert_eq!(why.summary, "waits for the next scheduling cycle");
+    assert_eq!(alice.cancel(id).await.unwrap().state, "cancelled");
+    let late = alice.hold(id).await.unwrap_err();
+    assert_eq!(late.problem().unwrap().code, "wrong_state");
+    let why = alice.explanation(id).await.unwrap();
+    assert!(why.summary.starts_with("cancelled at "), "{}", why.summary);
+    let none = alice.allocation(AllocationId(99)).await.unwrap_err();
+    assert!(matches!(none, ClientError::NotFound(_)), "{none:?}");
+}
+
+#[tokio::test]
+async fn output_comes_from_the_node_for_whom_it_is() {
+    let bed = Bed::furnished().await;
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    let alice = bed.client("alice");
+    let read = async |options: LogOptions| -> Result<String, ClientError> {
+        let chunks: Vec<_> = alice.logs(id, options).await?.try_collect().await?;
+        Ok(String::from_utf8(chunks.concat()).unwrap())
+    };
+    let early = read(LogOptions::default()).await.unwrap_err();
+    assert_eq!(early.problem().unwrap().code, "not_started");
+    bed.assign(id, &["gpu001"]).await;
+    assert_eq!(read(LogOptions::default()).await.unwrap(), OUTPUT);
+    let follow = LogOptions {
+        follow: true,
+        offset: 6,
+        ..LogOptions::default()
+    };
+    assert_eq!(read(follow).await.unwrap(), OUTPUT[6..]);
+    let stderr = LogOptions {
+        output: LogOutput::Stderr,
+        ..LogOptions::default()
+    };
+    assert_eq!(read(stderr).await.unwrap(), "");
+    let rank = read(LogOptions {
+        rank: 1,
+        ..LogOptions::default()
+    })
+    .await
+    .unwrap_err();
+    assert_eq!(rank.exit_code(), 4, "{rank}");
+    let denied = bed
+        .client("bob")
+        .logs(id, LogOptions::default())
+        .await
+        .err()
+        .unwrap();
+    assert!(matches!(denied, ClientError::NotAllowed(_)), "{denied:?}");
+    let running = alice.allocation(id).await.unwrap();
+    assert_eq!(
+        (running.state.as_str(), running.nodelist.as_str()),
+        ("starting", "gpu001")
+    );
+    let why = alice.explanation(id).await.unwrap();
+    assert!(why.summary.contains("gpu001"), "{}", why.summary);
+}

@@ -1,0 +1,436 @@
+//! A control's interfaces on loopback: real TLS, real sockets, the real state machine behind the
+//! store (one copy instead of three), and an agent's face on the mesh.
+
+use crate::{
+    Core, Store,
+    core::Parts,
+    fold,
+    http::{self, Auth},
+    observe,
+    view::Seen,
+};
+use bytes::Bytes;
+use futures::{StreamExt, stream::BoxStream};
+use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
+use lattice_hwprobe::{Class, ClassMark, Digest, Facts, Inventory};
+use lattice_mesh::{
+    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock, Validity,
+};
+use lattice_placement::Health;
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    AllocationId, Applied, Command, Envelope, Event, NodeId, Refusal, Revision, VclusterName,
+    command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
+    id::LeaseName,
+    node::Lifecycle,
+    view::{Answer, Query, WatchItem},
+    wire::{GetInventory, LogStream, ReadLog, Unavailable},
+};
+use std::{
+    collections::BTreeMap,
+    net::{SocketAddr, TcpListener},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{sync::watch, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+/// One copy of the state machine, with a switch for "no majority".
+#[derive(Clone)]
+pub(super) struct OneCopy(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    log: Mutex<Vec<Event>>,
+    revision: watch::Sender<Revision>,
+    down: AtomicBool,
+}
+
+impl OneCopy {
+    fn new() -> Self {
+        Self(Arc::new(Inner {
+            state: Mutex::new(State::new()),
+            log: Mutex::default(),
+            revision: watch::Sender::new(Revision(0)),
+            down: AtomicBool::new(false),
+        }))
+    }
+
+    pub(super) fn set_down(&self, down: bool) {
+        self.0.down.store(down, Ordering::SeqCst);
+    }
+
+    fn check_up(&self) -> Result<(), Unavailable> {
+        match self.0.down.load(Ordering::SeqCst) {
+            true => Err(Unavailable::NoMajority),
+            false => Ok(()),
+        }
+    }
+
+    fn apply(&self, envelope: &Envelope) -> Result<Applied, Refusal> {
+        let mut state = self.0.state.lock().unwrap();
+        let index = state.last_index() + 1;
+        let applied = state.apply(index, envelope)?;
+        self.0.log.lock().unwrap().extend(applied.events.clone());
+        self.0.revision.send_replace(applied.revision);
+        Ok(applied)
+    }
+
+    fn after(&self, since: Revision) -> Vec<Event> {
+        let log = self.0.log.lock().unwrap();
+        log.iter().filter(|e| e.revision > since).cloned().collect()
+    }
+
+    async fn next(self, since: Revision) -> Option<(WatchItem, (Self, Revision))> {
+        let mut grown = self.0.revision.subscribe();
+        loop {
+            grown.borrow_and_update();
+            let events = self.after(since);
+            if let Some(last) = events.last().map(|e| e.revision) {
+                return Some((WatchItem::Events(events), (self, last)));
+            }
+            grown.changed().await.ok()?;
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for OneCopy {
+    async fn propose(
+        &self,
+        envelopes: Vec<Envelope>,
+    ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
+        self.check_up()?;
+        Ok(envelopes.iter().map(|e| self.apply(e)).collect())
+    }
+
+    async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
+        self.check_up()?;
+        Ok(self.0.state.lock().unwrap().query(&query))
+    }
+
+    fn watch(&self, since: Revision) -> BoxStream<'static, WatchItem> {
+        let start = (self.clone(), since);
+        futures::stream::unfold(start, |(copy, since)| copy.next(since)).boxed()
+    }
+}
+
+/// Each role's token.
+const TOKENS: &str = "tokens:\n\
+    - {name: root, role: admin, token: root-root-root-root-root}\n\
+    - {name: op, role: operator, token: op-op-op-op-op-op-op-op}\n\
+    - {name: alice, role: user, token: alice-alice-alice-alice}\n\
+    - {name: bob, role: user, token: bob-bob-bob-bob-bob-bob}\n\
+    - {name: eye, role: viewer, token: eye-eye-eye-eye-eye-eye}\n";
+
+/// What an agent's captured output is here.
+pub(super) const OUTPUT: &str = "hello from rank 0\n";
+
+/// A control's interfaces, with somebody to ask.
+pub(super) struct Bed {
+    pub(super) core: Arc<Core>,
+    pub(super) store: OneCopy,
+    pub(super) addr: SocketAddr,
+    pub(super) ca_pem: String,
+    tls: Arc<rustls::ServerConfig>,
+    stop: CancellationToken,
+    serving: Option<JoinHandle<()>>,
+    folding: JoinHandle<()>,
+    _agent: Mesh,
+    agent_addr: SocketAddr,
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.folding.abort();
+    }
+}
+
+fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
+    let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
+    let identity = Identity::new("test", role, id).unwrap();
+    let credentials = Credentials::issued_by(authority, &identity, today).unwrap();
+    Mesh::bind(
+        "127.0.0.1:0".parse().unwrap(),
+        credentials,
+        MeshConfig::default(),
+    )
+    .unwrap()
+}
+
+/// Answers as an agent does: an inventory, and output that comes in two pieces.
+fn agent_router() -> Router {
+    Router::new()
+        .rpc(|_, _: GetInventory| async move {
+            let inventory = Inventory {
+                records: BTreeMap::new(),
+                identity: lattice_hwprobe::Identity::default(),
+                facts: Facts::default(),
+                findings: vec![],
+                probes: vec![],
+            };
+            let inventory = serde_json::to_vec(&inventory).unwrap();
+            Ok(Ok(Bytes::from(inventory)))
+        })
+        .stream(|_, asked: ReadLog, items| async move {
+            let text = match asked.stream {
+                LogStream::Stdout => OUTPUT,
+                LogStream::Stderr => "",
+            };
+            let from = usize::try_from(asked.offset).unwrap().min(text.len());
+            let (first, second) = text[from..].split_at((text.len() - from) / 2);
+            for part in [first, second] {
+                items.send(&Ok(Bytes::from(part.to_owned()))).await?;
+            }
+            Ok(())
+        })
+}
+
+fn server_tls() -> (Arc<rustls::ServerConfig>, String) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let identity = crate::HttpsIdentity {
+        chain: vec![made.cert.der().clone()],
+        key,
+    };
+    (
+        crate::tls::server_config(identity).unwrap(),
+        made.cert.pem(),
+    )
+}
+
+impl Bed {
+    /// Serving, without projects and nodes.
+    pub(super) async fn empty() -> Self {
+        let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
+        let authority = Authority::create("test", today).unwrap();
+        let agent = mesh(&authority, Role::Agent, "gpu001");
+        agent.serve(agent_router()).unwrap();
+        let store = OneCopy::new();
+        let core = Core::new(Parts {
+            cluster: "test".to_owned(),
+            name: "c1".to_owned(),
+            clock: Arc::new(SystemClock),
+            store: Arc::new(store.clone()),
+            mesh: mesh(&authority, Role::Control, "c1"),
+        });
+        let (tls, ca_pem) = server_tls();
+        let mut bed = Self {
+            folding: tokio::spawn(fold::follow(core.clone())),
+            core,
+            store,
+            addr: "127.0.0.1:0".parse().unwrap(),
+            ca_pem,
+            tls,
+            stop: CancellationToken::new(),
+            serving: None,
+            agent_addr: agent.local_addr(),
+            _agent: agent,
+        };
+        bed.open();
+        bed
+    }
+
+    /// The tree atlas 120 / physics 20 / simulation 10, web 50, and `gpu[001-024]`.
+    pub(super) async fn furnished() -> Self {
+        let bed = Self::empty().await;
+        let root = bed.client("root");
+        for (path, nodes) in [
+            ("atlas", 120),
+            ("atlas/physics", 20),
+            ("atlas/physics/simulation", 10),
+            ("atlas/web", 50),
+        ] {
+            root.create_project(&super::projects::request(path, Some(nodes)), None)
+                .await
+                .unwrap();
+        }
+        for n in 1..=24 {
+            bed.add_node(&format!("gpu{n:03}"));
+        }
+        bed.gossip();
+        bed.settled().await;
+        bed
+    }
+
+    /// Opens the port: a new one at first, later the same again.
+    pub(super) fn open(&mut self) {
+        let listener = TcpListener::bind(self.addr).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        self.addr = listener.local_addr().unwrap();
+        self.stop = CancellationToken::new();
+        self.serving = Some(tokio::spawn(http::serve(
+            self.core.clone(),
+            listener,
+            self.tls.clone(),
+            Arc::new(Auth::parse(TOKENS).unwrap()),
+            self.stop.clone(),
+        )));
+    }
+
+    pub(super) async fn close(&mut self) {
+        self.stop.cancel();
+        let serving = self.serving.take().unwrap();
+        tokio::time::timeout(Duration::from_secs(5), serving)
+            .await
+            .expect("the port closes within its grace")
+            .unwrap();
+    }
+
+    /// Until the view shows everything that was applied.
+    pub(super) async fn settled(&self) {
+        let revision = *self.store.0.revision.borrow();
+        tokio::time::timeout(Duration::from_secs(5), self.core.reached(revision))
+            .await
+            .expect("the view follows the store");
+    }
+
+    fn service(&self, fence: Option<Fence>, command: Command) -> Applied {
+        let envelope = Envelope {
+            schema: SCHEMA,
+            principal: Principal {
+                name: "service:control/c1".to_owned(),
+                power: Power::Service,
+            },
+            key: None,
+            at: SystemClock.now(),
+            fence,
+            command,
+        };
+        self.store.apply(&envelope).unwrap()
+    }
+
+    pub(super) fn add_node(&self, name: &str) {
+        let node = NodeId::new(name).unwrap();
+        let vcluster = VclusterName::new("default").unwrap();
+        let register = Command::RegisterNode {
+            node: node.clone(),
+            vcluster,
+        };
+        self.service(None, register);
+        let lifecycle = Lifecycle::Ready;
+        self.service(None, Command::SetLifecycle { node, lifecycle });
+    }
+
+    /// As if every node gossiped: one kernel everywhere but on `gpu003`.
+    fn gossip(&self) {
+        let members: BTreeMap<NodeId, Seen> = (1..=24)
+            .map(|n| {
+                let digest = Digest([u8::from(n == 3); 32]);
+                let mark = ClassMark::Complete { schema: 1, digest };
+                let seen = Seen {
+                    cell: "cell-0".to_owned(),
+                    addr: self.agent_addr,
+                    marks: BTreeMap::from([(Class::Kernel, mark)]),
+                    document: None,
+                    health: Health::Healthy,
+                    health_reasons: vec![],
+                    boot_id: None,
+                    generation: 1,
+                    agent_version: None,
+                    group: Some(format!("dragonfly-{}", n % 4)),
+                    heard: true,
+                };
+                (NodeId::new(format!("gpu{n:03}")).unwrap(), seen)
+            })
+            .collect();
+        observe::cell(&self.core, "cell-0", members);
+    }
+
+    /// What the scheduler does: gives an allocation nodes.
+    pub(super) async fn assign(&self, id: AllocationId, nodes: &[&str]) {
+        let lease = LeaseName::new("schedule").unwrap();
+        let acquired = self.service(
+            None,
+            Command::AcquireLease {
+                lease: lease.clone(),
+                holder: "c1".to_owned(),
+                ttl_ms: 60_000,
+            },
+        );
+        let lattice_quorum_types::Outcome::Leased { epoch, .. } = acquired.outcome else {
+            panic!("{acquired:?}");
+        };
+        self.settled().await;
+        let view = self.core.view();
+        let expected = nodes.iter().map(|name| {
+            let node = NodeId::new(name).unwrap();
+            let version = view.node(&node).unwrap().record.as_ref().unwrap().version;
+            ExpectedNode { node, version }
+        });
+        let nodes = expected.collect();
+        self.service(Some(Fence { lease, epoch }), Command::Assign { id, nodes });
+        self.settled().await;
+    }
+
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.addr)
+    }
+
+    pub(super) fn token(&self, who: &str) -> String {
+        let line = TOKENS
+            .lines()
+            .find(|l| l.contains(&format!("name: {who},")));
+        let token = line.and_then(|l| l.split("token: ").nth(1)).unwrap();
+        token.trim_end_matches('}').to_owned()
+    }
+
+    pub(super) fn client(&self, who: &str) -> Client {
+        Client::new(Endpoint {
+            url: self.url(""),
+            ca_pem: self.ca_pem.clone(),
+            token: self.token(who).into(),
+        })
+        .unwrap()
+    }
+
+    /// For what the SDK would never send.
+    pub(super) fn raw(&self) -> reqwest::Client {
+        self.raw_with(&["h2", "http/1.1"])
+    }
+
+    pub(super) fn raw_with(&self, alpn: &[&str]) -> reqwest::Client {
+        let mut roots = rustls::RootCertStore::empty();
+        let pem = self.ca_pem.as_bytes();
+        use rustls::pki_types::pem::PemObject;
+        roots
+            .add(rustls::pki_types::CertificateDer::from_pem_slice(pem).unwrap())
+            .unwrap();
+        let ring = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = rustls::ClientConfig::builder_with_provider(ring)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        tls.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+        reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .no_proxy()
+            .build()
+            .unwrap()
+    }
+
+    /// Submits `nodes` nodes' worth of `true`.
+    pub(super) async fn submit(&self, who: &str, project: &str, nodes: u32) -> AllocationId {
+        let client = self.client(who);
+        let options = SubmitOptions::default();
+        let made = client.submit(&job(project, nodes), options).await;
+        made.unwrap().id.unwrap()
+    }
+}
+
+/// A request that is good where the project is.
+pub(super) fn job(project: &str, nodes: u32) -> AllocationRequest {
+    AllocationRequest {
+        project: project.to_owned(),
+        nodes,
+        argv: vec!["true".to_owned()],
+        env: BTreeMap::from([("SECRET".to_owned(), "s3cret".to_owned())]),
+        walltime: Some("10m".to_owned()),
+        ..AllocationRequest::default()
+    }
+}

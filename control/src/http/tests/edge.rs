@@ -1,0 +1,315 @@
+//! What the port does with everything else: no token, bad bodies, unknown paths, the page.
+
+use super::bed::{Bed, job};
+use lattice_client::{Client, ClientError, Endpoint, Problem, SubmitOptions};
+use reqwest::{Method, Response};
+use std::collections::BTreeSet;
+
+async fn problem(response: Response) -> Problem {
+    let status = response.status().as_u16();
+    let media = response.headers()["content-type"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(media, "application/problem+json");
+    let problem: Problem = response.json().await.unwrap();
+    assert_eq!(problem.status, status);
+    assert!(problem.type_uri.starts_with("urn:lattice:problem:"));
+    problem
+}
+
+#[tokio::test]
+async fn without_a_known_token_nothing_is_told() {
+    let bed = Bed::furnished().await;
+    let bare = bed
+        .raw()
+        .get(bed.url("/api/v1/nodes"))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(
+        bare.headers()["www-authenticate"],
+        "Bearer realm=\"lattice\""
+    );
+    assert_eq!(problem(bare).await.code, "unauthenticated");
+    for token in ["", "root", "root-root-root-root-rooT"] {
+        let sent = bed
+            .raw()
+            .get(bed.url("/api/v1/status"))
+            .bearer_auth(token)
+            .send();
+        assert_eq!(problem(sent.await.unwrap()).await.status, 401, "{token}");
+    }
+    for path in ["/metrics", "/api/v1/events", "/api/v1/allocations/1/logs"] {
+        let sent = bed.raw().get(bed.url(path)).send().await.unwrap();
+        assert_eq!(problem(sent).await.status, 401, "{path}");
+    }
+    let (eye, one) = (bed.client("eye"), job("atlas/web", 1));
+    let error = eye
+        .submit(&one, SubmitOptions::default())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ClientError::NotAllowed(_)), "{error:?}");
+    assert!(error.to_string().contains("viewer"), "{error}");
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_read_is_refused_by_name() {
+    let bed = Bed::furnished().await;
+    let send = async |kind: &str, body: String| {
+        let post = bed.raw().post(bed.url("/api/v1/allocations"));
+        let post = post
+            .bearer_auth(bed.token("alice"))
+            .header("content-type", kind);
+        problem(post.body(body).send().await.unwrap()).await
+    };
+    let json = "application/json";
+    for (body, code, field, text) in [
+        ("{", "not_json", None, "not JSON"),
+        (
+            r#"{"nodes":1}"#,
+            "invalid",
+            Some("project"),
+            "missing field",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":1,"user":"root"}"#,
+            "invalid",
+            Some("user"),
+            "unknown field `user`",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":1,"constraints":{"gpus":2}}"#,
+            "invalid",
+            Some("constraints.gpus"),
+            "unknown field `gpus`",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":-1}"#,
+            "invalid",
+            Some("nodes"),
+            "-1",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":"two"}"#,
+            "invalid",
+            Some("nodes"),
+            "two",
+        ),
+    ] {
+        let problem = send(json, body.to_owned()).await;
+        assert_eq!(
+            (problem.status, problem.code.as_str()),
+            (400, code),
+            "{body}: {problem:?}"
+        );
+        assert_eq!(problem.field.as_deref(), field, "{body}: {problem:?}");
+        assert!(problem.detail.contains(text), "{body}: {}", problem.detail);
+    }
+    assert_eq!(send("text/plain", "{}".to_owned()).await.status, 415);
+    let large = format!(r#"{{"project":"{}"}}"#, "x".repeat(2 << 20));
+    assert_eq!(send(json, large).await.status, 413);
+    let script = format!(
+        r#"{{"project":"atlas/web","nodes":1,"script":"{}"}}"#,
+        "x".repeat(70 << 10)
+    );
+    assert!(send(json, script).await.detail.contains("more than"));
+}
+
+#[tokio::test]
+async fn paths_methods_and_queries_that_do_not_exist_are_problems_too() {
+    let bed = Bed::furnished().await;
+    for (method, path, status) in [
+        (Method::GET, "/api/v1/nothing", 404),
+        (Method::GET, "/api/v2/nodes", 404),
+        (Method::GET, "/favicon.ico", 404),
+        (Method::DELETE, "/api/v1/nodes", 405),
+        (Method::PATCH, "/api/v1/projects/atlas", 405),
+        (Method::POST, "/openapi.json", 405),
+        (Method::GET, "/api/v1/nodes?colour=red", 400),
+        (Method::GET, "/api/v1/nodes?limit=many", 400),
+        (Method::GET, "/api/v1/allocations?state=sleeping", 400),
+        (Method::GET, "/api/v1/allocations/seven", 400),
+        (Method::GET, "/api/v1/nodes/gpu001/diff", 400),
+        (Method::GET, "/api/v1/events?since=yesterday", 400),
+    ] {
+        let request = bed.raw().request(method.clone(), bed.url(path));
+        let sent = request.bearer_auth(bed.token("root")).send().await.unwrap();
+        let problem = problem(sent).await;
+        assert_eq!(problem.status, status, "{method} {path}: {problem:?}");
+    }
+    let long = bed
+        .raw()
+        .post(bed.url("/api/v1/allocations"))
+        .bearer_auth(bed.token("alice"));
+    let long = long
+        .header("idempotency-key", "k".repeat(300))
+        .json(&job("atlas/web", 1));
+    let problem = problem(long.send().await.unwrap()).await;
+    assert_eq!(problem.field.as_deref(), Some("Idempotency-Key"));
+}
+
+#[tokio::test]
+async fn the_document_names_every_route() {
+    let bed = Bed::empty().await;
+    let text = bed
+        .raw()
+        .get(bed.url("/openapi.json"))
+        .send()
+        .await
+        .unwrap();
+    let document: serde_json::Value = text.json().await.unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut found = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            found.insert(format!("{} {path}", method.to_uppercase()));
+        }
+    }
+    let wanted = [
+        "DELETE /api/v1/allocations/{id}",
+        "DELETE /api/v1/projects/{path}",
+        "GET /api/v1/allocations",
+        "GET /api/v1/allocations/{id}",
+        "GET /api/v1/allocations/{id}/explanation",
+        "GET /api/v1/allocations/{id}/logs",
+        "GET /api/v1/conformance/drift",
+        "GET /api/v1/conformance/groups",
+        "GET /api/v1/events",
+        "GET /api/v1/nodes",
+        "GET /api/v1/nodes/{id}",
+        "GET /api/v1/nodes/{id}/diff",
+        "GET /api/v1/nodes/{id}/inventory",
+        "GET /api/v1/projects",
+        "GET /api/v1/projects/{path}",
+        "GET /api/v1/status",
+        "GET /healthz",
+        "GET /metrics",
+        "GET /readyz",
+        "POST /api/v1/allocations",
+        "POST /api/v1/allocations/{id}/hold",
+        "POST /api/v1/allocations/{id}/release",
+        "POST /api/v1/nodes/{id}/drain",
+        "POST /api/v1/nodes/{id}/undrain",
+        "POST /api/v1/projects",
+        "PUT /api/v1/limits",
+        "PUT /api/v1/projects/{path}",
+    ];
+    assert_eq!(found, wanted.map(str::to_owned).into());
+    // Every reference in it leads somewhere.
+    let written = document.to_string();
+    for part in written.split("\"#/components/schemas/").skip(1) {
+        let name = part.split('"').next().unwrap();
+        assert!(!document["components"]["schemas"][name].is_null(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_comes_whole_and_loads_nothing_from_elsewhere() {
+    let bed = Bed::empty().await;
+    for (path, media) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/page.css", "text/css; charset=utf-8"),
+        ("/page.js", "text/javascript; charset=utf-8"),
+        ("/icon.svg", "image/svg+xml"),
+    ] {
+        let response = bed.raw().get(bed.url(path)).send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        let headers = response.headers().clone();
+        assert_eq!(headers["content-type"], media);
+        assert_eq!(headers["x-content-type-options"], "nosniff");
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"));
+        let text = response.text().await.unwrap();
+        let outside = text.matches("http://").count() + text.matches("https://").count();
+        let names = text.matches("http://www.w3.org/2000/svg").count();
+        assert_eq!(outside, names, "{path} names another host");
+    }
+}
+
+#[tokio::test]
+async fn health_readiness_and_metrics_tell_what_is() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    eye.healthz().await.unwrap();
+    eye.readyz().await.unwrap();
+    let metrics = async |who: &str| {
+        let get = bed
+            .raw()
+            .get(bed.url("/metrics"))
+            .bearer_auth(bed.token(who));
+        get.send().await.unwrap().text().await.unwrap()
+    };
+    let text = metrics("eye").await;
+    assert!(
+        text.contains("lattice_nodes{liveness=\"unknown\"} 24\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("lattice_allocations{state=\"pending\"} 0\n"),
+        "{text}"
+    );
+    assert!(!text.contains("atlas"), "projects are for operators");
+    let text = metrics("op").await;
+    assert!(
+        text.contains("lattice_project_nodes_limit{project=\"atlas/web\"} 50\n"),
+        "{text}"
+    );
+    let route = "method=\"GET\",route=\"/metrics\",status=\"200\"";
+    assert!(
+        text.contains(&format!("_seconds_count{{{route}}} 1\n")),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_quorum_that_does_not_answer_is_a_matter_of_trying_again() {
+    let bed = Bed::furnished().await;
+    bed.store.set_down(true);
+    let alice = bed.client("alice");
+    let error = alice
+        .submit(&job("atlas/web", 1), SubmitOptions::default())
+        .await
+        .unwrap_err();
+    assert!(matches!(&error, ClientError::Unavailable(p) if p.code == "no_majority"));
+    assert_eq!(error.exit_code(), 3);
+    // What the view knows is still told.
+    assert_eq!(alice.nodes().await.unwrap().len(), 24);
+    bed.store.set_down(false);
+    bed.submit("alice", "atlas/web", 1).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_or_not_trusted_is_unreachable() {
+    let mut bed = Bed::empty().await;
+    let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let stranger = Client::new(Endpoint {
+        url: bed.url(""),
+        ca_pem: other.cert.pem(),
+        token: bed.token("eye").into(),
+    });
+    let error = stranger.unwrap().status().await.unwrap_err();
+    assert!(
+        matches!(error, ClientError::Unreachable { .. }),
+        "{error:?}"
+    );
+    let eye = bed.client("eye");
+    bed.close().await;
+    let error = eye.status().await.unwrap_err();
+    assert_eq!(error.exit_code(), 3, "{error:?}");
+    assert!(error.to_string().contains(&bed.addr.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn both_versions_of_http_are_spoken() {
+    let bed = Bed::empty().await;
+    for (alpn, version) in [
+        (&["http/1.1"][..], reqwest::Version::HTTP_11),
+        (&["h2", "http/1.1"], reqwest::Version::HTTP_2),
+        (&[], reqwest::Version::HTTP_11),
+    ] {
+        let http = bed.raw_with(alpn);
+        let response = http.get(bed.url("/healthz")).send().await.unwrap();
+        assert_eq!(response.version(), version, "{alpn:?}");
+    }
+}

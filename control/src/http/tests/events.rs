@@ -1,0 +1,136 @@
+//! The event stream.
+
+use super::bed::{Bed, job};
+use lattice_client::{
+    SubmitOptions,
+    api::event::{Change, Changes, StreamEvent},
+};
+use lattice_quorum_types::Revision;
+use std::time::Duration;
+
+async fn changes(events: &mut lattice_client::EventStream) -> Changes {
+    let next = async {
+        loop {
+            if let StreamEvent::Changes(changes) = events.next_event().await.unwrap() {
+                return changes;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), next)
+        .await
+        .expect("an event")
+}
+
+fn submitted(changes: &Changes) -> Vec<u64> {
+    let ids = changes.changes.iter().filter_map(|change| match change {
+        Change::Allocation { change, record } if change == "submitted" => Some(record.id.0),
+        _ => None,
+    });
+    ids.collect()
+}
+
+#[tokio::test]
+async fn what_happens_is_told_in_order_from_the_revision_asked_for() {
+    let bed = Bed::furnished().await;
+    let mut live = bed.client("eye").events(None).await.unwrap();
+    let (alice, one) = (bed.client("alice"), job("atlas/web", 1));
+    let first = alice.submit(&one, SubmitOptions::default()).await.unwrap();
+    let told = changes(&mut live).await;
+    assert_eq!((told.revision, submitted(&told)), (first.revision, vec![1]));
+    bed.submit("alice", "atlas/web", 1).await;
+    bed.submit("alice", "atlas/web", 1).await;
+    // A late reader gets the same from where it says it stands.
+    let mut late = bed
+        .client("eye")
+        .events(Some(first.revision))
+        .await
+        .unwrap();
+    for id in [2, 3] {
+        assert_eq!(submitted(&changes(&mut late).await), [id]);
+        assert_eq!(submitted(&changes(&mut live).await), [id]);
+    }
+    assert_eq!(late.revision(), live.revision());
+}
+
+#[tokio::test]
+async fn a_project_change_is_told_and_others_workloads_are_not() {
+    let bed = Bed::furnished().await;
+    let mut events = bed.client("bob").events(None).await.unwrap();
+    bed.submit("alice", "atlas/web", 1).await;
+    let told = changes(&mut events).await;
+    let record = told.changes.iter().find_map(|c| match c {
+        Change::Allocation { record, .. } => Some(record),
+        _ => None,
+    });
+    assert!(record.unwrap().workload.is_none());
+    bed.client("root")
+        .delete_project("atlas/physics/simulation")
+        .await
+        .unwrap();
+    let told = changes(&mut events).await;
+    let path = "atlas/physics/simulation".to_owned();
+    assert!(
+        told.changes.contains(&Change::ProjectDeleted { path }),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_reader_resumes_by_itself_after_the_server_was_gone() {
+    let mut bed = Bed::furnished().await;
+    let mut events = bed.client("eye").events(None).await.unwrap();
+    bed.submit("alice", "atlas/web", 1).await;
+    assert_eq!(submitted(&changes(&mut events).await), [1]);
+    bed.close().await;
+    let project = "atlas/web".to_owned();
+    let spec = job(&project, 1).into_spec().unwrap();
+    let alice = lattice_quorum_types::command::Principal {
+        name: "alice".to_owned(),
+        power: lattice_quorum_types::command::Power::User,
+    };
+    let command = lattice_quorum_types::Command::Submit {
+        spec: Box::new(spec),
+    };
+    bed.core.propose(alice, None, command).await.unwrap();
+    bed.settled().await;
+    bed.open();
+    // What happened while nobody listened is told, and nothing is told twice.
+    assert_eq!(submitted(&changes(&mut events).await), [2]);
+    bed.submit("alice", "atlas/web", 1).await;
+    assert_eq!(submitted(&changes(&mut events).await), [3]);
+}
+
+#[tokio::test]
+async fn a_revision_that_is_no_longer_kept_is_told_and_the_stream_goes_on() {
+    let bed = Bed::furnished().await;
+    // The state was read anew: what came before is not kept.
+    bed.core.restart(|_| ());
+    let oldest = bed.core.view().revision;
+    let mut events = bed.client("eye").events(Some(Revision(1))).await.unwrap();
+    let first = tokio::time::timeout(Duration::from_secs(10), events.next_event()).await;
+    let StreamEvent::Compacted(compacted) = first.unwrap().unwrap() else {
+        panic!("it was not told");
+    };
+    assert_eq!(compacted.oldest, oldest);
+    bed.submit("alice", "atlas/web", 1).await;
+    assert_eq!(submitted(&changes(&mut events).await), [1]);
+}
+
+#[tokio::test]
+async fn streams_end_when_the_port_closes() {
+    let mut bed = Bed::furnished().await;
+    let url = bed.url("/api/v1/events");
+    let response = bed
+        .raw()
+        .get(url)
+        .bearer_auth(bed.token("eye"))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let revision = bed.core.view().revision.to_string();
+    assert_eq!(response.headers()["lattice-revision"], revision.as_str());
+    bed.close().await;
+    let end = tokio::time::timeout(Duration::from_secs(5), response.bytes()).await;
+    assert!(end.is_ok(), "the stream ended with the port");
+}

@@ -1,0 +1,125 @@
+//! Nodes, conformance and the cluster's numbers.
+
+use super::bed::Bed;
+use lattice_client::ClientError;
+
+#[tokio::test]
+async fn nodes_are_listed_a_page_at_a_time_and_shown() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    assert_eq!(eye.nodes().await.unwrap().len(), 24);
+    let first = eye.nodes_page(Some(10), None).await.unwrap();
+    assert_eq!(first.next_cursor.as_deref(), Some("gpu010"));
+    let rest = eye
+        .nodes_page(Some(20), first.next_cursor.as_deref())
+        .await
+        .unwrap();
+    assert_eq!((rest.items.len(), rest.next_cursor), (14, None));
+    assert_eq!(rest.items[0].name, "gpu011");
+    let node = eye.node("gpu003").await.unwrap();
+    assert_eq!(
+        (node.lifecycle.as_str(), node.liveness.as_str()),
+        ("ready", "unknown")
+    );
+    assert_eq!(node.health.verdict, "healthy");
+    assert_eq!(node.cell.as_deref(), Some("cell-0"));
+    assert_eq!(node.classes["kernel"].state, "complete");
+    assert_eq!(node.facts.gpu_count, None, "not known is not zero");
+    for name in ["gpu999", "no such node"] {
+        let error = eye.node(name).await.unwrap_err();
+        assert!(matches!(error, ClientError::NotFound(_)), "{error:?}");
+    }
+    for limit in [0, 5_001] {
+        let error = eye.nodes_page(Some(limit), None).await.unwrap_err();
+        assert_eq!(error.problem().unwrap().field.as_deref(), Some("limit"));
+    }
+}
+
+#[tokio::test]
+async fn an_inventory_comes_from_the_node_itself() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    let inventory = eye.inventory("gpu001", false).await.unwrap();
+    assert!(inventory.is_object(), "{inventory}");
+    // The mesh takes an answer from nobody but the node asked for.
+    let other = eye.inventory("gpu002", false).await.unwrap_err();
+    assert!(matches!(other, ClientError::Unavailable(_)), "{other:?}");
+    assert_eq!(
+        eye.inventory("gpu999", true).await.unwrap_err().exit_code(),
+        4
+    );
+}
+
+#[tokio::test]
+async fn groups_and_differences_are_shown() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    for class in [None, Some("all"), Some("kernel")] {
+        let groups = eye.conformance_groups(class).await.unwrap();
+        let sizes: Vec<_> = groups
+            .groups
+            .iter()
+            .map(|g| (g.nodes.as_str(), g.count))
+            .collect();
+        assert_eq!(
+            sizes,
+            [("gpu[001-002,004-024]", 23), ("gpu003", 1)],
+            "{class:?}"
+        );
+    }
+    let none = eye.conformance_groups(Some("nic")).await.unwrap();
+    assert_eq!(
+        (none.groups.len(), none.unknown.as_str()),
+        (0, "gpu[001-024]")
+    );
+    let wrong = eye.conformance_groups(Some("colour")).await.unwrap_err();
+    assert!(wrong.to_string().contains("known: gpu nic"), "{wrong}");
+    assert!(eye.drift().await.unwrap().drifted.is_empty());
+    let unknown = eye.diff("gpu001", "gpu999").await.unwrap_err();
+    assert_eq!(unknown.exit_code(), 4);
+    let diff = eye.diff("gpu001", "gpu001").await.unwrap();
+    assert!(diff.differences.is_empty(), "{diff:?}");
+}
+
+#[tokio::test]
+async fn draining_is_for_operators_and_has_a_reason() {
+    let bed = Bed::furnished().await;
+    let op = bed.client("op");
+    op.drain("gpu001", "fan is loud").await.unwrap();
+    let node = op.node("gpu001").await.unwrap();
+    assert_eq!(node.drain[0].reason, "fan is loud");
+    assert_eq!(node.drain[0].owner, "op");
+    let empty = op.drain("gpu001", " ").await.unwrap_err();
+    assert_eq!(empty.problem().unwrap().field.as_deref(), Some("reason"));
+    op.undrain("gpu001").await.unwrap();
+    assert!(op.node("gpu001").await.unwrap().drain.is_empty());
+    let user = bed
+        .client("alice")
+        .drain("gpu002", "mine")
+        .await
+        .unwrap_err();
+    assert!(matches!(user, ClientError::NotAllowed(_)), "{user:?}");
+    let ghost = op.drain("gpu999", "gone").await.unwrap_err();
+    assert!(matches!(ghost, ClientError::NotFound(_)), "{ghost:?}");
+}
+
+#[tokio::test]
+async fn the_numbers_add_up() {
+    let bed = Bed::furnished().await;
+    let id = bed.submit("alice", "atlas/web", 2).await;
+    bed.assign(id, &["gpu001", "gpu002"]).await;
+    let status = bed.client("eye").status().await.unwrap();
+    assert_eq!((status.nodes, status.nodes_held), (24, 2));
+    assert_eq!(status.nodes_by_lifecycle["ready"], 24);
+    assert_eq!(status.cells["cell-0"], 24);
+    assert_eq!(status.allocations_by_state["starting"], 1);
+    assert_eq!(
+        (status.principal.as_str(), status.roles),
+        ("eye", vec!["viewer".to_owned()])
+    );
+    let web = bed.client("eye").project("atlas").await.unwrap();
+    assert_eq!(
+        (web.own.nodes, web.subtree.nodes, web.total.nodes),
+        (0, 2, 2)
+    );
+}
