@@ -3,7 +3,7 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, short},
+    output::{self, Columns, contrast, short},
 };
 use clap::{Args, Subcommand};
 use lattice_hwprobe::Scope;
@@ -61,12 +61,13 @@ async fn groups(args: &GroupsArgs, connection: &Connection) -> Result<(), Failur
 async fn drift(connection: &Connection) -> Result<(), Failure> {
     let report = connection.client.drift().await?;
     let rows = report.drifted.iter().map(|d| {
+        let (expected, found) = contrast(connection.format, &d.expected, &d.found);
         vec![
             d.node.clone(),
             d.class.clone(),
             d.key.clone(),
-            d.expected.clone(),
-            d.found.clone(),
+            expected,
+            found,
         ]
     });
     let columns = Columns::only(&["node", "class", "key", "expected", "found"]);

@@ -1,6 +1,6 @@
 //! `lattice host`: probe this machine, capture it, and compare captured trees without a cluster.
 
-use crate::output::{self, Columns, Format, short};
+use crate::output::{self, Columns, Format, contrast, short};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_hwprobe::{
@@ -163,13 +163,8 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
         .collect();
     let rows = differences.iter().map(|d| {
         let verdict = format!("{:?}", d.verdict).to_lowercase();
-        vec![
-            verdict,
-            d.class.to_string(),
-            d.key.clone(),
-            d.left.to_string(),
-            d.right.to_string(),
-        ]
+        let (left, right) = contrast(format, &d.left.to_string(), &d.right.to_string());
+        vec![verdict, d.class.to_string(), d.key.clone(), left, right]
     });
     let (left, right) = (name(&args.left), name(&args.right));
     output::print(
@@ -223,12 +218,8 @@ fn drift_hosts(args: &DriftArgs, format: Format) -> anyhow::Result<()> {
     let (views, records) = probe_many(&args.roots)?;
     let report = drift(&views, &|digest: &Digest| records.get(digest).cloned());
     let rows = report.drifts.iter().map(|d| {
-        vec![
-            d.node.clone(),
-            d.key.clone(),
-            d.expected.clone(),
-            d.found.clone(),
-        ]
+        let (expected, found) = contrast(format, &d.expected, &d.found);
+        vec![d.node.clone(), d.key.clone(), expected, found]
     });
     output::print(
         format,

@@ -3,10 +3,13 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, or_dash, short, time},
+    output::{self, Columns, contrast, or_dash, short, time},
 };
 use clap::{Args, Subcommand};
-use lattice_api::node::{ClassView, NodeView};
+use lattice_api::{
+    conformance::DifferenceView,
+    node::{ClassView, NodeView},
+};
 
 /// What can be asked about nodes.
 #[derive(Subcommand)]
@@ -190,23 +193,37 @@ async fn inventory(name: &str, connection: &Connection) -> Result<(), Failure> {
     Ok(output::print(connection.format, &inventory, columns, rows)?)
 }
 
+/// A class that neither node probes: unknown on both sides, and by intention.
+fn is_off(d: &DifferenceView) -> bool {
+    d.key == "class" && d.left == d.right && d.left.starts_with("<disabled")
+}
+
 async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     let diff = connection.client.diff(&args.left, &args.right).await?;
-    let rows = diff.differences.iter().map(|d| {
+    let (off, shown): (Vec<_>, Vec<_>) = diff.differences.iter().partition(|d| is_off(d));
+    let rows = shown.iter().map(|d| {
+        let (left, right) = contrast(connection.format, &d.left, &d.right);
         vec![
             d.verdict.clone(),
             d.class.clone(),
             d.key.clone(),
-            d.left.clone(),
-            d.right.clone(),
+            left,
+            right,
         ]
     });
     let names = ["verdict", "class", "key", &diff.left, &diff.right];
     output::print(connection.format, &diff, Columns::only(&names), rows)?;
-    if diff.differences.is_empty() {
+    if shown.is_empty() {
         eprintln!(
             "{} and {} do not differ in any known key",
             diff.left, diff.right
+        );
+    }
+    if !off.is_empty() {
+        let classes: Vec<_> = off.iter().map(|d| d.class.as_str()).collect();
+        eprintln!(
+            "switched off on both, so not compared: {}",
+            classes.join(", ")
         );
     }
     Ok(())

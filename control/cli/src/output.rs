@@ -111,6 +111,33 @@ pub fn short(digest: &str) -> String {
     digest.chars().take(12).collect()
 }
 
+/// Longest value a table shows whole when it is compared with another.
+const WHOLE: usize = 48;
+
+/// Two values side by side: of long ones only the words in which they differ, with a little of
+/// what is around them. What was left out is marked; documents (JSON, YAML, CSV) carry all of it.
+pub fn contrast(format: Format, left: &str, right: &str) -> (String, String) {
+    let whole = !matches!(format, Format::Table);
+    if whole || left.chars().count().max(right.chars().count()) <= WHOLE {
+        return (left.to_owned(), right.to_owned());
+    }
+    let (l, r): (Vec<_>, Vec<_>) = (left.split(' ').collect(), right.split(' ').collect());
+    let shorter = l.len().min(r.len());
+    let before = l.iter().zip(&r).take_while(|(a, b)| a == b).count();
+    let after = l
+        .iter()
+        .rev()
+        .zip(r.iter().rev())
+        .take(shorter - before.min(shorter));
+    let after = after.take_while(|(a, b)| a == b).count();
+    let cut = |words: &[&str]| {
+        let kept = words[before..words.len() - after].join(" ");
+        let mark = |left_out: usize| if left_out > 0 { "…" } else { "" };
+        format!("{}{kept}{}", mark(before), mark(after))
+    };
+    (cut(&l), cut(&r))
+}
+
 /// A dash for nothing.
 pub fn or_dash(text: Option<&str>) -> String {
     text.filter(|t| !t.is_empty()).unwrap_or("-").to_owned()
@@ -137,6 +164,25 @@ mod tests {
             table(&COLUMNS.shown(Format::Wide), rows()),
             "NAME  NOTE\na     x, \"y\""
         );
+    }
+
+    #[test]
+    fn long_values_are_shown_where_they_differ() {
+        let line = |c: &str, tail: &str| {
+            format!("BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro console=ttyS0 {c} quiet{tail}")
+        };
+        let contrast = |a: &str, b: &str| super::contrast(Format::Table, a, b);
+        let (left, right) = contrast(&line("cstate=1", ""), &line("cstate=9", ""));
+        assert_eq!(
+            (left.as_str(), right.as_str()),
+            ("…cstate=1…", "…cstate=9…")
+        );
+        let (left, right) = contrast(&line("x", ""), &line("x", " nosmt"));
+        assert_eq!((left.as_str(), right.as_str()), ("…", "…nosmt"));
+        let (left, right) = contrast(&line("x x", ""), &line("x", ""));
+        assert_eq!((left.as_str(), right.as_str()), ("…x…", "……"));
+        let json = super::contrast(Format::Json, &line("x", ""), &line("y", ""));
+        assert_eq!(json.0, line("x", ""));
     }
 
     #[test]

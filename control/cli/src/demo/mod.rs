@@ -94,10 +94,11 @@ pub fn run(args: DemoArgs, format: Format) -> Result<ExitCode, Failure> {
     Ok(code?)
 }
 
-/// Warnings of the daemons, or what `LATTICE_LOG` asks for.
+/// Errors of the daemons, or what `LATTICE_LOG` asks for. openraft calls it an error when a member
+/// that is still starting does not vote yet.
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("LATTICE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error,openraft=off"));
     // A second subscriber cannot be set; then the first one stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -205,10 +205,8 @@ pub fn print(outcome: &Outcome, faults: &[Fault], format: Format) -> anyhow::Res
         ]
     }));
     rows.extend(outcome.drifted.iter().map(|d| {
-        let text = format!(
-            "{} {}: {} (expected {})",
-            d.node, d.key, d.found, d.expected
-        );
+        let (expected, found) = output::contrast(format, &d.expected, &d.found);
+        let text = format!("{} {}: {found} (expected {expected})", d.node, d.key);
         vec!["differs".to_owned(), text]
     }));
     rows.push(vec![
