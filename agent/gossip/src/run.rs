@@ -14,14 +14,18 @@ use chitchat::{
     Chitchat, ChitchatConfig, ChitchatHandle, ChitchatId, FailureDetectorConfig, ProtocolVersion,
     spawn_chitchat,
 };
-use lattice_mesh::Mesh;
+use lattice_mesh::{Mesh, Role};
 use std::{
     collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     net::SocketAddr,
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, MissedTickBehavior},
+};
 use tokio_util::sync::CancellationToken;
 
 /// A member is silent once its heartbeat is this many mean intervals late.
@@ -31,6 +35,11 @@ const SAMPLES: usize = 64;
 /// Each new generation of a member is one more entry in everyone's messages for a while, so a
 /// server that dies is started again no sooner than this after its last start.
 const RESTART_WAIT: Duration = Duration::from_secs(60);
+/// Looks at the state per interval: what arrives between two rounds is seen soon, and looking
+/// costs a few microseconds.
+const LOOKS_PER_INTERVAL: u32 = 4;
+/// Controls that are told of a change at once.
+const CONTROLS_TOLD: usize = 3;
 /// A server that does not end within this is abandoned.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
 
@@ -192,9 +201,11 @@ impl Runner {
         let state = server.chitchat();
         let mut live = state.lock().await.live_nodes_watcher();
         let mut ended = std::pin::pin!(server.termination_watcher());
-        // For what changes without being announced: members forgotten.
-        let mut look_again =
-            tokio::time::interval(self.config.interval.max(Duration::from_secs(1)) * 5);
+        // chitchat announces changes at its next round only; this looks between the rounds.
+        let mut look_again = tokio::time::interval(self.config.interval / LOOKS_PER_INTERVAL);
+        look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut seen = None;
+        let mut told_at = None;
         let mut wanted = self.wanted.clone();
         wanted.mark_changed();
         loop {
@@ -210,15 +221,41 @@ impl Runner {
                     }
                     let texts = wanted.borrow_and_update().clone();
                     apply(&mut *state.lock().await, &texts);
+                    self.tell_controls(server, &mut told_at);
                 }
                 changed = live.changed() => {
                     if changed.is_err() {
                         return Ended::Died("its watcher ended".to_owned());
                     }
                 }
-                _ = look_again.tick() => {}
+                _ = look_again.tick() => {
+                    let stamp = Some(stamp(&*state.lock().await));
+                    if stamp == seen {
+                        continue;
+                    }
+                    seen = stamp;
+                }
             }
             self.look(&*state.lock().await);
+        }
+    }
+
+    /// What changed here matters to controls first: gossips with them at once instead of whenever
+    /// chance does. Not more often than one looks.
+    fn tell_controls(&self, server: &ChitchatHandle, told_at: &mut Option<Instant>) {
+        let pause = self.config.interval / LOOKS_PER_INTERVAL;
+        if told_at.is_some_and(|at| at.elapsed() < pause) {
+            return;
+        }
+        let view = self.view.borrow().clone();
+        let own = self.mesh.identity();
+        let controls = view
+            .alive()
+            .filter(|m| m.identity.role() == Role::Control && m.identity != own);
+        for control in controls.take(CONTROLS_TOLD) {
+            *told_at = Some(Instant::now());
+            // Fails only when the server has ended, which is noticed elsewhere.
+            let _ = server.gossip(control.addr);
         }
     }
 
@@ -234,6 +271,20 @@ impl Runner {
             changed
         });
     }
+}
+
+/// Differs when what any member says differs, or who is there. Who is *heard of* is announced.
+fn stamp(state: &Chitchat) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (id, said) in state.node_states() {
+        (
+            id.generation_id,
+            id.gossip_advertise_addr,
+            said.max_version(),
+        )
+            .hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// Makes what this process says equal to `texts`.

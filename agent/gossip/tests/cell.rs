@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use lattice_gossip::{Belief, Boot, Health, JoinError, Load, Power, Published, Verdict};
 use lattice_mesh::Role;
+use std::time::Duration;
 
 #[tokio::test]
 async fn three_members_see_each_other_and_everything_each_says() {
@@ -71,7 +72,7 @@ async fn ten_members_learn_a_changed_key_and_a_death() {
     }
     // Killed, not stopped: nothing says goodbye.
     let dead = members.remove(4);
-    dead.mesh.shutdown(std::time::Duration::ZERO).await;
+    dead.mesh.shutdown(Duration::ZERO).await;
     drop(dead);
     for member in &members {
         until(&member.cell, "the death of one", |s| {
@@ -96,7 +97,7 @@ async fn a_member_that_comes_back_is_one_member_of_a_later_generation() {
     let [a0, a1, a2] = members.try_into().ok().unwrap();
     until(&a0.cell, "all three", |s| alive(s) == 3).await;
     a2.cell.leave().await;
-    a2.mesh.shutdown(std::time::Duration::ZERO).await;
+    a2.mesh.shutdown(Duration::ZERO).await;
     for member in [&a0, &a1] {
         until(&member.cell, "one gone", |s| alive(s) == 2).await;
     }
@@ -158,7 +159,7 @@ async fn what_cannot_work_is_refused_when_joining() {
     let authority = authority();
     let (mesh, gossip) = gossiping(&authority, Role::Agent, "a0");
     let mut slow = config("c0", &[]);
-    slow.interval = std::time::Duration::from_secs(61);
+    slow.interval = Duration::from_secs(61);
     let refused = join(&gossip, &mesh, slow, "x").await.unwrap_err();
     assert!(
         matches!(refused, JoinError::Interval { given_ms: 61_000 }),
@@ -178,4 +179,34 @@ async fn what_cannot_work_is_refused_when_joining() {
         .await
         .unwrap();
     assert!(cell.publish(&saying(&long)).is_err());
+}
+
+/// What changes on a node is at control before the next round is due.
+#[tokio::test]
+async fn a_control_is_told_of_a_change_at_once() {
+    let authority = authority();
+    let slow = |seeds: &[_]| {
+        let mut slow = config("c0", seeds);
+        slow.interval = Duration::from_secs(2);
+        slow
+    };
+    let (control, gossip) = gossiping(&authority, Role::Control, "c1");
+    let at_control = join(&gossip, &control, slow(&[]), "x").await.unwrap();
+    let seed = [(control.local_addr(), Role::Control)];
+    let (agent, gossip) = gossiping(&authority, Role::Agent, "a0");
+    let at_agent = join(&gossip, &agent, slow(&seed), "y").await.unwrap();
+    for cell in [&at_agent, &at_control] {
+        until(cell, "both", |s| alive(s) == 2).await;
+    }
+    for n in 0..3 {
+        let said = format!("change {n}");
+        at_agent.publish(&saying(&said)).unwrap();
+        let limit = Duration::from_millis(1500);
+        until_within(&at_control, limit, "the change", |s| {
+            version(s, Role::Agent, "a0").as_ref() == Some(&said)
+        })
+        .await;
+        // Changes in quick succession wait for the next round; these come one by one.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+    }
 }

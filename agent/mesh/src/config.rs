@@ -16,15 +16,21 @@ pub struct MeshConfig {
     pub connect_timeout: Duration,
     /// A connection that hears nothing for this long is dead.
     pub idle_timeout: Duration,
-    /// Between two keep-alives on a quiet connection; well below `idle_timeout`.
+    /// Between two keep-alives of the dialler on a quiet connection; well below `idle_timeout`.
     pub keep_alive: Duration,
+    /// As `idle_timeout`, from agent to agent. They have many connections for gossip, each used
+    /// once in a while, where nothing waits for a dead one to be noticed.
+    pub agents_idle_timeout: Duration,
+    /// As `keep_alive`, from agent to agent.
+    pub agents_keep_alive: Duration,
     /// First wait after a failed dial; doubles up to `max_backoff`.
     pub min_backoff: Duration,
     /// Longest wait after failed dials.
     pub max_backoff: Duration,
-    /// Requests one peer may have open at a time.
+    /// Requests one peer may have open at a time. Room for each is kept with each connection, so
+    /// an agent, which has many and is asked little, allows a quarter.
     pub max_streams: u32,
-    /// Messages one peer may have in flight towards us at a time.
+    /// Messages one peer may have in flight towards us at a time; towards an agent a quarter.
     pub max_message_streams: u32,
     /// Accepted connections held at a time.
     pub max_connections: usize,
@@ -43,6 +49,8 @@ impl Default for MeshConfig {
             connect_timeout: Duration::from_secs(3),
             idle_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(10),
+            agents_idle_timeout: Duration::from_secs(300),
+            agents_keep_alive: Duration::from_secs(60),
             min_backoff: Duration::from_millis(50),
             max_backoff: Duration::from_secs(2),
             max_streams: 256,

@@ -3,7 +3,7 @@
 use crate::{
     Expect, Identity, MeshConfig, MeshError, Router,
     peer::PeerState,
-    tls::{SERVER_NAME, Trust, TrustStore},
+    tls::{Dialling, SERVER_NAME, Trust, TrustStore},
     verify::member_of,
     wire::{HELLO, Status, read_frame, request_bytes},
 };
@@ -76,7 +76,7 @@ pub(crate) struct Core {
     pub(crate) local_addr: SocketAddr,
     pub(crate) trust: Arc<TrustStore>,
     pub(crate) config: MeshConfig,
-    pub(crate) client: quinn::ClientConfig,
+    pub(crate) client: Dialling,
     pub(crate) router: OnceLock<Arc<Router>>,
     pub(crate) generation: AtomicU64,
     pub(crate) cancel: CancellationToken,
@@ -99,7 +99,7 @@ impl Core {
         quic: quinn::Endpoint,
         local_addr: SocketAddr,
         trust: Arc<TrustStore>,
-        client: quinn::ClientConfig,
+        client: Dialling,
         config: MeshConfig,
     ) -> Self {
         Self {
@@ -138,7 +138,7 @@ impl Core {
         let dial = async {
             let connection = self
                 .quic
-                .connect_with(self.client.clone(), addr, SERVER_NAME)
+                .connect_with(self.client.to(expect.role), addr, SERVER_NAME)
                 .map_err(|e| MeshError::Unreachable {
                     addr,
                     reason: e.to_string(),

@@ -1,12 +1,15 @@
 //! rustls and quinn configurations: TLS 1.3 only, mutual, no session resumption.
 
 use crate::{
-    Credentials, CredentialsError, MeshConfig, MeshError,
+    Credentials, CredentialsError, MeshConfig, MeshError, Role,
     clock::TlsTime,
     verify::{MeshClients, MeshServers, PinnedServer},
 };
 use arc_swap::ArcSwap;
-use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{
+    TransportConfig,
+    crypto::rustls::{QuicClientConfig, QuicServerConfig},
+};
 use rustls::{
     RootCertStore, SignatureScheme,
     client::{ResolvesClientCert, Resumption},
@@ -15,7 +18,7 @@ use rustls::{
     server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
     sign::CertifiedKey,
 };
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// Between enrolled processes.
 pub(crate) const MESH_ALPN: &[u8] = b"lattice/1";
@@ -145,17 +148,32 @@ pub(crate) fn server_config(
     tls.max_early_data_size = 0;
     let quic = QuicServerConfig::try_from(tls).map_err(failed)?;
     let mut server = quinn::ServerConfig::with_crypto(Arc::new(quic));
-    server.transport_config(Arc::new(transport(config)?));
+    let own = trust.load().credentials.identity().role();
+    server.transport_config(Arc::new(accepting(config, own)?));
     // Our hosts do not roam; a peer that moves dials again.
     server.migration(false);
     Ok(server)
 }
 
-/// A dialler's configuration within the mesh.
+/// A dialler's configurations within the mesh: what it keeps to depends on whom it expects.
+pub(crate) struct Dialling {
+    to_agents: quinn::ClientConfig,
+    to_others: quinn::ClientConfig,
+}
+
+impl Dialling {
+    pub(crate) fn to(&self, expected: Role) -> quinn::ClientConfig {
+        match expected {
+            Role::Agent => self.to_agents.clone(),
+            Role::Quorum | Role::Control => self.to_others.clone(),
+        }
+    }
+}
+
 pub(crate) fn client_config(
     trust: &Arc<TrustStore>,
     config: &MeshConfig,
-) -> Result<quinn::ClientConfig, MeshError> {
+) -> Result<Dialling, MeshError> {
     let provider = provider();
     let verifier = MeshServers {
         trust: trust.clone(),
@@ -168,7 +186,12 @@ pub(crate) fn client_config(
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(Shown(trust.clone())));
-    finish_client(tls, MESH_ALPN, config)
+    let own = trust.load().credentials.identity().role();
+    let to = |expected| finish_client(tls.clone(), MESH_ALPN, dialling(config, own, expected)?);
+    Ok(Dialling {
+        to_agents: to(Role::Agent)?,
+        to_others: to(Role::Control)?,
+    })
 }
 
 /// A stranger's configuration: no certificate, the server judged by the token's pin.
@@ -188,13 +211,14 @@ pub(crate) fn enrol_config(
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
-    finish_client(tls, ENROL_ALPN, config)
+    let transport = dialling(config, Role::Agent, Role::Quorum)?;
+    finish_client(tls, ENROL_ALPN, transport)
 }
 
 fn finish_client(
     mut tls: rustls::ClientConfig,
     alpn: &[u8],
-    config: &MeshConfig,
+    transport: TransportConfig,
 ) -> Result<quinn::ClientConfig, MeshError> {
     tls.alpn_protocols = vec![alpn.to_vec()];
     tls.resumption = Resumption::disabled();
@@ -202,18 +226,42 @@ fn finish_client(
     tls.enable_early_data = false;
     let quic = QuicClientConfig::try_from(tls).map_err(failed)?;
     let mut client = quinn::ClientConfig::new(Arc::new(quic));
-    client.transport_config(Arc::new(transport(config)?));
+    client.transport_config(Arc::new(transport));
     Ok(client)
 }
 
-fn transport(config: &MeshConfig) -> Result<quinn::TransportConfig, MeshError> {
-    let mut transport = quinn::TransportConfig::default();
+/// The dialler keeps a connection alive and says for how long it may be silent; the shorter of
+/// both sides' timeouts counts, so who accepts allows the longest.
+fn dialling(config: &MeshConfig, own: Role, expected: Role) -> Result<TransportConfig, MeshError> {
+    let (idle_timeout, keep_alive) = match (own, expected) {
+        (Role::Agent, Role::Agent) => (config.agents_idle_timeout, config.agents_keep_alive),
+        _ => (config.idle_timeout, config.keep_alive),
+    };
+    let mut transport = transport(config, own, idle_timeout)?;
+    transport.keep_alive_interval(Some(keep_alive));
+    Ok(transport)
+}
+
+fn accepting(config: &MeshConfig, own: Role) -> Result<TransportConfig, MeshError> {
+    let longest = config.idle_timeout.max(config.agents_idle_timeout);
+    transport(config, own, longest)
+}
+
+fn transport(
+    config: &MeshConfig,
+    own: Role,
+    idle_timeout: Duration,
+) -> Result<TransportConfig, MeshError> {
+    let share = |streams: u32| match own {
+        Role::Agent => streams.div_ceil(4),
+        Role::Quorum | Role::Control => streams,
+    };
+    let mut transport = TransportConfig::default();
     transport
-        .keep_alive_interval(Some(config.keep_alive))
-        .max_idle_timeout(Some(config.idle_timeout.try_into().map_err(failed)?))
+        .max_idle_timeout(Some(idle_timeout.try_into().map_err(failed)?))
         .receive_window(CONNECTION_WINDOW.into())
-        .max_concurrent_bidi_streams(config.max_streams.into())
-        .max_concurrent_uni_streams(config.max_message_streams.into())
+        .max_concurrent_bidi_streams(share(config.max_streams).into())
+        .max_concurrent_uni_streams(share(config.max_message_streams).into())
         .datagram_receive_buffer_size(None);
     Ok(transport)
 }
