@@ -33,10 +33,16 @@ use std::{
     time::Duration,
 };
 use tokio::time::timeout;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 
 /// Longest each step of a stop may take.
 const STOP_STEP: Duration = Duration::from_secs(3);
+
+/// Before a task that ended is started again.
+const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
 /// What a control takes from outside; tests and the demonstration replace it.
 pub struct Edges {
@@ -258,27 +264,46 @@ impl App {
     }
 
     fn spawn_tasks(&self, running: &Running) {
-        let core = &running.core;
-        let [schedule, dispatch] = running.leases.clone();
-        running.spawn(fold::follow(core.clone()));
+        let core = || running.core.clone();
+        let [schedule, dispatch] = &running.leases;
+        running.keep("fold", {
+            let core = core();
+            move || fold::follow(core.clone())
+        });
         for cell in &running.cells {
-            running.spawn(cells::follow(core.clone(), cell.clone()));
+            let (core, cell) = (core(), cell.clone());
+            running.keep("gossip", move || cells::follow(core.clone(), cell.clone()));
         }
         for lease in &running.leases {
-            running.spawn(lease.clone().keep(core.clone()));
+            let (core, lease) = (core(), lease.clone());
+            running.keep("lease", move || lease.clone().keep(core.clone()));
         }
-        running.spawn(lease::show(core.clone(), running.leases.clone()));
-        running.spawn(Pings::new(core.clone()).run());
-        running.spawn(Conformance::new(core.clone()).run());
-        running.spawn(Schedule::new(core.clone(), schedule.clone()).run());
-        running.spawn(Dispatch::new(core.clone(), dispatch).run());
+        running.keep("acting", {
+            let (core, leases) = (core(), running.leases.clone());
+            move || lease::show(core.clone(), leases.clone())
+        });
+        running.keep("liveness", {
+            let core = core();
+            move || Pings::new(core.clone()).run()
+        });
+        running.keep("conformance", {
+            let core = core();
+            move || Conformance::new(core.clone()).run()
+        });
+        running.keep("schedule", {
+            let (core, lease) = (core(), schedule.clone());
+            move || Schedule::new(core.clone(), lease.clone()).run()
+        });
+        running.keep("dispatch", {
+            let (core, lease) = (core(), dispatch.clone());
+            move || Dispatch::new(core.clone(), lease.clone()).run()
+        });
         if self.settings.auto_register {
-            let register = Register {
-                core: core.clone(),
-                lease: schedule,
-                vcluster: self.settings.vcluster.clone(),
-            };
-            running.spawn(register.run());
+            let (core, lease) = (core(), schedule.clone());
+            let vcluster = self.settings.vcluster.clone();
+            running.keep("register", move || {
+                Register::new(core.clone(), lease.clone(), vcluster.clone()).run()
+            });
         }
     }
 
@@ -300,12 +325,24 @@ impl App {
 }
 
 impl Running {
-    /// Runs until the control stops. A task that panics is our bug: it is logged, and the control
-    /// goes on without it until it is restarted.
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+    /// Runs `work` until the control stops, anew whenever it ends: a panic is our bug, and a
+    /// reconciler that stands still would be a worse one.
+    fn keep<F>(&self, name: &'static str, work: impl Fn() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let kept = async move {
+            loop {
+                let run = AbortOnDropHandle::new(tokio::spawn(work()));
+                if let Err(error) = run.await {
+                    tracing::error!(task = name, %error, "a task broke down and is started again");
+                }
+                tokio::time::sleep(RESTART_PAUSE).await;
+            }
+        };
         let cancel = self.cancel.clone();
         self.tasks.spawn(async move {
-            let _ = cancel.run_until_cancelled_owned(work).await;
+            let _: Option<()> = cancel.run_until_cancelled_owned(kept).await;
         });
     }
 }

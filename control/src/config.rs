@@ -210,3 +210,6 @@ impl Settings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ const AT_A_TIME: usize = 32;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Conformance {
-    pub(crate) core: Arc<Core>,
+    core: Arc<Core>,
     /// Nodes and marks of the last comparison that had every record it needed.
     compared: Option<Vec<lattice_hwprobe::NodeView>>,
 }

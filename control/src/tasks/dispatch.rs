@@ -102,8 +102,14 @@ impl Dispatch {
             let next_try = self.next_try();
             tokio::select! {
                 () = activation.next() => {}
-                Some(Ok((target, called))) = self.calls.join_next() => {
-                    self.note(target, called);
+                Some(joined) = self.calls.join_next() => {
+                    match joined {
+                        Ok((target, called)) => self.note(target, called),
+                        Err(error) => {
+                            tracing::error!(%error, "a call broke down; all are made again");
+                            self.progress.clear();
+                        }
+                    }
                     continue;
                 }
                 () = due(next_try) => {}

@@ -18,10 +18,10 @@ const SPACING: Duration = Duration::from_millis(100);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Register {
-    pub(crate) core: Arc<Core>,
-    pub(crate) lease: Arc<Lease>,
+    core: Arc<Core>,
+    lease: Arc<Lease>,
     /// Where new nodes go.
-    pub(crate) vcluster: VclusterName,
+    vcluster: VclusterName,
 }
 
 /// What one round did.
@@ -36,6 +36,14 @@ pub(crate) struct RegisterReport {
 }
 
 impl Register {
+    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
+        Self {
+            core,
+            lease,
+            vcluster,
+        }
+    }
+
     /// Runs for ever.
     pub(crate) async fn run(self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING).with_lease(&self.lease);

@@ -73,7 +73,7 @@ impl Schedule {
         loop {
             activation.next().await;
             let Some(fence) = self.lease.fence() else {
-                self.warm.clear();
+                self.forget();
                 continue;
             };
             let report = self.reconcile(fence).await;
@@ -83,6 +83,21 @@ impl Schedule {
                 let _ = timeout(OWN_WRITES, self.core.reached(report.revision)).await;
             }
         }
+    }
+
+    /// What was planned under a lease that is over is nobody's plan any more.
+    fn forget(&mut self) {
+        self.warm.clear();
+        self.core.publish(Wakes::Readers, |view| {
+            view.plan.made_at?;
+            let waiting = view.plan.explanations.keys().copied().collect();
+            view.plan = Arc::default();
+            let nodes = BTreeSet::new();
+            Some(vec![Change::Observed(Arc::new(Observed {
+                nodes,
+                waiting,
+            }))])
+        });
     }
 
     /// One cycle over every vCluster.

@@ -1,0 +1,57 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use lattice_config::{ConfigErrors, PREFIX, Source, load};
+
+const GOOD: &str = "
+cluster: c
+listen: 10.0.0.1:7101
+credentials: /etc/lattice/control
+quorum: ['10.0.0.1:7100', '10.0.0.2:7100']
+cells:
+  - name: c0
+  - {name: c1, seeds: ['10.0.1.7:7102']}
+https: {listen: '0.0.0.0:8443', certificate: server.pem, key: server.key}
+tokens: /etc/lattice/tokens.yaml
+auto_register: true
+";
+
+fn read(text: &str) -> Result<Config, ConfigErrors> {
+    load(Source::Text(text), std::iter::empty(), PREFIX)
+}
+
+#[test]
+fn a_whole_file_becomes_settings() {
+    let settings = read(GOOD).unwrap().settings().unwrap();
+    assert_eq!(settings.quorum.len(), 2);
+    assert_eq!(settings.cells[1].seeds[0].role, Role::Agent);
+    assert_eq!(settings.vcluster.as_str(), "default");
+    assert!(settings.auto_register && settings.advertise.is_none());
+}
+
+#[test]
+fn every_mistake_is_named_at_once() {
+    let text = GOOD
+        .replace("listen: 10.0.0.1:7101", "listen: somewhere")
+        .replace("auto_register", "auto_registr")
+        .replace("name: c1", "name: c0")
+        .replace("10.0.1.7:7102", "host")
+        .replace("'10.0.0.2:7100'", "'10.0.0.2'");
+    let errors = read(&text).unwrap_err().to_string();
+    for part in [
+        "listen: must be an address",
+        "auto_registr",
+        "did you mean",
+        "cells.1.name: cell c0 is listed twice",
+        "cells.1.seeds.0: must be an address",
+        "quorum.1: must be an address",
+    ] {
+        assert!(errors.contains(part), "{part:?} is missing in {errors}");
+    }
+}
+
+#[test]
+fn without_members_there_is_nobody_to_ask() {
+    let text = GOOD.replace("quorum: ['10.0.0.1:7100', '10.0.0.2:7100']", "quorum: []");
+    let errors = read(&text).unwrap_err().to_string();
+    assert!(errors.contains("quorum: must list"), "{errors}");
+}
