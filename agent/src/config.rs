@@ -2,6 +2,7 @@
 //!
 //! Every key can also be set by the environment (`LATTICE_EXECUTOR__ALLOW_SAME_USER=true`).
 
+use crate::data_dir::DataDir;
 use crate::executor::Ids;
 use crate::settings::{
     CONFIRM_AFTER, GRACE, GossipSettings, JoinSettings, KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES,
@@ -336,8 +337,10 @@ fn resolve(key: &'static str, names: &[String]) -> Result<Vec<SocketAddr>, Confi
 }
 
 impl Config {
-    /// Looks up names and reads the token; blocks on the resolver and the disk.
+    /// Looks up names and reads the token; blocks on the resolver and the disk. The token is not
+    /// looked at once the node is enrolled: it may be gone by then, and should.
     pub fn into_settings(self) -> Result<Settings, ConfigError> {
+        let join = self.join.filter(|_| !DataDir::is_enrolled(&self.data_dir));
         let node = match self.node {
             Some(node) => node,
             None => short_host_name(),
@@ -350,7 +353,7 @@ impl Config {
         }
         let mut settings = Settings::new(node, self.listen, self.data_dir, host);
         settings.control = resolve("control", &self.control)?;
-        settings.join = self.join.map(Join::into_settings).transpose()?;
+        settings.join = join.map(Join::into_settings).transpose()?;
         settings.topology_group = self.topology.group;
         let seeds = resolve("gossip.seeds", &self.gossip.seeds)?;
         settings.gossip = GossipSettings {

@@ -128,6 +128,11 @@ impl DataDir {
     pub fn identity(&self) -> PathBuf {
         self.path.join("identity")
     }
+    /// Whether the agent whose folder `path` is has enrolled.
+    pub(crate) fn is_enrolled(path: &Path) -> bool {
+        // Written last of what enrolment leaves.
+        path.join("identity/roots.pem").exists()
+    }
     /// Where the executor's folder is.
     pub fn executor(&self) -> PathBuf {
         self.path.join("executor")

@@ -24,7 +24,7 @@ pub(crate) async fn member(
             credentials,
             cell: None,
         }
-    } else if data.identity().join("identity.pem").exists() {
+    } else if DataDir::is_enrolled(&settings.data_dir) {
         Member {
             credentials: Credentials::load(&data.identity())?,
             cell: data.membership()?.unwrap_or_default().cell,

@@ -198,27 +198,36 @@ async fn a_supervisor_that_never_comes_up_is_an_end_and_not_a_riddle() {
 }
 
 #[tokio::test]
-async fn old_output_goes_and_fresh_output_stays() {
+async fn old_output_goes_but_an_end_stays_for_late_launches() {
     let mut bench = Bench::new();
     let first = bench.open();
-    first.launch(shell(key(1), "echo hello")).await.unwrap();
+    let wanted = shell(key(1), "echo hello; exit 8");
+    first.launch(wanted.clone()).await.unwrap();
     eventually("the end to be taken", || {
         first.list().is_empty().then_some(())
     })
     .await;
     first.stop().await;
     let second = bench.open();
-    second.launch(shell(key(2), "echo hello")).await.unwrap();
+    second.launch(shell(key(2), "true")).await.unwrap();
     eventually("the end to be taken", || {
         second.list().is_empty().then_some(())
     })
     .await;
-    assert!(bench.attempt_dir(key(1)).exists());
+    assert_eq!(bench.stdout(key(1)), "hello\n");
     second.stop().await;
     bench.settings.keep_output = Duration::ZERO;
     let third = bench.open();
-    let gone = || !bench.attempt_dir(key(1)).exists() && !bench.attempt_dir(key(2)).exists();
-    eventually("both to be removed", || gone().then_some(())).await;
+    let stdout = bench.attempt_dir(key(1)).join("stdout");
+    eventually("the output to be removed", || {
+        (!stdout.exists()).then_some(())
+    })
+    .await;
+    let late = third.launch(wanted).await.unwrap();
+    let Some(RankReport::Ended { exit, .. }) = late.report else {
+        panic!("{late:?}");
+    };
+    assert_eq!(exit, RankExit::Exited { code: 8 });
     third.stop().await;
 }
 

@@ -186,14 +186,21 @@ impl AttemptDir {
             "stop",
             "lock",
         ] {
-            match std::fs::remove_file(self.file(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed(&self.file(name))(error));
-                }
-                _ => {}
-            }
+            self.remove_file(&self.file(name))?;
         }
         Ok(())
+    }
+    /// Removes the captured output; the end stays.
+    pub fn remove_output(&self) -> Result<(), RecordError> {
+        self.remove_file(&self.output(LogStream::Stdout))?;
+        self.remove_file(&self.output(LogStream::Stderr))?;
+        self.remove_file(&self.supervisor_log())
+    }
+    fn remove_file(&self, path: &Path) -> Result<(), RecordError> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(path)(error)),
+            _ => Ok(()),
+        }
     }
     /// When control took its end, by the file's time; `None` while it has not.
     pub fn acknowledged_at(&self) -> Option<std::time::SystemTime> {

@@ -60,11 +60,20 @@ executor: {run_as: {uid: 0, gid: 5}}
 }
 
 #[test]
-fn a_token_file_that_is_not_there_is_named() {
-    let text = "
+fn a_token_file_that_is_not_there_is_named_until_the_node_is_enrolled() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "
 listen: 127.0.0.1:0
-join: {token_file: /nonexistent/token, quorum: ['127.0.0.1:1']}
-";
-    let error = try_load(text, &[]).unwrap().into_settings().unwrap_err();
+data_dir: {}
+join: {{token_file: /nonexistent/token, quorum: ['127.0.0.1:1']}}
+",
+        folder.path().display()
+    );
+    let settings = || try_load(&text, &[]).unwrap().into_settings();
+    let error = settings().unwrap_err();
     assert_eq!(error.to_string(), "join.token_file: /nonexistent/token");
+    std::fs::create_dir(folder.path().join("identity")).unwrap();
+    std::fs::write(folder.path().join("identity/roots.pem"), "").unwrap();
+    assert!(settings().unwrap().join.is_none());
 }

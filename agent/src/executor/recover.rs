@@ -9,6 +9,9 @@ use lattice_quorum_types::wire::AttemptKey;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+/// An end is kept for as long as a command's key is remembered: a launch that comes late, or
+/// twice, is answered with it instead of being run.
+const KEEP_END: Duration = Duration::from_millis(lattice_quorum_types::command::KEY_LIFETIME_MS);
 /// Between two looks for what may go.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -70,10 +73,14 @@ pub(super) async fn prune_for_ever(shared: Arc<Shared>) {
 /// Ages are those of files, so they are measured by the clock that stamps files.
 fn prune(shared: &Shared, now: SystemTime) -> Result<(), RecordError> {
     for (_, dir) in shared.attempts.list()? {
-        let age = dir
-            .acknowledged_at()
-            .and_then(|at| now.duration_since(at).ok());
-        if age.is_some_and(|age| age >= shared.settings.keep_output) {
+        let taken_at = dir.acknowledged_at();
+        let Some(age) = taken_at.and_then(|at| now.duration_since(at).ok()) else {
+            continue;
+        };
+        if age >= shared.settings.keep_output {
+            dir.remove_output()?;
+        }
+        if age >= shared.settings.keep_output.max(KEEP_END) {
             dir.remove()?;
         }
     }
