@@ -148,6 +148,13 @@ async fn prepare(client: &QuorumClient) {
     }
 }
 
+/// The highest term any member knows: it grows with each election.
+async fn term(client: &QuorumClient) -> u64 {
+    let statuses = client.status().await;
+    let terms = statuses.into_iter().filter_map(|(_, s)| Some(s.ok()?.term));
+    terms.max().unwrap_or_default()
+}
+
 struct Row {
     writers: usize,
     per_second: f64,
@@ -212,6 +219,7 @@ async fn run(span: Duration, counts: &[usize]) {
         "{:>8} {:>12} {:>9} {:>9}",
         "writers", "commands/s", "p50 ms", "p99 ms"
     );
+    let before = term(&client).await;
     let mut rows = Vec::new();
     for writers in counts {
         let row = measure(&client, *writers, span).await;
@@ -226,10 +234,12 @@ async fn run(span: Duration, counts: &[usize]) {
             "p99_ms": row.p99_ms,
         }));
     }
+    let elections = term(&client).await - before;
     drop(members);
     let report = serde_json::json!({
         "members": 3,
         "seconds": span.as_secs_f64(),
+        "elections": elections,
         "release": !cfg!(debug_assertions),
         "rows": rows,
     });

@@ -77,3 +77,24 @@ async fn others_agree(member: &Member, mesh: &Mesh) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::is_open;
+
+    #[test]
+    fn a_majority_must_hear_nothing() {
+        for (silent, voters, open) in [
+            (1, 1, true),
+            (0, 1, false),
+            (1, 2, false),
+            (1, 3, false),
+            (2, 3, true),
+            (2, 5, false),
+            (3, 5, true),
+            (0, 0, false),
+        ] {
+            assert_eq!(is_open(silent, voters), open, "{silent} of {voters}");
+        }
+    }
+}

@@ -115,9 +115,10 @@ impl Replica {
                     }
                     EntryPayload::Normal(batch) => {
                         for envelope in batch.0.iter() {
-                            let result = core.state.apply(entry.log_id.index, envelope);
-                            if let Ok(applied) = &result {
-                                events.extend(applied.events.iter().cloned());
+                            let mut result = core.state.apply(entry.log_id.index, envelope);
+                            // Events are for watchers; the proposer gets its outcome.
+                            if let Ok(applied) = &mut result {
+                                events.append(&mut applied.events);
                             }
                             results.push(result);
                         }

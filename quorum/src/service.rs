@@ -1,11 +1,6 @@
 //! What a member answers to control and to other members.
 
-use crate::{
-    feed::Step,
-    member::Member,
-    proposals::{Proposals, Replies},
-    reads::Reads,
-};
+use crate::{feed::Step, member::Member, proposals::Proposals, reads::Reads};
 use lattice_mesh::{Caller, Failed, ItemSender, Role, Router};
 use lattice_quorum_types::{
     Command, Envelope, Revision,
@@ -36,7 +31,7 @@ impl Service {
                 async move {
                     may_propose(&caller, &request.envelopes)?;
                     let replies = service.proposals.submit(&service.member, request.envelopes);
-                    Ok(replies.await.map(without_events))
+                    Ok(replies.await)
                 }
             })
             .rpc(move |_, request: Read| {
@@ -103,12 +98,4 @@ fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), Failed> {
     }
     tracing::warn!(peer = %caller.identity, "refused: a member proposed more than an enrolment");
     Err(Failed::new("a quorum member proposes enrolments only"))
-}
-
-/// Proposers get their outcome; events are for watchers, and large.
-fn without_events(mut replies: Replies) -> Replies {
-    for applied in replies.iter_mut().flatten() {
-        applied.events = Vec::new();
-    }
-    replies
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch(pub Arc<Vec<Envelope>>);
 
-/// One result per envelope of the batch, in its order; empty for entries of Raft's own.
+/// One result per envelope of the batch, in its order and without its events; empty for entries
+/// of Raft's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Results(pub Vec<Result<Applied, Refusal>>);
 

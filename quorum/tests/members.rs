@@ -345,3 +345,46 @@ async fn a_member_that_was_away_for_long_gets_a_snapshot() {
     );
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_may_move_to_other_addresses() {
+    let started = std::time::Instant::now();
+    let mut cluster = Cluster::start().await;
+    cluster.leader().await;
+    println!("first leader after {} ms", started.elapsed().as_millis());
+    let client = cluster.client("c1");
+    seed(&client).await;
+    let before = hot(&client).await;
+    let old = cluster.addrs();
+    for id in 1..=3 {
+        cluster.stop_member(id).await;
+    }
+    let restarted = std::time::Instant::now();
+    cluster.move_all().await;
+    assert!(old.iter().all(|addr| !cluster.addrs().contains(addr)));
+    let client = cluster.client("c2");
+    assert_eq!(hot(&client).await, before);
+    println!("answers again after {} ms", restarted.elapsed().as_millis());
+    let told: Vec<_> = client.status().await.remove(0).1.unwrap().members;
+    let now: Vec<_> = cluster
+        .members
+        .iter()
+        .map(|(id, addr)| (*id, addr.to_string()))
+        .collect();
+    assert_eq!(told, now);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proposer_with_a_wrong_clock_does_not_move_the_time_of_all() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    seed(&client).await;
+    let mut late = admin(None, create_project("atlas/late", 1));
+    late.at.0 += 3_600_000;
+    client.propose(late).await.unwrap().unwrap();
+    let after = hot(&client).await.at;
+    let ahead = after.0.saturating_sub(common::now().0);
+    assert!(ahead <= 30_000, "state time is {ahead} ms ahead");
+    cluster.stop().await;
+}

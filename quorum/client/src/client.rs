@@ -58,7 +58,8 @@ impl QuorumClient {
         }
     }
 
-    /// Proposes one command. A refusal is an answer, and comes as the inner `Err`.
+    /// Proposes one command. A refusal is an answer, and comes as the inner `Err`. `events` of the
+    /// reply is empty: they are for watchers.
     ///
     /// # Errors
     /// When no answer came within [`ClientConfig::deadline`], or the outcome is not known and the

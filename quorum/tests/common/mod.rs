@@ -164,6 +164,21 @@ impl Cluster {
         self.apps[id as usize - 1] = Some(app);
     }
 
+    /// Starts all members, which are stopped, at new addresses.
+    pub async fn move_all(&mut self) {
+        self.apps.clear();
+        self.members.clear();
+        for id in 1..=3 {
+            let app = self.bind(id, any_port()).await;
+            self.members.push((id, app.addr()));
+            self.apps.push(Some(app));
+        }
+        let members = self.members.clone();
+        for app in self.apps.iter_mut().flatten() {
+            app.start(members.clone()).await.unwrap();
+        }
+    }
+
     pub async fn stop(mut self) {
         for id in 1..=3 {
             if self.apps[id as usize - 1].is_some() {
