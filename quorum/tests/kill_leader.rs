@@ -1,8 +1,12 @@
 //! Three member processes, 64 writers, and a leader that is killed again and again: nothing that
 //! was acknowledged is lost, nothing is applied twice, no node has two owners.
 //!
+//! Readers make sure all the while that no read is older than what was acknowledged before it.
+//!
 //! `LATTICE_KILLS` says how often (default 2), `LATTICE_ACKNOWLEDGED` how many commands must be
-//! acknowledged in all (default 500 for each kill).
+//! acknowledged in all (default 500 for each kill), `LATTICE_PAUSES` how often the leader is also
+//! stopped for longer than an election takes and then goes on, not knowing that it was deposed
+//! (default 1).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -31,6 +35,9 @@ use std::{
 
 const WRITERS: usize = 64;
 const NODES: usize = 48;
+const READERS: usize = 4;
+/// How long a paused leader stands still: the others elect another one meanwhile.
+const PAUSE: Duration = Duration::from_millis(2500);
 
 /// One acknowledged command.
 #[derive(Debug)]
@@ -60,6 +67,8 @@ struct Watched {
 struct World {
     stop: AtomicBool,
     done: AtomicU64,
+    /// Newest acknowledged revision.
+    newest: AtomicU64,
     log: Mutex<Vec<Acknowledged>>,
     watched: Mutex<Watched>,
     fence: Fence,
@@ -77,6 +86,7 @@ impl World {
             what,
         };
         self.log.lock().unwrap().push(entry);
+        self.newest.fetch_max(revision.0, Ordering::SeqCst);
         self.done.fetch_add(1, Ordering::Relaxed);
     }
     /// A node that looks free, a different one for each asker.
@@ -185,6 +195,24 @@ async fn report(
     settle(client, envelope).await.unwrap().revision
 }
 
+/// Reads again and again. Gives how often.
+async fn read(world: Arc<World>, client: QuorumClient) -> u64 {
+    let mut reads = 0;
+    while !world.stop.load(Ordering::Relaxed) {
+        let acknowledged = world.newest.load(Ordering::SeqCst);
+        match client.read(Query::Revision).await {
+            Ok(Answer::Revision(found)) => {
+                assert!(found.0 >= acknowledged, "{found} read after {acknowledged}");
+                reads += 1;
+            }
+            Err(ClientError::Unavailable { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    reads
+}
+
 /// Folds the watch for as long as the test runs.
 async fn watch(world: Arc<World>, client: QuorumClient, since: Revision) {
     let mut watch = client.watch(since);
@@ -269,6 +297,7 @@ async fn prepare(client: &QuorumClient) -> (Fence, Hot) {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     let kills = setting("LATTICE_KILLS", 2);
+    let pauses = setting("LATTICE_PAUSES", 1);
     let target = setting("LATTICE_ACKNOWLEDGED", 500 * kills);
     let mut site = Site::prepare("snapshot_every: 500\nlog: warn\n");
     site.start_all();
@@ -281,6 +310,7 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     let world = Arc::new(World {
         stop: AtomicBool::new(false),
         done: AtomicU64::new(0),
+        newest: AtomicU64::new(0),
         log: Mutex::default(),
         watched: Mutex::default(),
         fence,
@@ -290,6 +320,9 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     let watching = tokio::spawn(watch(world.clone(), chief.clone(), hot.revision));
     let writers: Vec<_> = (0..WRITERS)
         .map(|i| tokio::spawn(write(world.clone(), clients[i % clients.len()].clone(), i)))
+        .collect();
+    let readers: Vec<_> = (0..READERS)
+        .map(|i| tokio::spawn(read(world.clone(), client(&format!("r{i}")))))
         .collect();
 
     let started = Instant::now();
@@ -309,6 +342,13 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
         outages.push(killed.elapsed());
         site.start(leader);
     }
+    for _ in 0..pauses {
+        until("all members agree on a leader", || all_agree(&killer)).await;
+        let leader = leader(&killer).await.expect("a leader");
+        site.signal(leader, "STOP");
+        tokio::time::sleep(PAUSE).await;
+        site.signal(leader, "CONT");
+    }
     until("enough is acknowledged", || async {
         world.count() >= target
     })
@@ -317,6 +357,10 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     world.stop.store(true, Ordering::Relaxed);
     for writer in writers {
         writer.await.unwrap();
+    }
+    let mut reads = 0;
+    for reader in readers {
+        reads += reader.await.unwrap();
     }
     let log = std::mem::take(&mut *world.log.lock().unwrap());
     let newest = log.iter().map(|a| a.revision).max().unwrap();
@@ -339,7 +383,8 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     outages.sort();
     let ms = |d: &Duration| d.as_millis();
     println!(
-        "{} commands acknowledged in {:.1} s ({WRITERS} writers), {kills} leaders killed, first \
+        "{} commands acknowledged in {:.1} s ({WRITERS} writers), {kills} leaders killed and {pauses} \
+         paused, {reads} reads none of them stale; first \
          write after a kill: median {} ms, max {} ms",
         log.len(),
         took.as_secs_f64(),

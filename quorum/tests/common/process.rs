@@ -111,12 +111,20 @@ impl Site {
         child.wait().unwrap();
     }
 
+    /// Sends a signal by its name.
+    pub fn signal(&self, id: VoterId, name: &str) {
+        let child = self.processes[id as usize - 1].as_ref().unwrap();
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+    }
+
     /// SIGTERM, and what it ended with.
     pub fn terminate(&mut self, id: VoterId) -> std::process::ExitStatus {
+        self.signal(id, "TERM");
         let mut child = self.processes[id as usize - 1].take().unwrap();
-        let pid = child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
-        assert!(sent.success());
         child.wait().unwrap()
     }
 
