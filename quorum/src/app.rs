@@ -151,6 +151,15 @@ impl App {
         &self.mesh
     }
 
+    /// Puts new credentials of the same member in force, without a restart.
+    ///
+    /// # Errors
+    /// When they are another process's, or cannot be used. The old ones stay.
+    pub fn renew(&self, credentials: Credentials) -> Result<(), StartError> {
+        check_identity(&self.settings, credentials.identity())?;
+        Ok(self.mesh.rotate(credentials)?)
+    }
+
     /// Joins the others. At the very first start `members` found the quorum, and must be the same
     /// everywhere; later their addresses win over those that were committed. An empty list stands
     /// for [`Settings::members`].

@@ -107,7 +107,8 @@ const ADDRESS: &str = "must be an address with a port, like 10.0.0.1:7101 or [fd
 
 impl Check for Config {
     fn check(&self, problems: &mut Problems) {
-        if let Err(e) = lattice_mesh::Identity::new(&self.cluster, lattice_mesh::Role::Quorum, "1")
+        if let Err(e) =
+            lattice_mesh::Identity::new(self.cluster.as_str(), lattice_mesh::Role::Quorum, "1")
         {
             problems.add("cluster", e.reason);
         }

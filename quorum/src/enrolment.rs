@@ -151,7 +151,7 @@ impl Registrar {
 
     fn issue(&self, request: &EnrolRequest) -> Result<Issued, EnrolRefused> {
         let invalid = |reason: String| EnrolRefused::Invalid { reason };
-        let identity = Identity::new(&self.cluster, request.role, &request.name)
+        let identity = Identity::new(self.cluster.as_str(), request.role, request.name.as_str())
             .map_err(|e| invalid(e.to_string()))?;
         let validity = Validity::from_now(self.member.clock.now(), self.settings.lifetime);
         let chain = self

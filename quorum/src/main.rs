@@ -3,12 +3,18 @@
 use anyhow::Context as _;
 use clap::Parser;
 use lattice_config::{PREFIX, Source};
-use lattice_quorum::{App, Config, Edges};
-use std::{path::PathBuf, process::ExitCode};
+use lattice_mesh::Credentials;
+use lattice_quorum::{App, Config, Edges, Settings};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// One member of the Lattice quorum.
+///
+/// SIGTERM ends it in order; SIGHUP takes up renewed credentials.
 ///
 /// Every key of the configuration can be overridden by the environment: LATTICE_LISTEN,
 /// LATTICE_ENROLMENT__DEFAULT_CELL, and so on.
@@ -57,27 +63,40 @@ fn run(args: &Args) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("the runtime did not start")?;
-    runtime.block_on(serve(settings, edges))
+    runtime.block_on(serve(settings, edges, config.credentials))
 }
 
-async fn serve(settings: lattice_quorum::Settings, edges: Edges) -> anyhow::Result<()> {
+async fn serve(settings: Settings, edges: Edges, credentials: PathBuf) -> anyhow::Result<()> {
     let (cluster, id) = (settings.cluster.clone(), settings.id);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let mut app = App::bind(settings, edges).await?;
     app.start(Vec::new()).await?;
     println!(
         "lattice-quorum: member {id} of {cluster} listens on UDP {}",
         app.addr()
     );
-    let failed = tokio::select! {
-        _ = terminate.recv() => None,
-        _ = interrupt.recv() => None,
-        reason = app.failed() => Some(reason),
+    let failed = loop {
+        tokio::select! {
+            _ = terminate.recv() => break None,
+            _ = interrupt.recv() => break None,
+            _ = hangup.recv() => renew(&app, &credentials),
+            reason = app.failed() => break Some(reason),
+        }
     };
     app.stop().await;
     match failed {
         Some(reason) => Err(anyhow::anyhow!("this member cannot go on: {reason}")),
         None => Ok(()),
+    }
+}
+
+/// Puts the credentials that are on disk now in force. Bad ones change nothing.
+fn renew(app: &App, folder: &Path) {
+    let renewed = Credentials::load(folder).map_err(anyhow::Error::from);
+    match renewed.and_then(|credentials| Ok(app.renew(credentials)?)) {
+        Ok(()) => tracing::info!("credentials renewed"),
+        Err(error) => tracing::error!("credentials not renewed: {error:#}"),
     }
 }

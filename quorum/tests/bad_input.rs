@@ -193,3 +193,32 @@ fn the_environment_overrides_the_file() {
         "{text}"
     );
 }
+
+#[test]
+fn renewed_credentials_are_taken_up_and_bad_ones_are_not() {
+    let mut site = used_site();
+    site.start(1);
+    let wait_for = |site: &Site, text: &str| {
+        let started = std::time::Instant::now();
+        while !site.printed(1).contains(text) {
+            assert!(started.elapsed().as_secs() < 30, "{}", site.printed(1));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    while site.printed(1).matches("listens on UDP").count() < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let folder = site.folder.path().join("credentials-1");
+    let role = lattice_mesh::Role::Quorum;
+    common::credentials(&site.authority, role, "2")
+        .save(&folder)
+        .unwrap();
+    site.signal(1, "HUP");
+    wait_for(&site, "credentials not renewed: the certificate is that of");
+    common::credentials(&site.authority, role, "1")
+        .save(&folder)
+        .unwrap();
+    site.signal(1, "HUP");
+    wait_for(&site, "credentials renewed");
+    assert!(site.terminate(1).success());
+}
