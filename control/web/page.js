@@ -1,1 +1,158 @@
+// Starts the page and keeps it live: lists once, then events; what events do not carry (groups,
+// drift, counts) is read again at most every second or two.
 
+import { all, events, get, Refused, setToken, takeToken } from "./api.js";
+import { apply, model, put, reset } from "./model.js";
+import { byId, setText } from "./dom.js";
+import * as nodes from "./nodes.js";
+import * as panels from "./panels.js";
+
+const SUMMARY_EVERY = 1500;
+const SILENCE = 40000;
+const PENDING_READ = 200;
+
+const draw = {
+  nodes: nodes.drawNodes,
+  queue: panels.drawQueue,
+  tree: panels.drawTree,
+  conformance() { nodes.drawLegend(); panels.drawDrift(); nodes.drawNodes(); },
+  numbers: panels.drawNumbers,
+};
+const dirty = new Set();
+
+// Whatever changed within a frame is drawn once.
+function mark(...parts) {
+  if (dirty.size === 0) requestAnimationFrame(() => {
+    const parts = [...dirty];
+    dirty.clear();
+    for (const part of parts) draw[part]();
+  });
+  for (const part of parts) dirty.add(part);
+}
+
+let summaryTimer = null;
+let summaryAt = 0;
+
+// Many events ask for one read.
+function wantSummary() {
+  if (summaryTimer !== null) return;
+  const wait = Math.max(150, SUMMARY_EVERY - (Date.now() - summaryAt));
+  summaryTimer = setTimeout(async () => {
+    summaryAt = Date.now();
+    try { await readSummary(); } catch { /* The stream notices a server that is gone. */ }
+    summaryTimer = null;
+  }, wait);
+}
+
+async function readSummary() {
+  const scope = byId("scope").value;
+  const [status, groups, drift] = await Promise.all([
+    get("status"), get(`conformance/groups?class=${scope}`), get("conformance/drift"),
+  ]);
+  Object.assign(model, { status, groups, drift });
+  const listed = [...model.allocations.values()].filter((a) => a.state === "pending").length;
+  const waiting = status.allocations_by_state.pending ?? 0;
+  if (listed < Math.min(waiting, PENDING_READ / 4)) await readPending();
+  mark("conformance", "numbers", "queue");
+}
+
+async function readPending() {
+  const page = await get(`allocations?state=pending,held,blocked&limit=${PENDING_READ}`);
+  page.items.forEach(put.allocation);
+}
+
+async function readAll() {
+  reset();
+  // Everything after this revision comes as events, whatever the lists below show already.
+  const { revision } = await get("status");
+  const [nodeList, projects, holding] = await Promise.all([
+    all("nodes"), all("projects"), all("allocations?state=starting,running,checkpointing,stopping,suspended"),
+    readPending(),
+  ]);
+  nodeList.forEach(put.node);
+  projects.forEach(put.project);
+  holding.forEach(put.allocation);
+  model.revision = revision;
+  await readSummary();
+  mark("nodes", "tree", "queue");
+}
+
+function showLink(kind, text) {
+  byId("link").className = kind;
+  setText(byId("link-text"), text);
+}
+
+// One connection: until it breaks, falls silent, or the server says that too much was missed.
+async function follow() {
+  const stop = new AbortController();
+  let quiet;
+  const alive = () => {
+    clearTimeout(quiet);
+    quiet = setTimeout(() => stop.abort(), SILENCE);
+  };
+  alive();
+  let startOver = false;
+  try {
+    await events(model.revision, stop.signal, (name, data) => {
+      alive();
+      showLink("live", `live, revision ${model.revision}`);
+      if (data === null) return;
+      if (name === "compacted") { startOver = true; stop.abort(); return; }
+      mark(...apply(name, data));
+      wantSummary();
+    });
+  } catch (error) {
+    if (!startOver) throw error;
+  } finally {
+    clearTimeout(quiet);
+  }
+  return startOver;
+}
+
+async function run() {
+  byId("login").hidden = true;
+  let pause = 250;
+  let read = false;
+  for (;;) {
+    try {
+      if (!read) await readAll();
+      read = true;
+      byId("main").hidden = false;
+      showLink("live", `live, revision ${model.revision}`);
+      pause = 250;
+      if (await follow()) read = false;
+    } catch (error) {
+      if (error instanceof Refused && (error.status === 401 || error.status === 403)) return login(error.message);
+      showLink("lost", "connection lost, trying again");
+    }
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    pause = Math.min(pause * 2, 5000);
+  }
+}
+
+function login(reason = "") {
+  setToken(null);
+  byId("main").hidden = true;
+  byId("login").hidden = false;
+  setText(byId("login-error"), reason);
+  showLink("", "not logged in");
+  byId("token").focus();
+}
+
+byId("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  setToken(byId("token").value.trim());
+  byId("token").value = "";
+  run();
+});
+byId("scope").addEventListener("change", () => {
+  nodes.setScope(byId("scope").value);
+  mark("nodes");
+  summaryAt = 0;
+  wantSummary();
+});
+nodes.listen();
+// Ages grow without events.
+setInterval(() => mark("queue"), 5000);
+if (takeToken()) run();
+else login();

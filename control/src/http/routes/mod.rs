@@ -4,7 +4,7 @@ mod allocations;
 mod conformance;
 mod events;
 mod nodes;
-mod page;
+pub(super) mod page;
 mod projects;
 mod service;
 

@@ -1,32 +1,34 @@
-//! The page: three files, compiled in.
+//! The page: a few files, compiled in.
 
 use crate::http::state::Api;
 use axum::{Router, http::header::CONTENT_TYPE, response::IntoResponse, routing::get};
 
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// Path, media type, content.
+pub(crate) const FILES: [(&str, &str, &str); 9] = [
+    ("/", HTML, include_str!("../../../web/page.html")),
+    ("/page.css", CSS, include_str!("../../../web/page.css")),
+    ("/page.js", JS, include_str!("../../../web/page.js")),
+    ("/api.js", JS, include_str!("../../../web/api.js")),
+    ("/model.js", JS, include_str!("../../../web/model.js")),
+    ("/dom.js", JS, include_str!("../../../web/dom.js")),
+    ("/nodes.js", JS, include_str!("../../../web/nodes.js")),
+    ("/panels.js", JS, include_str!("../../../web/panels.js")),
+    ("/icon.svg", SVG, include_str!("../../../web/icon.svg")),
+];
+
 pub(super) fn router() -> Router<Api> {
-    Router::new()
-        .route("/", get(html))
-        .route("/page.css", get(css))
-        .route("/page.js", get(js))
-        .route("/icon.svg", get(icon))
+    FILES
+        .into_iter()
+        .fold(Router::new(), |router, (path, media, text)| {
+            router.route(path, get(move || file(media, text)))
+        })
 }
 
-async fn html() -> impl IntoResponse {
-    let text = include_str!("../../../web/page.html");
-    ([(CONTENT_TYPE, "text/html; charset=utf-8")], text)
-}
-
-async fn css() -> impl IntoResponse {
-    let text = include_str!("../../../web/page.css");
-    ([(CONTENT_TYPE, "text/css; charset=utf-8")], text)
-}
-
-async fn js() -> impl IntoResponse {
-    let text = include_str!("../../../web/page.js");
-    ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], text)
-}
-
-async fn icon() -> impl IntoResponse {
-    let text = include_str!("../../../web/icon.svg");
-    ([(CONTENT_TYPE, "image/svg+xml")], text)
+async fn file(media: &'static str, text: &'static str) -> impl IntoResponse {
+    ([(CONTENT_TYPE, media)], text)
 }

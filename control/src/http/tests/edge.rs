@@ -207,12 +207,7 @@ async fn the_document_names_every_route() {
 #[tokio::test]
 async fn the_page_comes_whole_and_loads_nothing_from_elsewhere() {
     let bed = Bed::empty().await;
-    for (path, media) in [
-        ("/", "text/html; charset=utf-8"),
-        ("/page.css", "text/css; charset=utf-8"),
-        ("/page.js", "text/javascript; charset=utf-8"),
-        ("/icon.svg", "image/svg+xml"),
-    ] {
+    for (path, media, text) in crate::http::routes::page::FILES {
         let response = bed.raw().get(bed.url(path)).send().await.unwrap();
         assert_eq!(response.status(), 200, "{path}");
         let headers = response.headers().clone();
@@ -220,7 +215,7 @@ async fn the_page_comes_whole_and_loads_nothing_from_elsewhere() {
         assert_eq!(headers["x-content-type-options"], "nosniff");
         let policy = headers["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"));
-        let text = response.text().await.unwrap();
+        assert_eq!(response.text().await.unwrap(), text);
         let outside = text.matches("http://").count() + text.matches("https://").count();
         let names = text.matches("http://www.w3.org/2000/svg").count();
         assert_eq!(outside, names, "{path} names another host");

@@ -1,0 +1,73 @@
+// Asking the server, with this tab's token.
+
+const KEY = "lattice.token";
+
+// The demonstration hands the token over in the fragment, which no server ever sees. It leaves the
+// address bar at once.
+export function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (given) {
+    sessionStorage.setItem(KEY, given);
+    history.replaceState(null, "", location.pathname);
+  }
+  return sessionStorage.getItem(KEY);
+}
+
+export function setToken(token) {
+  if (token) sessionStorage.setItem(KEY, token);
+  else sessionStorage.removeItem(KEY);
+}
+
+export class Refused extends Error {
+  constructor(status, problem) {
+    super(problem?.detail ?? `the server answered ${status}`);
+    this.status = status;
+  }
+}
+
+export async function open(path, options = {}) {
+  const headers = { authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ""}` };
+  const response = await fetch(path, { ...options, headers, cache: "no-store" });
+  if (response.ok) return response;
+  throw new Refused(response.status, await response.json().catch(() => null));
+}
+
+export async function get(path) {
+  return (await open(`/api/v1/${path}`)).json();
+}
+
+// Every page of a list.
+export async function all(path) {
+  const items = [];
+  let cursor = null;
+  do {
+    const at = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
+    const page = await get(`${path}${path.includes("?") ? "&" : "?"}limit=1000${at}`);
+    items.push(...page.items);
+    cursor = page.next_cursor ?? null;
+  } while (cursor !== null);
+  return items;
+}
+
+// Server-sent events. The browser's own reader cannot send a token, so this reads them by hand.
+export async function events(since, signal, onEvent) {
+  const response = await open(`/api/v1/events?since=${since}`, { signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const frames = (rest + value).split("\n\n");
+    rest = frames.pop();
+    for (const frame of frames) {
+      let name = "";
+      const data = [];
+      for (const line of frame.split("\n")) {
+        if (line.startsWith("event:")) name = line.slice(6).trim();
+        else if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
+      }
+      // A frame without data is the sign of life of a quiet stream.
+      onEvent(name, data.length ? JSON.parse(data.join("\n")) : null);
+    }
+  }
+}

@@ -1,0 +1,35 @@
+// Making elements. Text is only ever set as text.
+
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name === "class") made.className = value;
+    else if (name.startsWith("--")) made.style.setProperty(name, value);
+    else made.setAttribute(name, value);
+  }
+  made.append(...children.filter((c) => c !== null && c !== undefined));
+  return made;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// "3 s", "12 min", "4 h", "2 d"
+export function age(text, now = Date.now()) {
+  const seconds = Math.max(0, (now - Date.parse(text)) / 1000);
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} d`;
+}
+
+export function bytes(count) {
+  return count >= 2 ** 40 ? `${(count / 2 ** 40).toFixed(1)} TiB` : `${Math.round(count / 2 ** 30)} GiB`;
+}
+
+// Names in the order people expect: gpu2 before gpu10.
+export const inOrder = new Intl.Collator("en", { numeric: true }).compare;

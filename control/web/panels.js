@@ -1,0 +1,97 @@
+// The head, drift, projects and the queue.
+
+import { model, holding } from "./model.js";
+import { byId, el, age, inOrder, setText } from "./dom.js";
+import { driftRows } from "./nodes.js";
+
+// Rows drawn at most; a queue of ten thousand is for `lattice status`.
+const ROWS = 150;
+
+export function drawNumbers() {
+  const s = model.status;
+  if (!s) return;
+  setText(byId("cluster"), s.cluster);
+  const states = s.allocations_by_state;
+  const running = (states.starting ?? 0) + (states.running ?? 0) + (states.checkpointing ?? 0) + (states.stopping ?? 0);
+  const alive = s.nodes_by_liveness.alive ?? 0;
+  const gone = (s.nodes_by_liveness.unreachable ?? 0) + (s.nodes_by_liveness.suspect ?? 0);
+  const rows = [
+    ["nodes", s.nodes, ""], ["alive", alive, ""], ["held", s.nodes_held, ""],
+    ["drifted", s.nodes_drifted, s.nodes_drifted > 0 ? "warn" : ""],
+    ["cells", Object.keys(s.cells).length, ""],
+    ["running", running, ""], ["pending", states.pending ?? 0, ""],
+  ];
+  if (gone > 0) rows.splice(2, 0, ["not answering", gone, "bad"]);
+  byId("numbers").replaceChildren(...rows.map(([name, value, kind]) =>
+    el("div", { class: kind }, el("dt", {}, name), el("dd", {}, `${value}`))));
+  const ended = ["completed", "failed", "cancelled"].filter((state) => states[state] > 0);
+  setText(byId("ended"), ended.map((state) => `${states[state]} ${state}`).join(" · "));
+}
+
+export function drawDrift() {
+  const { drifted, unknown } = model.drift;
+  const rows = driftRows(drifted);
+  if (rows.length === 0) {
+    rows.push(el("tr", {}, el("td", { class: "none", colspan: 4 }, "Every node agrees with the majority of its cohort.")));
+  }
+  byId("drift-rows").replaceChildren(...rows);
+  const nodes = new Set(unknown.map((u) => u.node)).size;
+  setText(byId("drift-note"), nodes > 0 ? `${nodes} ${nodes === 1 ? "node has" : "nodes have"} classes that are not known` : "");
+}
+
+function bar(used, own, limit) {
+  if (limit === null || limit === undefined) return el("div", { class: "bar", "aria-hidden": "true" });
+  if (limit === 0) return el("div", { class: "bar closed", "aria-hidden": "true" });
+  const share = (n) => `${Math.min(100, (100 * n) / limit)}%`;
+  const kind = used > limit ? "bar over" : used === limit ? "bar full" : "bar";
+  const below = el("span", { class: "below" });
+  const mine = el("span", { class: "own" });
+  mine.style.width = share(own);
+  below.style.width = share(used - own);
+  return el("div", { class: kind, "aria-hidden": "true" }, mine, below);
+}
+
+export function drawTree() {
+  const rows = [...model.projects.values()].sort((a, b) => byPath(a.path, b.path)).map((p) => {
+    const parts = p.path.split("/");
+    const limit = p.limits.max_nodes;
+    const words = limit === null || limit === undefined ? "no limit" : limit === 0 ? "closed" : `${limit}`;
+    const title = `${p.path}: ${p.total.nodes} nodes in use (${p.own.nodes} its own), limit ${words}`;
+    return el("li", { title, "--depth": parts.length - 1 },
+      el("span", { class: "path" }, el("b", {}, parts.at(-1))),
+      bar(p.total.nodes, p.own.nodes, limit),
+      el("span", { class: "count" }, `${p.total.nodes}`, el("small", {}, ` / ${words}`)));
+  });
+  if (rows.length === 0) rows.push(el("li", { class: "none" }, "No project yet."));
+  byId("tree").replaceChildren(...rows);
+}
+
+function byPath(a, b) {
+  const [x, y] = [a.split("/"), b.split("/")];
+  for (let i = 0; i < Math.min(x.length, y.length); i += 1) {
+    const order = inOrder(x[i], y[i]);
+    if (order !== 0) return order;
+  }
+  return x.length - y.length;
+}
+
+const RANK = { running: 0, checkpointing: 0, stopping: 0, starting: 0, pending: 1, held: 2, blocked: 2, suspended: 2 };
+
+export function drawQueue() {
+  const all = [...model.allocations.values()].sort((a, b) => RANK[a.state] - RANK[b.state] || a.id - b.id);
+  const shown = all.slice(0, ROWS);
+  const now = Date.now();
+  const rows = shown.map((a) => {
+    const where = holding(a) ? el("span", { class: "mono" }, a.nodelist) : (a.reason ?? "");
+    return el("tr", {},
+      el("td", { class: "tight" }, el("span", { class: `pill ${a.state}` }, a.state)),
+      el("td", { class: "tight" }, `${a.id} `, el("span", { class: "who" }, [a.name, a.user].filter(Boolean).join(", "))),
+      el("td", {}, a.project), el("td", { class: "num" }, `${a.nodes}`),
+      el("td", {}, where), el("td", { class: "num" }, age(a.state_since, now)));
+  });
+  if (rows.length === 0) rows.push(el("tr", {}, el("td", { class: "none", colspan: 6 }, "Nothing runs and nothing waits.")));
+  byId("queue-rows").replaceChildren(...rows);
+  const waiting = model.status?.allocations_by_state.pending ?? 0;
+  const listed = shown.filter((a) => a.state === "pending").length;
+  setText(byId("queue-more"), waiting > listed && all.length > ROWS ? `${waiting - listed} more wait; lattice status lists them` : "");
+}
