@@ -6,7 +6,7 @@ use crate::{
     codec::Codec,
     door::Door,
     hub::Place,
-    snapshot::{node_name, take},
+    snapshot::{Roster, node_name},
     stats::add,
     transport::{MeshSocket, MeshTransport, StateSlot},
 };
@@ -54,6 +54,7 @@ struct Runner {
     restart_wait: Duration,
     wanted: watch::Receiver<Texts>,
     view: watch::Sender<Arc<Snapshot>>,
+    roster: Roster,
 }
 
 /// Starts the server, and the task that keeps it.
@@ -78,6 +79,7 @@ async fn start_with(
     let (publish, wanted) = watch::channel(Arc::new(texts));
     let (view, changes) = watch::channel(Arc::new(Snapshot::empty(config.name.clone())));
     let (door, identity) = (place.door.clone(), mesh.identity());
+    let roster = Roster::new(identity.cluster(), config.name.clone());
     let runner = Runner {
         place,
         mesh,
@@ -86,6 +88,7 @@ async fn start_with(
         restart_wait,
         wanted,
         view,
+        roster,
     };
     let generation = runner.config.generation;
     let server = runner
@@ -260,10 +263,9 @@ impl Runner {
     }
 
     /// Takes a snapshot, and shows it if it differs from the last.
-    fn look(&self, state: &Chitchat) {
-        let identity = self.mesh.identity();
+    fn look(&mut self, state: &Chitchat) {
+        let next = self.roster.take(state);
         self.view.send_if_modified(|last| {
-            let next = take(state, identity.cluster(), last);
             let changed = next != **last;
             if changed {
                 *last = Arc::new(next);

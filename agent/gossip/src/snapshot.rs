@@ -1,16 +1,18 @@
 //! Everyone in a cell, as gossip tells.
 
 use crate::{CellName, Published, text::from_texts};
-use chitchat::{Chitchat, ChitchatId};
+use chitchat::{Chitchat, ChitchatId, NodeState};
 use lattice_mesh::Identity;
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     net::SocketAddr,
     sync::Arc,
 };
 
 /// Members taken from gossip at most: eight times a full cell. A forger could name any number.
 const MAX_MEMBERS: usize = 1024;
+/// Runs of members looked at at most, earlier ones that are not forgotten yet included.
+const MAX_RUNS: usize = 4096;
 
 /// Whether gossip hears of a member. No more than that: whether it is unreachable is found out by
 /// asking it.
@@ -77,72 +79,164 @@ pub(crate) fn identity_of(cluster: &str, name: &str) -> Option<Identity> {
     Identity::new(cluster, role.parse().ok()?, id).ok()
 }
 
-/// The next snapshot; takes over from the last what has not changed.
-pub(crate) fn take(chitchat: &Chitchat, cluster: &str, last: &Snapshot) -> Snapshot {
-    let live: HashSet<&ChitchatId> = chitchat.live_nodes().collect();
-    let mut newest: BTreeMap<Identity, (&ChitchatId, Belief)> = BTreeMap::new();
-    for id in chitchat.node_states().keys() {
-        let Some(identity) = identity_of(cluster, &id.node_id) else {
-            continue;
-        };
-        let belief = if live.contains(id) {
-            Belief::Alive
-        } else {
-            Belief::Silent
-        };
-        if newest.len() >= MAX_MEMBERS && !newest.contains_key(&identity) {
-            continue;
-        }
-        // Of several runs the one that is heard of counts, then the latest.
-        let rank = |id: &ChitchatId, belief| (belief == Belief::Alive, id.generation_id);
-        let entry = newest.entry(identity).or_insert((id, belief));
-        if rank(id, belief) > rank(entry.0, entry.1) {
-            *entry = (id, belief);
+/// Makes snapshots; remembers what it has read, so that only what has changed is read again.
+pub(crate) struct Roster {
+    cluster: String,
+    cell: CellName,
+    /// Every run of every member; names in it that are no identity are not.
+    runs: HashMap<ChitchatId, Arc<Member>>,
+}
+
+impl Roster {
+    pub(crate) fn new(cluster: &str, cell: CellName) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            cell,
+            runs: HashMap::new(),
         }
     }
-    let members = newest
-        .into_iter()
-        .filter_map(|(identity, (id, belief))| {
-            let member = member(chitchat, identity, id, belief, last)?;
-            Some((member.identity.clone(), member))
-        })
-        .collect();
-    Snapshot {
-        cell: last.cell.clone(),
-        members,
+
+    /// The cell as it is now.
+    pub(crate) fn take(&mut self, chitchat: &Chitchat) -> Snapshot {
+        let live: HashSet<&ChitchatId> = chitchat.live_nodes().collect();
+        let mut last = std::mem::take(&mut self.runs);
+        let mut members: BTreeMap<Identity, Arc<Member>> = BTreeMap::new();
+        for (id, state) in chitchat.node_states().iter().take(MAX_RUNS) {
+            let belief = if live.contains(id) {
+                Belief::Alive
+            } else {
+                Belief::Silent
+            };
+            let Some(member) = self.member(last.remove(id), id, state, belief) else {
+                continue;
+            };
+            self.runs.insert(id.clone(), member.clone());
+            let full = members.len() >= MAX_MEMBERS;
+            match members.get_mut(&member.identity) {
+                Some(shown) if rank(&member) > rank(shown) => *shown = member,
+                None if !full => {
+                    members.insert(member.identity.clone(), member);
+                }
+                Some(_) | None => {}
+            }
+        }
+        let cell = self.cell.clone();
+        Snapshot { cell, members }
+    }
+
+    fn member(
+        &self,
+        last: Option<Arc<Member>>,
+        id: &ChitchatId,
+        state: &NodeState,
+        belief: Belief,
+    ) -> Option<Arc<Member>> {
+        let version = state.max_version();
+        let identity = match last {
+            Some(same) if (same.belief, same.version) == (belief, version) => return Some(same),
+            Some(last) => last.identity.clone(),
+            None => identity_of(&self.cluster, &id.node_id)?,
+        };
+        let (published, unreadable) = from_texts(state.key_values());
+        Some(Arc::new(Member {
+            identity,
+            addr: id.gossip_advertise_addr,
+            generation: id.generation_id,
+            belief,
+            published,
+            unreadable,
+            version,
+        }))
     }
 }
 
-fn member(
-    chitchat: &Chitchat,
-    identity: Identity,
-    id: &ChitchatId,
-    belief: Belief,
-    last: &Snapshot,
-) -> Option<Arc<Member>> {
-    let state = chitchat.node_state(id)?;
-    let head = (
-        id.gossip_advertise_addr,
-        id.generation_id,
-        belief,
-        state.max_version(),
-    );
-    if let Some(same) = last
-        .members
-        .get(&identity)
-        .filter(|m| (m.addr, m.generation, m.belief, m.version) == head)
-    {
-        return Some(same.clone());
+/// Of several runs of a member the one that is heard of counts, then the latest.
+fn rank(member: &Member) -> (bool, u64) {
+    (member.belief == Belief::Alive, member.generation)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use chitchat::{ChitchatConfig, FailureDetectorConfig, ProtocolVersion, VersionedValue};
+    use std::time::Duration;
+
+    fn id(name: &str, generation: u64) -> ChitchatId {
+        ChitchatId::new(name, generation, SocketAddr::from(([127, 0, 0, 1], 7)))
     }
-    let (published, unreadable) = from_texts(state.key_values());
-    let (addr, generation, belief, version) = head;
-    Some(Arc::new(Member {
-        identity,
-        addr,
-        generation,
-        belief,
-        published,
-        unreadable,
-        version,
-    }))
+
+    /// A state as gossip leaves it: `(name, generation, version, ver)` of each run.
+    fn state(runs: &[(&str, u64, u64, &str)]) -> Chitchat {
+        let seeds = tokio::sync::watch::channel(HashSet::new()).1;
+        let config = ChitchatConfig {
+            chitchat_id: id("agent/me", 1),
+            cluster_id: "demo/c0".to_owned(),
+            gossip_interval: Duration::from_secs(1),
+            listen_addr: SocketAddr::from(([127, 0, 0, 1], 7)),
+            seed_nodes: Vec::new(),
+            failure_detector_config: FailureDetectorConfig::default(),
+            marked_for_deletion_grace_period: Duration::from_secs(600),
+            catchup_callback: None,
+            extra_liveness_predicate: None,
+            protocol_version: ProtocolVersion::V1,
+        };
+        let mut chitchat = Chitchat::with_chitchat_id_and_seeds(config, seeds, Vec::new());
+        for &(name, generation, version, text) in runs {
+            let value = VersionedValue {
+                value: text.to_owned(),
+                version,
+                status: chitchat::DeletionStatus::Set,
+            };
+            let pairs = std::iter::once(("ver".to_owned(), value));
+            chitchat.reset_node_state_if_update(&id(name, generation), pairs, version, 0);
+        }
+        chitchat
+    }
+
+    #[test]
+    fn the_latest_run_counts_and_names_that_are_no_identity_do_not() {
+        let runs = [
+            ("agent/a", 5, 3, "old"),
+            ("agent/a", 6, 1, "new"),
+            ("agent/../b", 1, 1, "x"),
+            ("root/b", 1, 1, "x"),
+            ("nameless", 1, 1, "x"),
+        ];
+        let mut roster = Roster::new("demo", "c0".parse().unwrap());
+        let snapshot = roster.take(&state(&runs));
+        let ids: Vec<_> = snapshot.members.keys().map(Identity::id).collect();
+        assert_eq!(ids, ["a", "me"]);
+        let a = Identity::new("demo", lattice_mesh::Role::Agent, "a").unwrap();
+        let a = &snapshot.members[&a];
+        assert_eq!((a.generation, a.belief), (6, Belief::Silent));
+        assert_eq!(a.published.version.as_deref(), Some("new"));
+        let alive: Vec<_> = snapshot.alive().map(|m| m.identity.id()).collect();
+        assert_eq!(alive, ["me"]);
+    }
+
+    #[test]
+    fn what_has_not_changed_is_the_same_member() {
+        let mut roster = Roster::new("demo", "c0".parse().unwrap());
+        let first = roster.take(&state(&[("agent/a", 1, 1, "x"), ("agent/b", 1, 1, "x")]));
+        let next = roster.take(&state(&[("agent/a", 1, 1, "x"), ("agent/b", 1, 2, "y")]));
+        let same = |id: &str| {
+            let id = Identity::new("demo", lattice_mesh::Role::Agent, id).unwrap();
+            Arc::ptr_eq(&first.members[&id], &next.members[&id])
+        };
+        assert!(same("a") && !same("b"));
+    }
+
+    #[test]
+    fn any_number_of_forged_members_is_bounded() {
+        let names: Vec<String> = (0..6000).map(|n| format!("agent/f{n}")).collect();
+        let runs: Vec<_> = names
+            .iter()
+            .map(|name| (name.as_str(), 1, 1, "x"))
+            .collect();
+        let mut roster = Roster::new("demo", "c0".parse().unwrap());
+        let snapshot = roster.take(&state(&runs));
+        assert_eq!(snapshot.members.len(), MAX_MEMBERS);
+        assert_eq!(roster.runs.len(), MAX_RUNS);
+    }
 }

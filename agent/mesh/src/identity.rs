@@ -2,7 +2,7 @@
 
 use lattice_quorum_types::rpc::Role;
 use serde::{Deserialize, Serialize};
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// Longest cluster name or id, bytes: what a host name may be.
 const MAX_PART_BYTES: usize = 253;
@@ -17,13 +17,13 @@ pub struct InvalidIdentity {
     pub reason: &'static str,
 }
 
-/// What a certificate says of its owner.
+/// What a certificate says of its owner. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Identity {
-    cluster: String,
+    cluster: Arc<str>,
     role: Role,
-    id: String,
+    id: Arc<str>,
 }
 
 impl Identity {
@@ -33,7 +33,7 @@ impl Identity {
         role: Role,
         id: impl Into<String>,
     ) -> Result<Self, InvalidIdentity> {
-        let (cluster, id) = (cluster.into(), id.into());
+        let (cluster, id): (Arc<str>, Arc<str>) = (cluster.into().into(), id.into().into());
         check_part(&cluster)?;
         check_part(&id)?;
         Ok(Self { cluster, role, id })
@@ -147,7 +147,7 @@ impl Expect {
     }
     /// Whether `identity` is whom we expect.
     pub fn matches(&self, identity: &Identity) -> bool {
-        self.role == identity.role && self.id.as_ref().is_none_or(|id| *id == identity.id)
+        self.role == identity.role && self.id.as_deref().is_none_or(|id| *id == *identity.id)
     }
 }
 
