@@ -21,7 +21,6 @@ chaos kills="20":
 
 # Commands a second on three member processes.
 load:
-    cargo build --release -p lattice-quorum
     cargo run --release -p lattice-quorum --example load
 
 # From submit to running process, on the demo that runs now (its context file).

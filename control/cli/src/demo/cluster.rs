@@ -6,7 +6,7 @@ use super::{
     web_tls::{self, WebTls},
 };
 use anyhow::Context as _;
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use lattice_client::{AllocationFilter, Client, Endpoint};
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, JoinToken, Mesh, MeshConfig, RateLimit, Role,
@@ -25,6 +25,7 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
+use tokio::time::timeout;
 
 /// Quorum members.
 const VOTERS: u64 = 3;
@@ -41,8 +42,10 @@ const ENROL_RATE: RateLimit = RateLimit {
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two probes of a host, so that an edited tree is seen while one looks at it.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
-/// Between SIGTERM and SIGKILL of the processes that still run when a throw-away demo ends.
-const STOP_JOBS: Duration = Duration::from_secs(10);
+/// How long allocations may take to be cancelled when a throw-away demo ends, and then the
+/// processes of those that did not.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Whom the demo's token names.
 const USER: &str = "demo";
 
@@ -122,15 +125,25 @@ impl Cluster {
         })?)
     }
 
-    /// Stops everything. Processes of allocations outlive their agents by design; a cluster whose
-    /// data goes with it cancels them first.
+    /// Stops everything. Processes of allocations outlive their agents by design; those of a
+    /// cluster whose data goes with it are ended first.
     pub async fn stop(self, throw_away: bool) {
-        if throw_away && let Err(error) = tokio::time::timeout(STOP_JOBS, self.cancel_all()).await {
-            tracing::warn!(%error, "some allocations did not end in time");
+        if throw_away {
+            if let Ok(Err(error)) = timeout(CANCEL_TIMEOUT, self.cancel_all()).await {
+                tracing::warn!(%error, "not all allocations could be cancelled");
+            }
+            let ending = self
+                .agents
+                .iter()
+                .map(|a| a.executor().end_everything(END_TIMEOUT));
+            let left: usize = join_all(ending).await.into_iter().sum();
+            if left > 0 {
+                eprintln!("{left} processes did not end in time and still run");
+            }
         }
-        futures::future::join_all(self.agents.into_iter().map(|agent| agent.stop())).await;
+        join_all(self.agents.into_iter().map(lattice_agent::App::stop)).await;
         self.control.stop().await;
-        futures::future::join_all(self.quorum.into_iter().map(lattice_quorum::App::stop)).await;
+        join_all(self.quorum.into_iter().map(lattice_quorum::App::stop)).await;
     }
 
     async fn cancel_all(&self) -> anyhow::Result<()> {
