@@ -30,6 +30,9 @@ const AFTERMATH: Duration = Duration::from_secs(1);
 /// One result per command.
 pub(crate) type Replies = Vec<Result<Applied, Refusal>>;
 
+/// Where a proposer waits.
+type Answer = oneshot::Receiver<Result<Replies, Unavailable>>;
+
 /// Commands of one proposer, in one batch together.
 pub(crate) struct Proposal {
     envelopes: Vec<Envelope>,
@@ -68,6 +71,15 @@ impl Proposals {
         if envelopes.is_empty() {
             return Ok(Vec::new());
         }
+        let waiting = self.enqueue(envelopes)?;
+        match tokio::time::timeout(REPLY_TIMEOUT, waiting).await {
+            Ok(Ok(replies)) => replies,
+            Ok(Err(_)) | Err(_) => Err(Unavailable::OutcomeUnknown),
+        }
+    }
+
+    /// Takes a place in the queue, or says that it is full.
+    fn enqueue(&self, envelopes: Vec<Envelope>) -> Result<Answer, Unavailable> {
         let count = u32::try_from(envelopes.len()).unwrap_or(u32::MAX);
         let place = self.places.clone().try_acquire_many_owned(count);
         let place = place.map_err(|_| Unavailable::Busy)?;
@@ -82,10 +94,7 @@ impl Proposals {
         self.queue
             .send(proposal)
             .map_err(|_| Unavailable::NoMajority)?;
-        match tokio::time::timeout(REPLY_TIMEOUT, waiting).await {
-            Ok(Ok(replies)) => replies,
-            Ok(Err(_)) | Err(_) => Err(Unavailable::OutcomeUnknown),
-        }
+        Ok(waiting)
     }
 }
 
@@ -261,3 +270,6 @@ fn answer(
     }
     as_foreseen
 }
+
+#[cfg(test)]
+mod tests;

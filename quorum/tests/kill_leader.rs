@@ -380,6 +380,12 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     site.start_all();
     until("all members agree on a leader", || all_agree(&killer)).await;
     check(&killer, &world, &log, kills).await;
+    for id in 1..=3 {
+        let printed = site.printed(id);
+        for bad in ["foresight was wrong", "panicked", "broke down"] {
+            assert!(!printed.contains(bad), "member {id}: {printed}");
+        }
+    }
     outages.sort();
     let ms = |d: &Duration| d.as_millis();
     println!(
