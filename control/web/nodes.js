@@ -45,21 +45,29 @@ export function drawLegend() {
   items.push(
     el("li", { class: "sign" }, el("span", { class: "mark drifted" }, "≠"), "drifted"),
     el("li", { class: "sign" }, el("span", { class: "mark held" }, "#"), "held by allocation"));
+  const nodes = [...model.nodes.values()];
+  const signs = [["✕", "unreachable"], ["~", "suspect"], ["⏸", "out of service"]];
+  for (const [sign, words] of signs) {
+    if (nodes.some((node) => stateSign(node) === sign)) {
+      items.push(el("li", { class: "sign" }, el("b", {}, sign), words));
+    }
+  }
   byId("legend").replaceChildren(...items);
 }
 
 function newTile(name) {
   const tile = el("button", { type: "button", class: "tile", tabindex: -1, "data-node": name },
-    el("span", { class: "name" }, name), el("span", { class: "letter" }),
+    el("span", { class: "name" }, el("bdi", {}, name)), el("span", { class: "letter" }),
     el("span", { class: "job" }), el("span", { class: "state" }));
   return tile;
 }
 
-function stateWord(node) {
+// A sign; the words are in the title.
+function stateSign(node) {
   if (node.drifted_keys > 0) return "≠";
-  if (node.liveness === "unreachable" || node.liveness === "suspect") return node.liveness;
-  if (node.drain.length > 0) return "drain";
-  return node.lifecycle === "ready" ? "" : node.lifecycle;
+  if (node.liveness === "unreachable") return "✕";
+  if (node.liveness === "suspect") return "~";
+  return node.lifecycle === "ready" && node.drain.length === 0 ? "" : "⏸";
 }
 
 function drawTile(tile, node) {
@@ -72,7 +80,7 @@ function drawTile(tile, node) {
   const [, letterBox, job, state] = tile.children;
   setText(letterBox, letter);
   setText(job, node.holder ? `#${node.holder.allocation}` : "");
-  setText(state, stateWord(node));
+  setText(state, stateSign(node));
   const words = [node.name, letter === "?" ? "conformance unknown" : `conformance group ${letter}`,
     node.liveness, node.lifecycle];
   if (node.drain.length > 0) words.push("draining");
@@ -193,7 +201,7 @@ function apart(text, other) {
   const rest = new Set(other.split(" "));
   const kept = words.map((word) => (rest.has(word) ? "…" : word));
   const short = kept.filter((word, n) => word !== "…" || kept[n - 1] !== "…").join(" ");
-  return short === "…" ? "… (without it)" : short;
+  return short.replace(/^… | …$/g, "").replace(/^…$/, "without it");
 }
 
 export function driftRows(drifts) {

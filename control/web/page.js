@@ -12,8 +12,8 @@ const SILENCE = 40000;
 const PENDING_READ = 200;
 
 const draw = {
-  nodes: nodes.drawNodes,
-  queue: panels.drawQueue,
+  nodes() { nodes.drawNodes(); panels.drawNumbers(); },
+  queue() { panels.drawQueue(); panels.drawNumbers(); },
   tree: panels.drawTree,
   conformance() { nodes.drawLegend(); panels.drawDrift(); nodes.drawNodes(); },
   numbers: panels.drawNumbers,

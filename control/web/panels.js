@@ -11,13 +11,16 @@ export function drawNumbers() {
   const s = model.status;
   if (!s) return;
   setText(byId("cluster"), s.cluster);
+  // What the tab holds itself is counted here, so that numbers and tiles agree.
+  const nodes = [...model.nodes.values()];
+  const count = (wanted) => nodes.filter(wanted).length;
   const states = s.allocations_by_state;
-  const running = (states.starting ?? 0) + (states.running ?? 0) + (states.checkpointing ?? 0) + (states.stopping ?? 0);
-  const alive = s.nodes_by_liveness.alive ?? 0;
-  const gone = (s.nodes_by_liveness.unreachable ?? 0) + (s.nodes_by_liveness.suspect ?? 0);
+  const running = [...model.allocations.values()].filter(holding).length;
+  const gone = count((n) => n.liveness === "suspect" || n.liveness === "unreachable");
+  const drifted = count((n) => n.drifted_keys > 0);
   const rows = [
-    ["nodes", s.nodes, ""], ["alive", alive, ""], ["held", s.nodes_held, ""],
-    ["drifted", s.nodes_drifted, s.nodes_drifted > 0 ? "warn" : ""],
+    ["nodes", nodes.length, ""], ["alive", count((n) => n.liveness === "alive"), ""],
+    ["held", count((n) => n.holder), ""], ["drifted", drifted, drifted > 0 ? "warn" : ""],
     ["cells", Object.keys(s.cells).length, ""],
     ["running", running, ""], ["pending", states.pending ?? 0, ""],
   ];

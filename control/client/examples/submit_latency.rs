@@ -19,7 +19,12 @@ async fn main() -> anyhow::Result<()> {
     let count: usize = args.next().map_or(Ok(100), |n| n.parse()).context(usage)?;
     ensure!(count > 0, usage);
     let context: serde_json::Value = serde_json::from_slice(&std::fs::read(&file)?)?;
-    let text = |key: &str| context[key].as_str().map(str::to_owned).context("not a context file");
+    let text = |key: &str| {
+        context[key]
+            .as_str()
+            .map(str::to_owned)
+            .context("not a context file")
+    };
     let client = Client::new(Endpoint {
         url: text("server")?,
         ca_pem: text("ca_pem")?,
@@ -55,13 +60,21 @@ async fn one(client: &Client, project: &str) -> anyhow::Result<f64> {
     let id = submitted.id.context("no number")?;
     loop {
         let allocation = client.allocation(id).await?;
-        ensure!(allocation.state != "failed", "{id} failed: {:?}", allocation.stop);
+        ensure!(
+            allocation.state != "failed",
+            "{id} failed: {:?}",
+            allocation.stop
+        );
         if allocation.state == "completed" {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let chunks: Vec<_> = client.logs(id, LogOptions::default()).await?.try_collect().await?;
+    let chunks: Vec<_> = client
+        .logs(id, LogOptions::default())
+        .await?
+        .try_collect()
+        .await?;
     let output = String::from_utf8(chunks.concat())?;
     let started = Duration::from_nanos(output.trim().parse()?);
     Ok(started.saturating_sub(sent).as_secs_f64() * 1000.0)

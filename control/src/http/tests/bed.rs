@@ -119,7 +119,7 @@ impl Store for OneCopy {
 }
 
 /// Each role's token.
-const TOKENS: &str = "tokens:\n\
+pub(super) const TOKENS: &str = "tokens:\n\
     - {name: root, role: admin, token: root-root-root-root-root}\n\
     - {name: op, role: operator, token: op-op-op-op-op-op-op-op}\n\
     - {name: alice, role: user, token: alice-alice-alice-alice}\n\

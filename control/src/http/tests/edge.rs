@@ -308,3 +308,25 @@ async fn both_versions_of_http_are_spoken() {
         assert_eq!(response.version(), version, "{alpn:?}");
     }
 }
+
+#[tokio::test]
+async fn whoever_asks_too_often_is_told_to_wait() {
+    let bed = Bed::empty().await;
+    let auth = std::sync::Arc::new(crate::http::Auth::parse(super::bed::TOKENS).unwrap());
+    let api = crate::http::state::Api::new(bed.core.clone(), auth, 2, Default::default());
+    let bearer = format!("Bearer {}", bed.token("alice"));
+    let asked: Vec<_> = (0..4).map(|_| api.authenticate(Some(&bearer))).collect();
+    assert!(asked[0].is_ok() && asked[1].is_ok());
+    let refused = asked[3].as_ref().unwrap_err();
+    assert_eq!(
+        (refused.status, refused.code.as_str()),
+        (429, "too_many_requests")
+    );
+    assert!(
+        refused.detail.contains("alice asks too often"),
+        "{}",
+        refused.detail
+    );
+    let other = format!("Bearer {}", bed.token("bob"));
+    assert!(api.authenticate(Some(&other)).is_ok());
+}
