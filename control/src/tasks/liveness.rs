@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::mpsc,
+    task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
 };
 
@@ -90,20 +90,18 @@ pub(crate) struct Pings {
     last_tick: Option<Instant>,
     /// The nodes as they were when they were last looked through for new ones.
     looked: Option<Arc<BTreeMap<NodeId, Arc<NodeEntry>>>>,
-    answers: mpsc::Sender<NodeId>,
-    answered: mpsc::Receiver<NodeId>,
+    /// Each ends with the node that answered.
+    pings: JoinSet<Option<NodeId>>,
 }
 
 impl Pings {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        let (answers, answered) = mpsc::channel(1024);
         Self {
             core,
             tracks: HashMap::new(),
             last_tick: None,
             looked: None,
-            answers,
-            answered,
+            pings: JoinSet::new(),
         }
     }
 
@@ -120,7 +118,11 @@ impl Pings {
                 }
                 // A node seen for the first time is asked at once.
                 Ok(()) = inputs.changed() => self.ask_new(),
-                Some(node) = self.answered.recv() => self.note(&node),
+                Some(ping) = self.pings.join_next() => {
+                    if let Ok(Some(node)) = ping {
+                        self.note(&node);
+                    }
+                }
             }
         }
     }
@@ -189,7 +191,11 @@ impl Pings {
                 report.pinged += 1;
             }
         }
-        let found = self.judge_all(&view, now);
+        let heard_of = |id: &NodeId| {
+            let seen = view.node(id).and_then(|node| node.seen.as_ref());
+            seen.is_some_and(|seen| seen.heard)
+        };
+        let found = judge_all(&self.tracks, heard_of, now);
         report.changed = observe::liveness(&self.core, &found);
         report
     }
@@ -206,47 +212,39 @@ impl Pings {
         track.next_ping = now + PING_EVERY;
         track.cell.clone_from(&seen.cell);
         let (core, view, node) = (self.core.clone(), view.clone(), entry.id.clone());
-        let answers = self.answers.clone();
-        tokio::spawn(async move {
+        self.pings.spawn(async move {
             let pong = core.agents.call(&view, &node, &Ping, PING_TIMEOUT).await;
-            if pong.is_ok_and(|pong| pong.node == node) {
-                // When the queue is full the next ping is soon enough.
-                let _ = answers.try_send(node);
-            }
+            pong.is_ok_and(|pong| pong.node == node).then_some(node)
         });
     }
+}
 
-    fn judge_all(&self, view: &View, now: Instant) -> BTreeMap<NodeId, Liveness> {
-        let cells = self.cells(now);
-        let judged = self.tracks.iter().map(|(id, track)| {
-            let heard_of = view
-                .node(id)
-                .and_then(|n| n.seen.as_ref())
-                .is_some_and(|s| s.heard);
-            let (silent, all) = cells.get(track.cell.as_str()).copied().unwrap_or_default();
-            // When much of a cell is silent at once, it is more likely we who are cut off.
-            let mostly_there = all > silent && silent * 2 <= all;
-            let evidence = Evidence {
-                silence: now.saturating_duration_since(track.heard_at),
-                ever_answered: track.ever_answered,
-                others_miss_it: !heard_of && mostly_there,
-            };
-            (id.clone(), judge(evidence))
-        });
-        judged.collect()
+/// The word for every node. `heard_of`: its cell hears of it.
+fn judge_all(
+    tracks: &HashMap<NodeId, Track>,
+    heard_of: impl Fn(&NodeId) -> bool,
+    now: Instant,
+) -> BTreeMap<NodeId, Liveness> {
+    let silence = |track: &Track| now.saturating_duration_since(track.heard_at);
+    // Silent and all nodes, by cell.
+    let mut cells: HashMap<&str, (usize, usize)> = HashMap::new();
+    for track in tracks.values() {
+        let (silent, all) = cells.entry(track.cell.as_str()).or_default();
+        *silent += usize::from(silence(track) >= SUSPECT_AFTER);
+        *all += 1;
     }
-
-    /// Silent and all nodes, by cell.
-    fn cells(&self, now: Instant) -> HashMap<&str, (usize, usize)> {
-        let mut cells: HashMap<&str, (usize, usize)> = HashMap::new();
-        for track in self.tracks.values() {
-            let (silent, all) = cells.entry(track.cell.as_str()).or_default();
-            let silence = now.saturating_duration_since(track.heard_at);
-            *silent += usize::from(silence >= SUSPECT_AFTER);
-            *all += 1;
-        }
-        cells
-    }
+    let judged = tracks.iter().map(|(id, track)| {
+        let (silent, all) = cells.get(track.cell.as_str()).copied().unwrap_or_default();
+        // When much of a cell is silent at once, it is more likely we who are cut off.
+        let mostly_there = silent * 2 < all;
+        let evidence = Evidence {
+            silence: silence(track),
+            ever_answered: track.ever_answered,
+            others_miss_it: mostly_there && !heard_of(id),
+        };
+        (id.clone(), judge(evidence))
+    });
+    judged.collect()
 }
 
 #[cfg(test)]
@@ -279,5 +277,46 @@ mod tests {
             others_miss_it: false,
         };
         assert_eq!(judge(evidence), Liveness::Unknown);
+    }
+
+    /// Nodes of one cell with so many seconds since their last answer.
+    fn cell(silences: &[u64]) -> (HashMap<NodeId, Track>, Instant) {
+        let begin = Instant::now();
+        let now = begin + Duration::from_secs(1_000);
+        let track = |(n, silence): (usize, &u64)| {
+            let id = NodeId::new(format!("n{n}")).ok()?;
+            let track = Track {
+                heard_at: now - Duration::from_secs(*silence),
+                ever_answered: true,
+                next_ping: now,
+                cell: "c0".to_owned(),
+            };
+            Some((id, track))
+        };
+        (silences.iter().enumerate().filter_map(track).collect(), now)
+    }
+
+    fn words(silences: &[u64], heard_of: bool) -> Vec<Liveness> {
+        let (tracks, now) = cell(silences);
+        let judged = judge_all(&tracks, |_| heard_of, now);
+        judged.into_values().collect()
+    }
+
+    #[test]
+    fn one_silent_node_among_others_is_unreachable_only_when_its_cell_misses_it() {
+        use Liveness::{Alive, Suspect, Unreachable};
+        let silences = [40, 0, 1, 0];
+        assert_eq!(words(&silences, false), [Unreachable, Alive, Alive, Alive]);
+        assert_eq!(words(&silences, true), [Suspect, Alive, Alive, Alive]);
+    }
+
+    #[test]
+    fn when_half_of_a_cell_is_silent_we_take_ourselves_for_cut_off() {
+        use Liveness::{Alive, Suspect};
+        assert_eq!(
+            words(&[40, 40, 0, 0], false),
+            [Suspect, Suspect, Alive, Alive]
+        );
+        assert_eq!(words(&[40], false), [Suspect]);
     }
 }

@@ -2,10 +2,12 @@
 
 use lattice_agent::executor::{AgentUser, Ids};
 use lattice_client::{Client, Endpoint};
-use lattice_control::{App, CellSettings, Core, Edges, HttpsIdentity, Settings};
+use lattice_control::{App, CellSettings, Core, Edges, HttpsIdentity, Settings, StartError};
 use lattice_gossip::CellName;
 use lattice_hwprobe::{Host, NvmlSource};
-use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
+use lattice_mesh::{
+    Authority, Clock as _, Credentials, Identity, MeshError, Role, SystemClock, Validity,
+};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, Outcome, ProjectPath, Refusal,
     VclusterName,
@@ -82,8 +84,16 @@ impl Bed {
         for member in &mut bed.quorum {
             member.start(members.clone()).await.unwrap();
         }
-        bed.control = Some(bed.new_control("c1").await);
+        bed.control = Some(bed.new_control("c1", loopback()).await);
         bed
+    }
+
+    /// Stops the member that leads, for good.
+    pub async fn stop_leader(&mut self) {
+        let leader = self.quorum[0].status().unwrap().leader.unwrap();
+        let leads = |app: &lattice_quorum::App| app.status().unwrap().id == leader;
+        let at = self.quorum.iter().position(leads).unwrap();
+        self.quorum.remove(at).stop().await;
     }
 
     pub fn members(&self) -> Vec<SocketAddr> {
@@ -115,21 +125,33 @@ impl Bed {
     }
 
     /// Another control of the same cluster, started.
-    pub async fn new_control(&self, name: &str) -> App {
-        let mut settings = Settings::new(CLUSTER, loopback(), loopback());
+    pub async fn new_control(&self, name: &str, listen: SocketAddr) -> App {
+        let mut settings = Settings::new(CLUSTER, listen, loopback());
         settings.auto_register = true;
         settings.gossip_interval = Some(Duration::from_millis(200));
         settings.cells = vec![CellSettings {
             name: CELL.parse::<CellName>().unwrap(),
             seeds: Vec::new(),
         }];
-        let edges = Edges {
+        let edges = || Edges {
             credentials: self.credentials(Role::Control, name),
             clock: Arc::new(SystemClock),
             https: HttpsIdentity::from_pem(&self.https.0, &self.https.1).unwrap(),
             tokens: format!("tokens: [{{name: root, role: admin, token: {TOKEN}}}]").into(),
         };
-        let mut control = App::bind(settings, edges).await.unwrap();
+        // A control that was just stopped here lets go of its port with its last call.
+        let bind = async {
+            loop {
+                match App::bind(settings.clone(), edges()).await {
+                    Ok(control) => return control,
+                    Err(StartError::Mesh(MeshError::AddressInUse { .. })) => {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        };
+        let mut control = timeout(PATIENCE, bind).await.unwrap();
         control.start(self.members()).await.unwrap();
         control
     }

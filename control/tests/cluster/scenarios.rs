@@ -1,7 +1,7 @@
 //! What the cluster must do.
 
 use crate::{
-    bed::{Bed, PATIENCE, TOKEN, node, refused, shows, submit},
+    bed::{Bed, PATIENCE, TOKEN, loopback, node, refused, shows, submit},
     scenario,
 };
 use bytes::Bytes;
@@ -30,59 +30,53 @@ const TIMED: usize = 100;
 
 pub async fn run(filter: Option<&str>) {
     let mut bed = Bed::found().await;
+    let founded = agents_become_nodes(&mut bed);
     scenario(
         "agents_become_nodes_and_the_odd_one_is_found",
         None,
-        agents_become_nodes(&mut bed),
+        founded,
     )
     .await;
-    scenario(
+    macro_rules! play {
+        ($name:literal, $run:expr) => {
+            scenario($name, filter, $run).await;
+        };
+    }
+    play!(
         "a_submit_runs_to_completion_and_its_output_is_read",
-        filter,
-        completes(&bed),
-    )
-    .await;
-    scenario("a_cancel_ends_every_rank", filter, cancel(&bed)).await;
-    scenario("a_failing_rank_ends_the_rest", filter, failing_rank(&bed)).await;
-    scenario(
-        "a_submit_beyond_a_limit_is_refused",
-        filter,
-        beyond_a_limit(&bed),
-    )
-    .await;
-    scenario("changes_come_once_and_in_order", filter, changes(&bed)).await;
-    scenario(
-        "the_public_port_tells_and_does_the_same",
-        filter,
-        public_port(&bed),
-    )
-    .await;
-    scenario("a_burst_of_submits_is_all_run", filter, burst(&bed)).await;
-    scenario("submit_to_running", filter, latency(&bed)).await;
-    scenario(
+        completes(&bed)
+    );
+    play!("a_cancel_ends_every_rank", cancel(&bed));
+    play!("a_failing_rank_ends_the_rest", failing_rank(&bed));
+    play!("a_submit_beyond_a_limit_is_refused", beyond_a_limit(&bed));
+    play!("changes_come_once_and_in_order", changes(&bed));
+    play!("the_public_port_tells_and_does_the_same", public_port(&bed));
+    play!("a_burst_of_submits_is_all_run", burst(&bed));
+    play!("submit_to_running", latency(&bed));
+    play!(
         "work_goes_on_while_its_agent_restarts",
-        filter,
-        agent_restart(&mut bed),
-    )
-    .await;
-    scenario(
+        agent_restart(&mut bed)
+    );
+    play!(
+        "work_goes_on_without_control_and_is_told_when_it_is_back",
+        control_restart(&mut bed)
+    );
+    play!(
         "a_silent_node_is_suspect_and_gets_no_work",
-        filter,
-        silent_node(&mut bed),
-    )
-    .await;
-    scenario(
+        silent_node(&mut bed)
+    );
+    play!(
         "an_agent_that_will_not_run_it_stops_it",
-        filter,
-        refusing_agent(&mut bed),
-    )
-    .await;
-    scenario(
+        refusing_agent(&mut bed)
+    );
+    play!(
+        "work_goes_on_after_the_leader_of_the_quorum_is_gone",
+        leader_gone(&mut bed)
+    );
+    play!(
         "another_control_takes_over_and_the_old_epoch_is_over",
-        filter,
-        takeover(&mut bed),
-    )
-    .await;
+        takeover(&mut bed)
+    );
     bed.stop().await;
 }
 
@@ -312,7 +306,7 @@ async fn latency(bed: &Bed) {
     for _ in 0..TIMED {
         let mut changes = core.subscribe(None);
         let began = Instant::now();
-        let id = bed.submit(1, "exec sleep 0.05").await;
+        let id = bed.submit(1, "exec sleep 600").await;
         let mut seen = [None; 3];
         while seen[2].is_none() {
             let change = timeout(PATIENCE, changes.next()).await.unwrap();
@@ -325,7 +319,8 @@ async fn latency(bed: &Bed) {
         for (all, one) in took.iter_mut().zip(seen) {
             all.extend(one);
         }
-        bed.reaches(id, &[AllocationState::Completed]).await;
+        bed.admin(Command::Cancel { id }).await;
+        bed.reaches(id, &[AllocationState::Cancelled]).await;
     }
     for (what, took) in ["pending", "starting", "running"]
         .into_iter()
@@ -348,27 +343,71 @@ fn shows_state(change: &Change, id: AllocationId, state: AllocationState) -> boo
     })
 }
 
-async fn agent_restart(bed: &mut Bed) {
-    let go = tempfile::tempdir().unwrap();
-    {
+/// A file that ranks wait for.
+struct Gate(tempfile::TempDir);
+
+impl Gate {
+    fn new() -> Self {
         use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(go.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mode = std::fs::Permissions::from_mode(0o1777);
+        std::fs::set_permissions(folder.path(), mode).unwrap();
+        Self(folder)
     }
-    let flag = go.path().join("go");
-    let script = format!(
-        "while [ ! -e {} ]; do sleep 0.05; done; echo on",
-        flag.display()
-    );
-    let id = bed.submit(NODES.len() as u32, &script).await;
+    fn then(&self, what: &str) -> String {
+        let file = self.0.path().join("open");
+        format!(
+            "while [ ! -e {} ]; do sleep 0.05; done; {what}",
+            file.display()
+        )
+    }
+    fn open(&self) {
+        std::fs::write(self.0.path().join("open"), "").unwrap();
+    }
+}
+
+async fn agent_restart(bed: &mut Bed) {
+    let gate = Gate::new();
+    let id = bed.submit(NODES.len() as u32, &gate.then("exit 0")).await;
     bed.reaches(id, &[AllocationState::Running]).await;
     bed.stop_agent("gpu002").await;
     bed.start_agent("gpu002", |_| {}).await;
-    std::fs::write(&flag, "").unwrap();
-    let ended = bed
-        .reaches(id, &[AllocationState::Completed, AllocationState::Failed])
-        .await;
+    gate.open();
+    let ends = [AllocationState::Completed, AllocationState::Failed];
+    let ended = bed.reaches(id, &ends).await;
     assert_eq!(ended.state, AllocationState::Completed, "{ended:?}");
     assert_eq!(ended.attempt, 1);
+}
+
+async fn control_restart(bed: &mut Bed) {
+    let gate = Gate::new();
+    let id = bed.submit(3, &gate.then("exit $LATTICE_NODE_RANK")).await;
+    bed.reaches(id, &[AllocationState::Running]).await;
+    let control = bed.control.take().unwrap();
+    let addr = control.mesh_addr();
+    control.stop().await;
+    gate.open();
+    bed.control = Some(bed.new_control("c1", addr).await);
+    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    assert_eq!(ended.attempt, 1);
+    assert!(
+        matches!(ended.stop, Some(StopCause::RankFailed { .. })),
+        "{ended:?}"
+    );
+}
+
+async fn leader_gone(bed: &mut Bed) {
+    let running = bed.submit(2, "sleep 0.5").await;
+    bed.reaches(running, &[AllocationState::Running]).await;
+    let began = Instant::now();
+    bed.stop_leader().await;
+    let next = bed.submit(3, "true").await;
+    bed.reaches(running, &[AllocationState::Completed]).await;
+    bed.reaches(next, &[AllocationState::Completed]).await;
+    println!(
+        "both allocations ended {:?} after the leader began to stop",
+        began.elapsed()
+    );
 }
 
 async fn silent_node(bed: &mut Bed) {
@@ -438,7 +477,7 @@ async fn refusing_agent(bed: &mut Bed) {
 async fn takeover(bed: &mut Bed) {
     let old = bed.core();
     let epoch = lease_epoch(bed).await;
-    let second = bed.new_control("c2").await;
+    let second = bed.new_control("c2", loopback()).await;
     let core = second.core().unwrap();
     // It sees the state and does not act while the first one does.
     shows(&core, "the replicated state", |view| {

@@ -1,0 +1,127 @@
+//! The binary: what it says when it cannot start.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
+use std::{
+    net::{TcpListener, UdpSocket},
+    path::Path,
+    process::{Command, Output},
+    time::Duration,
+};
+use tempfile::TempDir;
+
+/// A folder with everything a configuration names, for this role's certificate.
+fn folder(role: Role) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(3600));
+    let authority = Authority::create("test", validity).unwrap();
+    let identity = Identity::new("test", role, "c1").unwrap();
+    let credentials = Credentials::issued_by(&authority, &identity, validity).unwrap();
+    credentials.save(&folder.path().join("identity")).unwrap();
+    let https = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    write(&folder, "server.pem", &https.cert.pem());
+    write(&folder, "server.key", &https.signing_key.serialize_pem());
+    let token = "0123456789abcdef0123456789abcdef";
+    let tokens = format!("tokens: [{{name: root, role: admin, token: {token}}}]\n");
+    write(&folder, "tokens.yaml", &tokens);
+    folder
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) {
+    std::fs::write(folder.path().join(name), text).unwrap();
+}
+
+fn config(folder: &Path, listen: &str, https: &str) -> String {
+    let folder = folder.display();
+    format!(
+        "cluster: test\n\
+         listen: {listen}\n\
+         credentials: {folder}/identity\n\
+         quorum: ['127.0.0.1:9']\n\
+         cells: [{{name: c0}}]\n\
+         https: {{listen: '{https}', certificate: {folder}/server.pem, key: {folder}/server.key}}\n\
+         tokens: {folder}/tokens.yaml\n"
+    )
+}
+
+fn run(folder: &TempDir, config: &str, args: &[&str]) -> Output {
+    write(folder, "control.yaml", config);
+    Command::new(env!("CARGO_BIN_EXE_lattice-control"))
+        .arg("--config")
+        .arg(folder.path().join("control.yaml"))
+        .args(args)
+        .env_clear()
+        .output()
+        .unwrap()
+}
+
+/// What it says on its error output, having failed.
+fn complaint(output: &Output) -> String {
+    assert!(!output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+const ANY: &str = "127.0.0.1:0";
+
+#[test]
+fn a_good_configuration_is_said_to_be_good() {
+    let folder = folder(Role::Control);
+    let output = run(
+        &folder,
+        &config(folder.path(), ANY, ANY),
+        &["--check-config"],
+    );
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_port_in_use_is_named_with_what_to_do() {
+    let folder = folder(Role::Control);
+    let udp = UdpSocket::bind(ANY).unwrap();
+    let addr = udp.local_addr().unwrap().to_string();
+    let text = complaint(&run(&folder, &config(folder.path(), &addr, ANY), &[]));
+    assert!(text.contains(&addr) && text.contains("in use"), "{text}");
+
+    let tcp = TcpListener::bind(ANY).unwrap();
+    let addr = tcp.local_addr().unwrap().to_string();
+    let text = complaint(&run(&folder, &config(folder.path(), ANY, &addr), &[]));
+    assert!(text.contains(&addr) && text.contains("in use"), "{text}");
+}
+
+#[test]
+fn a_certificate_of_another_role_is_refused() {
+    let folder = folder(Role::Agent);
+    let text = complaint(&run(&folder, &config(folder.path(), ANY, ANY), &[]));
+    assert!(text.contains("spiffe://test/agent/c1"), "{text}");
+    assert!(text.contains("spiffe://test/control/"), "{text}");
+}
+
+#[test]
+fn bad_files_are_named() {
+    let folder = folder(Role::Control);
+    let good = config(folder.path(), ANY, ANY);
+    let check = |config: &str| complaint(&run(&folder, config, &["--check-config"]));
+
+    let text = check(&format!("{good}auto_registr: true\n"));
+    assert!(text.contains("auto_registr"), "{text}");
+    let text = check(&format!("{good}  : : broken\n"));
+    assert!(text.contains("malformed YAML"), "{text}");
+    let text = check(&good.replace("server.key", "no.key"));
+    assert!(
+        text.contains("https.key") && text.contains("no.key"),
+        "{text}"
+    );
+
+    write(
+        &folder,
+        "tokens.yaml",
+        "tokens: [{name: root, role: admin, token: short}]",
+    );
+    let text = check(&good);
+    assert!(
+        text.contains("tokens") && text.contains("shorter than"),
+        "{text}"
+    );
+}
