@@ -204,11 +204,16 @@ function apart(text, other) {
   return short.replace(/^… | …$/g, "").replace(/^…$/, "without it");
 }
 
+// Long words may break where their parts meet.
+function breakable(text) {
+  return text.split(/(?<=[._=/,:-])/).flatMap((part) => [part, el("wbr")]);
+}
+
 export function driftRows(drifts) {
   return drifts.map((d) => el("tr", {},
     el("td", { class: "tight" }, d.node), el("td", { class: "tight mono" }, d.key),
-    el("td", { title: d.expected }, el("del", {}, apart(d.expected, d.found))),
-    el("td", { title: d.found }, el("ins", {}, apart(d.found, d.expected)))));
+    el("td", { title: d.expected }, el("del", {}, ...breakable(apart(d.expected, d.found)))),
+    el("td", { title: d.found }, el("ins", {}, ...breakable(apart(d.found, d.expected))))));
 }
 
 function show(name) {

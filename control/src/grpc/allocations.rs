@@ -59,7 +59,8 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::ExplainRequest>,
     ) -> Result<Response<v1::Explanation>, Status> {
-        let (_, message) = open(&self.0, request)?;
-        close(allocations::explanation(self.0.core(), AllocationId(message.id)).await)
+        let (caller, message) = open(&self.0, request)?;
+        let id = AllocationId(message.id);
+        close(allocations::explanation(self.0.core(), &caller, id).await)
     }
 }

@@ -17,12 +17,12 @@ impl v1::projects_server::Projects for Service {
         &self,
         request: Request<v1::TreeRequest>,
     ) -> Result<Response<v1::TreeResponse>, Status> {
-        let (_, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request)?;
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
             let (below, from) = (Some(message.below.as_str()), cursor.as_deref());
-            let page = projects::list(self.0.core(), below, Some(MAX_LIMIT), from);
+            let page = projects::list(self.0.core(), &caller, below, Some(MAX_LIMIT), from);
             let page = page.map_err(|p| p.to_grpc())?;
             items.extend(page.items.into_iter().map(Into::into));
             match page.next_cursor {

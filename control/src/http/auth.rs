@@ -5,6 +5,7 @@
 
 use super::caller::{Caller, Role};
 use lattice_config::{Check, ConfigErrors, Problems, Source};
+use lattice_quorum_types::ProjectPath;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -22,6 +23,8 @@ struct TokenEntry {
     name: String,
     role: Role,
     token: SecretString,
+    /// The tenants it is told of; left out: all.
+    tenants: Option<Vec<ProjectPath>>,
 }
 
 /// The file: `tokens:` and a list of `{name, role, token}`, as YAML or JSON.
@@ -50,6 +53,13 @@ fn check(entry: &TokenEntry) -> Result<(), String> {
         return Err(format!(
             "name {:?} must be letters, digits, '.', '_', '-' and '@'",
             entry.name
+        ));
+    }
+    let tenants = entry.tenants.iter().flatten();
+    if let Some(deep) = tenants.into_iter().find(|path| !path.is_tenant()) {
+        return Err(format!(
+            "{deep} is a project; name its tenant {}",
+            deep.tenant()
         ));
     }
     let secret = entry.token.expose_secret();
@@ -95,7 +105,8 @@ impl fmt::Debug for Auth {
 }
 
 impl Auth {
-    /// Reads the text of a token file: `tokens:` and a list of `{name, role, token}`.
+    /// Reads the text of a token file: `tokens:` and a list of `{name, role, token, tenants}`,
+    /// the last of which may be left out.
     ///
     /// # Errors
     /// Everything that is wrong with it, at once.
@@ -108,6 +119,7 @@ impl Auth {
             let caller = Caller {
                 name: Arc::from(entry.name.as_str()),
                 role: entry.role,
+                tenants: entry.tenants.map(|t| Arc::new(t.into_iter().collect())),
             };
             let digest = digest(entry.token.expose_secret());
             if let Some(first) = by_digest.insert(digest, caller) {
@@ -161,6 +173,10 @@ mod tests {
             (
                 "tokens:\n- {name: 'service:x', role: user, token: aaaaaaaaaaaaaaaaaaaaaaaa}",
                 "service:x",
+            ),
+            (
+                "tokens:\n- {name: a, role: user, token: aaaaaaaaaaaaaaaaaaaaaaaa, tenants: [a/b]}",
+                "name its tenant a",
             ),
             ("tokens: []\nextra: 1", "extra"),
             (

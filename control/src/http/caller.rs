@@ -1,9 +1,12 @@
 //! Who asks, and what that lets them do at this edge. The quorum judges every change again.
 
 use lattice_api::problem::{Kind, Problem};
-use lattice_quorum_types::command::{Power, Principal};
+use lattice_quorum_types::{
+    ProjectPath, Refusal,
+    command::{Power, Principal},
+};
 use serde::Deserialize;
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// What a token's holder may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -51,6 +54,8 @@ impl fmt::Display for Role {
 pub(crate) struct Caller {
     pub(crate) name: Arc<str>,
     pub(crate) role: Role,
+    /// The only tenants whose projects and allocations it is told of; `None` for all.
+    pub(crate) tenants: Option<Arc<BTreeSet<ProjectPath>>>,
 }
 
 impl Caller {
@@ -67,6 +72,22 @@ impl Caller {
             name: self.name.to_string(),
             power,
         })
+    }
+
+    /// Whether a project, and what runs in it, exists for this caller.
+    pub(crate) fn sees(&self, project: &ProjectPath) -> bool {
+        let tenants = self.tenants.as_ref();
+        tenants.is_none_or(|tenants| tenants.contains(&project.tenant()))
+    }
+
+    /// What is not seen is not there.
+    pub(crate) fn check_sees(&self, project: &ProjectPath) -> Result<(), Problem> {
+        match self.sees(project) {
+            true => Ok(()),
+            false => Err(Problem::from(&Refusal::UnknownProject {
+                path: project.clone(),
+            })),
+        }
     }
 
     /// Sees what anybody runs.

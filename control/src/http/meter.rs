@@ -120,10 +120,8 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     );
     // Names of tenants are for operators.
     if caller.sees_all() {
-        let used = view
-            .projects
-            .values()
-            .map(|p| (project(p.path.as_str()), p.total().nodes as f64));
+        let seen = || view.projects.values().filter(|p| caller.sees(&p.path));
+        let used = seen().map(|p| (project(p.path.as_str()), p.total().nodes as f64));
         gauge(
             "lattice_project_nodes_used",
             "Nodes held by a project and below.",

@@ -13,3 +13,4 @@ mod events;
 mod grpc;
 mod nodes;
 mod projects;
+mod tenants;

@@ -40,6 +40,7 @@ pub(crate) async fn submit(
     dry_run: bool,
 ) -> Result<Submitted, Problem> {
     let spec = Box::new(request.into_spec()?);
+    caller.check_sees(&spec.project)?;
     let command = Command::Submit { spec };
     if dry_run {
         return Ok(Submitted {
@@ -87,8 +88,9 @@ impl Filter {
         })
     }
 
-    fn passes(&self, a: &Allocation) -> bool {
-        (self.states.is_empty() || self.states.contains(&a.state))
+    fn passes(&self, caller: &Caller, a: &Allocation) -> bool {
+        caller.sees(&a.spec.project)
+            && (self.states.is_empty() || self.states.contains(&a.state))
             && self
                 .within
                 .as_ref()
@@ -113,7 +115,7 @@ pub(crate) async fn list(
     let after = paging::after::<AllocationId>(cursor)?.unwrap_or(AllocationId(0));
     let view = core.view();
     if let Some(top) = &filter.within
-        && !view.projects.contains_key(top)
+        && !(view.projects.contains_key(top) && caller.sees(top))
     {
         return Err(Problem::from(&Refusal::UnknownProject {
             path: top.clone(),
@@ -123,17 +125,18 @@ pub(crate) async fn list(
         let all = view
             .allocations
             .range((Bound::Excluded(after), Bound::Unbounded));
-        let passing = all.map(|(_, a)| a).filter(|a| filter.passes(a));
+        let passing = all.map(|(_, a)| a).filter(|a| filter.passes(caller, a));
         let page = paging::page(passing, limit, |a| a.id.to_string());
         return Ok(page.map(|a| shown(&view, caller, a)));
     }
-    let page = list_all(core, filter, limit, after).await?;
+    let page = list_all(core, caller, filter, limit, after).await?;
     Ok(page.map(|a| shown(&view, caller, &a)))
 }
 
 /// With those that have ended, which only the quorum has.
 async fn list_all(
     core: &Core,
+    caller: &Caller,
     filter: &Filter,
     limit: usize,
     mut after: AllocationId,
@@ -152,7 +155,12 @@ async fn list_all(
         let is_last = found.len() < CHUNK as usize;
         after = found.last().map_or(after, |a| a.id);
         let room = limit + 1 - items.len();
-        items.extend(found.into_iter().filter(|a| filter.passes(a)).take(room));
+        items.extend(
+            found
+                .into_iter()
+                .filter(|a| filter.passes(caller, a))
+                .take(room),
+        );
         if is_last || items.len() > limit {
             return Ok(paging::page(items.into_iter(), limit, |a| a.id.to_string()));
         }
@@ -164,14 +172,23 @@ async fn list_all(
 }
 
 /// The record, out of the view or, once it has ended, out of the quorum.
-async fn record(core: &Core, id: AllocationId) -> Result<Arc<Allocation>, Problem> {
-    if let Some(live) = core.view().allocation(id) {
-        return Ok(live.clone());
-    }
-    match read(core, Query::Allocation { id }).await? {
-        Answer::Allocation(Some(ended)) => Ok(Arc::from(ended)),
-        Answer::Allocation(None) => Err(unknown(id)),
-        _ => Err(unexpected()),
+async fn record(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+) -> Result<Arc<Allocation>, Problem> {
+    let live = core.view().allocation(id).cloned();
+    let record = match live {
+        Some(live) => live,
+        None => match read(core, Query::Allocation { id }).await? {
+            Answer::Allocation(Some(ended)) => Arc::from(ended),
+            Answer::Allocation(None) => return Err(unknown(id)),
+            _ => return Err(unexpected()),
+        },
+    };
+    match caller.sees(&record.spec.project) {
+        true => Ok(record),
+        false => Err(unknown(id)),
     }
 }
 
@@ -180,7 +197,7 @@ pub(crate) async fn get(
     caller: &Caller,
     id: AllocationId,
 ) -> Result<AllocationView, Problem> {
-    let record = record(core, id).await?;
+    let record = record(core, caller, id).await?;
     Ok(shown(&core.view(), caller, &record))
 }
 
@@ -204,6 +221,9 @@ pub(crate) async fn act(
         Act::Hold => Command::Hold { id },
         Act::Release => Command::Release { id },
     };
+    if caller.tenants.is_some() {
+        record(core, caller, id).await?;
+    }
     let applied = propose(core, caller, key, command).await?;
     let changed = applied.events.iter().rev().find_map(|e| match &e.kind {
         EventKind::Allocation { record, .. } if record.id == id => Some(record),
@@ -215,8 +235,12 @@ pub(crate) async fn act(
     }
 }
 
-pub(crate) async fn explanation(core: &Core, id: AllocationId) -> Result<ExplanationView, Problem> {
-    let record = record(core, id).await?;
+pub(crate) async fn explanation(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+) -> Result<ExplanationView, Problem> {
+    let record = record(core, caller, id).await?;
     Ok(super::explain::explain(&core.view(), &record))
 }
 
@@ -235,7 +259,7 @@ pub(crate) async fn logs(
     id: AllocationId,
     log: LogRequest,
 ) -> Result<LogChunks, Problem> {
-    let record = record(core, id).await?;
+    let record = record(core, caller, id).await?;
     if sight(&core.view(), caller, &record) == Sight::Outline {
         let detail = format!(
             "the output of allocation {id} is for {}, the administrators of {} and operators",

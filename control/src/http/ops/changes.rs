@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     event::{AllocationChange, EventKind},
 };
 
-/// `None` when nothing of it is for people (a lease, an enrolment).
+/// `None` when nothing of it is for this caller (a lease, an enrolment, another tenant's).
 pub(crate) fn shown(view: &View, caller: &Caller, change: &CoreChange) -> Option<StreamEvent> {
     match change {
         CoreChange::Events(events) => {
@@ -26,7 +26,7 @@ pub(crate) fn shown(view: &View, caller: &Caller, change: &CoreChange) -> Option
                 changes,
             }))
         }
-        CoreChange::Observed(observed) => Some(StreamEvent::Observed(seen(view, observed))),
+        CoreChange::Observed(observed) => Some(StreamEvent::Observed(seen(view, caller, observed))),
         CoreChange::Compacted { oldest } => {
             Some(StreamEvent::Compacted(Compacted { oldest: *oldest }))
         }
@@ -34,6 +34,15 @@ pub(crate) fn shown(view: &View, caller: &Caller, change: &CoreChange) -> Option
 }
 
 fn one(view: &View, caller: &Caller, event: &Event) -> Option<Change> {
+    let project = match &event.kind {
+        EventKind::Allocation { record, .. } => Some(&record.spec.project),
+        EventKind::Project { record } => Some(&record.path),
+        EventKind::ProjectDeleted { path } => Some(path),
+        EventKind::Node { .. } | EventKind::Lease { .. } | EventKind::Enrolled { .. } => None,
+    };
+    if !project.is_none_or(|project| caller.sees(project)) {
+        return None;
+    }
     match &event.kind {
         EventKind::Allocation { change, record } => Some(Change::Allocation {
             change: word(*change).to_owned(),
@@ -70,10 +79,11 @@ fn word(change: AllocationChange) -> &'static str {
     }
 }
 
-fn seen(view: &View, observed: &CoreObserved) -> Observed {
+fn seen(view: &View, caller: &Caller, observed: &CoreObserved) -> Observed {
     let nodes = observed.nodes.iter().filter_map(|id| view.node(id));
     let waiting = observed.waiting.iter().filter_map(|id| {
-        let reason = explain::reason(view, view.allocation(*id)?)?;
+        let record = view.allocation(*id)?;
+        let reason = explain::reason(view, record).filter(|_| caller.sees(&record.spec.project))?;
         Some(Waiting { id: id.0, reason })
     });
     Observed {

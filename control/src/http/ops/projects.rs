@@ -28,6 +28,7 @@ fn place(text: &str) -> Result<ProjectPath, Problem> {
 
 pub(crate) fn list(
     core: &Core,
+    caller: &Caller,
     below: Option<&str>,
     limit: Option<u32>,
     cursor: Option<&str>,
@@ -39,19 +40,22 @@ pub(crate) fn list(
         .map(|text| path("below", text))
         .transpose()?;
     if let Some(top) = &below
-        && !view.projects.contains_key(top)
+        && !(view.projects.contains_key(top) && caller.sees(top))
     {
         return Err(unknown(top));
     }
     let start = paging::after::<ProjectPath>(cursor)?.map_or(Bound::Unbounded, Bound::Excluded);
     let all = view.projects.range((start, Bound::Unbounded));
-    let within = all.filter(|(path, _)| below.as_ref().is_none_or(|top| path.is_within(top)));
+    let within = all
+        .filter(|(path, _)| caller.sees(path))
+        .filter(|(path, _)| below.as_ref().is_none_or(|top| path.is_within(top)));
     let page = paging::page(within, limit, |(path, _)| path.to_string());
     Ok(page.map(|(_, project)| ProjectView::from(project)))
 }
 
-pub(crate) fn get(core: &Core, text: &str) -> Result<ProjectView, Problem> {
+pub(crate) fn get(core: &Core, caller: &Caller, text: &str) -> Result<ProjectView, Problem> {
     let path = place(text)?;
+    caller.check_sees(&path)?;
     let view = core.view();
     let project = view.projects.get(&path).ok_or_else(|| unknown(&path))?;
     Ok(project.into())
@@ -68,6 +72,7 @@ pub(crate) async fn create(
     key: Option<String>,
 ) -> Result<ProjectView, Problem> {
     let path = path("path", &request.path)?;
+    caller.check_sees(&path)?;
     let command = Command::CreateProject {
         path: path.clone(),
         limits: request.limits.map(Into::into),
@@ -101,6 +106,7 @@ pub(crate) async fn update(
     key: Option<String>,
 ) -> Result<ProjectView, Problem> {
     let path = place(text)?;
+    caller.check_sees(&path)?;
     let request = LimitsRequest {
         changes: vec![update.of(path.to_string())],
     };
@@ -116,6 +122,7 @@ pub(crate) async fn delete(
     key: Option<String>,
 ) -> Result<Changed, Problem> {
     let path = place(text)?;
+    caller.check_sees(&path)?;
     let applied = propose(core, caller, key, Command::DeleteProject { path }).await?;
     Ok(Changed {
         revision: applied.revision,
@@ -129,6 +136,9 @@ pub(crate) async fn set_limits(
     key: Option<String>,
 ) -> Result<Changed, Problem> {
     let changes = request.into_changes()?;
+    for change in &changes {
+        caller.check_sees(&change.path)?;
+    }
     let applied = propose(core, caller, key, Command::SetLimits { changes }).await?;
     Ok(Changed {
         revision: applied.revision,

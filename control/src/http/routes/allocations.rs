@@ -153,11 +153,13 @@ pub(super) async fn release(
     (status = 200, body = ExplanationView), (status = 404, body = Problem)))]
 pub(super) async fn explanation(
     State(api): State<Api>,
-    _: Caller,
+    caller: Caller,
     Place(id): Place,
 ) -> Answer<ExplanationView> {
     let id = allocations::number(&id)?;
-    Ok(Json(allocations::explanation(api.core(), id).await?))
+    Ok(Json(
+        allocations::explanation(api.core(), &caller, id).await?,
+    ))
 }
 
 /// Which output.

@@ -32,11 +32,17 @@ pub(super) struct Part {
     (status = 200, body = Page<ProjectView>), (status = "default", body = Problem)))]
 pub(super) async fn list(
     State(api): State<Api>,
-    _: Caller,
+    caller: Caller,
     Params(p): Params<Part>,
 ) -> Answer<Page<ProjectView>> {
     let (below, cursor) = (p.below.as_deref(), p.cursor.as_deref());
-    Ok(Json(projects::list(api.core(), below, p.limit, cursor)?))
+    Ok(Json(projects::list(
+        api.core(),
+        &caller,
+        below,
+        p.limit,
+        cursor,
+    )?))
 }
 
 /// A new project below its parent, or a tenant.
@@ -59,10 +65,10 @@ pub(super) async fn create(
     responses((status = 200, body = ProjectView), (status = 404, body = Problem)))]
 pub(super) async fn get(
     State(api): State<Api>,
-    _: Caller,
+    caller: Caller,
     Place(path): Place,
 ) -> Answer<ProjectView> {
-    Ok(Json(projects::get(api.core(), &path)?))
+    Ok(Json(projects::get(api.core(), &caller, &path)?))
 }
 
 /// Changes its limits: a field left out stays, `null` lifts the ceiling.

@@ -124,6 +124,7 @@ pub(super) const TOKENS: &str = "tokens:\n\
     - {name: op, role: operator, token: op-op-op-op-op-op-op-op}\n\
     - {name: alice, role: user, token: alice-alice-alice-alice}\n\
     - {name: bob, role: user, token: bob-bob-bob-bob-bob-bob}\n\
+    - {name: diver, role: operator, token: diver-diver-diver-diver, tenants: [ocean]}\n\
     - {name: eye, role: viewer, token: eye-eye-eye-eye-eye-eye}\n";
 
 /// What an agent's captured output is here.
@@ -376,7 +377,7 @@ impl Bed {
             .lines()
             .find(|l| l.contains(&format!("name: {who},")));
         let token = line.and_then(|l| l.split("token: ").nth(1)).unwrap();
-        token.trim_end_matches('}').to_owned()
+        token.split([',', '}']).next().unwrap().to_owned()
     }
 
     pub(super) fn client(&self, who: &str) -> Client {
