@@ -83,6 +83,14 @@ impl Door {
         }
     }
 
+    /// What came from there was no gossip.
+    pub(crate) fn garbage(&self, from: SocketAddr) {
+        add(&self.counters.garbage, 1);
+        if let Some(peer) = self.known_at(from) {
+            lock(&self.rates).punish(&peer);
+        }
+    }
+
     fn learn(&self, addr: SocketAddr, identity: Identity) {
         let mut known = lock(&self.known);
         if known.get(&addr) == Some(&identity) {

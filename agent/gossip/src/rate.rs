@@ -35,6 +35,14 @@ impl PeerRates {
         }
     }
 
+    /// The last message of `peer` was no gossip: it waits for an interval's share. Decoding and
+    /// logging garbage is what a bad peer could keep us busy with.
+    pub(crate) fn punish(&mut self, peer: &Identity) {
+        if let Some(bucket) = self.buckets.get_mut(peer) {
+            bucket.tokens = (bucket.tokens - PER_INTERVAL).max(-PER_INTERVAL);
+        }
+    }
+
     /// Whether one more message of `peer` is let in.
     pub(crate) fn admit(&mut self, peer: &Identity, now: Instant) -> bool {
         let per_second = self.per_second;
@@ -82,6 +90,22 @@ mod tests {
             .filter(|_| rates.admit(&peer("bad"), later))
             .count();
         assert_eq!(admitted, 16, "its share of one interval");
+    }
+
+    #[test]
+    fn garbage_costs_a_peer_more_than_gossip() {
+        let bad = Identity::new("demo", Role::Agent, "bad").unwrap();
+        let mut rates = PeerRates::new(Duration::from_secs(2));
+        let start = Instant::now();
+        let mut let_in = 0;
+        for ms in 0..60_000 {
+            if rates.admit(&bad, start + Duration::from_millis(ms)) {
+                let_in += 1;
+                rates.punish(&bad);
+            }
+        }
+        // The burst, then about one each interval.
+        assert!((25..=40).contains(&let_in), "{let_in}");
     }
 
     #[test]

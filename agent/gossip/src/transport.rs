@@ -134,10 +134,7 @@ impl Socket for MeshSocket {
     }
 
     async fn recv(&mut self) -> anyhow::Result<RecvOutcome> {
-        let next = self
-            .codec
-            .decode_next(&mut self.inbox, &self.door.counters)
-            .await?;
+        let next = self.codec.decode_next(&mut self.inbox, &self.door).await?;
         next.ok_or_else(|| anyhow::anyhow!("the gossip inbox is closed"))
     }
 }

@@ -48,21 +48,29 @@ async fn a_stream_brings_all_items_and_ends() {
     assert_eq!(numbers, (0..1000).collect::<Vec<_>>());
 }
 
+/// Tells when it is dropped.
+struct Ends(mpsc::UnboundedSender<()>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
 #[tokio::test]
-async fn dropping_a_stream_ends_its_handler() {
+async fn dropping_a_stream_ends_its_handler_whatever_it_waits_for() {
     let authority = authority("demo");
     let (server, agent) = (
         bind(&authority, Role::Quorum, "q1"),
         bind(&authority, Role::Agent, "a1"),
     );
-    let (ended, mut end) = mpsc::channel::<()>(1);
+    let (ended, mut end) = mpsc::unbounded_channel();
     let router = Router::new().stream(move |_, _: Count, items| {
-        // Dropped with the handler.
-        let ended = ended.clone();
+        let ends = Ends(ended.clone());
         async move {
-            let _ended = ended;
+            let _ends = ends;
             items.send(&1).await?;
-            items.closed().await;
+            // It does not look after its reader.
             std::future::pending().await
         }
     });
@@ -70,12 +78,57 @@ async fn dropping_a_stream_ends_its_handler() {
     let peer = agent.peer(server.local_addr(), Expect::role(Role::Quorum));
     let mut items = peer.open(&Count { until: None }).await.unwrap();
     assert_eq!(items.next().await.unwrap().unwrap(), 1);
+    assert!(end.try_recv().is_err(), "it runs");
     drop(items);
-    // The router holds one sender of `ended`; shutting down drops it, the handler's goes before.
-    server.shutdown(Duration::from_millis(10)).await;
-    drop(server);
-    let closed = tokio::time::timeout(SHORT, end.recv()).await;
-    assert_eq!(closed.unwrap(), None);
+    let ended = tokio::time::timeout(SHORT, end.recv()).await;
+    assert_eq!(ended.unwrap(), Some(()));
+    assert_eq!(server.connections().len(), 1, "the connection stays");
+}
+
+#[tokio::test]
+async fn a_slow_reader_holds_up_its_stream_and_nothing_else() {
+    let (_server, _agent, peer) = agent_and_server().await;
+    // Counts for ever, and is not read.
+    let mut unread = peer.open(&Count { until: None }).await.unwrap();
+    for n in 0..20 {
+        let echo = echo(&n.to_string());
+        assert_eq!(
+            peer.call(&echo, SHORT).await.unwrap(),
+            format!("{n} from a1")
+        );
+    }
+    assert_eq!(unread.next().await.unwrap().unwrap(), 0);
+}
+
+#[tokio::test]
+async fn handles_with_different_expectations_share_a_connection() {
+    let (server, agent, peer) = agent_and_server().await;
+    peer.call(&echo("x"), SHORT).await.unwrap();
+    let any = agent.peer(server.local_addr(), Expect::role(Role::Quorum));
+    any.call(&echo("x"), SHORT).await.unwrap();
+    assert_eq!(server.connections().len(), 1);
+    let wrong = agent.peer(server.local_addr(), Expect::role(Role::Control));
+    let refused = wrong.connected().await.unwrap_err();
+    assert!(
+        matches!(refused, MeshError::UnexpectedPeer { .. }),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn traffic_counts_open_and_closed_connections() {
+    let (server, agent, peer) = agent_and_server().await;
+    assert_eq!(agent.traffic(), lattice_mesh::Traffic::default());
+    peer.call(&echo(&"x".repeat(100_000)), SHORT).await.unwrap();
+    let open = agent.traffic();
+    assert!(
+        open.sent_bytes > 100_000 && open.received_bytes > 100_000,
+        "{open:?}"
+    );
+    agent.disconnect(&server.identity());
+    until("it is closed", || async { agent.connections().is_empty() }).await;
+    let closed = agent.traffic();
+    assert!(closed.sent_bytes >= open.sent_bytes, "{open:?} {closed:?}");
 }
 
 #[tokio::test]

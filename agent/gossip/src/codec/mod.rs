@@ -14,8 +14,8 @@
 mod twin;
 
 use crate::{
-    door::Inbound,
-    stats::{Counters, add},
+    door::{Door, Inbound},
+    stats::add,
 };
 use chitchat::{
     ChitchatEnvelope, ChitchatMessage, ProtocolVersion,
@@ -166,14 +166,14 @@ impl Codec {
     pub(crate) async fn decode_next(
         &mut self,
         inbox: &mut mpsc::Receiver<Inbound>,
-        counters: &Counters,
+        door: &Door,
     ) -> Result<Option<RecvOutcome>, CodecError> {
         loop {
             let Some(Pending { from, until }) = self.pending else {
                 let Some(next) = inbox.recv().await else {
                     return Ok(None);
                 };
-                self.submit(&next, counters);
+                self.submit(&next, door);
                 continue;
             };
             let read = tokio::time::timeout_at(until, self.inner.recv()).await;
@@ -182,7 +182,7 @@ impl Codec {
                     self.pending = None;
                     match self.decoded.take() {
                         Some(outcome) => return Ok(Some(outcome)),
-                        None => add(&counters.garbage, 1),
+                        None => door.garbage(from),
                     }
                 }
                 Ok(Ok(outcome)) => {
@@ -197,7 +197,7 @@ impl Codec {
                     // A late payload must not be taken for the next peer's.
                     drain(&self.twin, &mut self.buffer);
                     self.pending = None;
-                    add(&counters.codec_late, 1);
+                    add(&door.counters.codec_late, 1);
                     if let Some(outcome) = self.decoded.take() {
                         return Ok(Some(outcome));
                     }
@@ -207,9 +207,9 @@ impl Codec {
     }
 
     /// Hands a payload and the marker to the inner socket, both or neither. Does not wait.
-    fn submit(&mut self, next: &Inbound, counters: &Counters) {
+    fn submit(&mut self, next: &Inbound, door: &Door) {
         if next.bytes.len() > MAX_PAYLOAD_BYTES || self.looks_like_marker(&next.bytes) {
-            return add(&counters.garbage, 1);
+            return door.garbage(next.from);
         }
         self.decoded = None;
         let submitted = self
@@ -225,7 +225,7 @@ impl Codec {
             Err(error) => {
                 tracing::debug!(%error, "gossip message lost before decoding");
                 drain(&self.twin, &mut self.buffer);
-                add(&counters.codec_late, 1);
+                add(&door.counters.codec_late, 1);
             }
         }
     }

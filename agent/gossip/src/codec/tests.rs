@@ -31,7 +31,7 @@ fn peer(n: u16) -> SocketAddr {
 
 struct Bench {
     codec: Codec,
-    counters: Counters,
+    door: Door,
     submit: mpsc::Sender<Inbound>,
     inbox: mpsc::Receiver<Inbound>,
 }
@@ -41,7 +41,7 @@ impl Bench {
         let (submit, inbox) = mpsc::channel(20_000);
         Self {
             codec: Codec::open().await.unwrap(),
-            counters: Counters::default(),
+            door: Door::new("c0".parse().unwrap(), Duration::from_secs(2)),
             submit,
             inbox,
         }
@@ -51,7 +51,7 @@ impl Bench {
         self.submit.try_send(Inbound { from, bytes }).unwrap();
     }
     async fn next(&mut self) -> RecvOutcome {
-        let next = self.codec.decode_next(&mut self.inbox, &self.counters);
+        let next = self.codec.decode_next(&mut self.inbox, &self.door);
         let next = tokio::time::timeout(Duration::from_secs(5), next).await;
         next.unwrap().unwrap().unwrap()
     }
@@ -115,7 +115,7 @@ async fn garbage_and_markers_of_peers_are_dropped_and_real_messages_keep_their_s
             (peer(n), &*expected)
         );
     }
-    let stats = bench.counters.read();
+    let stats = bench.door.counters.read();
     assert_eq!((stats.garbage, stats.codec_late), (500, 0));
 }
 
@@ -132,7 +132,7 @@ async fn a_dropped_call_loses_nothing() {
     while decoded < COUNT {
         attempts += 1;
         let outcome = {
-            let next = bench.codec.decode_next(&mut bench.inbox, &bench.counters);
+            let next = bench.codec.decode_next(&mut bench.inbox, &bench.door);
             let mut next = std::pin::pin!(next);
             // Polled once, and stopped at its first, second, third or fourth await in turn.
             let steps = attempts % 4;
@@ -160,7 +160,7 @@ async fn a_dropped_call_loses_nothing() {
     }
     println!("{dropped} calls were dropped");
     assert!(dropped > 1000, "only {dropped} calls were dropped");
-    let stats = bench.counters.read();
+    let stats = bench.door.counters.read();
     assert_eq!((stats.garbage, stats.codec_late), (0, 0));
 }
 
