@@ -16,6 +16,7 @@ use lattice_quorum_types::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -154,10 +155,10 @@ impl Dispatch {
             let Some(allocation) = view.allocation(target.key.allocation) else {
                 continue;
             };
-            let (core, view, allocation) = (self.core.clone(), view.clone(), allocation.clone());
+            let (core, allocation) = (self.core.clone(), allocation.clone());
             let (lease, fence, call) = (self.lease.clone(), fence.clone(), target.clone());
             self.calls.spawn(async move {
-                let called = call_agent(&core, &view, &allocation, &call, fence.epoch).await;
+                let called = call_agent(&core, &allocation, &call, fence.epoch).await;
                 if let (Called::Refused(refused), Need::Launch) = (&called, call.need)
                     && !matches!(refused, LaunchRefused::StaleEpoch { .. })
                 {
@@ -255,7 +256,33 @@ fn wanted(view: &View) -> BTreeSet<Target> {
     view.allocations.values().flat_map(of_one).collect()
 }
 
-async fn call_agent(
+/// Calls until there is an answer or a failure; begins anew where the agent is now when it turns up
+/// at another address meanwhile.
+async fn call_agent(core: &Core, allocation: &Allocation, target: &Target, epoch: u64) -> Called {
+    let mut inputs = core.inputs();
+    loop {
+        let view = core.view();
+        let called_at = addr(&view, &target.node);
+        let moved = async {
+            while inputs.changed().await.is_ok() {
+                if addr(&core.view(), &target.node) != called_at {
+                    return;
+                }
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            called = call_at(core, &view, allocation, target, epoch) => return called,
+            () = moved => {}
+        }
+    }
+}
+
+fn addr(view: &View, node: &NodeId) -> Option<SocketAddr> {
+    Some(view.node(node)?.seen.as_ref()?.addr)
+}
+
+async fn call_at(
     core: &Core,
     view: &View,
     allocation: &Allocation,
