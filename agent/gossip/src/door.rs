@@ -91,6 +91,15 @@ impl Door {
         }
     }
 
+    /// As if it had come and been let in.
+    #[cfg(test)]
+    pub(crate) async fn inject(&self, message: Inbound) {
+        let inbox = lock(&self.inbox).clone();
+        if let Some(inbox) = inbox {
+            let _ = inbox.send(message).await;
+        }
+    }
+
     fn learn(&self, addr: SocketAddr, identity: Identity) {
         let mut known = lock(&self.known);
         if known.get(&addr) == Some(&identity) {

@@ -306,4 +306,6 @@ fn apply(state: &mut Chitchat, texts: &BTreeMap<String, String>) {
 }
 
 #[cfg(test)]
+pub(crate) mod bed;
+#[cfg(test)]
 mod tests;

@@ -207,12 +207,12 @@ fn read_health(value: &str) -> Option<Health> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::Verdict;
 
-    fn full() -> Published {
+    pub(crate) fn full() -> Published {
         let mark = format!("1:{}", "ab".repeat(32));
         Published {
             fingerprints: [

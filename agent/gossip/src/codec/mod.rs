@@ -11,6 +11,7 @@
 //! turned out not to be decodable. One payload is in flight at a time. All of this is proved once
 //! when it is opened; if it does not work, gossip does not start.
 
+mod shape;
 mod twin;
 
 use crate::{
@@ -208,7 +209,7 @@ impl Codec {
 
     /// Hands a payload and the marker to the inner socket, both or neither. Does not wait.
     fn submit(&mut self, next: &Inbound, door: &Door) {
-        if next.bytes.len() > MAX_PAYLOAD_BYTES || self.looks_like_marker(&next.bytes) {
+        if !self.is_acceptable(&next.bytes) {
             return door.garbage(next.from);
         }
         self.decoded = None;
@@ -230,21 +231,25 @@ impl Codec {
         }
     }
 
-    /// A peer's `BadCluster`, of any version: would end a payload that is none.
-    fn looks_like_marker(&self, bytes: &[u8]) -> bool {
-        // Magic number (2), version (1), type (1).
-        match (self.mark.as_slice(), bytes) {
-            (&[m0, m1, _, kind], &[b0, b1, _, k, ..]) => (m0, m1, kind) == (b0, b1, k),
-            _ => false,
-        }
+    /// Of the form of a message that a member may send.
+    fn is_acceptable(&self, bytes: &[u8]) -> bool {
+        let magic = self.mark.first_chunk::<2>();
+        bytes.len() <= MAX_PAYLOAD_BYTES
+            && magic.is_some_and(|magic| shape::is_acceptable(*magic, bytes))
     }
 
-    /// Proves that the longest payload fits, that strangers are kept out, and that the marker
-    /// comes back as itself.
+    /// Proves that messages have the form we know, that the longest payload fits, that strangers
+    /// are kept out, and that the marker comes back as itself.
     async fn self_test(&mut self) -> Result<(), CodecError> {
         let failed = |reason: &str| CodecError::SelfTest {
             reason: reason.to_owned(),
         };
+        for message in specimens() {
+            let bytes = self.encode(message).await?;
+            if !self.is_acceptable(&bytes) {
+                return Err(failed("messages have another form than expected"));
+            }
+        }
         let inner_addr = self
             .twin
             .local_addr()
@@ -283,6 +288,25 @@ impl Codec {
     }
 }
 
+/// One message of each type, without content.
+fn specimens() -> [ChitchatEnvelope; 3] {
+    let (digest, delta) = (Default::default(), Default::default());
+    [
+        ChitchatMessage::Syn {
+            cluster_id: "self-test".to_owned(),
+            digest: Default::default(),
+        },
+        ChitchatMessage::SynAck { digest, delta },
+        ChitchatMessage::Ack {
+            delta: Default::default(),
+        },
+    ]
+    .map(|message| ChitchatEnvelope {
+        version: ProtocolVersion::V1,
+        message,
+    })
+}
+
 fn is_marker(outcome: &RecvOutcome) -> bool {
     matches!(outcome.envelope.message, ChitchatMessage::BadCluster)
 }
@@ -306,5 +330,7 @@ async fn pause(tries: &mut u32) {
     }
 }
 
+#[cfg(test)]
+mod attack_tests;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// A real message with a text of ours in it.
-fn syn(text: &str) -> ChitchatEnvelope {
+pub(super) fn syn(text: &str) -> ChitchatEnvelope {
     ChitchatEnvelope {
         version: ProtocolVersion::V1,
         message: ChitchatMessage::Syn {
@@ -18,26 +18,26 @@ fn syn(text: &str) -> ChitchatEnvelope {
     }
 }
 
-fn text_of(outcome: &RecvOutcome) -> &str {
+pub(super) fn text_of(outcome: &RecvOutcome) -> &str {
     match &outcome.envelope.message {
         ChitchatMessage::Syn { cluster_id, .. } => cluster_id,
         other => panic!("{other:?}"),
     }
 }
 
-fn peer(n: u16) -> SocketAddr {
+pub(super) fn peer(n: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], n))
 }
 
-struct Bench {
-    codec: Codec,
-    door: Door,
+pub(super) struct Bench {
+    pub(super) codec: Codec,
+    pub(super) door: Door,
     submit: mpsc::Sender<Inbound>,
     inbox: mpsc::Receiver<Inbound>,
 }
 
 impl Bench {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let (submit, inbox) = mpsc::channel(20_000);
         Self {
             codec: Codec::open().await.unwrap(),
@@ -46,11 +46,11 @@ impl Bench {
             inbox,
         }
     }
-    fn put(&self, from: u16, bytes: Vec<u8>) {
+    pub(super) fn put(&self, from: u16, bytes: Vec<u8>) {
         let (from, bytes) = (peer(from), Bytes::from(bytes));
         self.submit.try_send(Inbound { from, bytes }).unwrap();
     }
-    async fn next(&mut self) -> RecvOutcome {
+    pub(super) async fn next(&mut self) -> RecvOutcome {
         let next = self.codec.decode_next(&mut self.inbox, &self.door);
         let next = tokio::time::timeout(Duration::from_secs(5), next).await;
         next.unwrap().unwrap().unwrap()
@@ -71,7 +71,7 @@ async fn what_is_encoded_is_decoded_with_the_senders_address() {
             },
         },
         ChitchatEnvelope {
-            version: ProtocolVersion::V0,
+            version: ProtocolVersion::V1,
             message: ChitchatMessage::Ack {
                 delta: Default::default(),
             },

@@ -1,0 +1,137 @@
+//! Real messages of a member, changed at random: against the codec, and against a running server.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::{
+    tests::{Bench, peer, syn, text_of},
+    *,
+};
+use crate::{Gossip, MESSAGE_KIND, hub::header, run::bed};
+use bytes::Bytes;
+use lattice_mesh::{Expect, Role, Router};
+
+/// A SYN, a SYN-ACK and an ACK of a member that says something.
+async fn real_messages() -> Vec<Vec<u8>> {
+    let authority = bed::authority();
+    let spy = bed::mesh(&authority, "spy");
+    let (heard, mut hear) = mpsc::channel(64);
+    let router = Router::new().messages(MESSAGE_KIND, &[Role::Agent], move |caller, bytes| {
+        let _ = heard.try_send((caller.addr, bytes));
+    });
+    spy.serve(router).unwrap();
+    let victim = bed::mesh(&authority, "victim");
+    let gossip = Gossip::new();
+    victim.serve(gossip.route(Router::new())).unwrap();
+    let config = bed::config(vec![bed::seed(&spy)]);
+    let cell = gossip.join(&victim, config, &bed::full()).await.unwrap();
+    let header = header(cell.name());
+    let mut codec = Codec::open().await.unwrap();
+    let mut specimens = specimens().into_iter();
+    let (mut ask, answer) = (specimens.next().unwrap(), specimens.next().unwrap());
+    ask.message = ChitchatMessage::Syn {
+        cluster_id: "demo/c0".to_owned(),
+        digest: Default::default(),
+    };
+    let to_victim = spy.peer(victim.local_addr(), Expect::role(Role::Agent));
+    for message in [ask, answer] {
+        let bytes = codec.encode(message).await.unwrap();
+        let bytes = Bytes::from([header.as_slice(), &bytes].concat());
+        to_victim.send_message(MESSAGE_KIND, bytes).unwrap();
+    }
+    let mut real: Vec<Option<Vec<u8>>> = vec![None; 3];
+    while real.iter().any(Option::is_none) {
+        let heard = tokio::time::timeout(Duration::from_secs(10), hear.recv()).await;
+        let (_, bytes) = heard.unwrap().unwrap();
+        let bytes = bytes[header.len()..].to_vec();
+        let kind = usize::from(bytes[3]);
+        real[kind] = Some(bytes);
+    }
+    real.into_iter().flatten().collect()
+}
+
+/// Small and the same everywhere: a failing run can be repeated.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) as usize % limit
+    }
+
+    /// Keeps the head in three of four, so that most get past the first look.
+    fn change(&mut self, message: &[u8], other: &[u8]) -> Vec<u8> {
+        let mut bytes = message.to_vec();
+        let first = if self.below(4) == 0 { 0 } else { 7 };
+        for _ in 0..=self.below(3) {
+            let at = first + self.below(bytes.len() - first);
+            match self.below(8) {
+                0 => bytes.truncate(at.max(8)),
+                1 => bytes.extend_from_slice(&other[self.below(other.len())..]),
+                2 => bytes.insert(at, self.below(256) as u8),
+                _ => bytes[at] = self.below(256) as u8,
+            }
+        }
+        bytes
+    }
+}
+
+#[tokio::test]
+async fn changed_messages_never_break_the_codec() {
+    let real = real_messages().await;
+    let mut bench = Bench::new().await;
+    let mut chance = Chance(1);
+    let mut got_through = 0;
+    for n in 0..300u16 {
+        for _ in 0..10 {
+            let (one, other) = (chance.below(3), chance.below(3));
+            bench.put(60_000, chance.change(&real[one], &real[other]));
+        }
+        let bytes = bench.codec.encode(syn(&format!("m{n}"))).await.unwrap();
+        bench.put(n, bytes);
+        loop {
+            let outcome = bench.next().await;
+            if outcome.from_addr == peer(n) {
+                assert_eq!(text_of(&outcome), format!("m{n}"));
+                break;
+            }
+            assert_eq!(outcome.from_addr, peer(60_000));
+            got_through += 1;
+        }
+    }
+    let stats = bench.door.counters.read();
+    println!("of 3000 changed messages {got_through} were still messages: {stats:?}");
+    assert_eq!(stats.codec_late, 0);
+    assert_eq!(stats.garbage + got_through, 3000);
+}
+
+#[tokio::test]
+async fn changed_messages_never_stop_the_server() {
+    let real = real_messages().await;
+    let authority = bed::authority();
+    let (mesh, other) = (bed::mesh(&authority, "a"), bed::mesh(&authority, "b"));
+    let (gossip, door) = (Gossip::new(), bed::door());
+    mesh.serve(gossip.route(Router::new())).unwrap();
+    let place = gossip.place(door.clone()).unwrap();
+    let cell = bed::start(place, &mesh, Vec::new()).await;
+    let mut chance = Chance(2);
+    for _ in 0..3000 {
+        let (one, other) = (chance.below(3), chance.below(3));
+        let bytes = chance.change(&real[one], &real[other]).into();
+        let from = peer(1);
+        door.inject(Inbound { from, bytes }).await;
+    }
+    let joins = Gossip::new();
+    other.serve(joins.route(Router::new())).unwrap();
+    let config = bed::config(vec![bed::seed(&mesh)]);
+    let beside = joins.join(&other, config, &bed::full()).await.unwrap();
+    bed::until(&beside, "the attacked member", |s| {
+        let attacked = s.members.get(&mesh.identity());
+        attacked.is_some_and(|m| m.belief == crate::Belief::Alive)
+    })
+    .await;
+    let stats = cell.stats();
+    println!("{stats:?}");
+    assert_eq!((stats.restarts, stats.codec_late), (0, 0), "{stats:?}");
+}

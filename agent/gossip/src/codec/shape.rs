@@ -1,0 +1,114 @@
+//! The outer form of chitchat's messages, judged before anything is decoded.
+//!
+//! A message is magic number (2 bytes), version, type, then one or two streams of blocks
+//! (`type u8 | length u16 little endian | bytes`, ended by type 0), then for a SYN the cluster's
+//! name. A compressed block of a dozen bytes may unpack to 64 KiB, so a message of thousands of
+//! them would unpack to hundreds of megabytes: only as many are let through as an honest member
+//! ever needs. What has another form never reaches chitchat, which would log each one.
+
+/// The wire version all our members speak.
+const VERSION: u8 = 1;
+const SYN: u8 = 0;
+const SYN_ACK: u8 = 1;
+const ACK: u8 = 2;
+/// An honest block unpacks to 16 KiB: 1 MiB in all, twice what a full cell's keys can be. A
+/// hostile one unpacks to 64 KiB: 4 MiB.
+const MAX_BLOCKS: u32 = 64;
+
+/// Whether `bytes` may be handed to chitchat. A `BadCluster`, our marker, may not.
+pub(super) fn is_acceptable(magic: [u8; 2], bytes: &[u8]) -> bool {
+    read(magic, bytes).is_some()
+}
+
+fn read(magic: [u8; 2], bytes: &[u8]) -> Option<()> {
+    let (&[m0, m1, VERSION, kind], rest) = bytes.split_first_chunk::<4>()? else {
+        return None;
+    };
+    if [m0, m1] != magic {
+        return None;
+    }
+    let mut blocks = 0;
+    let rest = match kind {
+        SYN => {
+            let (length, name) = stream(rest, &mut blocks)?.split_first_chunk::<2>()?;
+            name.get(usize::from(u16::from_le_bytes(*length))..)?
+        }
+        SYN_ACK => stream(stream(rest, &mut blocks)?, &mut blocks)?,
+        ACK => stream(rest, &mut blocks)?,
+        _ => return None,
+    };
+    rest.is_empty().then_some(())
+}
+
+/// What follows a stream of blocks.
+fn stream<'a>(mut bytes: &'a [u8], blocks: &mut u32) -> Option<&'a [u8]> {
+    loop {
+        let (&kind, rest) = bytes.split_first()?;
+        if kind == 0 {
+            return Some(rest);
+        }
+        *blocks += 1;
+        if kind > 2 || *blocks > MAX_BLOCKS {
+            return None;
+        }
+        let (length, rest) = rest.split_first_chunk::<2>()?;
+        bytes = rest.get(usize::from(u16::from_le_bytes(*length))..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAGIC: [u8; 2] = [0x53, 0xb0];
+
+    fn message(kind: u8, rest: &[&[u8]]) -> Vec<u8> {
+        [&[MAGIC[0], MAGIC[1], 1, kind], rest.concat().as_slice()].concat()
+    }
+
+    #[test]
+    fn honest_forms_are_accepted_and_others_are_not() {
+        let block: &[u8] = &[1, 3, 0, 7, 7, 7];
+        let (end, name): (&[u8], &[u8]) = (&[0], &[2, 0, b'c', b'0']);
+        let good = [
+            message(SYN, &[end, name]),
+            message(SYN, &[block, block, end, name]),
+            message(SYN_ACK, &[block, end, block, end]),
+            message(SYN_ACK, &[end, end]),
+            message(ACK, &[block, end]),
+        ];
+        for bytes in &good {
+            assert!(is_acceptable(MAGIC, bytes), "{bytes:?}");
+            assert!(!is_acceptable([0, 0], bytes), "another magic number");
+            for cut in 0..bytes.len() {
+                assert!(
+                    !is_acceptable(MAGIC, &bytes[..cut]),
+                    "{bytes:?} cut at {cut}"
+                );
+            }
+            assert!(!is_acceptable(MAGIC, &[bytes.as_slice(), &[0]].concat()));
+            let mut other = bytes.clone();
+            other[2] = 0;
+            assert!(!is_acceptable(MAGIC, &other), "another version");
+        }
+        assert!(!is_acceptable(MAGIC, &message(3, &[])), "the marker");
+        assert!(!is_acceptable(MAGIC, &message(255, &[end])));
+        assert!(
+            !is_acceptable(MAGIC, &message(ACK, &[&[3, 0, 0], end])),
+            "no such block"
+        );
+    }
+
+    #[test]
+    fn a_message_that_unpacks_to_too_much_is_refused() {
+        let block: &[u8] = &[1, 1, 0, 7];
+        let of = |count: usize| message(ACK, &[block.repeat(count).as_slice(), &[0]]);
+        assert!(is_acceptable(MAGIC, &of(64)));
+        assert!(!is_acceptable(MAGIC, &of(65)));
+        let both = message(SYN_ACK, &[&block.repeat(40), &[0], &block.repeat(40), &[0]]);
+        assert!(
+            !is_acceptable(MAGIC, &both),
+            "counted over the whole message"
+        );
+    }
+}

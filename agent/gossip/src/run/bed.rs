@@ -1,0 +1,82 @@
+//! What tests inside this crate start members with.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::start_with;
+use crate::{
+    Cell, CellConfig, Published, Seed, Snapshot,
+    door::Door,
+    hub::Place,
+    text::{self, tests::full as everything},
+};
+use lattice_mesh::{
+    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
+};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const QUICK: Duration = Duration::from_millis(100);
+/// Far shorter than in service.
+pub(crate) const RESTART_WAIT: Duration = Duration::from_millis(1500);
+
+pub(crate) fn authority() -> Authority {
+    Authority::create("demo", Validity::from_now(SystemClock.now(), DAY)).unwrap()
+}
+
+pub(crate) fn mesh(authority: &Authority, id: &str) -> Mesh {
+    let identity = Identity::new("demo", Role::Agent, id).unwrap();
+    let validity = Validity::from_now(SystemClock.now(), DAY);
+    let own = Credentials::issued_by(authority, &identity, validity).unwrap();
+    let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+    Mesh::bind(addr, own, MeshConfig::default()).unwrap()
+}
+
+pub(crate) fn seed(mesh: &Mesh) -> Seed {
+    Seed {
+        addr: mesh.local_addr(),
+        role: Role::Agent,
+    }
+}
+
+pub(crate) fn config(seeds: Vec<Seed>) -> CellConfig {
+    CellConfig {
+        seeds,
+        interval: QUICK,
+        ..CellConfig::new("c0".parse().unwrap(), 10)
+    }
+}
+
+pub(crate) fn door() -> Arc<Door> {
+    Arc::new(Door::new("c0".parse().unwrap(), QUICK))
+}
+
+/// Says something in every key.
+pub(crate) fn full() -> Published {
+    everything()
+}
+
+pub(crate) fn saying(version: &str) -> Published {
+    Published {
+        version: Some(version.to_owned()),
+        ..Published::default()
+    }
+}
+
+/// A member whose door is at hand.
+pub(crate) async fn start(place: Place, mesh: &Mesh, seeds: Vec<Seed>) -> Cell {
+    let texts = text::to_texts(&saying("1")).unwrap();
+    let (config, addr) = (config(seeds), mesh.local_addr());
+    start_with(place, mesh.clone(), config, addr, texts, RESTART_WAIT)
+        .await
+        .unwrap()
+}
+
+pub(crate) async fn until(cell: &Cell, what: &str, wanted: impl FnMut(&Arc<Snapshot>) -> bool) {
+    let mut changes = cell.changes();
+    let seen = tokio::time::timeout(Duration::from_secs(20), changes.wait_for(wanted)).await;
+    assert!(
+        matches!(seen, Ok(Ok(_))),
+        "{what}: {:?} {:?}",
+        cell.snapshot(),
+        cell.stats()
+    );
+}
