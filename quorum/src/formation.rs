@@ -4,7 +4,7 @@
 //! election has one candidate. A member that finds another one with a history waits for the
 //! leader instead: its own data is lost or not yet there, and it must not found anything.
 
-use crate::member::Member;
+use crate::{gate, member::Member};
 use lattice_mesh::{Expect, Mesh, Role};
 use lattice_quorum_types::{VoterId, wire::GetMemberStatus};
 use openraft::{
@@ -22,8 +22,7 @@ const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 /// Founds the quorum unless it is founded, or becomes so meanwhile.
 pub(crate) async fn form(member: Arc<Member>, mesh: Mesh, members: BTreeMap<VoterId, SocketAddr>) {
     let rank = members.keys().take_while(|id| **id < member.id).count();
-    let turn = TURN * u32::try_from(rank).unwrap_or(u32::MAX);
-    let mut wait = turn;
+    let mut wait = gate::FIRST_LOOK + TURN * u32::try_from(rank).unwrap_or(u32::MAX);
     loop {
         sleep(wait).await;
         wait = TURN;
@@ -62,5 +61,9 @@ async fn others_have_history(
             async move { peer.call(&GetMemberStatus, ASK_TIMEOUT).await }
         });
     let answers = futures::future::join_all(asked).await;
-    answers.into_iter().flatten().any(|status| status.term > 0)
+    // The founding entry alone is no history: every member would write the same.
+    answers
+        .into_iter()
+        .flatten()
+        .any(|status| status.applied_index > 0)
 }

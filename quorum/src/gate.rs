@@ -8,12 +8,16 @@ use crate::{member::Member, raft_rpc::MayCampaign, types::LogId};
 use futures::{StreamExt, stream::FuturesUnordered};
 use lattice_mesh::{Expect, Mesh, Role};
 use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// Without a word from a leader for this long, there is none. Five heartbeats, so that a slow
 /// disk or a busy machine does not look like a death.
 pub(crate) const SILENCE: Duration = Duration::from_millis(500);
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(40);
+/// Before the first look. Members that are started together are dialled once they listen: a dial
+/// that comes too soon is repeated only after a second.
+pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(150);
 /// How long others may take to say what they heard.
 const ASK_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -29,7 +33,7 @@ pub(crate) fn is_silent(member: &Member) -> bool {
 
 /// Whether this member would vote for one whose last entry is `theirs`.
 pub(crate) fn may_campaign(member: &Member, theirs: Option<LogId>) -> bool {
-    is_silent(member) && theirs >= member.log.last()
+    is_silent(member) && theirs >= member.log.last() && !member.must_abstain(theirs)
 }
 
 /// Whether `silent` of `voters` are a majority.
@@ -39,7 +43,7 @@ pub(crate) fn is_open(silent: usize, voters: usize) -> bool {
 
 /// Opens and closes the gate for as long as it runs.
 pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
-    let mut tick = tokio::time::interval(PERIOD);
+    let mut tick = tokio::time::interval_at(Instant::now() + FIRST_LOOK, PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_open = false;
     loop {

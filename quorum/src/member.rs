@@ -5,7 +5,7 @@ use crate::{
     heard::Heard,
     replica::Replica,
     store::LogStore,
-    types::{Raft, RaftMetrics},
+    types::{LogId, Raft, RaftMetrics},
 };
 use lattice_mesh::Clock;
 use lattice_quorum_types::{VoterId, view::MemberStatus, wire::Unavailable};
@@ -13,7 +13,10 @@ use openraft::ServerState;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tokio::sync::watch;
 
@@ -52,6 +55,8 @@ pub(crate) struct Member {
     pub(crate) heard: Heard,
     pub(crate) addresses: Addresses,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Began without a log and has not caught up with a leader since.
+    blank: AtomicBool,
     metrics: watch::Receiver<RaftMetrics>,
 }
 
@@ -65,6 +70,7 @@ impl Member {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let metrics = raft.metrics();
+        let blank = AtomicBool::new(log.last().is_none());
         Self {
             id,
             raft,
@@ -73,7 +79,29 @@ impl Member {
             heard,
             addresses,
             clock,
+            blank,
             metrics,
+        }
+    }
+
+    /// Whether this member must not help a candidate whose last entry is `theirs` to win.
+    ///
+    /// One that begins without a log may have lost it, and with it entries it had acknowledged
+    /// and votes it had given: until it has caught up with a leader, which then must exist
+    /// without it, its vote could bury what was committed. A candidate with nothing but the
+    /// founding entry is the founding itself.
+    pub(crate) fn must_abstain(&self, theirs: Option<LogId>) -> bool {
+        self.blank.load(Ordering::Relaxed) && theirs.is_some_and(|id| id.index > 0)
+    }
+
+    /// Notes that a leader's entries up to its commit point are in the log.
+    pub(crate) fn caught_up_to(&self, committed: Option<LogId>) {
+        let reached = committed.is_some() && self.log.last() >= committed;
+        if reached && self.blank.swap(false, Ordering::Relaxed) {
+            tracing::info!(
+                member = self.id,
+                "caught up with the leader: voting from now on"
+            );
         }
     }
 

@@ -33,10 +33,14 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
             let member = appends.clone();
             async move {
                 speaks_for_itself(&caller, &request.0.vote)?;
+                let committed = request.0.leader_commit;
                 let reply = member.raft.append_entries(request.0).await;
                 let reply = reply.map_err(Failed::new)?;
                 if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
                     member.heard.now();
+                }
+                if reply.is_success() {
+                    member.caught_up_to(committed);
                 }
                 Ok(reply)
             }
@@ -45,6 +49,9 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
             let member = votes.clone();
             async move {
                 speaks_for_itself(&caller, &request.0.vote)?;
+                if member.must_abstain(request.0.last_log_id) {
+                    return Err(Failed::new("this member began without a log and abstains"));
+                }
                 member.raft.vote(request.0).await.map_err(Failed::new)
             }
         })

@@ -351,7 +351,10 @@ async fn members_may_move_to_other_addresses() {
     let started = std::time::Instant::now();
     let mut cluster = Cluster::start().await;
     cluster.leader().await;
-    println!("first leader after {} ms", started.elapsed().as_millis());
+    println!(
+        "all members joined after {} ms",
+        started.elapsed().as_millis()
+    );
     let client = cluster.client("c1");
     seed(&client).await;
     let before = hot(&client).await;
@@ -386,5 +389,50 @@ async fn a_proposer_with_a_wrong_clock_does_not_move_the_time_of_all() {
     let after = hot(&client).await.at;
     let ahead = after.0.saturating_sub(common::now().0);
     assert!(ahead <= 30_000, "state time is {ahead} ms ahead");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_lost_its_disk_buries_nothing_that_was_acknowledged() {
+    let mut cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    seed(&client).await;
+    let leader = cluster.leader().await;
+    let others: Vec<_> = (1..=3).filter(|id| *id != leader).collect();
+    let (behind, wiped) = (others[0], others[1]);
+    // Acknowledged by the leader and by the member that is about to lose it.
+    cluster.stop_member(behind).await;
+    let id = submitted(
+        client
+            .propose(admin(Some("k".to_owned()), submit("atlas", 1, "kept")))
+            .await
+            .unwrap(),
+    );
+    cluster.stop_member(wiped).await;
+    std::fs::remove_dir_all(cluster.folder.path().join(wiped.to_string())).unwrap();
+    cluster.stop_member(leader).await;
+    // These two are a majority by number, and must not elect anybody.
+    cluster.restart_member(behind).await;
+    cluster.restart_member(wiped).await;
+    let config = lattice_quorum_client::ClientConfig {
+        deadline: Duration::from_secs(5),
+        ..Default::default()
+    };
+    let mesh = common::control(&cluster.authority, "c2");
+    let hasty = lattice_quorum_client::QuorumClient::with_config(mesh, cluster.addrs(), config);
+    let error = hasty.read(Query::Revision).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unavailable { .. }), "{error}");
+    // With the one that knows, everything is there, and the wiped one catches up.
+    cluster.restart_member(leader).await;
+    let found = hot(&client).await.allocations;
+    assert_eq!(found.iter().map(|a| a.id).collect::<Vec<_>>(), [id]);
+    until("all members at one digest", || async {
+        let digests: Vec<_> = (1..=3).map(|id| cluster.app(id).state_digest()).collect();
+        digests.windows(2).all(|pair| pair[0] == pair[1])
+    })
+    .await;
+    // Then its vote counts again.
+    cluster.stop_member(leader).await;
+    assert_eq!(hot(&client).await.allocations.len(), 1);
     cluster.stop().await;
 }

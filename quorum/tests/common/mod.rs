@@ -96,6 +96,12 @@ impl Cluster {
         for app in cluster.apps.iter_mut().flatten() {
             app.start(members.clone()).await.unwrap();
         }
+        // A member that has never heard a leader abstains, so one less may fail.
+        until("all members have joined", || async {
+            let mut statuses = cluster.apps.iter().flatten().filter_map(App::status);
+            statuses.all(|s| s.leader.is_some() && s.applied_index > 0)
+        })
+        .await;
         cluster
     }
 
