@@ -1,9 +1,10 @@
 //! A cell of N members in one process, measured: what a member costs.
 //!
-//! `cargo run --release -p lattice-gossip --example cell -- [members] [interval ms] [seconds]`
+//! `cargo run --release -p lattice-gossip --example cell -- [members] [interval ms] [seconds]
+//! [thousandths of all keys that change per second]`
 //!
-//! All members share this process, so its CPU time is divided by their number. Of each second,
-//! 2 % of all keys change. Bytes are counted by QUIC, without IP and UDP headers.
+//! All members share this process, so its CPU time is divided by their number. Bytes are counted
+//! by QUIC, without IP and UDP headers.
 #![allow(clippy::print_stdout, reason = "an example shows")]
 
 use lattice_gossip::{
@@ -25,7 +26,6 @@ const DAY: Duration = Duration::from_secs(86_400);
 const CLASSES: [&str; 6] = ["gpu", "nic", "bios", "kernel", "cpu", "memory"];
 /// Keys of a member: the classes and seven others.
 const KEYS: f64 = 13.0;
-const CHANGED_PER_SECOND: f64 = 0.02;
 
 struct Member {
     mesh: Mesh,
@@ -120,8 +120,12 @@ fn traffic(members: &[Member]) -> Traffic {
 }
 
 /// Keys change, for `length`.
-async fn live(members: &mut [Member], length: Duration) -> Result<(), Box<dyn Error>> {
-    let changes_per_second = members.len() as f64 * KEYS * CHANGED_PER_SECOND;
+async fn live(
+    members: &mut [Member],
+    length: Duration,
+    thousandths: f64,
+) -> Result<(), Box<dyn Error>> {
+    let changes_per_second = members.len() as f64 * KEYS * thousandths / 1000.0;
     let mut next = tokio::time::interval(Duration::from_secs_f64(1.0 / changes_per_second));
     let until = Instant::now() + length;
     let (mut n, count) = (0usize, members.len());
@@ -140,9 +144,13 @@ async fn live(members: &mut [Member], length: Duration) -> Result<(), Box<dyn Er
 }
 
 /// Measures `length` of everyday life and prints what a member costs.
-async fn measure(members: &mut [Member], length: Duration) -> Result<(), Box<dyn Error>> {
+async fn measure(
+    members: &mut [Member],
+    length: Duration,
+    thousandths: f64,
+) -> Result<(), Box<dyn Error>> {
     let (cpu_before, before) = (cpu()?, traffic(members));
-    live(members, length).await?;
+    live(members, length, thousandths).await?;
     let (cpu_after, after) = (cpu()?, traffic(members));
     let per_member = |amount: f64| amount / members.len() as f64 / length.as_secs_f64();
     let cpu = per_member((cpu_after - cpu_before).as_secs_f64() * 1000.0);
@@ -184,6 +192,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let count = usize::try_from(numbers.next().transpose()?.unwrap_or(64))?.max(2);
     let interval = Duration::from_millis(numbers.next().transpose()?.unwrap_or(2000));
     let length = Duration::from_secs(numbers.next().transpose()?.unwrap_or(60));
+    // 2 %: much more than a quiet cell changes.
+    let thousandths = numbers.next().transpose()?.unwrap_or(20).max(1) as f64;
     let authority = Authority::create("example", Validity::from_now(SystemClock.now(), DAY))?;
 
     let started_at = Instant::now();
@@ -195,13 +205,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     everywhere(&members, |s| s.alive().count() == count).await;
     println!(
-        "{count} members, one round each {} ms: all see all after {:.1} s",
+        "{count} members, one round each {} ms, {:.1} % of keys change per second: all see all after {:.1} s",
         interval.as_millis(),
+        thousandths / 10.0,
         started_at.elapsed().as_secs_f64()
     );
     // Lets the connections of the first rounds be made.
-    live(&mut members, interval * 15).await?;
-    measure(&mut members, length).await?;
+    live(&mut members, interval * 30, thousandths).await?;
+    measure(&mut members, length, thousandths).await?;
 
     let changed_at = Instant::now();
     let mut dead = members.remove(count / 2);
