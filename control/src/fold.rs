@@ -58,8 +58,10 @@ fn replace(view: &mut View, hot: Hot) {
     view.at = hot.at;
     let projects = hot.projects.into_iter().map(|p| (p.path.clone(), p));
     view.projects = Arc::new(projects.collect());
-    let allocations = hot.allocations.into_iter().map(|a| (a.id, Arc::new(a)));
-    view.allocations = Arc::new(allocations.collect());
+    (view.allocations, view.moving) = Default::default();
+    for allocation in hot.allocations {
+        view.set_allocation(allocation);
+    }
     let mut records: BTreeMap<NodeId, Node> =
         hot.nodes.into_iter().map(|n| (n.id.clone(), n)).collect();
     let nodes = Arc::make_mut(&mut view.nodes);
@@ -110,14 +112,7 @@ fn advance(core: &Core, revision: Revision) {
 
 fn apply(view: &mut View, kind: &EventKind) {
     match kind {
-        EventKind::Allocation { record, .. } => {
-            let allocations = Arc::make_mut(&mut view.allocations);
-            if record.state.is_terminal() {
-                allocations.remove(&record.id);
-            } else {
-                allocations.insert(record.id, Arc::new((**record).clone()));
-            }
-        }
+        EventKind::Allocation { record, .. } => view.set_allocation((**record).clone()),
         EventKind::Node { record } => {
             let nodes = Arc::make_mut(&mut view.nodes);
             let id = &record.id;

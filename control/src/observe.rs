@@ -27,13 +27,18 @@ pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, Seen>) {
         let count = members.len() as u64;
         for id in gone {
             edit(view, &id, |node| node.seen = None);
+            view.conformance_version += 1;
             changed.insert(id);
         }
         for (id, seen) in members {
-            if view.node(&id).and_then(|node| node.seen.as_ref()) != Some(&seen) {
-                edit(view, &id, |node| node.seen = Some(seen));
-                changed.insert(id);
+            let known = view.node(&id).and_then(|node| node.seen.as_ref());
+            if known == Some(&seen) {
+                continue;
             }
+            let is = |known: &Seen| known.marks == seen.marks && known.document == seen.document;
+            view.conformance_version += u64::from(!known.is_some_and(is));
+            edit(view, &id, |node| node.seen = Some(seen));
+            changed.insert(id);
         }
         if view.cells.get(cell) != Some(&count) {
             Arc::make_mut(&mut view.cells).insert(cell.to_owned(), count);
@@ -56,6 +61,7 @@ pub(crate) fn documents(core: &Core, documents: BTreeMap<NodeId, (Digest, Arc<No
                 edit(view, &id, |node| {
                     (node.document, node.document_digest) = (Some(document), Some(digest));
                 });
+                view.conformance_version += 1;
                 changed.insert(id);
             }
         }

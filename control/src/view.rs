@@ -6,11 +6,11 @@ use lattice_hwprobe::{
 };
 use lattice_placement::{ConformanceKey, Explanation, Health, Liveness, NodeFacts, Reservation};
 use lattice_quorum_types::{
-    Allocation, AllocationId, NodeId, ProjectPath, Revision, UnixMillis, node::Node,
-    project::Project,
+    Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
+    node::Node, project::Project,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{
         Arc,
@@ -34,6 +34,10 @@ pub struct View {
     pub nodes: Arc<BTreeMap<NodeId, Arc<NodeEntry>>>,
     /// Allocations that are not terminal.
     pub allocations: Arc<BTreeMap<AllocationId, Arc<Allocation>>>,
+    /// Grows when a node's marks or its document change: what conformance compares.
+    pub(crate) conformance_version: u64,
+    /// Allocations that are Starting or Stopping: few, however many wait.
+    pub(crate) moving: Arc<BTreeSet<AllocationId>>,
     /// What the last cycle said about those that wait.
     pub plan: Arc<LastPlan>,
     /// Who differs from the majority of its cohort, by the preimages at hand.
@@ -186,6 +190,23 @@ impl NodeEntry {
 }
 
 impl View {
+    /// Puts an allocation's record in place.
+    pub(crate) fn set_allocation(&mut self, record: Allocation) {
+        use AllocationState::{Starting, Stopping};
+        let (id, state) = (record.id, record.state);
+        if matches!(state, Starting | Stopping) {
+            Arc::make_mut(&mut self.moving).insert(id);
+        } else if self.moving.contains(&id) {
+            Arc::make_mut(&mut self.moving).remove(&id);
+        }
+        let allocations = Arc::make_mut(&mut self.allocations);
+        if state.is_terminal() {
+            allocations.remove(&id);
+        } else {
+            allocations.insert(id, Arc::new(record));
+        }
+    }
+
     /// One node.
     pub fn node(&self, id: &NodeId) -> Option<&Arc<NodeEntry>> {
         self.nodes.get(id)

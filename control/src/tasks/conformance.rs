@@ -28,8 +28,8 @@ const AT_A_TIME: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Conformance {
     core: Arc<Core>,
-    /// Nodes and marks of the last comparison that had every record it needed.
-    compared: Option<Vec<lattice_hwprobe::NodeView>>,
+    /// What was compared last, and nothing was missing.
+    compared: Option<u64>,
 }
 
 /// What one round did.
@@ -39,7 +39,7 @@ pub(crate) struct ConformanceReport {
     pub(crate) documents: usize,
     /// Records that came.
     pub(crate) records: usize,
-    /// Records still missing.
+    /// Records and documents still missing.
     pub(crate) missing: usize,
     /// Keys in which nodes differ from their cohort.
     pub(crate) drifted: usize,
@@ -67,21 +67,22 @@ impl Conformance {
 
     /// Fetches what is missing and compares.
     pub(crate) async fn reconcile(&mut self) -> ConformanceReport {
+        if self.compared == Some(self.core.view().conformance_version) {
+            return ConformanceReport::default();
+        }
+        let (documents, without) = self.fetch_documents().await;
         let mut report = ConformanceReport {
-            documents: self.fetch_documents().await,
+            documents,
             ..ConformanceReport::default()
         };
         let view = self.core.view();
         let nodes = view.conformance();
-        if self.compared.as_ref() == Some(&nodes) {
-            return report;
-        }
         let (_, missing) = self.compare(&nodes);
         report.records = self.fetch_records(&view, &missing).await;
         let (found, missing) = self.compare(&nodes);
-        (report.missing, report.drifted) = (missing.len(), found.drifts.len());
+        (report.missing, report.drifted) = (missing.len() + without, found.drifts.len());
         observe::drift(&self.core, found);
-        self.compared = missing.is_empty().then_some(nodes);
+        self.compared = (report.missing == 0).then_some(view.conformance_version);
         report
     }
 
@@ -122,8 +123,9 @@ impl Conformance {
         fetched.filter_map(std::future::ready).count().await
     }
 
-    /// Fetches documents of nodes that have none, or an older one, beside them.
-    async fn fetch_documents(&self) -> usize {
+    /// Fetches documents of nodes that have none, or an older one, beside them. How many came, and
+    /// how many did not.
+    async fn fetch_documents(&self) -> (usize, usize) {
         let view = self.core.view();
         let lacks = |node: &crate::view::NodeEntry| {
             let digest = node.seen.as_ref()?.document?;
@@ -132,8 +134,9 @@ impl Conformance {
         let wanted: Vec<(NodeId, Digest)> =
             view.nodes.values().filter_map(|node| lacks(node)).collect();
         if wanted.is_empty() {
-            return 0;
+            return (0, 0);
         }
+        let asked = wanted.len();
         let (core, seen) = (&self.core, &view);
         let fetch = |(node, digest): (NodeId, Digest)| async move {
             let holders = [node.clone()];
@@ -157,6 +160,6 @@ impl Conformance {
         let found: BTreeMap<_, _> = found.into_iter().filter(own).collect();
         let count = found.len();
         observe::documents(core, found);
-        count
+        (count, asked - count)
     }
 }

@@ -253,7 +253,8 @@ fn wanted(view: &View) -> BTreeSet<Target> {
         };
         needy.map(target).collect()
     };
-    view.allocations.values().flat_map(of_one).collect()
+    let moving = view.moving.iter().filter_map(|id| view.allocation(*id));
+    moving.flat_map(of_one).collect()
 }
 
 /// Calls until there is an answer or a failure; begins anew where the agent is now when it turns up

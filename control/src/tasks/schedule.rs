@@ -278,20 +278,26 @@ fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64) -> Delta 
     delta
 }
 
-/// Entries of `new` that are not the `same` as in `old`, and those that are gone.
+/// Entries of `new` that are not the `same` as in `old`, and those that are gone. Both are walked
+/// side by side, in key order.
 fn changed<K: Ord + Clone, V, W>(
     old: &BTreeMap<K, V>,
     new: &BTreeMap<K, V>,
     same: impl Fn(&V, &V) -> bool,
     show: impl Fn(&V) -> Option<W>,
 ) -> BTreeMap<K, Option<W>> {
-    let gone = old.keys().filter(|key| !new.contains_key(key));
-    let mut changes: BTreeMap<K, Option<W>> = gone.map(|key| (key.clone(), None)).collect();
+    let mut changes = BTreeMap::new();
+    let mut old = old.iter().peekable();
     for (key, value) in new {
-        if !old.get(key).is_some_and(|known| same(known, value)) {
+        while let Some((gone, _)) = old.next_if(|(known, _)| *known < key) {
+            changes.insert(gone.clone(), None);
+        }
+        let known = old.next_if(|(known, _)| *known == key);
+        if !known.is_some_and(|(_, known)| same(known, value)) {
             changes.insert(key.clone(), show(value));
         }
     }
+    changes.extend(old.map(|(gone, _)| (gone.clone(), None)));
     changes
 }
 
