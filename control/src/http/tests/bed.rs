@@ -19,9 +19,11 @@ use lattice_mesh::{
 use lattice_placement::Health;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    AllocationId, Applied, Command, Envelope, Event, NodeId, Refusal, Revision, VclusterName,
-    command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
+    AllocationId, Applied, Command, Envelope, Event, NodeId, ProjectPath, Refusal, Revision,
+    VclusterName,
+    command::{ExpectedNode, Fence, LimitChange, Power, Principal, SCHEMA},
     id::LeaseName,
+    limit::{LimitPatch, Patch},
     node::Lifecycle,
     view::{Answer, Query, WatchItem},
     wire::{GetInventory, LogStream, ReadLog, Unavailable},
@@ -61,6 +63,29 @@ impl OneCopy {
 
     pub(super) fn set_down(&self, down: bool) {
         self.0.down.store(down, Ordering::SeqCst);
+    }
+
+    /// One change as an administrator makes it, without the port.
+    pub(super) fn set_limit(&self, path: &str, max_nodes: u64) {
+        let path = ProjectPath::new(path).unwrap();
+        let patch = LimitPatch {
+            max_nodes: Patch::Set(max_nodes),
+            max_concurrent_allocations: Patch::Unchanged,
+        };
+        let envelope = Envelope {
+            schema: SCHEMA,
+            principal: Principal {
+                name: "root".to_owned(),
+                power: Power::Admin,
+            },
+            key: None,
+            at: SystemClock.now(),
+            fence: None,
+            command: Command::SetLimits {
+                changes: vec![LimitChange { path, patch }],
+            },
+        };
+        self.apply(&envelope).unwrap();
     }
 
     fn check_up(&self) -> Result<(), Unavailable> {

@@ -160,10 +160,24 @@ async fn the_document_names_every_route() {
         .unwrap();
     let document: serde_json::Value = text.json().await.unwrap();
     assert_eq!(document["openapi"], "3.1.0");
-    let mut found = BTreeSet::new();
+    let (mut found, mut names) = (BTreeSet::new(), BTreeSet::new());
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
             found.insert(format!("{} {path}", method.to_uppercase()));
+            let name = item[method]["operationId"].as_str().unwrap().to_owned();
+            assert!(names.insert(name.clone()), "{name} is there twice");
+            for (status, response) in item[method]["responses"].as_object().unwrap() {
+                assert!(
+                    response["description"].is_string(),
+                    "{method} {path} {status}"
+                );
+                let problem = &response["content"]["application/problem+json"];
+                assert_eq!(
+                    problem.is_object(),
+                    !status.starts_with('2'),
+                    "{method} {path}"
+                );
+            }
         }
     }
     let wanted = [
@@ -196,6 +210,7 @@ async fn the_document_names_every_route() {
         "PUT /api/v1/projects/{path}",
     ];
     assert_eq!(found, wanted.map(str::to_owned).into());
+    assert!(names.contains("projects_set_limits"), "{names:?}");
     // Every reference in it leads somewhere.
     let written = document.to_string();
     for part in written.split("\"#/components/schemas/").skip(1) {

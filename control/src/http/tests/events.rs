@@ -1,6 +1,7 @@
 //! The event stream.
 
 use super::bed::{Bed, job};
+use futures::StreamExt;
 use lattice_client::{
     SubmitOptions,
     api::event::{Change, Changes, StreamEvent},
@@ -133,4 +134,49 @@ async fn streams_end_when_the_port_closes() {
     bed.close().await;
     let end = tokio::time::timeout(Duration::from_secs(5), response.bytes()).await;
     assert!(end.is_ok(), "the stream ended with the port");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
+    let bed = Bed::furnished().await;
+    let start = bed.core.view().revision;
+    let get = bed.raw().get(bed.url("/api/v1/events"));
+    let get = get.bearer_auth(bed.token("eye")).send().await.unwrap();
+    let mut slow = get.bytes_stream();
+    let mut live = bed.client("eye").events(Some(start)).await.unwrap();
+    // Far more than sockets, windows and the changes that are kept hold together.
+    let changes_made = 60_000;
+    let storm = tokio::spawn({
+        let store = bed.store.clone();
+        async move {
+            for n in 0..changes_made {
+                store.set_limit("atlas/web", 40 + n % 10);
+                if n % 100 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    });
+    // One that reads sees the last of it, whether it kept up or was told to read anew.
+    let last = Revision(start.0 + changes_made);
+    let seen = async {
+        while live.revision() < Some(last) {
+            live.next_event().await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), seen)
+        .await
+        .expect("the live reader sees it");
+    storm.await.unwrap();
+    let mut text = String::new();
+    let told = async {
+        while !text.contains("event: compacted") {
+            let chunk = slow.next().await.unwrap().unwrap();
+            text = text.split_off(text.len().saturating_sub(100));
+            text.push_str(&String::from_utf8_lossy(&chunk));
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), told)
+        .await
+        .expect("the slow reader is told");
 }
