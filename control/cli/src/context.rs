@@ -6,7 +6,7 @@
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{self, DirBuilder, OpenOptions},
+    fs::{self, DirBuilder, Metadata, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{
         DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
@@ -105,20 +105,30 @@ fn private_dir(dir: &Path) -> anyhow::Result<()> {
         return Err(error.into());
     }
     let meta = fs::symlink_metadata(dir)?;
-    if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() {
+    if !meta.is_dir() || !is_ours(&meta) {
         bail!("it is not a folder of yours; remove it, or set XDG_RUNTIME_DIR to one that is");
     }
     Ok(fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?)
 }
 
+fn is_ours(meta: &Metadata) -> bool {
+    meta.uid() == rustix::process::getuid().as_raw()
+}
+
+/// Contexts of demos that run now. Only our own folder and files count, for root too: whoever can
+/// plant one elsewhere would be sent our commands.
 fn live_demos(dir: &Path) -> anyhow::Result<Vec<(PathBuf, ContextFile)>> {
+    if !fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir() && is_ours(&meta)) {
+        return Ok(Vec::new());
+    }
     let Ok(entries) = fs::read_dir(dir) else {
         return Ok(Vec::new());
     };
     let mut live = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path.extension().is_none_or(|e| e != "json") {
+        let ours = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file() && is_ours(&meta));
+        if !ours || path.extension().is_none_or(|e| e != "json") {
             continue;
         }
         // A file that vanishes or is not ours is no candidate; only a named one is worth an error.
@@ -166,5 +176,55 @@ impl Published {
 impl Drop for Published {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::os::unix::fs::{chown, symlink};
+
+    fn plant(dir: &Path) -> PathBuf {
+        let path = dir.join("demo-1.json");
+        let pid = std::process::id();
+        let text = format!(r#"{{"server":"s","ca_pem":"c","token":"t","demo_pid":{pid}}}"#);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_live_demo_of_ours_is_found_and_nothing_that_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = plant(dir.path());
+        assert_eq!(live_demos(dir.path()).unwrap().len(), 1);
+        let link = dir.path().with_extension("link");
+        symlink(dir.path(), &link).unwrap();
+        assert_eq!(
+            live_demos(&link).unwrap().len(),
+            0,
+            "a link is not our folder"
+        );
+        fs::remove_file(link).unwrap();
+        if !rustix::process::getuid().is_root() {
+            eprintln!("SKIPPED: files of another user need root");
+            return;
+        }
+        chown(&path, Some(65_534), None).unwrap();
+        assert_eq!(
+            live_demos(dir.path()).unwrap().len(),
+            0,
+            "somebody else's file"
+        );
+        let path = plant(dir.path());
+        chown(&path, Some(0), None).unwrap();
+        assert_eq!(live_demos(dir.path()).unwrap().len(), 1);
+        chown(dir.path(), Some(65_534), None).unwrap();
+        assert_eq!(
+            live_demos(dir.path()).unwrap().len(),
+            0,
+            "somebody else's folder"
+        );
     }
 }

@@ -36,6 +36,11 @@ impl Failure {
         }
     }
 
+    /// Whether nobody answered.
+    pub fn is_unreachable(&self) -> bool {
+        self.code == UNREACHABLE
+    }
+
     /// The process's exit code.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)

@@ -3,7 +3,10 @@
 use clap::ValueEnum;
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 /// Form of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -76,13 +79,25 @@ fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String
         .load_style(NOTHING)
         .set_header(header.iter().map(|name| name.to_uppercase()));
     for row in rows {
-        table.add_row(row.into_iter().take(header.len()));
+        table.add_row(row.iter().take(header.len()).map(|cell| printable(cell)));
     }
     let text = table.to_string();
     text.lines()
         .map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end())
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// Texts come from users and from hosts: what would steer a terminal is shown escaped.
+fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let escape = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect::<String>().into()
 }
 
 fn comma_separated(
@@ -183,6 +198,13 @@ mod tests {
         assert_eq!((left.as_str(), right.as_str()), ("…x…", "……"));
         let json = super::contrast(Format::Json, &line("x", ""), &line("y", ""));
         assert_eq!(json.0, line("x", ""));
+    }
+
+    #[test]
+    fn nothing_in_a_table_steers_the_terminal() {
+        let row = vec!["\u{1b}]0;owned\u{7}".to_owned()];
+        let text = table(&["name"], [row]);
+        assert_eq!(text, "NAME\n\\u{1b}]0;owned\\u{7}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use lattice_api::allocation::{AllocationRequest, ConstraintsBody};
-use lattice_client::SubmitOptions;
+use lattice_client::{ClientError, SubmitOptions, Submitted};
 use std::{collections::BTreeMap, fs, io::Read as _, path::PathBuf};
 
 /// Layout over dragonfly groups.
@@ -152,14 +152,49 @@ impl SubmitArgs {
     }
 }
 
+/// How often a submit without an answer is repeated. All of them carry the same key.
+const REPEATS: u32 = 2;
+
+/// Submits once, whatever becomes of the answer: a submit that nobody answered may have been
+/// accepted, so it is repeated under its key, and the key is told in the end.
+async fn submit(
+    args: &SubmitArgs,
+    request: &AllocationRequest,
+    connection: &Connection,
+) -> Result<Submitted, Failure> {
+    let made = || format!("submit-{:032x}", rand::random::<u128>());
+    let key = args.idempotency_key.clone().unwrap_or_else(made);
+    let mut repeats = 0;
+    loop {
+        let options = SubmitOptions {
+            key: Some(key.clone()),
+            dry_run: args.dry_run,
+        };
+        match connection.client.submit(request, options).await {
+            Err(ClientError::Unreachable { .. } | ClientError::Unavailable(_))
+                if repeats < REPEATS =>
+            {
+                repeats += 1;
+            }
+            Err(error) => {
+                let mut failure = Failure::from(error);
+                if failure.is_unreachable() && !args.dry_run {
+                    failure.text.push_str(&format!(
+                        "\nwhether it was accepted is not known; the same command with \
+                         --idempotency-key {key} does not submit it twice"
+                    ));
+                }
+                return Err(failure);
+            }
+            Ok(answer) => return Ok(answer),
+        }
+    }
+}
+
 /// Submits, and prints the allocation's number.
 pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failure> {
     let request = args.request()?;
-    let options = SubmitOptions {
-        key: args.idempotency_key.clone(),
-        dry_run: args.dry_run,
-    };
-    let answer = connection.client.submit(&request, options).await?;
+    let answer = submit(args, &request, connection).await?;
     match (connection.format, answer.id) {
         (Format::Table | Format::Wide, Some(id)) => Ok(output::line(&id.to_string())?),
         (Format::Table | Format::Wide, None) => {

@@ -100,3 +100,26 @@ fn a_refused_submit_names_every_level_from_the_project_up() {
     let named: Vec<_> = levels.iter().map(|l| l.path.as_str()).collect();
     assert_eq!(named, ["atlas/physics", "atlas"]);
 }
+
+#[test]
+fn a_submit_that_can_never_be_right_names_its_field() {
+    let mut c = cluster();
+    let mut named = |name: &str| {
+        let mut spec = common::spec("atlas/physics", 1);
+        spec.name = Some(name.to_owned());
+        match c.submit(spec) {
+            Ok(_) => None,
+            Err(Refusal::Invalid { field, .. }) => Some(field),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    assert_eq!(named("Größe 7"), None);
+    assert_eq!(named("\u{1b}]0;x").as_deref(), Some("name"));
+    assert_eq!(named(&"n".repeat(257)).as_deref(), Some("name"));
+    assert_eq!(
+        c.submit(common::spec("atlas/physics", 0))
+            .unwrap_err()
+            .code(),
+        "invalid"
+    );
+}

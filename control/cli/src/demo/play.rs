@@ -37,8 +37,9 @@ pub async fn play(
     jobs: &[DemoJob],
     progress: &Progress,
 ) -> anyhow::Result<Played> {
-    let known = submitted_before(client).await?;
+    // The revision first: what ends after it is told, even if it is listed already.
     let since = client.status().await?.revision;
+    let known = submitted_before(client).await?;
     let mut played = Played::default();
     let mut open = BTreeMap::new();
     for (name, view) in &known {

@@ -101,6 +101,13 @@ fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
             format!("use at most {MAX_NAME_BYTES} bytes"),
         ));
     }
+    if spec
+        .name
+        .as_ref()
+        .is_some_and(|name| name.chars().any(char::is_control))
+    {
+        return Err(invalid("name", "use no control characters: it is printed"));
+    }
     let wanted: BTreeSet<_> = spec.constraints.nodelist.iter().collect();
     let usable = wanted
         .iter()
