@@ -52,6 +52,7 @@ export async function all(path) {
 // Server-sent events. The browser's own reader cannot send a token, so this reads them by hand.
 export async function events(since, signal, onEvent) {
   const response = await open(`/api/v1/events?since=${since}`, { signal });
+  onEvent("open", null);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

@@ -83,7 +83,7 @@ function showLink(kind, text) {
 }
 
 // One connection: until it breaks, falls silent, or the server says that too much was missed.
-async function follow() {
+async function follow(onOpen) {
   const stop = new AbortController();
   let quiet;
   const alive = () => {
@@ -95,6 +95,7 @@ async function follow() {
   try {
     await events(model.revision, stop.signal, (name, data) => {
       alive();
+      if (name === "open") onOpen();
       showLink("live", `live, revision ${model.revision}`);
       if (data === null) return;
       if (name === "compacted") { startOver = true; stop.abort(); return; }
@@ -118,9 +119,7 @@ async function run() {
       if (!read) await readAll();
       read = true;
       byId("main").hidden = false;
-      showLink("live", `live, revision ${model.revision}`);
-      pause = 250;
-      if (await follow()) read = false;
+      if (await follow(() => { pause = 250; })) read = false;
     } catch (error) {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) return login(error.message);
       showLink("lost", "connection lost, trying again");
