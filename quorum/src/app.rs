@@ -2,7 +2,8 @@
 
 use crate::{
     StartError,
-    config::{Config, Settings},
+    config::Settings,
+    edges::{Edges, check_identity},
     enrolment::Registrar,
     formation, gate,
     heard::Heard,
@@ -14,9 +15,7 @@ use crate::{
     store::{DataDir, LogStore},
     types::Raft,
 };
-use lattice_mesh::{
-    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
-};
+use lattice_mesh::{Authority, Credentials, Mesh, MeshConfig, Router};
 use lattice_quorum_types::{VoterId, view::MemberStatus};
 use openraft::SnapshotPolicy;
 use std::{
@@ -43,37 +42,6 @@ const WINDOW_STEP_MS: u64 = 100;
 const KEPT_ENTRIES: u64 = 1000;
 /// Longest each step of a stop may take.
 const STOP_STEP: Duration = Duration::from_secs(3);
-
-/// What a member takes from outside; tests and the demonstration replace it.
-pub struct Edges {
-    /// Certificate `spiffe://<cluster>/quorum/<id>` and its key.
-    pub credentials: Credentials,
-    /// The issuing key. Without it this member enrols nobody.
-    pub authority: Option<Arc<Authority>>,
-    /// What time it is.
-    pub clock: Arc<dyn Clock>,
-}
-
-impl fmt::Debug for Edges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Edges({})", self.credentials.identity())
-    }
-}
-
-impl Edges {
-    /// What the configuration names, and the host's clock.
-    ///
-    /// # Errors
-    /// When a file is missing or cannot be used.
-    pub fn from_config(config: &Config) -> Result<Self, StartError> {
-        let authority = config.enrolment.authority.as_deref();
-        Ok(Self {
-            credentials: Credentials::load(&config.credentials)?,
-            authority: authority.map(Authority::load).transpose()?.map(Arc::new),
-            clock: Arc::new(SystemClock),
-        })
-    }
-}
 
 /// One quorum member in this process. It must be stopped with [`App::stop`]; dropping it leaves
 /// its tasks running until the runtime ends.
@@ -351,15 +319,4 @@ async fn keep(name: &'static str, work: Work) {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-}
-
-fn check_identity(settings: &Settings, found: &Identity) -> Result<(), StartError> {
-    let id = settings.id.to_string();
-    if found.cluster() == settings.cluster && found.role() == Role::Quorum && found.id() == id {
-        return Ok(());
-    }
-    Err(StartError::WrongIdentity {
-        found: found.uri(),
-        expected: format!("spiffe://{}/quorum/{id}", settings.cluster),
-    })
 }

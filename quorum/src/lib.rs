@@ -13,6 +13,7 @@
 mod ahead;
 mod app;
 mod config;
+mod edges;
 mod enrolment;
 mod error;
 mod feed;
@@ -30,8 +31,9 @@ mod service;
 mod store;
 mod types;
 
-pub use app::{App, Edges};
+pub use app::App;
 pub use config::{CellConfig, Config, EnrolmentConfig, MemberConfig, Settings};
+pub use edges::Edges;
 pub use enrolment::EnrolmentSettings;
 pub use error::StartError;
 pub use store::OpenError;

@@ -1,8 +1,11 @@
 //! The log as openraft sees it: recent entries in memory, all of them in redb.
 
 use super::{
-    OpenError, row,
-    writer::{self, COMMITTED, LOG, Lazy, META, PURGED, VOTE, Write, read_meta},
+    OpenError,
+    index::Index,
+    recover::{load, open_database, without_leadership},
+    row,
+    writer::{self, LOG, Lazy, Write},
 };
 use crate::types::{Entry, LogId, StorageError, Types, Vote};
 use lattice_quorum_types::VoterId;
@@ -12,73 +15,17 @@ use openraft::{
 };
 use redb::{Database, ReadableDatabase};
 use std::{
-    collections::BTreeMap,
     fmt::Debug,
     io,
     ops::{Bound, RangeBounds},
-    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
 };
 use tokio::sync::oneshot;
 
-/// Entries kept in memory, bytes of their encoding: what followers that keep up are served from.
-const CACHE_BYTES: usize = 32 << 20;
 /// Most bytes of entries in one replication request; one entry at least.
 const MAX_READ_BYTES: usize = 2 << 20;
-
-struct Cached {
-    entry: Entry,
-    bytes: usize,
-    /// Which append wrote it; it may leave the cache once that one is on disk.
-    seq: u64,
-}
-
-#[derive(Default)]
-struct Index {
-    cache: BTreeMap<u64, Cached>,
-    cached_bytes: usize,
-    /// Appends handed to the writer.
-    appends: u64,
-    /// Appends known to be on disk.
-    flushed: u64,
-    last: Option<LogId>,
-    purged: Option<LogId>,
-    vote: Option<Vote>,
-    committed: Option<LogId>,
-}
-
-impl Index {
-    fn insert(&mut self, entry: Entry, bytes: usize, seq: u64) {
-        self.last = Some(entry.log_id);
-        let cached = Cached { entry, bytes, seq };
-        self.cached_bytes += bytes;
-        if let Some(old) = self.cache.insert(cached.entry.log_id.index, cached) {
-            self.cached_bytes -= old.bytes;
-        }
-    }
-    /// Drops the oldest entries that are on disk, down to the bound.
-    fn shrink(&mut self) {
-        while self.cached_bytes > CACHE_BYTES && self.cache.len() > 1 {
-            match self.cache.first_entry() {
-                Some(first) if first.get().seq <= self.flushed => {
-                    self.cached_bytes -= first.remove().bytes;
-                }
-                _ => return,
-            }
-        }
-    }
-    fn drop_outside(&mut self, keep: impl Fn(u64) -> bool) {
-        let mut dropped = 0;
-        self.cache.retain(|index, cached| {
-            let kept = keep(*index);
-            dropped += if kept { 0 } else { cached.bytes };
-            kept
-        });
-        self.cached_bytes -= dropped;
-    }
-}
 
 /// Log, vote and commit point of one member. Clones share it.
 #[derive(Clone)]
@@ -244,79 +191,6 @@ impl LogStore {
         }
         Ok(entries)
     }
-}
-
-/// Whether the error speaks of what is in the file, and not of reading it.
-fn is_content(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidData, UnexpectedEof};
-    matches!(error.kind(), InvalidData | UnexpectedEof)
-}
-
-/// A member that led when it ended does not begin as the leader of the same term. openraft would
-/// let it, and would take the commit point on disk, which may be an old one, for all that was
-/// committed: its reads could miss what had been acknowledged. It stands for election instead;
-/// the leader of a new term reads nothing before an entry of that term is committed.
-fn without_leadership(vote: Vote, voter: VoterId) -> Vote {
-    if vote.leader_id.node_id == voter {
-        Vote::new(vote.leader_id.term, voter)
-    } else {
-        vote
-    }
-}
-
-/// redb checks its own pages; what it answers with a panic is damage as well.
-fn open_database(path: &Path) -> Result<Database, OpenError> {
-    let open = || {
-        let database = Database::builder().set_cache_size(16 << 20).create(path)?;
-        let transaction = database.begin_write()?;
-        transaction.open_table(LOG)?;
-        transaction.open_table(META)?;
-        transaction.commit()?;
-        Ok(database)
-    };
-    let opened: Result<Result<Database, redb::Error>, _> = catch_unwind(AssertUnwindSafe(open));
-    match opened {
-        Ok(Ok(database)) => Ok(database),
-        Ok(Err(redb::Error::DatabaseAlreadyOpen)) => Err(OpenError::InUse {
-            path: path.parent().unwrap_or(path).to_owned(),
-        }),
-        Ok(Err(redb::Error::Io(source))) if !is_content(&source) => Err(OpenError::Io {
-            path: path.to_owned(),
-            source,
-        }),
-        Ok(Err(error)) => Err(OpenError::damaged(path, error)),
-        Err(_) => Err(OpenError::damaged(
-            path,
-            "its structure is broken (is it truncated?)",
-        )),
-    }
-}
-
-/// Reads everything, so that damage is found now and not in the middle of work.
-fn load(database: &Database) -> Result<Index, String> {
-    let mut index = Index {
-        vote: read_meta(database, VOTE)?,
-        committed: read_meta(database, COMMITTED)?,
-        purged: read_meta(database, PURGED)?,
-        ..Index::default()
-    };
-    index.last = index.purged;
-    let read = || -> Result<_, redb::Error> { Ok(database.begin_read()?.open_table(LOG)?) };
-    let table = read().map_err(|e| e.to_string())?;
-    for item in table.range::<u64>(..).map_err(|e| e.to_string())? {
-        let (key, row) = item.map_err(|e| e.to_string())?;
-        let entry: Entry = row::decode(key.value(), row.value())?;
-        let expected = index.last.map_or(0, |id| id.index + 1);
-        if entry.log_id.index != expected || key.value() != expected {
-            return Err(format!(
-                "entry {expected} is missing, {} follows",
-                key.value()
-            ));
-        }
-        index.insert(entry, row.value().len(), 0);
-        index.shrink();
-    }
-    Ok(index)
 }
 
 fn read_failed(reason: String) -> StorageIOError<VoterId> {

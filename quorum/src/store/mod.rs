@@ -11,7 +11,9 @@
 
 mod dir;
 mod error;
+mod index;
 mod log;
+mod recover;
 mod row;
 mod snapshot;
 mod writer;

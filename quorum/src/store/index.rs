@@ -1,0 +1,59 @@
+//! What is known of the log without reading it: its ends, vote and commit point, and the newest
+//! entries.
+
+use crate::types::{Entry, LogId, Vote};
+use std::collections::BTreeMap;
+
+/// Entries kept in memory, bytes of their encoding: what followers that keep up are served from.
+const CACHE_BYTES: usize = 32 << 20;
+pub(super) struct Cached {
+    pub(super) entry: Entry,
+    pub(super) bytes: usize,
+    /// Which append wrote it; it may leave the cache once that one is on disk.
+    pub(super) seq: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Index {
+    pub(super) cache: BTreeMap<u64, Cached>,
+    pub(super) cached_bytes: usize,
+    /// Appends handed to the writer.
+    pub(super) appends: u64,
+    /// Appends known to be on disk.
+    pub(super) flushed: u64,
+    pub(super) last: Option<LogId>,
+    pub(super) purged: Option<LogId>,
+    pub(super) vote: Option<Vote>,
+    pub(super) committed: Option<LogId>,
+}
+
+impl Index {
+    pub(super) fn insert(&mut self, entry: Entry, bytes: usize, seq: u64) {
+        self.last = Some(entry.log_id);
+        let cached = Cached { entry, bytes, seq };
+        self.cached_bytes += bytes;
+        if let Some(old) = self.cache.insert(cached.entry.log_id.index, cached) {
+            self.cached_bytes -= old.bytes;
+        }
+    }
+    /// Drops the oldest entries that are on disk, down to the bound.
+    pub(super) fn shrink(&mut self) {
+        while self.cached_bytes > CACHE_BYTES && self.cache.len() > 1 {
+            match self.cache.first_entry() {
+                Some(first) if first.get().seq <= self.flushed => {
+                    self.cached_bytes -= first.remove().bytes;
+                }
+                _ => return,
+            }
+        }
+    }
+    pub(super) fn drop_outside(&mut self, keep: impl Fn(u64) -> bool) {
+        let mut dropped = 0;
+        self.cache.retain(|index, cached| {
+            let kept = keep(*index);
+            dropped += if kept { 0 } else { cached.bytes };
+            kept
+        });
+        self.cached_bytes -= dropped;
+    }
+}

@@ -1,0 +1,89 @@
+//! Opening the log: what is there is read and checked before anything is done with it.
+
+use super::{
+    OpenError,
+    index::Index,
+    row,
+    writer::{COMMITTED, LOG, META, PURGED, VOTE, read_meta},
+};
+use crate::types::{Entry, Vote};
+use lattice_quorum_types::VoterId;
+use redb::{Database, ReadableDatabase};
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
+
+/// Whether the error speaks of what is in the file, and not of reading it.
+fn is_content(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    matches!(error.kind(), InvalidData | UnexpectedEof)
+}
+
+/// A member that led when it ended does not begin as the leader of the same term. openraft would
+/// let it, and would take the commit point on disk, which may be an old one, for all that was
+/// committed: its reads could miss what had been acknowledged. It stands for election instead;
+/// the leader of a new term reads nothing before an entry of that term is committed.
+pub(super) fn without_leadership(vote: Vote, voter: VoterId) -> Vote {
+    if vote.leader_id.node_id == voter {
+        Vote::new(vote.leader_id.term, voter)
+    } else {
+        vote
+    }
+}
+
+/// redb checks its own pages; what it answers with a panic is damage as well.
+pub(super) fn open_database(path: &Path) -> Result<Database, OpenError> {
+    let open = || {
+        let database = Database::builder().set_cache_size(16 << 20).create(path)?;
+        let transaction = database.begin_write()?;
+        transaction.open_table(LOG)?;
+        transaction.open_table(META)?;
+        transaction.commit()?;
+        Ok(database)
+    };
+    let opened: Result<Result<Database, redb::Error>, _> = catch_unwind(AssertUnwindSafe(open));
+    match opened {
+        Ok(Ok(database)) => Ok(database),
+        Ok(Err(redb::Error::DatabaseAlreadyOpen)) => Err(OpenError::InUse {
+            path: path.parent().unwrap_or(path).to_owned(),
+        }),
+        Ok(Err(redb::Error::Io(source))) if !is_content(&source) => Err(OpenError::Io {
+            path: path.to_owned(),
+            source,
+        }),
+        Ok(Err(error)) => Err(OpenError::damaged(path, error)),
+        Err(_) => Err(OpenError::damaged(
+            path,
+            "its structure is broken (is it truncated?)",
+        )),
+    }
+}
+
+/// Reads everything, so that damage is found now and not in the middle of work.
+pub(super) fn load(database: &Database) -> Result<Index, String> {
+    let mut index = Index {
+        vote: read_meta(database, VOTE)?,
+        committed: read_meta(database, COMMITTED)?,
+        purged: read_meta(database, PURGED)?,
+        ..Index::default()
+    };
+    index.last = index.purged;
+    let read = || -> Result<_, redb::Error> { Ok(database.begin_read()?.open_table(LOG)?) };
+    let table = read().map_err(|e| e.to_string())?;
+    for item in table.range::<u64>(..).map_err(|e| e.to_string())? {
+        let (key, row) = item.map_err(|e| e.to_string())?;
+        let entry: Entry = row::decode(key.value(), row.value())?;
+        let expected = index.last.map_or(0, |id| id.index + 1);
+        if entry.log_id.index != expected || key.value() != expected {
+            return Err(format!(
+                "entry {expected} is missing, {} follows",
+                key.value()
+            ));
+        }
+        index.insert(entry, row.value().len(), 0);
+        index.shrink();
+    }
+    Ok(index)
+}
