@@ -46,6 +46,8 @@ pub struct Bed {
     folder: TempDir,
     quorum: Vec<lattice_quorum::App>,
     pub control: Option<App>,
+    /// A second control that agents know and that does not run yet.
+    pub spare: Option<App>,
     /// Certificate and key of the public port, PEM.
     https: (String, String),
     pub agents: BTreeMap<NodeId, lattice_agent::App>,
@@ -67,6 +69,7 @@ impl Bed {
             folder,
             quorum: Vec::new(),
             control: None,
+            spare: None,
             agents: BTreeMap::new(),
         };
         for id in 1..=3 {
@@ -85,6 +88,7 @@ impl Bed {
             member.start(members.clone()).await.unwrap();
         }
         bed.control = Some(bed.new_control("c1", loopback()).await);
+        bed.spare = Some(bed.bind_control("c2", loopback()).await);
         bed
     }
 
@@ -124,8 +128,14 @@ impl Bed {
         .unwrap()
     }
 
-    /// Another control of the same cluster, started.
+    /// A control of this cluster, started.
     pub async fn new_control(&self, name: &str, listen: SocketAddr) -> App {
+        let mut control = self.bind_control(name, listen).await;
+        control.start(self.members()).await.unwrap();
+        control
+    }
+
+    async fn bind_control(&self, name: &str, listen: SocketAddr) -> App {
         let mut settings = Settings::new(CLUSTER, listen, loopback());
         settings.auto_register = true;
         settings.gossip_interval = Some(Duration::from_millis(200));
@@ -151,9 +161,7 @@ impl Bed {
                 }
             }
         };
-        let mut control = timeout(PATIENCE, bind).await.unwrap();
-        control.start(self.members()).await.unwrap();
-        control
+        timeout(PATIENCE, bind).await.unwrap()
     }
 
     /// Starts the agent of a captured host, anew or on the folder it had.
@@ -165,7 +173,8 @@ impl Bed {
         let data = self.part(&format!("agent-{name}"));
         let mut settings =
             lattice_agent::Settings::new(node(name), loopback(), data, captured(name));
-        settings.control = vec![self.control.as_ref().unwrap().mesh_addr()];
+        let controls = [&self.control, &self.spare].into_iter().flatten();
+        settings.control = controls.map(App::mesh_addr).collect();
         settings.topology_group = Some("g0".to_owned());
         settings.gossip.cell = Some(CELL.parse().unwrap());
         settings.gossip.interval = Some(Duration::from_millis(200));

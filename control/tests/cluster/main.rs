@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod bed;
+mod faults;
 mod scenarios;
 
 use std::{future::Future, process::ExitCode, time::Instant};

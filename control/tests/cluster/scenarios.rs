@@ -1,7 +1,7 @@
 //! What the cluster must do.
 
 use crate::{
-    bed::{Bed, PATIENCE, TOKEN, loopback, node, refused, shows, submit},
+    bed::{Bed, PATIENCE, TOKEN, node, refused, shows, submit},
     scenario,
 };
 use bytes::Bytes;
@@ -13,16 +13,15 @@ use lattice_placement::Liveness;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal, Revision,
     allocation::{RankExit, RankPhase, StopCause},
-    command::{ExpectedNode, Fence, Power, Principal},
+    command::{Power, Principal},
     event::EventKind,
-    id::LeaseName,
     node::Lifecycle,
     wire::LogStream,
 };
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-const NODES: [&str; 5] = ["gpu001", "gpu002", "gpu003", "gpu004", "gpu005"];
+pub const NODES: [&str; 5] = ["gpu001", "gpu002", "gpu003", "gpu004", "gpu005"];
 /// Submits that come at once.
 const BURST: u32 = 60;
 /// Submits that are timed.
@@ -55,27 +54,27 @@ pub async fn run(filter: Option<&str>) {
     play!("submit_to_running", latency(&bed));
     play!(
         "work_goes_on_while_its_agent_restarts",
-        agent_restart(&mut bed)
+        crate::faults::agent_restart(&mut bed)
     );
     play!(
         "work_goes_on_without_control_and_is_told_when_it_is_back",
-        control_restart(&mut bed)
+        crate::faults::control_restart(&mut bed)
     );
     play!(
         "a_silent_node_is_suspect_and_gets_no_work",
-        silent_node(&mut bed)
+        crate::faults::silent_node(&mut bed)
     );
     play!(
         "an_agent_that_will_not_run_it_stops_it",
-        refusing_agent(&mut bed)
+        crate::faults::refusing_agent(&mut bed)
     );
     play!(
         "work_goes_on_after_the_leader_of_the_quorum_is_gone",
-        leader_gone(&mut bed)
+        crate::faults::leader_gone(&mut bed)
     );
     play!(
         "another_control_takes_over_and_the_old_epoch_is_over",
-        takeover(&mut bed)
+        crate::faults::takeover(&mut bed)
     );
     bed.stop().await;
 }
@@ -341,228 +340,4 @@ fn shows_state(change: &Change, id: AllocationId, state: AllocationState) -> boo
         EventKind::Allocation { record, .. } => record.id == id && record.state == state,
         _ => false,
     })
-}
-
-/// A file that ranks wait for.
-struct Gate(tempfile::TempDir);
-
-impl Gate {
-    fn new() -> Self {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let mode = std::fs::Permissions::from_mode(0o1777);
-        std::fs::set_permissions(folder.path(), mode).unwrap();
-        Self(folder)
-    }
-    fn then(&self, what: &str) -> String {
-        let file = self.0.path().join("open");
-        format!(
-            "while [ ! -e {} ]; do sleep 0.05; done; {what}",
-            file.display()
-        )
-    }
-    fn open(&self) {
-        std::fs::write(self.0.path().join("open"), "").unwrap();
-    }
-}
-
-async fn agent_restart(bed: &mut Bed) {
-    let gate = Gate::new();
-    let id = bed.submit(NODES.len() as u32, &gate.then("exit 0")).await;
-    bed.reaches(id, &[AllocationState::Running]).await;
-    bed.stop_agent("gpu002").await;
-    bed.start_agent("gpu002", |_| {}).await;
-    gate.open();
-    let ends = [AllocationState::Completed, AllocationState::Failed];
-    let ended = bed.reaches(id, &ends).await;
-    assert_eq!(ended.state, AllocationState::Completed, "{ended:?}");
-    assert_eq!(ended.attempt, 1);
-}
-
-async fn control_restart(bed: &mut Bed) {
-    let gate = Gate::new();
-    let id = bed.submit(3, &gate.then("exit $LATTICE_NODE_RANK")).await;
-    bed.reaches(id, &[AllocationState::Running]).await;
-    let control = bed.control.take().unwrap();
-    let addr = control.mesh_addr();
-    control.stop().await;
-    gate.open();
-    bed.control = Some(bed.new_control("c1", addr).await);
-    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
-    assert_eq!(ended.attempt, 1);
-    assert!(
-        matches!(ended.stop, Some(StopCause::RankFailed { .. })),
-        "{ended:?}"
-    );
-}
-
-async fn leader_gone(bed: &mut Bed) {
-    let running = bed.submit(2, "sleep 0.5").await;
-    bed.reaches(running, &[AllocationState::Running]).await;
-    let began = Instant::now();
-    bed.stop_leader().await;
-    let next = bed.submit(3, "true").await;
-    bed.reaches(running, &[AllocationState::Completed]).await;
-    bed.reaches(next, &[AllocationState::Completed]).await;
-    println!(
-        "both allocations ended {:?} after the leader began to stop",
-        began.elapsed()
-    );
-}
-
-async fn silent_node(bed: &mut Bed) {
-    let core = bed.core();
-    let alive = |view: &lattice_control::View| {
-        let alive = view
-            .nodes
-            .values()
-            .filter(|n| n.liveness == Liveness::Alive);
-        (alive.count() == NODES.len()).then_some(())
-    };
-    shows(&core, "all nodes alive", alive).await;
-    let began = Instant::now();
-    bed.stop_agent("gpu003").await;
-    let stopped = began.elapsed();
-    shows(&core, "a suspect node", |view| {
-        let liveness = view.node(&node("gpu003"))?.liveness;
-        (liveness == Liveness::Suspect).then_some(())
-    })
-    .await;
-    println!(
-        "suspect {:?} after its agent began to stop (stopped after {stopped:?})",
-        began.elapsed()
-    );
-    let waits = bed.submit(NODES.len() as u32, "true").await;
-    let why = shows(&core, "an explanation", |view| {
-        view.plan.explanations.get(&waits).map(ToString::to_string)
-    })
-    .await;
-    assert!(why.contains("4 alive"), "{why}");
-    let fits = bed.submit(NODES.len() as u32 - 1, "true").await;
-    bed.admin(Command::Cancel { id: waits }).await;
-    let ended = bed.reaches(fits, &[AllocationState::Completed]).await;
-    assert!(ended.nodes().all(|id| *id != node("gpu003")));
-    bed.start_agent("gpu003", |_| {}).await;
-    shows(&core, "all nodes alive again", alive).await;
-}
-
-async fn refusing_agent(bed: &mut Bed) {
-    bed.stop_agent("gpu004").await;
-    bed.start_agent("gpu004", |settings| settings.executor.enabled = false)
-        .await;
-    let core = bed.core();
-    shows(&core, "all nodes alive", |view| {
-        let alive = view
-            .nodes
-            .values()
-            .filter(|n| n.liveness == Liveness::Alive);
-        (alive.count() == NODES.len()).then_some(())
-    })
-    .await;
-    let id = bed.submit(NODES.len() as u32, "exec sleep 600").await;
-    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
-    let Some(StopCause::RankFailed {
-        exit: RankExit::SpawnFailed { reason },
-        ..
-    }) = &ended.stop
-    else {
-        panic!("{ended:?}");
-    };
-    assert!(reason.contains("gpu004"), "{reason}");
-    println!("the cause as shown: {}", ended.stop.as_ref().unwrap());
-    bed.stop_agent("gpu004").await;
-    bed.start_agent("gpu004", |_| {}).await;
-}
-
-async fn takeover(bed: &mut Bed) {
-    let old = bed.core();
-    let epoch = lease_epoch(bed).await;
-    let second = bed.new_control("c2", loopback()).await;
-    let core = second.core().unwrap();
-    // It sees the state and does not act while the first one does.
-    shows(&core, "the replicated state", |view| {
-        (view.revision > Revision(0)).then_some(())
-    })
-    .await;
-    assert!(!core.view().acting);
-    bed.control.take().unwrap().stop().await;
-    shows(&core, "leases", |view| view.acting.then_some(())).await;
-    bed.control = Some(second);
-    let node = core
-        .view()
-        .nodes
-        .values()
-        .find_map(|n| n.record.clone())
-        .unwrap();
-    let held = bed.admin(Command::Submit { spec: held_spec() }).await;
-    let lattice_quorum_types::Outcome::Submitted { id } = held else {
-        panic!("{held:?}")
-    };
-    let stale = lattice_quorum_types::Envelope {
-        schema: lattice_quorum_types::command::SCHEMA,
-        principal: Principal {
-            name: format!("service:control/{}", old.name()),
-            power: Power::Service,
-        },
-        key: None,
-        at: old.now(),
-        fence: Some(Fence {
-            lease: LeaseName::new("schedule").unwrap(),
-            epoch,
-        }),
-        command: Command::Assign {
-            id,
-            nodes: vec![ExpectedNode {
-                node: node.id,
-                version: node.version,
-            }],
-        },
-    };
-    let mesh = bed.control.as_ref().unwrap().mesh().clone();
-    let client = lattice_quorum_client::QuorumClient::new(mesh, bed.members());
-    let refusal = client.propose(stale).await.unwrap().unwrap_err();
-    assert!(matches!(refusal, Refusal::StaleEpoch { .. }), "{refusal}");
-    bed.admin(Command::Cancel { id }).await;
-}
-
-fn held_spec() -> Box<lattice_quorum_types::spec::AllocationSpec> {
-    let Command::Submit { mut spec } = submit(1, "true") else {
-        unreachable!()
-    };
-    spec.hold = true;
-    spec
-}
-
-/// The epoch under which scheduling goes on now.
-async fn lease_epoch(bed: &Bed) -> u64 {
-    let mesh = bed.control.as_ref().unwrap().mesh().clone();
-    let client = lattice_quorum_client::QuorumClient::new(mesh, bed.members());
-    let mut watching = client.watch(Revision(0));
-    let mut epoch = 0;
-    let now = bed.core().view().revision;
-    loop {
-        match timeout(PATIENCE, watching.next()).await.unwrap().unwrap() {
-            lattice_quorum_types::view::WatchItem::Events(events) => {
-                for event in &events {
-                    if let EventKind::Lease {
-                        lease,
-                        epoch: given,
-                        ..
-                    } = &event.kind
-                        && lease.as_str() == "schedule"
-                    {
-                        epoch = *given;
-                    }
-                    if event.revision >= now {
-                        return epoch;
-                    }
-                }
-            }
-            lattice_quorum_types::view::WatchItem::Idle(revision) if revision >= now => {
-                return epoch;
-            }
-            lattice_quorum_types::view::WatchItem::Idle(_) => {}
-            other => panic!("{other:?}"),
-        }
-    }
 }

@@ -1,0 +1,252 @@
+//! What the cluster must do while parts of it are gone, or refuse.
+
+use crate::bed::{Bed, PATIENCE, node, shows, submit};
+use crate::scenarios::NODES;
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    AllocationState, Command, Envelope, Outcome, Refusal, Revision,
+    allocation::{RankExit, StopCause},
+    command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
+    event::EventKind,
+    id::LeaseName,
+    spec::AllocationSpec,
+    view::WatchItem,
+};
+use std::time::Instant;
+use tokio::time::timeout;
+
+/// A file that ranks wait for.
+struct Gate(tempfile::TempDir);
+
+impl Gate {
+    fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mode = std::fs::Permissions::from_mode(0o1777);
+        std::fs::set_permissions(folder.path(), mode).unwrap();
+        Self(folder)
+    }
+    fn then(&self, what: &str) -> String {
+        let file = self.0.path().join("open");
+        format!(
+            "while [ ! -e {} ]; do sleep 0.05; done; {what}",
+            file.display()
+        )
+    }
+    fn open(&self) {
+        std::fs::write(self.0.path().join("open"), "").unwrap();
+    }
+}
+
+pub async fn agent_restart(bed: &mut Bed) {
+    let gate = Gate::new();
+    let id = bed.submit(NODES.len() as u32, &gate.then("exit 0")).await;
+    bed.reaches(id, &[AllocationState::Running]).await;
+    bed.stop_agent("gpu002").await;
+    bed.start_agent("gpu002", |_| {}).await;
+    gate.open();
+    let ends = [AllocationState::Completed, AllocationState::Failed];
+    let ended = bed.reaches(id, &ends).await;
+    assert_eq!(ended.state, AllocationState::Completed, "{ended:?}");
+    assert_eq!(ended.attempt, 1);
+}
+
+pub async fn control_restart(bed: &mut Bed) {
+    let gate = Gate::new();
+    let id = bed.submit(3, &gate.then("exit $LATTICE_NODE_RANK")).await;
+    bed.reaches(id, &[AllocationState::Running]).await;
+    let control = bed.control.take().unwrap();
+    let addr = control.mesh_addr();
+    control.stop().await;
+    gate.open();
+    bed.control = Some(bed.new_control("c1", addr).await);
+    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    assert_eq!(ended.attempt, 1);
+    assert!(
+        matches!(ended.stop, Some(StopCause::RankFailed { .. })),
+        "{ended:?}"
+    );
+}
+
+pub async fn leader_gone(bed: &mut Bed) {
+    let running = bed.submit(2, "sleep 0.5").await;
+    bed.reaches(running, &[AllocationState::Running]).await;
+    let began = Instant::now();
+    bed.stop_leader().await;
+    let next = bed.submit(3, "true").await;
+    bed.reaches(running, &[AllocationState::Completed]).await;
+    bed.reaches(next, &[AllocationState::Completed]).await;
+    println!(
+        "both allocations ended {:?} after the leader began to stop",
+        began.elapsed()
+    );
+}
+
+pub async fn silent_node(bed: &mut Bed) {
+    let core = bed.core();
+    let alive = |view: &lattice_control::View| {
+        let alive = view
+            .nodes
+            .values()
+            .filter(|n| n.liveness == Liveness::Alive);
+        (alive.count() == NODES.len()).then_some(())
+    };
+    shows(&core, "all nodes alive", alive).await;
+    let began = Instant::now();
+    bed.stop_agent("gpu003").await;
+    let stopped = began.elapsed();
+    shows(&core, "a suspect node", |view| {
+        let liveness = view.node(&node("gpu003"))?.liveness;
+        (liveness == Liveness::Suspect).then_some(())
+    })
+    .await;
+    println!(
+        "suspect {:?} after its agent began to stop (stopped after {stopped:?})",
+        began.elapsed()
+    );
+    let waits = bed.submit(NODES.len() as u32, "true").await;
+    let why = shows(&core, "an explanation", |view| {
+        view.plan.explanations.get(&waits).map(ToString::to_string)
+    })
+    .await;
+    assert!(why.contains("4 alive"), "{why}");
+    let fits = bed.submit(NODES.len() as u32 - 1, "true").await;
+    bed.admin(Command::Cancel { id: waits }).await;
+    let ended = bed.reaches(fits, &[AllocationState::Completed]).await;
+    assert!(ended.nodes().all(|id| *id != node("gpu003")));
+    bed.start_agent("gpu003", |_| {}).await;
+    shows(&core, "all nodes alive again", alive).await;
+}
+
+pub async fn refusing_agent(bed: &mut Bed) {
+    bed.stop_agent("gpu004").await;
+    bed.start_agent("gpu004", |settings| settings.executor.enabled = false)
+        .await;
+    let core = bed.core();
+    shows(&core, "all nodes alive", |view| {
+        let alive = view
+            .nodes
+            .values()
+            .filter(|n| n.liveness == Liveness::Alive);
+        (alive.count() == NODES.len()).then_some(())
+    })
+    .await;
+    let id = bed.submit(NODES.len() as u32, "exec sleep 600").await;
+    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    let Some(StopCause::RankFailed {
+        exit: RankExit::SpawnFailed { reason },
+        ..
+    }) = &ended.stop
+    else {
+        panic!("{ended:?}");
+    };
+    assert!(reason.contains("gpu004"), "{reason}");
+    println!("the cause as shown: {}", ended.stop.as_ref().unwrap());
+    bed.stop_agent("gpu004").await;
+    bed.start_agent("gpu004", |_| {}).await;
+}
+
+pub async fn takeover(bed: &mut Bed) {
+    let old = bed.core();
+    let epoch = lease_epoch(bed).await;
+    let gate = Gate::new();
+    let running = bed.submit(2, &gate.then("exit 0")).await;
+    bed.reaches(running, &[AllocationState::Running]).await;
+    let mut second = bed.spare.take().unwrap();
+    second.start(bed.members()).await.unwrap();
+    let core = second.core().unwrap();
+    // It sees the same and does not act while the first one does.
+    shows(&core, "the replicated state and the nodes", |view| {
+        let alive = view
+            .nodes
+            .values()
+            .filter(|n| n.liveness == Liveness::Alive);
+        (view.revision > Revision(0) && alive.count() == NODES.len()).then_some(())
+    })
+    .await;
+    assert!(!core.view().acting);
+    bed.control.take().unwrap().stop().await;
+    bed.control = Some(second);
+    gate.open();
+    shows(&core, "leases", |view| view.acting.then_some(())).await;
+    let next = bed.submit(2, "true").await;
+    bed.reaches(next, &[AllocationState::Completed]).await;
+    bed.reaches(running, &[AllocationState::Completed]).await;
+    let node = core
+        .view()
+        .nodes
+        .values()
+        .find_map(|n| n.record.clone())
+        .unwrap();
+    let held = bed.admin(Command::Submit { spec: held_spec() }).await;
+    let Outcome::Submitted { id } = held else {
+        panic!("{held:?}")
+    };
+    let stale = Envelope {
+        schema: SCHEMA,
+        principal: Principal {
+            name: format!("service:control/{}", old.name()),
+            power: Power::Service,
+        },
+        key: None,
+        at: old.now(),
+        fence: Some(Fence {
+            lease: LeaseName::new("schedule").unwrap(),
+            epoch,
+        }),
+        command: Command::Assign {
+            id,
+            nodes: vec![ExpectedNode {
+                node: node.id,
+                version: node.version,
+            }],
+        },
+    };
+    let mesh = bed.control.as_ref().unwrap().mesh().clone();
+    let client = lattice_quorum_client::QuorumClient::new(mesh, bed.members());
+    let refusal = client.propose(stale).await.unwrap().unwrap_err();
+    assert!(matches!(refusal, Refusal::StaleEpoch { .. }), "{refusal}");
+    bed.admin(Command::Cancel { id }).await;
+}
+
+fn held_spec() -> Box<AllocationSpec> {
+    let Command::Submit { mut spec } = submit(1, "true") else {
+        unreachable!()
+    };
+    spec.hold = true;
+    spec
+}
+
+/// The epoch under which scheduling goes on now.
+async fn lease_epoch(bed: &Bed) -> u64 {
+    let mesh = bed.control.as_ref().unwrap().mesh().clone();
+    let client = lattice_quorum_client::QuorumClient::new(mesh, bed.members());
+    let mut watching = client.watch(Revision(0));
+    let mut epoch = 0;
+    let now = bed.core().view().revision;
+    loop {
+        match timeout(PATIENCE, watching.next()).await.unwrap().unwrap() {
+            WatchItem::Events(events) => {
+                for event in &events {
+                    if let EventKind::Lease {
+                        lease,
+                        epoch: given,
+                        ..
+                    } = &event.kind
+                        && lease.as_str() == "schedule"
+                    {
+                        epoch = *given;
+                    }
+                    if event.revision >= now {
+                        return epoch;
+                    }
+                }
+            }
+            WatchItem::Idle(revision) if revision >= now => {
+                return epoch;
+            }
+            WatchItem::Idle(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
