@@ -184,7 +184,7 @@ impl fmt::Display for Blocker {
                 Utc(*starts_at)
             ),
             Blocker::NotEnoughNodes { short } => {
-                write!(f, "{short} too few, even if all were free")
+                write!(f, "{short} short, even if all were free")
             }
             Blocker::NotConforming { short } => {
                 write!(
@@ -192,7 +192,7 @@ impl fmt::Display for Blocker {
                     "the largest conformance group is {short} too small, even if all were free"
                 )
             }
-            Blocker::NodesBusy { short } => write!(f, "{short} too few at present"),
+            Blocker::NodesBusy { short } => write!(f, "waits for {short} more to be free"),
             Blocker::Reserved {
                 by,
                 starts_at,

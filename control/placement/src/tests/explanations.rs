@@ -28,7 +28,7 @@ fn each_constraint_says_how_many_nodes_it_left() {
     );
     assert_eq!(
         text(&view, 1),
-        "needs 5 of 8 nodes: 7 match the GPU type, 6 in service, 4 free; 1 too few at present; \
+        "needs 5 of 8 nodes: 7 match the GPU type, 6 in service, 4 free; waits for 1 more to be free; \
          estimated start 1970-01-01 00:23 UTC"
     );
 }
@@ -41,7 +41,7 @@ fn what_can_never_fit_is_told_and_holds_nothing_back() {
     let plan = plan(&view);
     assert_eq!(
         why(&plan, 1).to_string(),
-        "needs 5 of 4 nodes: 4 free; 1 too few, even if all were free"
+        "needs 5 of 4 nodes: 4 free; 1 short, even if all were free"
     );
     assert!(plan.reservations.is_empty());
     assert_eq!(placed(&plan).len(), 1);
