@@ -20,7 +20,7 @@ mod limiter;
 mod meter;
 pub(crate) mod ops;
 mod routes;
-mod server;
+pub(crate) mod server;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;

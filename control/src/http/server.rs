@@ -14,7 +14,8 @@ use axum::{
     middleware,
     response::Response,
 };
-use axum_server::{Handle, tls_rustls::RustlsConfig};
+use axum_server::{Handle, accept::NoDelayAcceptor, tls_rustls::RustlsConfig};
+use hyper_util::rt::TokioTimer;
 use std::{net::TcpListener, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +27,27 @@ const CLOSE_GRACE: Duration = Duration::from_millis(1_500);
 /// Requests a second for each principal, and at once.
 const REQUESTS_PER_SECOND: u32 = 10_000;
 
+/// How long the port waits for a peer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// For the handshake.
+    pub(crate) handshake: Duration,
+    /// For a whole request head, an idle connection's next one included.
+    pub(crate) head: Duration,
+    /// Between signs of life on HTTP/2, and for the answer to each.
+    pub(crate) alive: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(60),
+            alive: Duration::from_secs(20),
+        }
+    }
+}
+
 /// Serves until `stop`; then lets requests in flight end within a short grace.
 pub async fn serve(
     core: Arc<Core>,
@@ -35,14 +57,38 @@ pub async fn serve(
     stop: CancellationToken,
 ) {
     let api = Api::new(core, auth, REQUESTS_PER_SECOND, stop.clone());
-    let app = app(api).into_make_service();
-    let server = match axum_server::from_tcp_rustls(listener, RustlsConfig::from_config(tls)) {
-        Ok(server) => server,
+    serve_with(app(api), listener, tls, stop, Patience::default()).await;
+}
+
+pub(crate) async fn serve_with(
+    app: Router,
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    stop: CancellationToken,
+    patience: Patience,
+) {
+    let app = app.into_make_service();
+    let mut server = match axum_server::from_tcp_rustls(listener, RustlsConfig::from_config(tls)) {
+        Ok(server) => server.map(|acceptor| {
+            acceptor
+                .handshake_timeout(patience.handshake)
+                .acceptor(NoDelayAcceptor::new())
+        }),
         Err(error) => {
             tracing::error!(%error, "the interfaces cannot be served");
             return;
         }
     };
+    let builder = server.http_builder();
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience.head);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(patience.alive)
+        .keep_alive_timeout(patience.alive);
     let handle = Handle::new();
     let serving = server.handle(handle.clone()).serve(app);
     tokio::pin!(serving);

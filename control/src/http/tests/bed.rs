@@ -28,6 +28,7 @@ use lattice_quorum_types::{
     view::{Answer, Query, WatchItem},
     wire::{GetInventory, LogStream, ReadLog, Unavailable},
 };
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use std::{
     collections::BTreeMap,
     net::{SocketAddr, TcpListener},
@@ -161,7 +162,7 @@ pub(super) struct Bed {
     pub(super) store: OneCopy,
     pub(super) addr: SocketAddr,
     pub(super) ca_pem: String,
-    tls: Arc<rustls::ServerConfig>,
+    pub(super) tls: Arc<rustls::ServerConfig>,
     stop: CancellationToken,
     serving: Option<JoinHandle<()>>,
     folding: JoinHandle<()>,
@@ -420,21 +421,8 @@ impl Bed {
     }
 
     pub(super) fn raw_with(&self, alpn: &[&str]) -> reqwest::Client {
-        let mut roots = rustls::RootCertStore::empty();
-        let pem = self.ca_pem.as_bytes();
-        use rustls::pki_types::pem::PemObject;
-        roots
-            .add(rustls::pki_types::CertificateDer::from_pem_slice(pem).unwrap())
-            .unwrap();
-        let ring = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = rustls::ClientConfig::builder_with_provider(ring)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        tls.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
         reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
+            .tls_backend_preconfigured(client_tls(&self.ca_pem, alpn))
             .no_proxy()
             .build()
             .unwrap()
@@ -447,6 +435,21 @@ impl Bed {
         let made = client.submit(&job(project, nodes), options).await;
         made.unwrap().id.unwrap()
     }
+}
+
+/// Trusts the bed's certificate alone.
+pub(super) fn client_tls(ca_pem: &str, alpn: &[&str]) -> rustls::ClientConfig {
+    let mut roots = rustls::RootCertStore::empty();
+    let certificate = CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap();
+    roots.add(certificate).unwrap();
+    let ring = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(ring)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+    tls
 }
 
 /// A request that is good where the project is.

@@ -1,9 +1,17 @@
 //! What the port does with everything else: no token, bad bodies, unknown paths, the page.
 
 use super::bed::{Bed, job};
+use crate::http::server::{Patience, serve_with};
 use lattice_client::{Client, ClientError, Endpoint, Problem, SubmitOptions};
 use reqwest::{Method, Response};
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    io::{ErrorKind, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
 
 async fn problem(response: Response) -> Problem {
     let status = response.status().as_u16();
@@ -327,7 +335,7 @@ async fn both_versions_of_http_are_spoken() {
 #[tokio::test]
 async fn whoever_asks_too_often_is_told_to_wait() {
     let bed = Bed::empty().await;
-    let auth = std::sync::Arc::new(crate::http::Auth::parse(super::bed::TOKENS).unwrap());
+    let auth = Arc::new(crate::http::Auth::parse(super::bed::TOKENS).unwrap());
     let api = crate::http::state::Api::new(bed.core.clone(), auth, 2, Default::default());
     let bearer = format!("Bearer {}", bed.token("alice"));
     let asked: Vec<_> = (0..4).map(|_| api.authenticate(Some(&bearer))).collect();
@@ -344,4 +352,61 @@ async fn whoever_asks_too_often_is_told_to_wait() {
     );
     let other = format!("Bearer {}", bed.token("bob"));
     assert!(api.authenticate(Some(&other)).is_ok());
+}
+
+/// Opens a TLS connection by hand, says `words`, and reads until the server closes it.
+fn dawdle(addr: SocketAddr, ca_pem: &str, words: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut tcp = TcpStream::connect(addr)?;
+    tcp.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let name = "127.0.0.1".try_into().unwrap();
+    let config = Arc::new(super::bed::client_tls(ca_pem, &["http/1.1"]));
+    let mut tls = rustls::ClientConnection::new(config, name).unwrap();
+    let mut stream = rustls::Stream::new(&mut tls, &mut tcp);
+    stream.write_all(words)?;
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        // Closed without a farewell is closed.
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(answer),
+        other => other.map(|_| answer),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
+    let bed = Bed::empty().await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let short = Duration::from_millis(300);
+    let patience = Patience {
+        handshake: short,
+        head: short,
+        alive: short,
+    };
+    let auth = Arc::new(crate::http::Auth::parse(super::bed::TOKENS).unwrap());
+    let stop = CancellationToken::new();
+    let api = crate::http::state::Api::new(bed.core.clone(), auth, 100, stop.clone());
+    let app = crate::http::server::app(api);
+    let tls = bed.tls.clone();
+    let serving = serve_with(app, listener, tls, stop.clone(), patience);
+    let serving = tokio::spawn(serving);
+    let ask = async |words: &'static [u8]| {
+        let ca_pem = bed.ca_pem.clone();
+        let asked = tokio::task::spawn_blocking(move || dawdle(addr, &ca_pem, words));
+        String::from_utf8(asked.await.unwrap().unwrap()).unwrap()
+    };
+    // It says half of a head and waits: no answer, and the connection ends.
+    let half = ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n").await;
+    assert!(!half.contains("200 OK"), "{half}");
+    let whole = ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(whole.starts_with("HTTP/1.1 200 OK"), "{whole}");
+    // It never even says hello.
+    let mute = tokio::task::spawn_blocking(move || {
+        let mut tcp = TcpStream::connect(addr).unwrap();
+        tcp.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        tcp.read(&mut [0; 16])
+    });
+    assert_eq!(mute.await.unwrap().unwrap(), 0, "it was closed");
+    stop.cancel();
+    serving.await.unwrap();
 }
