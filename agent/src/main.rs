@@ -5,6 +5,7 @@ use clap::Parser;
 use lattice_agent::{App, Config, Edges};
 use lattice_config::{PREFIX, Source, environment};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Tells what this node is, and runs what control dispatches to it.
@@ -19,9 +20,18 @@ struct Args {
     check_config: bool,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
     lattice_agent::child::run_if_child();
-    let args = Args::parse();
+    match start(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lattice-agent: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: &Args) -> anyhow::Result<()> {
     let source = args.config.as_deref().map_or(Source::Nothing, Source::File);
     let config: Config = lattice_config::load(source, environment(), PREFIX)?;
     if args.check_config {
