@@ -12,5 +12,7 @@ mod edge;
 mod events;
 mod grpc;
 mod nodes;
+mod port;
 mod projects;
+mod store;
 mod tenants;

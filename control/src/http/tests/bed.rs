@@ -1,8 +1,9 @@
 //! A control's interfaces on loopback: real TLS, real sockets, the real state machine behind the
 //! store (one copy instead of three), and an agent's face on the mesh.
 
+use super::store::OneCopy;
 use crate::{
-    Core, Store,
+    Core,
     core::Parts,
     fold,
     http::{self, Auth},
@@ -10,139 +11,28 @@ use crate::{
     view::Seen,
 };
 use bytes::Bytes;
-use futures::{StreamExt, stream::BoxStream};
 use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
-use lattice_hwprobe::{Class, ClassMark, Digest, Facts, Inventory};
+use lattice_hwprobe::{Class, ClassMark, Digest, Facts, Identity as Names, Inventory};
 use lattice_mesh::{
     Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock, Validity,
 };
 use lattice_placement::Health;
-use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    AllocationId, Applied, Command, Envelope, Event, NodeId, ProjectPath, Refusal, Revision,
-    VclusterName,
-    command::{ExpectedNode, Fence, LimitChange, Power, Principal, SCHEMA},
+    AllocationId, Applied, Command, Envelope, NodeId, VclusterName,
+    command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
     id::LeaseName,
-    limit::{LimitPatch, Patch},
     node::Lifecycle,
-    view::{Answer, Query, WatchItem},
-    wire::{GetInventory, LogStream, ReadLog, Unavailable},
+    wire::{GetInventory, LogStream, ReadLog},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use std::{
     collections::BTreeMap,
     net::{SocketAddr, TcpListener},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-/// One copy of the state machine, with a switch for "no majority".
-#[derive(Clone)]
-pub(super) struct OneCopy(Arc<Inner>);
-
-struct Inner {
-    state: Mutex<State>,
-    log: Mutex<Vec<Event>>,
-    revision: watch::Sender<Revision>,
-    down: AtomicBool,
-}
-
-impl OneCopy {
-    fn new() -> Self {
-        Self(Arc::new(Inner {
-            state: Mutex::new(State::new()),
-            log: Mutex::default(),
-            revision: watch::Sender::new(Revision(0)),
-            down: AtomicBool::new(false),
-        }))
-    }
-
-    pub(super) fn set_down(&self, down: bool) {
-        self.0.down.store(down, Ordering::SeqCst);
-    }
-
-    /// One change as an administrator makes it, without the port.
-    pub(super) fn set_limit(&self, path: &str, max_nodes: u64) {
-        let path = ProjectPath::new(path).unwrap();
-        let patch = LimitPatch {
-            max_nodes: Patch::Set(max_nodes),
-            max_concurrent_allocations: Patch::Unchanged,
-        };
-        let envelope = Envelope {
-            schema: SCHEMA,
-            principal: Principal {
-                name: "root".to_owned(),
-                power: Power::Admin,
-            },
-            key: None,
-            at: SystemClock.now(),
-            fence: None,
-            command: Command::SetLimits {
-                changes: vec![LimitChange { path, patch }],
-            },
-        };
-        self.apply(&envelope).unwrap();
-    }
-
-    fn check_up(&self) -> Result<(), Unavailable> {
-        match self.0.down.load(Ordering::SeqCst) {
-            true => Err(Unavailable::NoMajority),
-            false => Ok(()),
-        }
-    }
-
-    fn apply(&self, envelope: &Envelope) -> Result<Applied, Refusal> {
-        let mut state = self.0.state.lock().unwrap();
-        let index = state.last_index() + 1;
-        let applied = state.apply(index, envelope)?;
-        self.0.log.lock().unwrap().extend(applied.events.clone());
-        self.0.revision.send_replace(applied.revision);
-        Ok(applied)
-    }
-
-    fn after(&self, since: Revision) -> Vec<Event> {
-        let log = self.0.log.lock().unwrap();
-        log.iter().filter(|e| e.revision > since).cloned().collect()
-    }
-
-    async fn next(self, since: Revision) -> Option<(WatchItem, (Self, Revision))> {
-        let mut grown = self.0.revision.subscribe();
-        loop {
-            grown.borrow_and_update();
-            let events = self.after(since);
-            if let Some(last) = events.last().map(|e| e.revision) {
-                return Some((WatchItem::Events(events), (self, last)));
-            }
-            grown.changed().await.ok()?;
-        }
-    }
-}
-
-#[async_trait::async_trait]
-impl Store for OneCopy {
-    async fn propose(
-        &self,
-        envelopes: Vec<Envelope>,
-    ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
-        self.check_up()?;
-        Ok(envelopes.iter().map(|e| self.apply(e)).collect())
-    }
-
-    async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
-        self.check_up()?;
-        Ok(self.0.state.lock().unwrap().query(&query))
-    }
-
-    fn watch(&self, since: Revision) -> BoxStream<'static, WatchItem> {
-        let start = (self.clone(), since);
-        futures::stream::unfold(start, |(copy, since)| copy.next(since)).boxed()
-    }
-}
 
 /// Each role's token.
 pub(super) const TOKENS: &str = "tokens:\n\
@@ -195,7 +85,7 @@ fn agent_router() -> Router {
         .rpc(|_, _: GetInventory| async move {
             let inventory = Inventory {
                 records: BTreeMap::new(),
-                identity: lattice_hwprobe::Identity::default(),
+                identity: Names::default(),
                 facts: Facts::default(),
                 findings: vec![],
                 probes: vec![],
@@ -310,7 +200,7 @@ impl Bed {
 
     /// Until the view shows everything that was applied.
     pub(super) async fn settled(&self) {
-        let revision = *self.store.0.revision.borrow();
+        let revision = self.store.revision();
         tokio::time::timeout(Duration::from_secs(5), self.core.reached(revision))
             .await
             .expect("the view follows the store");

@@ -1,0 +1,210 @@
+//! What the port is: its document, the page, health and numbers, TLS and both versions of HTTP.
+
+use super::bed::{Bed, TOKENS, client_tls};
+use crate::http::{
+    Auth,
+    server::{Patience, app, serve_with},
+    state::Api,
+};
+use std::{
+    collections::BTreeSet,
+    io::{ErrorKind, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+#[tokio::test]
+async fn the_document_names_every_route() {
+    let bed = Bed::empty().await;
+    let text = bed
+        .raw()
+        .get(bed.url("/openapi.json"))
+        .send()
+        .await
+        .unwrap();
+    let document: serde_json::Value = text.json().await.unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    let (mut found, mut names) = (BTreeSet::new(), BTreeSet::new());
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            found.insert(format!("{} {path}", method.to_uppercase()));
+            let name = item[method]["operationId"].as_str().unwrap().to_owned();
+            assert!(names.insert(name.clone()), "{name} is there twice");
+            for (status, response) in item[method]["responses"].as_object().unwrap() {
+                assert!(
+                    response["description"].is_string(),
+                    "{method} {path} {status}"
+                );
+                let problem = &response["content"]["application/problem+json"];
+                assert_eq!(
+                    problem.is_object(),
+                    !status.starts_with('2'),
+                    "{method} {path}"
+                );
+            }
+        }
+    }
+    let wanted = [
+        "DELETE /api/v1/allocations/{id}",
+        "DELETE /api/v1/projects/{path}",
+        "GET /api/v1/allocations",
+        "GET /api/v1/allocations/{id}",
+        "GET /api/v1/allocations/{id}/explanation",
+        "GET /api/v1/allocations/{id}/logs",
+        "GET /api/v1/conformance/drift",
+        "GET /api/v1/conformance/groups",
+        "GET /api/v1/events",
+        "GET /api/v1/nodes",
+        "GET /api/v1/nodes/{id}",
+        "GET /api/v1/nodes/{id}/diff",
+        "GET /api/v1/nodes/{id}/inventory",
+        "GET /api/v1/projects",
+        "GET /api/v1/projects/{path}",
+        "GET /api/v1/status",
+        "GET /healthz",
+        "GET /metrics",
+        "GET /readyz",
+        "POST /api/v1/allocations",
+        "POST /api/v1/allocations/{id}/hold",
+        "POST /api/v1/allocations/{id}/release",
+        "POST /api/v1/nodes/{id}/drain",
+        "POST /api/v1/nodes/{id}/undrain",
+        "POST /api/v1/projects",
+        "PUT /api/v1/limits",
+        "PUT /api/v1/projects/{path}",
+    ];
+    assert_eq!(found, wanted.map(str::to_owned).into());
+    assert!(names.contains("projects_set_limits"), "{names:?}");
+    // Every reference in it leads somewhere.
+    let written = document.to_string();
+    for part in written.split("\"#/components/schemas/").skip(1) {
+        let name = part.split('"').next().unwrap();
+        assert!(!document["components"]["schemas"][name].is_null(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_comes_whole_and_loads_nothing_from_elsewhere() {
+    let bed = Bed::empty().await;
+    for (path, media, text) in crate::http::routes::page::FILES {
+        let response = bed.raw().get(bed.url(path)).send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        let headers = response.headers().clone();
+        assert_eq!(headers["content-type"], media);
+        assert_eq!(headers["x-content-type-options"], "nosniff");
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"));
+        assert_eq!(response.text().await.unwrap(), text);
+        let outside = text.matches("http://").count() + text.matches("https://").count();
+        let names = text.matches("http://www.w3.org/2000/svg").count();
+        assert_eq!(outside, names, "{path} names another host");
+    }
+}
+
+#[tokio::test]
+async fn health_readiness_and_metrics_tell_what_is() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    eye.healthz().await.unwrap();
+    eye.readyz().await.unwrap();
+    let metrics = async |who: &str| {
+        let get = bed
+            .raw()
+            .get(bed.url("/metrics"))
+            .bearer_auth(bed.token(who));
+        get.send().await.unwrap().text().await.unwrap()
+    };
+    let text = metrics("eye").await;
+    assert!(
+        text.contains("lattice_nodes{liveness=\"unknown\"} 24\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("lattice_allocations{state=\"pending\"} 0\n"),
+        "{text}"
+    );
+    assert!(!text.contains("atlas"), "projects are for operators");
+    let text = metrics("op").await;
+    assert!(
+        text.contains("lattice_project_nodes_limit{project=\"atlas/web\"} 50\n"),
+        "{text}"
+    );
+    let route = "method=\"GET\",route=\"/metrics\",status=\"200\"";
+    assert!(
+        text.contains(&format!("_seconds_count{{{route}}} 1\n")),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn both_versions_of_http_are_spoken() {
+    let bed = Bed::empty().await;
+    for (alpn, version) in [
+        (&["http/1.1"][..], reqwest::Version::HTTP_11),
+        (&["h2", "http/1.1"], reqwest::Version::HTTP_2),
+        (&[], reqwest::Version::HTTP_11),
+    ] {
+        let http = bed.raw_with(alpn);
+        let response = http.get(bed.url("/healthz")).send().await.unwrap();
+        assert_eq!(response.version(), version, "{alpn:?}");
+    }
+}
+
+/// Opens a TLS connection by hand, says `words`, and reads until the server closes it.
+fn dawdle(addr: SocketAddr, ca_pem: &str, words: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut tcp = TcpStream::connect(addr)?;
+    tcp.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let name = "127.0.0.1".try_into().unwrap();
+    let config = Arc::new(client_tls(ca_pem, &["http/1.1"]));
+    let mut tls = rustls::ClientConnection::new(config, name).unwrap();
+    let mut stream = rustls::Stream::new(&mut tls, &mut tcp);
+    stream.write_all(words)?;
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        // Closed without a farewell is closed.
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(answer),
+        other => other.map(|_| answer),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
+    let bed = Bed::empty().await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let short = Duration::from_millis(300);
+    let patience = Patience {
+        handshake: short,
+        head: short,
+        alive: short,
+    };
+    let auth = Arc::new(Auth::parse(TOKENS).unwrap());
+    let stop = CancellationToken::new();
+    let api = Api::new(bed.core.clone(), auth, 100, stop.clone());
+    let app = app(api);
+    let tls = bed.tls.clone();
+    let serving = serve_with(app, listener, tls, stop.clone(), patience);
+    let serving = tokio::spawn(serving);
+    let ask = async |words: &'static [u8]| {
+        let ca_pem = bed.ca_pem.clone();
+        let asked = tokio::task::spawn_blocking(move || dawdle(addr, &ca_pem, words));
+        String::from_utf8(asked.await.unwrap().unwrap()).unwrap()
+    };
+    // It says half of a head and waits: no answer, and the connection ends.
+    let half = ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n").await;
+    assert!(!half.contains("200 OK"), "{half}");
+    let whole = ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(whole.starts_with("HTTP/1.1 200 OK"), "{whole}");
+    // It never even says hello.
+    let mute = tokio::task::spawn_blocking(move || {
+        let mut tcp = TcpStream::connect(addr).unwrap();
+        tcp.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        tcp.read(&mut [0; 16])
+    });
+    assert_eq!(mute.await.unwrap().unwrap(), 0, "it was closed");
+    stop.cancel();
+    serving.await.unwrap();
+}
