@@ -3,8 +3,9 @@
 
 use crate::{
     cells,
-    config::{Config, Settings},
+    config::Settings,
     core::{Core, Parts},
+    edges::Edges,
     fold,
     http::{self, Auth},
     start_error::StartError,
@@ -20,11 +21,10 @@ use crate::{
     tls,
 };
 use lattice_gossip::{Cell, CellConfig, Gossip};
-use lattice_mesh::{Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock};
+use lattice_mesh::{Clock, Identity, Mesh, MeshConfig, Role, Router};
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::id::LeaseName;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use std::{
     fmt,
     future::Future,
@@ -43,79 +43,6 @@ const STOP_STEP: Duration = Duration::from_secs(3);
 
 /// Before a task that ended is started again.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
-
-/// What a control takes from outside; tests and the demonstration replace it.
-pub struct Edges {
-    /// Certificate `spiffe://<cluster>/control/<name>` and its key.
-    pub credentials: Credentials,
-    /// What time it is.
-    pub clock: Arc<dyn Clock>,
-    /// What the interfaces show.
-    pub https: HttpsIdentity,
-    /// The text of the file of tokens.
-    pub tokens: SecretString,
-}
-
-/// Certificate and key of the TLS port.
-pub struct HttpsIdentity {
-    /// Leaf first.
-    pub chain: Vec<CertificateDer<'static>>,
-    /// Its key.
-    pub key: PrivateKeyDer<'static>,
-}
-
-impl fmt::Debug for Edges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Edges({})", self.credentials.identity())
-    }
-}
-
-impl HttpsIdentity {
-    /// From certificates and key in PEM.
-    ///
-    /// # Errors
-    /// Texts that hold none.
-    pub fn from_pem(chain: &str, key: &str) -> Result<Self, StartError> {
-        tls::from_pem(chain, key)
-    }
-}
-
-impl fmt::Debug for HttpsIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HttpsIdentity({} certificates)", self.chain.len())
-    }
-}
-
-impl Edges {
-    /// What the configuration names, and the host's clock.
-    ///
-    /// # Errors
-    /// When a file is missing or cannot be used.
-    pub fn from_config(config: &Config) -> Result<Self, StartError> {
-        let tokens =
-            std::fs::read_to_string(&config.tokens).map_err(|source| StartError::File {
-                key: "tokens",
-                path: config.tokens.clone(),
-                reason: source.to_string(),
-            })?;
-        Ok(Self {
-            credentials: Credentials::load(&config.credentials)?,
-            clock: Arc::new(SystemClock),
-            https: tls::load(&config.https)?,
-            tokens: tokens.into(),
-        })
-    }
-
-    /// Whether a control could be bound with them, ports apart.
-    ///
-    /// # Errors
-    /// Tokens, or a certificate, that cannot be used.
-    pub fn check(self) -> Result<(), StartError> {
-        Auth::parse(self.tokens.expose_secret())?;
-        tls::server_config(self.https)?;
-        Ok(())
-    }
-}
 
 /// One control in this process. It must be stopped with [`App::stop`]; dropping it leaves its
 /// tasks running until the runtime ends.

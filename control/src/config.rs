@@ -22,6 +22,8 @@ pub struct Config {
     /// Folder with `identity.pem`, `identity.key` and `roots.pem`; the certificate is
     /// `spiffe://<cluster>/control/<name>`.
     pub credentials: PathBuf,
+    /// How to become a member, while `credentials` holds no certificate.
+    pub join: Option<JoinConfig>,
     /// Mesh addresses of the quorum members.
     pub quorum: Vec<String>,
     /// Gossip cells to join.
@@ -39,6 +41,18 @@ pub struct Config {
     /// What is logged, e.g. `info` or `info,lattice_mesh=debug`.
     #[serde(default = "default_log")]
     pub log: String,
+}
+
+/// How to enrol.
+#[derive(Debug, Clone, Deserialize)]
+pub struct JoinConfig {
+    /// This control's name.
+    pub name: String,
+    /// File with a join token for the role `control`.
+    pub token: PathBuf,
+    /// Take over a name that is enrolled already.
+    #[serde(default)]
+    pub replace: bool,
 }
 
 /// One gossip cell.
@@ -98,6 +112,11 @@ impl Check for Config {
         }
         if let Err(e) = VclusterName::new(&self.vcluster) {
             problems.add("vcluster", e);
+        }
+        if let Some(join) = &self.join
+            && let Err(e) = lattice_mesh::Identity::new("c", Role::Control, &join.name)
+        {
+            problems.add("join.name", e.reason);
         }
         let mut names = BTreeSet::new();
         for (i, cell) in self.cells.iter().enumerate() {

@@ -21,16 +21,14 @@
 
 use crate::{
     agents::{Agents, LogChunks},
-    error::{AgentError, DiffError, LogError, ProposeError},
+    error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
     preimages::Preimages,
     store::Store,
-    view::{NodeEntry, View},
+    view::View,
 };
 use arc_swap::ArcSwap;
-use lattice_hwprobe::{
-    Class, ClassMark, ClassRecord, Difference, DriftReport, Groups, Inventory, Scope, diff, groups,
-};
+use lattice_hwprobe::{DriftReport, Groups, Inventory, Scope, groups};
 use lattice_mesh::{Clock, Mesh};
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,
@@ -180,32 +178,6 @@ impl Core {
         self.view().drift.clone()
     }
 
-    /// What differs between two nodes, class by class, key by key. A class that is equal by digest
-    /// costs nothing; one whose record cannot be had is unknown in every key.
-    ///
-    /// # Errors
-    /// A node that is not known or was never seen.
-    pub async fn diff(&self, left: &NodeId, right: &NodeId) -> Result<Vec<Difference>, DiffError> {
-        let view = self.view();
-        let (left, right) = (seen(&view, left)?, seen(&view, right)?);
-        let mut differences = Vec::new();
-        for class in Class::ALL {
-            let marks = (left.marks().get(&class), right.marks().get(&class));
-            if let (Some(a), Some(b)) = marks
-                && a == b
-                && a.digest().is_some()
-            {
-                continue;
-            }
-            let records = tokio::join!(
-                self.record_of(&view, left, class),
-                self.record_of(&view, right, class)
-            );
-            differences.extend(diff(&records.0, &records.1));
-        }
-        Ok(differences)
-    }
-
     /// The captured output of one rank from `offset` on; with `follow`, until the rank ends.
     /// Terminal allocations' output is read as long as the node keeps it.
     ///
@@ -245,29 +217,6 @@ impl Core {
             follow,
         };
         Ok(self.agents.read_log(&view, &place.node, &request).await?)
-    }
-
-    /// The record of one class of one node, as completely as it can be had now.
-    async fn record_of(&self, view: &View, node: &NodeEntry, class: Class) -> ClassRecord {
-        match node.marks().get(&class) {
-            Some(ClassMark::Complete { digest, .. }) => {
-                let holders = holders(view, class, node);
-                let fetched = self
-                    .preimages
-                    .fetch_record(&self.agents, view, *digest, &holders);
-                match fetched.await {
-                    Some(record) => ClassRecord::clone(&record),
-                    None => ClassRecord::new(class),
-                }
-            }
-            Some(ClassMark::Disabled) => ClassRecord::disabled(class, "switched off at the node"),
-            // Only the node itself knows which of its keys are missing and why.
-            Some(ClassMark::Incomplete) | None => {
-                let inventory = self.agents.inventory(view, &node.id, false).await;
-                let record = inventory.ok().and_then(|mut i| i.records.remove(&class));
-                record.unwrap_or_else(|| ClassRecord::new(class))
-            }
-        }
     }
 }
 
@@ -370,26 +319,4 @@ pub(crate) enum Wakes {
     Reconcilers,
     /// Only what a reconciler itself found out; readers see it, nothing follows from it.
     Readers,
-}
-
-fn seen<'a>(view: &'a View, node: &NodeId) -> Result<&'a NodeEntry, DiffError> {
-    let node = node.clone();
-    match view.node(&node) {
-        None => Err(DiffError::UnknownNode { node }),
-        Some(entry) if entry.seen.is_none() => Err(DiffError::NotSeen { node }),
-        Some(entry) => Ok(entry),
-    }
-}
-
-/// Nodes that say they have a node's record of `class`: itself first, then those that answer.
-pub(crate) fn holders(view: &View, class: Class, node: &NodeEntry) -> Vec<NodeId> {
-    let mark = node.marks().get(&class);
-    let equal = view.nodes.values().filter(|other| {
-        other.id != node.id
-            && other.marks().get(&class) == mark
-            && other.liveness == lattice_placement::Liveness::Alive
-    });
-    std::iter::once(node.id.clone())
-        .chain(equal.map(|other| other.id.clone()).take(8))
-        .collect()
 }

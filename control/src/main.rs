@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use clap::Parser;
 use lattice_config::{PREFIX, Source};
-use lattice_control::{App, Config, Edges, Settings};
+use lattice_control::{App, Config, Edges, Settings, check_files, enrol};
 use std::{path::PathBuf, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -37,12 +37,11 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let source = Source::File(&args.config);
     let config: Config = lattice_config::load(source, lattice_config::environment(), PREFIX)?;
-    let edges = Edges::from_config(&config)?;
     let settings = config
         .settings()
         .context("the configuration was not checked")?;
     if args.check_config {
-        edges.check()?;
+        check_files(&config)?;
         println!("{}: no mistakes", args.config.display());
         return Ok(());
     }
@@ -56,13 +55,15 @@ fn run(args: &Args) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("the runtime did not start")?;
-    runtime.block_on(serve(settings, edges))
+    runtime.block_on(serve(&config, settings))
 }
 
-async fn serve(settings: Settings, edges: Edges) -> anyhow::Result<()> {
+async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
     let cluster = settings.cluster.clone();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    enrol(config).await?;
+    let edges = Edges::from_config(config)?;
     let mut app = App::bind(settings, edges).await?;
     app.start(Vec::new()).await?;
     println!(

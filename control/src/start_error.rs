@@ -2,7 +2,7 @@
 
 use crate::http::AuthError;
 use lattice_gossip::JoinError;
-use lattice_mesh::{CredentialsError, MeshError};
+use lattice_mesh::{CredentialsError, EnrolError, MeshError};
 use std::{net::SocketAddr, path::PathBuf};
 
 /// Why a control does not start.
@@ -31,6 +31,12 @@ pub enum StartError {
     /// The credentials cannot be used.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
+    /// This control could not become a member.
+    #[error("not enrolled: {0}")]
+    Enrol(#[from] EnrolError),
+    /// There is nobody to enrol with.
+    #[error("not enrolled: no quorum member is configured")]
+    NoQuorum,
     /// The certificate is another process's.
     #[error(
         "the certificate is that of {found}, but a control of this cluster is {expected}; correct \

@@ -1,6 +1,6 @@
 //! The TLS port: its certificate, and its socket.
 
-use crate::{app::HttpsIdentity, config::HttpsConfig, start_error::StartError};
+use crate::{config::HttpsConfig, edges::HttpsIdentity, start_error::StartError};
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},

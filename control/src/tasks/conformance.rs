@@ -1,12 +1,7 @@
 //! Conformance: documents and preimages behind newly gossiped digests are fetched, and drift is
 //! compared anew.
 
-use crate::{
-    core::{Core, holders},
-    observe,
-    tasks::activation::Activation,
-    view::View,
-};
+use crate::{compare::holders, core::Core, observe, tasks::activation::Activation, view::View};
 use futures::{StreamExt, stream};
 use lattice_hwprobe::{Class, ClassRecord, Digest, NodeDocument, drift};
 use lattice_quorum_types::NodeId;

@@ -42,7 +42,7 @@ pub fn node(name: &str) -> NodeId {
 }
 
 pub struct Bed {
-    authority: Authority,
+    pub authority: Arc<Authority>,
     folder: TempDir,
     quorum: Vec<lattice_quorum::App>,
     pub control: Option<App>,
@@ -57,7 +57,7 @@ impl Bed {
     /// A quorum and one control; no agents yet.
     pub async fn found() -> Self {
         let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
-        let authority = Authority::create(CLUSTER, validity).unwrap();
+        let authority = Arc::new(Authority::create(CLUSTER, validity).unwrap());
         let folder = tempfile::tempdir().unwrap();
         // Ranks run as somebody else when the test is root.
         open_to_others(folder.path());
@@ -77,7 +77,7 @@ impl Bed {
             let settings = lattice_quorum::Settings::new(CLUSTER, id, loopback(), data);
             let edges = lattice_quorum::Edges {
                 credentials: bed.credentials(Role::Quorum, &id.to_string()),
-                authority: None,
+                authority: Some(bed.authority.clone()),
                 clock: Arc::new(SystemClock),
             };
             bed.quorum

@@ -2,6 +2,7 @@
 
 use crate::bed::{Bed, PATIENCE, node, shows, submit};
 use crate::scenarios::NODES;
+use lattice_agent::executor::Ids;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     AllocationState, Command, Envelope, Outcome, Refusal, Revision,
@@ -120,8 +121,10 @@ pub async fn silent_node(bed: &mut Bed) {
 
 pub async fn refusing_agent(bed: &mut Bed) {
     bed.stop_agent("gpu004").await;
-    bed.start_agent("gpu004", |settings| settings.executor.enabled = false)
-        .await;
+    bed.start_agent("gpu004", |settings| {
+        settings.executor.run_as = Some(Ids { uid: 0, gid: 0 })
+    })
+    .await;
     let core = bed.core();
     shows(&core, "all nodes alive", |view| {
         let alive = view

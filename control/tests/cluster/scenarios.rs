@@ -7,8 +7,9 @@ use crate::{
 use bytes::Bytes;
 use futures::StreamExt;
 use lattice_client::{AllocationRequest, SubmitOptions};
-use lattice_control::{Change, Core};
+use lattice_control::{Change, Config, Core};
 use lattice_hwprobe::{Class, Scope, Verdict};
+use lattice_mesh::{Credentials, JoinToken, Role};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal, Revision,
@@ -18,6 +19,7 @@ use lattice_quorum_types::{
     node::Lifecycle,
     wire::LogStream,
 };
+use secrecy::ExposeSecret;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -50,6 +52,7 @@ pub async fn run(filter: Option<&str>) {
     play!("a_submit_beyond_a_limit_is_refused", beyond_a_limit(&bed));
     play!("changes_come_once_and_in_order", changes(&bed));
     play!("the_public_port_tells_and_does_the_same", public_port(&bed));
+    play!("a_control_enrols_with_a_token", enrols(&bed));
     play!("a_burst_of_submits_is_all_run", burst(&bed));
     play!("submit_to_running", latency(&bed));
     play!(
@@ -271,6 +274,35 @@ async fn public_port(bed: &Bed) {
     client.undrain("gpu001").await.unwrap();
     let stranger = bed.client("a-secret-that-nobody-was-given");
     assert!(stranger.nodes().await.is_err());
+}
+
+async fn enrols(bed: &Bed) {
+    let token = JoinToken::generate(Role::Control, bed.authority.pin());
+    bed.admin(Command::CreateToken {
+        hash: token.hash(),
+        role: Role::Control,
+        names: None,
+        uses: 1,
+        expires_at: bed.core().now().after(60_000),
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display();
+    std::fs::write(folder.path().join("token"), token.expose().expose_secret()).unwrap();
+    let text = format!(
+        "{{cluster: test, listen: '127.0.0.1:0', credentials: {path}/identity, cells: [], \
+         quorum: ['{}'], join: {{name: c7, token: {path}/token}}, tokens: none, \
+         https: {{listen: '127.0.0.1:0', certificate: none, key: none}}}}",
+        bed.members()[0]
+    );
+    let none = std::iter::empty();
+    let config = lattice_config::load(lattice_config::Source::Text(&text), none, "LATTICE_");
+    let config: Config = config.unwrap();
+    assert!(lattice_control::enrol(&config).await.unwrap());
+    let enrolled = Credentials::load(&folder.path().join("identity")).unwrap();
+    assert_eq!(enrolled.identity().uri(), "spiffe://test/control/c7");
+    // Once a member, it asks nobody again.
+    assert!(!lattice_control::enrol(&config).await.unwrap());
 }
 
 /// Far more than fits at a time; every third fails.

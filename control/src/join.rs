@@ -1,0 +1,74 @@
+//! How a control comes to its credentials, where nobody put them there.
+
+use crate::{
+    config::{Config, JoinConfig},
+    start_error::StartError,
+};
+use lattice_mesh::{EnrolError, EnrolRefused, JoinToken, MeshConfig, enrol_with};
+use std::{net::SocketAddr, path::Path};
+
+/// The file that [`lattice_mesh::Credentials::save`] writes last for others to look at.
+const CERTIFICATE: &str = "identity.pem";
+
+/// Whether enrolment is still to come.
+pub(crate) fn is_due(config: &Config) -> Option<&JoinConfig> {
+    let join = config.join.as_ref()?;
+    (!config.credentials.join(CERTIFICATE).exists()).then_some(join)
+}
+
+/// The token in its file.
+pub(crate) fn read_token(path: &Path) -> Result<JoinToken, StartError> {
+    let failed = |reason: String| StartError::File {
+        key: "join.token",
+        path: path.to_owned(),
+        reason,
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+    text.trim()
+        .parse()
+        .map_err(|e: lattice_mesh::InvalidToken| failed(e.to_string()))
+}
+
+/// Enrols with the quorum where [`Config::join`] is given and `credentials` holds no certificate,
+/// and puts what it gets there. Returns whether it did.
+///
+/// # Errors
+/// A token that cannot be read or is refused, or no member that answers.
+pub async fn enrol(config: &Config) -> Result<bool, StartError> {
+    let Some(join) = is_due(config) else {
+        return Ok(false);
+    };
+    let token = read_token(&join.token)?;
+    let mut last = None;
+    for addr in config
+        .quorum
+        .iter()
+        .filter_map(|addr| addr.parse::<SocketAddr>().ok())
+    {
+        let mesh = MeshConfig::default();
+        match enrol_with(addr, &token, &join.name, join.replace, &mesh).await {
+            Ok(enrolled) => {
+                enrolled.credentials.save(&config.credentials)?;
+                tracing::info!(identity = %enrolled.credentials.identity(), "enrolled");
+                return Ok(true);
+            }
+            Err(error) if is_final(&error) => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(%addr, %error, "not enrolled here");
+                last = Some(error);
+            }
+        }
+    }
+    Err(last.map_or(StartError::NoQuorum, StartError::Enrol))
+}
+
+/// A member's "no" is the cluster's.
+fn is_final(error: &EnrolError) -> bool {
+    use EnrolRefused::{Invalid, NameTaken, TokenRefused};
+    matches!(
+        error,
+        EnrolError::Refused(TokenRefused | NameTaken { .. } | Invalid { .. })
+            | EnrolError::Name(_)
+            | EnrolError::Credentials(_)
+    )
+}
