@@ -125,7 +125,7 @@ impl App {
         self.spawn(prober.run());
         let first = self
             .constant
-            .published(&self.announcements.borrow().clone(), None);
+            .published(&self.announcements.borrow().clone(), &self.executor);
         let config = self.cell_config.clone();
         let cell = self.gossip.join(&self.mesh, config, &first).await?;
         self.spawn(announce(

@@ -1,9 +1,15 @@
-//! Files that are whole or not there.
+//! Files that are whole or not there, and room kept for the ones that must not fail.
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+/// The name of a folder's reserve.
+const RESERVE: &str = "reserve";
+/// One block of common filesystems; every record written from a reserve fits.
+const RESERVE_BYTES: usize = 4096;
 
 /// Writes `bytes` so that after a crash the file is the old one, the new one, or (if there was
 /// none) not there. Mode 0600.
@@ -16,6 +22,39 @@ pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// may lose it.
 pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_whole(path, bytes, Sync::None).map(drop)
+}
+
+/// Keeps room for one record in `folder`: a file whose block and inode are taken now.
+pub(super) fn keep_reserve(folder: &Path) -> io::Result<()> {
+    let reserve = folder.join(RESERVE);
+    if std::fs::metadata(&reserve).is_ok_and(|meta| meta.len() > 0) {
+        return Ok(());
+    }
+    write_atomically(&reserve, &[0; RESERVE_BYTES])
+}
+
+/// [`write_durably`], and from the folder's reserve where the disk has no room or no inode left.
+pub fn write_durably_from_reserve(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let Err(error) = write_durably(path, bytes) else {
+        return Ok(());
+    };
+    // What the disk said first is what an operator must hear.
+    turn_reserve_into(path, bytes).map_err(|_| error)
+}
+
+/// Overwrites the reserve's own block, then gives it the record's name. The record before it, if
+/// any, becomes the reserve, so this can be done again and again.
+fn turn_reserve_into(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let reserve = folder.join(RESERVE);
+    let mut file = OpenOptions::new().write(true).open(&reserve)?;
+    file.write_all(bytes)?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync_all()?;
+    if renameat_with(CWD, &reserve, CWD, path, RenameFlags::EXCHANGE).is_err() {
+        std::fs::rename(&reserve, path)?;
+    }
+    File::open(folder)?.sync_all()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,16 +77,25 @@ fn write_whole(path: &Path, bytes: &[u8], sync: Sync) -> io::Result<File> {
     hidden.push(name);
     hidden.push(format!(".{}.tmp", std::process::id()));
     let temporary = folder.join(hidden);
+    let written = fill(&temporary, bytes, sync).and_then(|()| std::fs::rename(&temporary, path));
+    if let Err(error) = written {
+        // It may hold the last inode.
+        let _ = std::fs::remove_file(&temporary);
+        return Err(error);
+    }
+    File::open(folder)
+}
+
+fn fill(path: &Path, bytes: &[u8], sync: Sync) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(&temporary)?;
+        .open(path)?;
     file.write_all(bytes)?;
-    if sync == Sync::Data {
-        file.sync_all()?;
+    match sync {
+        Sync::Data => file.sync_all(),
+        Sync::None => Ok(()),
     }
-    std::fs::rename(&temporary, path)?;
-    File::open(folder)
 }

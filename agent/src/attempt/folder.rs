@@ -1,6 +1,6 @@
 //! Paths, and reading and writing the files at them.
 
-use super::durable::{write_atomically, write_durably};
+use super::durable::{keep_reserve, write_atomically, write_durably, write_durably_from_reserve};
 use super::lock::{Lock, holder};
 use super::record::{
     ExitRecord, LaunchRecord, RecordError, StartedRecord, SupervisorRecord, encode, read,
@@ -13,6 +13,9 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+/// More than the records of an attempt with a script of usual length take.
+const ATTEMPT_ROOM: usize = 64 << 10;
 
 /// The folder of all attempts.
 #[derive(Debug, Clone)]
@@ -45,6 +48,20 @@ impl Attempts {
         AttemptDir {
             path: self.path.join(name),
         }
+    }
+
+    /// Keeps room for one record beside the attempts' folder; see [`AttemptDir::keep_reserve`].
+    pub fn keep_reserve(&self) -> Result<(), RecordError> {
+        let folder = self.path.parent().unwrap_or(&self.path);
+        keep_reserve(folder).map_err(failed(folder))
+    }
+
+    /// Whether there is room for an attempt: takes some, and gives it back.
+    pub fn check_room(&self) -> Result<(), RecordError> {
+        let path = self.path.join(".check");
+        let written = write_atomically(&path, &[0; ATTEMPT_ROOM]);
+        let gone = std::fs::remove_file(&path);
+        written.and(gone).map_err(failed(&path))
     }
 
     /// Makes an attempt's folder, durably. An existing one is taken over.
@@ -151,6 +168,12 @@ impl AttemptDir {
         Lock::take(&path).map_err(failed(&path))
     }
 
+    /// Keeps room for the end: with it, [`AttemptDir::write_exit`] also works on a disk that has
+    /// filled up meanwhile. Not on one that takes no writes at all, nor on filesystems that never
+    /// overwrite in place.
+    pub fn keep_reserve(&self) -> Result<(), RecordError> {
+        keep_reserve(&self.path).map_err(failed(&self.path))
+    }
     /// Records what to run, durably.
     pub fn write_launch(&self, launch: &LaunchRecord) -> Result<(), RecordError> {
         self.write("launch.json", launch, write_durably)
@@ -163,24 +186,38 @@ impl AttemptDir {
     pub fn write_started(&self, started: &StartedRecord) -> Result<(), RecordError> {
         self.write("started.json", started, write_atomically)
     }
-    /// Records the end, durably.
+    /// Records the end, durably; from the reserve where there is no room.
     pub fn write_exit(&self, exit: &ExitRecord) -> Result<(), RecordError> {
-        self.write("exit.json", exit, write_durably)
+        self.write("exit.json", exit, write_durably_from_reserve)
     }
     /// Records that somebody asked to end it: a restarted agent must not start it. Not flushed:
     /// after a crash of the machine it is lost anyway, and nothing of it is started.
     pub fn request_stop(&self) -> Result<(), RecordError> {
         let path = self.file("stop");
-        write_atomically(&path, b"").map_err(failed(&path))
+        let Err(error) = write_atomically(&path, b"") else {
+            return Ok(());
+        };
+        // Only whether it is there counts, and a second name needs no inode.
+        match std::fs::hard_link(self.file("launch.json"), &path) {
+            Ok(()) => Ok(()),
+            Err(again) if again.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(_) => Err(failed(&path)(error)),
+        }
     }
     /// Records that control has its end, then forgets what was to run (it holds the user's
     /// environment). Output, end and acknowledgement stay. Not flushed: if a crash of the machine
     /// loses the note, the end is told once more.
     pub fn acknowledge(&self) -> Result<(), RecordError> {
         let path = self.file("acknowledged");
-        write_atomically(&path, b"").map_err(failed(&path))?;
+        if let Err(error) = write_atomically(&path, b"") {
+            // What is not needed any more makes the room.
+            std::fs::rename(self.file("launch.json"), &path)
+                .and_then(|()| File::options().write(true).open(&path)?.set_len(0))
+                .map_err(|_| failed(&path)(error))?;
+        }
         for name in [
             "launch.json",
+            "reserve",
             "supervisor.json",
             "started.json",
             "stop",

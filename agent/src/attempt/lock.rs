@@ -21,7 +21,13 @@ pub struct Lock {
 impl Lock {
     /// Takes the lock; `None` when another process has it.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
-        let file = open(path, true)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
         match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self { _file: file })),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Ok(None),
@@ -30,19 +36,10 @@ impl Lock {
     }
 }
 
-fn open(path: &Path, create: bool) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(create)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-}
-
 /// The process that holds the lock. Never asked by the holder itself.
 pub fn holder(path: &Path) -> io::Result<Option<Pid>> {
-    let file = match open(path, false) {
+    // For reading: asking must also work on a disk that went read-only.
+    let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),

@@ -9,6 +9,7 @@
 //! | `supervisor.json` | supervisor, first | its process; a second one never starts the job again |
 //! | `started.json` | supervisor | the job's process runs |
 //! | `stop` | agent | somebody asked to end it |
+//! | `reserve` | agent, before anything starts | nothing: room for `exit.json` on a full disk |
 //! | `exit.json` | supervisor, durably; agent where no supervisor is left | how it ended |
 //! | `acknowledged` | agent | control has it; only output is kept from here on |
 //! | `stdout`, `stderr` | supervisor | captured output |
@@ -23,7 +24,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub use durable::write_durably;
+pub use durable::{write_durably, write_durably_from_reserve};
 pub use folder::{AttemptDir, Attempts};
 pub use lock::{Lock, holder};
 pub use record::{

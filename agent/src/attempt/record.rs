@@ -34,6 +34,18 @@ pub enum RecordError {
         /// What is wrong.
         source: serde_json::Error,
     },
+    /// The highest epoch is not what this build writes.
+    #[error(
+        "{} is damaged: which dispatchers are over is not known any more; see that only one control \
+         leads, then move this file away and start the agent again (attempts are kept)",
+        path.display()
+    )]
+    DamagedEpoch {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
     /// A newer build wrote it.
     #[error(
         "{} has format {found}; this build reads up to {FORMAT}: start the newer version again",

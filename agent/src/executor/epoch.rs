@@ -1,7 +1,11 @@
-//! The highest epoch a dispatcher has spoken with, on disk: an older dispatcher is refused also
-//! after the agent was restarted.
+//! The highest epoch a dispatcher has spoken with: an older dispatcher is refused, also after the
+//! agent was restarted.
+//!
+//! It is held in memory from the moment it is heard, and on disk as soon as the disk takes it. A
+//! quorum restored from a backup may count from lower again; then an operator moves `epoch.json`
+//! away while the agent is stopped, and the next dispatcher's epoch is the highest.
 
-use crate::attempt::{RecordError, write_durably};
+use crate::attempt::{RecordError, write_durably_from_reserve};
 use lattice_quorum_types::wire::LaunchRefused;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -20,6 +24,10 @@ struct File {
 pub(super) struct HighestEpoch {
     path: PathBuf,
     highest: u64,
+    /// What the disk has of it.
+    written: u64,
+    /// The last one refused, so that each is logged once.
+    refused: Option<u64>,
 }
 
 impl HighestEpoch {
@@ -28,44 +36,66 @@ impl HighestEpoch {
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { path, highest: 0 });
+                return Ok(Self::new(path, 0));
             }
             Err(source) => return Err(RecordError::Io { path, source }),
         };
         match serde_json::from_slice::<File>(&bytes) {
-            Ok(file) if file.version <= FORMAT => Ok(Self {
-                path,
-                highest: file.highest,
-            }),
+            Ok(file) if file.version <= FORMAT => Ok(Self::new(path, file.highest)),
             Ok(file) => Err(RecordError::Newer {
                 path,
                 found: file.version,
             }),
-            Err(source) => Err(RecordError::Damaged { path, source }),
+            Err(source) => Err(RecordError::DamagedEpoch { path, source }),
         }
     }
 
-    /// Refuses what is over; remembers, durably, what is new. Blocks on the disk.
-    pub(super) fn admit(&mut self, given: u64) -> Result<(), LaunchRefused> {
-        if given < self.highest {
-            return Err(LaunchRefused::StaleEpoch {
-                given,
-                current: self.highest,
-            });
+    fn new(path: PathBuf, highest: u64) -> Self {
+        Self {
+            path,
+            highest,
+            written: highest,
+            refused: None,
         }
-        if given > self.highest {
-            let file = File {
-                version: FORMAT,
-                highest: given,
-            };
-            let written = serde_json::to_vec(&file)
-                .map_err(io::Error::from)
-                .and_then(|bytes| write_durably(&self.path, &bytes));
-            written.map_err(|error| LaunchRefused::JournalFailed {
-                reason: format!("{}: {error}", self.path.display()),
-            })?;
+    }
+
+    /// Refuses what is over, and holds what is new in memory: enough to end work, not to start it.
+    pub(super) fn hear(&mut self, given: u64) -> Result<(), LaunchRefused> {
+        let current = self.highest;
+        if given >= current {
             self.highest = given;
+            return Ok(());
         }
+        if self.refused.replace(given) != Some(given) {
+            tracing::warn!(
+                given,
+                current,
+                "a dispatcher that is over was refused; if the quorum was restored from a backup, \
+                 stop the agent, move {} away and start it again",
+                self.path.display()
+            );
+        }
+        Err(LaunchRefused::StaleEpoch { given, current })
+    }
+
+    /// Writes what was heard, durably; nothing is started under an epoch before this. Blocks on
+    /// the disk.
+    pub(super) fn write(&mut self) -> Result<(), RecordError> {
+        if self.written == self.highest {
+            return Ok(());
+        }
+        let file = File {
+            version: FORMAT,
+            highest: self.highest,
+        };
+        let written = serde_json::to_vec(&file)
+            .map_err(io::Error::from)
+            .and_then(|bytes| write_durably_from_reserve(&self.path, &bytes));
+        written.map_err(|source| RecordError::Io {
+            path: self.path.clone(),
+            source,
+        })?;
+        self.written = self.highest;
         Ok(())
     }
 }
@@ -80,21 +110,51 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("epoch.json");
         let mut epoch = HighestEpoch::open(path.clone()).unwrap();
-        epoch.admit(5).unwrap();
-        epoch.admit(5).unwrap();
+        epoch.hear(5).unwrap();
+        epoch.hear(5).unwrap();
+        epoch.write().unwrap();
         let mut again = HighestEpoch::open(path.clone()).unwrap();
         assert_eq!(
-            again.admit(4),
+            again.hear(4),
             Err(LaunchRefused::StaleEpoch {
                 given: 4,
                 current: 5
             })
         );
-        again.admit(6).unwrap();
+        again.hear(6).unwrap();
         std::fs::write(&path, br#"{"version":9,"highest":1}"#).unwrap();
         assert!(matches!(
             HighestEpoch::open(path),
             Err(RecordError::Newer { found: 9, .. })
         ));
+    }
+
+    #[test]
+    fn what_cannot_be_written_still_counts_until_it_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let gone = folder.path().join("gone");
+        let mut epoch = HighestEpoch::open(gone.join("epoch.json")).unwrap();
+        epoch.hear(7).unwrap();
+        assert!(epoch.write().is_err());
+        assert!(matches!(
+            epoch.hear(6),
+            Err(LaunchRefused::StaleEpoch { current: 7, .. })
+        ));
+        std::fs::create_dir(&gone).unwrap();
+        epoch.write().unwrap();
+        let again = HighestEpoch::open(gone.join("epoch.json")).unwrap();
+        assert_eq!(again.highest, 7);
+    }
+
+    #[test]
+    fn a_damaged_file_says_what_to_do_and_counts_anew_once_it_is_moved_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("epoch.json");
+        std::fs::write(&path, br#"{"version":1,"hig"#).unwrap();
+        let error = HighestEpoch::open(path.clone()).unwrap_err();
+        assert!(matches!(error, RecordError::DamagedEpoch { .. }));
+        assert!(error.to_string().contains("move this file away"), "{error}");
+        std::fs::rename(&path, folder.path().join("epoch.json.old")).unwrap();
+        HighestEpoch::open(path).unwrap().hear(2).unwrap();
     }
 }

@@ -6,7 +6,9 @@
 //! [`Launch`] says and ends what a [`Terminate`] says.
 
 mod accounts;
+mod ending;
 mod epoch;
+mod journal;
 mod log;
 mod lost;
 mod rank;
@@ -21,11 +23,10 @@ pub use run_as::{AgentUser, Chosen, Ids, RunAs};
 pub use spawn::OWN_PROGRAM;
 
 use crate::attempt::{AttemptDir, Attempts, ExitRecord, LaunchRecord, RecordError};
-use crate::supervisor;
 use epoch::HighestEpoch;
+use journal::Journal;
 use lattice_mesh::{Clock, ItemSender};
 use lattice_quorum_types::NodeId;
-use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{
     AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLog, Terminate,
@@ -35,6 +36,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -81,6 +83,9 @@ struct Shared {
     epoch: Arc<tokio::sync::Mutex<HighestEpoch>>,
     /// Attempts whose end control has not taken yet.
     known: Mutex<BTreeMap<AttemptKey, Arc<Rank>>>,
+    /// Ends of attempts never seen that the disk does not take yet.
+    unwritten: Mutex<BTreeMap<AttemptKey, ExitRecord>>,
+    journal: Arc<Journal>,
     control: Arc<dyn Control>,
     clock: Arc<dyn Clock>,
     cancel: CancellationToken,
@@ -91,6 +96,16 @@ impl Shared {
     /// The map is whole between statements, so a panic elsewhere does not spoil it.
     fn known(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, Arc<Rank>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// As above.
+    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, ExitRecord>> {
+        let unwritten = self.unwritten.lock();
+        unwritten.unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The answer to a launch that cannot be recorded.
+    fn refused(&self, error: RecordError) -> LaunchRefused {
+        self.journal.failed(&error);
+        journal(error)
     }
 }
 
@@ -103,12 +118,19 @@ impl Executor {
     ) -> Result<Self, RecordError> {
         let attempts = Attempts::open(settings.folder.join("attempts"))?;
         let epoch = HighestEpoch::open(settings.folder.join("epoch.json"))?;
+        let journal = Arc::new(Journal::new());
+        if let Err(error) = attempts.keep_reserve() {
+            // What runs must be watched also on a full disk.
+            journal.failed(&error);
+        }
         Ok(Self {
             shared: Arc::new(Shared {
                 settings,
                 attempts,
                 epoch: Arc::new(tokio::sync::Mutex::new(epoch)),
                 known: Mutex::default(),
+                unwritten: Mutex::default(),
+                journal,
                 control,
                 clock,
                 cancel: CancellationToken::new(),
@@ -125,7 +147,19 @@ impl Executor {
         }
         let pruning = recover::prune_for_ever(self.shared.clone());
         self.spawn(pruning);
+        let journal = self.shared.journal.clone();
+        self.spawn(journal.watch(self.shared.attempts.clone()));
         Ok(())
+    }
+
+    /// Whether work is run at all.
+    pub fn is_enabled(&self) -> bool {
+        self.shared.settings.enabled
+    }
+
+    /// Why attempts cannot be recorded, and so no work is taken; `None` while they can.
+    pub fn journal_fault(&self) -> watch::Receiver<Option<String>> {
+        self.shared.journal.fault()
     }
 
     /// Starts a rank, or says where it stands when it was seen before.
@@ -133,14 +167,15 @@ impl Executor {
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
         on_disk(move || {
-            epoch.admit(launch.epoch)?;
+            epoch.hear(launch.epoch)?;
             if let Some(status) = executor.seen(launch.key)? {
                 return Ok(status);
             }
-            let key = launch.key;
-            let record = executor.shared.record(launch)?;
-            let dir = executor.shared.attempts.create(key).map_err(journal)?;
-            dir.write_launch(&record).map_err(journal)?;
+            let (key, shared) = (launch.key, &executor.shared);
+            let record = shared.record(launch)?;
+            epoch.write().map_err(|error| shared.refused(error))?;
+            let dir = shared.journal_launch(key, &record);
+            let dir = dir.map_err(|error| shared.refused(error))?;
             executor.follow(key, dir, None);
             Ok(AttemptStatus { key, report: None })
         })
@@ -153,13 +188,18 @@ impl Executor {
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
         on_disk(move || {
-            epoch.admit(terminate.epoch)?;
+            epoch.hear(terminate.epoch)?;
+            if let Err(error) = epoch.write() {
+                // Held in memory; the next launch is refused until it is written.
+                executor.shared.journal.failed(&error);
+            }
             let key = terminate.key;
             let Some(status) = executor.seen(key)? else {
-                return executor.stop_unseen(key);
+                return Ok(executor.stop_unseen(key));
             };
-            if !matches!(status.report, Some(RankReport::Ended { .. })) {
-                ask_to_end(&executor.shared.attempts.dir(key)).map_err(journal)?;
+            let rank = executor.shared.known().get(&key).cloned();
+            if let Some(rank) = rank.filter(|rank| !rank.has_ended()) {
+                executor.ask_to_end(&rank).map_err(journal)?;
             }
             Ok(status)
         })
@@ -203,8 +243,8 @@ impl Executor {
     pub async fn end_everything(&self, within: Duration) -> usize {
         let ranks: Vec<Arc<Rank>> = self.shared.known().values().cloned().collect();
         let ends = ranks.iter().map(|rank| async move {
-            let at = rank.clone();
-            let asked = tokio::task::spawn_blocking(move || ask_to_end(at.dir())).await;
+            let (executor, at) = (self.clone(), rank.clone());
+            let asked = tokio::task::spawn_blocking(move || executor.ask_to_end(&at)).await;
             if let Ok(Err(error)) = asked {
                 let error = crate::with_causes(&error);
                 tracing::warn!(attempt = %rank, %error, "cannot note that a rank is to end");
@@ -226,24 +266,15 @@ impl Executor {
         if let Some(rank) = self.shared.known().get(&key) {
             return Ok(Some(rank.status()));
         }
-        let dir = self.shared.attempts.dir(key);
-        let exit = dir.exit().map_err(journal)?;
+        let unwritten = self.shared.unwritten().get(&key).cloned();
+        let exit = match unwritten {
+            Some(exit) => Some(exit),
+            None => self.shared.attempts.dir(key).exit().map_err(journal)?,
+        };
         Ok(exit.map(|exit| AttemptStatus {
             key,
             report: Some(rank::ended(exit)),
         }))
-    }
-
-    fn stop_unseen(&self, key: AttemptKey) -> Result<AttemptStatus, LaunchRefused> {
-        let exit = ExitRecord {
-            at: self.shared.clock.now(),
-            exit: RankExit::Stopped,
-        };
-        let dir = self.shared.attempts.create(key).map_err(journal)?;
-        dir.write_exit(&exit).map_err(journal)?;
-        let report = Some(rank::ended(exit));
-        self.follow(key, dir, report.clone());
-        Ok(AttemptStatus { key, report })
     }
 
     /// Watches an attempt, and tells control, until control has its end.
@@ -263,6 +294,21 @@ impl Executor {
 }
 
 impl Shared {
+    /// Records an attempt, or leaves nothing of it: what was refused must not start later.
+    fn journal_launch(
+        &self,
+        key: AttemptKey,
+        record: &LaunchRecord,
+    ) -> Result<AttemptDir, RecordError> {
+        let dir = self.attempts.create(key)?;
+        let written = dir.keep_reserve().and_then(|()| dir.write_launch(record));
+        if let Err(error) = written {
+            let _ = dir.remove();
+            return Err(error);
+        }
+        Ok(dir)
+    }
+
     fn record(&self, launch: Launch) -> Result<LaunchRecord, LaunchRefused> {
         let settings = &self.settings;
         if !settings.enabled {
@@ -295,17 +341,6 @@ impl Shared {
             recorded_at: self.clock.now(),
         })
     }
-}
-
-/// Notes, durably, that a rank is to end, and tells its supervisor. A supervisor looks at the note
-/// after it has taken its lock, so one that is not there yet needs no signal.
-fn ask_to_end(dir: &AttemptDir) -> Result<(), RecordError> {
-    dir.request_stop()?;
-    let found = dir.living_supervisor()?;
-    if let Some(process) = found.and_then(|pid| supervisor::process(pid).ok()) {
-        supervisor::signal_process(&process, rustix::process::Signal::TERM);
-    }
-    Ok(())
 }
 
 fn journal(error: RecordError) -> LaunchRefused {

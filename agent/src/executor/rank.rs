@@ -1,6 +1,7 @@
 //! One attempt, from its record to its end.
 
 use super::Shared;
+use super::ending;
 use super::lost;
 use super::report;
 use super::spawn;
@@ -11,6 +12,7 @@ use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
 use rustix::process::Pid;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
@@ -21,7 +23,8 @@ const MOST_TRIES: u32 = 5;
 const TRY_PAUSE: Duration = Duration::from_millis(200);
 /// The disk or the kernel refuses to tell: asked again after this.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// A supervisor that a former agent started cannot wake this one when its job starts.
+/// A supervisor that a former agent started cannot wake this one when its job starts: first look,
+/// then half as often each time.
 const START_POLL: Duration = Duration::from_millis(50);
 
 /// One attempt and the latest word on it.
@@ -29,6 +32,8 @@ pub(super) struct Rank {
     key: AttemptKey,
     dir: AttemptDir,
     report: watch::Sender<Option<RankReport>>,
+    /// Somebody asked to end it, whether or not that could be written.
+    is_end_wanted: AtomicBool,
 }
 
 impl fmt::Display for Rank {
@@ -51,6 +56,7 @@ impl Rank {
             key,
             dir,
             report: watch::Sender::new(report),
+            is_end_wanted: AtomicBool::new(false),
         }
     }
     pub(super) fn key(&self) -> AttemptKey {
@@ -58,6 +64,13 @@ impl Rank {
     }
     pub(super) fn dir(&self) -> &AttemptDir {
         &self.dir
+    }
+    /// From now on no supervisor is left in doubt that it is to end.
+    pub(super) fn want_end(&self) {
+        self.is_end_wanted.store(true, Ordering::SeqCst);
+    }
+    fn is_end_wanted(&self) -> bool {
+        self.is_end_wanted.load(Ordering::SeqCst)
     }
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<RankReport>> {
         self.report.subscribe()
@@ -123,7 +136,14 @@ fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
 /// Looks off the async threads, and passes on what is to be told.
 async fn look_and_say(rank: &Arc<Rank>) -> Result<Sight, String> {
     let at = rank.clone();
-    let sight = tokio::task::spawn_blocking(move || look(&at.dir)).await;
+    let look = move || {
+        let sight = look(&at.dir)?;
+        if matches!(sight, Sight::Supervised { .. }) && at.is_end_wanted() {
+            ending::signal_supervisor(&at.dir)?;
+        }
+        Ok::<Sight, RecordError>(sight)
+    };
+    let sight = tokio::task::spawn_blocking(look).await;
     let sight = sight
         .map_err(|error| error.to_string())?
         .map_err(|error| crate::with_causes(&error))?;
@@ -150,6 +170,9 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
             Ok(Sight::Ended(_)) => {}
             Ok(Sight::Supervised { by, started }) => adopt(rank, by, started.is_some()).await,
             Ok(Sight::Unsupervised { was: true }) => lost::end(shared, rank).await,
+            Ok(Sight::Unsupervised { was: false }) if rank.is_end_wanted() => {
+                lost::write_end(shared, rank, RankExit::Stopped).await;
+            }
             Ok(Sight::Unsupervised { was: false }) if tries < MOST_TRIES => {
                 if tries > 0 {
                     tokio::time::sleep(TRY_PAUSE * tries).await;
@@ -212,10 +235,12 @@ async fn adopt(rank: &Arc<Rank>, by: Pid, started: bool) {
     let gone = gone.wait();
     tokio::pin!(gone);
     let mut started = started;
+    let mut pause = START_POLL;
     loop {
         tokio::select! {
             () = &mut gone => return,
-            () = tokio::time::sleep(START_POLL), if !started => {
+            () = tokio::time::sleep(pause), if !started => {
+                pause = (pause * 2).min(LOOK_PAUSE);
                 let sight = look_and_say(rank).await;
                 started = !matches!(sight, Ok(Sight::Supervised { started: None, .. }));
             }

@@ -28,7 +28,7 @@ pub(super) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError
         let exit = match (dir.exit()?, dir.launch()?) {
             (Some(exit), _) => Some(exit),
             (None, Some(launch)) if launch.boot_id != shared.settings.boot_id => {
-                Some(write_lost(shared, &dir, &launch.boot_id)?)
+                Some(write_lost(shared, &dir, &launch.boot_id))
             }
             (None, Some(_)) => None,
             (None, None) => {
@@ -42,19 +42,18 @@ pub(super) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError
     Ok(left)
 }
 
-fn write_lost(
-    shared: &Shared,
-    dir: &AttemptDir,
-    boot_then: &str,
-) -> Result<ExitRecord, RecordError> {
+/// An end that cannot be written is told all the same: the next agent finds it out as this one did.
+fn write_lost(shared: &Shared, dir: &AttemptDir, boot_then: &str) -> ExitRecord {
     let boot_now = &shared.settings.boot_id;
     let evidence = format!("the machine was rebooted: boot id {boot_then} then, {boot_now} now");
     let exit = ExitRecord {
         at: shared.clock.now(),
         exit: RankExit::Lost { evidence },
     };
-    dir.write_exit(&exit)?;
-    Ok(exit)
+    if let Err(error) = dir.write_exit(&exit) {
+        shared.journal.failed(&error);
+    }
+    exit
 }
 
 /// Removes what control has long since heard of, for as long as the agent runs.

@@ -136,10 +136,10 @@ fn start(
         start_ticks: process(job.pid).map_or(0, |first| first.start_ticks),
     };
     // The job runs; that its start could not be noted does not end it.
-    match dir.write_started(&started) {
-        Ok(()) => notify("started"),
-        Err(error) => eprintln!("cannot note the start: {error}"),
+    if let Err(error) = dir.write_started(&started) {
+        eprintln!("cannot note the start: {}", crate::with_causes(&error));
     }
+    notify("started");
     Ok(Ok(stop::Running {
         main: job.pid,
         outputs,

@@ -1,0 +1,82 @@
+//! Ending ranks. It must work on a disk that takes no writes: work that cannot be ended holds its
+//! nodes for ever.
+
+use super::Executor;
+use super::rank::{self, Rank};
+use crate::attempt::{AttemptDir, ExitRecord, RecordError};
+use crate::supervisor;
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// Between two tries to write that an attempt never seen is stopped.
+const WRITE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Tells the living supervisor, if there is one, that its rank is to end.
+pub(super) fn signal_supervisor(dir: &AttemptDir) -> Result<bool, RecordError> {
+    let found = dir.living_supervisor()?;
+    let Some(process) = found.and_then(|pid| supervisor::process(pid).ok()) else {
+        return Ok(false);
+    };
+    supervisor::signal_process(&process, Signal::TERM);
+    Ok(true)
+}
+
+impl Executor {
+    /// Holds that a rank is to end, notes it for a later agent, and tells the supervisor.
+    ///
+    /// A supervisor looks at the note after it has taken its lock, so one that is not there yet
+    /// needs no signal. Without the note it is told when it comes up; the error then only says that
+    /// a crash of the agent before that would forget it.
+    pub(super) fn ask_to_end(&self, rank: &Rank) -> Result<(), RecordError> {
+        rank.want_end();
+        let noted = rank.dir().request_stop();
+        if let Err(error) = &noted {
+            self.shared.journal.failed(error);
+        }
+        if signal_supervisor(rank.dir())? {
+            return Ok(());
+        }
+        noted
+    }
+
+    /// An attempt never seen is stopped, for any launch of it that may still come.
+    pub(super) fn stop_unseen(&self, key: AttemptKey) -> AttemptStatus {
+        let exit = ExitRecord {
+            at: self.shared.clock.now(),
+            exit: RankExit::Stopped,
+        };
+        if let Err(error) = self.write_stopped(key, &exit) {
+            self.shared.journal.failed(&error);
+            self.shared.unwritten().insert(key, exit.clone());
+            self.spawn(self.clone().write_when_possible(key, exit.clone()));
+        }
+        let report = Some(rank::ended(exit));
+        self.follow(key, self.shared.attempts.dir(key), report.clone());
+        AttemptStatus { key, report }
+    }
+
+    fn write_stopped(&self, key: AttemptKey, exit: &ExitRecord) -> Result<(), RecordError> {
+        self.shared.attempts.create(key)?.write_exit(exit)
+    }
+
+    async fn write_when_possible(self, key: AttemptKey, exit: ExitRecord) {
+        loop {
+            tokio::time::sleep(WRITE_PAUSE).await;
+            let (executor, exit) = (self.clone(), exit.clone());
+            let write = move || {
+                executor.write_stopped(key, &exit)?;
+                if !executor.shared.known().contains_key(&key) {
+                    // Control took it before it could be written.
+                    executor.shared.attempts.dir(key).acknowledge()?;
+                }
+                Ok::<(), RecordError>(())
+            };
+            if let Ok(Ok(())) = tokio::task::spawn_blocking(write).await {
+                self.shared.unwritten().remove(&key);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A disk that fills up below a running rank. Needs root, to mount a small filesystem.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod cluster;
+mod support;
+
+use cluster::{Cluster, empty_host};
+use lattice_agent::App;
+use lattice_gossip::{Member, Verdict};
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::command::RankReport;
+use lattice_quorum_types::wire::{LaunchRefused, Terminate};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::{Bench, eventually, is_root, key, open_to_others, pid_in, runs, shell};
+
+/// A filesystem in memory, gone with this.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// `None`, and a word of it, where it cannot be had.
+    fn mount(at: &Path, options: &str) -> Option<Self> {
+        std::fs::create_dir(at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at);
+        if !is_root() || !mount.status().is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: a filesystem can only be mounted by root");
+            return None;
+        }
+        open_to_others(at);
+        Some(Self(at.to_owned()))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// The highest epoch on the bench's disk.
+fn epoch_on_disk(bench: &Bench) -> Option<u64> {
+    let text = std::fs::read(bench.settings.folder.join("epoch.json")).ok()?;
+    let read: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    read["highest"].as_u64()
+}
+
+/// A rank that takes `what` there is of the disk, says its process id and stays.
+fn greedy(disk: &Path, what: &str, pid_file: &Path) -> String {
+    format!(
+        "cd {}; {what}; echo $$ > {}; while :; do sleep 0.05; done",
+        disk.display(),
+        pid_file.display()
+    )
+}
+
+const BLOCKS: &str = "cat /dev/zero > fill 2>/dev/null; cat /dev/zero > more 2>/dev/null";
+const INODES: &str = "n=0; while true > f$n; do n=$((n+1)); done 2>/dev/null";
+
+async fn end_on_a_full_disk(options: &str, what: &str) {
+    let mut bench = Bench::new();
+    let at = bench.file("disk");
+    let Some(disk) = Disk::mount(&at, options) else {
+        return;
+    };
+    bench.settings.folder = disk.0.join("executor");
+    let pid_file = bench.file("pid");
+    let first = bench.open();
+    let script = greedy(&disk.0, what, &pid_file);
+    first.launch(shell(key(1), &script)).await.unwrap();
+    let pid = pid_in(&pid_file).await;
+    assert!(std::fs::write(disk.0.join("executor/x"), [1; 8192]).is_err());
+
+    // Nothing is started that cannot be recorded, and nothing of it is left to start later.
+    let refused = first.launch(shell(key(2), "true")).await.unwrap_err();
+    assert!(matches!(refused, LaunchRefused::JournalFailed { .. }));
+    assert!(!bench.attempt_dir(key(2)).exists());
+    assert!(first.journal_fault().borrow().is_some());
+    first.stop().await;
+
+    // A new agent, and a control that leads anew.
+    let second = bench.open();
+    let ended = Terminate {
+        key: key(1),
+        epoch: 2,
+    };
+    second.terminate(ended).await.unwrap();
+    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Stopped);
+    assert!(!runs(pid));
+    assert_eq!(epoch_on_disk(&bench), Some(2));
+    let stale = second.launch(shell(key(3), "true")).await.unwrap_err();
+    assert!(matches!(stale, LaunchRefused::StaleEpoch { .. }));
+
+    // One that was never seen is stopped as well, for good.
+    let unseen = Terminate {
+        key: key(4),
+        epoch: 2,
+    };
+    second.terminate(unseen).await.unwrap();
+    assert_eq!(bench.ledger.end(key(4)).await, RankExit::Stopped);
+    let mut late = shell(key(4), "true");
+    late.epoch = 2;
+    let late = second.launch(late).await.unwrap();
+    assert!(matches!(late.report, Some(RankReport::Ended { .. })));
+    Command::new("sh")
+        .args(["-c", "rm -f fill more f*"])
+        .current_dir(&disk.0)
+        .status()
+        .unwrap();
+    let exit = bench.attempt_dir(key(4)).join("exit.json");
+    eventually("the end to be written", || exit.exists().then_some(())).await;
+    let mut fault = second.journal_fault();
+    let over = fault.wait_for(Option::is_none);
+    tokio::time::timeout(support::PATIENCE, over)
+        .await
+        .unwrap()
+        .unwrap();
+    let mut next = shell(key(5), "exit 4");
+    next.epoch = 2;
+    second.launch(next).await.unwrap();
+    assert_eq!(bench.ledger.end(key(5)).await, RankExit::Exited { code: 4 });
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_rank_that_filled_the_disk_can_be_ended() {
+    end_on_a_full_disk("size=512k", BLOCKS).await;
+}
+
+#[tokio::test]
+async fn a_rank_that_took_every_inode_can_be_ended() {
+    end_on_a_full_disk("size=16m,nr_inodes=96", INODES).await;
+}
+
+#[tokio::test]
+async fn without_any_room_the_rank_is_stopped_and_its_end_comes_with_the_room() {
+    let mut bench = Bench::new();
+    let at = bench.file("disk");
+    let Some(disk) = Disk::mount(&at, "size=16m,nr_inodes=96") else {
+        return;
+    };
+    bench.settings.folder = disk.0.join("executor");
+    let pid_file = bench.file("pid");
+    let executor = bench.open();
+    let script = greedy(&disk.0, INODES, &pid_file);
+    executor.launch(shell(key(1), &script)).await.unwrap();
+    let pid = pid_in(&pid_file).await;
+    for reserve in [
+        bench.attempt_dir(key(1)).join("reserve"),
+        bench.settings.folder.join("reserve"),
+    ] {
+        // Gone, with its inode used by others.
+        let taken = disk
+            .0
+            .join(format!("taken{}", reserve.components().count()));
+        std::fs::rename(&reserve, taken).unwrap();
+    }
+    let ended = Terminate {
+        key: key(1),
+        epoch: 2,
+    };
+    executor.terminate(ended).await.unwrap();
+    eventually("the rank to stop", || (!runs(pid)).then_some(())).await;
+    assert_eq!(epoch_on_disk(&bench), Some(1));
+    let stale = executor.launch(shell(key(3), "true")).await.unwrap_err();
+    assert!(matches!(stale, LaunchRefused::StaleEpoch { .. }));
+    let mut later = shell(key(3), "true");
+    later.epoch = 2;
+    let refused = executor.launch(later).await.unwrap_err();
+    assert!(matches!(refused, LaunchRefused::JournalFailed { .. }));
+    Command::new("sh")
+        .args(["-c", "rm -f f*"])
+        .current_dir(&disk.0)
+        .status()
+        .unwrap();
+    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Stopped);
+    executor.stop().await;
+}
+
+fn says(code: &'static str) -> impl Fn(&Member) -> bool {
+    move |member| {
+        let health = member.published.health.as_ref();
+        health.is_some_and(|health| {
+            health.verdict == Verdict::Faulty && health.reasons.iter().any(|r| r == code)
+        })
+    }
+}
+
+#[tokio::test]
+async fn control_is_told_of_a_node_that_takes_no_work() {
+    let cluster = Cluster::start().await;
+    let mut settings = cluster.settings("n1", empty_host(&cluster));
+    settings.executor.enabled = false;
+    let mut app = App::bind(settings, cluster.edges("n1")).await.unwrap();
+    app.start().await.unwrap();
+    cluster.member("n1", says("executor.off")).await;
+    app.stop().await;
+}
+
+#[tokio::test]
+async fn control_is_told_of_a_full_disk_and_of_its_end() {
+    let cluster = Cluster::start().await;
+    let mut settings = cluster.settings("n1", empty_host(&cluster));
+    settings.data_dir = cluster.folder.path().join("disk");
+    let Some(disk) = Disk::mount(&settings.data_dir, "size=512k") else {
+        return;
+    };
+    let mut app = App::bind(settings, cluster.edges("n1")).await.unwrap();
+    app.start().await.unwrap();
+    let fill = disk.0.join("fill");
+    assert!(std::fs::write(&fill, vec![1; 1 << 20]).is_err());
+    let refused = cluster
+        .peer(&app)
+        .call(&shell(key(1), "true"), support::PATIENCE)
+        .await
+        .unwrap();
+    assert!(matches!(refused, Err(LaunchRefused::JournalFailed { .. })));
+    cluster.member("n1", says("executor.journal")).await;
+    std::fs::remove_file(&fill).unwrap();
+    let says = says("executor.journal");
+    cluster
+        .member("n1", |m| m.published.health.is_some() && !says(m))
+        .await;
+    app.stop().await;
+}
