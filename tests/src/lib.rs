@@ -1,4 +1,2 @@
-//! Scenarios that span crates.
-//!
-//! Reserved: nothing is built here yet.
+//! Checks of the tree as a whole; what spans crates and needs no daemon's own folder comes here.
 #![forbid(unsafe_code)]
