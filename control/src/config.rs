@@ -101,6 +101,12 @@ impl Check for Config {
         if let Some(advertise) = &self.advertise {
             check_addr(problems, "advertise", advertise);
         }
+        let listens_anywhere =
+            |addr: SocketAddr| addr.ip().is_unspecified() && self.advertise.is_none();
+        if self.listen.parse().is_ok_and(listens_anywhere) {
+            let text = "must be given where `listen` names no address that agents can reach";
+            problems.add("advertise", text);
+        }
         if self.quorum.is_empty() {
             problems.add(
                 "quorum",

@@ -55,3 +55,11 @@ fn without_members_there_is_nobody_to_ask() {
     let errors = read(&text).unwrap_err().to_string();
     assert!(errors.contains("quorum: must list"), "{errors}");
 }
+
+#[test]
+fn an_address_that_nobody_can_dial_needs_one_beside_it() {
+    let anywhere = GOOD.replace("10.0.0.1:7101", "0.0.0.0:7101");
+    let errors = read(&anywhere).unwrap_err().to_string();
+    assert!(errors.contains("advertise: must be given"), "{errors}");
+    read(&format!("{anywhere}advertise: 10.0.0.1:7101")).unwrap();
+}
