@@ -20,6 +20,7 @@ pub mod problem;
 pub mod project;
 pub mod status;
 pub mod text;
+pub mod token;
 
 /// Messages and services of `lattice.v1`.
 #[allow(missing_docs, clippy::all, rust_2018_idioms)]
@@ -30,3 +31,4 @@ pub mod v1 {
 pub use allocation::{AllocationRequest, AllocationView, Submitted};
 pub use page::Page;
 pub use problem::Problem;
+pub use token::{TokenCreated, TokenRequest};

@@ -33,11 +33,14 @@ mod events;
 mod nodes;
 mod projects;
 mod sse;
+mod tokens;
 mod transport;
 
 pub use allocations::{AllocationFilter, LogOptions, LogOutput, SubmitOptions};
 pub use error::ClientError;
 pub use events::EventStream;
 pub use lattice_api as api;
-pub use lattice_api::{AllocationRequest, AllocationView, Page, Problem, Submitted};
+pub use lattice_api::{
+    AllocationRequest, AllocationView, Page, Problem, Submitted, TokenCreated, TokenRequest,
+};
 pub use transport::{Client, Endpoint};
