@@ -36,7 +36,7 @@ pub use config::{
 pub use data_dir::{DataDir, DataDirError, Membership};
 pub use error::StartError;
 pub use settings::{
-    CONFIRM_AFTER, Edges, GRACE, GossipSettings, JoinSettings, KEEP_OUTPUT, MIN_UID,
+    CONFIRM_AFTER, Edges, FRESH_FOR, GRACE, GossipSettings, JoinSettings, KEEP_OUTPUT, MIN_UID,
     OUTPUT_CAP_BYTES, PROBE_INTERVAL, Settings, WorkSettings,
 };
 

@@ -16,6 +16,9 @@ use std::time::Duration;
 pub const PROBE_INTERVAL: Duration = Duration::from_secs(300);
 /// Long enough for a device that is being reset to come back.
 pub const CONFIRM_AFTER: Duration = Duration::from_secs(30);
+/// A read costs tens of milliseconds of a core, and starts the driver's child: many callers share
+/// one.
+pub const FRESH_FOR: Duration = Duration::from_secs(2);
 /// What a node may cost in output per rank and stream, unless configured.
 pub const OUTPUT_CAP_BYTES: u64 = 64 << 20;
 /// Between SIGTERM and SIGKILL.
@@ -120,6 +123,7 @@ impl Settings {
                 host,
                 interval: PROBE_INTERVAL,
                 confirm_after: CONFIRM_AFTER,
+                fresh_for: FRESH_FOR,
             },
             executor: WorkSettings::default(),
         }

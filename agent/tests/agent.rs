@@ -96,6 +96,7 @@ async fn a_changed_host_is_published_after_two_equal_reads() {
     let mut settings = cluster.settings("gpu101", host);
     settings.probe.interval = Duration::from_secs(3600);
     settings.probe.confirm_after = Duration::from_millis(50);
+    settings.probe.fresh_for = Duration::ZERO;
     let mut app = App::bind(settings, cluster.edges("gpu101")).await.unwrap();
     app.start().await.unwrap();
     let first = cluster

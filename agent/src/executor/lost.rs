@@ -3,50 +3,131 @@
 use super::Shared;
 use super::rank::Rank;
 use crate::attempt::{AttemptDir, ExitRecord};
-use crate::supervisor::{left_of_attempt, signal_process};
+use crate::supervisor::{Left, left_of_attempt, signal_process};
 use lattice_quorum_types::allocation::RankExit;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks at processes that were killed.
-const PAUSE: Duration = Duration::from_millis(20);
+/// First wait between two looks at processes that were killed; doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Longest wait: a process that does not go is stuck in the kernel.
+const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// Until a full disk takes the end.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What was found of a rank whose supervisor is gone.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Search {
+    /// Process ids that were killed.
+    ended: BTreeSet<i32>,
+    /// Process ids that may have been its own and were waited for.
+    awaited: BTreeSet<i32>,
+}
+
+impl Search {
+    fn add(&mut self, left: &Left) {
+        self.ended
+            .extend(left.ours.iter().map(|process| process.pid));
+        let unknown = left.unknown.iter().map(|process| process.pid);
+        self.awaited.extend(unknown);
+    }
+
+    /// Only what was checked.
+    fn evidence(&self) -> String {
+        let mut text = "its supervisor ended without recording an end; ".to_owned();
+        text += &match self.ended.len() {
+            0 => "no process with its mark or in its session was found".to_owned(),
+            n => format!("{n} processes with its mark or in its session were found and ended"),
+        };
+        if !self.awaited.is_empty() {
+            let n = self.awaited.len();
+            text += &format!("; {n} of its user's that could not be read were waited for");
+        }
+        text
+    }
+}
+
+/// Says a thing when it is another one than before.
+#[derive(Default)]
+struct Once(Option<String>);
+
+impl Once {
+    fn is_news(&mut self, text: Option<String>) -> bool {
+        let is_news = self.0 != text;
+        self.0 = text;
+        is_news && self.0.is_some()
+    }
+}
 
 /// The supervisor is gone and wrote no end. The job's first process went with it; all others are
 /// killed here, and only when none is left is the rank said to be lost.
 pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
-    let mut killed = BTreeSet::new();
+    let mut search = Search::default();
+    let mut pause = FIRST_PAUSE;
+    let mut said = Once::default();
     loop {
         let dir = rank.dir().clone();
-        match tokio::task::spawn_blocking(move || kill_left(&dir)).await {
-            Ok(Ok(found)) if found.is_empty() => break,
-            Ok(Ok(found)) => killed.extend(found),
-            Ok(Err(error)) => tracing::error!(attempt = %rank, %error, "cannot list processes"),
-            Err(error) => tracing::error!(attempt = %rank, %error, "cannot list processes"),
+        let look = tokio::task::spawn_blocking(move || kill_left(&dir)).await;
+        let obstacle = match look.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(left) if left.ours.is_empty() && left.unknown.is_empty() => break,
+            Ok(left) => {
+                search.add(&left);
+                obstacle(&left)
+            }
+            Err(error) => Some(error),
+        };
+        if said.is_news(obstacle.clone())
+            && let Some(error) = obstacle
+        {
+            tracing::error!(
+                attempt = %rank, %error,
+                "it cannot be told whether processes of a lost rank are left; the node is kept"
+            );
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
     }
-    let evidence = match killed.len() {
-        0 => "its supervisor was killed and no process of it is left".to_owned(),
-        n => format!("its supervisor was killed; {n} processes of it were found and ended"),
-    };
+    let evidence = search.evidence();
     write_end(shared, rank, RankExit::Lost { evidence }).await;
 }
 
+/// What keeps the end from being said, beside processes that were just killed.
+fn obstacle(left: &Left) -> Option<String> {
+    let pids = |all: &[crate::supervisor::Process]| {
+        let all: Vec<String> = all.iter().map(|process| process.pid.to_string()).collect();
+        all.join(", ")
+    };
+    let stuck = left.ours.iter().copied();
+    let stuck: Vec<_> = stuck.filter(|process| process.state == 'D').collect();
+    let mut parts = Vec::new();
+    if !stuck.is_empty() {
+        parts.push(format!("stuck in the kernel: {}", pids(&stuck)));
+    }
+    if !left.unknown.is_empty() {
+        let unknown = pids(&left.unknown);
+        parts.push(format!(
+            "the environment of processes of its user cannot be read: {unknown}; end them if they \
+             are its own"
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
 /// Kills what is left and says who that was.
-fn kill_left(dir: &AttemptDir) -> Result<Vec<i32>, String> {
+fn kill_left(dir: &AttemptDir) -> Result<Left, String> {
     let failed = |error: &dyn std::error::Error| crate::with_causes(error);
     let launch = dir.launch().map_err(|e| failed(&e))?;
+    let supervisor = dir.supervisor().map_err(|e| failed(&e))?;
     let started = dir.started().map_err(|e| failed(&e))?;
     let launch = launch.ok_or("the record of what was to run is missing")?;
-    let left = left_of_attempt(&launch, started.as_ref()).map_err(|e| failed(&e))?;
-    for process in &left {
+    let left = left_of_attempt(&launch, supervisor.as_ref(), started.as_ref());
+    let left = left.map_err(|e| failed(&e))?;
+    for process in &left.ours {
         signal_process(process, Signal::KILL);
     }
-    Ok(left.iter().map(|process| process.pid).collect())
+    Ok(left)
 }
 
 /// Writes an end in the supervisor's place, however long the disk takes to have room for it.
@@ -55,17 +136,74 @@ pub(super) async fn write_end(shared: &Shared, rank: &Arc<Rank>, exit: RankExit)
         at: shared.clock.now(),
         exit,
     };
+    let mut said = Once::default();
     loop {
         let (dir, body) = (rank.dir().clone(), record.clone());
         let written = tokio::task::spawn_blocking(move || dir.write_exit(&body)).await;
-        match written {
+        let error = match written {
             Ok(Ok(())) => return,
             Ok(Err(error)) => {
-                let error = crate::with_causes(&error);
-                tracing::error!(attempt = %rank, %error, "cannot write an end");
+                shared.journal.failed(&error);
+                crate::with_causes(&error)
             }
-            Err(error) => tracing::error!(attempt = %rank, %error, "cannot write an end"),
+            Err(error) => error.to_string(),
+        };
+        if said.is_news(Some(error.clone())) {
+            tracing::error!(attempt = %rank, %error, "cannot write an end");
         }
         tokio::time::sleep(WRITE_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor::Process;
+
+    fn process(pid: i32, state: char) -> Process {
+        Process {
+            pid,
+            parent: 1,
+            session: 1,
+            state,
+            start_ticks: 1,
+        }
+    }
+
+    #[test]
+    fn the_evidence_says_what_was_checked_and_no_more() {
+        let mut search = Search::default();
+        assert!(search.evidence().contains("no process with its mark"));
+        for _ in 0..2 {
+            search.add(&Left {
+                ours: vec![process(7, 'R'), process(8, 'D')],
+                unknown: vec![process(9, 'S')],
+            });
+        }
+        let text = search.evidence();
+        assert!(text.contains("2 processes with its mark"), "{text}");
+        assert!(
+            text.contains("1 of its user's that could not be read"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_obstacle_is_said_once_until_it_changes() {
+        let left = |unknown| Left {
+            ours: vec![process(7, 'R')],
+            unknown,
+        };
+        let mut said = Once::default();
+        assert!(!said.is_news(obstacle(&left(vec![]))));
+        assert!(said.is_news(obstacle(&left(vec![process(9, 'S')]))));
+        assert!(!said.is_news(obstacle(&left(vec![process(9, 'S')]))));
+        assert!(said.is_news(obstacle(&left(vec![process(10, 'S')]))));
+        assert!(!said.is_news(obstacle(&left(vec![]))));
+        let stuck = Left {
+            ours: vec![process(8, 'D')],
+            unknown: vec![],
+        };
+        assert!(said.is_news(obstacle(&stuck)));
     }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use lattice_hwprobe::{Host, Inventory, probe_all};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 /// Callers that wait for a fresh read at a time; more than one read serves them all.
 const MOST_WISHES: usize = 16;
@@ -19,6 +20,8 @@ pub struct ProbeSettings {
     pub interval: Duration,
     /// After a read that differs from what is announced.
     pub confirm_after: Duration,
+    /// Whoever asks for a read gets the last one while it is younger than this.
+    pub fresh_for: Duration,
 }
 
 /// Reads the node, and says what is to be announced.
@@ -29,6 +32,9 @@ pub struct Prober {
     latest: watch::Sender<Option<Bytes>>,
     wishes: mpsc::Receiver<Wish>,
     announcement: watch::Sender<Announcement>,
+    last_read_at: Instant,
+    /// Callers without an answer yet.
+    waiting: Vec<Wish>,
 }
 
 impl Prober {
@@ -42,6 +48,8 @@ impl Prober {
             latest,
             wishes,
             announcement: watch::Sender::new(Announcement::default()),
+            last_read_at: Instant::now(),
+            waiting: Vec::new(),
         }
     }
 
@@ -57,26 +65,58 @@ impl Prober {
 
     /// Reads at once, then at every interval, on a wish, and soon after a change.
     pub async fn run(mut self) {
-        let mut wishes = Vec::new();
+        let mut step = self.read(Purpose::Announce).await;
         loop {
-            let step = self.read(&mut wishes).await;
-            let rest = match step {
-                Step::Rest => self.settings.interval,
-                Step::Confirm => self.settings.confirm_after,
+            let due = Instant::now()
+                + match step {
+                    Step::Rest => self.settings.interval,
+                    Step::Confirm => self.settings.confirm_after,
+                };
+            step = self.serve_until(due, step).await;
+        }
+    }
+
+    /// Answers wishes until the next read is due, and makes it. A wish never makes it come later,
+    /// nor confirms a change earlier: a device that is being reset reads the same for seconds.
+    async fn serve_until(&mut self, due: Instant, step: Step) -> Step {
+        loop {
+            let first = tokio::select! {
+                () = tokio::time::sleep_until(due) => return self.read(Purpose::Announce).await,
+                wish = self.wishes.recv() => wish,
             };
-            tokio::select! {
-                () = tokio::time::sleep(rest) => {}
-                wish = self.wishes.recv() => wishes.extend(wish),
+            self.waiting.extend(first);
+            if self.last_read_at.elapsed() < self.settings.fresh_for {
+                self.answer();
+                continue;
             }
-            while let Ok(wish) = self.wishes.try_recv() {
-                wishes.push(wish);
+            match step {
+                Step::Rest => match self.read(Purpose::Announce).await {
+                    Step::Rest => {}
+                    Step::Confirm => return Step::Confirm,
+                },
+                Step::Confirm => {
+                    self.read(Purpose::Answer).await;
+                }
             }
         }
     }
 
-    async fn read(&mut self, wishes: &mut Vec<Wish>) -> Step {
+    /// Gives the last read to everybody who waits for one.
+    fn answer(&mut self) {
+        let Some(json) = self.latest.borrow().clone() else {
+            return;
+        };
+        while let Ok(wish) = self.wishes.try_recv() {
+            self.waiting.push(wish);
+        }
+        for wish in self.waiting.drain(..) {
+            let _ = wish.send(json.clone());
+        }
+    }
+
+    async fn read(&mut self, purpose: Purpose) -> Step {
         let (host, view) = (self.settings.host.clone(), self.view.clone());
-        let read = tokio::task::spawn_blocking(move || observe(&host, &view)).await;
+        let read = tokio::task::spawn_blocking(move || observe(&host, &view, purpose)).await;
         let read = match read {
             Ok(read) => read,
             Err(error) => {
@@ -85,10 +125,9 @@ impl Prober {
             }
         };
         if let Some(json) = read.json {
-            for wish in wishes.drain(..) {
-                let _ = wish.send(json.clone());
-            }
             self.latest.send_replace(Some(json));
+            self.last_read_at = Instant::now();
+            self.answer();
         }
         self.announcement.send_if_modified(|now| {
             let is_news = *now != read.announcement;
@@ -101,21 +140,33 @@ impl Prober {
     }
 }
 
+/// What a read is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// It counts as one of the reads that announce or confirm.
+    Announce,
+    /// Somebody wants to know; a change is being confirmed at its own time.
+    Answer,
+}
+
 struct Read {
     json: Option<Bytes>,
     announcement: Announcement,
     step: Step,
 }
 
-fn observe(host: &Host, view: &NodeView) -> Read {
+fn observe(host: &Host, view: &NodeView, purpose: Purpose) -> Read {
     let inventory = probe_all(host);
     log(&inventory);
     let mut publication = view.publication();
-    let step = publication.observe(&inventory).unwrap_or_else(|error| {
-        let error = crate::with_causes(&error);
-        tracing::error!(%error, "the node's document cannot be written");
-        Step::Rest
-    });
+    let step = match purpose {
+        Purpose::Answer => Step::Confirm,
+        Purpose::Announce => publication.observe(&inventory).unwrap_or_else(|error| {
+            let error = crate::with_causes(&error);
+            tracing::error!(%error, "the node's document cannot be written");
+            Step::Rest
+        }),
+    };
     let json = serde_json::to_vec(&inventory).map(Bytes::from);
     let json = json.inspect_err(|error| tracing::error!(%error, "the inventory cannot be written"));
     Read {
@@ -137,3 +188,6 @@ fn log(inventory: &Inventory) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Processes below a supervisor, found through `/proc`.
 
-use crate::attempt::{LaunchRecord, StartedRecord};
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use crate::attempt::{LaunchRecord, StartedRecord, SupervisorRecord};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -96,14 +96,28 @@ pub(crate) fn signal_process(target: &Process, signal: Signal) {
     }
 }
 
-/// Processes of an attempt whose supervisor is gone: those that carry its mark, and those in the
-/// session of its first process. Of the session only as long as no stranger leads it by now.
+/// What is left of an attempt whose supervisor is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// They carry its mark, or are in the session of its first process.
+    pub(crate) ours: Vec<Process>,
+    /// They run as its user and came after its supervisor, and whether they carry its mark cannot
+    /// be read.
+    pub(crate) unknown: Vec<Process>,
+}
+
+/// Looks at every process that is not older than the supervisor. The session counts only as long
+/// as no stranger leads it by now.
 pub(crate) fn left_of_attempt(
     launch: &LaunchRecord,
+    supervisor: Option<&SupervisorRecord>,
     started: Option<&StartedRecord>,
-) -> io::Result<Vec<Process>> {
+) -> io::Result<Left> {
     let mark = format!("{}={}", super::job::MARK, launch.mark).into_bytes();
-    let mut found = all()?;
+    let user = launch.become_user.as_ref();
+    let uid = user.map_or_else(|| geteuid().as_raw(), |user| user.uid);
+    let first_tick = supervisor.map_or(0, |supervisor| supervisor.start_ticks);
+    let found = all()?;
     let session = started.filter(|first| {
         let leader = found.iter().find(|process| process.pid == first.pid);
         leader.is_none_or(|leader| leader.start_ticks == first.start_ticks)
@@ -113,15 +127,59 @@ pub(crate) fn left_of_attempt(
             process.session == first.pid && process.start_ticks >= first.start_ticks
         })
     };
-    found.retain(|process| {
-        process.state != 'Z' && (in_session(process) || carries(process.pid, &mark))
-    });
-    Ok(found)
+    let mut left = Left::default();
+    for process in found {
+        if process.state == 'Z' || process.start_ticks < first_tick {
+            continue;
+        }
+        if in_session(&process) {
+            left.ours.push(process);
+            continue;
+        }
+        let environment = std::fs::read(format!("/proc/{}/environ", process.pid));
+        match kin(environment, &mark, || may_be_of(process.pid, uid)) {
+            Kin::Ours => left.ours.push(process),
+            Kin::Unknown => left.unknown.push(process),
+            Kin::Stranger => {}
+        }
+    }
+    Ok(left)
 }
 
-fn carries(pid: i32, mark: &[u8]) -> bool {
-    std::fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|own| own == mark))
+#[derive(Debug, PartialEq, Eq)]
+enum Kin {
+    Ours,
+    Stranger,
+    Unknown,
+}
+
+/// What a process's environment says of it; `may_be_ours` is asked where it cannot be read.
+fn kin(environment: io::Result<Vec<u8>>, mark: &[u8], may_be_ours: impl FnOnce() -> bool) -> Kin {
+    match environment {
+        Ok(read) if read.split(|byte| *byte == 0).any(|own| own == mark) => Kin::Ours,
+        Ok(_) => Kin::Stranger,
+        Err(_) if may_be_ours() => Kin::Unknown,
+        Err(_) => Kin::Stranger,
+    }
+}
+
+/// Whether a process runs as this user, or that cannot be read either. One that is gone does not.
+fn may_be_of(pid: i32, uid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/status")) {
+        Ok(status) => runs_as(&status, uid).unwrap_or(true),
+        Err(error) => {
+            let is_gone = error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
+            !is_gone
+        }
+    }
+}
+
+/// Whether any of the four user ids is this one.
+fn runs_as(status: &str, uid: u32) -> Option<bool> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let is_one = |id: &str| id.parse() == Ok(uid);
+    Some(line.split_whitespace().any(is_one))
 }
 
 #[cfg(test)]
@@ -144,5 +202,31 @@ mod tests {
         let parent = rustix::process::getppid().unwrap();
         assert_eq!(me.parent, parent.as_raw_nonzero().get());
         assert!(all().unwrap().iter().any(|found| found.pid == me.pid));
+    }
+
+    #[test]
+    fn only_what_was_read_tells_a_stranger_from_ours() {
+        let mark = b"LATTICE_ATTEMPT_MARK=0a1b";
+        let read = |text: &[u8]| Ok(text.to_vec());
+        let never = || -> bool { unreachable!() };
+        let with = b"PATH=/bin\0LATTICE_ATTEMPT_MARK=0a1b\0";
+        assert_eq!(kin(read(with), mark, never), Kin::Ours);
+        let other = b"PATH=/bin\0LATTICE_ATTEMPT_MARK=0a1bc\0";
+        assert_eq!(kin(read(other), mark, never), Kin::Stranger);
+        let denied = || Err(io::ErrorKind::PermissionDenied.into());
+        assert_eq!(kin(denied(), mark, || true), Kin::Unknown);
+        assert_eq!(kin(denied(), mark, || false), Kin::Stranger);
+    }
+
+    #[test]
+    fn the_user_of_an_unreadable_process_decides_whether_it_is_waited_for() {
+        let status = "Name:\tsleep\nUid:\t1000\t1001\t1000\t1000\nGid:\t5\t5\t5\t5\n";
+        assert_eq!(runs_as(status, 1001), Some(true));
+        assert_eq!(runs_as(status, 5), Some(false));
+        assert_eq!(runs_as("Name:\tsleep\n", 5), None);
+        let me = getpid().as_raw_nonzero().get();
+        assert!(may_be_of(me, geteuid().as_raw()));
+        assert!(!may_be_of(me, 4_000_000_000));
+        assert!(!may_be_of(i32::MAX, geteuid().as_raw()));
     }
 }

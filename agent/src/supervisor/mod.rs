@@ -15,8 +15,8 @@ mod prepare;
 mod script;
 mod stop;
 
+pub(crate) use family::{Left, left_of_attempt, signal_process};
 pub use family::{Process, process};
-pub(crate) use family::{left_of_attempt, signal_process};
 
 use crate::attempt::{AttemptDir, ExitRecord, LaunchRecord, RecordError, StartedRecord};
 use lattice_quorum_types::UnixMillis;
