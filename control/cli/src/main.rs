@@ -1,6 +1,7 @@
 //! `lattice`: what this cluster is, and how to use it.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod allocation;
 mod conformance;
 mod connect;
@@ -13,6 +14,7 @@ mod output;
 mod project;
 mod submit;
 
+use admin::AdminCommand;
 use allocation::Action;
 use clap::{CommandFactory, Parser, Subcommand};
 use connect::Connection;
@@ -44,6 +46,9 @@ enum Command {
     /// Hosts and captured host trees, offline: no cluster is asked.
     #[command(subcommand)]
     Host(host::HostCommand),
+    /// Found a cluster and let others into it.
+    #[command(subcommand)]
+    Admin(admin::AdminCommand),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -97,16 +102,26 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let mut command = Cli::command();
             clap_complete::generate(shell, &mut command, "lattice", &mut std::io::stdout());
         }
+        Command::Admin(AdminCommand::Ca(command)) => admin::ca(command)?,
+        Command::Admin(AdminCommand::Token(command)) => {
+            let connection = Connection::open(cli.context.as_deref(), cli.output)?;
+            answered(admin::token(command, &connection))?;
+        }
         Command::Cluster(command) => {
             let connection = Connection::open(cli.context.as_deref(), cli.output)?;
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(anyhow::Error::from)?;
-            runtime.block_on(ask(command, &connection))?;
+            answered(ask(command, &connection))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for a cluster's answer.
+fn answered(asking: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)?;
+    runtime.block_on(asking)
 }
 
 async fn ask(command: ClusterCommand, connection: &Connection) -> Result<(), Failure> {

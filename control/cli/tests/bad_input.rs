@@ -176,3 +176,43 @@ fn a_demo_says_that_its_port_is_in_use() {
     refused(&sandbox, &args, 1, &[&address, "in use"]);
     assert_eq!(sandbox.contexts(), Vec::<std::path::PathBuf>::new());
 }
+
+#[test]
+fn an_authority_is_made_once_and_issues_what_a_member_needs() {
+    let sandbox = Sandbox::new();
+    let path = |name: &str| sandbox.path(name).to_str().unwrap().to_owned();
+    let (ca, out) = (path("ca"), path("member"));
+    let create = ["admin", "ca", "create", "--cluster", "site", "--out", &ca];
+    let done = sandbox.lattice(&create);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    refused(&sandbox, &create, 1, &["ca.pem"]);
+    let issue = |role: &str, id: &str| {
+        let args = [
+            "admin",
+            "ca",
+            "issue",
+            "--ca",
+            &ca,
+            "--cluster",
+            "site",
+            "--role",
+            role,
+            "--id",
+            id,
+            "--out",
+            &out,
+        ];
+        sandbox.lattice(&args)
+    };
+    let done = issue("quorum", "1");
+    assert!(done.stderr.contains("spiffe://site/quorum/1"), "{done:?}");
+    let credentials = lattice_mesh::Credentials::load(&sandbox.path("member")).unwrap();
+    assert_eq!(credentials.identity().uri(), "spiffe://site/quorum/1");
+    let mode = fs::metadata(sandbox.path("member/identity.key"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(issue("voter", "1").code, Some(2));
+    assert_eq!(issue("quorum", "a/b").code, Some(1));
+}

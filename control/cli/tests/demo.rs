@@ -138,6 +138,9 @@ fn another_terminal_uses_it_and_a_kept_folder_resumes() {
     let mine = run_a_job(&sandbox);
     say_no(&sandbox);
 
+    let token = sandbox.lattice(&["admin", "token", "create", "--role", "agent", "-o", "json"]);
+    assert_eq!(token.json()["uses"], 1);
+
     let before = sandbox.lattice(&["status", "--all", "-o", "json"]).json();
     demo.kill();
     // What a crash leaves behind is not taken for a live demo.
