@@ -130,3 +130,6 @@ fn apply(view: &mut View, kind: &EventKind) {
         EventKind::Lease { .. } | EventKind::Enrolled { .. } => {}
     }
 }
+
+#[cfg(test)]
+mod tests;
