@@ -39,7 +39,6 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start a whole cluster on this machine and play a recorded workload on it.
     Demo(demo::DemoArgs),
     #[command(flatten)]
     Cluster(ClusterCommand),
@@ -100,7 +99,9 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Host(command) => host::run(command, cli.output)?,
         Command::Completions { shell } => {
             let mut command = Cli::command();
-            clap_complete::generate(shell, &mut command, "lattice", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command, "lattice", &mut script);
+            output::line(String::from_utf8_lossy(&script).trim_end())?;
         }
         Command::Admin(AdminCommand::Ca(command)) => admin::ca(command)?,
         Command::Admin(AdminCommand::Token(command)) => {

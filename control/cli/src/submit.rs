@@ -33,7 +33,9 @@ enum Requeue {
     Always,
 }
 
-/// Submit an allocation: `lattice submit --project atlas/web --nodes 4 -- ./run --fast`.
+/// Ask for nodes and say what runs on them; prints the allocation's number.
+///
+/// For example: lattice submit --project atlas/web --nodes 4 --walltime 2h -- ./run --fast
 #[derive(Args)]
 pub struct SubmitArgs {
     /// Project whose limits apply.

@@ -50,10 +50,12 @@ const NOBODY: u32 = 65_534;
 /// How long all agents may take to be probed, enrolled and ready.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Start a cluster on this machine: 3 quorum members, 1 control, agents on captured hosts.
+/// Start a whole cluster on this machine and play a recorded workload on it.
 ///
-/// Prints where it listens, plays a recorded workload on it and stays up until Ctrl-C. While it
-/// runs, `lattice node list` and the other commands talk to it without any flag.
+/// Three quorum members, one control and an agent per node, in one process and on loopback. One
+/// agent probes this machine, the others captured hosts. Prints where it listens and stays up
+/// until Ctrl-C. While it runs, `lattice node list` and the other commands talk to it without any
+/// flag. LATTICE_LOG=info shows what the daemons log.
 #[derive(Args)]
 pub struct DemoArgs {
     /// Number of nodes [default: 24, or as many as the data folder holds].
