@@ -1,5 +1,5 @@
-//! Reports of agents: committed first, answered then. Reports that come together share one
-//! proposal (the quorum client groups them); a batch that is committed may be one of several.
+//! Reports of agents: committed first, answered then. Reports that come together share a proposal:
+//! the quorum client groups them.
 
 use crate::{core::Core, error::ProposeError};
 use lattice_mesh::{Caller, Failed, Router};
