@@ -5,9 +5,10 @@ mod common;
 
 use common::{Cluster, limits, path};
 use lattice_quorum_types::{
-    AllocationState, Refusal,
+    AllocationId, AllocationState, Command, Refusal,
     allocation::{RankExit, StopCause},
     command::RankReport,
+    spec::Requeue,
 };
 
 fn cluster() -> Cluster {
@@ -122,4 +123,60 @@ fn a_submit_that_can_never_be_right_names_its_field() {
             .code(),
         "invalid"
     );
+}
+
+/// Stops an allocation of two for a fault of its first node, and ends what there is of it.
+fn fault(c: &mut Cluster, id: AllocationId) -> AllocationState {
+    c.assign(id).unwrap();
+    let nodes = c.nodes_of(id);
+    let at = c.now();
+    c.report(id, &nodes[1], RankReport::Started { at }).unwrap();
+    let cause = StopCause::NodeFault {
+        node: nodes[0].clone(),
+        reason: "its disk is full".to_owned(),
+    };
+    c.admin(Command::Stop { id, cause }).unwrap();
+    let stopping = c.state.allocation(id).unwrap();
+    assert_eq!(stopping.state, AllocationState::Stopping);
+    assert!(c.state.nodes().filter(|n| n.holder.is_some()).count() == 2);
+    c.end_all(id, RankExit::Stopped);
+    assert!(c.state.nodes().all(|n| n.holder.is_none()));
+    c.state.allocation(id).unwrap().state
+}
+
+#[test]
+fn a_fault_of_a_node_puts_the_work_back_five_times() {
+    let mut c = cluster();
+    let id = c.submit(common::spec("atlas/physics", 2)).unwrap();
+    for _ in 0..5 {
+        assert_eq!(fault(&mut c, id), AllocationState::Pending);
+        assert_eq!(c.state.project(&path("atlas")).unwrap().total().nodes, 0);
+    }
+    assert_eq!(fault(&mut c, id), AllocationState::Failed);
+    let stop = c.state.allocation(id).unwrap().stop.clone();
+    assert!(stop.unwrap().to_string().contains("its disk is full"));
+
+    let spec = lattice_quorum_types::spec::AllocationSpec {
+        requeue: Requeue::Always,
+        ..common::spec("atlas/physics", 2)
+    };
+    let id = c.submit(spec).unwrap();
+    for _ in 0..8 {
+        assert_eq!(fault(&mut c, id), AllocationState::Pending);
+    }
+}
+
+#[test]
+fn what_would_be_put_back_can_be_cancelled_while_it_stops() {
+    let mut c = cluster();
+    let id = c.submit(common::spec("atlas/physics", 1)).unwrap();
+    c.assign(id).unwrap();
+    let node = c.nodes_of(id).remove(0);
+    let reason = "its disk is full".to_owned();
+    let cause = StopCause::NodeFault { node, reason };
+    c.admin(Command::Stop { id, cause }).unwrap();
+    c.admin(Command::Cancel { id }).unwrap();
+    c.end_all(id, RankExit::Stopped);
+    let state = c.state.allocation(id).unwrap().state;
+    assert_eq!(state, AllocationState::Cancelled);
 }

@@ -200,6 +200,14 @@ pub enum StopCause {
     },
     /// Suspended after a checkpoint.
     Suspended,
+    /// A node cannot run anything at present, and nothing of this work ran there. The allocation
+    /// waits again, whatever it says of requeueing.
+    NodeFault {
+        /// Which.
+        node: NodeId,
+        /// Why, in words.
+        reason: String,
+    },
 }
 
 impl fmt::Display for StopCause {
@@ -210,6 +218,9 @@ impl fmt::Display for StopCause {
             StopCause::Walltime => f.write_str("walltime exceeded"),
             StopCause::NodeLost { node } => write!(f, "node {node} lost"),
             StopCause::Suspended => f.write_str("suspended"),
+            StopCause::NodeFault { node, reason } => {
+                write!(f, "node {node} cannot run it: {reason}")
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What people do to allocations: cancel, hold, release.
 
-use super::{Case, access::check_owner, wrong_state};
+use super::{Case, access::check_owner, report::end_state, wrong_state};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal, allocation::StopCause,
@@ -14,8 +14,8 @@ pub(super) fn cancel(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     let stop = StopCause::Cancelled {
         by: case.principal.name.clone(),
     };
-    // Already being stopped for good; only a suspension turns into a cancellation.
-    if present.state == AllocationState::Stopping && present.stop != Some(StopCause::Suspended) {
+    // Already being stopped for good. One that would come back, suspended or requeued, does not.
+    if present.state == AllocationState::Stopping && end_state(present).is_terminal() {
         return Ok(Verdict::nothing());
     }
     let (state, change) = if present.state.holds() {

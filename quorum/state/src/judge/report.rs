@@ -11,6 +11,9 @@ use lattice_quorum_types::{
     spec::Requeue,
 };
 
+/// Attempts after which a fault of a node puts an allocation back no more: it met five bad nodes.
+pub(super) const FAULTY_ATTEMPTS: u32 = 5;
+
 /// Takes down what became of one rank. A repeat changes nothing, also after the end.
 pub(super) fn report(
     case: Case<'_>,
@@ -162,13 +165,19 @@ fn finish(case: Case<'_>, record: Allocation) -> Verdict {
     Verdict::done(changes)
 }
 
-fn end_state(record: &Allocation) -> AllocationState {
+/// Where an allocation ends once its processes are gone.
+pub(super) fn end_state(record: &Allocation) -> AllocationState {
     match (&record.stop, record.spec.requeue) {
         (None, _) => AllocationState::Completed,
         (Some(StopCause::Cancelled { .. }), _) => AllocationState::Cancelled,
         (Some(StopCause::Suspended), _) => AllocationState::Suspended,
         (Some(StopCause::NodeLost { .. }), Requeue::Always) => AllocationState::Pending,
         (Some(StopCause::NodeLost { .. }), Requeue::Once) if record.attempt == 1 => {
+            AllocationState::Pending
+        }
+        (Some(StopCause::NodeFault { .. }), requeue)
+            if requeue == Requeue::Always || record.attempt <= FAULTY_ATTEMPTS =>
+        {
             AllocationState::Pending
         }
         (Some(_), _) => AllocationState::Failed,
