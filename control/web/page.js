@@ -61,6 +61,27 @@ async function readPending() {
   page.items.forEach(put.allocation);
 }
 
+// Nodes that the stream told of since the last list was asked for.
+let heard = new Set();
+
+// What nodes are seen to be belongs to no revision, so events alone do not bring it back after a
+// connection was lost: another control may answer now, or the same one anew.
+async function readNodesAgain() {
+  const known = new Set(model.nodes.keys());
+  const told = heard = new Set();
+  const nodeList = await all("nodes");
+  for (const record of nodeList) {
+    // What the stream told meanwhile is newer than the list.
+    if (!told.has(record.name)) put.node(record);
+    known.delete(record.name);
+  }
+  // One that came while the list was read is not in `known`, and stays.
+  for (const name of known) model.nodes.delete(name);
+  await readPending();
+  mark("nodes", "queue", "conformance");
+  wantSummary();
+}
+
 async function readAll() {
   reset();
   // Everything after this revision comes as events, whatever the lists below show already.
@@ -99,6 +120,7 @@ async function follow(onOpen) {
       showLink("live", `live, revision ${model.revision}`);
       if (data === null) return;
       if (name === "compacted") { startOver = true; stop.abort(); return; }
+      if (name === "observed") data.nodes.forEach((node) => heard.add(node.name));
       mark(...apply(name, data));
       wantSummary();
     });
@@ -116,10 +138,16 @@ async function run() {
   let read = false;
   for (;;) {
     try {
+      const again = read;
       if (!read) await readAll();
       read = true;
       byId("main").hidden = false;
-      if (await follow(() => { pause = 250; })) read = false;
+      const opened = () => {
+        pause = 250;
+        // A server that is gone again is noticed by the stream, and this is done anew.
+        if (again) readNodesAgain().catch(() => {});
+      };
+      if (await follow(opened)) read = false;
     } catch (error) {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) return login(error.message);
       showLink("lost", "connection lost, trying again");
