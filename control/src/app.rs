@@ -12,6 +12,7 @@ use crate::{
     tasks::{
         conformance::Conformance,
         dispatch::Dispatch,
+        faults,
         lease::{self, Lease},
         liveness::Pings,
         register::Register,
@@ -21,7 +22,7 @@ use crate::{
     tls,
 };
 use lattice_gossip::{Cell, CellConfig, Gossip};
-use lattice_mesh::{Clock, Identity, Mesh, MeshConfig, Role, Router};
+use lattice_mesh::{Clock, Identity, Mesh, MeshConfig, Pin, Role, Router};
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::id::LeaseName;
 use secrecy::ExposeSecret;
@@ -56,6 +57,7 @@ pub struct App {
     https: SocketAddr,
     auth: Arc<Auth>,
     tls: Arc<rustls::ServerConfig>,
+    authority: Pin,
     running: Option<Running>,
 }
 
@@ -64,6 +66,8 @@ struct Running {
     leases: [Arc<Lease>; 2],
     cells: Vec<Cell>,
     cancel: CancellationToken,
+    /// Cancelled when the interfaces are no longer served though nobody stopped them.
+    unserved: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -86,6 +90,7 @@ impl App {
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
         let identity = edges.credentials.identity().clone();
         check_identity(&settings, &identity)?;
+        let authority = edges.authority()?;
         let auth = Auth::parse(edges.tokens.expose_secret())?;
         let tls = tls::server_config(edges.https)?;
         let (listener, https) = tls::listen(settings.https)?;
@@ -103,6 +108,7 @@ impl App {
             https,
             auth: Arc::new(auth),
             tls,
+            authority,
             running: None,
         })
     }
@@ -151,6 +157,18 @@ impl App {
             store: Arc::new(QuorumClient::new(self.mesh.clone(), members)),
             mesh: self.mesh.clone(),
         });
+        let cancel = CancellationToken::new();
+        let port = http::Port {
+            listener,
+            tls: self.tls.clone(),
+            auth: self.auth.clone(),
+            authority: self.authority,
+        };
+        let serving = http::serve(core.clone(), port, cancel.clone());
+        let serving = serving.map_err(|error| StartError::Listen {
+            addr: self.https,
+            reason: error.to_string(),
+        })?;
         let gossip = Gossip::new();
         self.mesh
             .serve(reports::route(gossip.route(Router::new()), &core))?;
@@ -161,20 +179,27 @@ impl App {
             core,
             leases,
             cells,
-            cancel: CancellationToken::new(),
+            cancel: cancel.clone(),
+            unserved: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
         self.spawn_tasks(&running);
         // It ends by itself within a grace of its own.
-        running.tasks.spawn(http::serve(
-            running.core.clone(),
-            listener,
-            self.tls.clone(),
-            self.auth.clone(),
-            running.cancel.clone(),
-        ));
+        let unserved = running.unserved.clone();
+        running
+            .tasks
+            .spawn(http::watch_over(serving, cancel, unserved));
         self.running = Some(running);
         Ok(())
+    }
+
+    /// Resolves when the interfaces are no longer served though [`App::stop`] was not called: the
+    /// process has to end, and say that it failed.
+    pub async fn unserved(&self) {
+        match &self.running {
+            Some(running) => running.unserved.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 
     fn cell_configs(&self) -> Vec<CellConfig> {
@@ -224,6 +249,10 @@ impl App {
         running.keep("dispatch", {
             let (core, lease) = (core(), dispatch.clone());
             move || Dispatch::new(core.clone(), lease.clone()).run()
+        });
+        running.keep("readmit", {
+            let (core, lease) = (core(), dispatch.clone());
+            move || faults::readmit(core.clone(), lease.clone())
         });
         if self.settings.auto_register {
             let (core, lease) = (core(), schedule.clone());

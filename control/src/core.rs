@@ -14,8 +14,8 @@
 //!
 //! The server is started by [`crate::App`], which calls
 //! `http::Auth::parse(&str) -> Result<Auth, impl Display>` with the text of the tokens file while
-//! it binds, and spawns `http::serve(core: Arc<Core>, listener: std::net::TcpListener, tls:
-//! Arc<rustls::ServerConfig>, auth: Arc<Auth>, stop: CancellationToken)` when it starts. The
+//! it binds, and spawns what `http::serve(core: Arc<Core>, port: http::Port, stop:
+//! CancellationToken)` returns when it starts; when that ends by itself, the process does. The
 //! listener is bound and non-blocking, so that a port in use is known before anything runs; TLS
 //! offers HTTP/2 and HTTP/1.1.
 

@@ -1,10 +1,16 @@
 //! What a control takes from outside; tests and the demonstration replace it.
 
 use crate::{config::Config, http::Auth, join, start_error::StartError, tls};
-use lattice_mesh::{Clock, Credentials, SystemClock};
+use lattice_mesh::{Clock, Credentials, CredentialsError, Pin, SystemClock};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::{ExposeSecret, SecretString};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    sync::Arc,
+};
 
 /// What a control takes from outside; tests and the demonstration replace it.
 pub struct Edges {
@@ -61,6 +67,16 @@ impl Edges {
             tokens: read_tokens(config)?,
         })
     }
+
+    /// The authority that newcomers are told to trust: the one that issued our own certificate.
+    pub(crate) fn authority(&self) -> Result<Pin, StartError> {
+        let roots = self.credentials.roots();
+        let own = roots
+            .iter()
+            .find(|root| self.credentials.chain().contains(root));
+        let root = own.or(roots.first()).ok_or(CredentialsError::NoRoots)?;
+        Ok(Pin::of(root))
+    }
 }
 
 /// Reads every file that the configuration names, and changes nothing.
@@ -78,10 +94,19 @@ pub fn check_files(config: &Config) -> Result<(), StartError> {
 }
 
 fn read_tokens(config: &Config) -> Result<SecretString, StartError> {
-    let text = std::fs::read_to_string(&config.tokens).map_err(|source| StartError::File {
+    let path = &config.tokens;
+    let failed = |source: io::Error| StartError::File {
         key: "tokens",
-        path: config.tokens.clone(),
+        path: path.clone(),
         reason: source.to_string(),
-    })?;
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let path = path.clone();
+        return Err(StartError::TokensExposed { path, mode });
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
     Ok(text.into())
 }

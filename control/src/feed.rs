@@ -8,13 +8,19 @@ use std::{
 };
 use tokio::sync::watch;
 
+mod weight;
+
 /// Changes kept for readers that resume: at a hundred a second, more than a minute.
 const KEPT_CHANGES: usize = 8_192;
+/// And no more than this, about: the record of an allocation on ten thousand nodes has a megabyte.
+const KEPT_BYTES: usize = 64 << 20;
 
 /// One step of what changed. The view already shows it when a reader gets it.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// Everything one revision changed, in order; never empty.
+    /// Everything one revision changed, in order; never empty. The records of allocations come
+    /// without their workload, which never changes and may be large: [`crate::View::allocation`]
+    /// has it.
     Events(Arc<[Event]>),
     /// What is not replicated: nodes and waiting allocations now seen to be different.
     Observed(Arc<Observed>),
@@ -36,39 +42,103 @@ pub struct Observed {
     pub waiting: BTreeSet<AllocationId>,
 }
 
+impl Observed {
+    fn merge(&mut self, other: &Self) {
+        self.nodes.extend(other.nodes.iter().cloned());
+        self.waiting.extend(other.waiting.iter().copied());
+    }
+}
+
 #[derive(Debug)]
 struct Ring {
-    changes: VecDeque<Change>,
+    /// Each with its weight.
+    changes: VecDeque<(Change, usize)>,
     /// Position of the first of `changes`.
     first: u64,
+    /// What `changes` weigh.
+    bytes: usize,
     /// Everything after this revision is kept.
     oldest: Revision,
+    /// What was seen between `oldest` and the first of `changes`: a quiet state must not make
+    /// its readers start over because nodes are busy.
+    between: Observed,
+    /// The last revision published.
+    newest: Revision,
+}
+
+impl Ring {
+    fn end(&self) -> u64 {
+        self.first + self.changes.len() as u64
+    }
+
+    fn forget_first(&mut self) {
+        let Some((change, weight)) = self.changes.pop_front() else {
+            return;
+        };
+        self.first += 1;
+        self.bytes -= weight;
+        match change {
+            Change::Events(events) => {
+                if let Some(last) = events.last() {
+                    self.oldest = last.revision;
+                }
+                self.between = Observed::default();
+            }
+            Change::Observed(observed) => self.between.merge(&observed),
+            Change::Compacted { .. } => {}
+        }
+    }
+
+    /// Where a reader goes on that has everything up to `since`, and what it missed before there.
+    fn after(&self, since: Revision) -> (u64, Observed) {
+        let is_read = |(change, _): &(Change, usize)| match change {
+            Change::Events(events) => events.last().is_some_and(|e| e.revision <= since),
+            Change::Observed(_) | Change::Compacted { .. } => false,
+        };
+        match self.changes.iter().rposition(is_read) {
+            Some(at) => (self.first + at as u64 + 1, Observed::default()),
+            None => (self.first, self.between.clone()),
+        }
+    }
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) changes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// Recent changes.
 #[derive(Debug)]
 pub(crate) struct Feed {
     ring: Mutex<Ring>,
-    kept: usize,
+    bounds: Bounds,
     end: watch::Sender<u64>,
 }
 
 impl Default for Feed {
     fn default() -> Self {
-        Self::keeping(KEPT_CHANGES)
+        Self::keeping(Bounds {
+            changes: KEPT_CHANGES,
+            bytes: KEPT_BYTES,
+        })
     }
 }
 
 impl Feed {
-    pub(crate) fn keeping(kept: usize) -> Self {
+    pub(crate) fn keeping(bounds: Bounds) -> Self {
         let ring = Ring {
             changes: VecDeque::new(),
             first: 0,
+            bytes: 0,
             oldest: Revision(0),
+            between: Observed::default(),
+            newest: Revision(0),
         };
         Self {
             ring: Mutex::new(ring),
-            kept,
+            bounds,
             end: watch::Sender::new(0),
         }
     }
@@ -80,16 +150,21 @@ impl Feed {
     pub(crate) fn publish(&self, changes: impl IntoIterator<Item = Change>) {
         let end = {
             let mut ring = self.ring();
-            ring.changes.extend(changes);
-            while ring.changes.len() > self.kept {
-                if let Some(Change::Events(events)) = ring.changes.pop_front()
+            for mut change in changes {
+                weight::slim(&mut change);
+                let weight = weight::of(&change);
+                if let Change::Events(events) = &change
                     && let Some(last) = events.last()
                 {
-                    ring.oldest = last.revision;
+                    ring.newest = last.revision;
                 }
-                ring.first += 1;
+                ring.changes.push_back((change, weight));
+                ring.bytes += weight;
             }
-            ring.first + ring.changes.len() as u64
+            while ring.changes.len() > self.bounds.changes || ring.bytes > self.bounds.bytes {
+                ring.forget_first();
+            }
+            ring.end()
         };
         self.end.send_replace(end);
     }
@@ -98,11 +173,12 @@ impl Feed {
     pub(crate) fn reset(&self, revision: Revision) {
         let end = {
             let mut ring = self.ring();
-            ring.first += ring.changes.len() as u64;
-            ring.changes.clear();
-            ring.oldest = revision;
             // A reader standing at the end must notice as well.
-            ring.first += 1;
+            ring.first = ring.end() + 1;
+            ring.changes.clear();
+            ring.bytes = 0;
+            ring.between = Observed::default();
+            (ring.oldest, ring.newest) = (revision, revision);
             ring.first
         };
         self.end.send_replace(end);
@@ -111,24 +187,16 @@ impl Feed {
     /// A reader after `since`; `None` starts at the present.
     pub(crate) fn subscribe(self: &Arc<Self>, since: Option<Revision>) -> Subscription {
         let ring = self.ring();
-        let end = ring.first + ring.changes.len() as u64;
-        let place = match since {
-            None => end,
-            Some(since) if since < ring.oldest => ring.first,
-            Some(since) => {
-                let is_new = |change: &Change| match change {
-                    Change::Events(events) => events.last().is_some_and(|e| e.revision > since),
-                    Change::Observed(_) | Change::Compacted { .. } => false,
-                };
-                let skipped = ring.changes.iter().position(is_new);
-                skipped.map_or(end, |at| ring.first + at as u64)
-            }
+        let (place, missed) = match since {
+            None => (ring.end(), Observed::default()),
+            Some(since) => ring.after(since),
         };
-        let compacted = since.is_some_and(|since| since < ring.oldest);
         Subscription {
             feed: self.clone(),
             place,
-            compacted,
+            missed: (missed != Observed::default()).then(|| Arc::new(missed)),
+            compacted: since.is_some_and(|since| since < ring.oldest),
+            after: since.unwrap_or(ring.newest),
             end: self.end.subscribe(),
         }
     }
@@ -139,11 +207,19 @@ impl Feed {
 pub struct Subscription {
     feed: Arc<Feed>,
     place: u64,
+    /// Seen since the revision it asked for, and kept only as a sum.
+    missed: Option<Arc<Observed>>,
     compacted: bool,
+    after: Revision,
     end: watch::Receiver<u64>,
 }
 
 impl Subscription {
+    /// The revision it began after: everything later is told.
+    pub fn after(&self) -> Revision {
+        self.after
+    }
+
     /// The next change, as soon as there is one. Cancel safe.
     pub async fn next(&mut self) -> Change {
         loop {
@@ -157,81 +233,44 @@ impl Subscription {
         }
     }
 
-    /// The next change if there is one.
+    /// The next change if there is one. What was seen in a row comes as one: it is shown as it is
+    /// now, not as it was.
     pub fn try_next(&mut self) -> Option<Change> {
         self.end.borrow_and_update();
-        let ring = self.feed.ring();
-        if self.compacted || self.place < ring.first {
-            self.compacted = false;
-            self.place = ring.first;
-            return Some(Change::Compacted {
-                oldest: ring.oldest,
-            });
+        let mut seen: Vec<Arc<Observed>> = Vec::new();
+        {
+            let ring = self.feed.ring();
+            if self.compacted || self.place < ring.first {
+                (self.compacted, self.missed) = (false, None);
+                self.place = ring.first;
+                return Some(Change::Compacted {
+                    oldest: ring.oldest,
+                });
+            }
+            seen.extend(self.missed.take());
+            let at = usize::try_from(self.place - ring.first).unwrap_or(usize::MAX);
+            for (change, _) in ring.changes.iter().skip(at) {
+                match change {
+                    Change::Observed(observed) => seen.push(observed.clone()),
+                    change if seen.is_empty() => {
+                        self.place += 1;
+                        return Some(change.clone());
+                    }
+                    _ => break,
+                }
+                self.place += 1;
+            }
         }
-        let at = usize::try_from(self.place - ring.first).ok()?;
-        let change = ring.changes.get(at)?.clone();
-        self.place += 1;
-        Some(change)
+        let mut seen = seen.into_iter();
+        let first = seen.next()?;
+        if seen.len() == 0 {
+            return Some(Change::Observed(first));
+        }
+        let mut sum = Observed::clone(&first);
+        seen.for_each(|observed| sum.merge(&observed));
+        Some(Change::Observed(Arc::new(sum)))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::panic, reason = "tests")]
-    use super::*;
-    use lattice_quorum_types::{ProjectPath, UnixMillis, event::EventKind};
-
-    fn revision(n: u64) -> Change {
-        let path = match ProjectPath::new("atlas") {
-            Ok(path) => path,
-            Err(e) => panic!("{e}"),
-        };
-        let event = Event {
-            revision: Revision(n),
-            ordinal: 0,
-            at: UnixMillis(n),
-            kind: EventKind::ProjectDeleted { path },
-        };
-        Change::Events(Arc::from([event]))
-    }
-
-    fn numbers(subscription: &mut Subscription) -> Vec<u64> {
-        std::iter::from_fn(|| subscription.try_next())
-            .map(|change| match change {
-                Change::Events(events) => events[0].revision.0,
-                Change::Observed(_) => 0,
-                Change::Compacted { oldest } => 1_000 + oldest.0,
-            })
-            .collect()
-    }
-
-    #[test]
-    fn a_reader_resumes_after_its_revision_and_misses_nothing() {
-        let feed = Arc::new(Feed::keeping(10));
-        feed.publish([revision(1), revision(2), revision(3)]);
-        let mut late = feed.subscribe(Some(Revision(1)));
-        let mut now = feed.subscribe(None);
-        feed.publish([Change::Observed(Arc::default()), revision(4)]);
-        assert_eq!(numbers(&mut late), [2, 3, 0, 4]);
-        assert_eq!(numbers(&mut now), [0, 4]);
-    }
-
-    #[test]
-    fn a_reader_too_far_behind_is_told_and_goes_on() {
-        let feed = Arc::new(Feed::keeping(2));
-        let mut slow = feed.subscribe(None);
-        feed.publish([revision(1), revision(2), revision(3), revision(4)]);
-        assert_eq!(numbers(&mut slow), [1_002, 3, 4]);
-        let mut old = feed.subscribe(Some(Revision(1)));
-        assert_eq!(numbers(&mut old), [1_002, 3, 4]);
-    }
-
-    #[test]
-    fn a_reset_reaches_readers_that_had_read_everything() {
-        let feed = Arc::new(Feed::keeping(10));
-        let mut reader = feed.subscribe(None);
-        feed.reset(Revision(70));
-        feed.publish([revision(71)]);
-        assert_eq!(numbers(&mut reader), [1_070, 71]);
-    }
-}
+mod tests;

@@ -71,10 +71,15 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
         app.mesh_addr(),
         app.https_addr()
     );
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    let unserved = tokio::select! {
+        _ = terminate.recv() => false,
+        _ = interrupt.recv() => false,
+        () = app.unserved() => true,
+    };
     app.stop().await;
+    anyhow::ensure!(
+        !unserved,
+        "the interfaces are no longer served; the log says why"
+    );
     Ok(())
 }

@@ -28,6 +28,17 @@ pub enum StartError {
         /// What the system said.
         reason: String,
     },
+    /// Others on this host can read the file of tokens.
+    #[error(
+        "tokens: others can read {path} (mode {mode:03o}), and whoever reads it can do what its \
+         tokens can; run `chmod 600 {path}`", path = path.display()
+    )]
+    TokensExposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// The credentials cannot be used.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),

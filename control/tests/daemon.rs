@@ -4,7 +4,9 @@
 
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
 use std::{
+    fs::Permissions,
     net::{TcpListener, UdpSocket},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Output},
     time::Duration,
@@ -29,7 +31,9 @@ fn folder(role: Role) -> TempDir {
 }
 
 fn write(folder: &TempDir, name: &str, text: &str) {
-    std::fs::write(folder.path().join(name), text).unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
 }
 
 fn config(folder: &Path, listen: &str, https: &str) -> String {
@@ -124,4 +128,18 @@ fn bad_files_are_named() {
         text.contains("tokens") && text.contains("shorter than"),
         "{text}"
     );
+}
+
+#[test]
+fn a_file_of_tokens_that_others_can_read_is_refused() {
+    let folder = folder(Role::Control);
+    let path = folder.path().join("tokens.yaml");
+    for mode in [0o644, 0o640, 0o602] {
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        for args in [&["--check-config"][..], &[]] {
+            let text = complaint(&run(&folder, &config(folder.path(), ANY, ANY), args));
+            let repair = format!("chmod 600 {}", path.display());
+            assert!(text.contains(&repair), "{mode:o}: {text}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::{duration, problem::FieldError, text};
 use lattice_quorum_types::{
     Allocation, AllocationId, NodeId, ProjectPath, Revision, VclusterName,
-    allocation::RankPhase,
+    allocation::{RankExit, RankPhase, StopCause},
     hostlist,
     spec::{AllocationSpec, Constraints, Requeue, Spread, Workload},
 };
@@ -295,7 +295,7 @@ impl From<&Workload> for WorkloadView {
 pub enum Sight {
     /// Its own work, or the asker is an operator.
     Full,
-    /// Somebody else's: everything but the workload.
+    /// Somebody else's: everything but the workload, and what would tell of it.
     Outline,
 }
 
@@ -360,11 +360,28 @@ pub struct AllocationView {
     pub revision: Revision,
 }
 
-fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank) -> RankView {
+/// How a rank ended. Why it could not start may name its program, folder or variables, which are
+/// part of what runs.
+fn exit_text(exit: &RankExit, sight: Sight) -> String {
+    match (exit, sight) {
+        (RankExit::SpawnFailed { .. }, Sight::Outline) => "could not start".to_owned(),
+        _ => exit.to_string(),
+    }
+}
+
+/// Why an allocation is being, or was, stopped, as told to somebody with this sight.
+pub fn stop_text(stop: &StopCause, sight: Sight) -> String {
+    match stop {
+        StopCause::RankFailed { rank, exit } => format!("rank {rank}: {}", exit_text(exit, sight)),
+        _ => stop.to_string(),
+    }
+}
+
+fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank, sight: Sight) -> RankView {
     let (phase, since, exit) = match &r.phase {
         RankPhase::Assigned => ("assigned", None, None),
         RankPhase::Running { at } => ("running", Some(*at), None),
-        RankPhase::Ended { at, exit } => ("ended", Some(*at), Some(exit.to_string())),
+        RankPhase::Ended { at, exit } => ("ended", Some(*at), Some(exit_text(exit, sight))),
     };
     RankView {
         rank: u32::try_from(rank).unwrap_or(u32::MAX),
@@ -401,9 +418,9 @@ impl AllocationView {
                 .ranks
                 .iter()
                 .enumerate()
-                .map(|(n, r)| rank_view(n, r))
+                .map(|(n, r)| rank_view(n, r, sight))
                 .collect(),
-            stop: a.stop.as_ref().map(ToString::to_string),
+            stop: a.stop.as_ref().map(|stop| stop_text(stop, sight)),
             reason: None,
             workload: (sight == Sight::Full).then(|| (&a.spec.workload).into()),
             revision: a.revision,

@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 
 /// SSE event name of [`Changes`]; its id is the revision to resume from.
 pub const CHANGES: &str = "changes";
-/// SSE event name of [`Observed`]; it has no id, since nothing of it is replicated.
+/// SSE event name of [`Observed`]; it has no id, since nothing of it is replicated. Resuming at
+/// another control does not bring back what was seen in between: read the nodes again.
 pub const OBSERVED: &str = "observed";
 /// SSE event name of [`Compacted`].
 pub const COMPACTED: &str = "compacted";
@@ -20,7 +21,7 @@ pub enum Change {
     Allocation {
         /// What happened: `submitted`, `assigned`, `started`, `stopping`, `ended`, …
         change: String,
-        /// As it is now.
+        /// As it is now, without its workload, which never changes.
         record: Box<AllocationView>,
     },
     /// A node.

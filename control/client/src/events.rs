@@ -23,7 +23,12 @@ const BACKOFF: [Duration; 6] = [
     Duration::from_secs(4),
 ];
 
-/// Events in order, none missing and none twice; made by [`Client::events`].
+/// Events in order; made by [`Client::events`]. Of the revisions none is missing and none comes
+/// twice, also when a connection broke in between.
+///
+/// [`StreamEvent::Observed`] belongs to no revision. After a connection broke, the same control
+/// tells what it has seen meanwhile; another one, or one that was restarted, tells only what it
+/// sees from then on. Who shows liveness, health or digests reads the nodes again now and then.
 ///
 /// After [`StreamEvent::Compacted`] the lists must be read again; the stream itself goes on.
 pub struct EventStream {

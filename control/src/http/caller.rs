@@ -90,6 +90,18 @@ impl Caller {
         }
     }
 
+    /// What a role below `role` may not do.
+    pub(crate) fn check_role(&self, role: Role, what: &str) -> Result<(), Problem> {
+        if self.role >= role {
+            return Ok(());
+        }
+        let detail = format!(
+            "{what} needs the role {role}; {} has the role {}",
+            self.name, self.role
+        );
+        Err(Problem::new(Kind::Forbidden, "forbidden", detail))
+    }
+
     /// Sees what anybody runs.
     pub(crate) fn sees_all(&self) -> bool {
         self.role >= Role::Operator

@@ -135,7 +135,8 @@ impl FromRequestParts<Api> for Key {
 
 /// A key as both faces take it.
 pub(crate) fn check_key(text: &str) -> Result<String, Problem> {
-    if text.is_empty() || text.len() > MAX_KEY_BYTES {
+    let is_plain = |b: u8| b.is_ascii_graphic() || b == b' ';
+    if text.is_empty() || text.len() > MAX_KEY_BYTES || !text.bytes().all(is_plain) {
         let reason = format!("give 1 to {MAX_KEY_BYTES} printable ASCII characters");
         return Err(Problem::field("Idempotency-Key", reason));
     }
@@ -145,6 +146,19 @@ pub(crate) fn check_key(text: &str) -> Result<String, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_printable_ascii() {
+        for good in ["k", "a b", "{~}", &"k".repeat(MAX_KEY_BYTES)] {
+            assert_eq!(check_key(good).ok().as_deref(), Some(good));
+        }
+        for bad in ["", "a\tb", "a\nb", "a\u{7f}", "k\u{e9}y", "\u{202e}"] {
+            let problem = check_key(bad).err();
+            let field = problem.and_then(|p| p.field);
+            assert_eq!(field.as_deref(), Some("Idempotency-Key"), "{bad:?}");
+        }
+        assert!(check_key(&"k".repeat(MAX_KEY_BYTES + 1)).is_err());
+    }
 
     #[test]
     fn the_field_is_found_in_what_the_reader_says() {

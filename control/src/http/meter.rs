@@ -116,7 +116,12 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     gauge(
         "lattice_streams_open",
         "Event streams and followed logs.",
-        &one(api.streams() as f64),
+        &one(api.streams().count() as f64),
+    );
+    gauge(
+        "lattice_connections_open",
+        "Connections to this port.",
+        &one(api.connections().open() as f64),
     );
     // Names of tenants are for operators.
     if caller.sees_all() {
@@ -127,9 +132,8 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
             "Nodes held by a project and below.",
             &used.collect::<Vec<_>>(),
         );
-        let limits = view.projects.values();
         let limits =
-            limits.filter_map(|p| Some((project(p.path.as_str()), p.limits.max_nodes? as f64)));
+            seen().filter_map(|p| Some((project(p.path.as_str()), p.limits.max_nodes? as f64)));
         gauge(
             "lattice_project_nodes_limit",
             "Its max_nodes, where it has one.",

@@ -15,6 +15,7 @@
 mod answer;
 mod auth;
 mod caller;
+mod connections;
 pub(crate) mod extract;
 mod limiter;
 mod meter;
@@ -22,6 +23,7 @@ pub(crate) mod ops;
 mod routes;
 pub(crate) mod server;
 pub(crate) mod state;
+pub(crate) mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -29,4 +31,5 @@ pub use auth::{Auth, AuthError};
 pub(crate) use caller::Caller;
 pub use caller::Role;
 pub use routes::openapi;
-pub use server::serve;
+pub(crate) use server::watch_over;
+pub use server::{Port, serve};

@@ -4,7 +4,7 @@ use super::{
     answer::{no_such_method, no_such_path},
     auth::Auth,
     meter, routes,
-    state::Api,
+    state::{Api, Bounds},
 };
 use crate::{Core, grpc};
 use axum::{
@@ -14,10 +14,11 @@ use axum::{
     middleware,
     response::Response,
 };
-use axum_server::{Handle, accept::NoDelayAcceptor, tls_rustls::RustlsConfig};
+use axum_server::{Handle, tls_rustls::RustlsConfig};
 use hyper_util::rt::TokioTimer;
-use std::{net::TcpListener, sync::Arc, time::Duration};
-use tokio_util::sync::CancellationToken;
+use lattice_mesh::Pin;
+use std::{fmt, future::Future, io, net::TcpListener, sync::Arc, time::Duration};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 /// Largest request body: a workload has 64 KiB at most, a batch of limits for thousands of
 /// projects fits too.
@@ -26,6 +27,26 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 const CLOSE_GRACE: Duration = Duration::from_millis(1_500);
 /// Requests a second for each principal, and at once.
 const REQUESTS_PER_SECOND: u32 = 10_000;
+/// Connections at the same time: every stream that may be open, over HTTP/1.1, and as many more.
+const MAX_CONNECTIONS: usize = 4_096;
+
+/// What the port is opened with.
+pub struct Port {
+    /// Bound and non-blocking.
+    pub listener: TcpListener,
+    /// Certificate and protocols.
+    pub tls: Arc<rustls::ServerConfig>,
+    /// Who may ask.
+    pub auth: Arc<Auth>,
+    /// The authority that join tokens tell newcomers to trust.
+    pub authority: Pin,
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Port({:?}, {:?})", self.listener, self.auth)
+    }
+}
 
 /// How long the port waits for a peer.
 #[derive(Debug, Clone, Copy)]
@@ -48,37 +69,39 @@ impl Default for Patience {
     }
 }
 
-/// Serves until `stop`; then lets requests in flight end within a short grace.
-pub async fn serve(
+/// Takes the port over, and returns what serves it until `stop` and then lets requests in flight
+/// end within a short grace. Must run inside a tokio runtime.
+///
+/// # Errors
+/// When the port cannot be taken over. What serves it ends with an error only when it cannot go
+/// on.
+pub fn serve(
     core: Arc<Core>,
-    listener: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
-    auth: Arc<Auth>,
+    port: Port,
     stop: CancellationToken,
-) {
-    let api = Api::new(core, auth, REQUESTS_PER_SECOND, stop.clone());
-    serve_with(app(api), listener, tls, stop, Patience::default()).await;
+) -> io::Result<impl Future<Output = io::Result<()>> + Send + 'static> {
+    let bounds = Bounds {
+        requests_per_second: REQUESTS_PER_SECOND,
+        connections: MAX_CONNECTIONS,
+        stop,
+    };
+    let api = Api::new(core, port.auth, port.authority, bounds);
+    serve_with(api, port.listener, port.tls, Patience::default())
 }
 
-pub(crate) async fn serve_with(
-    app: Router,
+pub(crate) fn serve_with(
+    api: Api,
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
-    stop: CancellationToken,
     patience: Patience,
-) {
-    let app = app.into_make_service();
-    let mut server = match axum_server::from_tcp_rustls(listener, RustlsConfig::from_config(tls)) {
-        Ok(server) => server.map(|acceptor| {
-            acceptor
-                .handshake_timeout(patience.handshake)
-                .acceptor(NoDelayAcceptor::new())
-        }),
-        Err(error) => {
-            tracing::error!(%error, "the interfaces cannot be served");
-            return;
-        }
-    };
+) -> io::Result<impl Future<Output = io::Result<()>> + Send + 'static> {
+    let (stop, connections) = (api.stop().clone(), api.connections().clone());
+    let server = axum_server::from_tcp_rustls(listener, RustlsConfig::from_config(tls))?;
+    let mut server = server.map(|acceptor| {
+        acceptor
+            .handshake_timeout(patience.handshake)
+            .acceptor(connections)
+    });
     let builder = server.http_builder();
     builder
         .http1()
@@ -90,19 +113,39 @@ pub(crate) async fn serve_with(
         .keep_alive_interval(patience.alive)
         .keep_alive_timeout(patience.alive);
     let handle = Handle::new();
-    let serving = server.handle(handle.clone()).serve(app);
-    tokio::pin!(serving);
-    tokio::select! {
-        ended = &mut serving => {
-            if let Err(error) = ended {
-                tracing::error!(%error, "the interfaces are no longer served");
+    let serving = server
+        .handle(handle.clone())
+        .serve(app(api).into_make_service());
+    Ok(async move {
+        tokio::pin!(serving);
+        tokio::select! {
+            ended = &mut serving => ended,
+            () = stop.cancelled() => {
+                handle.graceful_shutdown(Some(CLOSE_GRACE));
+                serving.await
             }
         }
-        () = stop.cancelled() => {
-            handle.graceful_shutdown(Some(CLOSE_GRACE));
-            let _ = serving.await;
-        }
+    })
+}
+
+/// Runs what serves the port, and cancels `ended` when it ends though nobody asked it to: a control
+/// that nobody can reach must not look like one that runs.
+pub(crate) async fn watch_over(
+    serving: impl Future<Output = io::Result<()>> + Send + 'static,
+    stop: CancellationToken,
+    ended: CancellationToken,
+) {
+    let outcome = AbortOnDropHandle::new(tokio::spawn(serving)).await;
+    if stop.is_cancelled() {
+        return;
     }
+    let reason = match outcome {
+        Ok(Ok(())) => "the server ended by itself".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => error.to_string(),
+    };
+    tracing::error!(reason, "the interfaces are no longer served");
+    ended.cancel();
 }
 
 /// Everything that is served.

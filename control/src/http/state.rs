@@ -1,16 +1,25 @@
 //! What every handler has at hand.
 
-use super::{auth::Auth, caller::Caller, limiter::Limiter, meter::Meter};
+use super::{
+    auth::Auth, caller::Caller, connections::Connections, limiter::Limiter, meter::Meter,
+    streams::Streams,
+};
 use crate::Core;
 use lattice_api::problem::{Kind, Problem};
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use lattice_mesh::Pin;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Event streams and followed logs open at the same time, all principals together.
-const MAX_STREAMS: usize = 2_048;
+/// How much the port takes, and until when.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    /// Requests a second for each principal, and at once.
+    pub(crate) requests_per_second: u32,
+    /// Connections at the same time.
+    pub(crate) connections: usize,
+    /// Cancelled when the port closes.
+    pub(crate) stop: CancellationToken,
+}
 
 /// Shared by all handlers, REST and gRPC.
 #[derive(Clone)]
@@ -21,24 +30,23 @@ struct Inner {
     auth: Arc<Auth>,
     limiter: Limiter,
     meter: Meter,
-    streams: Arc<AtomicUsize>,
+    streams: Arc<Streams>,
+    connections: Connections,
+    authority: Pin,
     stop: CancellationToken,
 }
 
 impl Api {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        auth: Arc<Auth>,
-        requests_per_second: u32,
-        stop: CancellationToken,
-    ) -> Self {
+    pub(crate) fn new(core: Arc<Core>, auth: Arc<Auth>, authority: Pin, bounds: Bounds) -> Self {
         Self(Arc::new(Inner {
             core,
             auth,
-            limiter: Limiter::new(requests_per_second),
+            limiter: Limiter::new(bounds.requests_per_second),
             meter: Meter::default(),
             streams: Arc::default(),
-            stop,
+            connections: Connections::new(bounds.connections),
+            authority,
+            stop: bounds.stop,
         }))
     }
 
@@ -55,9 +63,19 @@ impl Api {
         &self.0.stop
     }
 
-    /// Streams open now.
-    pub(crate) fn streams(&self) -> usize {
-        self.0.streams.load(Ordering::Relaxed)
+    /// Event streams and logs that are open.
+    pub(crate) fn streams(&self) -> &Arc<Streams> {
+        &self.0.streams
+    }
+
+    /// Connections that are open.
+    pub(crate) fn connections(&self) -> &Connections {
+        &self.0.connections
+    }
+
+    /// The authority that whoever joins the cluster is to trust.
+    pub(crate) fn authority(&self) -> Pin {
+        self.0.authority
     }
 
     /// Who an `Authorization` header stands for, within their rate.
@@ -86,25 +104,5 @@ impl Api {
             Problem::new(Kind::TooMany, "too_many_requests", detail)
         })?;
         Ok(caller.clone())
-    }
-
-    /// A place among the open streams; it is given back when dropped.
-    pub(crate) fn open_stream(&self) -> Result<StreamPlace, Problem> {
-        let streams = &self.0.streams;
-        if streams.fetch_add(1, Ordering::Relaxed) >= MAX_STREAMS {
-            streams.fetch_sub(1, Ordering::Relaxed);
-            let detail = format!("{MAX_STREAMS} streams are open already; try again later");
-            return Err(Problem::new(Kind::Unavailable, "too_many_streams", detail));
-        }
-        Ok(StreamPlace(streams.clone()))
-    }
-}
-
-/// See [`Api::open_stream`].
-pub(crate) struct StreamPlace(Arc<AtomicUsize>);
-
-impl Drop for StreamPlace {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -16,3 +16,4 @@ mod port;
 mod projects;
 mod store;
 mod tenants;
+mod tokens;

@@ -1,7 +1,11 @@
 //! Allocations.
 
 use super::{judge, nodes::agent_problem, paging, propose, read, unexpected};
-use crate::{Core, LogChunks, LogError, View, http::caller::Caller};
+use crate::{
+    Core, LogChunks, LogError, View,
+    http::{caller::Caller, state::Api},
+};
+use futures::StreamExt;
 use lattice_api::{
     AllocationRequest, AllocationView, Submitted,
     allocation::Sight,
@@ -241,7 +245,9 @@ pub(crate) async fn explanation(
     id: AllocationId,
 ) -> Result<ExplanationView, Problem> {
     let record = record(core, caller, id).await?;
-    Ok(super::explain::explain(&core.view(), &record))
+    let view = core.view();
+    let sight = sight(&view, caller, &record);
+    Ok(super::explain::explain(&view, &record, sight))
 }
 
 /// Which output to read.
@@ -253,12 +259,14 @@ pub(crate) struct LogRequest {
     pub(crate) follow: bool,
 }
 
+/// The output, with a place among the open streams for as long as it is read.
 pub(crate) async fn logs(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     id: AllocationId,
     log: LogRequest,
 ) -> Result<LogChunks, Problem> {
+    let core = api.core();
     let record = record(core, caller, id).await?;
     if sight(&core.view(), caller, &record) == Sight::Outline {
         let detail = format!(
@@ -267,7 +275,10 @@ pub(crate) async fn logs(
         );
         return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
     }
-    core.read_log(id, log.rank, log.stream, log.offset, log.follow)
+    let node = record.ranks.get(log.rank as usize).map(|rank| &rank.node);
+    let place = api.streams().open(&caller.name, node)?;
+    let chunks = core
+        .read_log(id, log.rank, log.stream, log.offset, log.follow)
         .await
         .map_err(|error| match &error {
             LogError::UnknownAllocation { .. } => {
@@ -281,7 +292,12 @@ pub(crate) async fn logs(
             }
             LogError::Unavailable(unavailable) => Problem::from(unavailable),
             LogError::Agent(agent) => agent_problem(agent),
-        })
+        })?;
+    let chunks = chunks.map(move |chunk| {
+        let _held_while_read = &place;
+        chunk
+    });
+    Ok(chunks.boxed())
 }
 
 /// Whether the caller may see what runs: its own, of a project it administers, or as an operator.

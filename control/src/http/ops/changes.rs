@@ -44,10 +44,15 @@ fn one(view: &View, caller: &Caller, event: &Event) -> Option<Change> {
         return None;
     }
     match &event.kind {
-        EventKind::Allocation { change, record } => Some(Change::Allocation {
-            change: word(*change).to_owned(),
-            record: Box::new(allocations::shown(view, caller, record)),
-        }),
+        EventKind::Allocation { change, record } => {
+            let mut record = Box::new(allocations::shown(view, caller, record));
+            // It never changes, and the feed does not keep it.
+            record.workload = None;
+            Some(Change::Allocation {
+                change: word(*change).to_owned(),
+                record,
+            })
+        }
         EventKind::Node { record } => {
             let entry = view.node(&record.id)?;
             let node = nodes::shown_as(view, entry, Some(record));

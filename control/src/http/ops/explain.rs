@@ -2,7 +2,10 @@
 
 use super::time;
 use crate::View;
-use lattice_api::explanation::{ExplanationView, StepView};
+use lattice_api::{
+    allocation::{Sight, stop_text},
+    explanation::{ExplanationView, StepView},
+};
 use lattice_quorum_types::{Allocation, AllocationState, hostlist};
 
 /// Why it waits; `None` for one that does not.
@@ -18,7 +21,7 @@ pub(crate) fn reason(view: &View, a: &Allocation) -> Option<String> {
     }
 }
 
-pub(crate) fn explain(view: &View, a: &Allocation) -> ExplanationView {
+pub(crate) fn explain(view: &View, a: &Allocation, sight: Sight) -> ExplanationView {
     let planned = view
         .plan
         .explanations
@@ -32,7 +35,7 @@ pub(crate) fn explain(view: &View, a: &Allocation) -> ExplanationView {
     ExplanationView {
         allocation: a.id,
         state: a.state.to_string(),
-        summary: reason(view, a).unwrap_or_else(|| summary(a)),
+        summary: reason(view, a).unwrap_or_else(|| summary(a, sight)),
         blocker: planned.map(|e| e.blocker.to_string()),
         steps: steps.collect(),
         estimated_start: planned.and_then(|e| e.estimated_start).map(time),
@@ -40,13 +43,13 @@ pub(crate) fn explain(view: &View, a: &Allocation) -> ExplanationView {
     }
 }
 
-fn summary(a: &Allocation) -> String {
+fn summary(a: &Allocation, sight: Sight) -> String {
     let nodes = hostlist::fold(a.nodes());
     let since = time(a.state_since);
     let cause = a
         .stop
         .as_ref()
-        .map(|s| format!(": {s}"))
+        .map(|s| format!(": {}", stop_text(s, sight)))
         .unwrap_or_default();
     match a.state {
         AllocationState::Starting => format!("has {nodes} since {since}; its processes start"),

@@ -9,6 +9,7 @@ pub(crate) mod nodes;
 pub(crate) mod paging;
 pub(crate) mod projects;
 pub(crate) mod status;
+pub(crate) mod tokens;
 
 use crate::{Core, ProposeError, http::caller::Caller};
 use lattice_api::problem::{Kind, Problem};

@@ -1,7 +1,10 @@
 //! Nodes.
 
 use super::{paging, propose, time};
-use crate::{AgentError, Core, DiffError, NodeEntry, View, http::caller::Caller};
+use crate::{
+    AgentError, Core, DiffError, NodeEntry, View,
+    http::caller::{Caller, Role},
+};
 use lattice_api::{
     conformance::{DiffView, DifferenceView},
     node::{ClassView, DrainView, FactsView, HealthView, HolderView, NodeView},
@@ -42,7 +45,15 @@ pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
     Ok(shown(&view, entry))
 }
 
-pub(crate) async fn inventory(core: &Core, node: &str, fresh: bool) -> Result<Inventory, Problem> {
+pub(crate) async fn inventory(
+    core: &Core,
+    caller: &Caller,
+    node: &str,
+    fresh: bool,
+) -> Result<Inventory, Problem> {
+    if fresh {
+        caller.check_role(Role::Operator, "probing anew (fresh=true)")?;
+    }
     core.inventory(&name(node)?, fresh)
         .await
         .map_err(|e| agent_problem(&e))

@@ -206,19 +206,15 @@ pub(super) async fn logs(
         Output::Stdout => LogStream::Stdout,
         Output::Stderr => LogStream::Stderr,
     };
-    let place = api.open_stream()?;
     let request = LogRequest {
         rank: q.rank,
         stream,
         offset: q.offset,
         follow: q.follow,
     };
-    let chunks = allocations::logs(api.core(), &caller, id, request).await?;
+    let chunks = allocations::logs(&api, &caller, id, request).await?;
     let stop = api.stop().clone().cancelled_owned();
-    let body = chunks.take_until(stop).map(move |chunk| {
-        let _held_while_open = &place;
-        chunk
-    });
+    let body = chunks.take_until(stop);
     Ok((
         [(CONTENT_TYPE, "application/octet-stream")],
         Body::from_stream(body),

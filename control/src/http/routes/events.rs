@@ -2,13 +2,7 @@
 
 use crate::{
     Subscription,
-    http::{
-        Caller,
-        answer::Fail,
-        extract::Params,
-        ops::changes,
-        state::{Api, StreamPlace},
-    },
+    http::{Caller, answer::Fail, extract::Params, ops::changes, state::Api, streams::StreamPlace},
 };
 use axum::{
     extract::State,
@@ -43,6 +37,11 @@ pub(super) struct Since {
 
 /// Changes as they happen, as server-sent events: `changes` (with its revision as id), `observed`,
 /// and `compacted` for a reader that fell behind, who reads the lists again and goes on.
+///
+/// Resuming after a revision covers every later one, at whichever control. What is `observed`
+/// (liveness, health, digests, reasons to wait) is no part of a revision: the control that told it
+/// before tells what it has seen since, any other only what it sees from now on. A reader that
+/// shows such things reads the nodes again once it has connected anew.
 #[utoipa::path(get, path = "/events", tag = "service", params(Since), responses(
     (status = 200, body = Changes, content_type = "text/event-stream"),
     (status = "default", body = Problem)))]
@@ -52,11 +51,12 @@ pub(super) async fn events(
     Params(q): Params<Since>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse + use<>, Fail> {
-    let place = api.open_stream()?;
+    let place = api.streams().open(&caller.name, None)?;
     let since = q.since.or(last_event_id(&headers)?).map(Revision);
-    let from = since.unwrap_or_else(|| api.core().view().revision);
+    let subscription = api.core().subscribe(since);
+    let from = subscription.after();
     let reader = Reader {
-        subscription: api.core().subscribe(Some(from)),
+        subscription,
         api: api.clone(),
         caller,
         _place: place,

@@ -8,6 +8,7 @@ mod nodes;
 pub(super) mod page;
 mod projects;
 mod service;
+mod tokens;
 
 use super::state::Api;
 use axum::{Router, routing::get};
@@ -35,7 +36,8 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(allocations::release))
         .routes(routes!(allocations::explanation))
         .routes(routes!(allocations::logs))
-        .routes(routes!(events::events));
+        .routes(routes!(events::events))
+        .routes(routes!(tokens::create));
     OpenApiRouter::with_openapi(document::about())
         .nest("/api/v1", v1)
         .routes(routes!(service::healthz))

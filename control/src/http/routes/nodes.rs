@@ -50,7 +50,8 @@ pub(super) async fn get(State(api): State<Api>, _: Caller, Place(id): Place) -> 
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Freshness {
-    /// Probe again instead of answering with the last reading.
+    /// Probe again instead of answering with the last reading. For operators: it is work for the
+    /// node.
     #[serde(default)]
     fresh: bool,
 }
@@ -62,11 +63,13 @@ pub(super) struct Freshness {
     (status = 503, body = Problem)))]
 pub(super) async fn inventory(
     State(api): State<Api>,
-    _: Caller,
+    caller: Caller,
     Place(id): Place,
     Params(p): Params<Freshness>,
 ) -> Answer<Inventory> {
-    Ok(Json(nodes::inventory(api.core(), &id, p.fresh).await?))
+    Ok(Json(
+        nodes::inventory(api.core(), &caller, &id, p.fresh).await?,
+    ))
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -5,7 +5,7 @@ use futures::TryStreamExt;
 use lattice_client::{
     AllocationFilter, AllocationView, ClientError, LogOptions, LogOutput, SubmitOptions,
 };
-use lattice_quorum_types::{AllocationId, AllocationState};
+use lattice_quorum_types::{AllocationId, AllocationState, allocation::RankExit};
 
 fn numbers(list: &[AllocationView]) -> Vec<u64> {
     list.iter().map(|a| a.id.0).collect()
@@ -314,4 +314,72 @@ async fn output_comes_from_the_node_for_whom_it_is() {
     );
     let why = alice.explanation(id).await.unwrap();
     assert!(why.summary.contains("gpu001"), "{}", why.summary);
+}
+
+#[tokio::test]
+async fn readers_of_one_node_leave_room_for_orders_to_it() {
+    let bed = Bed::furnished().await;
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    bed.assign(id, &["gpu001"]).await;
+    let follow = || LogOptions {
+        follow: true,
+        output: LogOutput::Stderr,
+        ..LogOptions::default()
+    };
+    let (alice, op) = (bed.client("alice"), bed.client("op"));
+    let mut held = Vec::new();
+    for n in 0..16 {
+        let who = if n % 2 == 0 { &alice } else { &op };
+        held.push(who.logs(id, follow()).await.unwrap());
+    }
+    let refused = alice.logs(id, follow()).await.err().unwrap();
+    let problem = refused.problem().unwrap();
+    assert_eq!(
+        (problem.status, problem.code.as_str()),
+        (503, "too_many_streams")
+    );
+    assert!(problem.detail.contains("gpu001"), "{}", problem.detail);
+    // The node still answers other questions.
+    bed.client("op").inventory("gpu001", true).await.unwrap();
+    drop(held);
+    let freed = async {
+        while alice.logs(id, follow()).await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(10), freed)
+        .await
+        .expect("places are given back");
+}
+
+#[tokio::test]
+async fn why_somebody_elses_program_could_not_start_is_not_told() {
+    let bed = Bed::furnished().await;
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    bed.assign(id, &["gpu001"]).await;
+    let reason = "/home/alice/secret-project/train: no such file".to_owned();
+    bed.ends(id, "gpu001", RankExit::SpawnFailed { reason })
+        .await;
+    let told = async |who: &str| {
+        let client = bed.client(who);
+        let shown = client.allocation(id).await.unwrap();
+        assert_eq!(shown.state, "failed");
+        let why = client.explanation(id).await.unwrap().summary;
+        [
+            shown.ranks[0].exit.clone().unwrap(),
+            shown.stop.unwrap(),
+            why,
+        ]
+    };
+    for who in ["alice", "op"] {
+        for text in told(who).await {
+            assert!(text.contains("secret-project"), "{who}: {text}");
+        }
+    }
+    for who in ["bob", "eye"] {
+        for text in told(who).await {
+            assert!(text.contains("could not start"), "{who}: {text}");
+            assert!(!text.contains("secret-project"), "{who}: {text}");
+        }
+    }
 }

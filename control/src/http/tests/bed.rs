@@ -14,12 +14,14 @@ use bytes::Bytes;
 use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
 use lattice_hwprobe::{Class, ClassMark, Digest, Facts, Identity as Names, Inventory};
 use lattice_mesh::{
-    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock, Validity,
+    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Pin, Role, Router, SystemClock,
+    Validity,
 };
 use lattice_placement::Health;
 use lattice_quorum_types::{
-    AllocationId, Applied, Command, Envelope, NodeId, VclusterName,
-    command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
+    AllocationId, Applied, Command, Envelope, NodeId, Refusal, VclusterName,
+    allocation::RankExit,
+    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
     id::LeaseName,
     node::Lifecycle,
     wire::{GetInventory, LogStream, ReadLog},
@@ -40,6 +42,7 @@ pub(super) const TOKENS: &str = "tokens:\n\
     - {name: op, role: operator, token: op-op-op-op-op-op-op-op}\n\
     - {name: alice, role: user, token: alice-alice-alice-alice}\n\
     - {name: bob, role: user, token: bob-bob-bob-bob-bob-bob}\n\
+    - {name: warden, role: admin, token: warden-warden-warden-warden, tenants: [ocean]}\n\
     - {name: diver, role: operator, token: diver-diver-diver-diver, tenants: [ocean]}\n\
     - {name: eye, role: viewer, token: eye-eye-eye-eye-eye-eye}\n";
 
@@ -54,7 +57,8 @@ pub(super) struct Bed {
     pub(super) ca_pem: String,
     pub(super) tls: Arc<rustls::ServerConfig>,
     stop: CancellationToken,
-    serving: Option<JoinHandle<()>>,
+    pub(super) authority: Pin,
+    serving: Option<JoinHandle<std::io::Result<()>>>,
     folding: JoinHandle<()>,
     _agent: Mesh,
     agent_addr: SocketAddr,
@@ -79,7 +83,8 @@ fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
     .unwrap()
 }
 
-/// Answers as an agent does: an inventory, and output that comes in two pieces.
+/// Answers as an agent does: an inventory, and output that comes in two pieces. Whoever follows
+/// the errors waits for ever.
 fn agent_router() -> Router {
     Router::new()
         .rpc(|_, _: GetInventory| async move {
@@ -102,6 +107,9 @@ fn agent_router() -> Router {
             let (first, second) = text[from..].split_at((text.len() - from) / 2);
             for part in [first, second] {
                 items.send(&Ok(Bytes::from(part.to_owned()))).await?;
+            }
+            if asked.follow && asked.stream == LogStream::Stderr {
+                std::future::pending::<()>().await;
             }
             Ok(())
         })
@@ -144,6 +152,7 @@ impl Bed {
             ca_pem,
             tls,
             stop: CancellationToken::new(),
+            authority: authority.pin(),
             serving: None,
             agent_addr: agent.local_addr(),
             _agent: agent,
@@ -180,13 +189,14 @@ impl Bed {
         listener.set_nonblocking(true).unwrap();
         self.addr = listener.local_addr().unwrap();
         self.stop = CancellationToken::new();
-        self.serving = Some(tokio::spawn(http::serve(
-            self.core.clone(),
+        let port = http::Port {
             listener,
-            self.tls.clone(),
-            Arc::new(Auth::parse(TOKENS).unwrap()),
-            self.stop.clone(),
-        )));
+            tls: self.tls.clone(),
+            auth: Arc::new(Auth::parse(TOKENS).unwrap()),
+            authority: self.authority,
+        };
+        let serving = http::serve(self.core.clone(), port, self.stop.clone()).unwrap();
+        self.serving = Some(tokio::spawn(serving));
     }
 
     pub(super) async fn close(&mut self) {
@@ -195,6 +205,7 @@ impl Bed {
         tokio::time::timeout(Duration::from_secs(5), serving)
             .await
             .expect("the port closes within its grace")
+            .unwrap()
             .unwrap();
     }
 
@@ -206,7 +217,16 @@ impl Bed {
             .expect("the view follows the store");
     }
 
+    /// What the store makes of a command of ours.
+    pub(super) fn service_answer(&self, command: Command) -> Result<Applied, Refusal> {
+        self.judged(None, command)
+    }
+
     fn service(&self, fence: Option<Fence>, command: Command) -> Applied {
+        self.judged(fence, command).unwrap()
+    }
+
+    fn judged(&self, fence: Option<Fence>, command: Command) -> Result<Applied, Refusal> {
         let envelope = Envelope {
             schema: SCHEMA,
             principal: Principal {
@@ -218,7 +238,7 @@ impl Bed {
             fence,
             command,
         };
-        self.store.apply(&envelope).unwrap()
+        self.store.apply(&envelope)
     }
 
     pub(super) fn add_node(&self, name: &str) {
@@ -281,6 +301,24 @@ impl Bed {
         });
         let nodes = expected.collect();
         self.service(Some(Fence { lease, epoch }), Command::Assign { id, nodes });
+        self.settled().await;
+    }
+
+    /// What a node reports of its rank's end.
+    pub(super) async fn ends(&self, id: AllocationId, node: &str, exit: RankExit) {
+        let node = NodeId::new(node).unwrap();
+        let attempt = self.core.view().allocation(id).unwrap().attempt;
+        let report = RankReport::Ended {
+            at: SystemClock.now(),
+            exit,
+        };
+        let command = Command::Report {
+            id,
+            attempt,
+            node,
+            report,
+        };
+        self.service(None, command);
         self.settled().await;
     }
 

@@ -1,7 +1,10 @@
 //! What the port does with what it cannot take: no token, bad bodies, unknown paths, no quorum.
 
 use super::bed::{Bed, TOKENS, job};
-use crate::http::{Auth, state::Api};
+use crate::http::{
+    Auth,
+    state::{Api, Bounds},
+};
 use lattice_client::{Client, ClientError, Endpoint, Problem, SubmitOptions};
 use reqwest::{Method, Response};
 use std::sync::Arc;
@@ -146,8 +149,14 @@ async fn paths_methods_and_queries_that_do_not_exist_are_problems_too() {
     let long = long
         .header("idempotency-key", "k".repeat(300))
         .json(&job("atlas/web", 1));
-    let problem = problem(long.send().await.unwrap()).await;
-    assert_eq!(problem.field.as_deref(), Some("Idempotency-Key"));
+    let refused = problem(long.send().await.unwrap()).await;
+    assert_eq!(refused.field.as_deref(), Some("Idempotency-Key"));
+    let tab = bed.raw().post(bed.url("/api/v1/allocations"));
+    let tab = tab.bearer_auth(bed.token("alice"));
+    let tab = tab.header("idempotency-key", "a\tb");
+    let sent = tab.json(&job("atlas/web", 1)).send().await.unwrap();
+    let refused = problem(sent).await;
+    assert_eq!(refused.field.as_deref(), Some("Idempotency-Key"));
 }
 
 #[tokio::test]
@@ -192,7 +201,12 @@ async fn a_server_that_is_not_there_or_not_trusted_is_unreachable() {
 async fn whoever_asks_too_often_is_told_to_wait() {
     let bed = Bed::empty().await;
     let auth = Arc::new(Auth::parse(TOKENS).unwrap());
-    let api = Api::new(bed.core.clone(), auth, 2, Default::default());
+    let bounds = Bounds {
+        requests_per_second: 2,
+        connections: 1,
+        stop: Default::default(),
+    };
+    let api = Api::new(bed.core.clone(), auth, bed.authority, bounds);
     let bearer = format!("Bearer {}", bed.token("alice"));
     let asked: Vec<_> = (0..4).map(|_| api.authenticate(Some(&bearer))).collect();
     assert!(asked[0].is_ok() && asked[1].is_ok());

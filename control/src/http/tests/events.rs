@@ -1,13 +1,15 @@
 //! The event stream.
 
 use super::bed::{Bed, job};
+use crate::observe;
 use futures::StreamExt;
 use lattice_client::{
     SubmitOptions,
     api::event::{Change, Changes, StreamEvent},
 };
-use lattice_quorum_types::Revision;
-use std::time::Duration;
+use lattice_placement::Liveness;
+use lattice_quorum_types::{NodeId, Revision};
+use std::{collections::BTreeMap, time::Duration};
 
 async fn changes(events: &mut lattice_client::EventStream) -> Changes {
     let next = async {
@@ -64,6 +66,11 @@ async fn a_project_change_is_told_and_others_workloads_are_not() {
         _ => None,
     });
     assert!(record.unwrap().workload.is_none());
+    // Nor is one's own: it never changes, and is read where it is wanted.
+    let alice = bed.client("alice");
+    let own = alice.events(Some(Revision(told.revision.0 - 1)));
+    let own = changes(&mut own.await.unwrap()).await;
+    assert_eq!(own, told);
     bed.client("root")
         .delete_project("atlas/physics/simulation")
         .await
@@ -179,4 +186,45 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed(
     tokio::time::timeout(Duration::from_secs(60), told)
         .await
         .expect("the slow reader is told");
+}
+
+#[tokio::test]
+async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
+    let mut bed = Bed::furnished().await;
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    let mut events = bed.client("eye").events(None).await.unwrap();
+    bed.client("alice").hold(id).await.unwrap();
+    changes(&mut events).await;
+    bed.close().await;
+    let node = NodeId::new("gpu007").unwrap();
+    let found = BTreeMap::from([(node, Liveness::Unreachable)]);
+    assert_eq!(observe::liveness(&bed.core, &found), 1);
+    bed.open();
+    let told = tokio::time::timeout(Duration::from_secs(10), events.next_event()).await;
+    let StreamEvent::Observed(observed) = told.unwrap().unwrap() else {
+        panic!("it was not told");
+    };
+    let nodes: Vec<_> = observed
+        .nodes
+        .iter()
+        .map(|n| (n.name.as_str(), n.liveness.as_str()))
+        .collect();
+    assert_eq!(nodes, [("gpu007", "unreachable")]);
+}
+
+#[tokio::test]
+async fn one_principal_cannot_take_all_streams() {
+    let bed = Bed::empty().await;
+    let eye = bed.client("eye");
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        held.push(eye.events(None).await.unwrap());
+    }
+    let refused = eye.events(None).await.unwrap_err();
+    let problem = refused.problem().unwrap();
+    assert_eq!(
+        (problem.status, problem.code.as_str()),
+        (429, "too_many_streams")
+    );
+    bed.client("alice").events(None).await.unwrap();
 }

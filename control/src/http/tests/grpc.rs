@@ -94,6 +94,14 @@ async fn an_allocation_goes_its_way_and_repeats_are_one() {
         .unwrap()
         .into_inner();
     assert_eq!(first.id, again.id);
+    for odd in ["a\tb", "k\u{e9}y", ""] {
+        let message = v1::SubmitRequest {
+            idempotency_key: Some(odd.to_owned()),
+            ..submit("atlas/web", 2)
+        };
+        let refused = client.submit(by(&bed, "alice", message)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{odd:?}");
+    }
     let id = first.id.unwrap();
     let dry = v1::SubmitRequest {
         dry_run: true,

@@ -44,10 +44,15 @@ async fn an_inventory_comes_from_the_node_itself() {
     // The mesh takes an answer from nobody but the node asked for.
     let other = eye.inventory("gpu002", false).await.unwrap_err();
     assert!(matches!(other, ClientError::Unavailable(_)), "{other:?}");
-    assert_eq!(
-        eye.inventory("gpu999", true).await.unwrap_err().exit_code(),
-        4
-    );
+    let absent = eye.inventory("gpu999", false).await.unwrap_err();
+    assert_eq!(absent.exit_code(), 4);
+    // Probing anew is work for the node.
+    for who in ["eye", "alice"] {
+        let denied = bed.client(who).inventory("gpu001", true).await.unwrap_err();
+        assert_eq!(denied.problem().unwrap().status, 403);
+        assert!(denied.to_string().contains("role operator"), "{denied}");
+    }
+    bed.client("op").inventory("gpu001", true).await.unwrap();
 }
 
 #[tokio::test]

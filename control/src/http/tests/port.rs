@@ -3,8 +3,9 @@
 use super::bed::{Bed, TOKENS, client_tls};
 use crate::http::{
     Auth,
-    server::{Patience, app, serve_with},
-    state::Api,
+    server::{Patience, serve_with},
+    state::{Api, Bounds},
+    watch_over,
 };
 use std::{
     collections::BTreeSet,
@@ -72,6 +73,7 @@ async fn the_document_names_every_route() {
         "POST /api/v1/nodes/{id}/drain",
         "POST /api/v1/nodes/{id}/undrain",
         "POST /api/v1/projects",
+        "POST /api/v1/tokens",
         "PUT /api/v1/limits",
         "PUT /api/v1/projects/{path}",
     ];
@@ -152,6 +154,16 @@ async fn both_versions_of_http_are_spoken() {
     }
 }
 
+fn api(bed: &Bed, connections: usize, stop: &CancellationToken) -> Api {
+    let auth = Arc::new(Auth::parse(TOKENS).unwrap());
+    let bounds = Bounds {
+        requests_per_second: 100,
+        connections,
+        stop: stop.clone(),
+    };
+    Api::new(bed.core.clone(), auth, bed.authority, bounds)
+}
+
 /// Opens a TLS connection by hand, says `words`, and reads until the server closes it.
 fn dawdle(addr: SocketAddr, ca_pem: &str, words: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut tcp = TcpStream::connect(addr)?;
@@ -181,12 +193,9 @@ async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
         head: short,
         alive: short,
     };
-    let auth = Arc::new(Auth::parse(TOKENS).unwrap());
     let stop = CancellationToken::new();
-    let api = Api::new(bed.core.clone(), auth, 100, stop.clone());
-    let app = app(api);
-    let tls = bed.tls.clone();
-    let serving = serve_with(app, listener, tls, stop.clone(), patience);
+    let api = api(&bed, 100, &stop);
+    let serving = serve_with(api, listener, bed.tls.clone(), patience).unwrap();
     let serving = tokio::spawn(serving);
     let ask = async |words: &'static [u8]| {
         let ca_pem = bed.ca_pem.clone();
@@ -206,5 +215,65 @@ async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
     });
     assert_eq!(mute.await.unwrap().unwrap(), 0, "it was closed");
     stop.cancel();
-    serving.await.unwrap();
+    serving.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_too_many_is_closed_and_the_others_go_on() {
+    let bed = Bed::empty().await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let api = api(&bed, 2, &stop);
+    let connections = api.connections().clone();
+    let serving = serve_with(api, listener, bed.tls.clone(), Patience::default()).unwrap();
+    let serving = tokio::spawn(serving);
+    let open = async |wanted: usize| {
+        let reached = async {
+            while connections.open() != wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), reached).await
+    };
+    let held: Vec<_> = (0..2).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    open(2).await.expect("both have a place");
+    let get = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let ask = async || {
+        let ca_pem = bed.ca_pem.clone();
+        tokio::task::spawn_blocking(move || dawdle(addr, &ca_pem, get))
+            .await
+            .unwrap()
+    };
+    let refused = ask().await;
+    assert!(
+        !refused.as_ref().is_ok_and(|answer| !answer.is_empty()),
+        "{refused:?}"
+    );
+    assert_eq!(connections.open(), 2, "those that are open stay");
+    drop(held);
+    open(0).await.expect("their places are free again");
+    let answer = String::from_utf8(ask().await.unwrap()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    stop.cancel();
+    serving.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_ends_by_itself_is_noticed() {
+    let run = async |serving: futures::future::BoxFuture<'static, std::io::Result<()>>,
+                     stopped: bool| {
+        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
+        if stopped {
+            stop.cancel();
+        }
+        watch_over(serving, stop, ended.clone()).await;
+        ended.is_cancelled()
+    };
+    let failed = || async { Err(std::io::Error::other("no more descriptors")) };
+    assert!(run(Box::pin(failed()), false).await);
+    assert!(run(Box::pin(async { Ok(()) }), false).await);
+    assert!(run(Box::pin(async { panic!("a mistake of ours") }), false).await);
+    assert!(!run(Box::pin(async { Ok(()) }), true).await);
 }

@@ -88,3 +88,16 @@ async fn their_events_are_not_told() {
     });
     assert_eq!(told.collect::<Vec<_>>(), [AllocationId(2)]);
 }
+
+#[tokio::test]
+async fn their_names_and_limits_are_not_in_the_metrics() {
+    let bed = ocean().await;
+    let get = bed.raw().get(bed.url("/metrics"));
+    let get = get.bearer_auth(bed.token("diver")).send().await.unwrap();
+    let text = get.text().await.unwrap();
+    for name in ["limit", "used"] {
+        let own = format!("lattice_project_nodes_{name}{{project=\"ocean\"}}");
+        assert!(text.contains(&own), "{own} in {text}");
+    }
+    assert!(!text.contains("atlas"), "{text}");
+}
