@@ -87,6 +87,8 @@ impl DataDir {
             .mode(0o700)
             .create(path)
             .map_err(failed(path))?;
+        // Supervisors run elsewhere: a relative path would mean another folder to them.
+        let path = &path.canonicalize().map_err(failed(path))?;
         let lock_path = path.join("lock");
         let lock = OpenOptions::new()
             .read(true)
@@ -205,5 +207,13 @@ mod tests {
         std::fs::write(folder.path().join("format.json"), r#"{"ver"#).unwrap();
         let damaged = DataDir::open(folder.path()).unwrap_err();
         assert!(damaged.to_string().contains("is damaged"), "{damaged}");
+    }
+
+    #[test]
+    fn a_relative_folder_is_the_same_to_a_process_that_runs_elsewhere() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let name = folder.path().file_name().unwrap();
+        let data = DataDir::open(Path::new(name)).unwrap();
+        assert!(data.executor().is_absolute(), "{:?}", data.executor());
     }
 }
