@@ -1,11 +1,24 @@
 //! `lattice admin`: what founds a cluster, and how others get into it.
 
-use crate::{connect::Connection, failure::Failure, output};
+use crate::{
+    connect::Connection,
+    context::ContextFile,
+    failure::Failure,
+    output::{self, Format},
+    web_tls,
+};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_api::token::TokenRequest;
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
-use std::{path::PathBuf, time::Duration};
+use secrecy::ExposeSecret as _;
+use std::{
+    fs::OpenOptions,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
 
 /// A day.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -16,6 +29,11 @@ pub enum AdminCommand {
     /// The cluster's certificate authority; offline.
     #[command(subcommand)]
     Ca(CaCommand),
+    /// Make a certificate for the page and the API: `https.pem`, `https.key`, and `https-ca.pem`
+    /// for clients to trust. Sites with an authority of their own use that instead.
+    Https(HttpsArgs),
+    /// Write a context file: where a server is, how to trust it, and the token to show it.
+    Context(ContextArgs),
     /// Join tokens.
     #[command(subcommand)]
     Token(TokenCommand),
@@ -63,6 +81,35 @@ pub struct IssueArgs {
     /// How long they hold.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=825))]
     days: u32,
+}
+
+#[derive(Args)]
+pub struct HttpsArgs {
+    /// A name or address of the server; repeat for several.
+    #[arg(long = "host", required = true)]
+    hosts: Vec<String>,
+    /// Folder for the files; existing ones are not replaced.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// How long it holds.
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=825))]
+    days: u32,
+}
+
+#[derive(Args)]
+pub struct ContextArgs {
+    /// `https://host:port`.
+    #[arg(long)]
+    server: String,
+    /// Certificate of the authority that signed the server's, PEM.
+    #[arg(long, value_name = "FILE")]
+    ca: PathBuf,
+    /// File with the token alone.
+    #[arg(long, value_name = "FILE")]
+    token_file: PathBuf,
+    /// The new context file.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
 }
 
 /// What is done with join tokens.
@@ -114,6 +161,56 @@ pub fn ca(command: CaCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A certificate for the page and the API.
+pub fn https(args: &HttpsArgs) -> anyhow::Result<()> {
+    let web = web_tls::create(args.hosts.clone(), SystemTime::now(), DAY * args.days)?;
+    std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
+    // The key first: what stands in the way is found before anything is written.
+    write_new(
+        &args.out.join("https.key"),
+        web.key_pem.expose_secret().as_bytes(),
+        0o600,
+    )?;
+    write_new(
+        &args.out.join("https.pem"),
+        web.certificate_pem.as_bytes(),
+        0o644,
+    )?;
+    write_new(&args.out.join("https-ca.pem"), web.ca_pem.as_bytes(), 0o644)?;
+    eprintln!("made {} for {}", args.out.display(), args.hosts.join(", "));
+    Ok(())
+}
+
+/// A context file.
+pub fn context(args: &ContextArgs) -> anyhow::Result<()> {
+    let read =
+        |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
+    let context = ContextFile {
+        server: args.server.clone(),
+        ca_pem: read(&args.ca)?,
+        token: read(&args.token_file)?.trim().to_owned(),
+        demo_pid: None,
+    };
+    // What no client could be made of is not written.
+    crate::connect::client(&context)?;
+    write_new(&args.out, &serde_json::to_vec_pretty(&context)?, 0o600)?;
+    eprintln!(
+        "wrote {}; use it with --context, or set LATTICE_CONTEXT",
+        args.out.display()
+    );
+    Ok(())
+}
+
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
+    let open = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path);
+    open.and_then(|mut file| file.write_all(bytes))
+        .with_context(|| path.display().to_string())
+}
+
 /// Makes a token and prints it.
 pub async fn token(command: TokenCommand, connection: &Connection) -> Result<(), Failure> {
     let TokenCommand::Create(args) = command;
@@ -124,6 +221,15 @@ pub async fn token(command: TokenCommand, connection: &Connection) -> Result<(),
         nodes: args.nodes,
     };
     let created = connection.client.create_token(&request).await?;
+    if matches!(connection.format, Format::Table | Format::Wide) {
+        // Alone on standard output, so that it can go straight into a file.
+        let (uses, until) = (created.uses, &created.expires_at);
+        eprintln!(
+            "good for {uses} enrolments of role {} until {until}",
+            args.role
+        );
+        return Ok(output::line(&created.token)?);
+    }
     let row = vec![
         created.token.clone(),
         created.uses.to_string(),

@@ -1,7 +1,11 @@
 //! From a context to a client.
 
-use crate::{context, failure::Failure, output::Format};
-use lattice_client::{Client, Endpoint};
+use crate::{
+    context::{self, ContextFile},
+    failure::Failure,
+    output::Format,
+};
+use lattice_client::{Client, ClientError, Endpoint};
 use secrecy::SecretString;
 use std::path::Path;
 
@@ -23,11 +27,16 @@ impl Connection {
                 context::VARIABLE
             ))
         })?;
-        let client = Client::new(Endpoint {
-            url: found.server,
-            ca_pem: found.ca_pem,
-            token: SecretString::from(found.token),
-        })?;
+        let client = client(&found)?;
         Ok(Self { client, format })
     }
+}
+
+/// The SDK for a context.
+pub fn client(context: &ContextFile) -> Result<Client, ClientError> {
+    Client::new(Endpoint {
+        url: context.server.clone(),
+        ca_pem: context.ca_pem.clone(),
+        token: SecretString::from(context.token.clone()),
+    })
 }

@@ -13,6 +13,7 @@ mod node;
 mod output;
 mod project;
 mod submit;
+mod web_tls;
 
 use admin::AdminCommand;
 use allocation::Action;
@@ -104,6 +105,8 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             output::line(String::from_utf8_lossy(&script).trim_end())?;
         }
         Command::Admin(AdminCommand::Ca(command)) => admin::ca(command)?,
+        Command::Admin(AdminCommand::Https(args)) => admin::https(&args)?,
+        Command::Admin(AdminCommand::Context(args)) => admin::context(&args)?,
         Command::Admin(AdminCommand::Token(command)) => {
             let connection = Connection::open(cli.context.as_deref(), cli.output)?;
             answered(admin::token(command, &connection))?;

@@ -20,6 +20,22 @@ pub enum NodeCommand {
     Show(ShowArgs),
     /// Show, key by key, in what two nodes differ.
     Diff(DiffArgs),
+    /// Give a node nothing new; what runs there goes on.
+    Drain(DrainArgs),
+    /// Clear your own drain reason; those of others stay.
+    Undrain {
+        /// The node.
+        node: String,
+    },
+}
+
+#[derive(Args)]
+pub struct DrainArgs {
+    /// The node.
+    node: String,
+    /// Why; shown to everyone.
+    #[arg(long)]
+    reason: String,
 }
 
 #[derive(Args)]
@@ -46,6 +62,16 @@ pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Fa
         NodeCommand::Show(args) if args.inventory => inventory(&args.node, connection).await,
         NodeCommand::Show(args) => show(&args.node, connection).await,
         NodeCommand::Diff(args) => diff(&args, connection).await,
+        NodeCommand::Drain(args) => {
+            connection.client.drain(&args.node, &args.reason).await?;
+            eprintln!("{}: drained", args.node);
+            Ok(())
+        }
+        NodeCommand::Undrain { node } => {
+            connection.client.undrain(&node).await?;
+            eprintln!("{node}: your drain reason is cleared");
+            Ok(())
+        }
     }
 }
 

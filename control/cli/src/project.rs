@@ -6,7 +6,11 @@ use crate::{
     output::{self, Columns},
 };
 use clap::{Args, Subcommand};
-use lattice_api::project::ProjectView;
+use lattice_api::project::{
+    LimitChangeBody, LimitsBody, LimitsRequest, ProjectRequest, ProjectView,
+};
+use lattice_quorum_types::limit::Patch;
+use std::str::FromStr;
 
 /// What can be asked about projects.
 #[derive(Subcommand)]
@@ -18,6 +22,78 @@ pub enum ProjectCommand {
         /// Its path: tenant/a/b.
         path: String,
     },
+    /// Create a project below its parent, or a tenant.
+    Create(CreateArgs),
+    /// Change the limits of a project.
+    Set(SetArgs),
+    /// Delete a project that has no children and no allocations.
+    Delete {
+        /// Its path.
+        path: String,
+    },
+}
+
+#[derive(Args)]
+pub struct CreateArgs {
+    /// Its path: a tenant's name, or tenant/a/b, whose parent exists.
+    path: String,
+    /// Nodes it and everything below it may hold: a number, or unlimited [default: closed].
+    #[arg(long, value_name = "LIMIT")]
+    max_nodes: Option<Limit>,
+    /// Allocations that may hold nodes at the same time [default: unlimited].
+    #[arg(long, value_name = "LIMIT")]
+    max_concurrent_allocations: Option<Limit>,
+    /// Who may set the limits of its children; repeat for several.
+    #[arg(long = "admin", value_name = "USER")]
+    admins: Vec<String>,
+    /// Text for people.
+    #[arg(long, default_value = "")]
+    description: String,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = true)]
+pub struct SetLimits {
+    /// Nodes it and everything below it may hold: a number, or unlimited.
+    #[arg(long, value_name = "LIMIT")]
+    max_nodes: Option<Limit>,
+    /// Allocations that may hold nodes at the same time: a number, or unlimited.
+    #[arg(long, value_name = "LIMIT")]
+    max_concurrent_allocations: Option<Limit>,
+}
+
+#[derive(Args)]
+pub struct SetArgs {
+    /// Its path.
+    path: String,
+    #[command(flatten)]
+    limits: SetLimits,
+}
+
+/// A number or `unlimited`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit(Option<u64>);
+
+impl FromStr for Limit {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "unlimited" => Ok(Self(None)),
+            number => match number.parse() {
+                Ok(limit) => Ok(Self(Some(limit))),
+                Err(_) => Err("give a whole number, or unlimited".to_owned()),
+            },
+        }
+    }
+}
+
+/// Absent: as it is.
+fn patch(limit: Option<Limit>) -> Patch {
+    match limit {
+        None => Patch::Unchanged,
+        Some(Limit(None)) => Patch::Unlimited,
+        Some(Limit(Some(limit))) => Patch::Set(limit),
+    }
 }
 
 #[derive(Args)]
@@ -31,6 +107,13 @@ pub async fn run(command: ProjectCommand, connection: &Connection) -> Result<(),
     match command {
         ProjectCommand::Tree(args) => tree(&args, connection).await,
         ProjectCommand::Show { path } => show(&path, connection).await,
+        ProjectCommand::Create(args) => create(args, connection).await,
+        ProjectCommand::Set(args) => set(args, connection).await,
+        ProjectCommand::Delete { path } => {
+            connection.client.delete_project(&path).await?;
+            eprintln!("{path}: deleted");
+            Ok(())
+        }
     }
 }
 
@@ -98,10 +181,48 @@ async fn show(path: &str, connection: &Connection) -> Result<(), Failure> {
     Ok(output::print(connection.format, &project, COLUMNS, rows)?)
 }
 
+async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure> {
+    let concurrent = args.max_concurrent_allocations.and_then(|limit| limit.0);
+    let limits = match args.max_nodes {
+        Some(Limit(max_nodes)) => Some(LimitsBody {
+            max_nodes,
+            max_concurrent_allocations: concurrent,
+        }),
+        // Without limits it is created closed, which leaves nothing for the other one to limit.
+        None if concurrent.is_some() => {
+            let text = "--max-concurrent-allocations without --max-nodes: give both";
+            return Err(Failure::usage(text));
+        }
+        None => None,
+    };
+    let request = ProjectRequest {
+        path: args.path,
+        limits,
+        admins: args.admins,
+        description: args.description,
+    };
+    let project = connection.client.create_project(&request, None).await?;
+    let rows = [row(project.path.clone(), &project)];
+    Ok(output::print(connection.format, &project, COLUMNS, rows)?)
+}
+
+async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
+    let change = LimitChangeBody {
+        path: args.path.clone(),
+        max_nodes: patch(args.limits.max_nodes),
+        max_concurrent_allocations: patch(args.limits.max_concurrent_allocations),
+    };
+    let request = LimitsRequest {
+        changes: vec![change],
+    };
+    connection.client.set_limits(&request, None).await?;
+    show(&args.path, connection).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_api::project::{LimitsBody, UsageView};
+    use lattice_api::project::UsageView;
     use lattice_quorum_types::Revision;
 
     fn project(path: &str) -> ProjectView {

@@ -3,8 +3,8 @@
 use super::{
     fixtures::DemoNode,
     folder::{CLUSTER, Folder},
-    web_tls::{self, WebTls},
 };
+use crate::web_tls::{self, WebTls};
 use anyhow::Context as _;
 use futures::future::{join_all, try_join_all};
 use lattice_client::{AllocationFilter, Client, Endpoint};
@@ -71,7 +71,8 @@ impl Cluster {
         run_as: Option<u32>,
     ) -> anyhow::Result<Cluster> {
         let authority = Arc::new(folder.authority()?);
-        let web = web_tls::create(listen.ip(), SystemTime::now())?;
+        let hosts = web_hosts(listen.ip());
+        let web = web_tls::create(hosts, SystemTime::now(), CERTIFICATE_LIFETIME)?;
         let token = random_token();
         let mut control = bind_control(nodes, listen, &authority, &web, &token).await?;
         let quorum = start_quorum(folder, nodes, &authority).await?;
@@ -161,6 +162,15 @@ impl Cluster {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
+}
+
+/// What the page and the API are called: what they listen on, and this machine.
+fn web_hosts(listen: IpAddr) -> Vec<String> {
+    let mut hosts: BTreeSet<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    if !listen.is_unspecified() {
+        hosts.insert(listen.to_string());
+    }
+    hosts.into_iter().collect()
 }
 
 /// 256 bits of the system's randomness.

@@ -11,7 +11,6 @@ mod play;
 mod progress;
 mod scenario;
 mod verdict;
-mod web_tls;
 mod workload;
 
 use crate::{
