@@ -12,7 +12,6 @@ use crate::{
     tasks::{
         conformance::Conformance,
         dispatch::Dispatch,
-        faults,
         lease::{self, Lease},
         liveness::Pings,
         register::Register,
@@ -249,10 +248,6 @@ impl App {
         running.keep("dispatch", {
             let (core, lease) = (core(), dispatch.clone());
             move || Dispatch::new(core.clone(), lease.clone()).run()
-        });
-        running.keep("readmit", {
-            let (core, lease) = (core(), dispatch.clone());
-            move || faults::readmit(core.clone(), lease.clone())
         });
         if self.settings.auto_register {
             let (core, lease) = (core(), schedule.clone());
