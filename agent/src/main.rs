@@ -43,9 +43,9 @@ fn start(args: &Args) -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
     let settings = config.into_settings()?;
-    // Two threads: an agent must stay invisible beside the work it looks after.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // One thread: an agent must stay invisible beside the work it looks after, and waking another
+    // costs more than what there is to do. Probes and disks are waited for on threads of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(8)
         .enable_all()
         .build()
