@@ -10,8 +10,10 @@ use crate::{
     http::{self, Auth},
     start_error::StartError,
     tasks::{
+        attempts::Attempts,
         conformance::Conformance,
         dispatch::Dispatch,
+        faults,
         lease::{self, Lease},
         liveness::Pings,
         register::Register,
@@ -248,6 +250,14 @@ impl App {
         running.keep("dispatch", {
             let (core, lease) = (core(), dispatch.clone());
             move || Dispatch::new(core.clone(), lease.clone()).run()
+        });
+        running.keep("attempts", {
+            let (core, lease) = (core(), dispatch.clone());
+            move || Attempts::new(core.clone(), lease.clone()).run()
+        });
+        running.keep("readmit", {
+            let (core, lease) = (core(), dispatch.clone());
+            move || faults::readmit(core.clone(), lease.clone())
         });
         if self.settings.auto_register {
             let (core, lease) = (core(), schedule.clone());

@@ -18,6 +18,9 @@ use std::{
     },
 };
 
+/// How the reasons begin for which an agent takes no work, however sound its hardware is.
+pub(crate) const EXECUTOR_REASONS: &str = "executor.";
+
 /// The cluster at one moment. A reader holds it as long as it likes; a change makes a new one.
 /// Parts that did not change are shared.
 #[derive(Debug, Clone, Default)]
@@ -145,6 +148,12 @@ impl NodeEntry {
         self.seen.as_ref().map_or(Health::Unknown, |s| s.health)
     }
 
+    /// Whether it said itself that its executor takes no work: [`EXECUTOR_REASONS`].
+    pub(crate) fn takes_no_work(&self) -> bool {
+        let mut reasons = self.seen.iter().flat_map(|seen| &seen.health_reasons);
+        reasons.any(|reason| reason.starts_with(EXECUTOR_REASONS))
+    }
+
     /// Its topology group, by its verified document, else by what it gossips.
     pub fn group(&self) -> Option<&str> {
         let told = self.document.as_ref().map(|d| &d.topology_group);
@@ -174,7 +183,10 @@ impl NodeEntry {
         };
         let mut facts = NodeFacts {
             liveness: self.liveness,
-            health: self.health(),
+            health: match self.takes_no_work() {
+                true => Health::Faulty,
+                false => self.health(),
+            },
             conformance,
             ..NodeFacts::default()
         };

@@ -5,7 +5,7 @@
 use crate::{
     core::Core,
     error::{AgentError, ProposeError},
-    tasks::{activation::Activation, lease::Lease},
+    tasks::{activation::Activation, faults, lease::Lease},
     view::View,
 };
 use lattice_quorum_types::{
@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
+    sync::Semaphore,
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -37,6 +38,9 @@ const SETTLE: Duration = Duration::from_secs(5);
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
 /// Longest wait after a failed call.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+/// Calls at a time. Each carries the names of all nodes of its allocation.
+const MAX_CALLS: usize = 256;
 
 /// What a rank needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +88,7 @@ pub(crate) struct Dispatch {
     lease: Arc<Lease>,
     progress: BTreeMap<Target, Progress>,
     calls: JoinSet<(Target, Called)>,
+    places: Arc<Semaphore>,
 }
 
 impl Dispatch {
@@ -93,6 +98,7 @@ impl Dispatch {
             lease,
             progress: BTreeMap::new(),
             calls: JoinSet::new(),
+            places: Arc::new(Semaphore::new(MAX_CALLS)),
         }
     }
 
@@ -157,7 +163,10 @@ impl Dispatch {
             };
             let (core, allocation) = (self.core.clone(), allocation.clone());
             let (lease, fence, call) = (self.lease.clone(), fence.clone(), target.clone());
+            let places = self.places.clone();
             self.calls.spawn(async move {
+                // It is never closed.
+                let _place = places.acquire_owned().await;
                 let called = call_agent(&core, &allocation, &call, fence.epoch).await;
                 if let (Called::Refused(refused), Need::Launch) = (&called, call.need)
                     && !matches!(refused, LaunchRefused::StaleEpoch { .. })
@@ -189,8 +198,9 @@ impl Dispatch {
                 (backoff(failures), failures.saturating_add(1))
             }
             Called::Refused(LaunchRefused::StaleEpoch { given, current }) => {
-                tracing::warn!(given, current, node = %target.node, "another dispatcher has spoken");
-                self.lease.is_over(given);
+                let node = &target.node;
+                tracing::warn!(given, current, %node, "an agent says that another dispatcher has spoken");
+                self.lease.is_doubted(given);
                 (MAX_BACKOFF, failures)
             }
             // Its allocation is being stopped.
@@ -206,17 +216,30 @@ impl Dispatch {
     }
 }
 
-/// An agent will not start a rank: the allocation cannot run as it is. When this fails the launch
-/// is tried again, and refused again.
+/// An agent will not start a rank. Where its node cannot run anything, the node is kept out and the
+/// allocation put back; else the allocation cannot run as it is. When this fails the launch is tried
+/// again, and refused again.
 async fn stop(core: &Core, lease: &Lease, fence: Fence, target: &Target, refused: &LaunchRefused) {
-    let exit = RankExit::SpawnFailed {
-        reason: format!("node {}: {refused}", target.node),
-    };
-    let cause = StopCause::RankFailed {
-        rank: target.rank,
-        exit,
-    };
     let id = target.key.allocation;
+    let cause = if is_fault_of_node(&core.view(), &target.node, refused) {
+        let reason = refused.to_string();
+        // First, or the allocation would get the same node again.
+        if let Err(error) = faults::keep_out(core, fence.clone(), &target.node, &reason).await {
+            tracing::warn!(node = %target.node, %error, "not kept out yet; the launch is tried again");
+            return;
+        }
+        StopCause::NodeFault {
+            node: target.node.clone(),
+            reason,
+        }
+    } else {
+        StopCause::RankFailed {
+            rank: target.rank,
+            exit: RankExit::SpawnFailed {
+                reason: format!("node {}: {refused}", target.node),
+            },
+        }
+    };
     let command = Command::Stop { id, cause };
     match core.propose_as_service(Some(fence), command).await {
         Ok(_) => {}
@@ -224,6 +247,17 @@ async fn stop(core: &Core, lease: &Lease, fence: Fence, target: &Target, refused
         // It stopped for another reason in the meantime.
         Err(ProposeError::Refused(refusal)) => tracing::debug!(%id, %refusal, "not stopped"),
         Err(error) => tracing::warn!(%id, %error, "not stopped yet; the launch is tried again"),
+    }
+}
+
+/// Whether the agent would refuse any other work as well.
+fn is_fault_of_node(view: &View, node: &NodeId, refused: &LaunchRefused) -> bool {
+    match refused {
+        LaunchRefused::JournalFailed { .. } => true,
+        LaunchRefused::UserNotAllowed { .. } => {
+            view.node(node).is_some_and(|node| node.takes_no_work())
+        }
+        LaunchRefused::StaleEpoch { .. } => false,
     }
 }
 

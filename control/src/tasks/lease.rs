@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{Instant, sleep},
 };
 
@@ -24,6 +24,9 @@ const RENEWAL: Duration = Duration::from_millis(1500);
 const MARGIN: Duration = Duration::from_millis(500);
 /// Between two tries while somebody else holds it.
 const RETRY: Duration = Duration::from_millis(1000);
+
+/// Between two proposals, however many doubt it.
+const SOONEST: Duration = Duration::from_millis(250);
 
 /// A lease that is held until a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub(crate) struct Lease {
     held: Mutex<Option<Held>>,
     /// The epoch held, 0 for none.
     changes: watch::Sender<u64>,
+    /// Asks for a renewal before its time.
+    doubt: Notify,
 }
 
 /// What one round did.
@@ -70,6 +75,7 @@ impl Lease {
             holder,
             held: Mutex::new(None),
             changes: watch::Sender::new(0),
+            doubt: Notify::new(),
         })
     }
 
@@ -88,7 +94,16 @@ impl Lease {
         self.changes.subscribe()
     }
 
-    /// Somebody said that this epoch is over.
+    /// Somebody who is not the quorum doubts that this epoch is in force: the quorum is asked now.
+    /// Until it says otherwise the lease is held; one broken agent must not end it.
+    pub(crate) fn is_doubted(&self, epoch: u64) {
+        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some_and(|held| held.epoch == epoch) {
+            self.doubt.notify_one();
+        }
+    }
+
+    /// The quorum said that this epoch is over.
     pub(crate) fn is_over(&self, epoch: u64) {
         let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_some_and(|held| held.epoch == epoch) {
@@ -150,7 +165,11 @@ impl Lease {
                 tracing::info!(lease = %self.name, ?report, "lease");
                 last = Some(report);
             }
-            sleep(pause).await;
+            sleep(SOONEST).await;
+            tokio::select! {
+                () = sleep(pause.saturating_sub(SOONEST)) => {}
+                () = self.doubt.notified() => {}
+            }
         }
     }
 

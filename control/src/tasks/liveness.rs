@@ -119,9 +119,12 @@ impl Pings {
                 // A node seen for the first time is asked at once.
                 Ok(()) = inputs.changed() => self.ask_new(),
                 Some(ping) = self.pings.join_next() => {
-                    if let Ok(Some(node)) = ping {
-                        self.note(&node);
+                    // Answers come in bursts; what they change is one new view.
+                    let mut answered: Vec<NodeId> = ping.ok().flatten().into_iter().collect();
+                    while let Some(ping) = self.pings.try_join_next() {
+                        answered.extend(ping.ok().flatten());
                     }
+                    self.note(&answered);
                 }
             }
         }
@@ -143,22 +146,28 @@ impl Pings {
         }
     }
 
-    /// Takes an answer down; one of a node that was not alive is shown at once.
-    fn note(&mut self, node: &NodeId) {
-        let Some(track) = self.tracks.get_mut(node) else {
-            return;
-        };
-        track.heard_at = Instant::now();
-        track.ever_answered = true;
-        let view = self.core.view();
-        if let Some(entry) = view.node(node) {
-            let now = self.core.now().0;
-            entry.answered_at.store(now, Ordering::Relaxed);
+    /// Takes answers down; those of nodes that were not alive are shown at once.
+    fn note(&mut self, answered: &[NodeId]) {
+        let (now, view) = (Instant::now(), self.core.view());
+        let mut found = BTreeMap::new();
+        for node in answered {
+            let Some(track) = self.tracks.get_mut(node) else {
+                continue;
+            };
+            track.heard_at = now;
+            track.ever_answered = true;
+            let Some(entry) = view.node(node) else {
+                continue;
+            };
+            let at = self.core.now().0;
+            entry.answered_at.store(at, Ordering::Relaxed);
             if entry.liveness != Liveness::Alive {
                 tracing::info!(%node, before = ?entry.liveness, "node answers");
-                let found = BTreeMap::from([(node.clone(), Liveness::Alive)]);
-                observe::liveness(&self.core, &found);
+                found.insert(node.clone(), Liveness::Alive);
             }
+        }
+        if !found.is_empty() {
+            observe::liveness(&self.core, &found);
         }
     }
 

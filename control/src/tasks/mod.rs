@@ -3,8 +3,10 @@
 //! stopped at any moment.
 
 pub(crate) mod activation;
+pub(crate) mod attempts;
 pub(crate) mod conformance;
 pub(crate) mod dispatch;
+pub(crate) mod faults;
 pub(crate) mod lease;
 pub(crate) mod liveness;
 pub(crate) mod register;
