@@ -104,7 +104,8 @@ impl Bed {
         self.quorum.iter().map(lattice_quorum::App::addr).collect()
     }
 
-    fn part(&self, name: &str) -> PathBuf {
+    /// A folder of one of its processes.
+    pub fn part(&self, name: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::create_dir_all(&path).unwrap();
         open_to_others(&path);

@@ -3,13 +3,14 @@
 use crate::bed::{Bed, PATIENCE, node, shows, submit};
 use crate::scenarios::NODES;
 use lattice_agent::executor::Ids;
-use lattice_placement::Liveness;
+use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{
     AllocationState, Command, Envelope, Outcome, Refusal, Revision,
     allocation::{RankExit, StopCause},
     command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
     event::EventKind,
     id::LeaseName,
+    node::Lifecycle,
     spec::AllocationSpec,
     view::WatchItem,
 };
@@ -147,6 +148,67 @@ pub async fn refusing_agent(bed: &mut Bed) {
     println!("the cause as shown: {}", ended.stop.as_ref().unwrap());
     bed.stop_agent("gpu004").await;
     bed.start_agent("gpu004", |_| {}).await;
+}
+
+pub async fn broken_journal(bed: &mut Bed) {
+    let core = bed.core();
+    shows(&core, "all nodes alive and healthy", |view| {
+        let nodes = view.nodes.values();
+        let fit = nodes.filter(|n| n.liveness == Liveness::Alive && n.health() == Health::Healthy);
+        (fit.count() == NODES.len()).then_some(())
+    })
+    .await;
+    let attempts = bed.part("agent-gpu004").join("executor/attempts");
+    let aside = attempts.with_file_name("aside");
+    std::fs::rename(&attempts, &aside).unwrap();
+    let id = bed.submit(NODES.len() as u32, "true").await;
+    // What ran on the others is ended; it waits for a fifth node.
+    shows(&core, "a drained node and work that waits again", |view| {
+        let drained = view.node(&node("gpu004"))?.record.clone()?;
+        let is_out = drained.drain.iter().any(|d| d.owner == "service:dispatch");
+        let waits = view.allocation(id)?;
+        (is_out && waits.attempt == 1 && waits.state == AllocationState::Pending).then_some(())
+    })
+    .await;
+    let waits = bed.allocation(id).await;
+    let Some(StopCause::NodeFault { node: at, reason }) = &waits.stop else {
+        panic!("{waits:?}");
+    };
+    assert_eq!(*at, node("gpu004"));
+    println!("put back: {reason}");
+    std::fs::rename(&aside, &attempts).unwrap();
+    shows(&core, "a node that names no fault", |view| {
+        let seen = view.node(&node("gpu004"))?.seen.clone()?;
+        let faulty = seen
+            .health_reasons
+            .iter()
+            .any(|r| r.starts_with("executor."));
+        (!faulty).then_some(())
+    })
+    .await;
+    // The dispatcher would let it in by itself, later.
+    bed.admin(Command::SetLifecycle {
+        node: node("gpu004"),
+        lifecycle: Lifecycle::Ready,
+    })
+    .await;
+    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    assert_eq!((ended.attempt, ended.stop), (2, None));
+}
+
+pub async fn lost_record(bed: &mut Bed) {
+    let gate = Gate::new();
+    let id = bed.submit(NODES.len() as u32, &gate.then("exit 0")).await;
+    bed.reaches(id, &[AllocationState::Running]).await;
+    bed.stop_agent("gpu002").await;
+    let attempts = bed.part("agent-gpu002").join("executor/attempts");
+    std::fs::rename(attempts, bed.part("gone").join("attempts")).unwrap();
+    bed.start_agent("gpu002", |_| {}).await;
+    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    let lost = node("gpu002");
+    assert_eq!(ended.stop, Some(StopCause::NodeLost { node: lost }));
+    assert_eq!(ended.attempt, 1);
+    gate.open();
 }
 
 pub async fn takeover(bed: &mut Bed) {

@@ -72,6 +72,14 @@ pub async fn run(filter: Option<&str>) {
         crate::faults::refusing_agent(&mut bed)
     );
     play!(
+        "a_node_that_cannot_record_work_is_kept_out_and_the_work_waits",
+        crate::faults::broken_journal(&mut bed)
+    );
+    play!(
+        "work_whose_record_its_agent_lost_is_stopped",
+        crate::faults::lost_record(&mut bed)
+    );
+    play!(
         "work_goes_on_after_the_leader_of_the_quorum_is_gone",
         crate::faults::leader_gone(&mut bed)
     );
