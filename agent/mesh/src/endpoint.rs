@@ -164,12 +164,13 @@ impl Core {
             })?;
             Ok(link)
         };
-        let link = tokio::time::timeout(limit, dial)
-            .await
-            .unwrap_or_else(|_| {
-                let reason = format!("no answer within {} ms", limit.as_millis());
-                Err(MeshError::Unreachable { addr, reason })
-            })?;
+        let dial = tokio::time::timeout(limit, dial);
+        // What nobody waits for any more must not keep the socket.
+        let dialled = self.cancel.run_until_cancelled(dial).await;
+        let link = dialled.ok_or(MeshError::Closed)?.unwrap_or_else(|_| {
+            let reason = format!("no answer within {} ms", limit.as_millis());
+            Err(MeshError::Unreachable { addr, reason })
+        })?;
         self.adopt(link.clone());
         Ok(link)
     }

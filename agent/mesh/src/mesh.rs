@@ -20,6 +20,8 @@ use std::{
 
 /// Handles that nobody holds are forgotten after this long without use.
 const PEER_IDLE: Duration = Duration::from_secs(120);
+/// For the last packets of closed connections.
+const FAREWELL: Duration = Duration::from_millis(50);
 /// From this many remembered peers on, idle ones are looked for.
 const PEERS_BEFORE_SWEEP: usize = 256;
 
@@ -202,7 +204,22 @@ impl Mesh {
         core.tasks.close();
         let _ = tokio::time::timeout_at(until, core.tasks.wait()).await;
         core.quic.close(CLOSE_SHUTDOWN.into(), b"shut down");
+        // Also when the grace is used up: the peers are told from the port they know.
+        let until = until.max(tokio::time::Instant::now() + FAREWELL);
         let _ = tokio::time::timeout_at(until, core.quic.wait_idle()).await;
         lock(&core.peers).clear();
+        if let Err(error) = let_go(&core.quic) {
+            tracing::debug!(%error, "the port is given back with the last handle");
+        }
     }
+}
+
+/// Gives the port back now: the endpoint would keep it until the last closed connection is drained,
+/// seconds later, and until the last handle is gone.
+fn let_go(quic: &quinn::Endpoint) -> io::Result<()> {
+    // It keeps the one before the present for packets on the way, so the second takes ours away.
+    for _ in 0..2 {
+        quic.rebind(UdpSocket::bind(("127.0.0.1", 0))?)?;
+    }
+    Ok(())
 }

@@ -87,13 +87,14 @@ async fn accept_one(
     let addr = incoming.remote_address();
     let generation = core.generation.load(Ordering::Acquire);
     let handshake = async { incoming.accept()?.await };
-    let connection = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => {
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
+    let connection = match core.cancel.run_until_cancelled(handshake).await {
+        Some(Ok(Ok(connection))) => connection,
+        Some(Ok(Err(error))) => {
             tracing::info!(%addr, %error, "mesh handshake refused");
             return;
         }
-        Err(_) => return,
+        Some(Err(_)) | None => return,
     };
     drop(handshaking);
     let protocol = connection

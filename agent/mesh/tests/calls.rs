@@ -468,3 +468,25 @@ async fn shutdown_lets_running_calls_finish_and_ends_streams() {
     tokio::time::timeout(SHORT, down).await.unwrap().unwrap();
     assert!(peer.call(&echo("x"), SHORT).await.is_err());
 }
+
+#[tokio::test]
+async fn a_shutdown_waits_for_no_dial_and_gives_the_port_back() {
+    let authority = authority("demo");
+    let mesh = bind(&authority, Role::Agent, "a1");
+    // It takes datagrams and never answers.
+    let silent = std::net::UdpSocket::bind(any_port()).unwrap();
+    let peer = mesh.peer(silent.local_addr().unwrap(), Expect::role(Role::Quorum));
+    let dialling = tokio::spawn(async move { peer.connected().await });
+    silent.set_nonblocking(true).unwrap();
+    let silent = tokio::net::UdpSocket::from_std(silent).unwrap();
+    silent.recv_from(&mut [0; 2048]).await.unwrap();
+    let (addr, began) = (mesh.local_addr(), std::time::Instant::now());
+    mesh.shutdown(Duration::from_millis(300)).await;
+    assert!(matches!(dialling.await.unwrap(), Err(MeshError::Closed)));
+    until("the port", || async {
+        std::net::UdpSocket::bind(addr).is_ok()
+    })
+    .await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
