@@ -62,7 +62,9 @@ impl Conformance {
 
     /// Fetches what is missing and compares.
     pub(crate) async fn reconcile(&mut self) -> ConformanceReport {
-        if self.compared == Some(self.core.view().conformance_version) {
+        // Of before the first look: what nodes tell during a round is for the next one.
+        let version = self.core.view().conformance_version;
+        if self.compared == Some(version) {
             return ConformanceReport::default();
         }
         let (documents, without) = self.fetch_documents().await;
@@ -77,7 +79,7 @@ impl Conformance {
         let (found, missing) = self.compare(&nodes);
         (report.missing, report.drifted) = (missing.len() + without, found.drifts.len());
         observe::drift(&self.core, found);
-        self.compared = (report.missing == 0).then_some(view.conformance_version);
+        self.compared = (report.missing == 0).then_some(version);
         report
     }
 
