@@ -7,7 +7,7 @@ use crate::{
     output::{self, Format},
     web_tls,
 };
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use lattice_api::token::TokenRequest;
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
@@ -153,6 +153,19 @@ pub fn ca(command: CaCommand) -> anyhow::Result<()> {
         }
         CaCommand::Issue(args) => {
             let identity = Identity::new(&args.cluster, args.role, &args.id)?;
+            if args.role == Role::Quorum && args.id.parse::<u64>().is_err() {
+                bail!(
+                    "--id {:?}: a quorum member's name is its number, like 1",
+                    args.id
+                );
+            }
+            let key = args.out.join("identity.key");
+            if key.exists() {
+                bail!(
+                    "{} is there already; give another --out, or move it away",
+                    key.display()
+                );
+            }
             let authority = Authority::load(&args.ca)?;
             Credentials::issued_by(&authority, &identity, validity(args.days))?.save(&args.out)?;
             eprintln!("issued {} in {}", identity.uri(), args.out.display());

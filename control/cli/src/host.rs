@@ -161,7 +161,10 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
         .filter_map(|(class, record)| Some(diff(record, right.records.get(class)?)))
         .flatten()
         .collect();
-    let rows = differences.iter().map(|d| {
+    let (off, shown): (Vec<_>, Vec<_>) = differences
+        .iter()
+        .partition(|d| d.key == "class" && d.left == d.right);
+    let rows = shown.iter().map(|d| {
         let verdict = format!("{:?}", d.verdict).to_lowercase();
         let (left, right) = contrast(format, &d.left.to_string(), &d.right.to_string());
         vec![verdict, d.class.to_string(), d.key.clone(), left, right]
@@ -172,7 +175,12 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
         &differences,
         Columns::only(&["verdict", "class", "key", &left, &right]),
         rows,
-    )
+    )?;
+    if !off.is_empty() {
+        let classes: Vec<_> = off.iter().map(|d| d.class.to_string()).collect();
+        eprintln!("probed on neither, so not compared: {}", classes.join(", "));
+    }
+    Ok(())
 }
 
 /// Views of several hosts, and the records their digests stand for.

@@ -102,7 +102,13 @@ fn state(node: &NodeView) -> String {
 fn gpus(node: &NodeView) -> String {
     match (node.facts.gpu_count, &node.facts.gpu_model) {
         (Some(0), _) => "none".to_owned(),
-        (Some(count), Some(model)) => format!("{count}x {model}"),
+        // The vendor goes without saying, and its name takes a column's width.
+        (Some(count), Some(model)) => {
+            format!(
+                "{count}x {}",
+                model.strip_prefix("NVIDIA ").unwrap_or(model)
+            )
+        }
         (Some(count), None) => count.to_string(),
         (None, _) => "unknown".to_owned(),
     }

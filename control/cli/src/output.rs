@@ -1,11 +1,11 @@
 //! How results are printed: tables for people, JSON, YAML and CSV for programs.
 
 use clap::ValueEnum;
-use comfy_table::{Table, presets::NOTHING};
+use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use serde::Serialize;
 use std::{
     borrow::Cow,
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
 };
 
 /// Form of a result.
@@ -77,6 +77,11 @@ fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String
     let mut table = Table::new();
     table
         .load_style(NOTHING)
+        // On a terminal long cells wrap within their column; elsewhere a row is a line.
+        .set_content_arrangement(match io::stdout().is_terminal() {
+            true => ContentArrangement::Dynamic,
+            false => ContentArrangement::Disabled,
+        })
         .set_header(header.iter().map(|name| name.to_uppercase()));
     for row in rows {
         table.add_row(row.iter().take(header.len()).map(|cell| printable(cell)));
@@ -145,6 +150,10 @@ pub fn contrast(format: Format, left: &str, right: &str) -> (String, String) {
         .zip(r.iter().rev())
         .take(shorter - before.min(shorter));
     let after = after.take_while(|(a, b)| a == b).count();
+    // Nothing to show of one side, or nothing left out: both whole.
+    if before + after == 0 || before + after >= shorter {
+        return (left.to_owned(), right.to_owned());
+    }
     let cut = |words: &[&str]| {
         let kept = words[before..words.len() - after].join(" ");
         let mark = |left_out: usize| if left_out > 0 { "…" } else { "" };
@@ -193,9 +202,10 @@ mod tests {
             ("…cstate=1…", "…cstate=9…")
         );
         let (left, right) = contrast(&line("x", ""), &line("x", " nosmt"));
-        assert_eq!((left.as_str(), right.as_str()), ("…", "…nosmt"));
-        let (left, right) = contrast(&line("x x", ""), &line("x", ""));
-        assert_eq!((left.as_str(), right.as_str()), ("…x…", "……"));
+        assert_eq!((left, right), (line("x", ""), line("x", " nosmt")));
+        let unknown = "<disabled: firmware is not probed by this agent, on neither side>";
+        let (left, right) = contrast(unknown, unknown);
+        assert_eq!((left.as_str(), right.as_str()), (unknown, unknown));
         let json = super::contrast(Format::Json, &line("x", ""), &line("y", ""));
         assert_eq!(json.0, line("x", ""));
     }

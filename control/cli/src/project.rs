@@ -3,7 +3,7 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns},
+    output::{self, Columns, Format},
 };
 use clap::{Args, Subcommand};
 use lattice_api::project::{
@@ -169,9 +169,12 @@ async fn tree(args: &TreeArgs, connection: &Connection) -> Result<(), Failure> {
     }
     let labelled = labelled(connection.client.projects(args.path.as_deref()).await?);
     let values: Vec<_> = labelled.iter().map(|(_, project)| project).collect();
-    let rows = labelled
-        .iter()
-        .map(|(label, project)| row(label.clone(), project));
+    // Programs get the whole path; people see it by the indentation.
+    let for_people = matches!(connection.format, Format::Table | Format::Wide);
+    let rows = labelled.iter().map(|(label, project)| match for_people {
+        true => row(label.clone(), project),
+        false => row(project.path.clone(), project),
+    });
     Ok(output::print(connection.format, &values, COLUMNS, rows)?)
 }
 

@@ -213,6 +213,9 @@ fn an_authority_is_made_once_and_issues_what_a_member_needs() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
+    assert!(issue("quorum", "1").stderr.contains("is there already"));
+    fs::remove_dir_all(sandbox.path("member")).unwrap();
     assert_eq!(issue("voter", "1").code, Some(2));
+    assert!(issue("quorum", "one").stderr.contains("its number"));
     assert_eq!(issue("quorum", "a/b").code, Some(1));
 }

@@ -181,7 +181,7 @@ fn look_around(sandbox: &Sandbox) {
     assert_eq!(nodes.as_array().unwrap().len(), 8);
     let table = sandbox.lattice(&["node", "list"]).stdout;
     assert!(table.starts_with("NODE"), "{table}");
-    assert!(table.contains("8x NVIDIA H100 80GB HBM3"), "{table}");
+    assert!(table.contains("8x H100 80GB HBM3"), "{table}");
     let shown = sandbox.lattice(&["node", "show", "gpu001"]).stdout;
     assert!(
         shown.contains("fp.nic") && shown.contains("alive"),

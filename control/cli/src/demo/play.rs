@@ -39,7 +39,7 @@ pub async fn play(
 ) -> anyhow::Result<Played> {
     // The revision first: what ends after it is told, even if it is listed already.
     let since = client.status().await?.revision;
-    let known = submitted_before(client).await?;
+    let known = submitted_before(client, jobs).await?;
     let mut played = Played::default();
     let mut open = BTreeMap::new();
     for (name, view) in &known {
@@ -109,11 +109,18 @@ fn note(
 }
 
 /// Recorded jobs that an earlier start on the same data submitted, by name.
-async fn submitted_before(client: &Client) -> anyhow::Result<BTreeMap<String, AllocationView>> {
+/// What else its user submitted is not waited for.
+async fn submitted_before(
+    client: &Client,
+    jobs: &[DemoJob],
+) -> anyhow::Result<BTreeMap<String, AllocationView>> {
+    let names: BTreeSet<_> = jobs.iter().map(|job| job.name.as_str()).collect();
+    let ours = |a: &AllocationView| {
+        let name = a.name.as_deref();
+        PROJECTS.contains(&a.project.as_str()) && name.is_some_and(|name| names.contains(name))
+    };
     let all = client.allocations(&AllocationFilter::default()).await?;
-    let ours = all
-        .into_iter()
-        .filter(|a| PROJECTS.contains(&a.project.as_str()));
+    let ours = all.into_iter().filter(ours);
     Ok(ours.filter_map(|a| Some((a.name.clone()?, a))).collect())
 }
 
