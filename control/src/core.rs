@@ -28,10 +28,12 @@ use crate::{
     view::View,
 };
 use arc_swap::ArcSwap;
+use futures::StreamExt as _;
 use lattice_hwprobe::{DriftReport, Groups, Inventory, Scope, groups};
 use lattice_mesh::{Clock, Mesh};
 use lattice_quorum_types::{
-    AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,
+    Allocation, AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,
+    allocation::RankPhase,
     command::{Fence, Power, Principal, SCHEMA},
     view::{Answer, Query},
     wire::{AttemptKey, LogStream, ReadLog, Unavailable},
@@ -178,7 +180,8 @@ impl Core {
         self.view().drift.clone()
     }
 
-    /// The captured output of one rank from `offset` on; with `follow`, until the rank ends.
+    /// The captured output of one rank from `offset` on; with `follow`, until the rank ends. It
+    /// does not wait for the rank to begin: before that, there may be none.
     /// Terminal allocations' output is read as long as the node keeps it.
     ///
     /// # Errors
@@ -206,6 +209,7 @@ impl Core {
         let Some(place) = allocation.ranks.get(rank as usize) else {
             return Err(LogError::NoSuchRank { id, rank, ranks });
         };
+        let has_begun = place.phase != RankPhase::Assigned;
         let key = AttemptKey {
             allocation: id,
             attempt: allocation.attempt,
@@ -216,8 +220,52 @@ impl Core {
             offset,
             follow,
         };
-        Ok(self.agents.read_log(&view, &place.node, &request).await?)
+        let chunks = self.agents.read_log(&view, &place.node, &request).await?;
+        if has_begun {
+            return Ok(chunks);
+        }
+        // An agent that has not taken the attempt yet does not know it: there is no output.
+        let is_output = |chunk: &Result<_, _>| !matches!(chunk, Err(AgentError::Refused { .. }));
+        Ok(chunks
+            .take_while(move |chunk| std::future::ready(is_output(chunk)))
+            .boxed())
     }
+
+    /// Waits until a rank is known to run or to have run, and says where. `None` is an allocation
+    /// that ended without it.
+    ///
+    /// # Errors
+    /// No such allocation, or a quorum that does not answer.
+    pub(crate) async fn rank_begins(
+        &self,
+        id: AllocationId,
+        rank: u32,
+    ) -> Result<Option<NodeId>, LogError> {
+        let mut changes = self.inputs();
+        loop {
+            // Before looking: what comes after the look wakes again.
+            changes.borrow_and_update();
+            let allocation = match self.view().allocation(id) {
+                Some(allocation) => allocation.clone(),
+                None => match self.read(Query::Allocation { id }).await? {
+                    Answer::Allocation(Some(allocation)) => Arc::from(allocation),
+                    _ => return Err(LogError::UnknownAllocation { id }),
+                },
+            };
+            if let Some(node) = begun(&allocation, rank) {
+                return Ok(Some(node.clone()));
+            }
+            if allocation.state.is_terminal() || changes.changed().await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Where a rank runs or ran, once that is known.
+pub(crate) fn begun(allocation: &Allocation, rank: u32) -> Option<&NodeId> {
+    let place = allocation.ranks.get(rank as usize)?;
+    (place.phase != RankPhase::Assigned).then_some(&place.node)
 }
 
 /// What the reconcilers use.

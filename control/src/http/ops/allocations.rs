@@ -2,10 +2,12 @@
 
 use super::{judge, nodes::agent_problem, paging, propose, read, unexpected};
 use crate::{
-    Core, LogChunks, LogError, View,
-    http::{caller::Caller, state::Api},
+    Core, LogChunks, LogError, View, core,
+    http::{caller::Caller, state::Api, streams::StreamPlace},
 };
-use futures::StreamExt;
+use axum::BoxError;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use lattice_api::{
     AllocationRequest, AllocationView, Submitted,
     allocation::Sight,
@@ -14,7 +16,7 @@ use lattice_api::{
     problem::{Kind, Problem},
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, Outcome, ProjectPath, Refusal,
+    Allocation, AllocationId, AllocationState, Command, NodeId, Outcome, ProjectPath, Refusal,
     event::EventKind,
     view::{Answer, Query},
     wire::LogStream,
@@ -259,13 +261,17 @@ pub(crate) struct LogRequest {
     pub(crate) follow: bool,
 }
 
-/// The output, with a place among the open streams for as long as it is read.
+/// A rank's output; an error breaks the answer off.
+type Output = BoxStream<'static, Result<Bytes, BoxError>>;
+
+/// The output, with a place among the open streams for as long as it is read. Who follows a rank
+/// that has not begun waits for it within the answer.
 pub(crate) async fn logs(
     api: &Api,
     caller: &Caller,
     id: AllocationId,
     log: LogRequest,
-) -> Result<LogChunks, Problem> {
+) -> Result<Output, Problem> {
     let core = api.core();
     let record = record(core, caller, id).await?;
     if sight(&core.view(), caller, &record) == Sight::Outline {
@@ -277,27 +283,61 @@ pub(crate) async fn logs(
     }
     let node = record.ranks.get(log.rank as usize).map(|rank| &rank.node);
     let place = api.streams().open(&caller.name, node)?;
+    let is_to_begin = core::begun(&record, log.rank).is_none() && !record.state.is_terminal();
+    if log.follow && is_to_begin && log.rank < record.spec.nodes {
+        let (api, name, node) = (api.clone(), caller.name.clone(), node.cloned());
+        let later = async move { once_begun(&api, &name, (place, node), id, log).await };
+        return Ok(stream::once(later).try_flatten().boxed());
+    }
     let chunks = core
         .read_log(id, log.rank, log.stream, log.offset, log.follow)
         .await
-        .map_err(|error| match &error {
-            LogError::UnknownAllocation { .. } => {
-                Problem::new(Kind::NotFound, "unknown_allocation", error.to_string())
-            }
-            LogError::NotStarted { .. } => {
-                Problem::new(Kind::Conflict, "not_started", error.to_string())
-            }
-            LogError::NoSuchRank { .. } => {
-                Problem::new(Kind::NotFound, "no_such_rank", error.to_string())
-            }
-            LogError::Unavailable(unavailable) => Problem::from(unavailable),
-            LogError::Agent(agent) => agent_problem(agent),
-        })?;
+        .map_err(|error| log_problem(&error))?;
+    Ok(holding(place, chunks))
+}
+
+fn log_problem(error: &LogError) -> Problem {
+    let problem = |kind, code: &'static str| Problem::new(kind, code, error.to_string());
+    match error {
+        LogError::UnknownAllocation { .. } => problem(Kind::NotFound, "unknown_allocation"),
+        LogError::NotStarted { .. } => problem(Kind::Conflict, "not_started"),
+        LogError::NoSuchRank { .. } => problem(Kind::NotFound, "no_such_rank"),
+        LogError::Unavailable(unavailable) => Problem::from(unavailable),
+        LogError::Agent(agent) => agent_problem(agent),
+    }
+}
+
+/// The output of a rank from when it begins; nothing when it never does. `held` is the place of
+/// who waits, and the node it counts for.
+async fn once_begun(
+    api: &Api,
+    name: &Arc<str>,
+    held: (StreamPlace, Option<NodeId>),
+    id: AllocationId,
+    log: LogRequest,
+) -> Result<Output, BoxError> {
+    let (mut place, counted) = held;
+    let Some(node) = api.core().rank_begins(id, log.rank).await? else {
+        return Ok(stream::empty().boxed());
+    };
+    if counted.as_ref() != Some(&node) {
+        drop(place);
+        let opened = api.streams().open(name, Some(&node));
+        place = opened.map_err(|problem| problem.detail)?;
+    }
+    let core = api.core();
+    let chunks = core
+        .read_log(id, log.rank, log.stream, log.offset, log.follow)
+        .await?;
+    Ok(holding(place, chunks))
+}
+
+fn holding(place: StreamPlace, chunks: LogChunks) -> Output {
     let chunks = chunks.map(move |chunk| {
         let _held_while_read = &place;
-        chunk
+        Ok(chunk?)
     });
-    Ok(chunks.boxed())
+    chunks.boxed()
 }
 
 /// Whether the caller may see what runs: its own, of a project it administers, or as an operator.

@@ -282,6 +282,7 @@ async fn output_comes_from_the_node_for_whom_it_is() {
     assert_eq!(early.problem().unwrap().code, "not_started");
     bed.assign(id, &["gpu001"]).await;
     assert_eq!(read(LogOptions::default()).await.unwrap(), OUTPUT);
+    bed.begins(id, "gpu001").await;
     let follow = LogOptions {
         follow: true,
         offset: 6,
@@ -310,7 +311,7 @@ async fn output_comes_from_the_node_for_whom_it_is() {
     let running = alice.allocation(id).await.unwrap();
     assert_eq!(
         (running.state.as_str(), running.nodelist.as_str()),
-        ("starting", "gpu001")
+        ("running", "gpu001")
     );
     let why = alice.explanation(id).await.unwrap();
     assert!(why.summary.contains("gpu001"), "{}", why.summary);
@@ -350,6 +351,48 @@ async fn readers_of_one_node_leave_room_for_orders_to_it() {
     tokio::time::timeout(std::time::Duration::from_secs(10), freed)
         .await
         .expect("places are given back");
+}
+
+#[tokio::test]
+async fn who_follows_waits_for_the_rank_to_begin() {
+    let bed = Bed::furnished().await;
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    let alice = bed.client("alice");
+    let follow = LogOptions {
+        follow: true,
+        ..LogOptions::default()
+    };
+    let mut pending = alice.logs(id, follow).await.unwrap();
+    bed.assign(id, &["gpu001"]).await;
+    let mut starting = alice.logs(id, follow).await.unwrap();
+    // Both have their answer, and nothing in it, for as long as the node has said nothing.
+    let early = std::time::Duration::from_millis(100);
+    for waiting in [&mut pending, &mut starting] {
+        let next = tokio::time::timeout(early, waiting.try_next()).await;
+        assert!(next.is_err(), "{next:?}");
+    }
+    bed.begins(id, "gpu001").await;
+    for waiting in [pending, starting] {
+        let chunks: Vec<_> = waiting.try_collect().await.unwrap();
+        assert_eq!(chunks.concat(), OUTPUT.as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn who_follows_what_never_begins_is_told_its_end() {
+    let bed = Bed::furnished().await;
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    let alice = bed.client("alice");
+    let follow = LogOptions {
+        follow: true,
+        ..LogOptions::default()
+    };
+    let waiting = alice.logs(id, follow).await.unwrap();
+    let there_is_no_rank_2 = LogOptions { rank: 2, ..follow };
+    assert!(alice.logs(id, there_is_no_rank_2).await.is_err());
+    alice.cancel(id).await.unwrap();
+    let chunks: Vec<_> = waiting.try_collect().await.unwrap();
+    assert!(chunks.concat().is_empty(), "{chunks:?}");
 }
 
 #[tokio::test]

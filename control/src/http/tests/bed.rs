@@ -304,14 +304,21 @@ impl Bed {
         self.settled().await;
     }
 
+    /// What a node reports of its rank's beginning.
+    pub(super) async fn begins(&self, id: AllocationId, node: &str) {
+        let at = SystemClock.now();
+        self.reports(id, node, RankReport::Started { at }).await;
+    }
+
     /// What a node reports of its rank's end.
     pub(super) async fn ends(&self, id: AllocationId, node: &str, exit: RankExit) {
+        let at = SystemClock.now();
+        self.reports(id, node, RankReport::Ended { at, exit }).await;
+    }
+
+    async fn reports(&self, id: AllocationId, node: &str, report: RankReport) {
         let node = NodeId::new(node).unwrap();
         let attempt = self.core.view().allocation(id).unwrap().attempt;
-        let report = RankReport::Ended {
-            at: SystemClock.now(),
-            exit,
-        };
         let command = Command::Report {
             id,
             attempt,
