@@ -330,6 +330,10 @@ impl fmt::Display for Refusal {
                 write!(f, "{principal} may not do this: it needs {needs}")
             }
             Refusal::Invalid { field, reason } => write!(f, "{field}: {reason}"),
+            Refusal::TooLarge { registered: 0, .. } => f.write_str(
+                "the cluster has no nodes yet; `lattice node list` shows them when their agents \
+                 have joined",
+            ),
             Refusal::TooLarge {
                 requested,
                 registered,
@@ -353,3 +357,28 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_without_nodes_is_told_apart_from_one_with_too_few() {
+        let text = |requested, registered| {
+            Refusal::TooLarge {
+                requested,
+                registered,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            text(1, 0),
+            "the cluster has no nodes yet; `lattice node list` shows them when their agents have \
+             joined"
+        );
+        assert_eq!(
+            text(5, 4),
+            "5 nodes were asked for, but the cluster has 4; ask for at most 4"
+        );
+    }
+}
