@@ -79,7 +79,7 @@ impl App {
     /// # Errors
     /// When the data directory, the credentials or the port cannot be used.
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
-        check_identity(&settings, edges.credentials.identity())?;
+        edges.check(&settings)?;
         let opening = {
             let (path, cluster) = (settings.data_dir.clone(), settings.cluster.clone());
             let id = settings.id;

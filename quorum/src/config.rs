@@ -129,13 +129,19 @@ impl Check for Config {
 impl Config {
     fn check_members(&self, problems: &mut Problems) {
         let mut ids = BTreeSet::new();
+        let mut addrs = BTreeMap::new();
         for (i, member) in self.members.iter().enumerate() {
             if !ids.insert(member.id) {
                 let text = format!("member {} is listed twice", member.id);
                 problems.add(format!("members.{i}.id"), text);
             }
-            if member.addr.parse::<SocketAddr>().is_err() {
+            let Ok(addr) = member.addr.parse::<SocketAddr>() else {
                 problems.add(format!("members.{i}.addr"), ADDRESS);
+                continue;
+            };
+            if let Some(other) = addrs.insert(addr, member.id) {
+                let text = format!("{addr} is the address of member {other} already");
+                problems.add(format!("members.{i}.addr"), text);
             }
         }
         if !ids.contains(&self.id) {

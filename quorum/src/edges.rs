@@ -33,6 +33,14 @@ impl Edges {
             clock: Arc::new(SystemClock),
         })
     }
+
+    /// Whether these are the edges of the member that the settings describe.
+    ///
+    /// # Errors
+    /// When the certificate is another process's.
+    pub fn check(&self, settings: &Settings) -> Result<(), StartError> {
+        check_identity(settings, self.credentials.identity())
+    }
 }
 
 /// The certificate must be this member's.

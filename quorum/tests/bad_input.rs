@@ -49,6 +49,10 @@ fn used_site() -> Site {
     );
     assert!(printed.contains(&line), "{printed}");
     assert!(printed.contains("stopped"), "{printed}");
+    assert!(
+        !printed.contains('\u{1b}'),
+        "colours in a file: {printed:?}"
+    );
     site
 }
 
@@ -108,14 +112,27 @@ fn the_certificate_of_another_member_is_refused() {
         text.replace("credentials-1", "credentials-2"),
     )
     .unwrap();
-    let text = error(&site.run(1, &[]));
-    assert!(
-        text.contains(
-            "the certificate is that of spiffe://test/quorum/2, but this member is \
-             spiffe://test/quorum/1"
-        ),
-        "{text}"
-    );
+    for args in [&["--check-config"][..], &[]] {
+        let text = error(&site.run(1, args));
+        assert!(
+            text.contains(
+                "the certificate is that of spiffe://test/quorum/2, but this member is \
+                 spiffe://test/quorum/1"
+            ),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn two_members_with_one_address_are_a_mistake() {
+    let site = Site::prepare("");
+    let (second, third) = (site.addrs[1].to_string(), site.addrs[2].to_string());
+    let text = site.config_text(1, "").replace(&third, &second);
+    std::fs::write(site.config(1), text).unwrap();
+    let text = error(&site.run(1, &["--check-config"]));
+    let expected = format!("members.2.addr: {second} is the address of member 2 already");
+    assert!(text.contains(&expected), "{text}");
 }
 
 #[test]
