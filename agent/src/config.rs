@@ -204,6 +204,7 @@ impl Check for Config {
             let text = "is needed where `listen` is every address: others must be told one";
             problems.add("advertise", text);
         }
+        check_addresses(problems, "control", &self.control);
         if let Some(join) = &self.join {
             problems.within("join", |problems| join.check(problems));
         }
@@ -216,6 +217,23 @@ impl Check for Config {
     }
 }
 
+fn check_addresses(problems: &mut Problems, key: &str, addresses: &[String]) {
+    for (n, address) in addresses.iter().enumerate() {
+        if !is_host_and_port(address) {
+            let text = "must be a host with a port, like control1:7102 or [fd00::1]:7102";
+            problems.add(format!("{key}.{n}"), text);
+        }
+    }
+}
+
+/// As far as can be told without asking a resolver.
+fn is_host_and_port(text: &str) -> bool {
+    let is_name = |host: &str| !host.is_empty() && !host.contains([':', '/', ' ', '[', ']']);
+    let parts = text.rsplit_once(':');
+    text.parse::<SocketAddr>().is_ok()
+        || parts.is_some_and(|(host, port)| is_name(host) && port.parse::<u16>().is_ok())
+}
+
 impl Check for Join {
     fn check(&self, problems: &mut Problems) {
         match (&self.token_file, &self.token) {
@@ -226,6 +244,7 @@ impl Check for Join {
         if self.quorum.is_empty() {
             problems.add("quorum", "must name at least one quorum member (host:port)");
         }
+        check_addresses(problems, "quorum", &self.quorum);
     }
 }
 
@@ -236,6 +255,7 @@ impl Check for GossipConfig {
         {
             problems.add("cell", error);
         }
+        check_addresses(problems, "seeds", &self.seeds);
         if self
             .interval_ms
             .is_some_and(|ms| !(50..=60_000).contains(&ms))
@@ -337,6 +357,18 @@ fn resolve(key: &'static str, names: &[String]) -> Result<Vec<SocketAddr>, Confi
 }
 
 impl Config {
+    /// Reads the files that it names, and changes nothing. The token is not looked at once the
+    /// node is enrolled.
+    ///
+    /// # Errors
+    /// A token file that is missing or holds no token.
+    pub fn check_files(&self) -> Result<(), ConfigError> {
+        match &self.join {
+            Some(join) if !DataDir::is_enrolled(&self.data_dir) => join.read_token().map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Looks up names and reads the token; blocks on the resolver and the disk. The token is not
     /// looked at once the node is enrolled: it may be gone by then, and should.
     pub fn into_settings(self) -> Result<Settings, ConfigError> {
@@ -373,18 +405,24 @@ impl Config {
 }
 
 impl Join {
-    fn into_settings(self) -> Result<JoinSettings, ConfigError> {
-        let text = match (self.token, self.token_file) {
-            (Some(text), _) => text,
-            (None, Some(path)) => match std::fs::read_to_string(&path) {
+    fn read_token(&self) -> Result<JoinToken, ConfigError> {
+        let text = match (&self.token, &self.token_file) {
+            (Some(text), _) => text.clone(),
+            (None, Some(path)) => match std::fs::read_to_string(path) {
                 Ok(text) => SecretString::from(text),
-                Err(source) => return Err(ConfigError::TokenFile { path, source }),
+                Err(source) => {
+                    let path = path.clone();
+                    return Err(ConfigError::TokenFile { path, source });
+                }
             },
             (None, None) => return Err(invalid("join")("there is no token")),
         };
-        let token: JoinToken = text.expose_secret().trim().parse()?;
+        Ok(text.expose_secret().trim().parse()?)
+    }
+
+    fn into_settings(self) -> Result<JoinSettings, ConfigError> {
         Ok(JoinSettings {
-            token,
+            token: self.read_token()?,
             quorum: resolve("join.quorum", &self.quorum)?,
             replace: self.replace,
         })

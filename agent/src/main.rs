@@ -15,7 +15,7 @@ struct Args {
     /// The configuration file; without one, defaults and LATTICE_… variables count.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the configuration, say what is wrong with it, and exit.
+    /// Check the configuration and what it names, print every mistake, and exit.
     #[arg(long)]
     check_config: bool,
 }
@@ -35,12 +35,17 @@ fn start(args: &Args) -> anyhow::Result<()> {
     let source = args.config.as_deref().map_or(Source::Nothing, Source::File);
     let config: Config = lattice_config::load(source, environment(), PREFIX)?;
     if args.check_config {
-        println!("the configuration is good");
+        config.check_files()?;
+        match &args.config {
+            Some(path) => println!("{}: no mistakes", path.display()),
+            None => println!("the configuration: no mistakes"),
+        }
         return Ok(());
     }
     tracing_subscriber::fmt()
         .with_env_filter(config.log.parse::<tracing_subscriber::EnvFilter>()?)
         .with_writer(std::io::stderr)
+        .with_ansi(is_coloured())
         .init();
     let settings = config.into_settings()?;
     // One thread: an agent must stay invisible beside the work it looks after, and waking another
@@ -53,16 +58,26 @@ fn start(args: &Args) -> anyhow::Result<()> {
     runtime.block_on(run(settings))
 }
 
+/// Colours are for a terminal; in a file they are noise.
+fn is_coloured() -> bool {
+    use std::io::IsTerminal as _;
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
 async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {
     let edges = Edges::system().context("cannot read the boot id")?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let mut app = App::bind(settings, edges).await?;
     println!("lattice-agent {} listens on udp {}", app.node(), app.addr());
     app.start().await?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => tracing::info!("SIGHUP changes nothing here"),
+        }
     }
     app.stop().await;
     Ok(())

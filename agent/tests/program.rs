@@ -29,6 +29,30 @@ const GOOD: &str = "listen: 127.0.0.1:0\nnode: n1\n";
 fn a_good_configuration_is_said_to_be_good() {
     let output = check(GOOD, &[]);
     assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with("agent.yaml: no mistakes\n"), "{text}");
+}
+
+#[test]
+fn addresses_and_the_token_file_are_checked() {
+    let bad = "control: [c1, 'c2:7102', '10.0.0.1:70000', '[fd00::1]:7102', 'fd00::1:7102']\n\
+               join: {token_file: /nonexistent/token, quorum: ['q1:']}\n";
+    let text = complaint(&format!("{GOOD}{bad}"), &[]);
+    for key in ["control.0", "control.2", "control.4", "join.quorum.0"] {
+        assert!(text.contains(&format!("{key}: must be a host")), "{text}");
+    }
+    assert!(text.contains("has 4 mistakes"), "{text}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    let (data, token) = (folder.path().display(), path.display());
+    let good =
+        format!("{GOOD}data_dir: {data}\njoin: {{token_file: {token}, quorum: ['127.0.0.1:1']}}\n");
+    let text = complaint(&good, &[]);
+    assert!(text.contains(&format!("{token}")), "{text}");
+    std::fs::write(&path, "no token").unwrap();
+    let text = complaint(&good, &[]);
+    assert!(text.contains("join.token"), "{text}");
 }
 
 #[test]
