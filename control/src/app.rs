@@ -5,7 +5,7 @@ use crate::{
     cells,
     config::Settings,
     core::{Core, Parts},
-    edges::Edges,
+    edges::{Edges, check_identity},
     fold,
     http::{self, Auth},
     start_error::StartError,
@@ -23,10 +23,10 @@ use crate::{
     tls,
 };
 use lattice_gossip::{Cell, CellConfig, Gossip};
-use lattice_mesh::{Clock, Identity, Mesh, MeshConfig, Pin, Role, Router};
+use lattice_mesh::{Clock, Mesh, MeshConfig, Pin, Router};
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::id::LeaseName;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use std::{
     fmt,
     future::Future,
@@ -132,6 +132,15 @@ impl App {
     /// Its mesh endpoint, for new credentials and for looking at connections.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
+    }
+
+    /// Puts other tokens in force, without a restart. Event streams and logs that are open go on.
+    ///
+    /// # Errors
+    /// When the text is no list of tokens. The old ones stay.
+    pub fn renew_tokens(&self, tokens: &SecretString) -> Result<(), StartError> {
+        self.auth.replace(Auth::parse(tokens.expose_secret())?);
+        Ok(())
     }
 
     /// The core, once started.
@@ -313,14 +322,4 @@ fn lease(name: &str, holder: &str) -> Result<Arc<Lease>, StartError> {
         reason: e.to_string(),
     })?;
     Ok(Lease::new(name, holder.to_owned()))
-}
-
-fn check_identity(settings: &Settings, found: &Identity) -> Result<(), StartError> {
-    if found.cluster() == settings.cluster && found.role() == Role::Control {
-        return Ok(());
-    }
-    Err(StartError::WrongIdentity {
-        found: found.uri(),
-        expected: format!("spiffe://{}/control/<name>", settings.cluster),
-    })
 }

@@ -1,7 +1,13 @@
 //! What a control takes from outside; tests and the demonstration replace it.
 
-use crate::{config::Config, http::Auth, join, start_error::StartError, tls};
-use lattice_mesh::{Clock, Credentials, CredentialsError, Pin, SystemClock};
+use crate::{
+    config::{Config, Settings},
+    http::Auth,
+    join,
+    start_error::StartError,
+    tls,
+};
+use lattice_mesh::{Clock, Credentials, CredentialsError, Identity, Pin, Role, SystemClock};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::{ExposeSecret, SecretString};
 use std::{
@@ -82,18 +88,36 @@ impl Edges {
 /// Reads every file that the configuration names, and changes nothing.
 ///
 /// # Errors
-/// The first file that is missing or cannot be used.
-pub fn check_files(config: &Config) -> Result<(), StartError> {
+/// The first file that is missing or cannot be used, or a certificate of another process.
+pub fn check_files(config: &Config, settings: &Settings) -> Result<(), StartError> {
     match join::is_due(config) {
         Some(join) => drop(join::read_token(&join.token)?),
-        None => drop(Credentials::load(&config.credentials)?),
+        None => {
+            let credentials = Credentials::load(&config.credentials)?;
+            check_identity(settings, credentials.identity())?;
+        }
     }
-    Auth::parse(read_tokens(config)?.expose_secret())?;
+    read_tokens(config)?;
     tls::server_config(tls::load(&config.https)?)?;
     Ok(())
 }
 
-fn read_tokens(config: &Config) -> Result<SecretString, StartError> {
+/// The certificate must be that of a control of this cluster.
+pub(crate) fn check_identity(settings: &Settings, found: &Identity) -> Result<(), StartError> {
+    if found.cluster() == settings.cluster && found.role() == Role::Control {
+        return Ok(());
+    }
+    Err(StartError::WrongIdentity {
+        found: found.uri(),
+        expected: format!("spiffe://{}/control/<name>", settings.cluster),
+    })
+}
+
+/// The text of the file of tokens, which was found good.
+///
+/// # Errors
+/// A file that is missing, that others can read, or that is no list of tokens.
+pub fn read_tokens(config: &Config) -> Result<SecretString, StartError> {
     let path = &config.tokens;
     let failed = |source: io::Error| StartError::File {
         key: "tokens",
@@ -108,5 +132,12 @@ fn read_tokens(config: &Config) -> Result<SecretString, StartError> {
     }
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(failed)?;
-    Ok(text.into())
+    let text = SecretString::from(text);
+    match Auth::parse(text.expose_secret()) {
+        Ok(_) => Ok(text),
+        Err(source) => Err(StartError::TokensFile {
+            path: path.clone(),
+            source,
+        }),
+    }
 }

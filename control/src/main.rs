@@ -4,12 +4,14 @@
 use anyhow::Context as _;
 use clap::Parser;
 use lattice_config::{PREFIX, Source};
-use lattice_control::{App, Config, Edges, Settings, check_files, enrol};
+use lattice_control::{App, Config, Edges, Settings, check_files, enrol, read_tokens};
 use std::{path::PathBuf, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// Places work, dispatches it to agents, and serves people and programs.
+///
+/// SIGTERM ends it in order; SIGHUP reads the file of tokens again. A bad one changes nothing.
 ///
 /// Every key of the configuration can be overridden by the environment: LATTICE_LISTEN,
 /// LATTICE_HTTPS__LISTEN, and so on.
@@ -40,16 +42,17 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let settings = config
         .settings()
         .context("the configuration was not checked")?;
+    let filter = EnvFilter::try_new(format!("quinn=warn,{}", config.log))
+        .with_context(|| format!("log: {:?} is not a filter", config.log))?;
     if args.check_config {
-        check_files(&config)?;
+        check_files(&config, &settings)?;
         println!("{}: no mistakes", args.config.display());
         return Ok(());
     }
-    let filter = EnvFilter::try_new(format!("quinn=warn,{}", config.log))
-        .with_context(|| format!("log: {:?} is not a filter", config.log))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(is_coloured())
         .init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -58,10 +61,17 @@ fn run(args: &Args) -> anyhow::Result<()> {
     runtime.block_on(serve(&config, settings))
 }
 
+/// Colours are for a terminal; in a file they are noise.
+fn is_coloured() -> bool {
+    use std::io::IsTerminal as _;
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
 async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
     let cluster = settings.cluster.clone();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     enrol(config).await?;
     let edges = Edges::from_config(config)?;
     let mut app = App::bind(settings, edges).await?;
@@ -71,10 +81,13 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
         app.mesh_addr(),
         app.https_addr()
     );
-    let unserved = tokio::select! {
-        _ = terminate.recv() => false,
-        _ = interrupt.recv() => false,
-        () = app.unserved() => true,
+    let unserved = loop {
+        tokio::select! {
+            _ = terminate.recv() => break false,
+            _ = interrupt.recv() => break false,
+            _ = hangup.recv() => renew_tokens(&app, config),
+            () = app.unserved() => break true,
+        }
     };
     app.stop().await;
     anyhow::ensure!(
@@ -82,4 +95,15 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
         "the interfaces are no longer served; the log says why"
     );
     Ok(())
+}
+
+/// Puts the tokens that are in their file now in force. A bad file changes nothing.
+fn renew_tokens(app: &App, config: &Config) {
+    match read_tokens(config).and_then(|tokens| app.renew_tokens(&tokens)) {
+        Ok(()) => tracing::info!("tokens renewed"),
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            tracing::error!("tokens not renewed, the former ones stay: {error:#}");
+        }
+    }
 }

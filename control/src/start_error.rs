@@ -43,7 +43,7 @@ pub enum StartError {
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
     /// This control could not become a member.
-    #[error("not enrolled: {0}")]
+    #[error("not enrolled")]
     Enrol(#[from] EnrolError),
     /// There is nobody to enrol with.
     #[error("not enrolled: no quorum member is configured")]
@@ -76,8 +76,16 @@ pub enum StartError {
         reason: String,
     },
     /// The tokens cannot be used.
-    #[error("tokens: {0}")]
+    #[error("the tokens cannot be used")]
     Tokens(#[from] AuthError),
+    /// The file of tokens cannot be used.
+    #[error("tokens: {}", .path.display())]
+    TokensFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: AuthError,
+    },
     /// [`crate::App::start`] was called before.
     #[error("this control was started before")]
     StartedBefore,

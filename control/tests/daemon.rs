@@ -5,10 +5,11 @@
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
 use std::{
     fs::Permissions,
+    io::{BufRead as _, BufReader},
     net::{TcpListener, UdpSocket},
     os::unix::fs::PermissionsExt as _,
     path::Path,
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
     time::Duration,
 };
 use tempfile::TempDir;
@@ -97,9 +98,11 @@ fn a_port_in_use_is_named_with_what_to_do() {
 #[test]
 fn a_certificate_of_another_role_is_refused() {
     let folder = folder(Role::Agent);
-    let text = complaint(&run(&folder, &config(folder.path(), ANY, ANY), &[]));
-    assert!(text.contains("spiffe://test/agent/c1"), "{text}");
-    assert!(text.contains("spiffe://test/control/"), "{text}");
+    for args in [&["--check-config"][..], &[]] {
+        let text = complaint(&run(&folder, &config(folder.path(), ANY, ANY), args));
+        assert!(text.contains("spiffe://test/agent/c1"), "{text}");
+        assert!(text.contains("spiffe://test/control/"), "{text}");
+    }
 }
 
 #[test]
@@ -124,10 +127,10 @@ fn bad_files_are_named() {
         "tokens: [{name: root, role: admin, token: short}]",
     );
     let text = check(&good);
-    assert!(
-        text.contains("tokens") && text.contains("shorter than"),
-        "{text}"
-    );
+    let path = folder.path().join("tokens.yaml");
+    let begin = format!("lattice-control: tokens: {}: ", path.display());
+    assert!(text.starts_with(&begin), "{text}");
+    assert_eq!(text.matches("shorter than").count(), 1, "{text}");
 }
 
 #[test]
@@ -142,4 +145,56 @@ fn a_file_of_tokens_that_others_can_read_is_refused() {
             assert!(text.contains(&repair), "{mode:o}: {text}");
         }
     }
+}
+
+/// A control that runs, ended when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What it says next that holds `wanted`.
+fn says(lines: &mut impl Iterator<Item = std::io::Result<String>>, wanted: &str) -> String {
+    let mut said = lines.map(Result::unwrap);
+    said.find(|line| line.contains(wanted)).unwrap()
+}
+
+#[test]
+fn a_hangup_renews_the_tokens_and_ends_nothing() {
+    let folder = folder(Role::Control);
+    write(&folder, "control.yaml", &config(folder.path(), ANY, ANY));
+    let child = Command::new(env!("CARGO_BIN_EXE_lattice-control"))
+        .arg("--config")
+        .arg(folder.path().join("control.yaml"))
+        .env_clear()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut running = Running(child);
+    let stdout = BufReader::new(running.0.stdout.take().unwrap());
+    let mut log = BufReader::new(running.0.stderr.take().unwrap()).lines();
+    says(&mut stdout.lines(), "listens on UDP");
+    let signal = |name: &str| {
+        let pid = running.0.id().to_string();
+        let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+        assert!(sent.success());
+    };
+    write(&folder, "tokens.yaml", "tokens: []\n");
+    signal("-HUP");
+    let line = says(&mut log, "tokens not renewed");
+    assert!(line.contains("tokens.yaml"), "{line}");
+    assert!(!line.contains('\u{1b}'), "colours in a pipe: {line:?}");
+    let good = "tokens: [{name: root, role: admin, token: fedcba9876543210fedcba9876543210}]\n";
+    write(&folder, "tokens.yaml", good);
+    signal("-HUP");
+    says(&mut log, "tokens renewed");
+    signal("-TERM");
+    // Whoever writes to a pipe that is full waits.
+    std::thread::spawn(move || log.for_each(drop));
+    assert!(running.0.wait().unwrap().success());
 }

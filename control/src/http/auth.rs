@@ -4,6 +4,7 @@
 //! answer takes tells anything about them.
 
 use super::caller::{Caller, Role};
+use arc_swap::ArcSwap;
 use lattice_config::{Check, ConfigErrors, Problems, Source};
 use lattice_quorum_types::ProjectPath;
 use secrecy::{ExposeSecret, SecretString};
@@ -94,13 +95,13 @@ pub enum AuthError {
     },
 }
 
-/// Every token that is accepted.
+/// Every token that is accepted; all of them can be replaced at once.
 #[derive(Default)]
-pub struct Auth(BTreeMap<[u8; 32], Caller>);
+pub struct Auth(ArcSwap<BTreeMap<[u8; 32], Caller>>);
 
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Auth({} tokens)", self.0.len())
+        write!(f, "Auth({} tokens)", self.0.load().len())
     }
 }
 
@@ -129,12 +130,17 @@ impl Auth {
                 });
             }
         }
-        Ok(Self(by_digest))
+        Ok(Self(ArcSwap::from_pointee(by_digest)))
     }
 
     /// Whose token it is.
-    pub(crate) fn find(&self, secret: &str) -> Option<&Caller> {
-        self.0.get(&digest(secret))
+    pub(crate) fn find(&self, secret: &str) -> Option<Caller> {
+        self.0.load().get(&digest(secret)).cloned()
+    }
+
+    /// From now on the other's tokens count, and no others.
+    pub(crate) fn replace(&self, other: Self) {
+        self.0.store(other.0.into_inner());
     }
 }
 
@@ -156,6 +162,20 @@ mod tests {
         assert_eq!((&*alice.name, alice.role), ("alice", Role::User));
         assert_eq!(auth.find("aaaaaaaaaaaaaaaaaaaaaaab"), None);
         assert!(!format!("{auth:?}").contains("aaaa"));
+    }
+
+    #[test]
+    fn other_tokens_replace_all_of_them() {
+        let only = |name: &str, token: &str| {
+            Auth::parse(&format!(
+                "tokens: [{{name: {name}, role: user, token: {token}}}]"
+            ))
+            .unwrap()
+        };
+        let auth = only("alice", "aaaaaaaaaaaaaaaaaaaaaaaa");
+        auth.replace(only("bob", "bbbbbbbbbbbbbbbbbbbbbbbb"));
+        assert_eq!(auth.find("aaaaaaaaaaaaaaaaaaaaaaaa"), None);
+        assert_eq!(&*auth.find("bbbbbbbbbbbbbbbbbbbbbbbb").unwrap().name, "bob");
     }
 
     #[test]

@@ -103,6 +103,6 @@ impl Api {
             );
             Problem::new(Kind::TooMany, "too_many_requests", detail)
         })?;
-        Ok(caller.clone())
+        Ok(caller)
     }
 }
