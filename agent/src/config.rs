@@ -324,8 +324,13 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// It holds no token.
-    #[error("join.token")]
-    Token(#[from] InvalidToken),
+    #[error("{key}")]
+    Token {
+        /// Where it is: a key, and the file where it is one.
+        key: String,
+        /// What is wrong with it.
+        source: InvalidToken,
+    },
     /// A value that [`Check`] refuses; `load` never lets one through.
     #[error("{key}: {reason}")]
     Invalid {
@@ -417,7 +422,12 @@ impl Join {
             },
             (None, None) => return Err(invalid("join")("there is no token")),
         };
-        Ok(text.expose_secret().trim().parse()?)
+        let key = || match (&self.token, &self.token_file) {
+            (None, Some(path)) => format!("join.token_file: {}", path.display()),
+            _ => "join.token".to_owned(),
+        };
+        let token = text.expose_secret().trim().parse();
+        token.map_err(|source| ConfigError::Token { key: key(), source })
     }
 
     fn into_settings(self) -> Result<JoinSettings, ConfigError> {

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Tells what this node is, and runs what control dispatches to it.
+///
+/// SIGTERM ends it in order, and what runs goes on; SIGHUP changes nothing.
 #[derive(Debug, Parser)]
 #[command(name = "lattice-agent", version)]
 struct Args {

@@ -52,7 +52,8 @@ fn addresses_and_the_token_file_are_checked() {
     assert!(text.contains(&format!("{token}")), "{text}");
     std::fs::write(&path, "no token").unwrap();
     let text = complaint(&good, &[]);
-    assert!(text.contains("join.token"), "{text}");
+    let named = format!("join.token_file: {token}: ");
+    assert!(text.contains(&named), "{text}");
 }
 
 #[test]
