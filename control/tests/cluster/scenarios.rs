@@ -5,8 +5,8 @@ use crate::{
     scenario,
 };
 use bytes::Bytes;
-use futures::StreamExt;
-use lattice_client::{AllocationRequest, SubmitOptions};
+use futures::{StreamExt, TryStreamExt};
+use lattice_client::{AllocationRequest, LogOptions, SubmitOptions};
 use lattice_control::{Change, Config, Core};
 use lattice_hwprobe::{Class, Scope, Verdict};
 use lattice_mesh::{Credentials, JoinToken, Role};
@@ -267,7 +267,9 @@ async fn public_port(bed: &Bed) {
     let request = AllocationRequest {
         project: "atlas/web".to_owned(),
         nodes: NODES.len() as u32 - 1,
-        argv: vec!["/bin/true".to_owned()],
+        argv: ["/bin/sh", "-c", "sleep 0.3; echo late"]
+            .map(str::to_owned)
+            .to_vec(),
         ..AllocationRequest::default()
     };
     let submitted = client
@@ -275,6 +277,17 @@ async fn public_port(bed: &Bed) {
         .await
         .unwrap();
     let id = submitted.id.unwrap();
+    // At once, before it has a node.
+    let follow = LogOptions {
+        follow: true,
+        ..LogOptions::default()
+    };
+    let output = client.logs(id, follow).await.unwrap();
+    let output: Vec<_> = timeout(PATIENCE, output.try_collect())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(output.concat(), b"late\n");
     let ended = bed.reaches(id, &[AllocationState::Completed]).await;
     assert_eq!(ended.user, "root");
     assert!(ended.nodes().all(|id| *id != node("gpu001")));
