@@ -117,6 +117,30 @@ fn is_ours(meta: &Metadata) -> bool {
 
 /// Contexts of demos that run now. Only our own folder and files count, for root too: whoever can
 /// plant one elsewhere would be sent our commands.
+/// Whether a process has this number and has not ended: one that ended and whose parent has not
+/// asked how is still listed.
+fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before the state is in parentheses and may hold anything.
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Removes what demos that were killed left behind.
+fn clear_away(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let context = read(&entry.path());
+        if context.is_ok_and(|c| c.demo_pid.is_some_and(|pid| !is_running(pid))) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 fn live_demos(dir: &Path) -> anyhow::Result<Vec<(PathBuf, ContextFile)>> {
     if !fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir() && is_ours(&meta)) {
         return Ok(Vec::new());
@@ -133,10 +157,7 @@ fn live_demos(dir: &Path) -> anyhow::Result<Vec<(PathBuf, ContextFile)>> {
         }
         // A file that vanishes or is not ours is no candidate; only a named one is worth an error.
         let Ok(context) = read(&path) else { continue };
-        if context
-            .demo_pid
-            .is_some_and(|pid| Path::new(&format!("/proc/{pid}")).exists())
-        {
+        if context.demo_pid.is_some_and(is_running) {
             live.push((path, context));
         }
     }
@@ -154,6 +175,7 @@ impl Published {
     pub fn write(context: &ContextFile) -> anyhow::Result<Published> {
         let dir = runtime_dir();
         private_dir(&dir).with_context(|| dir.display().to_string())?;
+        clear_away(&dir);
         let path = dir.join(format!("demo-{}.json", std::process::id()));
         // A leftover of a crashed process that had our pid.
         let _ = fs::remove_file(&path);
@@ -192,6 +214,28 @@ mod tests {
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path
+    }
+
+    #[test]
+    fn what_a_killed_demo_left_is_cleared_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let living = plant(dir.path());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let dead = dir.path().join("demo-2.json");
+        let pid = child.id();
+        let text = fs::read_to_string(&living).unwrap();
+        let text = text.replace(&std::process::id().to_string(), &pid.to_string());
+        fs::write(&dead, text).unwrap();
+        fs::set_permissions(&dead, fs::Permissions::from_mode(0o600)).unwrap();
+        // Ended, and not yet waited for.
+        while is_running(pid) {
+            std::thread::yield_now();
+        }
+        assert_eq!(live_demos(dir.path()).unwrap().len(), 1);
+        clear_away(dir.path());
+        assert!(living.exists() && !dead.exists());
+        child.wait().unwrap();
+        assert!(!is_running(pid));
     }
 
     #[test]

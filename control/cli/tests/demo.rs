@@ -168,10 +168,9 @@ fn another_terminal_uses_it_and_a_kept_folder_resumes() {
     let distinct: BTreeSet<_> = names.iter().collect();
     assert_eq!(names.len(), distinct.len(), "nothing was submitted twice");
     assert_eq!(demo.interrupt(), Some(130));
-    assert_eq!(
-        sandbox.contexts(),
-        contexts,
-        "only what the crash left behind"
+    assert!(
+        sandbox.contexts().is_empty(),
+        "its own, and what the crash left"
     );
 }
 

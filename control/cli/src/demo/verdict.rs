@@ -197,6 +197,7 @@ pub fn print(outcome: &Outcome, faults: &[Fault], format: Format) -> anyhow::Res
         vec!["nodes".to_owned(), outcome.nodes.to_string()],
         vec!["cells".to_owned(), outcome.cells.to_string()],
         vec!["allocations".to_owned(), counts.join(", ")],
+        vec!["refusals".to_owned(), outcome.refusals.len().to_string()],
     ];
     rows.extend(alike.map(|group| {
         vec![
