@@ -176,7 +176,7 @@ mod tests {
             "https://demo/agent/a",
             "spiffe://demo/agent",
             "spiffe://demo/agent/a/b",
-            "spiffe://demo/root/a",
+            "spiffe://demo/voter/a",
             "spiffe:///agent/a",
             "spiffe://demo/agent/../a",
             "spiffe://demo/agent/.a",

@@ -6,7 +6,6 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::SecretString;
 use std::time::{Duration, SystemTime};
 
@@ -14,10 +13,6 @@ use std::time::{Duration, SystemTime};
 pub struct WebTls {
     /// The authority's certificate, PEM.
     pub ca_pem: String,
-    /// The server's certificate.
-    pub certificate: CertificateDer<'static>,
-    /// The server's private key.
-    pub key: PrivateKeyDer<'static>,
     /// The server's certificate, PEM.
     pub certificate_pem: String,
     /// The server's private key, PEM.
@@ -44,8 +39,6 @@ pub fn create(hosts: Vec<String>, now: SystemTime, lifetime: Duration) -> anyhow
     let certificate = server.signed_by(&key, &issuer).context("cannot sign")?;
     Ok(WebTls {
         ca_pem: ca_certificate.pem(),
-        certificate: certificate.der().clone(),
-        key: PrivateKeyDer::Pkcs8(key.serialize_der().into()),
         certificate_pem: certificate.pem(),
         key_pem: key.serialize_pem().into(),
     })

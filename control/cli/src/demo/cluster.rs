@@ -17,7 +17,7 @@ use lattice_quorum_types::{
     Command, Envelope, UnixMillis, VoterId,
     command::{Power, Principal, SCHEMA},
 };
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -319,10 +319,10 @@ async fn bind_control(
     let edges = lattice_control::Edges {
         credentials: credentials(authority, Role::Control, "c1")?,
         clock: Arc::new(SystemClock),
-        https: lattice_control::HttpsIdentity {
-            chain: vec![web.certificate.clone()],
-            key: web.key.clone_key(),
-        },
+        https: lattice_control::HttpsIdentity::from_pem(
+            &web.certificate_pem,
+            web.key_pem.expose_secret(),
+        )?,
         tokens: tokens.to_string().into(),
     };
     Ok(lattice_control::App::bind(settings, edges).await?)

@@ -224,7 +224,7 @@ impl Demo {
                 .count(),
             cells: status.cells.len(),
             conformance_groups: verdict::groups(client).await?,
-            drifted: verdict::drifted(client).await?,
+            drifted: client.drift().await?.drifted,
             allocations: verdict::count(&played),
             refusals: played.refusals,
             url: cluster.url(),

@@ -17,8 +17,6 @@ use std::{
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Nodes one of the submitting projects may hold; see [`super::scenario::TREE`].
-const PROJECT_LIMIT: u32 = 50;
 /// Between two tries of a submit that its project has no room for at present.
 const RETRY: Duration = Duration::from_millis(250);
 
@@ -166,7 +164,12 @@ async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
                 return Ok(Sent::Accepted(id, job.name.clone()));
             }
             Err(ClientError::Refused(problem)) if problem.code == "limit_exceeded" => {
-                if job.nodes > PROJECT_LIMIT {
+                // Wider than a limit above it is now and for good.
+                if problem
+                    .violations
+                    .iter()
+                    .any(|level| level.requested > level.limit)
+                {
                     return Ok(Sent::Refused(problem.detail));
                 }
                 sleep(RETRY).await;

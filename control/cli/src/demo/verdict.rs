@@ -2,6 +2,7 @@
 
 use super::{fixtures::DemoNode, play::Played};
 use crate::output::{self, Columns, Format};
+use lattice_api::conformance::DriftView;
 use lattice_client::{Client, ClientError};
 use lattice_hwprobe::Class;
 use lattice_quorum_types::AllocationState;
@@ -48,21 +49,6 @@ pub struct GroupLine {
     pub nodes: String,
 }
 
-/// A node that differs from the majority of its cohort.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct DriftLine {
-    /// The node.
-    pub node: String,
-    /// The class.
-    pub class: String,
-    /// The key.
-    pub key: String,
-    /// The majority's value.
-    pub expected: String,
-    /// The node's value.
-    pub found: String,
-}
-
 /// The scenario's result, as `demo --exit -o json` prints it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
@@ -73,7 +59,7 @@ pub struct Outcome {
     /// Who agrees with whom.
     pub conformance_groups: Vec<GroupLine>,
     /// Who differs.
-    pub drifted: Vec<DriftLine>,
+    pub drifted: Vec<DriftView>,
     /// Recorded jobs by state.
     pub allocations: BTreeMap<String, usize>,
     /// Refusal texts as the server gave them.
@@ -101,7 +87,7 @@ pub enum Fault {
     /// A planted difference was not found.
     NotFound { node: String, key: String },
     /// A difference was found that nobody planted.
-    Unplanned(DriftLine),
+    Unplanned(DriftView),
     /// A job ended otherwise than in the log.
     Ending(Ending),
     /// The submit over two limits was not refused as it must be.
@@ -158,19 +144,6 @@ pub async fn groups(client: &Client) -> Result<Vec<GroupLine>, ClientError> {
         }));
     }
     Ok(lines)
-}
-
-/// Who differs from the majority of its cohort.
-pub async fn drifted(client: &Client) -> Result<Vec<DriftLine>, ClientError> {
-    let report = client.drift().await?;
-    let line = |d: lattice_api::conformance::DriftView| DriftLine {
-        node: d.node,
-        class: d.class,
-        key: d.key,
-        expected: d.expected,
-        found: d.found,
-    };
-    Ok(report.drifted.into_iter().map(line).collect())
 }
 
 /// Recorded jobs by how they ended.
@@ -243,7 +216,7 @@ pub fn judge(outcome: &Outcome, endings: &[Ending], nodes: &[DemoNode]) -> Vec<F
             });
         }
     }
-    let unplanned = |d: &&DriftLine| !planted.iter().any(|(n, k)| *n == d.node && *k == d.key);
+    let unplanned = |d: &&DriftView| !planted.iter().any(|(n, k)| *n == d.node && *k == d.key);
     faults.extend(
         outcome
             .drifted
@@ -309,9 +282,9 @@ mod tests {
             .unwrap()
     }
 
-    fn drift(node: &str, key: &str) -> DriftLine {
+    fn drift(node: &str, key: &str) -> DriftView {
         let text = |t: &str| t.to_owned();
-        DriftLine {
+        DriftView {
             node: text(node),
             class: text("nic"),
             key: text(key),

@@ -20,8 +20,6 @@ pub const PROJECTS: [&str; 2] = ["atlas/operations/workflow", "atlas/operations/
 pub struct DemoJob {
     /// Unique in the demo; a resumed demo knows by it what was submitted before.
     pub name: String,
-    /// Number of nodes.
-    pub nodes: u32,
     /// When, after the scenario's start.
     pub at: Duration,
     /// What is submitted.
@@ -64,7 +62,6 @@ fn demo_job(index: usize, job: &ReplayJob, start: u64, nodes: usize) -> anyhow::
     let width = u32::try_from(width).context("a recorded job is too wide")?;
     Ok(DemoJob {
         at: compressed(job.submit_s.saturating_sub(start)),
-        nodes: width,
         request: AllocationRequest {
             name: Some(name.clone()),
             project: PROJECTS[index % PROJECTS.len()].to_owned(),
@@ -97,8 +94,8 @@ mod tests {
         assert_eq!(ending(AllocationState::Completed), 103);
         assert_eq!(ending(AllocationState::Failed), 97);
         assert!(jobs.is_sorted_by_key(|job| job.at));
-        assert!(jobs.iter().all(|job| (1..=24).contains(&job.nodes)));
+        assert!(jobs.iter().all(|job| (1..=24).contains(&job.request.nodes)));
         // 84 of 100 processors is the widest recorded job: ceil(20.16) of 24 nodes.
-        assert_eq!(jobs.iter().map(|job| job.nodes).max(), Some(21));
+        assert_eq!(jobs.iter().map(|job| job.request.nodes).max(), Some(21));
     }
 }
