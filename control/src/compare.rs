@@ -2,7 +2,7 @@
 
 use crate::{
     core::Core,
-    error::DiffError,
+    error::AgentError,
     view::{NodeEntry, View},
 };
 use lattice_hwprobe::{Class, ClassMark, ClassRecord, Difference, Inventory, diff};
@@ -15,7 +15,7 @@ impl Core {
     ///
     /// # Errors
     /// A node that is not known or was never seen.
-    pub async fn diff(&self, left: &NodeId, right: &NodeId) -> Result<Vec<Difference>, DiffError> {
+    pub async fn diff(&self, left: &NodeId, right: &NodeId) -> Result<Vec<Difference>, AgentError> {
         let view = self.view();
         let (left, right) = (seen(&view, left)?, seen(&view, right)?);
         let (left_told, right_told) = tokio::join!(
@@ -77,11 +77,11 @@ impl Core {
     }
 }
 
-fn seen<'a>(view: &'a View, node: &NodeId) -> Result<&'a NodeEntry, DiffError> {
+fn seen<'a>(view: &'a View, node: &NodeId) -> Result<&'a NodeEntry, AgentError> {
     let node = node.clone();
     match view.node(&node) {
-        None => Err(DiffError::UnknownNode { node }),
-        Some(entry) if entry.seen.is_none() => Err(DiffError::NotSeen { node }),
+        None => Err(AgentError::UnknownNode { node }),
+        Some(entry) if entry.seen.is_none() => Err(AgentError::NotSeen { node }),
         Some(entry) => Ok(entry),
     }
 }

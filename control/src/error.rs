@@ -79,20 +79,3 @@ pub enum LogError {
     #[error(transparent)]
     Agent(#[from] AgentError),
 }
-
-/// A comparison that cannot be made.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum DiffError {
-    /// No such node is registered or gossips.
-    #[error("unknown node \"{node}\"; `lattice node list` shows the nodes there are")]
-    UnknownNode {
-        /// As asked for.
-        node: NodeId,
-    },
-    /// The node has not been seen since this control started.
-    #[error("the agent of node {node} has not been seen; check that it runs and gossips")]
-    NotSeen {
-        /// The node.
-        node: NodeId,
-    },
-}

@@ -35,7 +35,7 @@ pub use app::App;
 pub use config::{CellConfig, CellSettings, Config, HttpsConfig, JoinConfig, Settings};
 pub use core::Core;
 pub use edges::{Edges, HttpsIdentity, check_files, read_tokens};
-pub use error::{AgentError, DiffError, LogError, ProposeError};
+pub use error::{AgentError, LogError, ProposeError};
 pub use feed::{Change, Observed, Subscription};
 pub use join::enrol;
 pub use start_error::StartError;

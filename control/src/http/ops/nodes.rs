@@ -2,7 +2,7 @@
 
 use super::{paging, propose, time};
 use crate::{
-    AgentError, Core, DiffError, NodeEntry, View,
+    AgentError, Core, NodeEntry, View,
     http::caller::{Caller, Role},
 };
 use lattice_api::{
@@ -78,12 +78,7 @@ pub(crate) async fn diff(core: &Core, left: &str, right: &str) -> Result<DiffVie
         return diff_majority(core, left);
     }
     let differences = core.diff(&id, &name(right)?).await;
-    let differences = differences.map_err(|error| match &error {
-        DiffError::UnknownNode { node } => Problem::unknown_node(node.as_str()),
-        DiffError::NotSeen { .. } => {
-            Problem::new(Kind::Unavailable, "node_not_seen", error.to_string())
-        }
-    })?;
+    let differences = differences.map_err(|error| agent_problem(&error))?;
     Ok(DiffView {
         left: left.to_owned(),
         right: right.to_owned(),
