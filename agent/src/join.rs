@@ -3,7 +3,7 @@
 use crate::data_dir::{DataDir, Membership};
 use crate::error::StartError;
 use crate::settings::{Edges, JoinSettings, Settings};
-use lattice_mesh::{Credentials, EnrolError, Enrolled, Role, enrol_with};
+use lattice_mesh::{Credentials, Enrolled, Role, enrol_at_any};
 
 /// What membership gives.
 pub(crate) struct Member {
@@ -47,36 +47,12 @@ pub(crate) async fn member(
     Ok(member)
 }
 
-/// Asks each member of the quorum in turn. A member's "no" is the cluster's, and is final.
 async fn enrol(
     settings: &Settings,
     join: &JoinSettings,
     edges: &Edges,
 ) -> Result<Enrolled, StartError> {
-    let mut last = None;
-    for addr in &join.quorum {
-        let node = settings.node.as_str();
-        match enrol_with(*addr, &join.token, node, join.replace, &edges.mesh).await {
-            Ok(enrolled) => {
-                tracing::info!(identity = %enrolled.credentials.identity(), "enrolled");
-                return Ok(enrolled);
-            }
-            Err(error) if is_final(&error) => return Err(error.into()),
-            Err(error) => {
-                tracing::warn!(%addr, error = %crate::with_causes(&error), "not enrolled here");
-                last = Some(error);
-            }
-        }
-    }
-    Err(last.map_or(StartError::NoQuorum, StartError::Enrol))
-}
-
-fn is_final(error: &EnrolError) -> bool {
-    use lattice_mesh::EnrolRefused::{Invalid, NameTaken, TokenRefused};
-    matches!(
-        error,
-        EnrolError::Refused(TokenRefused | NameTaken { .. } | Invalid { .. })
-            | EnrolError::Name(_)
-            | EnrolError::Credentials(_)
-    )
+    let (addrs, node) = (join.quorum.iter().copied(), settings.node.as_str());
+    let asked = enrol_at_any(addrs, &join.token, node, join.replace, &edges.mesh).await;
+    Ok(asked.ok_or(StartError::NoQuorum)??)
 }

@@ -4,8 +4,8 @@ use crate::{
     config::{Config, JoinConfig},
     start_error::StartError,
 };
-use lattice_mesh::{EnrolError, EnrolRefused, JoinToken, MeshConfig, enrol_with};
-use std::{net::SocketAddr, path::Path};
+use lattice_mesh::{JoinToken, MeshConfig, enrol_at_any};
+use std::path::Path;
 
 /// The file that [`lattice_mesh::Credentials::save`] writes last for others to look at.
 const CERTIFICATE: &str = "identity.pem";
@@ -39,36 +39,10 @@ pub async fn enrol(config: &Config) -> Result<bool, StartError> {
         return Ok(false);
     };
     let token = read_token(&join.token)?;
-    let mut last = None;
-    for addr in config
-        .quorum
-        .iter()
-        .filter_map(|addr| addr.parse::<SocketAddr>().ok())
-    {
-        let mesh = MeshConfig::default();
-        match enrol_with(addr, &token, &join.name, join.replace, &mesh).await {
-            Ok(enrolled) => {
-                enrolled.credentials.save(&config.credentials)?;
-                tracing::info!(identity = %enrolled.credentials.identity(), "enrolled");
-                return Ok(true);
-            }
-            Err(error) if is_final(&error) => return Err(error.into()),
-            Err(error) => {
-                tracing::warn!(%addr, %error, "not enrolled here");
-                last = Some(error);
-            }
-        }
-    }
-    Err(last.map_or(StartError::NoQuorum, StartError::Enrol))
-}
-
-/// A member's "no" is the cluster's.
-fn is_final(error: &EnrolError) -> bool {
-    use EnrolRefused::{Invalid, NameTaken, TokenRefused};
-    matches!(
-        error,
-        EnrolError::Refused(TokenRefused | NameTaken { .. } | Invalid { .. })
-            | EnrolError::Name(_)
-            | EnrolError::Credentials(_)
-    )
+    let addrs = config.quorum.iter().filter_map(|addr| addr.parse().ok());
+    let mesh = MeshConfig::default();
+    let asked = enrol_at_any(addrs, &token, &join.name, join.replace, &mesh).await;
+    let enrolled = asked.ok_or(StartError::NoQuorum)??;
+    enrolled.credentials.save(&config.credentials)?;
+    Ok(true)
 }

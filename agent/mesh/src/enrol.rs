@@ -153,6 +153,19 @@ pub enum EnrolError {
     Credentials(#[from] CredentialsError),
 }
 
+impl EnrolError {
+    /// Whether another member would say the same: a member's "no" is the cluster's.
+    fn is_final(&self) -> bool {
+        use EnrolRefused::{Invalid, NameTaken, TokenRefused};
+        matches!(
+            self,
+            Self::Refused(TokenRefused | NameTaken { .. } | Invalid { .. })
+                | Self::Name(_)
+                | Self::Credentials(_)
+        )
+    }
+}
+
 /// The request on the wire.
 #[derive(Serialize, Deserialize)]
 struct Asked {
@@ -170,6 +183,32 @@ pub async fn enrol(
     name: &str,
 ) -> Result<Enrolled, EnrolError> {
     enrol_with(addr, token, name, false, &MeshConfig::default()).await
+}
+
+/// [`enrol_with`] at each of `addrs` in turn, until one enrols or the cluster says no. `None` when
+/// there is nobody to ask.
+pub async fn enrol_at_any(
+    addrs: impl IntoIterator<Item = SocketAddr>,
+    token: &JoinToken,
+    name: &str,
+    replace: bool,
+    config: &MeshConfig,
+) -> Option<Result<Enrolled, EnrolError>> {
+    let mut last = None;
+    for addr in addrs {
+        match enrol_with(addr, token, name, replace, config).await {
+            Ok(enrolled) => {
+                tracing::info!(identity = %enrolled.credentials.identity(), "enrolled");
+                return Some(Ok(enrolled));
+            }
+            Err(error) if error.is_final() => return Some(Err(error)),
+            Err(error) => {
+                tracing::warn!(%addr, %error, "not enrolled here");
+                last = Some(Err(error));
+            }
+        }
+    }
+    last
 }
 
 /// [`enrol`] with a choice: `replace` takes over an existing name; timeouts and clock come from

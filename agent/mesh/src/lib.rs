@@ -36,7 +36,8 @@ pub use config::MeshConfig;
 pub use credentials::{Credentials, CredentialsError, KeyAndCsr, PrivateKey};
 pub use endpoint::Traffic;
 pub use enrol::{
-    EnrolError, EnrolRefused, EnrolRequest, Enrolled, Enroller, Issued, enrol, enrol_with,
+    EnrolError, EnrolRefused, EnrolRequest, Enrolled, Enroller, Issued, enrol, enrol_at_any,
+    enrol_with,
 };
 pub use error::{CallError, MeshError, MessageDropped};
 pub use identity::{Expect, Identity, InvalidIdentity};
