@@ -211,7 +211,7 @@ impl Check for Config {
         problems.within("gossip", |problems| self.gossip.check(problems));
         problems.within("probe", |problems| self.probe.check(problems));
         problems.within("executor", |problems| self.executor.check(problems));
-        if let Err(error) = self.log.parse::<tracing_subscriber::EnvFilter>() {
+        if let Err(error) = lattice_config::log::filter("", &self.log) {
             problems.add("log", error);
         }
     }

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use clap::Parser;
 use lattice_agent::{App, Config, Edges};
-use lattice_config::{PREFIX, Source, environment};
+use lattice_config::{PREFIX, Source, environment, log};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,6 +36,7 @@ fn main() -> ExitCode {
 fn start(args: &Args) -> anyhow::Result<()> {
     let source = args.config.as_deref().map_or(Source::Nothing, Source::File);
     let config: Config = lattice_config::load(source, environment(), PREFIX)?;
+    let filter = log::filter("", &config.log)?;
     if args.check_config {
         config.check_files()?;
         match &args.config {
@@ -44,11 +45,7 @@ fn start(args: &Args) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    tracing_subscriber::fmt()
-        .with_env_filter(config.log.parse::<tracing_subscriber::EnvFilter>()?)
-        .with_writer(std::io::stderr)
-        .with_ansi(is_coloured())
-        .init();
+    log::start(filter);
     let settings = config.into_settings()?;
     // One thread: an agent must stay invisible beside the work it looks after, and waking another
     // costs more than what there is to do. Probes and disks are waited for on threads of their own.
@@ -58,12 +55,6 @@ fn start(args: &Args) -> anyhow::Result<()> {
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(run(settings))
-}
-
-/// Colours are for a terminal; in a file they are noise.
-fn is_coloured() -> bool {
-    use std::io::IsTerminal as _;
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
 async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {

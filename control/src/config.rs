@@ -83,23 +83,18 @@ fn default_log() -> String {
     "info".to_owned()
 }
 
-const ADDRESS: &str = "must be an address with a port, like 10.0.0.1:7101 or [fd00::1]:7101";
-
-fn check_addr(problems: &mut Problems, key: impl std::fmt::Display, text: &str) {
-    if text.parse::<SocketAddr>().is_err() {
-        problems.add(key, ADDRESS);
-    }
-}
-
 impl Check for Config {
     fn check(&self, problems: &mut Problems) {
         if let Err(e) = lattice_mesh::Identity::new(&self.cluster, Role::Control, "c") {
             problems.add("cluster", e.reason);
         }
-        check_addr(problems, "listen", &self.listen);
-        check_addr(problems, "https.listen", &self.https.listen);
+        problems.check_address("listen", &self.listen);
+        if let Err(error) = lattice_config::log::filter("", &self.log) {
+            problems.add("log", error);
+        }
+        problems.check_address("https.listen", &self.https.listen);
         if let Some(advertise) = &self.advertise {
-            check_addr(problems, "advertise", advertise);
+            problems.check_address("advertise", advertise);
         }
         let listens_anywhere =
             |addr: SocketAddr| addr.ip().is_unspecified() && self.advertise.is_none();
@@ -114,7 +109,7 @@ impl Check for Config {
             );
         }
         for (i, addr) in self.quorum.iter().enumerate() {
-            check_addr(problems, format!("quorum.{i}"), addr);
+            problems.check_address(format!("quorum.{i}"), addr);
         }
         if let Err(e) = VclusterName::new(&self.vcluster) {
             problems.add("vcluster", e);
@@ -134,7 +129,7 @@ impl Check for Config {
                     problems.add("name", format!("cell {} is listed twice", cell.name));
                 }
                 for (i, seed) in cell.seeds.iter().enumerate() {
-                    check_addr(problems, format!("seeds.{i}"), seed);
+                    problems.check_address(format!("seeds.{i}"), seed);
                 }
             });
         }

@@ -3,11 +3,10 @@
 
 use anyhow::Context as _;
 use clap::Parser;
-use lattice_config::{PREFIX, Source};
+use lattice_config::{PREFIX, Source, log};
 use lattice_control::{App, Config, Edges, Settings, check_files, enrol, read_tokens};
 use std::{path::PathBuf, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 /// Places work, dispatches it to agents, and serves people and programs.
 ///
@@ -42,29 +41,18 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let settings = config
         .settings()
         .context("the configuration was not checked")?;
-    let filter = EnvFilter::try_new(format!("quinn=warn,{}", config.log))
-        .with_context(|| format!("log: {:?} is not a filter", config.log))?;
+    let filter = log::filter("quinn=warn", &config.log)?;
     if args.check_config {
         check_files(&config, &settings)?;
         println!("{}: no mistakes", args.config.display());
         return Ok(());
     }
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(is_coloured())
-        .init();
+    log::start(filter);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("the runtime did not start")?;
     runtime.block_on(serve(&config, settings))
-}
-
-/// Colours are for a terminal; in a file they are noise.
-fn is_coloured() -> bool {
-    use std::io::IsTerminal as _;
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
 async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {

@@ -103,8 +103,6 @@ fn default_log() -> String {
     "info".to_owned()
 }
 
-const ADDRESS: &str = "must be an address with a port, like 10.0.0.1:7101 or [fd00::1]:7101";
-
 impl Check for Config {
     fn check(&self, problems: &mut Problems) {
         if let Err(e) =
@@ -115,8 +113,9 @@ impl Check for Config {
         if self.id == 0 {
             problems.add("id", "must be at least 1");
         }
-        if self.listen.parse::<SocketAddr>().is_err() {
-            problems.add("listen", ADDRESS);
+        problems.check_address("listen", &self.listen);
+        if let Err(error) = lattice_config::log::filter("", &self.log) {
+            problems.add("log", error);
         }
         if self.snapshot_every < 100 {
             problems.add("snapshot_every", "must be at least 100 log entries");
@@ -135,8 +134,8 @@ impl Config {
                 let text = format!("member {} is listed twice", member.id);
                 problems.add(format!("members.{i}.id"), text);
             }
+            problems.check_address(format!("members.{i}.addr"), &member.addr);
             let Ok(addr) = member.addr.parse::<SocketAddr>() else {
-                problems.add(format!("members.{i}.addr"), ADDRESS);
                 continue;
             };
             if let Some(other) = addrs.insert(addr, member.id) {

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use clap::Parser;
-use lattice_config::{PREFIX, Source};
+use lattice_config::{PREFIX, Source, log};
 use lattice_mesh::Credentials;
 use lattice_quorum::{App, Config, Edges, Settings};
 use std::{
@@ -10,7 +10,6 @@ use std::{
     process::ExitCode,
 };
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 /// One member of the Lattice quorum.
 ///
@@ -47,31 +46,18 @@ fn run(args: &Args) -> anyhow::Result<()> {
         .settings()
         .context("the configuration was not checked")?;
     edges.check(&settings)?;
-    let filter = EnvFilter::try_new(format!(
-        "openraft=error,openraft::replication=off,quinn=warn,{}",
-        config.log
-    ))
-    .with_context(|| format!("log: {:?} is not a filter", config.log))?;
+    let below = "openraft=error,openraft::replication=off,quinn=warn";
+    let filter = log::filter(below, &config.log)?;
     if args.check_config {
         println!("{}: no mistakes", args.config.display());
         return Ok(());
     }
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(is_coloured())
-        .init();
+    log::start(filter);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("the runtime did not start")?;
     runtime.block_on(serve(settings, edges, config.credentials))
-}
-
-/// Colours are for a terminal; in a file they are noise.
-fn is_coloured() -> bool {
-    use std::io::IsTerminal as _;
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
 async fn serve(settings: Settings, edges: Edges, credentials: PathBuf) -> anyhow::Result<()> {

@@ -21,6 +21,7 @@
 
 mod de;
 mod env;
+pub mod log;
 mod nearest;
 mod problem;
 

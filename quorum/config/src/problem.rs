@@ -1,6 +1,6 @@
 //! Mistakes, and the report of all of them.
 
-use std::fmt;
+use std::{fmt, net::SocketAddr};
 
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +50,14 @@ impl Problems {
             key,
             message: message.to_string(),
         });
+    }
+
+    /// Notes a text that is no socket address; host names are not looked up here.
+    pub fn check_address(&mut self, key: impl fmt::Display, text: &str) {
+        if text.parse::<SocketAddr>().is_err() {
+            let form = "like 10.0.0.1:7101 or [fd00::1]:7101";
+            self.add(key, format!("must be an address with a port, {form}"));
+        }
     }
 
     /// Checks a part of the configuration: keys added inside are below `key`.

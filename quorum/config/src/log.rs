@@ -1,0 +1,62 @@
+//! The key `log` of every daemon: what it writes to standard error.
+
+use std::{env, io::IsTerminal as _};
+use tracing_subscriber::EnvFilter;
+
+/// A text that is not a log filter.
+#[derive(Debug, thiserror::Error)]
+#[error("{text:?} is not a filter; write it like info or info,lattice_mesh=debug")]
+pub struct InvalidFilter {
+    /// As configured.
+    pub text: String,
+    /// What is wrong with it.
+    pub source: tracing_subscriber::filter::ParseError,
+}
+
+/// Reads the key. `below` holds directives of the daemon's own, for libraries that call ordinary
+/// things errors; the configured ones come after them and win.
+///
+/// # Errors
+/// A text that is not a filter.
+pub fn filter(below: &str, text: &str) -> Result<EnvFilter, InvalidFilter> {
+    let both = if below.is_empty() {
+        text.to_owned()
+    } else {
+        format!("{below},{text}")
+    };
+    EnvFilter::try_new(both).map_err(|source| InvalidFilter {
+        text: text.to_owned(),
+        source,
+    })
+}
+
+/// Writes what passes `filter` to standard error from now on; in colours on a terminal, unless
+/// `NO_COLOR` says otherwise. A process has one log: the first call counts.
+pub fn start(filter: EnvFilter) {
+    let coloured = std::io::stderr().is_terminal()
+        && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(coloured)
+        .try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_filter_is_read_below_and_above() {
+        let read = filter("quinn=warn", "info,quinn=debug")
+            .unwrap()
+            .to_string();
+        assert!(
+            read.contains("quinn=debug") && !read.contains("quinn=warn"),
+            "{read}"
+        );
+        let error = filter("quinn=warn", "info,=,").unwrap_err().to_string();
+        assert!(error.contains("\"info,=,\" is not a filter"), "{error}");
+    }
+}
