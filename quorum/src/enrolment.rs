@@ -8,9 +8,8 @@ use lattice_mesh::{
     Validity,
 };
 use lattice_quorum_types::{
-    Command, Envelope, NodeId, Refusal, Revision,
-    command::{Power, Principal, SCHEMA},
-    node::Lifecycle,
+    Command, Envelope, NodeId, Outcome, Refusal, Revision, UnixMillis,
+    command::{IssuedCertificate, Power, Principal, SCHEMA},
     view::{Answer, Query},
     wire::{Propose, Read, Unavailable},
 };
@@ -27,6 +26,8 @@ use tokio::time::{Instant, sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Between two tries.
 const RETRY: Duration = Duration::from_millis(100);
+/// How often a certificate is stamped anew when another of the same name came before it.
+const STAMPS: u32 = 5;
 /// Longest one call to the leader takes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -69,30 +70,34 @@ impl Enroller for Registrar {
     fn enrol(
         &self,
         request: EnrolRequest,
-        _remote: SocketAddr,
+        remote: SocketAddr,
     ) -> BoxFuture<'_, Result<Issued, EnrolRefused>> {
         async move {
-            let envelope = self.consume_token(&request);
-            self.catch_up().await?;
-            // A token that would be refused tells nothing of names, and none is used up for a
-            // name that is taken.
-            self.member
-                .replica
-                .check(&envelope)
-                .map_err(|refusal| refused(&refusal))?;
-            if !request.replace && self.is_taken(&request) {
-                let name = request.name.clone();
-                return Err(EnrolRefused::NameTaken { name });
+            let mut tries = STAMPS;
+            loop {
+                self.catch_up().await?;
+                let certificate = self.stamp(request.role, &request.name);
+                let envelope = self.consume_token(&request, remote, certificate);
+                // A request that cannot be signed uses up no token.
+                self.issue(&request, certificate)?;
+                match self.propose(envelope).await? {
+                    // Of the first of several repeats, so that all get the same.
+                    Ok(Outcome::Certified { certificate }) => {
+                        return self.issue(&request, certificate);
+                    }
+                    Ok(_) => return self.issue(&request, certificate),
+                    Err(refusal) if is_too_early(&refusal) && tries > 0 => tries -= 1,
+                    Err(refusal) => return Err(refused(&refusal)),
+                }
             }
-            // Made first, sent last: a request that cannot be signed uses up no token.
-            let issued = self.issue(&request)?;
-            self.propose(envelope)
-                .await?
-                .map_err(|refusal| refused(&refusal))?;
-            Ok(issued)
         }
         .boxed()
     }
+}
+
+/// Whether a certificate of that name was issued within the same second, or later, meanwhile.
+fn is_too_early(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Invalid { field, .. } if field == "certificate.issued_at")
 }
 
 /// A stranger is told what it can change, and nothing of the tokens there are.
@@ -102,6 +107,7 @@ fn refused(refusal: &Refusal) -> EnrolRefused {
         Refusal::Invalid { field, reason } => EnrolRefused::Invalid {
             reason: format!("{field}: {reason}"),
         },
+        Refusal::NameTaken { name, .. } => EnrolRefused::NameTaken { name: name.clone() },
         _ => EnrolRefused::TokenRefused,
     }
 }
@@ -113,7 +119,25 @@ fn unavailable(error: impl std::fmt::Display) -> EnrolRefused {
 }
 
 impl Registrar {
-    fn consume_token(&self, request: &EnrolRequest) -> Envelope {
+    /// When the next certificate of this name is issued, and when it ends: by this member's clock,
+    /// but later than the one before, in whole seconds.
+    fn stamp(&self, role: Role, name: &str) -> IssuedCertificate {
+        let earliest = self.member.replica.next_issue(role, name);
+        let issued_at = self.member.clock.now().max(earliest).0.div_ceil(1000) * 1000;
+        let issued_at = UnixMillis(issued_at);
+        let lifetime_ms = u64::try_from(self.settings.lifetime.as_millis()).unwrap_or(u64::MAX);
+        IssuedCertificate {
+            issued_at,
+            expires_at: issued_at.after(lifetime_ms),
+        }
+    }
+
+    fn consume_token(
+        &self,
+        request: &EnrolRequest,
+        remote: SocketAddr,
+        certificate: IssuedCertificate,
+    ) -> Envelope {
         let mut digest = blake3::Hasher::new();
         for part in [
             request.token_hash.as_bytes(),
@@ -137,23 +161,23 @@ impl Registrar {
                 hash: request.token_hash.clone(),
                 name: request.name.clone(),
                 role: request.role,
+                from: Some(remote.ip()),
+                replace: request.replace,
+                certificate,
             },
         }
     }
 
-    fn is_taken(&self, request: &EnrolRequest) -> bool {
-        request.role == Role::Agent
-            && NodeId::new(&request.name)
-                .ok()
-                .and_then(|node| self.member.replica.lifecycle(&node))
-                .is_some_and(|lifecycle| lifecycle != Lifecycle::Retired)
-    }
-
-    fn issue(&self, request: &EnrolRequest) -> Result<Issued, EnrolRefused> {
+    fn issue(
+        &self,
+        request: &EnrolRequest,
+        certificate: IssuedCertificate,
+    ) -> Result<Issued, EnrolRefused> {
         let invalid = |reason: String| EnrolRefused::Invalid { reason };
         let identity = Identity::new(self.cluster.as_str(), request.role, request.name.as_str())
             .map_err(|e| invalid(e.to_string()))?;
-        let validity = Validity::from_now(self.member.clock.now(), self.settings.lifetime);
+        let lifetime = certificate.expires_at.since(certificate.issued_at);
+        let validity = Validity::from_now(certificate.issued_at, Duration::from_millis(lifetime));
         let chain = self
             .authority
             .issue(&identity, &request.csr, validity)
@@ -199,7 +223,7 @@ impl Registrar {
             .map_err(|_| unavailable("this member is behind the others"))
     }
 
-    async fn propose(&self, envelope: Envelope) -> Result<Result<(), Refusal>, EnrolRefused> {
+    async fn propose(&self, envelope: Envelope) -> Result<Result<Outcome, Refusal>, EnrolRefused> {
         let envelopes = vec![envelope];
         let local = || self.proposals.submit(&self.member, envelopes.clone());
         let request = Propose {
@@ -207,7 +231,7 @@ impl Registrar {
         };
         let mut replies = self.at_leader(local, request, |replies| replies).await?;
         match replies.pop() {
-            Some(reply) => Ok(reply.map(|_| ())),
+            Some(reply) => Ok(reply.map(|applied| applied.outcome)),
             None => Err(unavailable("the leader answered nothing")),
         }
     }

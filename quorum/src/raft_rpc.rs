@@ -1,4 +1,5 @@
-//! Raft's own calls between members.
+//! Raft's own calls between members. Entries are encoded as in the log, so their names carry its
+//! version: members of two versions do not hear each other, and none misreads the other.
 
 use crate::types::{LogId, SnapshotMeta, Types, Vote};
 use bytes::Bytes;
@@ -15,7 +16,7 @@ const MEMBERS: &[Role] = &[Role::Quorum];
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Append(pub(crate) AppendEntriesRequest<Types>);
 impl Rpc for Append {
-    const METHOD: &'static str = "raft.append";
+    const METHOD: &'static str = "raft.append.2";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = AppendEntriesResponse<VoterId>;
 }
@@ -24,7 +25,7 @@ impl Rpc for Append {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RequestVote(pub(crate) VoteRequest<VoterId>);
 impl Rpc for RequestVote {
-    const METHOD: &'static str = "raft.vote";
+    const METHOD: &'static str = "raft.vote.2";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = VoteResponse<VoterId>;
 }
@@ -53,7 +54,7 @@ pub(crate) enum SnapshotAnswer {
     Done(SnapshotResponse<VoterId>),
 }
 impl Rpc for SendSnapshot {
-    const METHOD: &'static str = "raft.snapshot";
+    const METHOD: &'static str = "raft.snapshot.2";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = SnapshotAnswer;
 }
@@ -66,7 +67,7 @@ pub(crate) struct MayCampaign {
     pub(crate) last_log_id: Option<LogId>,
 }
 impl Rpc for MayCampaign {
-    const METHOD: &'static str = "raft.campaign";
+    const METHOD: &'static str = "raft.campaign.2";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = bool;
 }

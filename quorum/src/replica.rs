@@ -9,8 +9,8 @@ use crate::{
 use bytes::Bytes;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    Envelope, NodeId, Refusal, Revision,
-    node::Lifecycle,
+    Envelope, Refusal, Revision, UnixMillis,
+    rpc::Role,
     view::{Answer, Query},
 };
 use openraft::{
@@ -70,10 +70,6 @@ impl Replica {
     pub fn feed(&self) -> &Arc<Feed> {
         &self.feed
     }
-    /// Judges an envelope on the applied state.
-    pub fn check(&self, envelope: &Envelope) -> Result<(), Refusal> {
-        self.read().state.check(envelope)
-    }
     /// Answers from the applied state.
     pub fn query(&self, query: &Query) -> Answer {
         self.read().state.query(query)
@@ -82,9 +78,9 @@ impl Replica {
     pub fn copy(&self) -> State {
         self.read().state.clone()
     }
-    /// What is intended for a node, if it is known.
-    pub fn lifecycle(&self, node: &NodeId) -> Option<Lifecycle> {
-        self.read().state.node(node).map(|node| node.lifecycle)
+    /// The earliest moment at which the next certificate of this name may be issued.
+    pub fn next_issue(&self, role: Role, name: &str) -> UnixMillis {
+        self.read().state.next_issue(role, name)
     }
     /// Revision of the applied state.
     pub fn revision(&self) -> Revision {

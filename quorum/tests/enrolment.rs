@@ -10,6 +10,7 @@ use lattice_mesh::{
 };
 use lattice_quorum_types::{
     Command, NodeId, Revision, UnixMillis,
+    command::TokenGrant,
     view::Query,
     wire::{GetMemberStatus, Propose, Read, Watch},
 };
@@ -19,11 +20,15 @@ const SHORT: Duration = Duration::from_secs(5);
 
 fn create_token(token: &JoinToken, names: Option<Vec<NodeId>>, uses: u32) -> Command {
     Command::CreateToken {
-        hash: token.hash(),
-        role: token.role(),
-        names,
-        uses,
-        expires_at: UnixMillis(now().0 + 600_000),
+        grant: TokenGrant {
+            hash: token.hash(),
+            role: token.role(),
+            names,
+            cidrs: Vec::new(),
+            uses,
+            replace: true,
+            expires_at: UnixMillis(now().0 + 600_000),
+        },
     }
 }
 

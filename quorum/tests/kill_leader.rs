@@ -101,6 +101,7 @@ impl World {
         Some(ExpectedNode {
             node: node.id.clone(),
             version: node.version,
+            boot: None,
         })
     }
 }
@@ -141,7 +142,11 @@ async fn write(world: Arc<World>, client: QuorumClient, writer: usize) {
         world.acknowledge(&key, revision, What::Started(id));
         let exit = RankExit::Exited { code: 0 };
         let key = format!("{name}/ended");
-        let ended = RankReport::Ended { at: now(), exit };
+        let ended = RankReport::Ended {
+            at: now(),
+            exit,
+            fault: None,
+        };
         let revision = report(&client, &key, id, &node, ended).await;
         world.acknowledge(&key, revision, What::Ended(id));
     }

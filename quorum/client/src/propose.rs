@@ -62,7 +62,10 @@ pub(crate) fn weight(envelope: &Envelope) -> usize {
             description,
             ..
         } => description.len() + 64 * admins.len(),
-        Command::CreateToken { names, .. } => 64 * names.as_ref().map_or(0, Vec::len),
+        Command::CreateToken { grant } => {
+            64 * (grant.names.as_ref().map_or(0, Vec::len) + grant.cidrs.len())
+        }
+        Command::AddAuthority { certificate } => certificate.len(),
         _ => 0,
     };
     256 + own

@@ -5,8 +5,9 @@ use lattice_quorum_types::VoterId;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Format of the data directory this build writes and reads.
-pub const FORMAT: u32 = 1;
+/// Format of the data directory this build writes; it reads all before it too. Opening a directory
+/// makes it this format, and older builds do not open it any more.
+pub const FORMAT: u32 = 2;
 
 const MARKER: &str = "FORMAT";
 const LOG: &str = "log.redb";
@@ -38,7 +39,9 @@ impl DataDir {
     pub fn open(path: &Path, cluster: &str, voter: VoterId) -> Result<Self, OpenError> {
         let (log_path, snapshots) = (path.join(LOG), path.join(SNAPSHOTS));
         let log_bytes = std::fs::metadata(&log_path).map(|m| m.len()).unwrap_or(0);
-        match read_marker(path)? {
+        let marker = read_marker(path)?;
+        let is_current = marker.as_ref().is_some_and(|m| m.format == FORMAT);
+        match marker {
             Some(marker) => {
                 check_marker(path, &marker, cluster, voter)?;
                 if log_bytes == 0 {
@@ -58,8 +61,11 @@ impl DataDir {
             let reason = "entries that were committed are missing at its end";
             return Err(OpenError::damaged(log_path, reason));
         }
-        // Last: with a marker, a log file that is missing is a loss and not a beginning.
-        write_marker(path, cluster, voter)?;
+        // Last: with a marker, a log file that is missing is a loss and not a beginning. Before
+        // the first row of the new format, too: what an older build cannot read it must not open.
+        if !is_current {
+            write_marker(path, cluster, voter)?;
+        }
         Ok(Self { log, snapshots })
     }
 }
@@ -114,9 +120,6 @@ fn check_marker(
 
 fn write_marker(path: &Path, cluster: &str, voter: VoterId) -> Result<(), OpenError> {
     let marker_path: PathBuf = path.join(MARKER);
-    if marker_path.exists() {
-        return Ok(());
-    }
     let marker = Marker {
         format: FORMAT,
         cluster: cluster.to_owned(),

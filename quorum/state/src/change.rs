@@ -1,9 +1,10 @@
 //! What a judged command will do: whole records as they will be. Committing them cannot fail.
 
-use crate::{lease::Lease, token::Token};
+use crate::{lease::Lease, token::Token, trust::Identity};
 use lattice_quorum_types::{
-    Allocation, NodeId, Outcome, ProjectPath, event::AllocationChange, id::LeaseName, node::Node,
-    project::Project,
+    Allocation, NodeId, Outcome, ProjectPath, audit::AuditAction, command::Principal,
+    event::AllocationChange, id::LeaseName, node::Node, project::Project, rpc::Role,
+    view::Authority,
 };
 
 /// One change. Revisions are filled in at commit.
@@ -33,9 +34,23 @@ pub(crate) enum Change {
         announce: bool,
     },
     /// A join token as it will be.
-    Token { hash: String, token: Token },
+    Token { hash: String, token: Box<Token> },
+    /// A join token goes.
+    RevokeToken { hash: String },
     /// Somebody enrolled.
     Enrolled { name: String, node: Option<NodeId> },
+    /// What is known of a name's certificates, as it will be. Unless what members sign changes
+    /// (`renumber`), it is not announced and makes no revision.
+    Identity {
+        role: Role,
+        name: String,
+        identity: Box<Identity>,
+        renumber: bool,
+    },
+    /// Who is trusted.
+    Authorities { authorities: Vec<Authority> },
+    /// Something is written down for ever.
+    Audit { by: Principal, action: AuditAction },
 }
 
 /// Whether nodes are taken or given back.

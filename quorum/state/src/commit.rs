@@ -3,6 +3,7 @@
 use crate::{
     State,
     change::{Change, Direction, Verdict},
+    keys::Digest,
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis, event::EventKind,
@@ -16,7 +17,7 @@ impl State {
         envelope: &Envelope,
         now: UnixMillis,
         verdict: Verdict,
-        digest: Option<[u8; 32]>,
+        digest: Option<Digest>,
     ) -> Applied {
         let Verdict { outcome, changes } = verdict;
         let keyed = envelope.key.as_deref().zip(digest);
@@ -118,8 +119,36 @@ impl State {
                     });
                 }
             }
-            Change::Token { hash, token } => self.tokens.set(hash, token, now),
+            Change::Token { hash, token } => self.tokens.set(hash, *token, now),
+            Change::RevokeToken { hash } => self.tokens.remove(&hash),
+            Change::Identity {
+                role,
+                name,
+                identity,
+                renumber,
+            } => {
+                self.trust.set_identity(role, name, *identity);
+                if renumber {
+                    events.push(self.renumber(now));
+                }
+            }
+            Change::Authorities { authorities } => {
+                self.trust.set_authorities(authorities);
+                events.push(self.renumber(now));
+            }
+            Change::Audit { by, action } => {
+                let entry = self.audit.append(revision, now, by, action).clone();
+                events.push(EventKind::Audit { entry });
+            }
             Change::Enrolled { name, node } => events.push(EventKind::Enrolled { name, node }),
+        }
+    }
+
+    /// What members sign is another from this revision on.
+    fn renumber(&mut self, now: UnixMillis) -> EventKind {
+        self.trust.renumber(self.revision, now);
+        EventKind::Trust {
+            number: self.trust.number(),
         }
     }
 
@@ -142,12 +171,15 @@ impl State {
 }
 
 impl Change {
-    /// Whether the history has a step for it. A renewed lease is none.
+    /// Whether the history has a step for it. A renewed lease, or certificate, is none.
     fn makes_revision(&self) -> bool {
         !matches!(
             self,
             Change::Lease {
                 announce: false,
+                ..
+            } | Change::Identity {
+                renumber: false,
                 ..
             }
         )

@@ -3,6 +3,7 @@
 
 mod access;
 mod assign;
+mod force;
 mod lease;
 mod nodes;
 mod people;
@@ -10,10 +11,15 @@ mod projects;
 mod report;
 mod submit;
 mod token;
+mod trust;
 
-use crate::{State, change::Verdict};
+use crate::{
+    State,
+    change::{Change, Verdict},
+};
 use lattice_quorum_types::{
-    Allocation, AllocationId, Command, Envelope, Refusal, UnixMillis, command::Principal,
+    Allocation, AllocationId, Command, Envelope, Refusal, UnixMillis, audit::AuditAction,
+    command::Principal,
 };
 
 /// What a judge looks at.
@@ -23,6 +29,8 @@ pub(crate) struct Case<'a> {
     principal: &'a Principal,
     /// State time if the command takes effect.
     now: UnixMillis,
+    /// Of the command.
+    schema: u16,
 }
 
 /// Judges a command whose schema and idempotency key were looked at already.
@@ -36,6 +44,7 @@ pub(crate) fn judge(
         state,
         principal: &envelope.principal,
         now,
+        schema: envelope.schema,
     };
     match &envelope.command {
         Command::CreateProject {
@@ -67,18 +76,35 @@ pub(crate) fn judge(
             ttl_ms,
         } => lease::acquire(case, lease, holder, *ttl_ms),
         Command::ReleaseLease { lease, holder } => lease::release(case, lease, holder),
-        Command::CreateToken {
-            hash,
+        Command::CreateToken { grant } => token::create(case, grant),
+        Command::RevokeToken { id } => token::revoke(case, id),
+        command @ Command::ConsumeToken { .. } => match token::Enrolment::of(command) {
+            Some(asked) => token::consume(case, &asked),
+            None => Ok(Verdict::nothing()),
+        },
+        Command::RenewCertificate {
+            name,
             role,
-            names,
-            uses,
-            expires_at,
-        } => token::create(case, hash, *role, names.as_deref(), *uses, *expires_at),
-        Command::ConsumeToken { hash, name, role } => token::consume(case, hash, name, *role),
+            shown_issued_at,
+            certificate,
+        } => trust::renew(case, *role, name, *shown_issued_at, *certificate),
+        Command::RevokeCertificates { name, role, reason } => {
+            trust::revoke(case, *role, name, reason)
+        }
+        Command::AddAuthority { certificate } => trust::add(case, certificate),
+        Command::PromoteAuthority { pin } => trust::promote(case, pin),
+        Command::RetireAuthority { pin } => trust::retire(case, pin),
+        Command::ForceRelease { node, reason } => force::release(case, node, reason),
     }
 }
 
 impl<'a> Case<'a> {
+    /// Whether the command was written by the first version. It is judged by the rules of then, so
+    /// that a log that was written by one build and is replayed by another gives one state.
+    fn is_first_schema(self) -> bool {
+        self.schema < 2
+    }
+
     /// An allocation that is not terminal.
     fn live(self, id: AllocationId, action: &str) -> Result<&'a Allocation, Refusal> {
         match self.state.hot.get(&id) {
@@ -89,6 +115,15 @@ impl<'a> Case<'a> {
             },
         }
     }
+}
+
+/// These changes, and that they are written down.
+fn audited(case: Case<'_>, action: AuditAction, mut changes: Vec<Change>) -> Vec<Change> {
+    if !case.is_first_schema() {
+        let by = case.principal.clone();
+        changes.push(Change::Audit { by, action });
+    }
+    changes
 }
 
 fn wrong_state(allocation: &Allocation, action: &str) -> Refusal {

@@ -1,28 +1,38 @@
 //! Idempotency keys: a repeated command answers with its first outcome for a day of state time.
 
+use crate::v1;
 use lattice_quorum_types::{
-    Applied, Command, Outcome, Revision, UnixMillis, command::KEY_LIFETIME_MS,
+    Applied, Command, Outcome, Revision, UnixMillis,
+    command::{IssuedCertificate, KEY_LIFETIME_MS},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Keys are private to their principal: a key guessed by another tells nothing.
-type Owned = (String, String);
+pub(crate) type Owned = (String, String);
+
+/// Of a command, by the rules of the schema it was written in: the encoding of commands changes,
+/// and what was remembered before an upgrade answers repeats after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Digest {
+    schema: u16,
+    hash: [u8; 32],
+}
 
 /// Remembered outcomes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Keys {
-    entries: BTreeMap<Owned, Entry>,
+    pub(crate) entries: BTreeMap<Owned, Entry>,
     /// In the order of remembering, which is the order of expiry.
-    order: VecDeque<Owned>,
+    pub(crate) order: VecDeque<Owned>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Entry {
-    digest: [u8; 32],
-    outcome: Outcome,
-    revision: Revision,
-    at: UnixMillis,
+pub(crate) struct Entry {
+    pub(crate) digest: Digest,
+    pub(crate) outcome: Outcome,
+    pub(crate) revision: Revision,
+    pub(crate) at: UnixMillis,
 }
 
 impl Entry {
@@ -38,7 +48,7 @@ pub(crate) enum Seen {
     /// The key stands for another command.
     OtherCommand,
     /// Not known; the command's digest, to be remembered with the outcome.
-    Never([u8; 32]),
+    Never(Digest),
 }
 
 impl Keys {
@@ -48,13 +58,15 @@ impl Keys {
         principal: &str,
         key: &str,
         command: &Command,
+        schema: u16,
         now: UnixMillis,
     ) -> Seen {
-        let digest = digest(command);
         let owned = (principal.to_owned(), key.to_owned());
         match self.entries.get(&owned).filter(|entry| !entry.expired(now)) {
-            None => Seen::Never(digest),
-            Some(entry) if entry.digest != digest => Seen::OtherCommand,
+            None => Seen::Never(Digest::of(command, schema)),
+            Some(entry) if entry.digest != Digest::of(command, entry.digest.schema) => {
+                Seen::OtherCommand
+            }
             Some(entry) => Seen::Before(Applied {
                 revision: entry.revision,
                 outcome: entry.outcome.clone(),
@@ -83,7 +95,7 @@ impl Keys {
         &mut self,
         principal: &str,
         key: &str,
-        digest: [u8; 32],
+        digest: Digest,
         now: UnixMillis,
         applied: &Applied,
     ) {
@@ -104,12 +116,49 @@ impl Keys {
     }
 }
 
-/// Equal commands have equal digests.
-fn digest(command: &Command) -> [u8; 32] {
+impl Digest {
+    /// Equal commands have equal digests under one schema.
+    fn of(command: &Command, schema: u16) -> Self {
+        let bytes = match schema {
+            0 | 1 => v1::encode(command),
+            _ => encode(&as_asked(command)),
+        };
+        let hash = *blake3::hash(&bytes).as_bytes();
+        Digest { schema, hash }
+    }
+
+    /// As an entry of the first version remembered it.
+    pub(crate) fn of_first_schema(hash: [u8; 32]) -> Self {
+        Digest { schema: 1, hash }
+    }
+}
+
+/// The command without what each proposer stamps anew: asking twice for a certificate is asking
+/// for the same one.
+fn as_asked(command: &Command) -> Command {
+    let mut asked = command.clone();
+    match &mut asked {
+        Command::ConsumeToken {
+            from, certificate, ..
+        } => {
+            *from = None;
+            *certificate = UNSTAMPED;
+        }
+        Command::RenewCertificate { certificate, .. } => *certificate = UNSTAMPED,
+        _ => {}
+    }
+    asked
+}
+
+const UNSTAMPED: IssuedCertificate = IssuedCertificate {
+    issued_at: UnixMillis(0),
+    expires_at: UnixMillis(0),
+};
+
+fn encode(command: &Command) -> Vec<u8> {
     #[expect(
         clippy::expect_used,
         reason = "plain data serialised into memory cannot fail"
     )]
-    let bytes = postcard::to_stdvec(command).expect("a command serialises");
-    *blake3::hash(&bytes).as_bytes()
+    postcard::to_stdvec(command).expect("a command serialises")
 }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod audit;
 mod change;
 mod clock;
 mod commit;
@@ -27,6 +28,8 @@ mod snapshot;
 mod state;
 mod token;
 mod tree;
+mod trust;
+pub mod v1;
 
 pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};
 pub use policy::Policy;

@@ -37,6 +37,13 @@ impl State {
             Query::Check { envelope } => {
                 Answer::Check(self.check(envelope).map(|()| self.revision))
             }
+            Query::Trust => Answer::Trust(self.trust.view()),
+            Query::Certificates => Answer::Certificates(self.trust.certificates()),
+            Query::Tokens => Answer::Tokens(self.tokens.open(self.clock.now)),
+            Query::Audit { after, limit } => {
+                let limit = (*limit).min(MAX_PAGE) as usize;
+                Answer::Audit(self.audit.after(*after, limit).to_vec())
+            }
         }
     }
 

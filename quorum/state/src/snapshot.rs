@@ -1,9 +1,9 @@
 //! The state as bytes: a versioned, checksummed frame around its encoding.
 
-use crate::State;
+use crate::{State, v1};
 
-/// Newest snapshot format this build writes and reads.
-pub const FORMAT_VERSION: u16 = 1;
+/// Snapshot format this build writes; it reads all before it too.
+pub const FORMAT_VERSION: u16 = 2;
 
 /// Marks a snapshot of this state machine.
 const MAGIC: [u8; 8] = *b"LATSTATE";
@@ -95,7 +95,11 @@ impl State {
         if checksum(version, length, body) != *sum {
             return Err(RestoreError::Checksum);
         }
-        postcard::from_bytes(body).map_err(|e| RestoreError::Decode {
+        let state = match found {
+            0 | 1 => postcard::from_bytes::<v1::State>(body).map(Into::into),
+            _ => postcard::from_bytes(body),
+        };
+        state.map_err(|e| RestoreError::Decode {
             reason: e.to_string(),
         })
     }

@@ -2,14 +2,16 @@
 
 use crate::{
     archive::Archive,
+    audit::Audit,
     change::Verdict,
     clock::Clock,
     judge,
-    keys::{Keys, Seen},
+    keys::{Digest, Keys, Seen},
     lease::Leases,
     policy::Policy,
     token::Tokens,
     tree::Tree,
+    trust::{Identity, Trust},
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Applied, Envelope, NodeId, ProjectPath, Refusal,
@@ -18,6 +20,7 @@ use lattice_quorum_types::{
     limit::Limits,
     node::{Lifecycle, Node},
     project::Project,
+    rpc::Role,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,6 +48,8 @@ pub struct State {
     pub(crate) leases: Leases,
     pub(crate) tokens: Tokens,
     pub(crate) keys: Keys,
+    pub(crate) trust: Trust,
+    pub(crate) audit: Audit,
 }
 
 impl Default for State {
@@ -77,6 +82,8 @@ impl State {
             leases: Leases::default(),
             tokens: Tokens::default(),
             keys: Keys::default(),
+            trust: Trust::default(),
+            audit: Audit::default(),
         }
     }
 
@@ -116,9 +123,15 @@ impl State {
         let now = self.clock.next(envelope.at);
         let mut digest = None;
         if let Some(key) = &envelope.key {
+            let Envelope {
+                principal,
+                command,
+                schema,
+                ..
+            } = envelope;
             match self
                 .keys
-                .look_up(&envelope.principal.name, key, &envelope.command, now)
+                .look_up(&principal.name, key, command, *schema, now)
             {
                 Seen::Before(applied) => return Ok(Judged::Repeat(applied)),
                 Seen::OtherCommand => return Err(Refusal::KeyReused { key: key.clone() }),
@@ -191,6 +204,19 @@ impl State {
             .map(|lease| (lease.epoch, lease.holder.as_deref()))
     }
 
+    /// Revision of the last change of who is trusted; see [`Query::Trust`].
+    ///
+    /// [`Query::Trust`]: lattice_quorum_types::view::Query::Trust
+    pub fn trust_number(&self) -> Revision {
+        self.trust.number()
+    }
+
+    /// The earliest moment at which the next certificate of this name may be issued.
+    pub fn next_issue(&self, role: Role, name: &str) -> UnixMillis {
+        let identity = self.trust.identity(role, name);
+        identity.map_or(UnixMillis(0), Identity::next_issue)
+    }
+
     /// The largest number of nodes that a request to `path` could be given now as far as limits
     /// go; `None` for an unknown project, `Some(u64::MAX)` when no level limits it.
     pub fn headroom(&self, path: &ProjectPath) -> Option<u64> {
@@ -218,6 +244,6 @@ enum Judged {
     New {
         verdict: Verdict,
         now: UnixMillis,
-        digest: Option<[u8; 32]>,
+        digest: Option<Digest>,
     },
 }

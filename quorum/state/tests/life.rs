@@ -63,6 +63,7 @@ fn a_failed_rank_stops_the_others_and_nodes_go_back_only_at_the_end() {
         RankReport::Ended {
             at: c.now(),
             exit: failed.clone(),
+            fault: None,
         },
     )
     .unwrap();
@@ -82,6 +83,7 @@ fn a_failed_rank_stops_the_others_and_nodes_go_back_only_at_the_end() {
         RankReport::Ended {
             at: c.now(),
             exit: RankExit::Stopped,
+            fault: None,
         },
     )
     .unwrap();

@@ -6,9 +6,10 @@ mod common;
 use common::{Cluster, envelope, node, path, principal};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, Envelope, ProjectPath, VclusterName,
+    Allocation, AllocationId, AllocationState, Command, Envelope, ProjectPath, UnixMillis,
+    VclusterName,
     allocation::{RankExit, StopCause},
-    command::{ExpectedNode, Fence, LimitChange, Power, RankReport},
+    command::{ExpectedNode, Fence, IssuedCertificate, LimitChange, Power, RankReport, TokenGrant},
     id::LeaseName,
     limit::{LimitPatch, Limits, Patch, Resource},
     node::Lifecycle,
@@ -170,6 +171,16 @@ fn nth(state: &State, nth: usize) -> Option<&Allocation> {
     }
 }
 
+/// As the proposer stamps it.
+fn certificate(c: &Cluster, role: Role, name: &str) -> IssuedCertificate {
+    let earliest = c.state.next_issue(role, name).max(c.state.now());
+    let issued_at = UnixMillis(earliest.max(c.now()).0.div_ceil(1000) * 1000);
+    IssuedCertificate {
+        issued_at,
+        expires_at: issued_at.after(3_600_000),
+    }
+}
+
 fn lease() -> LeaseName {
     LeaseName::new("schedule.main").unwrap()
 }
@@ -270,6 +281,7 @@ fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
                 .map(|n| ExpectedNode {
                     node: n.id.clone(),
                     version: n.version - u64::from(*stale),
+                    boot: stale.then(|| "boot-1".to_owned()),
                 });
             let command = Command::Assign {
                 id: allocation.id,
@@ -308,6 +320,7 @@ fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
                 RankReport::Ended {
                     at: c.now(),
                     exit: exit.clone(),
+                    fault: None,
                 },
             ))
         }),
@@ -315,6 +328,7 @@ fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
             let ended = || RankReport::Ended {
                 at: c.now(),
                 exit: RankExit::Exited { code: 0 },
+                fault: None,
             };
             (0..a.ranks.len())
                 .flat_map(|rank| service(report(a, rank, ended())))
@@ -361,16 +375,23 @@ fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
             })
         }
         Move::Token { uses } => admin(Command::CreateToken {
-            hash: "ab".repeat(32),
-            role: Role::Agent,
-            names: None,
-            uses: *uses,
-            expires_at: c.now().after(3_600_000),
+            grant: TokenGrant {
+                hash: "ab".repeat(32),
+                role: Role::Agent,
+                names: None,
+                cidrs: Vec::new(),
+                uses: *uses,
+                replace: uses % 2 == 0,
+                expires_at: c.now().after(3_600_000),
+            },
         }),
         Move::Enrol { name } => service(Command::ConsumeToken {
             hash: "ab".repeat(32),
             name: format!("n{name:03}"),
             role: Role::Agent,
+            from: None,
+            replace: true,
+            certificate: certificate(c, Role::Agent, &format!("n{name:03}")),
         }),
         Move::Wait { .. } => Vec::new(),
     }

@@ -171,6 +171,8 @@ pub enum RankPhase {
 pub struct Rank {
     /// Its node.
     pub node: NodeId,
+    /// The boot of that node it was assigned under: under another one nothing of it is left.
+    pub boot: Option<String>,
     /// Where it stands.
     pub phase: RankPhase,
 }

@@ -3,16 +3,19 @@
 use crate::{
     AllocationId, Event, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
     allocation::{RankExit, StopCause},
+    cidr::Cidr,
     id::LeaseName,
     limit::{LimitPatch, Limits},
     node::Lifecycle,
     rpc::Role,
     spec::AllocationSpec,
 };
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// Newest command schema this build writes and reads.
-pub const SCHEMA: u16 = 1;
+pub const SCHEMA: u16 = 2;
 
 /// How long an idempotency key is remembered, milliseconds (24 h).
 pub const KEY_LIFETIME_MS: u64 = 24 * 3600 * 1000;
@@ -84,6 +87,9 @@ pub struct ExpectedNode {
     pub node: NodeId,
     /// [`crate::node::Node::version`] it was planned on.
     pub version: u64,
+    /// The boot it was last seen under, by a direct read. What is assigned under one boot never
+    /// starts under another. `None`: not known.
+    pub boot: Option<String>,
 }
 
 /// What an agent tells of one rank.
@@ -101,7 +107,39 @@ pub enum RankReport {
         at: UnixMillis,
         /// How.
         exit: RankExit,
+        /// What is wrong with the node itself (a site's hook failed there): it is drained with
+        /// this reason as it is given back.
+        fault: Option<String>,
     },
+}
+
+/// A certificate that is about to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuedCertificate {
+    /// When it was issued, whole seconds.
+    pub issued_at: UnixMillis,
+    /// Last moment it holds.
+    pub expires_at: UnixMillis,
+}
+
+/// A join token as it is stored: its secret's hash and what it permits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenGrant {
+    /// blake3 of the secret part, lower-case hex.
+    pub hash: String,
+    /// The role it enrols.
+    pub role: Role,
+    /// Names it may enrol; `None` any.
+    pub names: Option<Vec<NodeId>>,
+    /// Networks (`10.1.0.0/16`) it may be used from, as a quorum member sees the address; empty
+    /// means any.
+    pub cidrs: Vec<Cidr>,
+    /// How often it may be used.
+    pub uses: u32,
+    /// Whether it may take a name that is enrolled already.
+    pub replace: bool,
+    /// Until when.
+    pub expires_at: UnixMillis,
 }
 
 /// Everything that can change the state.
@@ -213,18 +251,16 @@ pub enum Command {
     },
     /// Stores a join token's hash; the token itself is never replicated.
     CreateToken {
-        /// blake3 of the secret part, lower-case hex.
-        hash: String,
-        /// The role it enrols.
-        role: Role,
-        /// Node names it may enrol; `None` any.
-        names: Option<Vec<NodeId>>,
-        /// How often it may be used.
-        uses: u32,
-        /// Until when.
-        expires_at: UnixMillis,
+        /// What it permits.
+        grant: TokenGrant,
     },
-    /// Uses a join token for one enrolment. Part of issuing a certificate.
+    /// Withdraws a join token.
+    RevokeToken {
+        /// The first characters of its hash, 8 at least, as lists show it.
+        id: String,
+    },
+    /// Uses a join token for one enrolment. Part of issuing a certificate; earlier certificates of
+    /// a name that is taken over hold no more.
     ConsumeToken {
         /// blake3 of the secret part.
         hash: String,
@@ -232,6 +268,55 @@ pub enum Command {
         name: String,
         /// The role that enrols.
         role: Role,
+        /// Where it speaks from, as the member sees it.
+        from: Option<IpAddr>,
+        /// It asks to take over a name that is enrolled.
+        replace: bool,
+        /// What will be issued.
+        certificate: IssuedCertificate,
+    },
+    /// Renews a certificate. Part of issuing it.
+    RenewCertificate {
+        /// Whose.
+        name: String,
+        /// Its role.
+        role: Role,
+        /// When the certificate it showed was issued.
+        shown_issued_at: UnixMillis,
+        /// What will be issued.
+        certificate: IssuedCertificate,
+    },
+    /// Every certificate of this name issued until now holds no more.
+    RevokeCertificates {
+        /// Whose.
+        name: String,
+        /// Its role.
+        role: Role,
+        /// Why, for the audit.
+        reason: String,
+    },
+    /// Trusts one more authority. The first one issues.
+    AddAuthority {
+        /// Its certificate (DER).
+        certificate: Bytes,
+    },
+    /// From now on this authority issues; everybody renews.
+    PromoteAuthority {
+        /// blake3 of its certificate, lower-case hex.
+        pin: String,
+    },
+    /// Trusts an authority no more. Refused for the one that issues.
+    RetireAuthority {
+        /// blake3 of its certificate.
+        pin: String,
+    },
+    /// Takes a node from its holder although nobody knows that its processes are gone: a person
+    /// answers for that. The node stays drained by that person.
+    ForceRelease {
+        /// Which.
+        node: NodeId,
+        /// Why, and how it is known that nothing runs there.
+        reason: String,
     },
 }
 
@@ -257,6 +342,11 @@ pub enum Outcome {
         epoch: u64,
         /// Until when, in state time.
         expires_at: UnixMillis,
+    },
+    /// What may be issued; a repeat may issue the same again.
+    Certified {
+        /// As the first of the repeats asked.
+        certificate: IssuedCertificate,
     },
 }
 

@@ -85,4 +85,14 @@ pub enum EventKind {
         /// The node, when it is one.
         node: Option<NodeId>,
     },
+    /// Who is trusted changed: authorities, or revoked certificates.
+    Trust {
+        /// Of the present trust; [`crate::view::TrustView::number`].
+        number: Revision,
+    },
+    /// Something that is written down for ever.
+    Audit {
+        /// The entry.
+        entry: crate::audit::AuditEntry,
+    },
 }

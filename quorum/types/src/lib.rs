@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 pub mod allocation;
+pub mod audit;
+pub mod cidr;
 pub mod command;
 pub mod event;
 pub mod hostlist;

@@ -193,6 +193,25 @@ pub enum Refusal {
         /// Newest supported.
         supported: u16,
     },
+    /// Somebody of that name is a member already.
+    NameTaken {
+        /// The name.
+        name: String,
+        /// What would allow to take it over.
+        needs: String,
+    },
+    /// The certificates of that name hold no more.
+    CertificateRevoked {
+        /// The name.
+        name: String,
+    },
+    /// No such authority, token or certificate.
+    UnknownTrust {
+        /// What it is, e.g. "authority".
+        kind: String,
+        /// As asked for.
+        id: String,
+    },
 }
 
 impl Refusal {
@@ -217,6 +236,9 @@ impl Refusal {
             Refusal::TokenRefused { .. } => "token_refused",
             Refusal::KeyReused { .. } => "key_reused",
             Refusal::UnsupportedSchema { .. } => "unsupported_schema",
+            Refusal::NameTaken { .. } => "name_taken",
+            Refusal::CertificateRevoked { .. } => "certificate_revoked",
+            Refusal::UnknownTrust { .. } => "unknown_trust",
         }
     }
 }
@@ -352,6 +374,14 @@ impl fmt::Display for Refusal {
                 "command schema {given} is newer than {supported}, the newest this member knows; \
                  upgrade the quorum before the other services"
             ),
+            Refusal::NameTaken { name, needs } => {
+                write!(f, "the name {name} is enrolled already; {needs}")
+            }
+            Refusal::CertificateRevoked { name } => write!(
+                f,
+                "the certificates of {name} were revoked; it must enrol again with a new token"
+            ),
+            Refusal::UnknownTrust { kind, id } => write!(f, "there is no {kind} {id}"),
         }
     }
 }

@@ -18,6 +18,19 @@ pub struct Workload {
     pub env: BTreeMap<String, String>,
     /// Working directory; the user's home, else `/`, when absent.
     pub working_dir: Option<String>,
+    /// Files of the user's own for the output. What has none is captured by the agent.
+    pub output: OutputFiles,
+}
+
+/// Where a rank's output goes; relative paths are below the working directory. `%j` stands for the
+/// allocation's number, `%r` for the rank, `%n` for the node, `%%` for a percent sign.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OutputFiles {
+    /// Standard output; opened as the user, made when missing, appended to.
+    pub stdout: Option<String>,
+    /// Standard error.
+    pub stderr: Option<String>,
 }
 
 impl Workload {
@@ -30,6 +43,8 @@ impl Workload {
                 .iter()
                 .map(|(k, v)| k.len() + v.len())
                 .sum::<usize>()
+            + self.output.stdout.as_ref().map_or(0, String::len)
+            + self.output.stderr.as_ref().map_or(0, String::len)
     }
 }
 

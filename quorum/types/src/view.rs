@@ -2,8 +2,10 @@
 
 use crate::{
     Allocation, AllocationId, AllocationState, Envelope, Event, ProjectPath, Refusal, Revision,
-    UnixMillis, VoterId, node::Node, project::Project,
+    UnixMillis, VoterId, audit::AuditEntry, command::TokenGrant, node::Node, project::Project,
+    rpc::Role,
 };
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// A linearizable question.
@@ -37,6 +39,93 @@ pub enum Query {
         /// The command.
         envelope: Box<Envelope>,
     },
+    /// Who is trusted.
+    Trust,
+    /// Everybody with a certificate, by role and name.
+    Certificates,
+    /// Join tokens that can still be used.
+    Tokens,
+    /// What was written down, oldest first.
+    Audit {
+        /// Only entries after this one; 0 for all.
+        after: u64,
+        /// At most so many.
+        limit: u32,
+    },
+}
+
+/// An authority.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Authority {
+    /// blake3 of its certificate, lower-case hex.
+    pub pin: String,
+    /// Its certificate (DER).
+    pub certificate: Bytes,
+    /// Whether it is the one that issues; the others are only trusted.
+    pub issuing: bool,
+    /// Since when it is known.
+    pub since: UnixMillis,
+}
+
+/// Certificates that hold no more though they have not ended.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Revoked {
+    /// Whose.
+    pub role: Role,
+    /// Whose.
+    pub name: String,
+    /// All issued before this moment.
+    pub issued_before: UnixMillis,
+    /// Then all of them have ended by themselves.
+    pub forget_at: UnixMillis,
+}
+
+/// Who is trusted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrustView {
+    /// Revision of the last change; 0 when there was none.
+    pub number: Revision,
+    /// In the order in which they became known.
+    pub authorities: Vec<Authority>,
+    /// By role and name.
+    pub revoked: Vec<Revoked>,
+}
+
+/// What is known of one name's certificates.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateView {
+    /// Its role.
+    pub role: Role,
+    /// Its name.
+    pub name: String,
+    /// When its newest certificate was issued; `None`: not by enrolment.
+    pub issued_at: Option<UnixMillis>,
+    /// When that one ends.
+    pub expires_at: Option<UnixMillis>,
+    /// Those issued before hold no more, why, and who said so.
+    pub revoked: Option<Revocation>,
+}
+
+/// Why certificates hold no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revocation {
+    /// All issued before this moment.
+    pub issued_before: UnixMillis,
+    /// Then all of them have ended by themselves.
+    pub forget_at: UnixMillis,
+    /// Why.
+    pub reason: String,
+    /// Who said so.
+    pub by: String,
+}
+
+/// A join token, without anything that would let somebody use it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenView {
+    /// What it permits; `uses` are those left, `hash` is cut to its first 12 characters.
+    pub grant: TokenGrant,
+    /// Who made it.
+    pub by: String,
 }
 
 /// Everything a control service folds events onto.
@@ -70,6 +159,14 @@ pub enum Answer {
     Revision(Revision),
     /// To [`Query::Check`]: the revision it was judged at, or the refusal.
     Check(Result<Revision, Refusal>),
+    /// To [`Query::Trust`].
+    Trust(TrustView),
+    /// To [`Query::Certificates`].
+    Certificates(Vec<CertificateView>),
+    /// To [`Query::Tokens`].
+    Tokens(Vec<TokenView>),
+    /// To [`Query::Audit`].
+    Audit(Vec<AuditEntry>),
 }
 
 /// One step of a watch.

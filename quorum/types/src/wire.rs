@@ -9,6 +9,7 @@ use crate::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, net::SocketAddr};
 
 /// Why a quorum member did not answer with a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -105,6 +106,10 @@ pub struct Launch {
     pub workload: Workload,
     /// Longest run time, milliseconds.
     pub walltime_ms: Option<u64>,
+    /// The boot the rank was assigned under; under another one it is not started.
+    pub boot: Option<String>,
+    /// Its traces are wiped before the node goes back.
+    pub sensitive: bool,
 }
 impl Rpc for Launch {
     const METHOD: &'static str = "agent.launch";
@@ -136,6 +141,14 @@ pub enum LaunchRefused {
     JournalFailed {
         /// Why.
         reason: String,
+    },
+    /// The node was booted anew since the rank was assigned: nothing of it can be left.
+    #[error("the node was booted anew since: {expected} was its boot, {current} is")]
+    OtherBoot {
+        /// As assigned.
+        expected: String,
+        /// As it is.
+        current: String,
     },
 }
 
@@ -179,6 +192,68 @@ impl Rpc for Ping {
     const METHOD: &'static str = "agent.ping";
     const CALLERS: &'static [Role] = &[Role::Control, Role::Agent];
     type Reply = Pong;
+}
+
+/// Pings another agent: independent evidence whether a node answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PingPeer {
+    /// Who is expected there.
+    pub node: NodeId,
+    /// Its mesh address.
+    pub addr: SocketAddr,
+    /// How long it may take, milliseconds; 5000 at most.
+    pub timeout_ms: u64,
+}
+impl Rpc for PingPeer {
+    const METHOD: &'static str = "agent.ping_peer";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    /// The error says how it failed.
+    type Reply = Result<Pong, String>;
+}
+
+/// Runs the site's health gate before a node goes back into service. Success when there is none.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CheckHealth;
+impl Rpc for CheckHealth {
+    const METHOD: &'static str = "agent.gate";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    type Reply = Result<(), GateFailed>;
+}
+
+/// The site's health gate does not let a node back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("the health gate failed: {reason}")]
+pub struct GateFailed {
+    /// Exit code, signal or deadline, and the last line it wrote.
+    pub reason: String,
+}
+
+/// What a node is, said and signed by its agent at the moment it is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The node.
+    pub node: NodeId,
+    /// Its boot.
+    pub boot_id: String,
+    /// Digest by class; without those that are incomplete or disabled.
+    pub digests: BTreeMap<String, [u8; 32]>,
+    /// When that was read, by the node's clock.
+    pub read_at: UnixMillis,
+    /// As the asker gave it, so that an old claim is not taken for a new one.
+    pub nonce: [u8; 16],
+}
+
+/// Asks for a [`Claim`]. The answer is its postcard encoding in the agent's signature
+/// (`lattice-mesh`'s `Signed`, encoded).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GetClaim {
+    /// Random.
+    pub nonce: [u8; 16],
+}
+impl Rpc for GetClaim {
+    const METHOD: &'static str = "agent.claim";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    type Reply = Result<Bytes, String>;
 }
 
 /// Answer to [`Ping`].

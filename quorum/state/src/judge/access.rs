@@ -36,11 +36,22 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         ),
         Command::AcquireLease { .. }
         | Command::ReleaseLease { .. }
-        | Command::ConsumeToken { .. } => (
+        | Command::ConsumeToken { .. }
+        | Command::RenewCertificate { .. }
+        | Command::AddAuthority { .. } => (
             &[Power::Admin, Power::Service],
             "the role admin, or a service",
         ),
-        Command::CreateToken { .. } => (&[Power::Admin], "the role admin"),
+        Command::CreateToken { .. }
+        | Command::RevokeToken { .. }
+        | Command::RevokeCertificates { .. }
+        | Command::PromoteAuthority { .. }
+        | Command::RetireAuthority { .. } => (&[Power::Admin], "the role admin"),
+        // A person answers for it: never a service by itself.
+        Command::ForceRelease { .. } => (
+            &[Power::Operator, Power::Admin],
+            "the role operator or admin",
+        ),
     };
     if !allowed.contains(&principal.power) {
         return Err(forbidden(principal, needs));

@@ -11,6 +11,9 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeSet;
 
+/// Longest boot id, bytes. The kernel's have 36.
+const MAX_BOOT_BYTES: usize = 128;
+
 /// Gives a pending allocation exactly the nodes it asked for, if each is as the plan saw it and
 /// limits allow it now. Refused, it stays pending and is planned again.
 pub(super) fn assign(
@@ -37,8 +40,9 @@ pub(super) fn assign(
         .check_fits(state.policy, &spec.project, u64::from(spec.nodes))?;
 
     let attempt = present.attempt + 1;
-    let ranks = free.iter().map(|n| Rank {
-        node: n.id.clone(),
+    let ranks = expected.iter().map(|chosen| Rank {
+        node: chosen.node.clone(),
+        boot: chosen.boot.clone(),
         phase: RankPhase::Assigned,
     });
     let record = Allocation {
@@ -83,7 +87,15 @@ fn free_nodes<'a>(
     let mut free = Vec::with_capacity(expected.len());
     let mut changed = Vec::new();
     let mut seen = BTreeSet::new();
-    for ExpectedNode { node: id, version } in expected {
+    for expected in expected {
+        let ExpectedNode {
+            node: id,
+            version,
+            boot,
+        } = expected;
+        if boot.as_ref().is_some_and(|b| b.len() > MAX_BOOT_BYTES) {
+            return Err(invalid("nodes", format!("the boot of {id} is no boot id")));
+        }
         if !seen.insert(id) {
             return Err(invalid("nodes", format!("node {id} is named twice")));
         }

@@ -3,7 +3,7 @@
 use super::{Case, invalid};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
-    NodeId, Refusal, Revision, VclusterName,
+    NodeId, Refusal, Revision, UnixMillis, VclusterName,
     command::Power,
     node::{DrainReason, Lifecycle, Node},
 };
@@ -73,23 +73,42 @@ pub(super) fn drain(case: Case<'_>, id: &NodeId, reason: Option<&str>) -> Result
     let mut next = present.clone();
     match (reason, own) {
         (Some(""), _) => return Err(invalid("reason", "say why, in a few words")),
-        (Some(reason), Some(i)) => next.drain[i].reason = reason.to_owned(),
-        (Some(reason), None) => next.drain.push(DrainReason {
-            owner: owner.clone(),
-            reason: reason.to_owned(),
-            since: case.now,
-        }),
+        (Some(reason), _) => {
+            let next = with_reason(present, owner, reason, case.now);
+            return Ok(if next == *present {
+                Verdict::nothing()
+            } else {
+                Verdict::done(vec![Change::Node(Box::new(next))])
+            });
+        }
         (None, Some(i)) => {
             next.drain.remove(i);
         }
         (None, None) => return Ok(Verdict::nothing()),
     }
     next.lifecycle = match present.lifecycle {
-        Lifecycle::Ready if !next.drain.is_empty() => drained(present),
         Lifecycle::Draining | Lifecycle::Drained if next.drain.is_empty() => Lifecycle::Ready,
         other => other,
     };
     Ok(changed(present, next))
+}
+
+/// The node with a drain reason of this owner, whose former one it replaces.
+pub(super) fn with_reason(present: &Node, owner: &str, reason: &str, now: UnixMillis) -> Node {
+    let mut next = present.clone();
+    match next.drain.iter_mut().find(|drain| drain.owner == owner) {
+        Some(own) => own.reason = reason.to_owned(),
+        None => next.drain.push(DrainReason {
+            owner: owner.to_owned(),
+            reason: reason.to_owned(),
+            since: now,
+        }),
+    }
+    if present.lifecycle == Lifecycle::Ready {
+        next.lifecycle = drained(present);
+        next.version += 1;
+    }
+    next
 }
 
 /// Drained, or on the way there while something runs.
@@ -112,7 +131,7 @@ fn changed(present: &Node, mut next: Node) -> Verdict {
     Verdict::done(vec![Change::Node(Box::new(next))])
 }
 
-fn node<'a>(case: Case<'a>, id: &NodeId) -> Result<&'a Node, Refusal> {
+pub(super) fn node<'a>(case: Case<'a>, id: &NodeId) -> Result<&'a Node, Refusal> {
     case.state
         .nodes
         .get(id)

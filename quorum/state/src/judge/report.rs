@@ -1,15 +1,20 @@
 //! Reports of ranks, and the transitions that follow from them.
 
-use super::{Case, invalid, people::entering, wrong_state};
+use super::{Case, invalid, nodes, people::entering, wrong_state};
 use crate::change::{Change, Direction, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, UnixMillis,
     allocation::{Rank, RankExit, RankPhase, StopCause},
     command::RankReport,
     event::AllocationChange,
-    node::{Lifecycle, Node},
+    node::{Holder, Lifecycle, Node},
     spec::Requeue,
 };
+
+/// In whose name a node is drained where a site's hook failed.
+const HOOKS: &str = "service:hooks";
+/// Longest reason of such a drain, bytes; the rest is in the node's own log.
+const MAX_FAULT_BYTES: usize = 512;
 
 /// Attempts after which a fault of a node puts an allocation back no more: it met five bad nodes.
 pub(super) const FAULTY_ATTEMPTS: u32 = 5;
@@ -45,17 +50,28 @@ pub(super) fn report(
     }
     let mut record = present.clone();
     record.ranks[position].phase = phase;
-    if let RankReport::Ended { exit, .. } = report {
-        note_exit(case, &mut record, position, exit);
+    let mut drained = None;
+    if let RankReport::Ended { exit, fault, .. } = report {
+        let fault = fault.as_deref().map(shortened);
+        note_exit(case, &mut record, position, exit, fault);
+        drained = fault.and_then(|fault| {
+            let node = case.state.nodes.get(node)?;
+            Some(nodes::with_reason(node, HOOKS, fault, case.now))
+        });
     }
-    Ok(settle(case, present, record))
+    Ok(settle(case, present, record, drained))
+}
+
+/// As much of a node's own words as is kept for all time.
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_FAULT_BYTES)]
 }
 
 /// The phase after a report; `None` when the report says nothing new.
 fn next_phase(present: &RankPhase, report: &RankReport) -> Option<RankPhase> {
     match (present, report) {
         (RankPhase::Assigned, RankReport::Started { at }) => Some(RankPhase::Running { at: *at }),
-        (RankPhase::Assigned | RankPhase::Running { .. }, RankReport::Ended { at, exit }) => {
+        (RankPhase::Assigned | RankPhase::Running { .. }, RankReport::Ended { at, exit, .. }) => {
             Some(RankPhase::Ended {
                 at: *at,
                 exit: exit.clone(),
@@ -66,8 +82,15 @@ fn next_phase(present: &RankPhase, report: &RankReport) -> Option<RankPhase> {
     }
 }
 
-/// Keeps the first cause of failure, and that the allocation ran at all.
-fn note_exit(case: Case<'_>, record: &mut Allocation, position: usize, exit: &RankExit) {
+/// Keeps the first cause of failure, and that the allocation ran at all. A rank that could not be
+/// started where something is wrong with the node says nothing against the work: it is put back.
+pub(super) fn note_exit(
+    case: Case<'_>,
+    record: &mut Allocation,
+    position: usize,
+    exit: &RankExit,
+    fault: Option<&str>,
+) {
     let ran = matches!(
         exit,
         RankExit::Exited { .. } | RankExit::Signaled { .. } | RankExit::Walltime
@@ -80,10 +103,13 @@ fn note_exit(case: Case<'_>, record: &mut Allocation, position: usize, exit: &Ra
         record.started_at = Some(if starting { assigned_at } else { case.now });
     }
     if !exit.is_success() && record.stop.is_none() {
-        record.stop = Some(match exit {
-            RankExit::Walltime => StopCause::Walltime,
-            RankExit::Lost { .. } => StopCause::NodeLost {
-                node: record.ranks[position].node.clone(),
+        let node = || record.ranks[position].node.clone();
+        record.stop = Some(match (exit, fault) {
+            (RankExit::Walltime, _) => StopCause::Walltime,
+            (RankExit::Lost { .. }, _) => StopCause::NodeLost { node: node() },
+            (RankExit::SpawnFailed { .. }, Some(fault)) => StopCause::NodeFault {
+                node: node(),
+                reason: fault.to_owned(),
             },
             _ => StopCause::RankFailed {
                 rank: position as u32,
@@ -93,13 +119,19 @@ fn note_exit(case: Case<'_>, record: &mut Allocation, position: usize, exit: &Ra
     }
 }
 
-/// The state that follows from the ranks' phases.
-fn settle(case: Case<'_>, before: &Allocation, record: Allocation) -> Verdict {
+/// The state that follows from the ranks' phases. `touched` is a node that becomes another by this
+/// command too.
+pub(super) fn settle(
+    case: Case<'_>,
+    before: &Allocation,
+    record: Allocation,
+    touched: Option<Node>,
+) -> Verdict {
     use AllocationState::{Starting, Stopping};
     let is_ended = |rank: &Rank| matches!(rank.phase, RankPhase::Ended { .. });
     let is_assigned = |rank: &Rank| rank.phase == RankPhase::Assigned;
     if record.ranks.iter().all(is_ended) {
-        return finish(case, record);
+        return finish(case, record, touched);
     }
     let (change, record) = if record.stop.is_some() && before.state != Stopping {
         (
@@ -119,21 +151,32 @@ fn settle(case: Case<'_>, before: &Allocation, record: Allocation) -> Verdict {
     } else {
         (AllocationChange::Progressed, record)
     };
-    Verdict::done(vec![Change::Allocation {
+    let mut changes = vec![Change::Allocation {
         change,
         record: Box::new(record),
-    }])
+    }];
+    changes.extend(touched.map(|node| Change::Node(Box::new(node))));
+    Verdict::done(changes)
 }
 
 /// Every process is gone: through Stopping, within this command, to where it ends, and the nodes
-/// go back.
-fn finish(case: Case<'_>, record: Allocation) -> Verdict {
+/// go back. One that was taken from it by force may belong to another allocation by now.
+fn finish(case: Case<'_>, record: Allocation, touched: Option<Node>) -> Verdict {
     let (path, nodes) = (record.spec.project.clone(), u64::from(record.spec.nodes));
-    let mut freed: Vec<Change> = record
-        .nodes()
-        .filter_map(|id| case.state.nodes.get(id))
-        .map(|node| Change::Node(Box::new(given_back(node))))
-        .collect();
+    let holder = Some(Holder {
+        allocation: record.id,
+        attempt: record.attempt,
+    });
+    let mut freed = Vec::new();
+    for id in record.nodes() {
+        let changed = touched.as_ref().filter(|node| node.id == *id);
+        match changed.or_else(|| case.state.nodes.get(id)) {
+            Some(held) if held.holder == holder => {
+                freed.push(Change::Node(Box::new(given_back(held))));
+            }
+            _ => freed.extend(changed.map(|node| Change::Node(Box::new(node.clone())))),
+        }
+    }
     freed.push(Change::Usage {
         path,
         nodes,

@@ -1,23 +1,31 @@
 //! Join tokens: stored by hash, used up one enrolment at a time.
 
-use super::{Case, invalid};
+use super::{Case, audited, invalid, trust};
 use crate::{
     change::{Change, Verdict},
-    token::Token,
+    token::{self, Token},
+    trust::Identity,
 };
-use lattice_quorum_types::{NodeId, Refusal, UnixMillis, rpc::Role};
+use lattice_quorum_types::{
+    Command, NodeId, Outcome, Refusal,
+    audit::AuditAction,
+    command::{IssuedCertificate, TokenGrant},
+    node::Lifecycle,
+    rpc::Role,
+    view::Revocation,
+};
+use std::net::IpAddr;
+
+/// Fewest characters that name a token.
+const SHORTEST_ID: usize = 8;
+/// Most names, and most networks, of one token.
+const MOST_NAMES: usize = 100_000;
+const MOST_CIDRS: usize = 256;
 
 /// Stores a token's hash.
-pub(super) fn create(
-    case: Case<'_>,
-    hash: &str,
-    role: Role,
-    names: Option<&[NodeId]>,
-    uses: u32,
-    expires_at: UnixMillis,
-) -> Result<Verdict, Refusal> {
-    let is_hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
-    if hash.len() != 64 || !hash.bytes().all(is_hex) {
+pub(super) fn create(case: Case<'_>, grant: &TokenGrant) -> Result<Verdict, Refusal> {
+    let hash = &grant.hash;
+    if hash.len() != 64 || !is_hex(hash) {
         return Err(invalid(
             "hash",
             "it must be a blake3 hash, 64 lower-case hex digits",
@@ -27,71 +35,233 @@ pub(super) fn create(
         .state
         .tokens
         .get(hash)
-        .is_some_and(|token| token.expires_at > case.now)
+        .is_some_and(|token| token.grant.expires_at > case.now)
     {
         return Err(invalid("hash", "this token exists already; make a new one"));
     }
-    if uses == 0 {
+    if grant.uses == 0 {
         return Err(invalid("uses", "a token can be used at least once"));
     }
-    if expires_at <= case.now {
+    if grant.expires_at <= case.now {
         return Err(invalid("expires_at", "it lies in the past"));
     }
-    let token = Token {
-        role,
-        names: names.map(<[_]>::to_vec),
-        uses_left: uses,
-        expires_at,
+    match &grant.names {
+        Some(names) if names.is_empty() => {
+            return Err(invalid("names", "name at least one, or leave it out"));
+        }
+        Some(names) if names.len() > MOST_NAMES => {
+            return Err(invalid("names", format!("at most {MOST_NAMES} fit")));
+        }
+        _ => {}
+    }
+    if grant.cidrs.len() > MOST_CIDRS {
+        return Err(invalid("cidrs", format!("at most {MOST_CIDRS} fit")));
+    }
+    let action = AuditAction::TokenCreated {
+        id: token::shown(hash),
+        role: grant.role,
+        uses: grant.uses,
+        replace: grant.replace,
     };
-    Ok(Verdict::done(vec![Change::Token {
-        hash: hash.to_owned(),
-        token,
-    }]))
+    let token = Token {
+        grant: grant.clone(),
+        by: case.principal.name.clone(),
+    };
+    let stored = Change::Token {
+        hash: hash.clone(),
+        token: Box::new(token),
+    };
+    Ok(Verdict::done(audited(case, action, vec![stored])))
+}
+
+/// Withdraws the one token whose hash begins so.
+pub(super) fn revoke(case: Case<'_>, id: &str) -> Result<Verdict, Refusal> {
+    if id.len() < SHORTEST_ID || !is_hex(id) {
+        return Err(invalid(
+            "id",
+            format!(
+                "give at least {SHORTEST_ID} characters of it, as `lattice admin token list` shows"
+            ),
+        ));
+    }
+    match case.state.tokens.beginning(id, case.now)[..] {
+        [] => Err(Refusal::UnknownTrust {
+            kind: "token".to_owned(),
+            id: id.to_owned(),
+        }),
+        [hash] => {
+            let action = AuditAction::TokenRevoked {
+                id: token::shown(hash),
+            };
+            let hash = hash.to_owned();
+            let gone = Change::RevokeToken { hash };
+            Ok(Verdict::done(audited(case, action, vec![gone])))
+        }
+        [..] => Err(invalid("id", "several tokens begin so; give more of it")),
+    }
+}
+
+/// One enrolment, as [`Command::ConsumeToken`] says it.
+pub(super) struct Enrolment<'a> {
+    hash: &'a str,
+    name: &'a str,
+    role: Role,
+    from: Option<IpAddr>,
+    replace: bool,
+    certificate: IssuedCertificate,
+}
+
+impl<'a> Enrolment<'a> {
+    /// Of the command; `None` of another one.
+    pub(super) fn of(command: &'a Command) -> Option<Self> {
+        let Command::ConsumeToken {
+            hash,
+            name,
+            role,
+            from,
+            replace,
+            certificate,
+        } = command
+        else {
+            return None;
+        };
+        Some(Enrolment {
+            hash,
+            name,
+            role: *role,
+            from: *from,
+            replace: *replace,
+            certificate: *certificate,
+        })
+    }
 }
 
 /// Uses a token for one enrolment.
-pub(super) fn consume(
-    case: Case<'_>,
-    hash: &str,
-    name: &str,
-    role: Role,
-) -> Result<Verdict, Refusal> {
-    let refused = |reason: String| Err(Refusal::TokenRefused { reason });
-    let Some(token) = case.state.tokens.get(hash) else {
-        return refused("it is not known; ask for a new one".to_owned());
-    };
-    if token.expires_at <= case.now {
-        return refused("it has expired; ask for a new one".to_owned());
-    }
-    if token.uses_left == 0 {
-        return refused("it is used up; ask for a new one".to_owned());
-    }
-    if token.role != role {
-        return refused(format!("it is for the role {}, not {role}", token.role));
-    }
-    if token
-        .names
-        .as_ref()
-        .is_some_and(|names| !names.iter().any(|n| n.as_str() == name))
-    {
-        return refused(format!("it is not for the name {name:?}"));
-    }
-    let node = match NodeId::new(name) {
-        Ok(id) => (role == Role::Agent).then_some(id),
+pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, Refusal> {
+    let token = usable(case, asked)?;
+    let node = match NodeId::new(asked.name) {
+        Ok(id) => (asked.role == Role::Agent).then_some(id),
         Err(e) => return Err(invalid("name", e.to_string())),
     };
-    let token = Token {
-        uses_left: token.uses_left - 1,
-        ..token.clone()
-    };
-    Ok(Verdict::done(vec![
+    let mut used = token.clone();
+    used.grant.uses -= 1;
+    let mut changes = vec![
         Change::Token {
-            hash: hash.to_owned(),
-            token,
+            hash: asked.hash.to_owned(),
+            token: Box::new(used),
         },
         Change::Enrolled {
-            name: name.to_owned(),
-            node,
+            name: asked.name.to_owned(),
+            node: node.clone(),
         },
-    ]))
+    ];
+    if case.is_first_schema() {
+        return Ok(Verdict::done(changes));
+    }
+    let present = case.state.trust.identity(asked.role, asked.name);
+    let replaced = is_taken(case, present, node.as_ref());
+    if replaced {
+        may_replace(asked, token)?;
+    }
+    let known = present.cloned().unwrap_or_default();
+    trust::check_issue(case, &known, asked.certificate)?;
+    let mut identity = known.with(asked.certificate);
+    if replaced {
+        identity.revocation = Some(taken_over(case, asked, present));
+    }
+    changes.push(Change::Identity {
+        role: asked.role,
+        name: asked.name.to_owned(),
+        identity: Box::new(identity),
+        renumber: replaced,
+    });
+    let action = AuditAction::Enrolled {
+        role: asked.role,
+        name: asked.name.to_owned(),
+        token: token::shown(asked.hash),
+        replaced,
+    };
+    let certificate = asked.certificate;
+    Ok(Verdict {
+        outcome: Outcome::Certified { certificate },
+        changes: audited(case, action, changes),
+    })
+}
+
+/// The token, if it permits this enrolment.
+fn usable<'a>(case: Case<'a>, asked: &Enrolment<'_>) -> Result<&'a Token, Refusal> {
+    let refused = |reason: String| Err(Refusal::TokenRefused { reason });
+    let Some(token) = case.state.tokens.get(asked.hash) else {
+        return refused("it is not known; ask for a new one".to_owned());
+    };
+    let grant = &token.grant;
+    if grant.expires_at <= case.now {
+        return refused("it has expired; ask for a new one".to_owned());
+    }
+    if grant.uses == 0 {
+        return refused("it is used up; ask for a new one".to_owned());
+    }
+    if grant.role != asked.role {
+        return refused(format!(
+            "it is for the role {}, not {}",
+            grant.role, asked.role
+        ));
+    }
+    if grant
+        .names
+        .as_ref()
+        .is_some_and(|names| !names.iter().any(|n| n.as_str() == asked.name))
+    {
+        return refused(format!("it is not for the name {:?}", asked.name));
+    }
+    let inside = |from| grant.cidrs.iter().any(|cidr| cidr.contains(from));
+    if !grant.cidrs.is_empty() && !asked.from.is_some_and(inside) {
+        return refused(match asked.from {
+            Some(from) => format!("it is not for use from {from}"),
+            None => "it is for some networks only, and this one is not known".to_owned(),
+        });
+    }
+    Ok(token)
+}
+
+/// Whether somebody has this name: it holds a certificate, or a node has it.
+fn is_taken(case: Case<'_>, identity: Option<&Identity>, node: Option<&NodeId>) -> bool {
+    let node = node.and_then(|id| case.state.nodes.get(id));
+    identity.is_some_and(|identity| identity.is_live(case.now))
+        || node.is_some_and(|node| node.lifecycle != Lifecycle::Retired)
+}
+
+/// Both must say so: who gave the token, and who uses it.
+fn may_replace(asked: &Enrolment<'_>, token: &Token) -> Result<(), Refusal> {
+    let needs = match (asked.replace, token.grant.replace) {
+        (true, true) => return Ok(()),
+        (true, false) => {
+            "this token does not permit to take it over; make one with \
+             `lattice admin token create --replace`"
+        }
+        (false, true) => "to take it over, set join.replace = true",
+        (false, false) => {
+            "to take it over, make a token with `lattice admin token create --replace` and set \
+             join.replace = true"
+        }
+    };
+    Err(Refusal::NameTaken {
+        name: asked.name.to_owned(),
+        needs: needs.to_owned(),
+    })
+}
+
+/// What the former owner of the name held is void from the moment of the new certificate.
+fn taken_over(case: Case<'_>, asked: &Enrolment<'_>, present: Option<&Identity>) -> Revocation {
+    let issued_before = asked.certificate.issued_at;
+    Revocation {
+        issued_before,
+        forget_at: trust::forget_at(asked.role, present, issued_before),
+        reason: format!("taken over with token {}", token::shown(asked.hash)),
+        by: case.principal.name.clone(),
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

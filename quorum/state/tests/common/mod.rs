@@ -159,6 +159,7 @@ impl Cluster {
         free.map(|n| ExpectedNode {
             node: n.id.clone(),
             version: n.version,
+            boot: None,
         })
         .collect()
     }
@@ -203,6 +204,7 @@ impl Cluster {
             let report = RankReport::Ended {
                 at: self.now(),
                 exit: exit.clone(),
+                fault: None,
             };
             self.report(id, &node, report).unwrap();
         }

@@ -1,0 +1,62 @@
+//! Taking a node from its holder by force. See `../../0003-force-release.md`.
+
+use super::{Case, audited, invalid, nodes, report, trust::check_reason};
+use crate::change::{Change, Verdict};
+use lattice_quorum_types::{
+    NodeId, Refusal,
+    allocation::{RankExit, RankPhase},
+    audit::AuditAction,
+    node::{Lifecycle, Node},
+};
+
+/// The node goes back at once, whatever its allocation's other ranks do, and stays drained by the
+/// person who answers for it. Its rank counts as lost; one that ended already keeps how it ended,
+/// and the others go on.
+pub(super) fn release(case: Case<'_>, id: &NodeId, reason: &str) -> Result<Verdict, Refusal> {
+    check_reason(reason)?;
+    let node = nodes::node(case, id)?;
+    let not_held = || invalid("node", format!("node {id} is held by nothing"));
+    let holder = node.holder.ok_or_else(not_held)?;
+    let present = case.live(holder.allocation, "release")?;
+    let position = present.ranks.iter().position(|rank| rank.node == *id);
+    let position = position.ok_or_else(not_held)?;
+    let by = &case.principal.name;
+    let freed = drained(nodes::with_reason(
+        node,
+        by,
+        &format!("released by force: {reason}"),
+        case.now,
+    ));
+    let action = AuditAction::ForceReleased {
+        node: id.clone(),
+        allocation: Some(holder.allocation),
+        attempt: holder.attempt,
+        reason: reason.to_owned(),
+    };
+    if matches!(present.ranks[position].phase, RankPhase::Ended { .. }) {
+        let freed = vec![Change::Node(Box::new(freed))];
+        return Ok(Verdict::done(audited(case, action, freed)));
+    }
+    let evidence = format!("released by force by {by}: {reason}");
+    let exit = RankExit::Lost { evidence };
+    let mut record = present.clone();
+    report::note_exit(case, &mut record, position, &exit, None);
+    let at = case.now;
+    record.ranks[position].phase = RankPhase::Ended { at, exit };
+    let verdict = report::settle(case, present, record, Some(freed));
+    Ok(Verdict::done(audited(case, action, verdict.changes)))
+}
+
+/// Given back, and empty as far as anybody is concerned.
+fn drained(node: Node) -> Node {
+    let lifecycle = match node.lifecycle {
+        Lifecycle::Ready | Lifecycle::Draining => Lifecycle::Drained,
+        other => other,
+    };
+    Node {
+        holder: None,
+        lifecycle,
+        version: node.version + 1,
+        ..node
+    }
+}

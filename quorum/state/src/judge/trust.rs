@@ -1,0 +1,269 @@
+//! Authorities, and certificates that are renewed or void.
+
+use super::{Case, access::forbidden, audited, invalid};
+use crate::{
+    change::{Change, Verdict},
+    clock::MAX_FORWARD_MS,
+    trust::{Identity, LONGEST_MS},
+};
+use bytes::Bytes;
+use lattice_quorum_types::{
+    NodeId, Outcome, Refusal, UnixMillis,
+    audit::AuditAction,
+    command::{IssuedCertificate, Power},
+    rpc::Role,
+    view::{Authority, Revocation},
+};
+
+/// Largest certificate of an authority, bytes. A chain of one key is below 1 KiB.
+const MAX_CERTIFICATE_BYTES: usize = 8 * 1024;
+/// Most authorities at one time: an overlap needs two.
+const MAX_AUTHORITIES: usize = 8;
+/// Longest reason for people, bytes.
+pub(super) const MAX_REASON_BYTES: usize = 1024;
+
+/// Renews a certificate for who shows an earlier one that holds.
+pub(super) fn renew(
+    case: Case<'_>,
+    role: Role,
+    name: &str,
+    shown_issued_at: UnixMillis,
+    certificate: IssuedCertificate,
+) -> Result<Verdict, Refusal> {
+    check_name(name)?;
+    let present = case.state.trust.identity(role, name);
+    if present.is_some_and(|identity| identity.is_revoked(shown_issued_at)) {
+        let name = name.to_owned();
+        return Err(Refusal::CertificateRevoked { name });
+    }
+    let known = match present {
+        Some(identity) if identity.newest.is_some() => identity.clone(),
+        // The one it shows was not issued by the quorum, and its end is not known here.
+        other => Identity {
+            ends_at: case.now.after(LONGEST_MS),
+            ..other.cloned().unwrap_or_default()
+        },
+    };
+    check_issue(case, &known, certificate)?;
+    Ok(Verdict {
+        outcome: Outcome::Certified { certificate },
+        changes: vec![Change::Identity {
+            role,
+            name: name.to_owned(),
+            identity: Box::new(known.with(certificate)),
+            renumber: false,
+        }],
+    })
+}
+
+/// Refuses a certificate that could not be told from an earlier one, or from a void one.
+pub(super) fn check_issue(
+    case: Case<'_>,
+    known: &Identity,
+    certificate: IssuedCertificate,
+) -> Result<(), Refusal> {
+    let IssuedCertificate {
+        issued_at,
+        expires_at,
+    } = certificate;
+    let field = "certificate.issued_at";
+    if !issued_at.0.is_multiple_of(1000) {
+        return Err(invalid(field, "use whole seconds"));
+    }
+    let earliest = known.next_issue();
+    if issued_at < earliest {
+        let earliest = earliest.0.div_ceil(1000);
+        return Err(invalid(
+            field,
+            format!("certificates of this name are issued from second {earliest} on"),
+        ));
+    }
+    if issued_at > case.now.after(MAX_FORWARD_MS) {
+        return Err(invalid(field, "it lies more than a day ahead"));
+    }
+    if expires_at <= issued_at || expires_at <= case.now {
+        return Err(invalid("certificate.expires_at", "it would have ended"));
+    }
+    if expires_at > issued_at.after(LONGEST_MS) {
+        let reason = "certificates hold for 400 days at most";
+        return Err(invalid("certificate.expires_at", reason));
+    }
+    Ok(())
+}
+
+/// When everything of a name that was issued before this moment has ended by itself. Agents get
+/// certificates from the quorum alone; those of services people issue by hand as well.
+pub(super) fn forget_at(
+    role: Role,
+    present: Option<&Identity>,
+    issued_before: UnixMillis,
+) -> UnixMillis {
+    match present {
+        Some(identity) if role == Role::Agent && identity.newest.is_some() => {
+            identity.ends_at.max(issued_before)
+        }
+        Some(identity) => identity.ends_at.max(issued_before.after(LONGEST_MS)),
+        None => issued_before.after(LONGEST_MS),
+    }
+}
+
+/// Declares void what was issued for a name until now.
+pub(super) fn revoke(
+    case: Case<'_>,
+    role: Role,
+    name: &str,
+    reason: &str,
+) -> Result<Verdict, Refusal> {
+    check_name(name)?;
+    check_reason(reason)?;
+    let known = case.state.trust.identity(role, name);
+    // The next whole second: one issued within this one is meant too.
+    let next_second = UnixMillis((case.now.0 / 1000).saturating_add(1).saturating_mul(1000));
+    let newest = known.and_then(|identity| identity.newest);
+    let issued_before = newest.map_or(next_second, |newest| {
+        next_second.max(newest.issued_at.after(1000))
+    });
+    let before = known.and_then(|identity| identity.revocation.as_ref());
+    if before.is_some_and(|before| before.issued_before >= issued_before) {
+        return Ok(Verdict::nothing());
+    }
+    let ends_at = known.map_or(UnixMillis(0), |identity| identity.ends_at);
+    let revocation = Revocation {
+        issued_before,
+        forget_at: ends_at.max(issued_before.after(LONGEST_MS)),
+        reason: reason.to_owned(),
+        by: case.principal.name.clone(),
+    };
+    let identity = Identity {
+        revocation: Some(revocation),
+        ..known.cloned().unwrap_or_default()
+    };
+    let changed = Change::Identity {
+        role,
+        name: name.to_owned(),
+        identity: Box::new(identity),
+        renumber: true,
+    };
+    let action = AuditAction::CertificatesRevoked {
+        role,
+        name: name.to_owned(),
+        reason: reason.to_owned(),
+    };
+    Ok(Verdict::done(audited(case, action, vec![changed])))
+}
+
+/// Trusts one more authority. Members say themselves who issues in a new cluster.
+pub(super) fn add(case: Case<'_>, certificate: &Bytes) -> Result<Verdict, Refusal> {
+    let present = case.state.trust.authorities();
+    let pin = blake3::hash(certificate).to_hex().to_string();
+    if present.iter().any(|authority| authority.pin == pin) {
+        return Ok(Verdict::nothing());
+    }
+    if case.principal.power == Power::Service && !present.is_empty() {
+        return Err(forbidden(
+            case.principal,
+            "the role admin, once there is an authority",
+        ));
+    }
+    if certificate.is_empty() || certificate.len() > MAX_CERTIFICATE_BYTES {
+        let reason = format!("give 1 to {MAX_CERTIFICATE_BYTES} bytes (DER)");
+        return Err(invalid("certificate", reason));
+    }
+    if present.len() >= MAX_AUTHORITIES {
+        let reason = format!("there are {MAX_AUTHORITIES} already; retire one first");
+        return Err(invalid("certificate", reason));
+    }
+    let mut authorities = present.to_vec();
+    authorities.push(Authority {
+        pin: pin.clone(),
+        certificate: certificate.clone(),
+        issuing: present.is_empty(),
+        since: case.now,
+    });
+    Ok(changed(
+        case,
+        AuditAction::AuthorityAdded { pin },
+        authorities,
+    ))
+}
+
+/// From now on this one issues.
+pub(super) fn promote(case: Case<'_>, pin: &str) -> Result<Verdict, Refusal> {
+    let mut authorities = case.state.trust.authorities().to_vec();
+    let Some(wanted) = authorities.iter().position(|a| a.pin == pin) else {
+        return Err(unknown(pin));
+    };
+    if authorities[wanted].issuing {
+        return Ok(Verdict::nothing());
+    }
+    for (i, authority) in authorities.iter_mut().enumerate() {
+        authority.issuing = i == wanted;
+    }
+    let pin = pin.to_owned();
+    Ok(changed(
+        case,
+        AuditAction::AuthorityPromoted { pin },
+        authorities,
+    ))
+}
+
+/// Trusts one no more.
+pub(super) fn retire(case: Case<'_>, pin: &str) -> Result<Verdict, Refusal> {
+    let mut authorities = case.state.trust.authorities().to_vec();
+    let Some(wanted) = authorities.iter().position(|a| a.pin == pin) else {
+        return if case.state.trust.was_retired(pin) {
+            Ok(Verdict::nothing())
+        } else {
+            Err(unknown(pin))
+        };
+    };
+    if authorities[wanted].issuing {
+        return Err(invalid(
+            "pin",
+            "this authority issues; promote another one first",
+        ));
+    }
+    authorities.remove(wanted);
+    let pin = pin.to_owned();
+    Ok(changed(
+        case,
+        AuditAction::AuthorityRetired { pin },
+        authorities,
+    ))
+}
+
+fn changed(case: Case<'_>, action: AuditAction, authorities: Vec<Authority>) -> Verdict {
+    Verdict::done(audited(
+        case,
+        action,
+        vec![Change::Authorities { authorities }],
+    ))
+}
+
+fn unknown(pin: &str) -> Refusal {
+    Refusal::UnknownTrust {
+        kind: "authority".to_owned(),
+        id: pin.to_owned(),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Refusal> {
+    NodeId::new(name)
+        .map(|_| ())
+        .map_err(|e| invalid("name", e.to_string()))
+}
+
+/// What is kept for ever and shown to people.
+pub(super) fn check_reason(reason: &str) -> Result<(), Refusal> {
+    if reason.trim().is_empty() {
+        return Err(invalid("reason", "say why, in a few words"));
+    }
+    if reason.len() > MAX_REASON_BYTES {
+        let reason = format!("use at most {MAX_REASON_BYTES} bytes");
+        return Err(invalid("reason", reason));
+    }
+    if reason.chars().any(char::is_control) {
+        return Err(invalid("reason", "use no control characters"));
+    }
+    Ok(())
+}

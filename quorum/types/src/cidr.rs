@@ -1,0 +1,164 @@
+//! Networks, as join tokens name them.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, net::IpAddr, str::FromStr};
+
+/// Addresses with a common prefix. The address part has no bit set behind the prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Cidr {
+    network: IpAddr,
+    prefix: u8,
+}
+
+/// Why a text is no network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidCidr {
+    /// Neither an address nor `address/prefix`.
+    #[error("{text:?} is not a network; write one as 10.1.0.0/16 or fd00:1::/64")]
+    Form {
+        /// As given.
+        text: String,
+    },
+    /// Bits behind the prefix.
+    #[error("{text:?} has bits set behind its prefix; the network is {meant}")]
+    HostBits {
+        /// As given.
+        text: String,
+        /// Without them.
+        meant: Cidr,
+    },
+}
+
+/// As 128 bits, with the length of its kind of address.
+fn bits(address: IpAddr) -> (u128, u8) {
+    match address {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
+        IpAddr::V6(v6) => (v6.to_bits(), 128),
+    }
+}
+
+fn mask(prefix: u8) -> u128 {
+    match prefix {
+        0 => 0,
+        n => u128::MAX << (128 - u32::from(n.min(128))),
+    }
+}
+
+impl Cidr {
+    /// Whether the address is of this network. An IPv4 address that came in an IPv6 packet counts
+    /// as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        if address.is_ipv4() != self.network.is_ipv4() {
+            return false;
+        }
+        (bits(address).0 ^ bits(self.network).0) & mask(self.prefix) == 0
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = InvalidCidr;
+    fn from_str(text: &str) -> Result<Self, InvalidCidr> {
+        let form = || InvalidCidr::Form {
+            text: text.to_owned(),
+        };
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| form())?;
+        let (value, length) = bits(address);
+        let prefix = match prefix {
+            None => length,
+            Some(text) if text.bytes().all(|b| b.is_ascii_digit()) => {
+                text.parse().map_err(|_| form())?
+            }
+            Some(_) => return Err(form()),
+        };
+        if prefix > length {
+            return Err(form());
+        }
+        let network = match address {
+            IpAddr::V4(v4) => IpAddr::V4((v4.to_bits() & (mask(prefix) >> 96) as u32).into()),
+            IpAddr::V6(_) => IpAddr::V6((value & mask(prefix)).into()),
+        };
+        let cidr = Self { network, prefix };
+        if network == address {
+            Ok(cidr)
+        } else {
+            Err(InvalidCidr::HostBits {
+                text: text.to_owned(),
+                meant: cidr,
+            })
+        }
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network, self.prefix)
+    }
+}
+
+impl TryFrom<String> for Cidr {
+    type Error = InvalidCidr;
+    fn try_from(text: String) -> Result<Self, InvalidCidr> {
+        text.parse()
+    }
+}
+
+impl From<Cidr> for String {
+    fn from(cidr: Cidr) -> String {
+        cidr.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn cidr(text: &str) -> Cidr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_is_inside_or_outside() {
+        let net = cidr("10.1.0.0/16");
+        assert!(net.contains("10.1.255.7".parse().unwrap()));
+        assert!(!net.contains("10.2.0.1".parse().unwrap()));
+        assert!(net.contains("::ffff:10.1.2.3".parse().unwrap()));
+        assert!(!net.contains("fd00::1".parse().unwrap()));
+        assert!(cidr("0.0.0.0/0").contains("8.8.8.8".parse().unwrap()));
+        assert!(!cidr("0.0.0.0/0").contains("fd00::1".parse().unwrap()));
+        assert!(cidr("fd00:1::/64").contains("fd00:1::9".parse().unwrap()));
+        assert!(!cidr("fd00:1::/64").contains("fd00:1:0:1::9".parse().unwrap()));
+        let one = cidr("192.0.2.4");
+        assert_eq!(one.to_string(), "192.0.2.4/32");
+        assert!(!one.contains("192.0.2.5".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_network_is_named_with_what_is_meant() {
+        for text in [
+            "",
+            "10.1",
+            "10.1.0.0/33",
+            "10.1.0.0/-1",
+            "fd00::/129",
+            "10.0.0.0/+8",
+            "x/8",
+        ] {
+            assert!(
+                matches!(text.parse::<Cidr>(), Err(InvalidCidr::Form { .. })),
+                "{text}"
+            );
+        }
+        let error = "10.1.2.3/16".parse::<Cidr>().unwrap_err();
+        assert!(
+            error.to_string().contains("the network is 10.1.0.0/16"),
+            "{error}"
+        );
+    }
+}
