@@ -1,12 +1,12 @@
 //! The authority that issues certificates: throw-away for one machine, or a file on the quorum
 //! members. It is never part of replicated state.
 
-use crate::{Identity, Pin, credentials::write_secret};
+use crate::{Identity, Pin, store::write_secret};
 use lattice_quorum_types::UnixMillis;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
     DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData,
-    SanType, SerialNumber,
+    SanType, SerialNumber, SigningKey,
 };
 use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, pem::PemObject};
 use std::{
@@ -21,6 +21,18 @@ const CERT_FILE: &str = "ca.pem";
 /// Its key, mode 0600.
 const KEY_FILE: &str = "ca.key";
 
+/// Certificates hold from this long before they were issued, so that a peer whose clock is a
+/// little behind accepts them. The same for all, so that everyone reads the moment of issue from
+/// a certificate alone: revocation goes by it.
+pub const BACKDATING: Duration = Duration::from_secs(300);
+
+/// When a certificate that holds from `not_before` on was issued: whole seconds, as certificates
+/// have no finer times.
+pub(crate) fn issued_at(not_before: UnixMillis) -> UnixMillis {
+    let backdating_ms = BACKDATING.as_secs() * 1000;
+    UnixMillis(not_before.0 / 1000 * 1000).after(backdating_ms)
+}
+
 /// From when until when a certificate holds, by the issuer's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
@@ -31,14 +43,25 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// From 5 minutes before `now`, so that a peer whose clock is a little behind accepts it,
-    /// for `lifetime` after it.
+    /// Issued `now`: from [`BACKDATING`] before it until `lifetime` after it.
     pub fn from_now(now: UnixMillis, lifetime: Duration) -> Self {
         let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
         Self {
-            not_before: UnixMillis(now.0.saturating_sub(300_000)),
+            not_before: UnixMillis(now.0.saturating_sub(BACKDATING.as_secs() * 1000)),
             not_after: now.after(lifetime_ms),
         }
+    }
+
+    /// When a certificate with these times counts as issued: what
+    /// [`crate::Credentials::issued_at`] reads back, whole seconds.
+    pub fn issued_at(&self) -> UnixMillis {
+        issued_at(self.not_before)
+    }
+
+    /// The last moment such a certificate holds, as [`crate::Credentials::expires_at`] reads it
+    /// back: the end of its last second.
+    pub fn expires_at(&self) -> UnixMillis {
+        UnixMillis(self.not_after.0 / 1000 * 1000 + 999)
     }
 }
 
@@ -181,7 +204,7 @@ impl Authority {
         write_secret(&key_path, &pem).map_err(|e| file(&key_path, e))?;
         std::fs::write(
             &cert_path,
-            crate::credentials::to_pem(std::slice::from_ref(&self.certificate)),
+            crate::store::to_pem(std::slice::from_ref(&self.certificate)),
         )
         .map_err(|e| file(&cert_path, e))
     }
@@ -194,6 +217,17 @@ impl Authority {
     /// blake3 of [`Authority::certificate`]: what join tokens carry.
     pub fn pin(&self) -> Pin {
         Pin::of(&self.certificate)
+    }
+
+    /// Signs `message` with the authority's key, ECDSA P-256 with SHA-256. Callers put a prefix in
+    /// front that no certificate has (see [`crate::signature`]).
+    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, CaError> {
+        if !self.key.is_compatible(&rcgen::PKCS_ECDSA_P256_SHA256) {
+            return Err(CaError::Signing {
+                reason: "the authority's key is not of the kind ECDSA P-256".to_owned(),
+            });
+        }
+        self.key.sign(message).map_err(signing)
     }
 
     /// Issues a certificate for `identity` over the public key in `csr`. Only the key is taken

@@ -1,22 +1,13 @@
 //! What a process shows (chain and key) and what it trusts (roots).
 
-use crate::{Identity, verify::Leaf};
+use crate::{BundleRefused, Identity, SignedBundle, TrustBundle, bundle::InForce, verify::Leaf};
 use lattice_quorum_types::UnixMillis;
-use rcgen::{CertificateParams, KeyPair, PublicKeyData};
+use rcgen::{CertificateParams, KeyPair, PublicKeyData, SigningKey};
 use rustls_pki_types::{
-    CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject,
+    CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer,
 };
-use secrecy::{ExposeSecret, SecretSlice, SecretString};
-use std::{
-    fmt::{self, Write as _},
-    io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
-    path::{Path, PathBuf},
-};
-
-const CHAIN_FILE: &str = "identity.pem";
-const KEY_FILE: &str = "identity.key";
-const ROOTS_FILE: &str = "roots.pem";
+use secrecy::{ExposeSecret, SecretSlice};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 /// Why credentials are not usable.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -65,10 +56,24 @@ impl PrivateKey {
     pub(crate) fn secret_bytes(&self) -> &[u8] {
         self.0.expose_secret()
     }
-    fn pair(&self) -> Result<KeyPair, CredentialsError> {
-        KeyPair::try_from(self.0.expose_secret()).map_err(|e| CredentialsError::Key {
-            reason: e.to_string(),
-        })
+    pub(crate) fn from_pkcs8(der: &[u8]) -> Self {
+        Self(der.to_vec().into())
+    }
+    pub(crate) fn pair(&self) -> Result<KeyPair, CredentialsError> {
+        KeyPair::try_from(self.0.expose_secret()).map_err(key_error)
+    }
+    /// The public half, as it stands in a certificate.
+    pub(crate) fn public(&self) -> Result<Vec<u8>, CredentialsError> {
+        Ok(self.pair()?.der_bytes().to_vec())
+    }
+    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, CredentialsError> {
+        self.pair()?.sign(message).map_err(key_error)
+    }
+}
+
+fn key_error(error: impl fmt::Display) -> CredentialsError {
+    CredentialsError::Key {
+        reason: error.to_string(),
     }
 }
 
@@ -92,10 +97,13 @@ pub struct KeyAndCsr {
 #[derive(Clone)]
 pub struct Credentials {
     identity: Identity,
+    issued_at: UnixMillis,
     expires_at: UnixMillis,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKey,
     roots: Vec<CertificateDer<'static>>,
+    /// Where `roots` come from, once a bundle is known.
+    in_force: Option<Arc<InForce>>,
 }
 
 impl fmt::Debug for Credentials {
@@ -123,30 +131,28 @@ impl Credentials {
             return Err(CredentialsError::NoRoots);
         }
         let leaf = Leaf::read(first).map_err(certificate)?;
-        if leaf.public_key != key.pair()?.der_bytes() {
-            let reason = "it does not belong to the certificate".to_owned();
-            return Err(CredentialsError::Key { reason });
+        if leaf.public_key != key.public()? {
+            return Err(key_error("it does not belong to the certificate"));
         }
-        let expires_at = leaf.not_after;
+        let (issued_at, expires_at) = (leaf.issued_at, leaf.not_after);
         let identity = leaf.identity().map_err(certificate)?;
         Ok(Self {
             identity,
+            issued_at,
             expires_at,
             chain,
             key,
             roots,
+            in_force: None,
         })
     }
 
     /// A new P-256 key and its signing request.
     pub fn generate_key_and_csr() -> Result<KeyAndCsr, CredentialsError> {
-        let failed = |e: rcgen::Error| CredentialsError::Key {
-            reason: e.to_string(),
-        };
-        let pair = KeyPair::generate().map_err(failed)?;
+        let pair = KeyPair::generate().map_err(key_error)?;
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
-        let csr = params.serialize_request(&pair).map_err(failed)?;
+        let csr = params.serialize_request(&pair).map_err(key_error)?;
         let key = PrivateKey(pair.serialize_der().into());
         Ok(KeyAndCsr {
             key,
@@ -173,6 +179,10 @@ impl Credentials {
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
+    /// When the certificate was issued, whole seconds: revocation goes by it.
+    pub fn issued_at(&self) -> UnixMillis {
+        self.issued_at
+    }
     /// Last moment the certificate holds.
     pub fn expires_at(&self) -> UnixMillis {
         self.expires_at
@@ -188,108 +198,47 @@ impl Credentials {
     pub(crate) fn key(&self) -> &PrivateKey {
         &self.key
     }
+    /// The bundle that `roots` come from, as it was signed; `None` before the first.
+    pub fn bundle(&self) -> Option<&SignedBundle> {
+        self.in_force.as_ref().map(|in_force| &in_force.signed)
+    }
+    /// What the bundle says.
+    pub fn trust(&self) -> Option<&TrustBundle> {
+        self.in_force.as_ref().map(|in_force| &in_force.bundle)
+    }
+    /// The number of the bundle; 0 before the first.
+    pub fn trust_number(&self) -> u64 {
+        self.trust().map_or(0, |bundle| bundle.number)
+    }
 
-    /// Writes `identity.pem`, `identity.key` (mode 0600) and `roots.pem`, each replaced at once.
-    pub fn save(&self, folder: &Path) -> Result<(), CredentialsError> {
-        let failed = |path: &Path, e: io::Error| CredentialsError::File {
-            path: path.to_owned(),
-            reason: e.to_string(),
-        };
-        std::fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
-        let key = SecretString::from(self.key.pair()?.serialize_pem());
-        let key_path = folder.join(KEY_FILE);
-        write_secret(&key_path, &key).map_err(|e| failed(&key_path, e))?;
-        for (name, certificates) in [(CHAIN_FILE, &self.chain), (ROOTS_FILE, &self.roots)] {
-            let path = folder.join(name);
-            replace(&path, to_pem(certificates).as_bytes(), 0o644).map_err(|e| failed(&path, e))?;
+    /// The same certificate and key under another bundle, if an authority trusted so far has
+    /// signed it and its number is higher. The one it has is taken again without a change.
+    pub fn with_bundle(&self, signed: &SignedBundle) -> Result<Self, BundleRefused> {
+        if self.bundle().is_some_and(|own| own.body == signed.body) {
+            return Ok(self.clone());
         }
-        Ok(())
-    }
-
-    /// Reads what [`Credentials::save`] wrote; refuses a key that others can read.
-    pub fn load(folder: &Path) -> Result<Self, CredentialsError> {
-        let failed = |path: &Path, reason: String| CredentialsError::File {
-            path: path.to_owned(),
-            reason,
-        };
-        let read_certificates = |name: &str| {
-            let path = folder.join(name);
-            CertificateDer::pem_file_iter(&path)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .map_err(|e| failed(&path, e.to_string()))
-        };
-        let key_path = folder.join(KEY_FILE);
-        let metadata =
-            std::fs::metadata(&key_path).map_err(|e| failed(&key_path, e.to_string()))?;
-        let mode = metadata.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(CredentialsError::KeyExposed {
-                path: key_path,
-                mode,
-            });
+        let bundle = signed.verify(&self.roots, self.identity.cluster())?;
+        if let Some(in_force) = self.trust().map(|own| own.number) {
+            let number = bundle.number;
+            if number < in_force {
+                return Err(BundleRefused::Older { number, in_force });
+            }
+            if number == in_force {
+                return Err(BundleRefused::Conflict { number });
+            }
         }
-        let key = PrivatePkcs8KeyDer::from_pem_file(&key_path)
-            .map_err(|e| failed(&key_path, e.to_string()))?;
-        let key = PrivateKey(key.secret_pkcs8_der().to_vec().into());
-        Self::new(
-            read_certificates(CHAIN_FILE)?,
-            key,
-            read_certificates(ROOTS_FILE)?,
-        )
+        let signed = signed.clone();
+        Ok(self.clone().under(Arc::new(InForce { signed, bundle })))
     }
-}
 
-/// Writes a secret text so that no other user can read it at any moment.
-pub(crate) fn write_secret(path: &Path, text: &SecretString) -> io::Result<()> {
-    replace(path, text.expose_secret().as_bytes(), 0o600)
-}
-
-/// A reader sees the old file or the new one, also after a crash.
-fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let temporary = path.with_extension("tmp");
-    if let Err(e) = std::fs::remove_file(&temporary)
-        && e.kind() != io::ErrorKind::NotFound
-    {
-        return Err(e);
+    /// Trusts what `in_force` says, which is verified already.
+    pub(crate) fn under(mut self, in_force: Arc<InForce>) -> Self {
+        self.roots = in_force.bundle.roots();
+        self.in_force = Some(in_force);
+        self
     }
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)
-}
 
-/// Certificates as PEM text.
-pub(crate) fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
-    let mut text = String::new();
-    for certificate in certificates {
-        text.push_str("-----BEGIN CERTIFICATE-----\n");
-        for line in base64(certificate).as_bytes().chunks(64) {
-            let _ = writeln!(text, "{}", String::from_utf8_lossy(line));
-        }
-        text.push_str("-----END CERTIFICATE-----\n");
+    pub(crate) fn in_force(&self) -> Option<&Arc<InForce>> {
+        self.in_force.as_ref()
     }
-    text
-}
-
-/// RFC 4648 base64, which is all PEM needs.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let at = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
-        let word = at(0) << 16 | at(1) << 8 | at(2);
-        for i in 0..4u32 {
-            let index = (word >> (18 - 6 * i)) & 63;
-            text.push(if i as usize <= chunk.len() {
-                ALPHABET[index as usize] as char
-            } else {
-                '='
-            });
-        }
-    }
-    text
 }

@@ -2,11 +2,13 @@
 
 use crate::{
     Expect, Identity, MeshConfig, MeshError, Router,
+    apply::{Keeping, TrustState},
     peer::PeerState,
-    tls::{Dialling, SERVER_NAME, Trust, TrustStore},
-    verify::member_of,
+    tls::{Dialling, SERVER_NAME},
+    trust::{Distrust, Trust, TrustStore},
     wire::{HELLO, Status, read_frame, request_bytes},
 };
+use lattice_quorum_types::UnixMillis;
 use quinn::{Connection, ConnectionError};
 use rustls_pki_types::CertificateDer;
 use std::{
@@ -18,6 +20,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Application close codes.
@@ -28,15 +31,25 @@ pub(crate) const CLOSE_NOT_TRUSTED: u32 = 3;
 pub(crate) const CLOSE_UNEXPECTED: u32 = 4;
 pub(crate) const CLOSE_RATE_LIMITED: u32 = 5;
 pub(crate) const CLOSE_DONE: u32 = 6;
+pub(crate) const CLOSE_REVOKED: u32 = 7;
+
+/// What was in force before a handshake began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Made {
+    /// Which credentials of ours are shown.
+    pub(crate) generation: u64,
+    /// How often what is trusted had changed.
+    pub(crate) judgements: u64,
+}
 
 /// A live, mutually authenticated connection.
 #[derive(Clone)]
 pub(crate) struct Link {
     pub(crate) connection: Connection,
     pub(crate) identity: Identity,
+    pub(crate) issued_at: UnixMillis,
     pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
-    /// Which credentials of ours it was made under.
-    pub(crate) generation: u64,
+    pub(crate) made: Made,
     /// It was silent for a whole deadline: nothing new is sent on it.
     pub(crate) distrusted: Arc<AtomicBool>,
 }
@@ -79,6 +92,10 @@ pub(crate) struct Core {
     pub(crate) client: Dialling,
     pub(crate) router: OnceLock<Arc<Router>>,
     pub(crate) generation: AtomicU64,
+    /// Rises when what is trusted changes.
+    pub(crate) judgements: AtomicU64,
+    pub(crate) keeping: Mutex<Keeping>,
+    pub(crate) trust_state: watch::Sender<TrustState>,
     pub(crate) cancel: CancellationToken,
     pub(crate) tasks: TaskTracker,
     pub(crate) peers: Mutex<HashMap<(SocketAddr, Expect), Arc<PeerState>>>,
@@ -102,6 +119,12 @@ impl Core {
         client: Dialling,
         config: MeshConfig,
     ) -> Self {
+        let in_force = trust.load();
+        let trust_state = watch::Sender::new(TrustState {
+            number: in_force.credentials.trust_number(),
+            standing: in_force.standing,
+        });
+        drop(in_force);
         Self {
             quic,
             local_addr,
@@ -110,6 +133,9 @@ impl Core {
             client,
             router: OnceLock::new(),
             generation: AtomicU64::new(0),
+            judgements: AtomicU64::new(0),
+            keeping: Mutex::default(),
+            trust_state,
             cancel: CancellationToken::new(),
             tasks: TaskTracker::new(),
             peers: Mutex::default(),
@@ -123,6 +149,14 @@ impl Core {
         self.trust.load_full()
     }
 
+    /// To be read before a handshake begins.
+    pub(crate) fn made_now(&self) -> Made {
+        Made {
+            generation: self.generation.load(Ordering::Acquire),
+            judgements: self.judgements.load(Ordering::Acquire),
+        }
+    }
+
     /// Dials, judges who answers, and waits until the peer has accepted us: with TLS 1.3 a
     /// connection is open on this side before the other side has seen our certificate.
     pub(crate) async fn dial(
@@ -134,7 +168,7 @@ impl Core {
             return Err(MeshError::Closed);
         }
         let limit = self.config.connect_timeout;
-        let generation = self.generation.load(Ordering::Acquire);
+        let made = self.made_now();
         let dial = async {
             let connection = self
                 .quic
@@ -145,7 +179,7 @@ impl Core {
                 })?
                 .await
                 .map_err(|e| dial_error(addr, &e))?;
-            let link = self.link(connection, generation)?;
+            let link = self.link(connection, made)?;
             if !expect.matches(&link.identity) {
                 link.connection
                     .close(CLOSE_UNEXPECTED.into(), b"another peer was expected");
@@ -176,41 +210,48 @@ impl Core {
     }
 
     /// Reads the peer's identity from a finished handshake.
-    pub(crate) fn link(&self, connection: Connection, generation: u64) -> Result<Link, MeshError> {
+    pub(crate) fn link(&self, connection: Connection, made: Made) -> Result<Link, MeshError> {
         let addr = connection.remote_address();
         let chain = connection
             .peer_identity()
             .and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok())
             .map(|chain| *chain)
             .unwrap_or_default();
-        let trust = self.trust();
-        let cluster = trust.credentials.identity().cluster();
-        let identity = match chain.first() {
-            Some(leaf) => member_of(cluster, leaf),
-            None => Err("it showed no certificate".to_owned()),
+        let admitted = match chain.first() {
+            Some(leaf) => self.trust().admit(leaf),
+            None => Err(Distrust::Other("it showed no certificate".to_owned())),
         };
-        match identity {
-            Ok(identity) => Ok(Link {
-                connection,
-                identity,
-                chain: Arc::new(chain),
-                generation,
-                distrusted: Arc::default(),
-            }),
-            Err(reason) => {
-                connection.close(
-                    CLOSE_NO_CERTIFICATE.into(),
-                    b"a mesh certificate is required",
-                );
-                Err(MeshError::NotTrusted { addr, reason })
+        let reason = match admitted {
+            Ok(member) => {
+                return Ok(Link {
+                    connection,
+                    identity: member.identity,
+                    issued_at: member.issued_at,
+                    chain: Arc::new(chain),
+                    made,
+                    distrusted: Arc::default(),
+                });
             }
-        }
+            Err(distrust) => distrust,
+        };
+        let (code, text): (u32, &[u8]) = match &reason {
+            Distrust::Revoked { .. } => (CLOSE_REVOKED, b"the certificate was revoked"),
+            Distrust::Other(_) => (CLOSE_NO_CERTIFICATE, b"a mesh certificate is required"),
+        };
+        connection.close(code.into(), text);
+        let reason = reason.to_string();
+        Err(MeshError::NotTrusted { addr, reason })
     }
 
     /// Serves a connection until it closes, and remembers it meanwhile.
     pub(crate) fn adopt(self: &Arc<Self>, link: Link) {
         let id = self.next_link.fetch_add(1, Ordering::Relaxed);
         lock(&self.links).open.insert(id, link.clone());
+        // What is trusted may have changed since the handshake began, and who changed it may not
+        // have seen this connection yet.
+        if self.judgements.load(Ordering::Acquire) != link.made.judgements {
+            self.close_if_distrusted(&self.trust(), &link, true);
+        }
         let core = self.clone();
         self.tasks.spawn(async move {
             let reason = crate::serve::serve_link(&core, &link).await;
@@ -231,7 +272,7 @@ impl Core {
             .open
             .values()
             .find(|link| {
-                link.generation == generation
+                link.made.generation == generation
                     && !link.distrusted.load(Ordering::Relaxed)
                     && link.connection.remote_address() == addr
                     && link.connection.close_reason().is_none()
@@ -285,6 +326,7 @@ pub(crate) fn dial_error(addr: SocketAddr, error: &ConnectionError) -> MeshError
         ConnectionError::ApplicationClosed(e)
             if e.error_code == CLOSE_NO_CERTIFICATE.into()
                 || e.error_code == CLOSE_NOT_TRUSTED.into()
+                || e.error_code == CLOSE_REVOKED.into()
                 || e.error_code == CLOSE_EXPIRED.into() =>
         {
             let reason = String::from_utf8_lossy(&e.reason);
@@ -309,6 +351,7 @@ fn refusal(what: &str, code: quinn::TransportErrorCode, detail: &str) -> String 
             .to_owned();
     }
     let words = match alert(code) {
+        Some(44) => "it was revoked; enrol anew, or ask who revoked it",
         Some(45) => "it has expired or is not valid yet; check both clocks, then renew it",
         Some(48) => "it is of another authority; this may be another cluster",
         Some(51) => "its signature is wrong; it may be of another authority",
@@ -320,7 +363,7 @@ fn refusal(what: &str, code: quinn::TransportErrorCode, detail: &str) -> String 
         .strip_prefix("Other(OtherError(")
         .and_then(|ours| ours.strip_suffix("))"))
         .unwrap_or(detail);
-    if detail.is_empty() {
+    if detail.is_empty() || detail == "Revoked" {
         format!("{what}: {words}")
     } else {
         format!("{what}: {words} ({detail})")

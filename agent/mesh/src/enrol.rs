@@ -19,6 +19,7 @@ use crate::{
     },
 };
 use futures::future::BoxFuture;
+use lattice_quorum_types::UnixMillis;
 use quinn::{Connection, ConnectionError, RecvStream};
 use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer};
 use secrecy::{ExposeSecret, SecretString};
@@ -45,6 +46,10 @@ pub struct EnrolRequest {
     pub replace: bool,
     /// Carries the new public key. Only that may be taken from it.
     pub csr: CertificateSigningRequestDer<'static>,
+    /// When it was asked for, by the endpoint's clock, whole seconds. A certificate made with
+    /// `Validity::from_now(issued_at, …)` counts as issued at this very moment, which is what is
+    /// to be recorded of it.
+    pub issued_at: UnixMillis,
 }
 
 /// What an enroller issues.
@@ -367,7 +372,7 @@ pub(crate) async fn serve_stranger(
         let Ok((mut send, mut recv)) = connection.accept_bi().await else {
             return;
         };
-        let last = match read_asked(&mut recv).await {
+        let last = match read_asked(&mut recv, core.config.clock.now()).await {
             Ok(request) => {
                 let (name, role) = (request.name.clone(), request.role);
                 let answer = enroller.enrol(request, remote).await;
@@ -395,7 +400,7 @@ pub(crate) async fn serve_stranger(
     connection.close(CLOSE_DONE.into(), b"done");
 }
 
-async fn read_asked(recv: &mut RecvStream) -> Result<EnrolRequest, Fault> {
+async fn read_asked(recv: &mut RecvStream, now: UnixMillis) -> Result<EnrolRequest, Fault> {
     let bad = |fault| match fault {
         crate::wire::ReadFault::Lost(reason) => Fault::malformed(reason),
         crate::wire::ReadFault::Bad(fault) => fault,
@@ -415,5 +420,6 @@ async fn read_asked(recv: &mut RecvStream) -> Result<EnrolRequest, Fault> {
         name: asked.name,
         replace: asked.replace,
         csr: asked.csr.into(),
+        issued_at: UnixMillis(now.0 / 1000 * 1000),
     })
 }

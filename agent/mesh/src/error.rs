@@ -1,6 +1,6 @@
 //! What can go wrong between two processes.
 
-use crate::{CredentialsError, Expect, Identity, Role};
+use crate::{BundleRefused, CredentialsError, Expect, Identity, Role};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 /// Why an endpoint could not be opened or a peer not be reached.
@@ -39,6 +39,9 @@ pub enum MeshError {
         /// Whom the new certificate names.
         new: Identity,
     },
+    /// The new credentials come with a trust bundle that cannot follow the one in force.
+    #[error(transparent)]
+    Bundle(#[from] BundleRefused),
     /// `serve` was called before.
     #[error("this mesh endpoint serves already")]
     AlreadyServing,

@@ -8,6 +8,8 @@
 //! on the wire is in `README.md`.
 #![forbid(unsafe_code)]
 
+mod apply;
+mod bundle;
 pub mod ca;
 mod call;
 mod clock;
@@ -21,15 +23,26 @@ mod limiter;
 mod mesh;
 mod message;
 mod peer;
+mod renewal;
 mod reset;
 mod router;
 mod serve;
+mod signature;
+mod statement;
+mod store;
 mod tls;
 mod token;
+mod trust;
+mod trust_rpc;
 mod verify;
 mod wire;
 
-pub use ca::{Authority, CaError, Validity};
+pub use apply::{Applied, TrustState};
+pub use bundle::{
+    BundleRefused, BundleSignature, MAX_AUTHORITIES, MAX_BUNDLE_BYTES, MAX_REVOKED, Revoked,
+    SignBundleError, SignedBundle, TrustBundle, TrustedAuthority,
+};
+pub use ca::{Authority, BACKDATING, CaError, Validity};
 pub use call::Items;
 pub use clock::{Clock, SystemClock};
 pub use config::MeshConfig;
@@ -46,5 +59,12 @@ pub use limiter::RateLimit;
 pub use mesh::Mesh;
 pub use message::MAX_MESSAGE_BYTES;
 pub use peer::Peer;
+pub use renewal::{
+    AskMembers, RenewError, RenewRefused, Renewal, RenewalSettings, RenewalSource, RenewalState,
+    keep_renewed,
+};
 pub use router::{Caller, Failed, ItemSender, Router};
+pub use statement::{Signed, StatementRefused};
 pub use token::{InvalidToken, JoinToken, Pin};
+pub use trust::Standing;
+pub use trust_rpc::{GetTrust, PushTrust, Renew};

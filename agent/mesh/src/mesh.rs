@@ -6,15 +6,14 @@ use crate::{
     peer::PeerState,
     reset::{RandomIds, ResetKey},
     serve::accept_loop,
-    tls::{Trust, TrustStore, client_config, provider, server_config},
-    verify::{chain_to, member_of},
+    tls::{client_config, provider, server_config},
+    trust::{Trust, TrustStore},
 };
 use lattice_quorum_types::UnixMillis;
-use rustls_pki_types::UnixTime;
 use std::{
     fmt, io,
     net::{SocketAddr, UdpSocket},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
 
@@ -84,7 +83,7 @@ impl Mesh {
         })
     }
 
-    fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.owner.core
     }
 
@@ -96,6 +95,11 @@ impl Mesh {
     /// Who this process is.
     pub fn identity(&self) -> Identity {
         self.core().trust().credentials.identity().clone()
+    }
+
+    /// When the certificate in force was issued.
+    pub fn issued_at(&self) -> UnixMillis {
+        self.core().trust().credentials.issued_at()
     }
 
     /// When the certificate in force ends.
@@ -137,38 +141,7 @@ impl Mesh {
         Ok(peer)
     }
 
-    /// Puts new credentials in force without a restart. New connections show and judge by them;
-    /// calls in flight end on the old ones; open connections whose peer is not trusted any more
-    /// are closed. Refuses the certificate of another identity: peers expect this one here.
-    pub fn rotate(&self, credentials: Credentials) -> Result<(), MeshError> {
-        let core = self.core();
-        let (current, new) = (self.identity(), credentials.identity().clone());
-        if new != current {
-            return Err(MeshError::IdentityChanged { current, new });
-        }
-        let provider = provider();
-        let trust = Arc::new(Trust::new(credentials, &provider)?);
-        core.trust.store(trust.clone());
-        core.generation.fetch_add(1, Ordering::AcqRel);
-        let now = Duration::from_millis(core.config.clock.now().0);
-        let now = UnixTime::since_unix_epoch(now);
-        let cluster = trust.credentials.identity().cluster();
-        for link in core.open_links() {
-            let trusted = link.chain.split_first().is_some_and(|(leaf, rest)| {
-                chain_to(&trust.roots, leaf, rest, now, &provider).is_ok()
-                    && member_of(cluster, leaf).is_ok()
-            });
-            if !trusted {
-                tracing::info!(peer = %link.identity, "mesh connection closed: not trusted any more");
-                link.connection
-                    .close(CLOSE_NOT_TRUSTED.into(), b"not trusted any more");
-            }
-        }
-        tracing::info!(identity = %trust.credentials.identity(), "mesh credentials rotated");
-        Ok(())
-    }
-
-    /// Closes every connection of a peer, for revocation. Returns how many there were.
+    /// Closes every connection of a peer, which may come back. Returns how many there were.
     pub fn disconnect(&self, identity: &Identity) -> usize {
         let links = self.core().open_links();
         let of_peer = links.iter().filter(|link| link.identity == *identity);

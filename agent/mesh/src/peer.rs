@@ -181,7 +181,7 @@ enum Started {
 fn usable(core: &Core, link: &Link) -> bool {
     link.connection.close_reason().is_none()
         && !link.distrusted.load(Ordering::Relaxed)
-        && link.generation == core.generation.load(Ordering::Acquire)
+        && link.made.generation == core.generation.load(Ordering::Acquire)
 }
 
 impl Peer {

@@ -16,7 +16,7 @@ use crate::{
 };
 use quinn::{Incoming, RecvStream, SendStream};
 use std::{
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -85,7 +85,7 @@ async fn accept_one(
     handshaking: OwnedSemaphorePermit,
 ) {
     let addr = incoming.remote_address();
-    let generation = core.generation.load(Ordering::Acquire);
+    let made = core.made_now();
     let handshake = async { incoming.accept()?.await };
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
     let connection = match core.cancel.run_until_cancelled(handshake).await {
@@ -111,7 +111,7 @@ async fn accept_one(
         serve_stranger(&core, enroller.as_ref(), limiter, connection).await;
         return;
     }
-    match core.link(connection, generation) {
+    match core.link(connection, made) {
         Ok(link) => core.adopt(link),
         Err(error) => tracing::info!(%addr, %error, "mesh connection refused"),
     }

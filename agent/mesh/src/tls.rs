@@ -1,21 +1,20 @@
 //! rustls and quinn configurations: TLS 1.3 only, mutual, no session resumption.
 
 use crate::{
-    Credentials, CredentialsError, MeshConfig, MeshError, Role,
+    MeshConfig, MeshError, Role,
     clock::TlsTime,
+    trust::TrustStore,
     verify::{MeshClients, MeshServers, PinnedServer},
 };
-use arc_swap::ArcSwap;
 use quinn::{
     TransportConfig,
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
 use rustls::{
-    RootCertStore, SignatureScheme,
+    SignatureScheme,
     client::{ResolvesClientCert, Resumption},
     crypto::CryptoProvider,
-    server::danger::ClientCertVerifier,
-    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
     sign::CertifiedKey,
 };
 use std::{fmt, sync::Arc, time::Duration};
@@ -30,55 +29,6 @@ pub(crate) const SERVER_NAME: &str = "lattice.invalid";
 /// Bytes one peer may have on their way to us, all its streams together: bounds what it can make
 /// us hold, and is several times what one call may carry.
 const CONNECTION_WINDOW: u32 = 64 << 20;
-
-/// Credentials in the form rustls uses them.
-pub(crate) struct Trust {
-    pub(crate) credentials: Credentials,
-    pub(crate) roots: Arc<RootCertStore>,
-    pub(crate) clients: Arc<dyn ClientCertVerifier>,
-    shown: Arc<CertifiedKey>,
-    /// With the roots behind it, for strangers, who compare their pin with them.
-    shown_to_strangers: Arc<CertifiedKey>,
-}
-
-impl Trust {
-    pub(crate) fn new(
-        credentials: Credentials,
-        provider: &Arc<CryptoProvider>,
-    ) -> Result<Self, CredentialsError> {
-        let certificate = |reason: String| CredentialsError::Certificate { reason };
-        let mut roots = RootCertStore::empty();
-        for root in credentials.roots() {
-            roots
-                .add(root.clone())
-                .map_err(|e| certificate(e.to_string()))?;
-        }
-        let roots = Arc::new(roots);
-        let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
-            .build()
-            .map_err(|e| certificate(e.to_string()))?;
-        let certified = |chain| {
-            CertifiedKey::from_der(chain, credentials.key().to_der(), provider)
-                .map(Arc::new)
-                .map_err(|e| CredentialsError::Key {
-                    reason: e.to_string(),
-                })
-        };
-        let own = credentials.chain().to_vec();
-        let with_roots = own.iter().chain(credentials.roots()).cloned().collect();
-        let (shown, shown_to_strangers) = (certified(own)?, certified(with_roots)?);
-        Ok(Self {
-            credentials,
-            roots,
-            clients,
-            shown,
-            shown_to_strangers,
-        })
-    }
-}
-
-/// The credentials in force: read at every handshake, swapped by rotation.
-pub(crate) type TrustStore = ArcSwap<Trust>;
 
 /// Shows what is in force at the moment of the handshake.
 struct Shown(Arc<TrustStore>);

@@ -3,6 +3,7 @@
 use lattice_quorum_types::rpc::Role;
 use rustls_pki_types::CertificateDer;
 use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
 /// In front of every token; the number is the version of the form.
@@ -11,7 +12,7 @@ const PREFIX: &str = "lattice-join-1";
 const SECRET_HEX: usize = 64;
 
 /// blake3 of the certificate authority's certificate (DER): how a stranger knows our servers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pin([u8; 32]);
 
 impl Pin {

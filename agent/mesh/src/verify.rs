@@ -1,7 +1,11 @@
 //! Who is let in: chain to our roots, one SPIFFE URI of our own trust domain, usable for
 //! signatures only. No DNS names anywhere.
 
-use crate::{Identity, tls::TrustStore};
+use crate::{
+    Identity,
+    ca::issued_at,
+    trust::{Distrust, TrustStore},
+};
 use lattice_quorum_types::UnixMillis;
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
@@ -22,6 +26,8 @@ pub(crate) struct Leaf {
     pub(crate) is_ca: bool,
     pub(crate) identity: Result<Identity, String>,
     pub(crate) public_key: Vec<u8>,
+    /// When it was issued: whole seconds.
+    pub(crate) issued_at: UnixMillis,
     pub(crate) not_after: UnixMillis,
 }
 
@@ -33,18 +39,17 @@ impl Leaf {
         if !rest.is_empty() {
             return Err("bytes follow the certificate".to_owned());
         }
-        let not_after = x509.validity().not_after.timestamp();
+        let at =
+            |seconds: i64| UnixMillis(u64::try_from(seconds).unwrap_or(0).saturating_mul(1000));
+        let not_before = at(x509.validity().not_before.timestamp());
+        let not_after = at(x509.validity().not_after.timestamp());
         Ok(Self {
+            issued_at: issued_at(not_before),
             is_ca: x509.is_ca(),
             identity: identity_of(&x509),
             public_key: x509.public_key().subject_public_key.data.to_vec(),
             // A certificate holds to the end of its last second.
-            not_after: UnixMillis(
-                u64::try_from(not_after)
-                    .unwrap_or(0)
-                    .saturating_mul(1000)
-                    .saturating_add(999),
-            ),
+            not_after: not_after.after(999),
         })
     }
 
@@ -94,16 +99,15 @@ fn rejected(reason: String) -> Error {
     )))))
 }
 
-/// The leaf's identity, which must be of `cluster`.
-pub(crate) fn member_of(
-    cluster: &str,
-    certificate: &CertificateDer<'_>,
-) -> Result<Identity, String> {
-    let identity = Leaf::read(certificate)?.identity()?;
-    if identity.cluster() != cluster {
-        return Err(format!("{identity} is not of cluster {cluster}"));
+/// A refusal as an alert: revocation has one of its own, which both sides' texts explain.
+fn refused(distrust: Distrust) -> Error {
+    match distrust {
+        Distrust::Revoked { .. } => {
+            tracing::info!(reason = %distrust, "mesh handshake refused");
+            Error::InvalidCertificate(CertificateError::Revoked)
+        }
+        Distrust::Other(reason) => rejected(reason),
     }
-    Ok(identity)
 }
 
 /// Chain from `leaf` to `roots` for TLS servers, at `now`.
@@ -169,7 +173,7 @@ impl ServerCertVerifier for MeshServers {
     ) -> Result<ServerCertVerified, Error> {
         let trust = self.trust.load();
         chain_to(&trust.roots, end_entity, intermediates, now, &self.provider)?;
-        member_of(trust.credentials.identity().cluster(), end_entity).map_err(rejected)?;
+        trust.admit(end_entity).map_err(refused)?;
         Ok(ServerCertVerified::assertion())
     }
     signatures!();
@@ -206,7 +210,7 @@ impl ClientCertVerifier for MeshClients {
         let verified = trust
             .clients
             .verify_client_cert(end_entity, intermediates, now)?;
-        member_of(trust.credentials.identity().cluster(), end_entity).map_err(rejected)?;
+        trust.admit(end_entity).map_err(refused)?;
         Ok(verified)
     }
     signatures!();

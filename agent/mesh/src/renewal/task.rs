@@ -1,0 +1,287 @@
+//! The loop: looks what is due, does it, says how things stand, sleeps.
+
+use super::{
+    RenewalSettings, RenewalSource, RenewalState,
+    schedule::{fraction, renew_at, retry_wait, superseded_wait},
+};
+use crate::{Credentials, Standing, endpoint::Core, tls::provider, trust::Trust};
+use lattice_quorum_types::UnixMillis;
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+
+/// The longest sleep: the wall clock may step, and the monotonic one does not tell.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+pub(super) struct Task {
+    core: Weak<Core>,
+    source: Arc<dyn RenewalSource>,
+    settings: RenewalSettings,
+    state: watch::Sender<RenewalState>,
+    look: Arc<Notify>,
+    ask_trust_at: Instant,
+    /// No renewal before this, and how many have failed in a row.
+    retry_at: Instant,
+    failures: u32,
+    /// Since when another authority issues, and for which certificate.
+    superseded: Option<(UnixMillis, Instant)>,
+    /// The identity in force is not the one on disk.
+    unsaved: bool,
+    renewals: u64,
+    trust_error: Option<String>,
+    renew_error: Option<String>,
+}
+
+impl Task {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        source: Arc<dyn RenewalSource>,
+        settings: RenewalSettings,
+        state: watch::Sender<RenewalState>,
+        look: Arc<Notify>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            core: Arc::downgrade(core),
+            source,
+            settings,
+            state,
+            look,
+            ask_trust_at: now,
+            retry_at: now,
+            failures: 0,
+            superseded: None,
+            unsaved: false,
+            renewals: 0,
+            trust_error: None,
+            renew_error: None,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let Some(mut trust_changes) = self.core.upgrade().map(|c| c.trust_state.subscribe()) else {
+            return;
+        };
+        loop {
+            let wait = match self.core.upgrade() {
+                Some(core) => self.look(&core).await,
+                None => return,
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait.min(LOOK_EVERY)) => {}
+                changed = trust_changes.changed() => if changed.is_err() { return },
+                () = self.look.notified() => {
+                    self.ask_trust_at = Instant::now();
+                    self.retry_at = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// Does what is due. Returns how long nothing will be.
+    async fn look(&mut self, core: &Arc<Core>) -> Duration {
+        if self.unsaved {
+            self.save_again(core).await;
+        }
+        let mut renew_in = self.renew_in(core);
+        if Instant::now() >= self.ask_trust_at || renew_in.is_zero() {
+            self.ask_trust(core).await;
+            renew_in = self.renew_in(core);
+        }
+        if renew_in.is_zero() {
+            self.renew(core).await;
+            renew_in = self.renew_in(core);
+        }
+        self.publish(core, renew_in);
+        renew_in.min(self.ask_trust_at.saturating_duration_since(Instant::now()))
+    }
+
+    /// How long until a new certificate is to be asked for.
+    fn renew_in(&mut self, core: &Core) -> Duration {
+        let trust = core.trust();
+        let own = &trust.credentials;
+        let (issued_at, expires_at) = (own.issued_at(), own.expires_at());
+        if trust.standing == Standing::Revoked {
+            return Duration::MAX;
+        }
+        let fraction = fraction(self.settings.seed, issued_at.0);
+        let due = renew_at(issued_at, expires_at, fraction);
+        let mut wait = Duration::from_millis(due.since(core.config.clock.now()));
+        if trust.standing == Standing::Good {
+            self.superseded = None;
+        } else {
+            let now = Instant::now();
+            let since = match self.superseded {
+                Some((of, since)) if of == issued_at => since,
+                _ => now,
+            };
+            self.superseded = Some((issued_at, since));
+            let due = since + superseded_wait(issued_at, expires_at, fraction);
+            wait = wait.min(due.saturating_duration_since(now));
+        }
+        wait.max(self.retry_at.saturating_duration_since(Instant::now()))
+    }
+
+    async fn ask_trust(&mut self, core: &Arc<Core>) {
+        let have = core.trust().credentials.trust_number();
+        let asked = self.source.trust(have).await;
+        let failed = match asked {
+            Ok(None) => None,
+            Ok(Some(bundle)) => {
+                let core = core.clone();
+                let apply = tokio::task::spawn_blocking(move || core.apply_bundle(&bundle));
+                match apply.await {
+                    Ok(Ok(applied)) => applied.not_saved,
+                    Ok(Err(refused)) => Some(refused.to_string()),
+                    Err(error) => Some(error.to_string()),
+                }
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        let every = self.settings.ask_trust_every;
+        let wait = match &failed {
+            None => every,
+            Some(error) => {
+                tracing::info!(%error, "the trust bundle could not be asked for");
+                every.min(self.settings.min_retry)
+            }
+        };
+        self.ask_trust_at = Instant::now() + wait;
+        self.trust_error = failed.map(|error| format!("no news of the trust bundle: {error}"));
+    }
+
+    async fn renew(&mut self, core: &Arc<Core>) {
+        match self.renew_once(core).await {
+            Ok(not_saved) => {
+                self.renewals += 1;
+                self.failures = 0;
+                self.unsaved = not_saved.is_some();
+                self.retry_at = Instant::now();
+                self.renew_error = not_saved;
+                if self.unsaved {
+                    self.wait_for_retry(core);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the certificate could not be renewed");
+                self.renew_error = Some(error);
+                self.wait_for_retry(core);
+            }
+        }
+    }
+
+    fn wait_for_retry(&mut self, core: &Core) {
+        self.failures = self.failures.saturating_add(1);
+        let now = core.config.clock.now();
+        let left = core.trust().credentials.expires_at().since(now);
+        let bounds = (self.settings.min_retry, self.settings.max_retry);
+        let fraction = fraction(self.settings.seed, u64::from(self.failures));
+        let wait = retry_wait(bounds, self.failures, Duration::from_millis(left), fraction);
+        self.retry_at = Instant::now() + wait;
+    }
+
+    /// A new key, a certificate for it, judged, saved and in force. What it could not save it
+    /// tells.
+    async fn renew_once(&self, core: &Arc<Core>) -> Result<Option<String>, String> {
+        let new = Credentials::generate_key_and_csr().map_err(|e| e.to_string())?;
+        let issued = self
+            .source
+            .renew(new.csr)
+            .await
+            .map_err(|e| e.to_string())?;
+        let (core, folder) = (core.clone(), self.settings.folder.clone());
+        let put_in_force = move || {
+            let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(Into::into).collect();
+            let roots = certificates(issued.roots);
+            let renewed = Credentials::new(certificates(issued.chain), new.key, roots)
+                .map_err(|e| e.to_string())?;
+            core.renew(renewed, folder.as_deref())
+        };
+        tokio::task::spawn_blocking(put_in_force)
+            .await
+            .map_err(|e| e.to_string())?
+    }
+
+    async fn save_again(&mut self, core: &Arc<Core>) {
+        let Some(folder) = self.settings.folder.clone() else {
+            return;
+        };
+        if self.retry_at > Instant::now() {
+            return;
+        }
+        let saving = core.clone();
+        let saved = tokio::task::spawn_blocking(move || saving.save(&folder)).await;
+        match saved {
+            Ok(Ok(())) => {
+                self.unsaved = false;
+                self.failures = 0;
+                self.renew_error = None;
+            }
+            Ok(Err(error)) => {
+                self.renew_error = Some(error.to_string());
+                self.wait_for_retry(core);
+            }
+            Err(error) => self.renew_error = Some(error.to_string()),
+        }
+    }
+
+    fn publish(&self, core: &Core, renew_in: Duration) {
+        let trust = core.trust();
+        let wait_ms = u64::try_from(renew_in.as_millis()).unwrap_or(u64::MAX);
+        let last_error = match trust.standing {
+            Standing::Revoked => {
+                Some("this certificate was revoked; enrol anew, or ask who revoked it".to_owned())
+            }
+            _ => self.renew_error.clone().or(self.trust_error.clone()),
+        };
+        let state = RenewalState {
+            issued_at: trust.credentials.issued_at(),
+            expires_at: trust.credentials.expires_at(),
+            next_try_at: core.config.clock.now().after(wait_ms),
+            renewals: self.renewals,
+            last_error,
+            trust_number: trust.credentials.trust_number(),
+            standing: trust.standing,
+        };
+        self.state.send_if_modified(|old| {
+            let changed = *old != state;
+            *old = state;
+            changed
+        });
+    }
+}
+
+impl Core {
+    /// Puts a renewed certificate in force if it is one that peers will accept, and saves it in
+    /// `folder`. Returns why it could not be saved: it is in force all the same, as the disk may
+    /// be full for longer than the old one lives.
+    fn renew(
+        self: &Arc<Self>,
+        renewed: Credentials,
+        folder: Option<&std::path::Path>,
+    ) -> Result<Option<String>, String> {
+        let judge = |renewed: &Credentials| {
+            let trust = Trust::new(renewed.clone(), &provider()).map_err(|e| e.to_string())?;
+            let now = self.config.clock.now();
+            trust
+                .admit_chain(renewed.chain(), now, &provider())
+                .map(|_| ())
+                .map_err(|e| format!("the new certificate is of no use here: {e}"))
+        };
+        let mut not_saved = None;
+        self.rotate_with(renewed, |renewed| {
+            judge(renewed)?;
+            if let Some(folder) = folder {
+                not_saved = renewed.save(folder).err().map(|e| e.to_string());
+            }
+            Ok(())
+        })
+        .map_err(|e| e.to_string())?;
+        Ok(not_saved)
+    }
+}

@@ -1,0 +1,131 @@
+//! Statements that a member signs with its certificate's key, for others to hand on and judge
+//! later: an agent's claim about its node, for one.
+
+use crate::{
+    Credentials, CredentialsError, Identity, Mesh, TrustBundle,
+    signature::{Kind, is_signed, message},
+    tls::provider,
+    trust::{Distrust, admit_under},
+    verify::Leaf,
+};
+use bytes::Bytes;
+use lattice_quorum_types::UnixMillis;
+use rustls_pki_types::CertificateDer;
+use serde::{Deserialize, Serialize};
+
+/// Longest chain of a statement.
+const MAX_CHAIN: usize = 4;
+/// Longest certificate in it, bytes; ours have about 500.
+const MAX_CERTIFICATE_BYTES: usize = 8 << 10;
+
+/// Who made a statement, and the signature. The statement itself travels beside it.
+///
+/// Signed is `"lattice mesh 1 statement" 0x00 H`, `H` being blake3 (key derivation mode, the same
+/// text as its context) of context and bytes, each with its length in front; ECDSA P-256 with
+/// SHA-256, ASN.1.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signed {
+    /// The signer's certificates (DER), leaf first.
+    pub chain: Vec<Bytes>,
+    /// By the leaf's key.
+    pub signature: Bytes,
+}
+
+/// Why a statement is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum StatementRefused {
+    /// Its signer is not a member that is trusted: in words.
+    #[error("the statement's signer is not trusted: {reason}")]
+    NotTrusted {
+        /// What is wrong with the certificate.
+        reason: String,
+    },
+    /// The signature is not the signer's, or of another statement or context.
+    #[error("the statement's signature is wrong")]
+    WrongSignature,
+}
+
+impl From<Distrust> for StatementRefused {
+    fn from(distrust: Distrust) -> Self {
+        Self::NotTrusted {
+            reason: distrust.to_string(),
+        }
+    }
+}
+
+impl Credentials {
+    /// Signs `bytes` for one purpose, `context`: what is signed for one is worth nothing for
+    /// another. The certificate goes along.
+    pub fn sign(&self, context: &str, bytes: &[u8]) -> Result<Signed, CredentialsError> {
+        let message = message(Kind::Statement, &[context.as_bytes(), bytes]);
+        Ok(Signed {
+            chain: self.chain().iter().map(|c| c.to_vec().into()).collect(),
+            signature: self.key().sign(&message)?.into(),
+        })
+    }
+}
+
+impl Signed {
+    fn chain(&self) -> Result<Vec<CertificateDer<'_>>, StatementRefused> {
+        let longest = self.chain.iter().map(Bytes::len).max().unwrap_or(0);
+        if self.chain.len() > MAX_CHAIN || longest > MAX_CERTIFICATE_BYTES {
+            let reason = "its certificates are too many or too long".to_owned();
+            return Err(StatementRefused::NotTrusted { reason });
+        }
+        Ok(self.chain.iter().map(|c| (&c[..]).into()).collect())
+    }
+
+    fn check_signature(
+        &self,
+        leaf: Option<&CertificateDer<'_>>,
+        context: &str,
+        bytes: &[u8],
+    ) -> Result<(), StatementRefused> {
+        let message = message(Kind::Statement, &[context.as_bytes(), bytes]);
+        let leaf = leaf.and_then(|leaf| Leaf::read(leaf).ok());
+        match leaf {
+            Some(leaf) if is_signed(&provider(), &leaf.public_key, &message, &self.signature) => {
+                Ok(())
+            }
+            _ => Err(StatementRefused::WrongSignature),
+        }
+    }
+}
+
+impl Mesh {
+    /// Signs a statement as this process; see [`Credentials::sign`].
+    pub fn sign(&self, context: &str, bytes: &[u8]) -> Result<Signed, CredentialsError> {
+        self.core().trust().credentials.sign(context, bytes)
+    }
+
+    /// Who signed `bytes` for `context`, if its certificate is trusted here now and in force at
+    /// `at`. Whether it may say that is for the caller to judge.
+    pub fn verify_signed(
+        &self,
+        context: &str,
+        bytes: &[u8],
+        signed: &Signed,
+        at: UnixMillis,
+    ) -> Result<Identity, StatementRefused> {
+        let chain = signed.chain()?;
+        let member = self.core().trust().admit_chain(&chain, at, &provider())?;
+        signed.check_signature(chain.first(), context, bytes)?;
+        Ok(member.identity)
+    }
+}
+
+impl TrustBundle {
+    /// As [`Mesh::verify_signed`], by this bundle and without an endpoint.
+    pub fn verify_signed(
+        &self,
+        context: &str,
+        bytes: &[u8],
+        signed: &Signed,
+        at: UnixMillis,
+    ) -> Result<Identity, StatementRefused> {
+        let chain = signed.chain()?;
+        let member = admit_under(self, &chain, at, &provider())?;
+        signed.check_signature(chain.first(), context, bytes)?;
+        Ok(member.identity)
+    }
+}

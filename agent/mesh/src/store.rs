@@ -1,0 +1,272 @@
+//! Credentials on disk. A crash at any moment leaves a key and a certificate that belong together.
+//!
+//! The certificate is what counts: a new key is written beside the old one first, the certificate
+//! is replaced in one step, and then the new key takes the old one's place. Who reads in between
+//! finds the certificate's key under its waiting name.
+
+use crate::{
+    Credentials, CredentialsError, PrivateKey, SignedBundle,
+    bundle::{InForce, MAX_BUNDLE_BYTES},
+    verify::Leaf,
+};
+use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer, pem::PemObject};
+use secrecy::{ExposeSecret, SecretString};
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+const CHAIN_FILE: &str = "identity.pem";
+const KEY_FILE: &str = "identity.key";
+/// A new key, until the certificate for it is in place.
+const NEXT_KEY_FILE: &str = "identity.key.next";
+const ROOTS_FILE: &str = "roots.pem";
+const BUNDLE_FILE: &str = "trust.bundle";
+/// Signatures and their pins around the bundle's body.
+const BUNDLE_FILE_BYTES: u64 = MAX_BUNDLE_BYTES as u64 + (16 << 10);
+
+fn file_error(path: &Path, reason: impl ToString) -> CredentialsError {
+    CredentialsError::File {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
+}
+
+/// Each file operation of a save, told before it is done: where a crash may come.
+pub(crate) type BeforeStep<'a> = &'a mut dyn FnMut(&Path) -> io::Result<()>;
+
+impl Credentials {
+    /// Writes `identity.pem`, `identity.key` (mode 0600), `roots.pem` and, where there is one,
+    /// `trust.bundle`. A crash on the way leaves the old credentials or the new ones.
+    pub fn save(&self, folder: &Path) -> Result<(), CredentialsError> {
+        self.save_stepwise(folder, &mut |_| Ok(()))
+    }
+
+    /// Writes what is trusted alone: `trust.bundle` and `roots.pem`.
+    pub fn save_trust(&self, folder: &Path) -> Result<(), CredentialsError> {
+        self.save_trust_stepwise(folder, &mut |_| Ok(()))
+    }
+
+    pub(crate) fn save_stepwise(
+        &self,
+        folder: &Path,
+        before: BeforeStep<'_>,
+    ) -> Result<(), CredentialsError> {
+        let path = |name| folder.join(name);
+        let create = |folder: &Path| std::fs::create_dir_all(folder);
+        create(folder).map_err(|e| file_error(folder, e))?;
+        settle(folder, before).map_err(|e| file_error(&path(NEXT_KEY_FILE), e))?;
+        let key = SecretString::from(self.key().pair()?.serialize_pem());
+        let (next, chain) = (path(NEXT_KEY_FILE), path(CHAIN_FILE));
+        let text = key.expose_secret().as_bytes();
+        replace(&next, text, 0o600, before).map_err(|e| file_error(&next, e))?;
+        let pem = to_pem(self.chain());
+        replace(&chain, pem.as_bytes(), 0o644, before).map_err(|e| file_error(&chain, e))?;
+        rename(&next, &path(KEY_FILE), before).map_err(|e| file_error(&next, e))?;
+        self.save_trust_stepwise(folder, before)
+    }
+
+    /// Whether there are whole credentials in `folder`: a first save that was cut short does not
+    /// count.
+    pub fn are_in(folder: &Path) -> bool {
+        // In the order they are written; the last one says it all, unless somebody removed some.
+        [CHAIN_FILE, ROOTS_FILE]
+            .iter()
+            .all(|name| folder.join(name).exists())
+    }
+
+    fn save_trust_stepwise(
+        &self,
+        folder: &Path,
+        before: BeforeStep<'_>,
+    ) -> Result<(), CredentialsError> {
+        let (bundle, roots) = (folder.join(BUNDLE_FILE), folder.join(ROOTS_FILE));
+        let saved = match self.bundle() {
+            Some(signed) => match signed.to_file() {
+                Ok(bytes) => replace(&bundle, &bytes, 0o644, before),
+                Err(reason) => Err(io::Error::other(reason)),
+            },
+            // Of an earlier membership: what was trusted then is trusted no more.
+            None => before(&bundle).and_then(|()| remove(&bundle)),
+        };
+        saved.map_err(|e| file_error(&bundle, e))?;
+        let pem = to_pem(self.roots());
+        replace(&roots, pem.as_bytes(), 0o644, before).map_err(|e| file_error(&roots, e))
+    }
+
+    /// Reads what [`Credentials::save`] wrote; refuses a key that others can read.
+    ///
+    /// A saved bundle is verified against the authorities it names itself. That finds a damaged
+    /// file, which must not pass for "nothing is revoked". It is no defence against whoever can
+    /// write the folder: he could as well write `roots.pem`, or take the key.
+    pub fn load(folder: &Path) -> Result<Self, CredentialsError> {
+        let read_certificates = |name: &str| {
+            let path = folder.join(name);
+            CertificateDer::pem_file_iter(&path)
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .map_err(|e| file_error(&path, e))
+        };
+        let chain = read_certificates(CHAIN_FILE);
+        let key = read_key(folder, chain.as_deref().ok().and_then(<[_]>::first))?;
+        let read = Self::new(chain?, key, read_certificates(ROOTS_FILE)?)?;
+        match read_bundle(&folder.join(BUNDLE_FILE))? {
+            None => Ok(read),
+            Some(in_force) if in_force.bundle.cluster != read.identity().cluster() => {
+                let (found, own) = (&in_force.bundle.cluster, read.identity());
+                let reason = format!("it is of cluster {found}; the certificate is of {own}");
+                Err(file_error(&folder.join(BUNDLE_FILE), reason))
+            }
+            Some(in_force) => Ok(read.under(Arc::new(in_force))),
+        }
+    }
+}
+
+/// The key of `leaf`: in its place, or waiting for it since a crash.
+fn read_key(
+    folder: &Path,
+    leaf: Option<&CertificateDer<'_>>,
+) -> Result<PrivateKey, CredentialsError> {
+    let key = read_key_file(&folder.join(KEY_FILE));
+    let belongs = |key: &PrivateKey| leaf.is_some_and(|leaf| is_key_of(key, leaf));
+    if key.as_ref().is_ok_and(&belongs) {
+        return key;
+    }
+    match read_key_file(&folder.join(NEXT_KEY_FILE)) {
+        Ok(next) if belongs(&next) => Ok(next),
+        _ => key,
+    }
+}
+
+fn is_key_of(key: &PrivateKey, leaf: &CertificateDer<'_>) -> bool {
+    Leaf::read(leaf).is_ok_and(|leaf| key.public().is_ok_and(|public| public == leaf.public_key))
+}
+
+fn read_key_file(path: &Path) -> Result<PrivateKey, CredentialsError> {
+    let metadata = std::fs::metadata(path).map_err(|e| file_error(path, e))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let path = path.to_owned();
+        return Err(CredentialsError::KeyExposed { path, mode });
+    }
+    let key = PrivatePkcs8KeyDer::from_pem_file(path).map_err(|e| file_error(path, e))?;
+    Ok(PrivateKey::from_pkcs8(key.secret_pkcs8_der()))
+}
+
+fn read_bundle(path: &Path) -> Result<Option<InForce>, CredentialsError> {
+    let unusable = |reason: String| {
+        let advice = "; remove it to trust roots.pem until a member tells what is trusted now";
+        file_error(path, reason + advice)
+    };
+    match std::fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(file_error(path, e)),
+        Ok(metadata) if metadata.len() > BUNDLE_FILE_BYTES => {
+            return Err(unusable("it is too large".to_owned()));
+        }
+        Ok(_) => {}
+    }
+    let bytes = std::fs::read(path).map_err(|e| file_error(path, e))?;
+    let signed = SignedBundle::from_file(&bytes).map_err(unusable)?;
+    let bundle = signed
+        .verify_by_itself()
+        .map_err(|e| unusable(e.to_string()))?;
+    Ok(Some(InForce { signed, bundle }))
+}
+
+/// Ends what a crash has left half done: a waiting key is the certificate's, and takes its place,
+/// or nobody's, and goes. A later save would else write over the only key there is.
+fn settle(folder: &Path, before: BeforeStep<'_>) -> io::Result<()> {
+    let next = folder.join(NEXT_KEY_FILE);
+    if !next.exists() {
+        return Ok(());
+    }
+    let leaf = CertificateDer::from_pem_file(folder.join(CHAIN_FILE)).ok();
+    let belongs = |key: &PrivateKey| leaf.as_ref().is_some_and(|leaf| is_key_of(key, leaf));
+    if read_key_file(&next).as_ref().is_ok_and(belongs) {
+        rename(&next, &folder.join(KEY_FILE), before)
+    } else {
+        before(&next)?;
+        remove(&next)
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+fn rename(from: &Path, to: &Path, before: BeforeStep<'_>) -> io::Result<()> {
+    before(to)?;
+    std::fs::rename(from, to)?;
+    // The order of two renames survives a loss of power only when the folder is synced between.
+    match to.parent() {
+        Some(folder) => std::fs::File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Writes a secret text so that no other user can read it at any moment.
+pub(crate) fn write_secret(path: &Path, text: &SecretString) -> io::Result<()> {
+    replace(
+        path,
+        text.expose_secret().as_bytes(),
+        0o600,
+        &mut |_| Ok(()),
+    )
+}
+
+/// A reader sees the old file or the new one, also after a crash.
+fn replace(path: &Path, bytes: &[u8], mode: u32, before: BeforeStep<'_>) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    before(&temporary)?;
+    remove(&temporary)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&temporary)?;
+    // The process's umask must not make it less readable than others need.
+    file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    rename(&temporary, path, before)
+}
+
+/// Certificates as PEM text.
+pub(crate) fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
+    let mut text = String::new();
+    for certificate in certificates {
+        text.push_str("-----BEGIN CERTIFICATE-----\n");
+        for line in base64(certificate).as_bytes().chunks(64) {
+            let _ = writeln!(text, "{}", String::from_utf8_lossy(line));
+        }
+        text.push_str("-----END CERTIFICATE-----\n");
+    }
+    text
+}
+
+/// RFC 4648 base64, which is all PEM needs.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let at = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
+        let word = at(0) << 16 | at(1) << 8 | at(2);
+        for i in 0..4u32 {
+            let index = (word >> (18 - 6 * i)) & 63;
+            text.push(if i as usize <= chunk.len() {
+                ALPHABET[index as usize] as char
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}

@@ -1,0 +1,242 @@
+//! What is trusted at this moment, in the form handshakes ask for, and judging peers by it.
+
+use crate::{
+    Credentials, CredentialsError, Identity, Role, TrustBundle, TrustedAuthority,
+    verify::{Leaf, chain_to},
+};
+use arc_swap::ArcSwap;
+use lattice_quorum_types::UnixMillis;
+use rustls::{
+    RootCertStore,
+    crypto::CryptoProvider,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    sign::CertifiedKey,
+};
+use rustls_pki_types::{CertificateDer, UnixTime};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How our own certificate stands in what is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Of an authority that issues; or nothing but roots is known yet.
+    Good,
+    /// Trusted, but its authority issues no more: renew soon, before it is trusted no more.
+    Superseded,
+    /// Of no authority that is trusted: nobody will let us in. Enrol anew.
+    Untrusted,
+    /// Revoked: nobody will let us in. Enrol anew, if the operators meant somebody else.
+    Revoked,
+}
+
+/// Why a certificate is refused though it is well formed.
+#[derive(Debug)]
+pub(crate) enum Distrust {
+    /// It was issued before this.
+    Revoked {
+        identity: Identity,
+        issued_before: UnixMillis,
+    },
+    /// In words.
+    Other(String),
+}
+
+impl std::fmt::Display for Distrust {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Revoked {
+                identity,
+                issued_before,
+            } => write!(
+                f,
+                "the certificate of {identity} was revoked: what was issued before {issued_before} counts no more"
+            ),
+            Self::Other(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// Who holds a certificate, and since when.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) identity: Identity,
+    pub(crate) issued_at: UnixMillis,
+}
+
+/// Credentials in the form rustls uses them.
+pub(crate) struct Trust {
+    pub(crate) credentials: Credentials,
+    pub(crate) roots: Arc<RootCertStore>,
+    pub(crate) clients: Arc<dyn ClientCertVerifier>,
+    pub(crate) shown: Arc<CertifiedKey>,
+    /// With the roots behind it, for strangers, who compare their pin with them.
+    pub(crate) shown_to_strangers: Arc<CertifiedKey>,
+    pub(crate) standing: Standing,
+    revoked: BTreeMap<Role, HashMap<String, UnixMillis>>,
+}
+
+/// The credentials in force: read at every handshake, swapped by rotation and by bundles.
+pub(crate) type TrustStore = ArcSwap<Trust>;
+
+impl Trust {
+    pub(crate) fn new(
+        credentials: Credentials,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, CredentialsError> {
+        let certificate = |reason: String| CredentialsError::Certificate { reason };
+        let roots = store_of(credentials.roots())?;
+        let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
+            .build()
+            .map_err(|e| certificate(e.to_string()))?;
+        let certified = |chain| {
+            CertifiedKey::from_der(chain, credentials.key().to_der(), provider)
+                .map(Arc::new)
+                .map_err(|e| CredentialsError::Key {
+                    reason: e.to_string(),
+                })
+        };
+        let own = credentials.chain().to_vec();
+        let with_roots = own.iter().chain(credentials.roots()).cloned().collect();
+        let (shown, shown_to_strangers) = (certified(own)?, certified(with_roots)?);
+        let mut revoked: BTreeMap<Role, HashMap<String, UnixMillis>> = BTreeMap::new();
+        for entry in credentials.trust().into_iter().flat_map(|t| &t.revoked) {
+            let of_role = revoked.entry(entry.role).or_default();
+            let before = of_role.entry(entry.name.clone()).or_default();
+            *before = entry.issued_before.max(*before);
+        }
+        let mut trust = Self {
+            credentials,
+            roots,
+            clients,
+            shown,
+            shown_to_strangers,
+            standing: Standing::Good,
+            revoked,
+        };
+        trust.standing = trust.own_standing(provider);
+        Ok(trust)
+    }
+
+    fn own_standing(&self, provider: &CryptoProvider) -> Standing {
+        let Some(bundle) = self.credentials.trust() else {
+            return Standing::Good;
+        };
+        let (identity, issued_at) = (self.credentials.identity(), self.credentials.issued_at());
+        if self.check_revoked(identity, issued_at).is_err() {
+            return Standing::Revoked;
+        }
+        let issued_by = |authority: &&TrustedAuthority| {
+            let root = CertificateDer::from(authority.certificate.to_vec());
+            let at = unix_time(issued_at);
+            let Some((leaf, rest)) = self.credentials.chain().split_first() else {
+                return false;
+            };
+            store_of(&[root]).is_ok_and(|root| chain_to(&root, leaf, rest, at, provider).is_ok())
+        };
+        match bundle.authorities.iter().find(issued_by) {
+            Some(authority) if authority.issuing => Standing::Good,
+            Some(_) => Standing::Superseded,
+            None => Standing::Untrusted,
+        }
+    }
+
+    /// A leaf of our cluster that is not revoked. Its chain and its times are judged elsewhere.
+    pub(crate) fn admit(&self, certificate: &CertificateDer<'_>) -> Result<Member, Distrust> {
+        let leaf = Leaf::read(certificate).map_err(Distrust::Other)?;
+        let issued_at = leaf.issued_at;
+        let identity = leaf.identity().map_err(Distrust::Other)?;
+        let cluster = self.credentials.identity().cluster();
+        if identity.cluster() != cluster {
+            let reason = format!("{identity} is not of cluster {cluster}");
+            return Err(Distrust::Other(reason));
+        }
+        self.check_revoked(&identity, issued_at)?;
+        Ok(Member {
+            identity,
+            issued_at,
+        })
+    }
+
+    pub(crate) fn check_revoked(
+        &self,
+        identity: &Identity,
+        issued_at: UnixMillis,
+    ) -> Result<(), Distrust> {
+        let of_role = self.revoked.get(&identity.role());
+        match of_role.and_then(|names| names.get(identity.id())) {
+            Some(&issued_before) if issued_at < issued_before => Err(Distrust::Revoked {
+                identity: identity.clone(),
+                issued_before,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// [`Trust::admit`] with the whole chain, at `now`.
+    pub(crate) fn admit_chain(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: UnixMillis,
+        provider: &CryptoProvider,
+    ) -> Result<Member, Distrust> {
+        let (leaf, rest) = chain
+            .split_first()
+            .ok_or_else(|| Distrust::Other("there is no certificate".to_owned()))?;
+        chain_to(&self.roots, leaf, rest, unix_time(now), provider)
+            .map_err(|e| Distrust::Other(e.to_string()))?;
+        self.admit(leaf)
+    }
+}
+
+/// As [`Trust::admit_chain`], by a bundle alone.
+pub(crate) fn admit_under(
+    bundle: &TrustBundle,
+    chain: &[CertificateDer<'_>],
+    now: UnixMillis,
+    provider: &CryptoProvider,
+) -> Result<Member, Distrust> {
+    let other = |reason: String| Distrust::Other(reason);
+    let (leaf, rest) = chain
+        .split_first()
+        .ok_or_else(|| other("there is no certificate".to_owned()))?;
+    let roots = store_of(&bundle.roots()).map_err(|e| other(e.to_string()))?;
+    chain_to(&roots, leaf, rest, unix_time(now), provider).map_err(|e| other(e.to_string()))?;
+    let leaf = Leaf::read(leaf).map_err(other)?;
+    let issued_at = leaf.issued_at;
+    let identity = leaf.identity().map_err(other)?;
+    if identity.cluster() != bundle.cluster {
+        return Err(other(format!(
+            "{identity} is not of cluster {}",
+            bundle.cluster
+        )));
+    }
+    match bundle.revoked_before(&identity) {
+        Some(issued_before) if issued_at < issued_before => Err(Distrust::Revoked {
+            identity,
+            issued_before,
+        }),
+        _ => Ok(Member {
+            identity,
+            issued_at,
+        }),
+    }
+}
+
+fn store_of(roots: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, CredentialsError> {
+    let mut store = RootCertStore::empty();
+    for root in roots {
+        store
+            .add(root.clone())
+            .map_err(|e| CredentialsError::Certificate {
+                reason: e.to_string(),
+            })?;
+    }
+    Ok(Arc::new(store))
+}
+
+fn unix_time(at: UnixMillis) -> UnixTime {
+    UnixTime::since_unix_epoch(Duration::from_millis(at.0))
+}
