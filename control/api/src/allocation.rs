@@ -5,7 +5,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, NodeId, ProjectPath, Revision, VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
     hostlist,
-    spec::{AllocationSpec, Constraints, Requeue, Spread, Workload},
+    spec::{AllocationSpec, Constraints, OutputFiles, Requeue, Spread, Workload},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -75,6 +75,15 @@ pub struct AllocationRequest {
     /// Working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
+    /// File of the user's own for standard output, opened as the user on each node and appended
+    /// to: `%j` is the allocation, `%r` the rank, `%n` the node. Left out: kept by the node and
+    /// read as logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "out-%j.%r.txt")]
+    pub output: Option<String>,
+    /// The same for standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// Longest run time: `90s`, `1h30m`, `HH:MM:SS`. Left out: unbounded, never backfilled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "1h30m")]
@@ -143,6 +152,35 @@ where
             reason: format!("{text:?} is not one of {}", all.join(", ")),
         }
     })
+}
+
+/// A file's name as given. What it stands for is known on the node alone; what can never be a
+/// name is refused here.
+fn path(text: Option<String>, field: &'static str) -> Result<Option<String>, FieldError> {
+    let Some(text) = text else { return Ok(None) };
+    let fail = |reason: String| Err(at(field)(reason));
+    if text.trim().is_empty() {
+        return fail("give a file, or leave it out to have it kept as logs".to_owned());
+    }
+    if text.chars().any(char::is_control) {
+        return fail("a file's name has no control characters".to_owned());
+    }
+    if text.ends_with('/') {
+        return fail(format!("{text:?} is a folder; name a file in it"));
+    }
+    let mut rest = text.as_str();
+    while let Some((_, after)) = rest.split_once('%') {
+        match after.chars().next() {
+            Some('j' | 'r' | 'n' | '%') => rest = &after[1..],
+            _ => {
+                let reason = format!(
+                    "{text:?}: after % comes j (allocation), r (rank), n (node), or another %"
+                );
+                return fail(reason);
+            }
+        }
+    }
+    Ok(Some(text))
 }
 
 const SPREADS: [(&str, Spread); 3] = [
@@ -214,6 +252,10 @@ impl AllocationRequest {
                 script: self.script,
                 env: self.env,
                 working_dir: self.working_dir,
+                output: OutputFiles {
+                    stdout: path(self.output, "output")?,
+                    stderr: path(self.error, "error")?,
+                },
             },
             walltime_ms: self
                 .walltime
@@ -273,6 +315,12 @@ pub struct WorkloadView {
     /// Working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
+    /// File for standard output, as asked for; absent: kept as logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// File for standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 impl From<&Workload> for WorkloadView {
@@ -286,6 +334,8 @@ impl From<&Workload> for WorkloadView {
                 .map(|name| (name.clone(), REDACTED.to_owned()))
                 .collect(),
             working_dir: w.working_dir.clone(),
+            output: w.output.stdout.clone(),
+            error: w.output.stderr.clone(),
         }
     }
 }

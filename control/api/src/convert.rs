@@ -13,6 +13,8 @@ use crate::{
 };
 use lattice_quorum_types::limit::Patch;
 
+mod admin;
+
 fn filled(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
@@ -57,6 +59,8 @@ impl TryFrom<v1::SubmitRequest> for AllocationRequest {
             constraints: r.constraints.unwrap_or_default().into(),
             requeue: filled(r.requeue),
             hold: r.hold,
+            output: r.output,
+            error: r.error,
         })
     }
 }

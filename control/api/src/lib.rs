@@ -9,6 +9,9 @@
 #![forbid(unsafe_code)]
 
 pub mod allocation;
+pub mod audit;
+pub mod authority;
+pub mod certificate;
 pub mod conformance;
 pub mod convert;
 pub mod duration;
@@ -21,6 +24,7 @@ pub mod project;
 pub mod status;
 pub mod text;
 pub mod token;
+pub mod x509;
 
 /// Messages and services of `lattice.v1`.
 #[allow(missing_docs, clippy::all, rust_2018_idioms)]

@@ -1,5 +1,6 @@
 //! Nodes as shown: what the quorum intends, what gossip tells, what pings found.
 
+use crate::certificate::CertificateView;
 use lattice_quorum_types::{AllocationId, Revision};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +23,21 @@ pub struct DrainView {
 pub struct DrainRequest {
     /// For people; shown with the node.
     pub reason: String,
+    /// Take the node from its holder although nobody knows that its processes are gone. Who asks
+    /// answers for that: the reason is kept in the audit.
+    #[serde(default)]
+    pub force_release: bool,
+}
+
+/// What a drain did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Drained {
+    /// The revision it made.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+    /// Whose work was given up by force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<HolderView>,
 }
 
 /// The attempt that holds a node.
@@ -97,6 +113,9 @@ pub struct NodeView {
     pub vcluster: String,
     /// `alive`, `suspect`, `unreachable` or `unknown`.
     pub liveness: String,
+    /// Why it is thought to be so, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub liveness_reason: Option<String>,
     /// When it last answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<String>,
@@ -123,6 +142,9 @@ pub struct NodeView {
     /// The agent's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_version: Option<String>,
+    /// Its certificate; only of a single node, for operators, while the quorum answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateView>,
     /// Last change of its replicated record; 0 for one that is not registered.
     #[schema(value_type = u64)]
     pub revision: Revision,

@@ -189,7 +189,7 @@ impl Problem {
     }
     fn kind(&self) -> Kind {
         match (self.status, self.code.as_str()) {
-            (409, "project_exists") => Kind::Exists,
+            (409, "project_exists" | "name_taken") => Kind::Exists,
             (status, _) => [
                 Kind::Invalid,
                 Kind::Unauthenticated,
@@ -230,11 +230,14 @@ fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::StaleAttempt { .. }
         | Refusal::KeyReused { .. }
         | Refusal::TooLarge { .. } => Kind::Conflict,
-        Refusal::ProjectExists { .. } => Kind::Exists,
+        Refusal::ProjectExists { .. } | Refusal::NameTaken { .. } => Kind::Exists,
         Refusal::UnknownProject { .. }
         | Refusal::UnknownNode { .. }
-        | Refusal::UnknownAllocation { .. } => Kind::NotFound,
-        Refusal::Forbidden { .. } | Refusal::TokenRefused { .. } => Kind::Forbidden,
+        | Refusal::UnknownAllocation { .. }
+        | Refusal::UnknownTrust { .. } => Kind::NotFound,
+        Refusal::Forbidden { .. }
+        | Refusal::TokenRefused { .. }
+        | Refusal::CertificateRevoked { .. } => Kind::Forbidden,
         Refusal::Invalid { .. } => Kind::Invalid,
         Refusal::UnsupportedSchema { .. } => Kind::Unavailable,
     }

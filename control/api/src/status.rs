@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
+/// Header of every answer: milliseconds since the control that gives it last heard the quorum. What
+/// it shows may be that old.
+pub const VIEW_AGE_HEADER: &str = "lattice-view-age-ms";
+
 /// Counts and the state of the services.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StatusView {
@@ -29,7 +33,8 @@ pub struct StatusView {
     pub nodes_by_lifecycle: BTreeMap<String, u64>,
     /// Gossip cells with their members seen.
     pub cells: BTreeMap<String, u64>,
-    /// Allocations by state, ended ones included.
+    /// Allocations by state, ended ones included. While the quorum does not answer only those that
+    /// have not ended: a state that is not here is not known to be empty.
     pub allocations_by_state: BTreeMap<String, u64>,
     /// Nodes that differ from the majority of their cohort.
     pub nodes_drifted: u64,

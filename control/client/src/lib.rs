@@ -27,6 +27,8 @@
 #![forbid(unsafe_code)]
 
 mod allocations;
+mod audit;
+mod certificates;
 mod conformance;
 mod error;
 mod events;
@@ -37,6 +39,7 @@ mod tokens;
 mod transport;
 
 pub use allocations::{AllocationFilter, LogOptions, LogOutput, SubmitOptions};
+pub use audit::AuditFilter;
 pub use error::ClientError;
 pub use events::EventStream;
 pub use lattice_api as api;

@@ -3,7 +3,7 @@
 use crate::{Client, ClientError, Page};
 use lattice_api::{
     conformance::DiffView,
-    node::{DrainRequest, NodeView},
+    node::{DrainRequest, Drained, NodeView},
     project::Changed,
 };
 use reqwest::Method;
@@ -63,22 +63,56 @@ impl Client {
         self.answer(request).await
     }
 
-    /// Takes a node out of use once what runs on it has ended.
+    /// Gives a node no new work; what runs there goes on.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn drain(&self, name: &str, reason: &str) -> Result<Changed, ClientError> {
-        let reason = reason.to_owned();
-        self.post(&["nodes", name, "drain"], &DrainRequest { reason })
-            .await
+    pub async fn drain(&self, name: &str, reason: &str) -> Result<Drained, ClientError> {
+        self.drain_with(name, reason, false).await
     }
 
-    /// Clears the caller's own drain reason; those of others stay.
+    /// Takes a node from its holder although nobody knows that its processes are gone; it stays
+    /// drained by the caller, who answers for that. Kept in the audit.
     ///
     /// # Errors
     /// See [`ClientError`].
+    pub async fn force_release(&self, name: &str, reason: &str) -> Result<Drained, ClientError> {
+        self.drain_with(name, reason, true).await
+    }
+
+    async fn drain_with(
+        &self,
+        name: &str,
+        reason: &str,
+        force_release: bool,
+    ) -> Result<Drained, ClientError> {
+        let reason = reason.to_owned();
+        let body = DrainRequest {
+            reason,
+            force_release,
+        };
+        self.post(&["nodes", name, "drain"], &body).await
+    }
+
+    /// Clears the caller's own drain reason; those of others stay. Where none is left the node's
+    /// health gate is asked first.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; [`ClientError::Refused`] when the gate does not let the node back.
     pub async fn undrain(&self, name: &str) -> Result<Changed, ClientError> {
-        self.answer(self.request(Method::POST, &["nodes", name, "undrain"]))
-            .await
+        self.undrain_with(name, false).await
+    }
+
+    /// The same without asking the health gate. For administrators.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn undrain_without_gate(&self, name: &str) -> Result<Changed, ClientError> {
+        self.undrain_with(name, true).await
+    }
+
+    async fn undrain_with(&self, name: &str, skip_gate: bool) -> Result<Changed, ClientError> {
+        let post = self.request(Method::POST, &["nodes", name, "undrain"]);
+        self.answer(post.query(&[("skip_gate", skip_gate)])).await
     }
 }

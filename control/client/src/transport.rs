@@ -1,7 +1,11 @@
 //! One HTTPS connection pool to one server, and how its answers are read.
 
 use crate::ClientError;
-use lattice_api::{Page, Problem, problem::MEDIA_TYPE, status::StatusView};
+use lattice_api::{
+    Page, Problem,
+    problem::MEDIA_TYPE,
+    status::{StatusView, VIEW_AGE_HEADER},
+};
 use reqwest::{
     Method, RequestBuilder, Response, StatusCode, Url,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
@@ -12,7 +16,13 @@ use rustls::{
 };
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 /// Time to get a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,6 +31,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 /// Largest answer that is read into memory.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// No answer has told how old its view is.
+const NO_AGE: u64 = u64::MAX;
 /// Items asked for at a time when a whole list is wanted.
 const PAGE: u32 = 1_000;
 
@@ -49,6 +61,7 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     authorization: HeaderValue,
+    view_age_ms: Arc<AtomicU64>,
 }
 
 fn endpoint_error(reason: impl Into<String>) -> ClientError {
@@ -111,12 +124,22 @@ impl Client {
             http,
             base,
             authorization,
+            view_age_ms: Arc::new(AtomicU64::new(NO_AGE)),
         })
     }
 
     /// The server's URL.
     pub fn url(&self) -> &Url {
         &self.base
+    }
+
+    /// How old the view was that the last answer was made from: below a second while the quorum
+    /// answers. `None` before the first answer.
+    pub fn view_age(&self) -> Option<Duration> {
+        match self.view_age_ms.load(Ordering::Relaxed) {
+            NO_AGE => None,
+            ms => Some(Duration::from_millis(ms)),
+        }
     }
 
     /// Counts, and the state of the services.
@@ -195,6 +218,10 @@ impl Client {
     /// Sends; an answer that is not a success becomes its error.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let response = request.send().await.map_err(|e| self.unreachable(e))?;
+        let age = response.headers().get(VIEW_AGE_HEADER);
+        let age = age.and_then(|value| value.to_str().ok()?.parse().ok());
+        self.view_age_ms
+            .store(age.unwrap_or(NO_AGE), Ordering::Relaxed);
         let status = response.status();
         if status.is_success() {
             return Ok(response);

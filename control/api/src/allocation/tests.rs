@@ -36,11 +36,26 @@ fn a_request_that_cannot_be_read_names_the_field() {
             r#"{"project":"a","nodes":1,"constraints":{"gpus":1}}"#,
             "gpus",
         ),
+        (r#"{"project":"a","nodes":1,"output":" "}"#, "output"),
+        (r#"{"project":"a","nodes":1,"error":"logs/"}"#, "error"),
+        (r#"{"project":"a","nodes":1,"output":"o-%x.txt"}"#, "output"),
+        (r#"{"project":"a","nodes":1,"error":"half%"}"#, "error"),
         (r#"{"nodes":1}"#, "project"),
     ] {
         let error = request(body).unwrap_err();
         assert!(error.contains(field), "{body}: {error}");
     }
+}
+
+#[test]
+fn output_goes_where_it_is_asked_to() {
+    let spec = request(
+        r#"{"project":"a","nodes":1,"output":"/scratch/%j/100%%/%r-%n.out","error":"err"}"#,
+    )
+    .unwrap();
+    let files = spec.workload.output;
+    assert_eq!(files.stdout.as_deref(), Some("/scratch/%j/100%%/%r-%n.out"));
+    assert_eq!(files.stderr.as_deref(), Some("err"));
 }
 
 fn record() -> Allocation {
@@ -51,6 +66,7 @@ fn record() -> Allocation {
     )
     .unwrap();
     let rank = |node| Rank {
+        boot: None,
         node: NodeId::new(node).unwrap(),
         phase: RankPhase::Assigned,
     };

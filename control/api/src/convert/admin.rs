@@ -1,0 +1,143 @@
+//! What administrators ask: tokens, certificates, authorities, drains, the audit.
+
+use super::filled;
+use crate::{
+    audit::{self, AuditView},
+    authority::AuthorityView,
+    certificate::CertificateView,
+    node::Drained,
+    page::Page,
+    project::Changed,
+    token::{TokenCreated, TokenRequest, TokenView},
+    v1,
+};
+
+impl From<Changed> for v1::ChangedResponse {
+    fn from(changed: Changed) -> Self {
+        Self {
+            revision: changed.revision.0,
+        }
+    }
+}
+
+impl From<v1::CreateTokenRequest> for TokenRequest {
+    fn from(r: v1::CreateTokenRequest) -> Self {
+        Self {
+            role: r.role,
+            ttl: r.ttl,
+            uses: r.uses.max(1),
+            nodes: filled(r.nodes),
+            cidrs: r.cidrs,
+            replace: r.replace,
+        }
+    }
+}
+
+impl From<TokenCreated> for v1::CreatedToken {
+    fn from(made: TokenCreated) -> Self {
+        Self {
+            token: made.token,
+            id: made.id,
+            expires_at: made.expires_at,
+            uses: made.uses,
+        }
+    }
+}
+
+impl From<Vec<TokenView>> for v1::ListTokensResponse {
+    fn from(tokens: Vec<TokenView>) -> Self {
+        let items = tokens.into_iter().map(|t| v1::Token {
+            id: t.id,
+            role: t.role,
+            nodes: t.nodes.unwrap_or_default(),
+            cidrs: t.cidrs,
+            uses_left: t.uses_left,
+            replace: t.replace,
+            expires_at: t.expires_at,
+            by: t.by,
+        });
+        Self {
+            items: items.collect(),
+        }
+    }
+}
+
+impl From<CertificateView> for v1::Certificate {
+    fn from(c: CertificateView) -> Self {
+        let (before, reason, by) = match c.revoked {
+            Some(r) => (Some(r.issued_before), Some(r.reason), Some(r.by)),
+            None => (None, None, None),
+        };
+        Self {
+            role: c.role,
+            name: c.name,
+            state: c.state.as_str().to_owned(),
+            issued_at: c.issued_at,
+            expires_at: c.expires_at,
+            revoked_before: before,
+            revoked_reason: reason,
+            revoked_by: by,
+        }
+    }
+}
+
+impl From<Page<CertificateView>> for v1::ListCertificatesResponse {
+    fn from(page: Page<CertificateView>) -> Self {
+        Self {
+            items: page.items.into_iter().map(Into::into).collect(),
+            next_cursor: page.next_cursor,
+        }
+    }
+}
+
+impl From<Vec<AuthorityView>> for v1::ListAuthoritiesResponse {
+    fn from(all: Vec<AuthorityView>) -> Self {
+        let items = all.into_iter().map(|a| v1::Authority {
+            pin: a.pin,
+            phase: a.phase,
+            since: a.since,
+            subject: a.subject,
+            expires_at: a.expires_at,
+            certificates: a.certificates,
+            certificate: a.certificate,
+        });
+        Self {
+            items: items.collect(),
+        }
+    }
+}
+
+impl From<Drained> for v1::DrainNodeResponse {
+    fn from(drained: Drained) -> Self {
+        Self {
+            revision: drained.revision.0,
+            allocation: drained.given_up.as_ref().map(|held| held.allocation.0),
+            attempt: drained.given_up.map_or(0, |held| held.attempt),
+        }
+    }
+}
+
+impl From<AuditView> for v1::AuditRecord {
+    fn from(entry: AuditView) -> Self {
+        Self {
+            number: entry.number,
+            revision: entry.revision.0,
+            at: entry.at.clone(),
+            by: entry.by.clone(),
+            action: audit::word(&entry.action).to_owned(),
+            summary: entry.summary.clone(),
+            // Plain values; were it not writable, it would be missing here and the hash be left.
+            json: serde_json::to_string(&entry).unwrap_or_default(),
+            hash: entry.hash,
+        }
+    }
+}
+
+impl From<Page<AuditView>> for v1::QueryAuditResponse {
+    fn from(page: Page<AuditView>) -> Self {
+        Self {
+            next_after: page.next_cursor.and_then(|cursor| cursor.parse().ok()),
+            items: page.items.into_iter().map(Into::into).collect(),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What a certificate says of itself. Nothing is verified here: this is for people who look.
+
+use crate::problem::FieldError;
+use lattice_quorum_types::UnixMillis;
+use x509_parser::{
+    extensions::{GeneralName, ParsedExtension},
+    pem::Pem,
+    prelude::{FromDer, X509Certificate},
+};
+
+/// What stands in one certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    /// blake3 of the certificate, lower-case hex: what names an authority.
+    pub pin: String,
+    /// For people.
+    pub subject: String,
+    /// The subject of who signed it.
+    pub issuer: String,
+    /// Its SPIFFE URI, of a member's certificate.
+    pub uri: Option<String>,
+    /// Whether it may sign others.
+    pub is_authority: bool,
+    /// First moment.
+    pub not_before: UnixMillis,
+    /// Last moment.
+    pub not_after: UnixMillis,
+    /// Which key signed it, where it says so.
+    authority_key: Option<Vec<u8>>,
+    /// Its own key, as those it signs name it.
+    key: Option<Vec<u8>>,
+}
+
+impl Described {
+    /// Whether `authority` is the one that signed this, by the names both carry.
+    pub fn names_as_issuer(&self, authority: &Self) -> bool {
+        match (&self.authority_key, &authority.key) {
+            (Some(named), Some(key)) => named == key,
+            _ => self.issuer == authority.subject,
+        }
+    }
+}
+
+fn moment(seconds: i64) -> UnixMillis {
+    UnixMillis(u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000))
+}
+
+/// Reads one certificate (DER).
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn describe(der: &[u8]) -> Result<Described, String> {
+    let (rest, x509) =
+        X509Certificate::from_der(der).map_err(|e| format!("it is not a certificate: {e}"))?;
+    if !rest.is_empty() {
+        return Err("bytes follow the certificate".to_owned());
+    }
+    let names = x509.subject_alternative_name().ok().flatten();
+    let uri = names.and_then(|names| {
+        let mut all = names.value.general_names.iter();
+        all.find_map(|name| match name {
+            GeneralName::URI(uri) => Some((*uri).to_owned()),
+            _ => None,
+        })
+    });
+    let extensions = || {
+        let parsed = x509.extensions().iter();
+        parsed.map(|extension| extension.parsed_extension())
+    };
+    let authority_key = extensions().find_map(|extension| match extension {
+        ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref(),
+        _ => None,
+    });
+    let key = extensions().find_map(|extension| match extension {
+        ParsedExtension::SubjectKeyIdentifier(id) => Some(id),
+        _ => None,
+    });
+    Ok(Described {
+        pin: blake3::hash(der).to_hex().to_string(),
+        subject: common_name(x509.subject()),
+        issuer: common_name(x509.issuer()),
+        uri,
+        is_authority: x509.is_ca(),
+        not_before: moment(x509.validity().not_before.timestamp()),
+        // It holds to the end of its last second.
+        not_after: moment(x509.validity().not_after.timestamp()).after(999),
+        authority_key: authority_key.map(|id| id.0.to_vec()),
+        key: key.map(|id| id.0.to_vec()),
+    })
+}
+
+/// The common name alone, else the whole name.
+fn common_name(name: &x509_parser::x509::X509Name<'_>) -> String {
+    let common = name.iter_common_name().next();
+    let text = common.and_then(|cn| cn.as_str().ok());
+    text.map_or_else(|| name.to_string(), str::to_owned)
+}
+
+/// Every certificate in a PEM text, as DER.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn read_pem(text: &str) -> Result<Vec<Vec<u8>>, String> {
+    let mut found = Vec::new();
+    for part in Pem::iter_from_buffer(text.as_bytes()) {
+        let part = part.map_err(|e| format!("it is not PEM: {e}"))?;
+        if part.label == "CERTIFICATE" {
+            found.push(part.contents);
+        } else if part.label.contains("PRIVATE KEY") {
+            return Err("it holds a private key, which must not leave its machine".to_owned());
+        }
+    }
+    if found.is_empty() {
+        return Err("it holds no certificate (-----BEGIN CERTIFICATE-----)".to_owned());
+    }
+    Ok(found)
+}
+
+/// The one authority's certificate in a PEM text.
+///
+/// # Errors
+/// The field `certificate`, with what is wrong.
+pub fn read_authority(text: &str) -> Result<(Vec<u8>, Described), FieldError> {
+    let fail = |reason: String| FieldError {
+        field: "certificate".to_owned(),
+        reason,
+    };
+    let mut all = read_pem(text).map_err(fail)?;
+    let (Some(der), true) = (all.pop(), all.is_empty()) else {
+        let reason = "it holds several certificates; give the authority's alone";
+        return Err(fail(reason.to_owned()));
+    };
+    let described = describe(&der).map_err(fail)?;
+    if !described.is_authority {
+        let reason = format!(
+            "{} is no authority's certificate: it may not sign others; give ca.pem of the new \
+             authority",
+            described.uri.as_ref().unwrap_or(&described.subject)
+        );
+        return Err(fail(reason));
+    }
+    Ok((der, described))
+}
+
+/// One certificate as PEM.
+pub fn to_pem(der: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut base64 = String::new();
+    for three in der.chunks(3) {
+        let at = |n: usize| u32::from(three.get(n).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for n in 0..4 {
+            let six = (bits >> (18 - 6 * n)) & 63;
+            base64.push(if n <= three.len() {
+                char::from(ALPHABET[six as usize])
+            } else {
+                '='
+            });
+        }
+    }
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    for (n, c) in base64.chars().enumerate() {
+        if n > 0 && n % 64 == 0 {
+            text.push('\n');
+        }
+        text.push(c);
+    }
+    text.push_str("\n-----END CERTIFICATE-----\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn bytes_survive_pem() {
+        for length in [1, 2, 3, 47, 48, 49, 700] {
+            let bytes: Vec<u8> = (0..length).map(|n| (n * 7 % 256) as u8).collect();
+            let text = to_pem(&bytes);
+            assert!(text.lines().all(|line| line.len() <= 64));
+            assert_eq!(read_pem(&text).unwrap(), [bytes]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_authority_is_refused_by_its_field() {
+        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        for (text, wanted) in [
+            ("", "no certificate"),
+            ("hello", "no certificate"),
+            (key, "private key"),
+            (&to_pem(&[1, 2, 3]), "not a certificate"),
+            (&(to_pem(&[1]) + &to_pem(&[2])), "several"),
+        ] {
+            let error = read_authority(text).unwrap_err();
+            assert_eq!(error.field, "certificate");
+            assert!(error.reason.contains(wanted), "{text}: {error}");
+        }
+    }
+}
