@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     NodeId,
     wire::{GetInventory, ReadLog},
 };
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 /// A fresh probe may have to wait for a slow driver's own deadline.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,18 +30,34 @@ impl Agents {
         Self { mesh }
     }
 
-    /// The agent of a node, at the address it gossips, with exactly its name in the certificate:
-    /// a forged address reaches nobody.
+    /// The agent of a node, where it last answered or gossips to be, with exactly its name in the
+    /// certificate: a forged address reaches nobody.
     pub(crate) fn peer(&self, view: &View, node: &NodeId) -> Result<Peer, AgentError> {
         let entry = view
             .node(node)
             .ok_or_else(|| AgentError::UnknownNode { node: node.clone() })?;
-        let seen = entry
-            .seen
-            .as_ref()
-            .ok_or_else(|| AgentError::NotSeen { node: node.clone() })?;
+        let not_seen = || AgentError::NotSeen { node: node.clone() };
+        Ok(self.peer_at(entry.addr().ok_or_else(not_seen)?, node))
+    }
+
+    fn peer_at(&self, addr: SocketAddr, node: &NodeId) -> Peer {
         let expect = Expect::exactly(Role::Agent, node.as_str());
-        Ok(self.mesh.peer(seen.addr, expect))
+        self.mesh.peer(addr, expect)
+    }
+
+    /// As [`Agents::call`], at an address of the caller's choice.
+    pub(crate) async fn call_at<R: Rpc>(
+        &self,
+        addr: SocketAddr,
+        node: &NodeId,
+        request: &R,
+        deadline: Duration,
+    ) -> Result<R::Reply, AgentError> {
+        let called = self.peer_at(addr, node).call(request, deadline).await;
+        called.map_err(|source| AgentError::Call {
+            node: node.clone(),
+            source,
+        })
     }
 
     pub(crate) async fn call<R: Rpc>(

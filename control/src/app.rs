@@ -16,6 +16,8 @@ use crate::{
         faults,
         lease::{self, Lease},
         liveness::Pings,
+        node_loss::NodeLoss,
+        reboots::Reboots,
         register::Register,
         reports,
         schedule::Schedule,
@@ -166,6 +168,7 @@ impl App {
             clock: self.clock.clone(),
             store: Arc::new(QuorumClient::new(self.mesh.clone(), members)),
             mesh: self.mesh.clone(),
+            timings: self.settings.timings,
         });
         let cancel = CancellationToken::new();
         let port = http::Port {
@@ -264,6 +267,16 @@ impl App {
             let (core, lease) = (core(), dispatch.clone());
             move || Attempts::new(core.clone(), lease.clone()).run()
         });
+        running.keep("reboots", {
+            let (core, lease) = (core(), dispatch.clone());
+            move || Reboots::new(core.clone(), lease.clone()).run()
+        });
+        if let Some(stop_after) = self.settings.stop_lost_after {
+            let (core, lease) = (core(), dispatch.clone());
+            running.keep("node loss", move || {
+                NodeLoss::new(core.clone(), lease.clone(), stop_after).run()
+            });
+        }
         running.keep("readmit", {
             let (core, lease) = (core(), dispatch.clone());
             move || faults::readmit(core.clone(), lease.clone())

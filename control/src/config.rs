@@ -1,11 +1,12 @@
 //! The daemon's configuration as a file has it, and the checked settings it becomes.
 
+use crate::timings::Timings;
 use lattice_config::{Check, Problems};
 use lattice_gossip::{CellName, Seed};
 use lattice_mesh::{MeshConfig, Role};
 use lattice_quorum_types::VclusterName;
 use serde::Deserialize;
-use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// The hot state of a large cluster is one reply.
 const MAX_REPLY_BYTES: usize = 256 << 20;
@@ -38,6 +39,9 @@ pub struct Config {
     /// The vCluster of nodes that register by themselves.
     #[serde(default = "default_vcluster")]
     pub vcluster: String,
+    /// What becomes of work on nodes that are gone.
+    #[serde(default)]
+    pub node_loss: NodeLossConfig,
     /// What is logged, e.g. `info` or `info,lattice_mesh=debug`.
     #[serde(default = "default_log")]
     pub log: String,
@@ -74,6 +78,28 @@ pub struct HttpsConfig {
     pub certificate: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
+}
+
+/// What becomes of work on nodes that are gone.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct NodeLossConfig {
+    /// Seconds for which a node is unreachable before the allocation that holds it is stopped: its
+    /// other ranks are ended, and it waits again or fails, as it says itself, once the processes on
+    /// the lost node are known to be gone. 0: never.
+    pub stop_after_s: u64,
+}
+
+impl Default for NodeLossConfig {
+    fn default() -> Self {
+        Self { stop_after_s: 600 }
+    }
+}
+
+impl NodeLossConfig {
+    fn stop_after(&self) -> Option<Duration> {
+        (self.stop_after_s > 0).then(|| Duration::from_secs(self.stop_after_s))
+    }
 }
 
 fn default_vcluster() -> String {
@@ -154,6 +180,7 @@ impl Config {
         settings.cells = cells.collect::<Option<_>>()?;
         settings.auto_register = self.auto_register;
         settings.vcluster = VclusterName::new(&self.vcluster).ok()?;
+        settings.stop_lost_after = self.node_loss.stop_after();
         Some(settings)
     }
 }
@@ -193,7 +220,11 @@ pub struct Settings {
     /// The vCluster of nodes that do.
     pub vcluster: VclusterName,
     /// Between two rounds of gossip; `None` is the usual pace.
-    pub gossip_interval: Option<std::time::Duration>,
+    pub gossip_interval: Option<Duration>,
+    /// How long a node is unreachable before what it runs is stopped; `None`: for ever.
+    pub stop_lost_after: Option<Duration>,
+    /// How often control looks, and how long it waits before it believes.
+    pub timings: Timings,
     /// Limits and deadlines of the mesh endpoint. Its clock is replaced by that of the edges.
     pub mesh: MeshConfig,
 }
@@ -226,6 +257,8 @@ impl Settings {
             auto_register: false,
             vcluster,
             gossip_interval: None,
+            stop_lost_after: NodeLossConfig::default().stop_after(),
+            timings: Timings::default(),
             mesh,
         }
     }

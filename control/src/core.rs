@@ -25,6 +25,7 @@ use crate::{
     feed::{Change, Feed, Subscription},
     preimages::Preimages,
     store::Store,
+    timings::Timings,
     view::View,
 };
 use arc_swap::ArcSwap;
@@ -51,6 +52,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) mesh: Mesh,
+    pub(crate) timings: Timings,
 }
 
 /// See the module. Shared as `Arc<Core>`.
@@ -61,6 +63,7 @@ pub struct Core {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) agents: Agents,
     pub(crate) preimages: Preimages,
+    pub(crate) timings: Timings,
     view: ArcSwap<View>,
     /// One writer at a time; readers never wait for it.
     writer: Mutex<()>,
@@ -85,6 +88,7 @@ impl Core {
             store: parts.store,
             agents: Agents::new(parts.mesh),
             preimages: Preimages::new(),
+            timings: parts.timings,
             view: ArcSwap::from_pointee(View::default()),
             writer: Mutex::new(()),
             feed: Arc::default(),

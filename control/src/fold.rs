@@ -127,7 +127,10 @@ fn apply(view: &mut View, kind: &EventKind) {
         EventKind::ProjectDeleted { path } => {
             Arc::make_mut(&mut view.projects).remove(path);
         }
-        EventKind::Lease { .. } | EventKind::Enrolled { .. } => {}
+        EventKind::Lease { .. }
+        | EventKind::Enrolled { .. }
+        | EventKind::Trust { .. }
+        | EventKind::Audit { .. } => {}
     }
 }
 

@@ -27,6 +27,7 @@ mod quorum;
 mod start_error;
 mod store;
 mod tasks;
+mod timings;
 mod tls;
 mod view;
 
@@ -40,4 +41,5 @@ pub use feed::{Change, Observed, Subscription};
 pub use join::enrol;
 pub use start_error::StartError;
 pub use store::Store;
+pub use timings::Timings;
 pub use view::{LastPlan, NodeEntry, Seen, View};

@@ -11,6 +11,7 @@ use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::Arc,
 };
 
@@ -69,15 +70,39 @@ pub(crate) fn documents(core: &Core, documents: BTreeMap<NodeId, (Digest, Arc<No
     });
 }
 
+/// What pings of a node found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) liveness: Liveness,
+    pub(crate) reason: Option<String>,
+    /// The boot it named when it last answered.
+    pub(crate) boot: Option<String>,
+    /// Where it last answered.
+    pub(crate) reached_at: Option<SocketAddr>,
+}
+
+impl Found {
+    fn is_shown(&self, node: &NodeEntry) -> bool {
+        node.liveness == self.liveness
+            && node.liveness_reason == self.reason
+            && node.boot == self.boot
+            && node.reached_at == self.reached_at
+    }
+}
+
 /// Puts the outcome of liveness checks beside the nodes. Returns what changed.
-pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, Liveness>) -> usize {
+pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, Found>) -> usize {
     let mut count = 0;
     core.publish(Wakes::Reconcilers, |view| {
         let mut changed = BTreeSet::new();
-        for (id, liveness) in found {
-            let known = view.node(id).map(|node| node.liveness);
-            if known.is_some_and(|known| known != *liveness) {
-                edit(view, id, |node| node.liveness = *liveness);
+        for (id, found) in found {
+            if view.node(id).is_some_and(|node| !found.is_shown(node)) {
+                edit(view, id, |node| {
+                    node.liveness = found.liveness;
+                    node.liveness_reason.clone_from(&found.reason);
+                    node.boot.clone_from(&found.boot);
+                    node.reached_at = found.reached_at;
+                });
                 changed.insert(id.clone());
             }
         }

@@ -78,6 +78,13 @@ pub struct NodeEntry {
     pub(crate) document_digest: Option<Digest>,
     /// Whether it answers pings.
     pub liveness: Liveness,
+    /// Why it is not alive, in words; `None` while it is, or was not asked yet.
+    pub liveness_reason: Option<String>,
+    /// The boot its agent named when it last answered a ping of this control: confirmed, while
+    /// [`Seen::boot_id`] is only said.
+    pub boot: Option<String>,
+    /// Where it last answered a ping of this control.
+    pub(crate) reached_at: Option<SocketAddr>,
     /// Shared with whoever pings, so that an answer alone makes no new view. 0: never.
     pub(crate) answered_at: Arc<AtomicU64>,
 }
@@ -120,6 +127,9 @@ impl NodeEntry {
             document: None,
             document_digest: None,
             liveness: Liveness::Unknown,
+            liveness_reason: None,
+            boot: None,
+            reached_at: None,
             answered_at: Arc::default(),
         }
     }
@@ -130,6 +140,11 @@ impl NodeEntry {
             0 => None,
             millis => Some(UnixMillis(millis)),
         }
+    }
+
+    /// Where its agent is called: where it last answered, else where it gossips to be.
+    pub(crate) fn addr(&self) -> Option<SocketAddr> {
+        self.reached_at.or(self.seen.as_ref().map(|seen| seen.addr))
     }
 
     /// Its class marks; empty while it was not seen.

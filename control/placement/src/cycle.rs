@@ -220,6 +220,8 @@ impl<'a> Cycle<'a> {
         let expected = |n: &usize| ExpectedNode {
             node: self.index.names[*n].clone(),
             version: self.versions[*n],
+            // Whoever pings the node knows it.
+            boot: None,
         };
         self.plan.placements.push(Placement {
             id,

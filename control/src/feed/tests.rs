@@ -114,6 +114,7 @@ fn allocation(n: u64, script: usize, ranks: usize) -> Change {
         spec::{AllocationSpec, Workload},
     };
     let rank = |n: usize| Rank {
+        boot: None,
         node: NodeId::new(format!("gpu{n:05}")).unwrap(),
         phase: RankPhase::Assigned,
     };

@@ -47,7 +47,9 @@ fn event(event: &Event) -> usize {
             }
             EventKind::ProjectDeleted { .. }
             | EventKind::Lease { .. }
-            | EventKind::Enrolled { .. } => NAME,
+            | EventKind::Enrolled { .. }
+            | EventKind::Trust { .. }
+            | EventKind::Audit { .. } => NAME,
         }
 }
 

@@ -77,6 +77,7 @@ fn core(store: Arc<Scripted>) -> Arc<Core> {
         clock: Arc::new(SystemClock),
         store,
         mesh: Mesh::bind(addr, credentials, MeshConfig::default()).unwrap(),
+        timings: crate::Timings::default(),
     })
 }
 

@@ -5,7 +5,7 @@
 use crate::{
     core::Core,
     error::{AgentError, ProposeError},
-    tasks::{activation::Activation, faults, lease::Lease},
+    tasks::{activation::Activation, faults, lease::Lease, reboots},
     view::View,
 };
 use lattice_quorum_types::{
@@ -221,6 +221,14 @@ impl Dispatch {
 /// again, and refused again.
 async fn stop(core: &Core, lease: &Lease, fence: Fence, target: &Target, refused: &LaunchRefused) {
     let id = target.key.allocation;
+    if let LaunchRefused::OtherBoot { expected, current } = refused {
+        let boots = (expected.as_str(), current.as_str());
+        let reported = reboots::report_refused(core, &fence, &target.node, target.key, boots).await;
+        if let Err(error) = reported {
+            tracing::warn!(%id, %error, "a lost rank is not reported yet; the launch is tried again");
+        }
+        return;
+    }
     let cause = if is_fault_of_node(&core.view(), &target.node, refused) {
         let reason = refused.to_string();
         // First, or the allocation would get the same node again.
@@ -257,7 +265,7 @@ fn is_fault_of_node(view: &View, node: &NodeId, refused: &LaunchRefused) -> bool
         LaunchRefused::UserNotAllowed { .. } => {
             view.node(node).is_some_and(|node| node.takes_no_work())
         }
-        LaunchRefused::StaleEpoch { .. } => false,
+        LaunchRefused::StaleEpoch { .. } | LaunchRefused::OtherBoot { .. } => false,
     }
 }
 
@@ -314,7 +322,7 @@ async fn call_agent(core: &Core, allocation: &Allocation, target: &Target, epoch
 }
 
 fn addr(view: &View, node: &NodeId) -> Option<SocketAddr> {
-    Some(view.node(node)?.seen.as_ref()?.addr)
+    view.node(node)?.addr()
 }
 
 async fn call_at(
@@ -327,6 +335,7 @@ async fn call_at(
     let (agents, node) = (&core.agents, &target.node);
     let answered: Result<Result<AttemptStatus, LaunchRefused>, AgentError> = match target.need {
         Need::Launch => {
+            let assigned = allocation.ranks.get(target.rank as usize);
             let request = Launch {
                 key: target.key,
                 epoch,
@@ -337,6 +346,8 @@ async fn call_at(
                 rank: target.rank,
                 workload: allocation.spec.workload.clone(),
                 walltime_ms: allocation.spec.walltime_ms,
+                boot: assigned.and_then(|rank| rank.boot.clone()),
+                sensitive: allocation.spec.sensitive,
             };
             agents.call(view, node, &request, CALL_TIMEOUT).await
         }

@@ -1,28 +1,30 @@
-//! Nodes whose agent cannot run any work: kept out by a drain reason of the dispatcher's own, and let
-//! back in once the agent says no more that anything is wrong.
+//! Nodes kept out by a drain reason of the dispatcher's own, because their agent cannot run any
+//! work or runs what is not its own, and let back in once nothing stands against it any more.
 
 use crate::{
     core::Core,
     error::ProposeError,
-    tasks::{activation::Activation, lease::Lease},
+    tasks::{activation::Activation, gate, lease::Lease},
     view::{NodeEntry, View},
 };
+use futures::StreamExt;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
-    Applied, Command, NodeId, UnixMillis,
+    Applied, Command, Envelope, NodeId, UnixMillis,
     command::{Fence, Power, Principal},
+    node::Lifecycle,
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// The owner of the drain reason: the same for every control, so that the next one can clear it.
 pub(crate) const OWNER: &str = "service:dispatch";
-/// A node is kept out at least this long, by state time: what is wrong may show in gossip late, and
-/// one that is wrong and does not say so must not be tried in a circle.
-const KEPT_OUT_MS: u64 = 60_000;
 /// Looks at least this often.
 const PERIOD: Duration = Duration::from_secs(5);
 /// Nobody waits for it.
 const SPACING: Duration = Duration::from_secs(1);
+/// Nodes asked at a time.
+const MAX_CALLS: usize = 64;
 
 /// Drains a node for a fault its agent named.
 pub(crate) async fn keep_out(
@@ -32,49 +34,114 @@ pub(crate) async fn keep_out(
     reason: &str,
 ) -> Result<Applied, ProposeError> {
     tracing::warn!(%node, reason, "node cannot run work; drained");
-    drain(core, fence, node, Some(format!("takes no work: {reason}"))).await
+    let reason = format!("takes no work: {reason}");
+    drain(core, fence, node, Some(reason)).await
 }
 
-async fn drain(
+/// Sets the dispatcher's own drain reason, or clears it.
+pub(crate) async fn drain(
     core: &Core,
     fence: Fence,
     node: &NodeId,
     reason: Option<String>,
 ) -> Result<Applied, ProposeError> {
+    let envelope = drain_envelope(core, fence, node, reason);
+    Ok(core.propose_one(envelope).await??)
+}
+
+/// The command of [`drain`], for those who propose several together.
+pub(crate) fn drain_envelope(
+    core: &Core,
+    fence: Fence,
+    node: &NodeId,
+    reason: Option<String>,
+) -> Envelope {
     let principal = Principal {
         name: OWNER.to_owned(),
         power: Power::Service,
     };
     let node = node.clone();
     let command = Command::Drain { node, reason };
-    let envelope = core.envelope(principal, None, Some(fence), command);
-    Ok(core.propose_one(envelope).await??)
+    core.envelope(principal, None, Some(fence), command)
+}
+
+/// The dispatcher's drain reason of a node.
+pub(crate) fn own_reason(entry: &NodeEntry) -> Option<&str> {
+    let mut drains = entry.record.iter().flat_map(|record| &record.drain);
+    let own = drains.find(|drain| drain.owner == OWNER)?;
+    Some(&own.reason)
 }
 
 /// Lets nodes back in, for ever.
 pub(crate) async fn readmit(core: Arc<Core>, lease: Arc<Lease>) {
-    let mut activation = Activation::new(&core, PERIOD, SPACING).with_lease(&lease);
+    let kept_out = core.timings.kept_out;
+    let period = PERIOD.min(kept_out);
+    let mut activation = Activation::new(&core, period, SPACING.min(kept_out)).with_lease(&lease);
+    let mut next: BTreeMap<NodeId, Instant> = BTreeMap::new();
     loop {
         activation.next().await;
-        let Some(fence) = lease.fence() else { continue };
-        for node in recovered(&core.view(), core.now()) {
-            match drain(&core, fence.clone(), &node, None).await {
-                Ok(_) => tracing::info!(%node, "node takes work again"),
-                Err(error) => tracing::warn!(%node, %error, "node not let back in yet"),
-            }
-        }
+        let Some(fence) = lease.fence() else {
+            next.clear();
+            continue;
+        };
+        let (view, now) = (core.view(), Instant::now());
+        let found = recovered(&view, core.now(), kept_out);
+        next.retain(|node, _| found.contains(node));
+        let due = found
+            .into_iter()
+            .filter(|n| next.get(n).is_none_or(|at| *at <= now));
+        let due: Vec<NodeId> = due.collect();
+        next.extend(
+            due.iter()
+                .map(|n| (n.clone(), now + core.timings.gate_every)),
+        );
+        let (core, view) = (&core, &view);
+        let let_in = due.into_iter().map(|node| {
+            let fence = fence.clone();
+            async move { let_in(core, view, fence, node).await }
+        });
+        futures::stream::iter(let_in)
+            .buffer_unordered(MAX_CALLS)
+            .collect::<()>()
+            .await;
     }
 }
 
-/// Nodes drained here for long enough that are alive and name no fault.
-fn recovered(view: &View, now: UnixMillis) -> Vec<NodeId> {
+/// Asks the node itself: what it gossips is not enough.
+async fn let_in(core: &Core, view: &View, fence: Fence, node: NodeId) {
+    let reason = match gate::check(core, &node).await {
+        Ok(()) => None,
+        Err(error) => {
+            let reason = error.to_string();
+            let known = view.node(&node).and_then(|entry| own_reason(entry));
+            if known == Some(&reason) {
+                return;
+            }
+            Some(reason)
+        }
+    };
+    let stays_out = reason.clone();
+    match (drain(core, fence, &node, reason).await, stays_out) {
+        (Ok(_), None) => tracing::info!(%node, "node takes work again"),
+        (Ok(_), Some(reason)) => tracing::warn!(%node, reason, "node is not let back in"),
+        (Err(error), _) => tracing::warn!(%node, %error, "node not let back in yet"),
+    }
+}
+
+/// Nodes drained here for long enough that are alive, free, and name no fault. Those that join are
+/// let in by registration.
+fn recovered(view: &View, now: UnixMillis, kept_out: Duration) -> Vec<NodeId> {
     let is_recovered = |entry: &&Arc<NodeEntry>| {
-        let drains = entry.record.iter().flat_map(|record| &record.drain);
+        let Some(record) = &entry.record else {
+            return false;
+        };
+        let drains = record.drain.iter();
         let since = drains.filter(|drain| drain.owner == OWNER).map(|d| d.since);
-        let kept_out = since.max().map(|since| now.since(since));
-        kept_out.is_some_and(|kept_out| kept_out >= KEPT_OUT_MS)
+        let kept = since.max().map(|since| now.since(since));
+        kept.is_some_and(|kept| u128::from(kept) >= kept_out.as_millis())
+            && record.holder.is_none()
+            && record.lifecycle != Lifecycle::Joining
             && entry.liveness == Liveness::Alive
-            && entry.seen.is_some()
             && !entry.takes_no_work()
     };
     let recovered = view.nodes.values().filter(is_recovered);
@@ -82,79 +149,62 @@ fn recovered(view: &View, now: UnixMillis) -> Vec<NodeId> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::view::Seen;
+    use crate::tasks::testing;
     use lattice_placement::Health;
-    use lattice_quorum_types::{
-        Revision, VclusterName,
-        node::{DrainReason, Lifecycle, Node},
-    };
-    use std::collections::BTreeMap;
+    use lattice_quorum_types::node::DrainReason;
 
     const NOW: UnixMillis = UnixMillis(1_000_000);
+    const KEPT_OUT: Duration = Duration::from_secs(60);
+    const KEPT_OUT_MS: u64 = 60_000;
 
     fn entry(owner: &str, drained_ms: u64, reasons: &[&str]) -> NodeEntry {
-        let id = NodeId::new("n1").unwrap();
-        let vcluster = VclusterName::new("default").unwrap();
-        let record = Node {
-            id: id.clone(),
-            lifecycle: Lifecycle::Drained,
-            drain: vec![DrainReason {
+        let mut entry = testing::entry("n1");
+        if let (Some(record), Some(seen)) = (&mut entry.record, &mut entry.seen) {
+            record.lifecycle = Lifecycle::Drained;
+            record.holder = None;
+            record.drain = vec![DrainReason {
                 owner: owner.to_owned(),
                 reason: "takes no work".to_owned(),
                 since: UnixMillis(NOW.0 - drained_ms),
-            }],
-            holder: None,
-            version: 1,
-            home: vcluster.clone(),
-            current: vcluster,
-            registered_at: UnixMillis(0),
-            revision: Revision(1),
-        };
-        let seen = Seen {
-            cell: "c0".to_owned(),
-            addr: "127.0.0.1:1".parse().unwrap(),
-            marks: BTreeMap::new(),
-            document: None,
-            health: Health::Healthy,
-            health_reasons: reasons.iter().map(|&r| r.to_owned()).collect(),
-            boot_id: None,
-            generation: 1,
-            agent_version: None,
-            group: None,
-            heard: true,
-        };
-        NodeEntry {
-            record: Some(record),
-            seen: Some(seen),
-            liveness: Liveness::Alive,
-            ..NodeEntry::new(id)
+            }];
+            seen.health_reasons = reasons.iter().map(|&r| r.to_owned()).collect();
         }
+        entry
     }
 
-    fn is_let_in(entry: NodeEntry) -> bool {
+    fn may_come_in(entry: NodeEntry) -> bool {
         let nodes = BTreeMap::from([(entry.id.clone(), Arc::new(entry))]);
         let view = View {
             nodes: Arc::new(nodes),
             ..View::default()
         };
-        !recovered(&view, NOW).is_empty()
+        !recovered(&view, NOW, KEPT_OUT).is_empty()
     }
 
     #[test]
-    fn a_node_comes_back_when_it_names_no_fault_for_long_enough() {
-        assert!(is_let_in(entry(OWNER, KEPT_OUT_MS, &[])));
-        assert!(is_let_in(entry(OWNER, KEPT_OUT_MS, &["nic.incomplete"])));
-        assert!(!is_let_in(entry(OWNER, KEPT_OUT_MS - 1, &[])));
-        assert!(!is_let_in(entry(OWNER, KEPT_OUT_MS, &["executor.journal"])));
-        assert!(!is_let_in(entry("root", KEPT_OUT_MS, &[])));
+    fn a_node_is_asked_when_it_names_no_fault_for_long_enough() {
+        assert!(may_come_in(entry(OWNER, KEPT_OUT_MS, &[])));
+        assert!(may_come_in(entry(OWNER, KEPT_OUT_MS, &["nic.incomplete"])));
+        assert!(!may_come_in(entry(OWNER, KEPT_OUT_MS - 1, &[])));
+        assert!(!may_come_in(entry(
+            OWNER,
+            KEPT_OUT_MS,
+            &["executor.journal"]
+        )));
+        assert!(!may_come_in(entry("root", KEPT_OUT_MS, &[])));
         let silent = NodeEntry {
             liveness: Liveness::Suspect,
             ..entry(OWNER, KEPT_OUT_MS, &[])
         };
-        assert!(!is_let_in(silent));
+        assert!(!may_come_in(silent));
+        let mut held = entry(OWNER, KEPT_OUT_MS, &[]);
+        let holder = testing::entry("n1").record.and_then(|record| record.holder);
+        if let Some(record) = &mut held.record {
+            record.holder = holder;
+        }
+        assert!(!may_come_in(held));
     }
 
     #[test]

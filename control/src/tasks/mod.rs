@@ -7,8 +7,14 @@ pub(crate) mod attempts;
 pub(crate) mod conformance;
 pub(crate) mod dispatch;
 pub(crate) mod faults;
+pub(crate) mod gate;
 pub(crate) mod lease;
 pub(crate) mod liveness;
+pub(crate) mod node_loss;
+pub(crate) mod orphans;
+pub(crate) mod reboots;
 pub(crate) mod register;
 pub(crate) mod reports;
 pub(crate) mod schedule;
+#[cfg(test)]
+pub(crate) mod testing;

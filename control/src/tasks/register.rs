@@ -1,19 +1,47 @@
 //! Registration: an agent that gossips a whole first reading becomes a node of the cluster, where
-//! the site allows that. Whoever gossips was enrolled; what it claims to be decides nothing here.
+//! the site allows that. Gossip only says whom to ask: the document was fetched from the agent
+//! itself, and the agent answers for its health gate before its node is accepted for work.
 
 use crate::{
     core::Core,
-    tasks::{activation::Activation, lease::Lease},
-    view::NodeEntry,
+    tasks::{
+        activation::Activation,
+        faults,
+        gate::{self, GateError},
+        lease::Lease,
+    },
+    view::{NodeEntry, View},
 };
 use lattice_hwprobe::Class;
-use lattice_quorum_types::{Command, NodeId, VclusterName, command::Fence, node::Lifecycle};
-use std::{sync::Arc, time::Duration};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    Command, Envelope, NodeId, VclusterName, command::Fence, node::Lifecycle,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 
 /// Looks at least this often.
 const PERIOD: Duration = Duration::from_secs(5);
 /// A starting cluster's agents appear together.
 const SPACING: Duration = Duration::from_millis(100);
+/// An agent that could not be asked is asked again after this long.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// Nodes asked at a time.
+const MAX_CALLS: usize = 256;
+/// Answers that come together are proposed together.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+type Asked = (NodeId, Result<(), GateError>);
+
+/// Where one joining node stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Asking,
+    Waits { until: Instant },
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -22,6 +50,8 @@ pub(crate) struct Register {
     lease: Arc<Lease>,
     /// Where new nodes go.
     vcluster: VclusterName,
+    progress: BTreeMap<NodeId, Progress>,
+    gates: JoinSet<Asked>,
 }
 
 /// What one round did.
@@ -31,8 +61,16 @@ pub(crate) struct RegisterReport {
     pub(crate) registered: Vec<NodeId>,
     /// Accepted for work.
     pub(crate) readied: Vec<NodeId>,
-    /// The quorum did not take it; tried again.
+    /// The quorum did not take it, or the node did not pass; tried again.
     pub(crate) failed: usize,
+}
+
+/// What a command of ours does, for the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Registers,
+    Explains,
+    Readies,
 }
 
 impl Register {
@@ -41,55 +79,93 @@ impl Register {
             core,
             lease,
             vcluster,
+            progress: BTreeMap::new(),
+            gates: JoinSet::new(),
         }
     }
 
     /// Runs for ever.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING).with_lease(&self.lease);
         loop {
-            activation.next().await;
-            if let Some(fence) = self.lease.fence() {
-                let report = self.reconcile(fence).await;
+            let mut answered = Vec::new();
+            tokio::select! {
+                () = activation.next() => {}
+                Some(first) = self.gates.join_next() => {
+                    answered.extend(first);
+                    let more = async {
+                        while let Some(next) = self.gates.join_next().await {
+                            answered.extend(next);
+                        }
+                    };
+                    let _ = timeout(TOGETHER, more).await;
+                }
+            }
+            let Some(fence) = self.lease.fence() else {
+                self.gates.abort_all();
+                self.progress.clear();
+                continue;
+            };
+            if !answered.is_empty() {
+                let report = self.admit(fence, answered).await;
                 if report != RegisterReport::default() {
                     tracing::info!(?report, "register");
                 }
             }
+            self.reconcile();
         }
     }
 
-    /// Registers whoever has a whole reading, and readies whoever is joining.
-    pub(crate) async fn reconcile(&self, fence: Fence) -> RegisterReport {
-        let mut report = RegisterReport::default();
+    /// Asks every node that would join and was not asked yet. Returns how many.
+    pub(crate) fn reconcile(&mut self) -> usize {
         if self.core.view_age_ms().is_none() {
-            return report;
+            return 0;
         }
-        let (mut envelopes, mut about) = (Vec::new(), Vec::new());
-        let service = self.core.service();
-        for node in self.core.view().nodes.values() {
-            if !has_whole_reading(node) {
+        let (view, now) = (self.core.view(), Instant::now());
+        self.progress
+            .retain(|node, _| view.node(node).is_some_and(|entry| joins(entry)));
+        let mut asked = 0;
+        for entry in view.nodes.values().filter(|entry| joins(entry)) {
+            let is_due = match self.progress.get(&entry.id) {
+                None => true,
+                Some(Progress::Asking) => false,
+                Some(Progress::Waits { until }) => *until <= now,
+            };
+            if !is_due || self.gates.len() >= MAX_CALLS {
                 continue;
             }
-            let id = node.id.clone();
-            let lifecycle = node.record.as_ref().map(|record| record.lifecycle);
-            let mut propose = |command, registers| {
-                let fence = Some(fence.clone());
-                envelopes.push(self.core.envelope(service.clone(), None, fence, command));
-                about.push((id.clone(), registers));
+            let (core, node) = (self.core.clone(), entry.id.clone());
+            self.progress.insert(node.clone(), Progress::Asking);
+            self.gates.spawn(async move {
+                let passed = gate::check(&core, &node).await;
+                (node, passed)
+            });
+            asked += 1;
+        }
+        asked
+    }
+
+    /// Registers those that answered, and readies those of them that passed.
+    async fn admit(&mut self, fence: Fence, answered: Vec<Asked>) -> RegisterReport {
+        let mut report = RegisterReport::default();
+        let view = self.core.view();
+        let (mut envelopes, mut about) = (Vec::new(), Vec::new());
+        for (node, passed) in answered {
+            let pause = match &passed {
+                Ok(()) => ASK_AGAIN,
+                Err(GateError::Agent(_) | GateError::Unavailable(_)) => ASK_AGAIN,
+                Err(_) => self.core.timings.gate_every,
             };
-            if lifecycle.is_none() {
-                let command = Command::RegisterNode {
-                    node: node.id.clone(),
-                    vcluster: self.vcluster.clone(),
-                };
-                propose(command, true);
+            if let Err(error) = &passed {
+                tracing::warn!(%node, %error, "node is not accepted for work yet");
+                report.failed += 1;
             }
-            if lifecycle.is_none_or(|lifecycle| lifecycle == Lifecycle::Joining) {
-                let command = Command::SetLifecycle {
-                    node: node.id.clone(),
-                    lifecycle: Lifecycle::Ready,
-                };
-                propose(command, false);
+            let until = Instant::now() + pause.min(self.core.timings.gate_every);
+            self.progress
+                .insert(node.clone(), Progress::Waits { until });
+            for (step, envelope) in self.steps(&view, &fence, &node, passed) {
+                envelopes.push(envelope);
+                about.push((node.clone(), step));
             }
         }
         if envelopes.is_empty() {
@@ -97,10 +173,11 @@ impl Register {
         }
         match self.core.store.propose(envelopes).await {
             Ok(answers) => {
-                for ((id, registers), answer) in about.into_iter().zip(answers) {
-                    match (answer, registers) {
-                        (Ok(_), true) => report.registered.push(id),
-                        (Ok(_), false) => report.readied.push(id),
+                for ((id, step), answer) in about.into_iter().zip(answers) {
+                    match (answer, step) {
+                        (Ok(_), Step::Registers) => report.registered.push(id),
+                        (Ok(_), Step::Readies) => report.readied.push(id),
+                        (Ok(_), Step::Explains) => {}
                         (Err(refusal), _) => {
                             tracing::warn!(node = %id, %refusal, "node not registered");
                             report.failed += 1;
@@ -115,10 +192,64 @@ impl Register {
         }
         report
     }
+
+    /// What follows from a node's answer.
+    fn steps(
+        &self,
+        view: &View,
+        fence: &Fence,
+        node: &NodeId,
+        passed: Result<(), GateError>,
+    ) -> Vec<(Step, Envelope)> {
+        let Some(entry) = view.node(node).filter(|entry| joins(entry)) else {
+            return Vec::new();
+        };
+        let propose = |command| {
+            let fence = Some(fence.clone());
+            self.core
+                .envelope(self.core.service(), None, fence, command)
+        };
+        let mut steps = Vec::new();
+        if entry.record.is_none() {
+            let command = Command::RegisterNode {
+                node: node.clone(),
+                vcluster: self.vcluster.clone(),
+            };
+            steps.push((Step::Registers, propose(command)));
+        }
+        let known = faults::own_reason(entry);
+        let says_no = match &passed {
+            Err(GateError::Failed { .. } | GateError::StillRuns { .. }) => {
+                passed.as_ref().err().map(ToString::to_string)
+            }
+            Err(_) => return steps,
+            Ok(()) => None,
+        };
+        if known != says_no.as_deref() {
+            let envelope = faults::drain_envelope(&self.core, fence.clone(), node, says_no);
+            steps.push((Step::Explains, envelope));
+        }
+        if passed.is_ok() {
+            let command = Command::SetLifecycle {
+                node: node.clone(),
+                lifecycle: Lifecycle::Ready,
+            };
+            steps.push((Step::Readies, propose(command)));
+        }
+        steps
+    }
 }
 
-/// It has published every class, complete or not, and its document was verified: placement knows
-/// what it is.
+/// Whether it is to be asked: it answers, placement knows what it is, and nobody accepted it yet.
+fn joins(node: &NodeEntry) -> bool {
+    let lifecycle = node.record.as_ref().map(|record| record.lifecycle);
+    node.liveness == Liveness::Alive
+        && lifecycle.is_none_or(|lifecycle| lifecycle == Lifecycle::Joining)
+        && has_whole_reading(node)
+}
+
+/// It has published every class, complete or not, and its document was fetched from itself and
+/// verified.
 fn has_whole_reading(node: &NodeEntry) -> bool {
     node.document.is_some()
         && Class::ALL

@@ -9,10 +9,13 @@ use crate::{
     view::{LastPlan, NodeEntry, View},
 };
 use lattice_placement::{
-    ClusterView, Delta, LevelView, NodeFacts, NodeView, PendingView, Plan, Planner, RunningView,
+    ClusterView, Delta, LevelView, NodeFacts, NodeView, PendingView, Placement, Plan, Planner,
+    RunningView,
 };
 use lattice_quorum_types::{
-    AllocationState, Command, Envelope, Refusal, Revision, VclusterName, command::Fence, view::Hot,
+    AllocationState, Command, Envelope, Refusal, Revision, VclusterName,
+    command::{ExpectedNode, Fence},
+    view::Hot,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -113,16 +116,15 @@ impl Schedule {
             ..ScheduleReport::default()
         };
         let placements = plans.iter().flat_map(|plan| &plan.placements);
-        let assign = |placement: &lattice_placement::Placement| {
+        let assign = |placement: &Placement| {
             let command = Command::Assign {
                 id: placement.id,
-                nodes: placement.nodes.clone(),
+                nodes: under_boots(&view, placement)?,
             };
-            let service = self.core.service();
-            self.core
-                .envelope(service, None, Some(fence.clone()), command)
+            let (service, fence) = (self.core.service(), Some(fence.clone()));
+            Some(self.core.envelope(service, None, fence, command))
         };
-        let envelopes: Vec<Envelope> = placements.map(assign).collect();
+        let envelopes: Vec<Envelope> = placements.filter_map(assign).collect();
         if !envelopes.is_empty() {
             self.propose(envelopes, &fence, &mut report).await;
         }
@@ -221,6 +223,23 @@ impl Schedule {
             }))])
         });
     }
+}
+
+/// The nodes of a placement, each with the boot it named itself when it last answered a ping: what
+/// is assigned under one boot never starts under another. `None` while one of them has not.
+fn under_boots(view: &View, placement: &Placement) -> Option<Vec<ExpectedNode>> {
+    let with_boot = |expected: &ExpectedNode| {
+        let boot = view.node(&expected.node)?.boot.clone();
+        if boot.is_none() {
+            let (id, node) = (placement.id, &expected.node);
+            tracing::debug!(%id, %node, "not assigned yet: the node has not named its boot");
+        }
+        Some(ExpectedNode {
+            boot: Some(boot?),
+            ..expected.clone()
+        })
+    };
+    placement.nodes.iter().map(with_boot).collect()
 }
 
 /// The solver's view of one vCluster, from scratch.

@@ -264,6 +264,7 @@ pub async fn takeover(bed: &mut Bed) {
             nodes: vec![ExpectedNode {
                 node: node.id,
                 version: node.version,
+                boot: None,
             }],
         },
     };

@@ -14,7 +14,7 @@ use lattice_placement::Liveness;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal, Revision,
     allocation::{RankExit, RankPhase, StopCause},
-    command::{Power, Principal},
+    command::{Power, Principal, TokenGrant},
     event::EventKind,
     node::Lifecycle,
     wire::LogStream,
@@ -300,11 +300,15 @@ async fn public_port(bed: &Bed) {
 async fn enrols(bed: &Bed) {
     let token = JoinToken::generate(Role::Control, bed.authority.pin());
     bed.admin(Command::CreateToken {
-        hash: token.hash(),
-        role: Role::Control,
-        names: None,
-        uses: 1,
-        expires_at: bed.core().now().after(60_000),
+        grant: TokenGrant {
+            hash: token.hash(),
+            role: Role::Control,
+            names: None,
+            cidrs: Vec::new(),
+            uses: 1,
+            replace: false,
+            expires_at: bed.core().now().after(60_000),
+        },
     })
     .await;
     let folder = tempfile::tempdir().unwrap();

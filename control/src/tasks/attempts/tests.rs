@@ -1,102 +1,41 @@
-#![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::view::{NodeEntry, Seen};
-use lattice_placement::Health;
-use lattice_quorum_types::{
-    AllocationId, ProjectPath, Revision, UnixMillis, VclusterName,
-    allocation::Rank,
-    node::{Holder, Lifecycle, Node},
-    spec::{AllocationSpec, Constraints, Requeue, Workload},
-};
+use crate::tasks::testing::{self, KEY, id};
+use lattice_quorum_types::UnixMillis;
 
-const KEY: AttemptKey = AttemptKey {
-    allocation: AllocationId(7),
-    attempt: 2,
-};
+const EVERY: Duration = Duration::from_secs(30);
 
-fn id(name: &str) -> NodeId {
-    NodeId::new(name).unwrap()
-}
-
-fn entry(name: &str, generation: u64) -> Arc<NodeEntry> {
-    let vcluster = VclusterName::new("default").unwrap();
-    let record = Node {
-        id: id(name),
-        lifecycle: Lifecycle::Ready,
-        drain: Vec::new(),
-        holder: Some(Holder {
-            allocation: KEY.allocation,
-            attempt: KEY.attempt,
-        }),
-        version: 1,
-        home: vcluster.clone(),
-        current: vcluster,
-        registered_at: UnixMillis(0),
-        revision: Revision(1),
-    };
-    let seen = Seen {
-        cell: "c0".to_owned(),
-        addr: "127.0.0.1:1".parse().unwrap(),
-        marks: BTreeMap::new(),
-        document: None,
-        health: Health::Healthy,
-        health_reasons: Vec::new(),
-        boot_id: None,
-        generation,
-        agent_version: None,
-        group: None,
-        heard: true,
-    };
-    Arc::new(NodeEntry {
-        record: Some(record),
-        seen: Some(seen),
-        ..NodeEntry::new(id(name))
-    })
-}
-
-/// One allocation, running on `a` and only assigned on `b`.
+/// One allocation, running on `a` and only assigned on `b`; `c` is free.
 fn view(state: AllocationState, generation: u64) -> View {
-    let at = UnixMillis(10);
     let rank = |node: &str, phase| Rank {
+        boot: Some("b1".to_owned()),
         node: id(node),
         phase,
     };
-    let allocation = Allocation {
-        id: KEY.allocation,
-        user: "alice".to_owned(),
-        spec: AllocationSpec {
-            name: None,
-            project: ProjectPath::new("atlas").unwrap(),
-            vcluster: VclusterName::new("default").unwrap(),
-            nodes: 2,
-            workload: Workload::default(),
-            walltime_ms: None,
-            class: 5,
-            sensitive: false,
-            constraints: Constraints::default(),
-            requeue: Requeue::Never,
-            hold: false,
-        },
-        state,
-        state_since: at,
-        submitted_at: at,
-        eligible_at: at,
-        started_at: None,
-        ended_at: None,
-        attempt: KEY.attempt,
-        ranks: vec![
-            rank("a", RankPhase::Running { at }),
-            rank("b", RankPhase::Assigned),
-        ],
-        stop: None,
-        revision: Revision(1),
+    let at = UnixMillis(10);
+    let ranks = vec![
+        rank("a", RankPhase::Running { at }),
+        rank("b", RankPhase::Assigned),
+    ];
+    let entry = |name| NodeEntry {
+        seen: Some(testing::seen(generation)),
+        boot: Some("b1".to_owned()),
+        ..testing::entry(name)
     };
-    let entries = [entry("a", generation), entry("b", generation)];
-    let mut view = View {
-        nodes: Arc::new(entries.map(|e| (e.id.clone(), e)).into_iter().collect()),
-        ..View::default()
-    };
-    view.set_allocation(allocation);
+    let mut free = entry("c");
+    if let Some(record) = &mut free.record {
+        record.holder = None;
+    }
+    testing::view_of(
+        [entry("a"), entry("b"), free],
+        testing::allocation(state, ranks),
+    )
+}
+
+/// The view after `change` to the node `a`.
+fn with(change: impl FnOnce(&mut NodeEntry)) -> View {
+    let mut view = view(AllocationState::Running, 1);
+    let entry = Arc::make_mut(&mut view.nodes).get_mut(&id("a"));
+    change(Arc::make_mut(entry.expect("a node")));
     view
 }
 
@@ -109,19 +48,58 @@ fn only_ranks_that_run_are_looked_for() {
 }
 
 #[test]
-fn an_agent_is_asked_at_once_when_it_is_another_one() {
-    let now = Instant::now();
-    let asked = Asked {
-        generation: 1,
-        next: now + ASK_EVERY,
+fn a_rank_of_another_boot_is_not_looked_for() {
+    let rebooted = with(|entry| entry.boot = Some("b2".to_owned()));
+    assert!(running(&rebooted).is_empty());
+}
+
+/// Names of those that are asked when everybody was asked `ago`.
+fn asks(view: &View, asked_in: &View, ago: Duration) -> Vec<String> {
+    let now = Instant::now() + EVERY * 2;
+    let asked = |entry: &Arc<NodeEntry>| {
+        let next = now - ago + EVERY;
+        let mark = Mark::of(entry);
+        (entry.id.clone(), Asked { mark, next })
     };
-    let asked = BTreeMap::from([(id("a"), asked)]);
-    let asks = |generation, now, asked: &BTreeMap<_, _>| {
-        let view = view(AllocationState::Running, generation);
-        due(&view, &running(&view), asked, now)
+    let asked = asked_in.nodes.values().map(asked).collect();
+    let due = due(view, &running(view), &asked, now);
+    due.into_iter().map(|(node, _)| node.to_string()).collect()
+}
+
+#[test]
+fn every_agent_is_asked_now_and_then() {
+    let same = view(AllocationState::Running, 1);
+    let nobody = View::default();
+    assert_eq!(asks(&same, &nobody, Duration::ZERO), ["a", "b", "c"]);
+    assert_eq!(asks(&same, &same, Duration::ZERO), [""; 0]);
+    assert_eq!(asks(&same, &same, EVERY), ["a", "b", "c"]);
+}
+
+#[test]
+fn an_agent_is_asked_at_once_when_it_or_its_holder_is_another_one() {
+    let before = view(AllocationState::Running, 1);
+    let restarted = view(AllocationState::Running, 2);
+    assert_eq!(asks(&restarted, &before, Duration::ZERO), ["a", "b", "c"]);
+    let rebooted = with(|entry| entry.boot = Some("b2".to_owned()));
+    assert_eq!(asks(&rebooted, &before, Duration::ZERO), ["a"]);
+    let taken = with(|entry| {
+        if let Some(record) = &mut entry.record {
+            record.holder = None;
+        }
+    });
+    assert_eq!(asks(&taken, &before, Duration::ZERO), ["a"]);
+}
+
+#[test]
+fn a_silent_agent_is_asked_only_about_what_it_should_run() {
+    let silent = |view: &View| {
+        let mut view = view.clone();
+        for entry in Arc::make_mut(&mut view.nodes).values_mut() {
+            Arc::make_mut(entry).liveness = Liveness::Suspect;
+        }
+        view
     };
-    assert_eq!(asks(1, now, &BTreeMap::new()), [(id("a"), 1)]);
-    assert_eq!(asks(1, now, &asked), []);
-    assert_eq!(asks(2, now, &asked), [(id("a"), 2)]);
-    assert_eq!(asks(1, now + ASK_EVERY, &asked), [(id("a"), 1)]);
+    let view = silent(&view(AllocationState::Running, 1));
+    assert_eq!(asks(&view, &view, EVERY), ["a"]);
+    assert_eq!(asks(&view, &View::default(), EVERY), ["a"]);
 }

@@ -1,0 +1,326 @@
+//! The word for a node's answers, from how long it was silent and what other agents found.
+
+use lattice_placement::Liveness;
+use lattice_quorum_types::NodeId;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// What is known of one node's answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answers {
+    /// The last answer, or when it was first asked.
+    pub(super) heard_at: Instant,
+    pub(super) ever_answered: bool,
+    /// The cell it was last seen in.
+    pub(super) cell: String,
+    /// What others said when they were asked last.
+    pub(super) said: Option<Said>,
+}
+
+/// What other agents found when they pinged a node that is silent here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) at: Instant,
+    /// One that reached it.
+    pub(super) reached_by: Option<NodeId>,
+    /// Those that could not, each with its cell. Those that could not be asked are not among them.
+    pub(super) missed_by: Vec<(NodeId, String)>,
+}
+
+/// From when on silence counts, and how long others' word holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Thresholds {
+    pub(super) suspect_after: Duration,
+    pub(super) unreachable_after: Duration,
+    pub(super) word_holds: Duration,
+}
+
+/// Why a silent node is called what it is called. Its text stays the same while nothing changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Nobody else was asked yet.
+    Silent,
+    /// No other agent is alive, or none that was asked answered.
+    NobodyToAsk,
+    /// It is only we who do not reach it.
+    ReachedBy(NodeId),
+    /// Others do not reach it either, but not for long enough.
+    NotYet(Vec<NodeId>),
+    /// So much is silent that we take ourselves for cut off.
+    Isolated,
+    /// Others do not reach it either.
+    MissedBy(Vec<NodeId>),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |all: &[NodeId]| lattice_quorum_types::hostlist::fold(all);
+        match self {
+            Why::Silent => f.write_str("does not answer control"),
+            Why::NobodyToAsk => {
+                f.write_str("does not answer control; no other agent could be asked about it")
+            }
+            Why::ReachedBy(other) => write!(f, "control cannot reach it, {other} can"),
+            Why::NotYet(others) => {
+                let names = names(others);
+                write!(f, "does not answer control, nor {names}; not for long yet")
+            }
+            Why::Isolated => f.write_str(
+                "does not answer control; so much is silent at once that control takes itself for \
+                 cut off",
+            ),
+            Why::MissedBy(others) => write!(f, "answers neither control nor {}", names(others)),
+        }
+    }
+}
+
+/// Silent and all nodes of one cell, or of all.
+#[derive(Debug, Clone, Copy, Default)]
+struct Count {
+    silent: usize,
+    all: usize,
+}
+
+impl Count {
+    fn add(&mut self, is_silent: bool) {
+        self.silent += usize::from(is_silent);
+        self.all += 1;
+    }
+
+    /// When half of many is silent at once, it is more likely we who are cut off.
+    fn tells_of_us(self) -> bool {
+        self.silent >= 2 && self.silent * 2 >= self.all
+    }
+}
+
+/// The word for every node, with the reason where it does not answer.
+pub(super) fn judge_all<'a>(
+    answers: impl Iterator<Item = (&'a NodeId, &'a Answers)> + Clone,
+    thresholds: Thresholds,
+    now: Instant,
+) -> BTreeMap<NodeId, (Liveness, Option<Why>)> {
+    let silence = |answers: &Answers| now.saturating_duration_since(answers.heard_at);
+    let mut cells: HashMap<&str, Count> = HashMap::new();
+    let mut cluster = Count::default();
+    for (_, known) in answers.clone() {
+        let is_silent = silence(known) >= thresholds.suspect_after;
+        cells.entry(known.cell.as_str()).or_default().add(is_silent);
+        cluster.add(is_silent);
+    }
+    let judged = answers.map(|(id, known)| {
+        let cell = cells.get(known.cell.as_str()).copied().unwrap_or_default();
+        let isolated = Isolated {
+            from_all: cluster.tells_of_us(),
+            from_cell: cell.tells_of_us(),
+        };
+        (id.clone(), judge(known, isolated, thresholds, now))
+    });
+    judged.collect()
+}
+
+/// Whether we may be the ones who are cut off.
+#[derive(Debug, Clone, Copy)]
+struct Isolated {
+    from_all: bool,
+    /// Somebody in another cell can still say otherwise.
+    from_cell: bool,
+}
+
+fn judge(
+    known: &Answers,
+    isolated: Isolated,
+    thresholds: Thresholds,
+    now: Instant,
+) -> (Liveness, Option<Why>) {
+    let silence = now.saturating_duration_since(known.heard_at);
+    if silence < thresholds.suspect_after {
+        let word = match known.ever_answered {
+            true => Liveness::Alive,
+            false => Liveness::Unknown,
+        };
+        return (word, None);
+    }
+    let holds = |said: &&Said| now.saturating_duration_since(said.at) <= thresholds.word_holds;
+    let why = match known.said.as_ref().filter(holds) {
+        None => Why::Silent,
+        Some(Said {
+            reached_by: Some(other),
+            ..
+        }) => Why::ReachedBy(other.clone()),
+        Some(said) if said.missed_by.is_empty() => Why::NobodyToAsk,
+        Some(said) => {
+            let elsewhere = said.missed_by.iter().any(|(_, cell)| *cell != known.cell);
+            let others = said.missed_by.iter().map(|(node, _)| node.clone());
+            let others: Vec<NodeId> = others.collect();
+            if isolated.from_all || (isolated.from_cell && !elsewhere) {
+                Why::Isolated
+            } else if silence < thresholds.unreachable_after {
+                Why::NotYet(others)
+            } else {
+                Why::MissedBy(others)
+            }
+        }
+    };
+    let word = match why {
+        Why::MissedBy(_) => Liveness::Unreachable,
+        _ => Liveness::Suspect,
+    };
+    (word, Some(why))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use Liveness::{Alive, Suspect, Unknown, Unreachable};
+
+    const THRESHOLDS: Thresholds = Thresholds {
+        suspect_after: Duration::from_millis(2500),
+        unreachable_after: Duration::from_secs(30),
+        word_holds: Duration::from_secs(20),
+    };
+
+    fn id(n: usize) -> NodeId {
+        NodeId::new(format!("n{n}")).unwrap()
+    }
+
+    /// A node silent for so many seconds, and what others say of it.
+    fn node(cell: &str, silence: u64, said: Option<Said>) -> Answers {
+        Answers {
+            heard_at: now() - Duration::from_secs(silence),
+            ever_answered: true,
+            cell: cell.to_owned(),
+            said,
+        }
+    }
+
+    /// The same moment for the whole test, far enough from the clock's beginning.
+    fn now() -> Instant {
+        static NOW: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        *NOW.get_or_init(|| Instant::now() + Duration::from_secs(10_000))
+    }
+
+    fn missed_by(cell: &str) -> Option<Said> {
+        Some(Said {
+            at: now(),
+            reached_by: None,
+            missed_by: vec![(id(9), cell.to_owned())],
+        })
+    }
+
+    fn reached() -> Option<Said> {
+        Some(Said {
+            reached_by: Some(id(8)),
+            ..missed_by("c0").unwrap()
+        })
+    }
+
+    fn words(nodes: &[Answers]) -> Vec<(Liveness, Option<String>)> {
+        let ids: Vec<NodeId> = (0..nodes.len()).map(id).collect();
+        let judged = judge_all(ids.iter().zip(nodes), THRESHOLDS, now());
+        let text = |(word, why): (Liveness, Option<Why>)| (word, why.map(|why| why.to_string()));
+        judged.into_values().map(text).collect()
+    }
+
+    /// The word for the first of five nodes of a cell, the others of which answer.
+    fn among_others(silence: u64, said: Option<Said>) -> (Liveness, String) {
+        let mut nodes = vec![node("c0", 0, None); 5];
+        nodes[0] = node("c0", silence, said);
+        let (word, why) = words(&nodes).swap_remove(0);
+        (word, why.unwrap_or_default())
+    }
+
+    #[test]
+    fn silence_makes_suspect_and_only_others_make_unreachable() {
+        assert_eq!(among_others(0, None), (Alive, String::new()));
+        assert_eq!(among_others(2, missed_by("c0")), (Alive, String::new()));
+        assert_eq!(
+            among_others(3, None),
+            (Suspect, "does not answer control".to_owned())
+        );
+        assert_eq!(
+            among_others(29, missed_by("c0")),
+            (
+                Suspect,
+                "does not answer control, nor n9; not for long yet".to_owned()
+            )
+        );
+        assert_eq!(
+            among_others(31, missed_by("c0")),
+            (Unreachable, "answers neither control nor n9".to_owned())
+        );
+        assert_eq!(among_others(3_600, None).0, Suspect);
+    }
+
+    #[test]
+    fn one_agent_that_reaches_it_outweighs_those_that_do_not() {
+        let (word, why) = among_others(3_600, reached());
+        assert_eq!(
+            (word, why.as_str()),
+            (Suspect, "control cannot reach it, n8 can")
+        );
+    }
+
+    #[test]
+    fn without_another_agent_nothing_is_unreachable() {
+        let nobody = Said {
+            missed_by: Vec::new(),
+            ..missed_by("c0").unwrap()
+        };
+        let (word, why) = among_others(3_600, Some(nobody.clone()));
+        assert_eq!(word, Suspect);
+        assert!(why.contains("no other agent could be asked"), "{why}");
+        let alone = words(&[node("c0", 3_600, Some(nobody))]);
+        assert_eq!(alone[0].0, Suspect);
+    }
+
+    #[test]
+    fn what_others_said_long_ago_is_no_evidence() {
+        let old = Said {
+            at: now() - Duration::from_secs(21),
+            ..missed_by("c0").unwrap()
+        };
+        assert_eq!(among_others(3_600, Some(old)).0, Suspect);
+    }
+
+    #[test]
+    fn a_node_that_was_just_asked_for_the_first_time_is_unknown() {
+        let new = Answers {
+            ever_answered: false,
+            ..node("c0", 0, None)
+        };
+        assert_eq!(words(&[new]), [(Unknown, None)]);
+    }
+
+    #[test]
+    fn of_two_nodes_one_can_be_unreachable() {
+        let two = [node("c0", 40, missed_by("c0")), node("c0", 0, None)];
+        assert_eq!(words(&two)[0].0, Unreachable);
+    }
+
+    #[test]
+    fn when_half_is_silent_we_take_ourselves_for_cut_off() {
+        let gone = node("c0", 40, missed_by("c0"));
+        let there = node("c0", 0, None);
+        let cell = [gone.clone(), gone, there.clone(), there];
+        let (word, why) = words(&cell).swap_remove(0);
+        assert_eq!(word, Suspect);
+        assert!(why.unwrap().contains("takes itself for cut off"));
+    }
+
+    #[test]
+    fn a_cell_that_is_gone_is_missed_by_another_cell() {
+        let mut nodes = vec![node("c1", 0, None); 5];
+        nodes[0] = node("c0", 40, missed_by("c0"));
+        nodes[1] = node("c0", 40, missed_by("c1"));
+        let found = words(&nodes);
+        assert_eq!((found[0].0, found[1].0), (Suspect, Unreachable));
+        nodes[2] = node("c1", 40, missed_by("c1"));
+        // Now half of all is silent.
+        assert_eq!(words(&nodes)[1].0, Suspect);
+    }
+}

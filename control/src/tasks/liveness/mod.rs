@@ -1,0 +1,323 @@
+//! Liveness: control pings every agent itself. A node that does not answer is suspect and gets no
+//! new work; one that other agents do not reach for long either is unreachable. Neither releases
+//! what it holds: that its agent is silent does not say that its processes are gone.
+//!
+//! Nothing here rests on gossip but where a node is looked for first; the address at which it last
+//! answered is tried as well.
+
+use crate::{
+    core::Core,
+    observe::{self, Found},
+    timings::Timings,
+    view::{NodeEntry, View},
+};
+use futures::future::select_ok;
+use judge::{Answers, Said, Thresholds, judge_all};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{NodeId, wire::Ping};
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+mod judge;
+mod witness;
+
+/// Between two judgements.
+const TICK: Duration = Duration::from_millis(250);
+/// Silent nodes asked about at a time.
+const MAX_ROUNDS: usize = 128;
+
+/// One node and the calls about it.
+#[derive(Debug)]
+struct Track {
+    answers: Answers,
+    /// What it said when it last answered.
+    boot: Option<String>,
+    /// Where it last answered.
+    reached_at: Option<SocketAddr>,
+    next_ping: Instant,
+    /// Where it gossiped to be when it was pinged last.
+    asked_at: Option<SocketAddr>,
+    next_witness: Instant,
+}
+
+/// An answer to a ping.
+#[derive(Debug)]
+struct Heard {
+    node: NodeId,
+    boot: String,
+    addr: SocketAddr,
+}
+
+/// What one round did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LivenessReport {
+    /// Pings begun.
+    pub(crate) pinged: usize,
+    /// Silent nodes that others are asked about.
+    pub(crate) asked_about: usize,
+    /// Nodes whose liveness changed.
+    pub(crate) changed: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Pings {
+    core: Arc<Core>,
+    timings: Timings,
+    tracks: HashMap<NodeId, Track>,
+    last_tick: Option<Instant>,
+    /// The nodes as they were when they were last looked through for new ones.
+    looked: Option<Arc<BTreeMap<NodeId, Arc<NodeEntry>>>>,
+    pings: JoinSet<Option<Heard>>,
+    rounds: JoinSet<(NodeId, Said)>,
+    /// Counts rounds, so that not always the same agents are asked.
+    turn: usize,
+}
+
+impl Pings {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self {
+            timings: core.timings,
+            core,
+            tracks: HashMap::new(),
+            last_tick: None,
+            looked: None,
+            pings: JoinSet::new(),
+            rounds: JoinSet::new(),
+            turn: 0,
+        }
+    }
+
+    /// Runs for ever.
+    pub(crate) async fn run(mut self) {
+        let mut tick = interval(TICK.min(self.timings.ping_every));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut inputs = self.core.inputs();
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {
+                    self.forgive_own_stall(Instant::now());
+                    self.reconcile();
+                }
+                // A node seen for the first time, or elsewhere, is asked at once.
+                Ok(()) = inputs.changed() => self.ask_new(),
+                Some(ping) = self.pings.join_next() => {
+                    // Answers come in bursts; what they change is one new view.
+                    let mut heard: Vec<Heard> = ping.ok().flatten().into_iter().collect();
+                    while let Some(ping) = self.pings.try_join_next() {
+                        heard.extend(ping.ok().flatten());
+                    }
+                    self.note(heard);
+                }
+                Some(round) = self.rounds.join_next() => {
+                    if let Ok((node, said)) = round
+                        && let Some(track) = self.tracks.get_mut(&node)
+                    {
+                        track.answers.said = Some(said);
+                    }
+                }
+            }
+        }
+    }
+
+    /// When this process itself did not run for a while, nobody was silent meanwhile.
+    fn forgive_own_stall(&mut self, now: Instant) {
+        let gap = self.last_tick.map_or(TICK, |last| now - last);
+        self.last_tick = Some(now);
+        if gap > TICK * 2 {
+            let stalled = gap - TICK;
+            tracing::warn!(
+                stalled_ms = stalled.as_millis(),
+                "this control did not run for a while"
+            );
+            for track in self.tracks.values_mut() {
+                let heard_at = &mut track.answers.heard_at;
+                *heard_at = (*heard_at + stalled).min(now);
+            }
+        }
+    }
+
+    /// Takes answers down; what they change is shown at once.
+    fn note(&mut self, heard: Vec<Heard>) {
+        let (now, view) = (Instant::now(), self.core.view());
+        let mut found = BTreeMap::new();
+        for Heard { node, boot, addr } in heard {
+            let Some(track) = self.tracks.get_mut(&node) else {
+                continue;
+            };
+            track.answers.heard_at = now;
+            track.answers.ever_answered = true;
+            track.answers.said = None;
+            let rebooted = track.boot.as_ref().is_some_and(|before| *before != boot);
+            if rebooted {
+                tracing::info!(%node, before = ?track.boot, now = boot, "node was booted anew");
+            }
+            (track.boot, track.reached_at) = (Some(boot), Some(addr));
+            let Some(entry) = view.node(&node) else {
+                continue;
+            };
+            let at = self.core.now().0;
+            entry.answered_at.store(at, Ordering::Relaxed);
+            if entry.liveness != Liveness::Alive {
+                tracing::info!(%node, before = ?entry.liveness, "node answers");
+            }
+            found.insert(node, found_of(track, Liveness::Alive, None));
+        }
+        observe::liveness(&self.core, &found);
+    }
+
+    fn ask_new(&mut self) {
+        let view = self.core.view();
+        let same = |looked: &Arc<_>| Arc::ptr_eq(looked, &view.nodes);
+        if self.looked.as_ref().is_some_and(same) {
+            return;
+        }
+        self.looked = Some(view.nodes.clone());
+        let is_new = |entry: &&Arc<NodeEntry>| {
+            let Some(seen) = &entry.seen else {
+                return false;
+            };
+            let asked_at = self.tracks.get(&entry.id).and_then(|track| track.asked_at);
+            asked_at != Some(seen.addr)
+        };
+        let new: Vec<Arc<NodeEntry>> = view.nodes.values().filter(is_new).cloned().collect();
+        for entry in new {
+            self.ask(&entry);
+        }
+    }
+
+    /// Pings whoever is due, has others asked about who is silent, and judges everybody.
+    pub(crate) fn reconcile(&mut self) -> LivenessReport {
+        let view = self.core.view();
+        let now = Instant::now();
+        let mut report = LivenessReport::default();
+        self.tracks.retain(|id, _| view.node(id).is_some());
+        for entry in view.nodes.values() {
+            let is_due = |track: &Track| track.next_ping <= now;
+            let due = self.tracks.get(&entry.id).is_none_or(is_due);
+            if due && entry.addr().is_some() {
+                self.ask(entry);
+                report.pinged += 1;
+            }
+        }
+        report.asked_about = self.ask_others(&view, now);
+        let thresholds = Thresholds {
+            suspect_after: self.timings.suspect_after,
+            unreachable_after: self.timings.unreachable_after,
+            word_holds: self.timings.witness_every * 4,
+        };
+        let answers = self.tracks.iter().map(|(id, track)| (id, &track.answers));
+        let judged = judge_all(answers, thresholds, now);
+        let found = judged.into_iter().filter_map(|(id, (liveness, why))| {
+            let found = found_of(self.tracks.get(&id)?, liveness, why.map(|w| w.to_string()));
+            Some((id, found))
+        });
+        report.changed = observe::liveness(&self.core, &found.collect());
+        report
+    }
+
+    fn ask(&mut self, entry: &NodeEntry) {
+        let now = Instant::now();
+        let track = self.tracks.entry(entry.id.clone()).or_insert(Track {
+            answers: Answers {
+                heard_at: now,
+                ever_answered: false,
+                cell: String::new(),
+                said: None,
+            },
+            boot: None,
+            reached_at: None,
+            next_ping: now,
+            asked_at: None,
+            next_witness: now,
+        });
+        track.next_ping = now + self.timings.ping_every;
+        if let Some(seen) = &entry.seen {
+            track.answers.cell.clone_from(&seen.cell);
+            track.asked_at = Some(seen.addr);
+        }
+        let addrs = addrs(entry, track);
+        if addrs.is_empty() {
+            return;
+        }
+        let (core, node) = (self.core.clone(), entry.id.clone());
+        let within = self.timings.ping_every;
+        self.pings.spawn(async move {
+            let ping = |addr: SocketAddr| {
+                let (core, node) = (&core, &node);
+                Box::pin(async move {
+                    let called = core.agents.call_at(addr, node, &Ping, within).await;
+                    let pong = called.ok().filter(|pong| pong.node == *node).ok_or(())?;
+                    Ok::<_, ()>((pong.boot_id, addr))
+                })
+            };
+            let (answer, _) = select_ok(addrs.into_iter().map(ping)).await.ok()?;
+            let (boot, addr) = answer;
+            Some(Heard { node, boot, addr })
+        });
+    }
+
+    /// Has other agents ping those that are silent here. Returns about how many.
+    fn ask_others(&mut self, view: &Arc<View>, now: Instant) -> usize {
+        let silence = |track: &Track| now.saturating_duration_since(track.answers.heard_at);
+        let is_due = |track: &Track| {
+            silence(track) >= self.timings.suspect_after && track.next_witness <= now
+        };
+        let due = self.tracks.iter().filter(|(_, track)| is_due(track));
+        let due: Vec<NodeId> = due.map(|(id, _)| id.clone()).collect();
+        if due.is_empty() {
+            return 0;
+        }
+        let answers_now = |track: &Track| {
+            track.answers.ever_answered && silence(track) < self.timings.suspect_after
+        };
+        let alive = self.tracks.iter().filter(|(_, track)| answers_now(track));
+        let mut alive: witness::Alive = alive
+            .map(|(id, track)| (id.clone(), track.answers.cell.clone()))
+            .collect();
+        alive.sort();
+        let mut asked = 0;
+        for id in due {
+            if self.rounds.len() >= MAX_ROUNDS {
+                break;
+            }
+            let (Some(entry), Some(track)) = (view.node(&id), self.tracks.get_mut(&id)) else {
+                continue;
+            };
+            track.next_witness = now + self.timings.witness_every;
+            self.turn = self.turn.wrapping_add(1);
+            let chosen = witness::choose(&alive, &id, &track.answers.cell, self.turn);
+            let addrs = addrs(entry, track);
+            let (core, view) = (self.core.clone(), view.clone());
+            self.rounds
+                .spawn(witness::ask(core, view, id, addrs, chosen));
+            asked += 1;
+        }
+        asked
+    }
+}
+
+/// Where to look for a node: where it last answered, and where it is said to be.
+fn addrs(entry: &NodeEntry, track: &Track) -> Vec<SocketAddr> {
+    let mut addrs: Vec<SocketAddr> = track.reached_at.into_iter().collect();
+    let said = entry.seen.as_ref().map(|seen| seen.addr);
+    addrs.extend(said.filter(|addr| track.reached_at != Some(*addr)));
+    addrs
+}
+
+fn found_of(track: &Track, liveness: Liveness, reason: Option<String>) -> Found {
+    Found {
+        liveness,
+        reason,
+        boot: track.boot.clone(),
+        reached_at: track.reached_at,
+    }
+}
