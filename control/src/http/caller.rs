@@ -102,6 +102,19 @@ impl Caller {
         Err(Problem::new(Kind::Forbidden, "forbidden", detail))
     }
 
+    /// As [`Caller::check_role`], for what concerns every tenant at once.
+    pub(crate) fn check_whole(&self, role: Role, what: &str) -> Result<(), Problem> {
+        self.check_role(role, what)?;
+        if self.tenants.is_none() {
+            return Ok(());
+        }
+        let detail = format!(
+            "{what} concerns the whole cluster; {} has the role {} in some tenants only",
+            self.name, self.role
+        );
+        Err(Problem::new(Kind::Forbidden, "forbidden", detail))
+    }
+
     /// Sees what anybody runs.
     pub(crate) fn sees_all(&self) -> bool {
         self.role >= Role::Operator

@@ -106,14 +106,14 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
     }
 }
 
-/// The variable part of the path.
-pub(crate) struct Place(pub(crate) String);
+/// The variable part of the path, or parts.
+pub(crate) struct Place<T = String>(pub(crate) T);
 
-impl FromRequestParts<Api> for Place {
+impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Place<T> {
     type Rejection = Fail;
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Fail> {
-        match Path::<String>::from_request_parts(parts, api).await {
-            Ok(Path(text)) => Ok(Self(text)),
+        match Path::<T>::from_request_parts(parts, api).await {
+            Ok(Path(value)) => Ok(Self(value)),
             Err(e) => Err(Problem::new(Kind::Invalid, "path", e.body_text()).into()),
         }
     }

@@ -9,13 +9,14 @@ use super::{
 use crate::{Core, grpc};
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
+    extract::{DefaultBodyLimit, State},
     http::{HeaderName, HeaderValue, header},
     middleware,
     response::Response,
 };
 use axum_server::{Handle, tls_rustls::RustlsConfig};
 use hyper_util::rt::TokioTimer;
+use lattice_api::status::VIEW_AGE_HEADER;
 use lattice_mesh::Pin;
 use std::{fmt, future::Future, io, net::TcpListener, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -156,7 +157,18 @@ pub(crate) fn app(api: Api) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::map_response(harden))
+        .layer(middleware::map_response_with_state(api.clone(), tell_age))
         .layer(middleware::from_fn_with_state(api, meter::measure))
+}
+
+/// What every answer tells of how old what it shows may be: milliseconds since the quorum was last
+/// heard. Left out before the first time.
+async fn tell_age(State(api): State<Api>, mut response: Response) -> Response {
+    if let Some(age) = api.core().view_age_ms() {
+        let headers = response.headers_mut();
+        headers.insert(HeaderName::from_static(VIEW_AGE_HEADER), age.into());
+    }
+    response
 }
 
 /// What every answer tells a browser: take types as they are named, show it in no frame, keep

@@ -14,8 +14,8 @@ use lattice_mesh::{
 };
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
-    Command, Envelope, UnixMillis, VoterId,
-    command::{Power, Principal, SCHEMA},
+    Command, Envelope, VoterId,
+    command::{Power, Principal, SCHEMA, TokenGrant},
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use std::{
@@ -78,7 +78,7 @@ impl Cluster {
         let quorum = start_quorum(folder, nodes, &authority).await?;
         let members: Vec<SocketAddr> = quorum.iter().map(lattice_quorum::App::addr).collect();
         control.start(members.clone()).await?;
-        let join = join_token(&authority, &members, nodes.len()).await?;
+        let join = join_token(&authority, &members, nodes.len(), folder.resumed).await?;
         let agent = AgentPlan {
             folder,
             control: control.addr(),
@@ -225,6 +225,7 @@ async fn join_token(
     authority: &Authority,
     quorum: &[SocketAddr],
     uses: usize,
+    replace: bool,
 ) -> anyhow::Result<JoinToken> {
     let token = JoinToken::generate(Role::Agent, authority.pin());
     let operator = credentials(authority, Role::Control, "demo")?;
@@ -240,11 +241,16 @@ async fn join_token(
         at: now,
         fence: None,
         command: Command::CreateToken {
-            hash: token.hash(),
-            role: Role::Agent,
-            names: None,
-            uses: u32::try_from(uses)?,
-            expires_at: UnixMillis(now.0 + TOKEN_LIFETIME.as_millis() as u64),
+            grant: TokenGrant {
+                hash: token.hash(),
+                role: Role::Agent,
+                names: None,
+                cidrs: vec![LOOPBACK.ip().to_string().parse()?],
+                uses: u32::try_from(uses)?,
+                // A start that was killed between enrolment and keeping the certificate.
+                replace,
+                expires_at: now.after(TOKEN_LIFETIME.as_millis() as u64),
+            },
         },
     };
     let made = QuorumClient::new(mesh.clone(), quorum.to_vec())

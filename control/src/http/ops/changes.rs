@@ -38,7 +38,11 @@ fn one(view: &View, caller: &Caller, event: &Event) -> Option<Change> {
         EventKind::Allocation { record, .. } => Some(&record.spec.project),
         EventKind::Project { record } => Some(&record.path),
         EventKind::ProjectDeleted { path } => Some(path),
-        EventKind::Node { .. } | EventKind::Lease { .. } | EventKind::Enrolled { .. } => None,
+        EventKind::Node { .. }
+        | EventKind::Lease { .. }
+        | EventKind::Enrolled { .. }
+        | EventKind::Trust { .. }
+        | EventKind::Audit { .. } => None,
     };
     if !project.is_none_or(|project| caller.sees(project)) {
         return None;
@@ -66,7 +70,10 @@ fn one(view: &View, caller: &Caller, event: &Event) -> Option<Change> {
         EventKind::ProjectDeleted { path } => Some(Change::ProjectDeleted {
             path: path.to_string(),
         }),
-        EventKind::Lease { .. } | EventKind::Enrolled { .. } => None,
+        EventKind::Lease { .. }
+        | EventKind::Enrolled { .. }
+        | EventKind::Trust { .. }
+        | EventKind::Audit { .. } => None,
     }
 }
 

@@ -2,6 +2,9 @@
 //! answer.
 
 pub(crate) mod allocations;
+pub(crate) mod audit;
+pub(crate) mod authorities;
+pub(crate) mod certificates;
 pub(crate) mod changes;
 pub(crate) mod conformance;
 pub(crate) mod explain;

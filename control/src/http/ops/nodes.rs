@@ -1,20 +1,31 @@
 //! Nodes.
 
-use super::{paging, propose, time};
+use super::{
+    certificates::{check_reason, of_node},
+    paging, propose, time,
+};
 use crate::{
     AgentError, Core, NodeEntry, View,
     http::caller::{Caller, Role},
+    tasks::gate::{self, GateError},
 };
 use lattice_api::{
     conformance::{DiffView, DifferenceView},
-    node::{ClassView, DrainView, FactsView, HealthView, HolderView, NodeView},
+    node::{
+        ClassView, DrainRequest, DrainView, Drained, FactsView, HealthView, HolderView, NodeView,
+    },
     page::Page,
     problem::{Kind, Problem},
     project::Changed,
 };
 use lattice_hwprobe::{ClassMark, Difference, Inventory, NodeDocument, Verdict};
 use lattice_placement::{Health, Liveness};
-use lattice_quorum_types::{Command, NodeId, Revision, node::Node};
+use lattice_quorum_types::{
+    Command, NodeId, Revision,
+    audit::AuditAction,
+    event::EventKind,
+    node::{DrainReason, Node},
+};
 use std::ops::Bound;
 
 /// `with` of a comparison with the rest of the node's cohort.
@@ -36,6 +47,15 @@ pub(crate) fn list(
     let entries = view.nodes.range((start, Bound::Unbounded));
     let page = paging::page(entries, limit, |(id, _)| id.to_string());
     Ok(page.map(|(_, entry)| shown(&view, entry)))
+}
+
+/// One node, with its certificate for those who may see it.
+pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
+    let mut shown = get(core, node)?;
+    if caller.check_whole(Role::Operator, "").is_ok() {
+        shown.certificate = of_node(core, &name(node)?).await;
+    }
+    Ok(shown)
 }
 
 pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
@@ -125,22 +145,134 @@ fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
     })
 }
 
+/// Takes a node out of use; with `force_release` takes it from its holder too.
 pub(crate) async fn drain(
     core: &Core,
     caller: &Caller,
     node: &str,
-    reason: Option<String>,
+    request: DrainRequest,
+    key: Option<String>,
+) -> Result<Drained, Problem> {
+    let DrainRequest {
+        reason,
+        force_release,
+    } = request;
+    let hint = match force_release {
+        true => "say why, and how it is known that nothing runs there: it is kept in the audit",
+        false => "say why, for those who find the node drained",
+    };
+    check_reason(&reason, hint)?;
+    let node = name(node)?;
+    if !force_release {
+        let reason = Some(reason);
+        let applied = propose(core, caller, key, Command::Drain { node, reason }).await?;
+        return Ok(Drained {
+            revision: applied.revision,
+            given_up: None,
+        });
+    }
+    caller.check_role(Role::Operator, "releasing a node by force")?;
+    check_holder(core, caller, &node)?;
+    let applied = propose(core, caller, key, Command::ForceRelease { node, reason }).await?;
+    let given_up = applied.events.iter().find_map(|event| match &event.kind {
+        EventKind::Audit { entry } => match &entry.action {
+            AuditAction::ForceReleased {
+                allocation,
+                attempt,
+                ..
+            } => allocation.map(|allocation| HolderView {
+                allocation,
+                attempt: *attempt,
+            }),
+            _ => None,
+        },
+        _ => None,
+    });
+    Ok(Drained {
+        revision: applied.revision,
+        given_up,
+    })
+}
+
+/// Who is an operator of some tenants only gives up no other tenant's work.
+fn check_holder(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem> {
+    let view = core.view();
+    let record = view.node(node).and_then(|entry| entry.record.as_ref());
+    let holder = record.and_then(|record| record.holder);
+    let held = holder.and_then(|holder| view.allocation(holder.allocation));
+    match held {
+        Some(held) if !caller.sees(&held.spec.project) => {
+            let detail = format!(
+                "{node} is held by another tenant's allocation; ask an operator of the whole \
+                 cluster"
+            );
+            Err(Problem::new(Kind::Forbidden, "forbidden", detail))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Clears the caller's own drain reason. Where none is left the node goes back into service, so
+/// the site's health gate is asked first.
+pub(crate) async fn undrain(
+    core: &Core,
+    caller: &Caller,
+    node: &str,
+    skip_gate: bool,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    if reason.as_ref().is_some_and(|r| r.trim().is_empty()) {
-        let why = "say why, for those who find the node drained";
-        return Err(Problem::field("reason", why));
-    }
     let node = name(node)?;
+    caller.check_role(Role::Operator, "undraining a node")?;
+    if skip_gate {
+        caller.check_role(Role::Admin, "undraining without the health gate")?;
+        tracing::warn!(by = %caller.name, %node, "undrained without asking the health gate");
+    } else if goes_back(core, caller, &node) {
+        gate(core, &node).await?;
+    }
+    let reason = None;
     let applied = propose(core, caller, key, Command::Drain { node, reason }).await?;
     Ok(Changed {
         revision: applied.revision,
     })
+}
+
+/// Whether nothing but the caller's own reason keeps it out of service.
+fn goes_back(core: &Core, caller: &Caller, node: &NodeId) -> bool {
+    let view = core.view();
+    let record = view.node(node).and_then(|entry| entry.record.as_ref());
+    record.is_some_and(|record| {
+        let own = |drain: &DrainReason| *drain.owner == *caller.name;
+        !record.drain.is_empty() && record.drain.iter().all(own)
+    })
+}
+
+/// As a problem: what keeps the node out, and who may do without.
+async fn gate(core: &Core, node: &NodeId) -> Result<(), Problem> {
+    let Err(error) = gate::check(core, node).await else {
+        return Ok(());
+    };
+    let mut problem = match &error {
+        GateError::Agent(error) => agent_problem(error),
+        GateError::Unavailable(error) => Problem::from(error),
+        GateError::Failed { .. } => {
+            Problem::new(Kind::Conflict, "health_gate_failed", error.to_string())
+        }
+        GateError::StillRuns { .. } => {
+            Problem::new(Kind::Conflict, "still_runs", error.to_string())
+        }
+    };
+    problem.detail.push_str(match error {
+        GateError::StillRuns { .. } => "; undrain it again once they are gone",
+        GateError::Failed { .. } => {
+            "; it stays drained. Repair it and undrain it again, or let an administrator do so \
+             with --skip-gate (skip_gate=true)"
+        }
+        GateError::Agent(_) | GateError::Unavailable(_) => {
+            "; its health gate could not be asked, so it stays drained. An administrator may \
+             undrain it with --skip-gate (skip_gate=true)"
+        }
+    });
+    Err(problem)
 }
 
 /// A node as the view has it.
@@ -171,6 +303,7 @@ pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) ->
         }),
         vcluster: record.map(|r| r.current.to_string()).unwrap_or_default(),
         liveness: liveness(entry.liveness).to_owned(),
+        liveness_reason: entry.liveness_reason.clone(),
         last_seen: entry.answered_at().map(time),
         health: HealthView {
             verdict: health(entry.health()).to_owned(),
@@ -188,6 +321,7 @@ pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) ->
         drifted_keys: view.drifted_keys(&entry.id),
         boot_id: seen.and_then(|s| s.boot_id.clone()),
         agent_version: seen.and_then(|s| s.agent_version.clone()),
+        certificate: None,
         revision: record.map_or(Revision(0), |r| r.revision),
     }
 }

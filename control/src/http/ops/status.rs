@@ -7,15 +7,21 @@ use lattice_api::{
     status::StatusView,
 };
 use lattice_quorum_types::view::{Answer, Query};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+/// A quorum silent for so long is asked once more, and not waited for.
+const STALE_MS: u64 = 3_000;
+/// How long the numbers wait for those of ended allocations.
+const PATIENCE: Duration = Duration::from_secs(5);
+const STALE_PATIENCE: Duration = Duration::from_millis(500);
 /// A view older than this is no longer shown as ready: the watch says something every few seconds.
 const READY_AGE_MS: u64 = 15_000;
 
 pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<StatusView, Problem> {
-    let Answer::Counts(counts) = read(core, Query::Counts).await? else {
-        return Err(unexpected());
-    };
+    let counts = counts(core).await?;
     let view = core.view();
     Ok(StatusView {
         cluster: core.cluster().to_owned(),
@@ -32,13 +38,34 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<StatusView, P
         })),
         cells: BTreeMap::clone(&view.cells),
         allocations_by_state: counts
-            .into_iter()
-            .map(|(state, n)| (state.to_string(), n))
-            .collect(),
+            .unwrap_or_else(|| tally(view.allocations.values().map(|a| a.state.as_str()))),
         nodes_drifted: nodes_drifted(&view),
         principal: caller.name.to_string(),
         roles: vec![caller.role.to_string()],
     })
+}
+
+/// Allocations by state, those that have ended too, which only the quorum knows. `None` when it
+/// does not answer and there is a view to answer from.
+async fn counts(core: &Core) -> Result<Option<BTreeMap<String, u64>>, Problem> {
+    let asked = read(core, Query::Counts);
+    let patience = match core.view_age_ms() {
+        None => Duration::MAX,
+        Some(age) if age > STALE_MS => STALE_PATIENCE,
+        Some(_) => PATIENCE,
+    };
+    match (
+        tokio::time::timeout(patience, asked).await,
+        core.view_age_ms(),
+    ) {
+        (Ok(Ok(Answer::Counts(counts))), _) => {
+            let words = counts.into_iter().map(|(state, n)| (state.to_string(), n));
+            Ok(Some(words.collect()))
+        }
+        (Ok(Ok(_)), _) => Err(unexpected()),
+        (Ok(Err(problem)), None) => Err(problem),
+        (Ok(Err(_)) | Err(_), _) => Ok(None),
+    }
 }
 
 fn count<T>(items: impl Iterator<Item = T>) -> u64 {

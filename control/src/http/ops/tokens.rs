@@ -1,49 +1,82 @@
 //! Join tokens.
 
-use super::{propose, time};
+use super::{authorities, propose, read, time, unexpected};
 use crate::{
     Core,
     http::caller::{Caller, Role},
 };
 use lattice_api::{
     TokenCreated, TokenRequest,
-    problem::{Kind, Problem},
+    problem::{FieldError, Problem},
+    project::Changed,
+    token::{TokenView, short_hash},
 };
 use lattice_mesh::{JoinToken, Pin};
-use lattice_quorum_types::Command;
+use lattice_quorum_types::{
+    Command,
+    view::{Answer, Query},
+};
 use secrecy::ExposeSecret;
 
 /// Makes a token, and has its hash kept. Its text is in the answer and nowhere else.
 pub(crate) async fn create(
     core: &Core,
     caller: &Caller,
-    authority: Pin,
+    founder: Pin,
     request: TokenRequest,
 ) -> Result<TokenCreated, Problem> {
-    caller.check_role(Role::Admin, "making join tokens")?;
-    if caller.tenants.is_some() {
-        let detail = format!(
-            "{} is an administrator of some tenants only; what joins serves all of them",
-            caller.name
-        );
-        return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
-    }
+    caller.check_whole(Role::Admin, "making join tokens")?;
     let terms = request.into_terms()?;
-    let token = JoinToken::generate(terms.role, authority);
-    let expires_at = core.now().after(terms.ttl_ms);
-    let command = Command::CreateToken {
-        hash: token.hash(),
-        role: terms.role,
-        names: terms.names,
-        uses: terms.uses,
-        expires_at,
-    };
+    let (role, uses) = (terms.role, terms.uses);
+    let authority = authorities::issuing(core).await?.unwrap_or(founder);
+    let token = JoinToken::generate(role, authority);
+    let grant = terms.into_grant(token.hash(), core.now());
+    let expires_at = grant.expires_at;
     // Without a key of the caller's: a repeat could not be told the text again.
-    propose(core, caller, None, command).await?;
-    tracing::info!(by = %caller.name, role = %terms.role, uses = terms.uses, "join token made");
+    propose(core, caller, None, Command::CreateToken { grant }).await?;
+    let id = short_hash(&token.hash());
+    tracing::info!(by = %caller.name, id, %role, uses, "join token made");
     Ok(TokenCreated {
         token: token.expose().expose_secret().to_owned(),
         expires_at: time(expires_at),
-        uses: terms.uses,
+        uses,
+        id,
+    })
+}
+
+/// Those that can still be used, the first to end first.
+pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<TokenView>, Problem> {
+    caller.check_whole(Role::Admin, "listing join tokens")?;
+    let Answer::Tokens(mut tokens) = read(core, Query::Tokens).await? else {
+        return Err(unexpected());
+    };
+    tokens.sort_by_key(|token| token.grant.expires_at);
+    Ok(tokens.iter().map(TokenView::from).collect())
+}
+
+/// The beginning of a hash, as the state takes it.
+pub(super) fn beginning(field: &str, text: &str) -> Result<String, FieldError> {
+    let text = text.trim().to_ascii_lowercase();
+    let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_hex && (8..=64).contains(&text.len()) {
+        return Ok(text);
+    }
+    Err(FieldError {
+        field: field.to_owned(),
+        reason: format!("{text:?} is not it; give 8 to 64 hex digits, as lists show them"),
+    })
+}
+
+pub(crate) async fn revoke(
+    core: &Core,
+    caller: &Caller,
+    id: &str,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    caller.check_whole(Role::Admin, "withdrawing join tokens")?;
+    let id = beginning("id", id)?;
+    let applied = propose(core, caller, key, Command::RevokeToken { id }).await?;
+    Ok(Changed {
+        revision: applied.revision,
     })
 }

@@ -1,6 +1,9 @@
 //! REST, route by route. Each is documented where it stands; `/openapi.json` is made from that.
 
 mod allocations;
+mod audit;
+mod authorities;
+mod certificates;
 mod conformance;
 mod document;
 mod events;
@@ -37,7 +40,14 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(allocations::explanation))
         .routes(routes!(allocations::logs))
         .routes(routes!(events::events))
-        .routes(routes!(tokens::create));
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(certificates::list))
+        .routes(routes!(certificates::revoke))
+        .routes(routes!(authorities::list, authorities::add))
+        .routes(routes!(authorities::promote))
+        .routes(routes!(authorities::retire))
+        .routes(routes!(audit::query));
     OpenApiRouter::with_openapi(document::about())
         .nest("/api/v1", v1)
         .routes(routes!(service::healthz))

@@ -11,7 +11,7 @@ use axum::{Json, extract::State};
 use lattice_api::{
     Page, Problem,
     conformance::DiffView,
-    node::{DrainRequest, NodeView},
+    node::{DrainRequest, Drained, NodeView},
     project::Changed,
 };
 use lattice_hwprobe::Inventory;
@@ -39,11 +39,15 @@ pub(super) async fn list(
     Ok(Json(nodes::list(api.core(), p.limit, p.cursor.as_deref())?))
 }
 
-/// One node.
+/// One node. Operators are told of its certificate too, while the quorum answers.
 #[utoipa::path(get, path = "/nodes/{id}", tag = "nodes", params(("id" = String, Path)), responses(
     (status = 200, body = NodeView), (status = 404, body = Problem)))]
-pub(super) async fn get(State(api): State<Api>, _: Caller, Place(id): Place) -> Answer<NodeView> {
-    Ok(Json(nodes::get(api.core(), &id)?))
+pub(super) async fn get(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+) -> Answer<NodeView> {
+    Ok(Json(nodes::show(api.core(), &caller, &id).await?))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -94,32 +98,53 @@ pub(super) async fn diff(
 }
 
 /// Gives it no new work; what runs there runs on. For operators.
-#[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = String, Path)),
+///
+/// With `force_release` it is also taken from the allocation that holds it, although nobody knows
+/// that its processes are gone: the rank counts as lost, the reason is kept in the audit, and the
+/// node stays drained by who did it.
+#[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = String, Path),
+    ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
     request_body = DrainRequest, responses(
-    (status = 200, body = Changed), (status = "default", body = Problem)))]
+    (status = 200, body = Drained), (status = "default", body = Problem)))]
 pub(super) async fn drain(
     State(api): State<Api>,
     caller: Caller,
     Place(id): Place,
     Key(key): Key,
     Input(request): Input<DrainRequest>,
-) -> Answer<Changed> {
-    let reason = Some(request.reason);
+) -> Answer<Drained> {
     Ok(Json(
-        nodes::drain(api.core(), &caller, &id, reason, key).await?,
+        nodes::drain(api.core(), &caller, &id, request, key).await?,
     ))
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Gate {
+    /// Without asking the node's health gate. For administrators.
+    #[serde(default)]
+    skip_gate: bool,
+}
+
 /// Clears the caller's own drain reason; those of others stay. For operators.
-#[utoipa::path(post, path = "/nodes/{id}/undrain", tag = "nodes", params(("id" = String, Path)),
-    responses((status = 200, body = Changed), (status = "default", body = Problem)))]
+///
+/// Where none is left the node's health gate is asked first; when it does not let the node back,
+/// the answer is 409 and the node stays drained.
+#[utoipa::path(post, path = "/nodes/{id}/undrain", tag = "nodes",
+    params(("id" = String, Path), Gate, ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = Changed), (status = 409, body = Problem),
+        (status = "default", body = Problem)))]
 pub(super) async fn undrain(
     State(api): State<Api>,
     caller: Caller,
     Place(id): Place,
+    Params(gate): Params<Gate>,
     Key(key): Key,
 ) -> Answer<Changed> {
     Ok(Json(
-        nodes::drain(api.core(), &caller, &id, None, key).await?,
+        nodes::undrain(api.core(), &caller, &id, gate.skip_gate, key).await?,
     ))
 }

@@ -1,8 +1,14 @@
 //! Join tokens.
 
-use crate::http::{Caller, answer::Fail, extract::Input, ops::tokens, state::Api};
+use crate::http::{
+    Caller,
+    answer::{Answer, Fail},
+    extract::{Input, Key, Place},
+    ops::tokens,
+    state::Api,
+};
 use axum::{Json, extract::State, http::StatusCode};
-use lattice_api::{Problem, TokenCreated, TokenRequest};
+use lattice_api::{Page, Problem, TokenCreated, TokenRequest, project::Changed, token::TokenView};
 
 /// A join token for new agents, quorum members or controls. Its text is told this once: only its
 /// hash is kept. For administrators of the whole cluster.
@@ -15,4 +21,27 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<TokenCreated>), Fail> {
     let made = tokens::create(api.core(), &caller, api.authority(), request).await?;
     Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// Join tokens that can still be used, the first to end first. For administrators.
+#[utoipa::path(get, path = "/tokens", tag = "tokens", responses(
+    (status = 200, body = Page<TokenView>), (status = "default", body = Problem)))]
+pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<TokenView>> {
+    Ok(Json(Page::whole(tokens::list(api.core(), &caller).await?)))
+}
+
+/// Withdraws a join token. Who enrolled with it stays. For administrators.
+#[utoipa::path(delete, path = "/tokens/{id}", tag = "tokens", params(
+    ("id" = String, Path, description = "The first 8 to 64 characters of its hash."),
+    ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = Changed), (status = 404, body = Problem),
+        (status = "default", body = Problem)))]
+pub(super) async fn revoke(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+) -> Answer<Changed> {
+    Ok(Json(tokens::revoke(api.core(), &caller, &id, key).await?))
 }

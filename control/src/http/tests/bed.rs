@@ -142,6 +142,7 @@ impl Bed {
             clock: Arc::new(SystemClock),
             store: Arc::new(store.clone()),
             mesh: mesh(&authority, Role::Control, "c1"),
+            timings: crate::Timings::default(),
         });
         let (tls, ca_pem) = server_tls();
         let mut bed = Self {
@@ -297,7 +298,11 @@ impl Bed {
         let expected = nodes.iter().map(|name| {
             let node = NodeId::new(name).unwrap();
             let version = view.node(&node).unwrap().record.as_ref().unwrap().version;
-            ExpectedNode { node, version }
+            ExpectedNode {
+                node,
+                version,
+                boot: None,
+            }
         });
         let nodes = expected.collect();
         self.service(Some(Fence { lease, epoch }), Command::Assign { id, nodes });
@@ -313,7 +318,16 @@ impl Bed {
     /// What a node reports of its rank's end.
     pub(super) async fn ends(&self, id: AllocationId, node: &str, exit: RankExit) {
         let at = SystemClock.now();
-        self.reports(id, node, RankReport::Ended { at, exit }).await;
+        self.reports(
+            id,
+            node,
+            RankReport::Ended {
+                at,
+                exit,
+                fault: None,
+            },
+        )
+        .await;
     }
 
     async fn reports(&self, id: AllocationId, node: &str, report: RankReport) {

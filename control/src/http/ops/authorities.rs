@@ -1,0 +1,196 @@
+//! Certificate authorities: add, promote, retire.
+
+use super::{audit, certificates, propose, read, tokens, unexpected};
+use crate::{
+    Core,
+    http::caller::{Caller, Role},
+};
+use bytes::Bytes;
+use lattice_api::{
+    authority::{AuthorityRequest, AuthorityView},
+    certificate::{CertificateState, CertificateView},
+    problem::{Kind, Problem},
+    project::Changed,
+    x509,
+};
+use lattice_mesh::Pin;
+use lattice_quorum_types::{
+    Command, NodeId, Refusal, UnixMillis,
+    audit::AuditAction,
+    hostlist,
+    rpc::Role as Member,
+    view::{Answer, Authority, CertificateView as Known, Query},
+};
+use std::collections::BTreeMap;
+
+async fn trusted(core: &Core) -> Result<Vec<Authority>, Problem> {
+    match read(core, Query::Trust).await? {
+        Answer::Trust(trust) => Ok(trust.authorities),
+        _ => Err(unexpected()),
+    }
+}
+
+/// The pin that newcomers are told; `None` while the state knows no authority.
+pub(super) async fn issuing(core: &Core) -> Result<Option<Pin>, Problem> {
+    let all = trusted(core).await?;
+    let issuing = all.iter().find(|authority| authority.issuing);
+    let pin = issuing.map(|authority| authority.pin.parse());
+    pin.transpose().map_err(|_| unexpected())
+}
+
+/// Since when each authority was the one that issued, oldest first. The first that became known
+/// issues; afterwards it takes a promotion.
+async fn reigns(core: &Core) -> Result<Vec<(UnixMillis, String)>, Problem> {
+    let mut reigns: Vec<(UnixMillis, String)> = Vec::new();
+    audit::each(core, |entry| match &entry.action {
+        AuditAction::AuthorityAdded { pin } if reigns.is_empty() => {
+            // Whatever was issued before it was written down was issued by the first.
+            reigns.push((UnixMillis(0), pin.clone()));
+        }
+        AuditAction::AuthorityPromoted { pin } => reigns.push((entry.at, pin.clone())),
+        _ => {}
+    })
+    .await?;
+    Ok(reigns)
+}
+
+/// Members by the authority that issued their newest certificate, where that one holds. Who issued
+/// is known by when: certificates carry whole seconds, and one of the second of a promotion counts
+/// for the promoted.
+async fn in_use(core: &Core, all: &[Authority]) -> Result<BTreeMap<String, Vec<Known>>, Problem> {
+    let reigns = match all {
+        [only] => vec![(UnixMillis(0), only.pin.clone())],
+        _ => reigns(core).await?,
+    };
+    let now = core.now();
+    let mut in_use: BTreeMap<String, Vec<Known>> = BTreeMap::new();
+    for known in certificates::known(core).await? {
+        let holds = CertificateView::new(&known, now).state == CertificateState::Valid;
+        let Some(issued_at) = known.issued_at.filter(|_| holds) else {
+            continue;
+        };
+        let reign = reigns
+            .iter()
+            .rev()
+            .find(|(since, _)| since.0 / 1_000 <= issued_at.0 / 1_000);
+        if let Some((_, pin)) = reign {
+            in_use.entry(pin.clone()).or_default().push(known);
+        }
+    }
+    Ok(in_use)
+}
+
+pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<AuthorityView>, Problem> {
+    caller.check_whole(Role::Operator, "listing authorities")?;
+    let all = trusted(core).await?;
+    let in_use = in_use(core, &all).await?;
+    let shown = all.iter().map(|authority| {
+        let count = in_use.get(&authority.pin).map_or(0, Vec::len) as u64;
+        AuthorityView::new(authority, Some(count))
+    });
+    Ok(shown.collect())
+}
+
+/// The one authority whose pin begins so.
+async fn find(core: &Core, pin: &str) -> Result<Authority, Problem> {
+    let beginning = tokens::beginning("pin", pin)?;
+    let all = trusted(core).await?;
+    let mut fitting = all.into_iter().filter(|a| a.pin.starts_with(&beginning));
+    match (fitting.next(), fitting.next()) {
+        (Some(one), None) => Ok(one),
+        (Some(one), Some(other)) => {
+            let reason = format!(
+                "{beginning} is the beginning of {} and {}; give more of it",
+                one.pin, other.pin
+            );
+            Err(Problem::field("pin", reason))
+        }
+        (None, _) => Err(Problem::from(&Refusal::UnknownTrust {
+            kind: "authority".to_owned(),
+            id: beginning,
+        })),
+    }
+}
+
+async fn change(
+    core: &Core,
+    caller: &Caller,
+    key: Option<String>,
+    command: Command,
+) -> Result<Changed, Problem> {
+    let applied = propose(core, caller, key, command).await?;
+    Ok(Changed {
+        revision: applied.revision,
+    })
+}
+
+pub(crate) async fn add(
+    core: &Core,
+    caller: &Caller,
+    request: AuthorityRequest,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    caller.check_whole(Role::Admin, "adding an authority")?;
+    let (certificate, described) = x509::read_authority(&request.certificate)?;
+    if described.not_after < core.now() {
+        let ended = super::time(described.not_after);
+        let reason = format!("{} ended at {ended}; make a new one", described.subject);
+        return Err(Problem::field("certificate", reason));
+    }
+    let certificate = Bytes::from(certificate);
+    change(core, caller, key, Command::AddAuthority { certificate }).await
+}
+
+pub(crate) async fn promote(
+    core: &Core,
+    caller: &Caller,
+    pin: &str,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    caller.check_whole(Role::Admin, "promoting an authority")?;
+    let pin = find(core, pin).await?.pin;
+    change(core, caller, key, Command::PromoteAuthority { pin }).await
+}
+
+/// Members by role, names folded: `agent/gpu[001-004], control/c1`.
+fn members(all: &[Known]) -> String {
+    let mut by_role: BTreeMap<Member, Vec<NodeId>> = BTreeMap::new();
+    for known in all {
+        if let Ok(name) = NodeId::new(&known.name) {
+            by_role.entry(known.role).or_default().push(name);
+        }
+    }
+    let folded = by_role
+        .iter()
+        .map(|(role, names)| format!("{role}/{}", hostlist::fold(names)));
+    folded.collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) async fn retire(
+    core: &Core,
+    caller: &Caller,
+    pin: &str,
+    force: bool,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    caller.check_whole(Role::Admin, "retiring an authority")?;
+    let authority = find(core, pin).await?;
+    let pin = authority.pin;
+    if !force && !authority.issuing {
+        let all = trusted(core).await?;
+        let mut in_use = in_use(core, &all).await?;
+        if let Some(still) = in_use.remove(&pin) {
+            let detail = format!(
+                "{} members still hold certificates that authority {} issued: {}. They renew by \
+                 themselves while they are connected: wait until `lattice admin ca list` counts \
+                 none, or revoke those that are gone for good. With --force (force=true) it is \
+                 retired now; they are then refused everywhere and must enrol again.",
+                still.len(),
+                pin.get(..12).unwrap_or(&pin),
+                members(&still)
+            );
+            return Err(Problem::new(Kind::Conflict, "authority_in_use", detail));
+        }
+    }
+    change(core, caller, key, Command::RetireAuthority { pin }).await
+}

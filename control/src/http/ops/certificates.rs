@@ -1,0 +1,133 @@
+//! Members' certificates.
+
+use super::{nodes::name as node_name, paging, propose, read, unexpected};
+use crate::{
+    Core,
+    http::caller::{Caller, Role},
+};
+use lattice_api::{
+    certificate::CertificateView,
+    page::Page,
+    problem::{Kind, Problem},
+    project::Changed,
+};
+use lattice_quorum_types::{
+    Command, NodeId,
+    rpc::Role as Member,
+    view::{Answer, CertificateView as Known, Query},
+};
+use std::time::Duration;
+
+/// How long the answer about a node waits for what the quorum knows of its certificate.
+const BESIDE: Duration = Duration::from_millis(500);
+
+/// Longest reason, as with drains: it is shown in lists.
+const MAX_REASON_BYTES: usize = 1_024;
+
+pub(super) async fn known(core: &Core) -> Result<Vec<Known>, Problem> {
+    match read(core, Query::Certificates).await? {
+        Answer::Certificates(all) => Ok(all),
+        _ => Err(unexpected()),
+    }
+}
+
+/// By role and name, a page at a time. The cursor is `role/name` of the last one.
+pub(crate) async fn list(
+    core: &Core,
+    caller: &Caller,
+    limit: Option<u32>,
+    cursor: Option<&str>,
+) -> Result<Page<CertificateView>, Problem> {
+    caller.check_whole(Role::Operator, "listing certificates")?;
+    let limit = paging::limit(limit)?;
+    let after: Option<(Member, String)> = match cursor.filter(|text| !text.is_empty()) {
+        None => None,
+        Some(text) => Some(identity(text).ok_or_else(|| {
+            let reason = format!("{text:?} did not come from `next_cursor` of this list");
+            Problem::field("cursor", reason)
+        })?),
+    };
+    let now = core.now();
+    let mut all = known(core).await?;
+    all.sort_by(|a, b| (a.role, &a.name).cmp(&(b.role, &b.name)));
+    let rest = all.iter().filter(|c| {
+        let after = after.as_ref();
+        after.is_none_or(|(role, name)| (c.role, c.name.as_str()) > (*role, name.as_str()))
+    });
+    let page = paging::page(rest, limit, |c| format!("{}/{}", c.role, c.name));
+    Ok(page.map(|c| CertificateView::new(c, now)))
+}
+
+fn identity(text: &str) -> Option<(Member, String)> {
+    let (role, name) = text.split_once('/')?;
+    Some((role.parse().ok()?, name.to_owned()))
+}
+
+/// That of one node's agent, for an answer that goes without it when the quorum is silent.
+pub(super) async fn of_node(core: &Core, node: &NodeId) -> Option<CertificateView> {
+    let all = tokio::time::timeout(BESIDE, known(core)).await.ok()?.ok()?;
+    let of_agent = |c: &&Known| c.role == Member::Agent && c.name == node.as_str();
+    let found = all.iter().find(of_agent)?;
+    Some(CertificateView::new(found, core.now()))
+}
+
+/// What a person says for the record.
+pub(super) fn check_reason(reason: &str, hint: &str) -> Result<(), Problem> {
+    if reason.trim().is_empty() {
+        return Err(Problem::field("reason", hint));
+    }
+    if reason.len() > MAX_REASON_BYTES {
+        let why = format!("say it in {MAX_REASON_BYTES} bytes at most");
+        return Err(Problem::field("reason", why));
+    }
+    Ok(())
+}
+
+/// A name that was mistyped would be revoked without anybody noticing. Services may have
+/// certificates that people issued and nobody here knows of; agents have none but by enrolment, or
+/// gossip.
+async fn check_agent(core: &Core, name: &str) -> Result<(), Problem> {
+    let node = node_name(name)?;
+    if core.view().node(&node).is_some() {
+        return Ok(());
+    }
+    let is_it = |c: &Known| c.role == Member::Agent && c.name == name;
+    if known(core).await?.iter().any(is_it) {
+        return Ok(());
+    }
+    Err(Problem::unknown_node(name))
+}
+
+pub(crate) async fn revoke(
+    core: &Core,
+    caller: &Caller,
+    role: &str,
+    name: &str,
+    reason: String,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    caller.check_whole(Role::Admin, "revoking certificates")?;
+    let role: Member = role
+        .parse()
+        .map_err(|e: String| Problem::field("role", e))?;
+    check_reason(
+        &reason,
+        "say why, for the audit and for whoever finds it gone",
+    )?;
+    if role == Member::Control && name == core.name() {
+        let detail = format!(
+            "control/{name} is who you are asking: it would cut itself off before it could say \
+             whether it was done; ask another control"
+        );
+        return Err(Problem::new(Kind::Conflict, "revokes_itself", detail));
+    }
+    if role == Member::Agent {
+        check_agent(core, name).await?;
+    }
+    let name = name.to_owned();
+    let command = Command::RevokeCertificates { name, role, reason };
+    let applied = propose(core, caller, key, command).await?;
+    Ok(Changed {
+        revision: applied.revision,
+    })
+}

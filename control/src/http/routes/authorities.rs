@@ -1,0 +1,88 @@
+//! Certificate authorities.
+
+use crate::http::{
+    Caller,
+    answer::{Answer, Fail},
+    extract::{Input, Key, Params, Place},
+    ops::authorities,
+    state::Api,
+};
+use axum::{Json, extract::State, http::StatusCode};
+use lattice_api::{
+    Page, Problem,
+    authority::{AuthorityRequest, AuthorityView},
+    project::Changed,
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// Who vouches for the members, in the order in which they became known. For operators.
+#[utoipa::path(get, path = "/authorities", tag = "authorities", responses(
+    (status = 200, body = Page<AuthorityView>), (status = "default", body = Problem)))]
+pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<AuthorityView>> {
+    let all = authorities::list(api.core(), &caller).await?;
+    Ok(Json(Page::whole(all)))
+}
+
+/// Trusts one more authority, everywhere; another goes on issuing. For administrators.
+#[utoipa::path(post, path = "/authorities", tag = "authorities", params(
+    ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    request_body = AuthorityRequest, responses(
+    (status = 201, body = Changed), (status = "default", body = Problem)))]
+pub(super) async fn add(
+    State(api): State<Api>,
+    caller: Caller,
+    Key(key): Key,
+    Input(request): Input<AuthorityRequest>,
+) -> Result<(StatusCode, Json<Changed>), Fail> {
+    let made = authorities::add(api.core(), &caller, request, key).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// Lets a trusted authority issue from now on; everybody renews. For administrators.
+#[utoipa::path(post, path = "/authorities/{pin}/promote", tag = "authorities", params(
+    ("pin" = String, Path, description = "Its pin, or 8 characters of its beginning or more."),
+    ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = Changed), (status = 404, body = Problem),
+        (status = "default", body = Problem)))]
+pub(super) async fn promote(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(pin): Place,
+    Key(key): Key,
+) -> Answer<Changed> {
+    Ok(Json(
+        authorities::promote(api.core(), &caller, &pin, key).await?,
+    ))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Force {
+    /// Even while certificates it issued are in use: their holders must enrol again.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Trusts an authority no more. Not the one that issues, and, without `force`, none whose
+/// certificates are in use. For administrators.
+#[utoipa::path(delete, path = "/authorities/{pin}", tag = "authorities", params(
+    ("pin" = String, Path, description = "Its pin, or 8 characters of its beginning or more."),
+    Force, ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = Changed), (status = 409, body = Problem),
+        (status = "default", body = Problem)))]
+pub(super) async fn retire(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(pin): Place,
+    Params(f): Params<Force>,
+    Key(key): Key,
+) -> Answer<Changed> {
+    Ok(Json(
+        authorities::retire(api.core(), &caller, &pin, f.force, key).await?,
+    ))
+}

@@ -1,0 +1,62 @@
+//! Members' certificates.
+
+use crate::http::{
+    Caller,
+    answer::Answer,
+    extract::{Input, Key, Params, Place},
+    ops::certificates,
+    state::Api,
+};
+use axum::{Json, extract::State};
+use lattice_api::{
+    Page, Problem,
+    certificate::{CertificateView, RevokeRequest},
+    project::Changed,
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Paging {
+    /// Items on a page, 1 to 5000; 200 when left out.
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Every member that has a certificate, by role and name, a page at a time. For operators.
+#[utoipa::path(get, path = "/certificates", tag = "certificates", params(Paging), responses(
+    (status = 200, body = Page<CertificateView>), (status = "default", body = Problem)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(p): Params<Paging>,
+) -> Answer<Page<CertificateView>> {
+    let cursor = p.cursor.as_deref();
+    Ok(Json(
+        certificates::list(api.core(), &caller, p.limit, cursor).await?,
+    ))
+}
+
+/// A member's certificates issued until now hold no more: its connections end everywhere, and it
+/// must enrol again with a new token. For administrators.
+#[utoipa::path(post, path = "/certificates/{role}/{name}/revoke", tag = "certificates", params(
+    ("role" = String, Path, description = "agent, control or quorum."), ("name" = String, Path),
+    ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    request_body = RevokeRequest, responses(
+    (status = 200, body = Changed), (status = "default", body = Problem)))]
+pub(super) async fn revoke(
+    State(api): State<Api>,
+    caller: Caller,
+    Place((role, name)): Place<(String, String)>,
+    Key(key): Key,
+    Input(request): Input<RevokeRequest>,
+) -> Answer<Changed> {
+    let reason = request.reason;
+    Ok(Json(
+        certificates::revoke(api.core(), &caller, &role, &name, reason, key).await?,
+    ))
+}
