@@ -7,6 +7,7 @@
 )]
 
 pub mod raw;
+pub mod trust;
 
 use futures::future::BoxFuture;
 use lattice_mesh::{
