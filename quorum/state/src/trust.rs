@@ -132,6 +132,16 @@ impl Trust {
         });
         views.collect()
     }
+    /// Names with certificates that are void and would hold at `now`.
+    pub(crate) fn revocations(&self, now: UnixMillis) -> usize {
+        let of = |identity: &&Identity| {
+            identity
+                .revocation
+                .as_ref()
+                .is_some_and(|r| r.forget_at > now)
+        };
+        self.identities.values().filter(of).count()
+    }
     /// Revision of the last change of what members sign.
     pub(crate) fn number(&self) -> Revision {
         self.number

@@ -3,19 +3,21 @@
 
 mod common;
 
+use bytes::Bytes;
 use common::{Cluster, envelope, node, path, principal};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, Envelope, ProjectPath, UnixMillis,
+    Allocation, AllocationId, AllocationState, Command, Envelope, NodeId, ProjectPath, UnixMillis,
     VclusterName,
-    allocation::{RankExit, StopCause},
+    allocation::{RankExit, RankPhase, StopCause},
+    audit::{AuditAction, AuditEntry, verify_chain},
     command::{ExpectedNode, Fence, IssuedCertificate, LimitChange, Power, RankReport, TokenGrant},
     id::LeaseName,
     limit::{LimitPatch, Limits, Patch, Resource},
     node::Lifecycle,
     rpc::Role,
     spec::Requeue,
-    view::{Answer, Query},
+    view::{Answer, CertificateView, Query, TrustView},
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,11 +96,38 @@ enum Move {
         ttl_ms: u64,
         give_back: bool,
     },
+    Force {
+        node: usize,
+        power: Power,
+    },
+    EndFaulty {
+        nth: usize,
+        rank: usize,
+        spawned: bool,
+    },
+    Accept {
+        node: usize,
+    },
     Token {
         uses: u32,
+        replace: bool,
     },
+    RevokeToken,
     Enrol {
         name: usize,
+        replace: bool,
+        lifetime_ms: u64,
+    },
+    Renew {
+        name: usize,
+        older: bool,
+    },
+    RevokeName {
+        name: usize,
+    },
+    Authority {
+        which: u8,
+        what: u8,
     },
     Wait {
         ms: u64,
@@ -149,14 +178,25 @@ fn moves() -> impl Strategy<Value = Move> {
         4 => nth.clone().prop_map(|nth| Move::StartAll { nth }),
         4 => (nth.clone(), 0..4usize, exits())
             .prop_map(|(nth, rank, exit)| Move::End { nth, rank, exit }),
-        5 => nth.prop_map(|nth| Move::EndAll { nth }),
+        5 => nth.clone().prop_map(|nth| Move::EndAll { nth }),
         2 => (0..NODES, any::<bool>()).prop_map(|(node, set)| Move::Drain { node, set }),
         3 => (0..NODES, lifecycles).prop_map(|(node, to)| Move::Lifecycle { node, to }),
         2 => (0..NODES).prop_map(|node| Move::Register { node }),
         2 => (0..2usize, 1..90_000u64, prop::bool::weighted(0.2))
             .prop_map(|(who, ttl_ms, give_back)| Move::Lease { who, ttl_ms, give_back }),
-        1 => (0..3u32).prop_map(|uses| Move::Token { uses }),
-        1 => (0..NODES).prop_map(|name| Move::Enrol { name }),
+        2 => (0..NODES, prop_oneof![1 => Just(Power::Service), 4 => Just(Power::Operator)])
+            .prop_map(|(node, power)| Move::Force { node, power }),
+        2 => (nth.clone(), 0..4usize, any::<bool>())
+            .prop_map(|(nth, rank, spawned)| Move::EndFaulty { nth, rank, spawned }),
+        3 => (0..NODES).prop_map(|node| Move::Accept { node }),
+        2 => (0..4u32, any::<bool>()).prop_map(|(uses, replace)| Move::Token { uses, replace }),
+        1 => Just(Move::RevokeToken),
+        3 => (0..3usize, any::<bool>(), prop_oneof![Just(3_600_000u64), Just(30 * 24 * 3_600_000)])
+            .prop_map(|(name, replace, lifetime_ms)| Move::Enrol { name, replace, lifetime_ms }),
+        2 => (0..3usize, prop::bool::weighted(0.2))
+            .prop_map(|(name, older)| Move::Renew { name, older }),
+        1 => (0..3usize).prop_map(|name| Move::RevokeName { name }),
+        2 => (0..2u8, 0..3u8).prop_map(|(which, what)| Move::Authority { which, what }),
         2 => prop_oneof![1..5_000u64, Just(90_000), Just(13 * 3600 * 1000), Just(40 * 24 * 3600 * 1000)]
             .prop_map(|ms| Move::Wait { ms }),
     ]
@@ -171,13 +211,40 @@ fn nth(state: &State, nth: usize) -> Option<&Allocation> {
     }
 }
 
+fn enrolled(name: usize) -> String {
+    format!("n{:03}", name + 5)
+}
+
 /// As the proposer stamps it.
-fn certificate(c: &Cluster, role: Role, name: &str) -> IssuedCertificate {
-    let earliest = c.state.next_issue(role, name).max(c.state.now());
-    let issued_at = UnixMillis(earliest.max(c.now()).0.div_ceil(1000) * 1000);
+fn certificate(c: &Cluster, name: &str, lifetime_ms: u64) -> IssuedCertificate {
+    let earliest = c.state.next_issue(Role::Agent, name).max(c.state.now());
+    let now = c.now().min(c.state.now().after(80_000_000));
+    let issued_at = UnixMillis(earliest.max(now).0.div_ceil(1000) * 1000);
     IssuedCertificate {
         issued_at,
-        expires_at: issued_at.after(3_600_000),
+        expires_at: issued_at.after(lifetime_ms),
+    }
+}
+
+fn certificates(state: &State) -> Vec<CertificateView> {
+    match state.query(&Query::Certificates) {
+        Answer::Certificates(all) => all,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn trust(state: &State) -> TrustView {
+    match state.query(&Query::Trust) {
+        Answer::Trust(trust) => trust,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn audit(state: &State) -> Vec<AuditEntry> {
+    let (after, limit) = (0, u32::MAX);
+    match state.query(&Query::Audit { after, limit }) {
+        Answer::Audit(entries) => entries,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -374,25 +441,89 @@ fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
                 }
             })
         }
-        Move::Token { uses } => admin(Command::CreateToken {
+        Move::Force { node: i, power } => {
+            let command = Command::ForceRelease {
+                node: node(&format!("n{i:03}")),
+                reason: "pulled the plug".to_owned(),
+            };
+            vec![("olga", *power, command)]
+        }
+        Move::EndFaulty {
+            nth: i,
+            rank,
+            spawned,
+        } => nth(state, *i).map_or_else(Vec::new, |a| {
+            let exit = if *spawned {
+                RankExit::Exited { code: 0 }
+            } else {
+                let reason = "the prolog failed".to_owned();
+                RankExit::SpawnFailed { reason }
+            };
+            let fault = Some("the disk is read-only".to_owned());
+            let at = c.now();
+            service(report(a, *rank, RankReport::Ended { at, exit, fault }))
+        }),
+        Move::Accept { node: i } => admin(Command::SetLifecycle {
+            node: node(&format!("n{i:03}")),
+            lifecycle: Lifecycle::Ready,
+        }),
+        Move::Token { uses, replace } => admin(Command::CreateToken {
             grant: TokenGrant {
                 hash: "ab".repeat(32),
                 role: Role::Agent,
                 names: None,
                 cidrs: Vec::new(),
                 uses: *uses,
-                replace: uses % 2 == 0,
+                replace: *replace,
                 expires_at: c.now().after(3_600_000),
             },
         }),
-        Move::Enrol { name } => service(Command::ConsumeToken {
-            hash: "ab".repeat(32),
-            name: format!("n{name:03}"),
+        Move::RevokeToken => admin(Command::RevokeToken { id: "ab".repeat(6) }),
+        Move::Enrol {
+            name,
+            replace,
+            lifetime_ms,
+        } => {
+            let name = enrolled(*name);
+            vec![(
+                "service:quorum",
+                Power::Service,
+                Command::ConsumeToken {
+                    hash: "ab".repeat(32),
+                    role: Role::Agent,
+                    from: None,
+                    replace: *replace,
+                    certificate: certificate(c, &name, *lifetime_ms),
+                    name,
+                },
+            )]
+        }
+        Move::Renew { name, older } => {
+            let name = enrolled(*name);
+            let newest = certificates(state).into_iter().find(|v| v.name == name);
+            let newest = newest.and_then(|view| view.issued_at).unwrap_or(c.now());
+            let command = Command::RenewCertificate {
+                role: Role::Agent,
+                shown_issued_at: UnixMillis(newest.0 - if *older { 1000 } else { 0 }),
+                certificate: certificate(c, &name, 3_600_000),
+                name,
+            };
+            vec![("service:quorum", Power::Service, command)]
+        }
+        Move::RevokeName { name } => admin(Command::RevokeCertificates {
+            name: enrolled(*name),
             role: Role::Agent,
-            from: None,
-            replace: true,
-            certificate: certificate(c, Role::Agent, &format!("n{name:03}")),
+            reason: "lost".to_owned(),
         }),
+        Move::Authority { which, what } => {
+            let certificate = Bytes::from(vec![*which; 100]);
+            let pin = blake3::hash(&certificate).to_hex().to_string();
+            admin(match what {
+                0 => Command::AddAuthority { certificate },
+                1 => Command::PromoteAuthority { pin },
+                _ => Command::RetireAuthority { pin },
+            })
+        }
         Move::Wait { .. } => Vec::new(),
     }
 }
@@ -436,6 +567,12 @@ fn step_checked(c: &mut Cluster, envelope: Envelope) {
                 made == 1 || applied.events.is_empty(),
                 "events without a revision"
             );
+            if let Some(Command::ForceRelease { node, .. }) = c.log.last().map(|e| &e.command)
+                && !applied.events.is_empty()
+            {
+                let node = c.state.node(node).unwrap();
+                assert!(!node.is_assignable() && node.drain.iter().any(|d| d.owner == "olga"));
+            }
             for (i, event) in applied.events.iter().enumerate() {
                 assert_eq!(
                     (event.revision, event.ordinal),
@@ -508,13 +645,23 @@ fn check_tree_and_nodes(state: &State) {
             );
         }
     }
+    let released: BTreeSet<_> = audit(state).into_iter().filter_map(released).collect();
     let mut held = BTreeSet::new();
     for a in state.live_allocations().filter(|a| a.state.holds()) {
         assert_eq!(a.ranks.len(), a.spec.nodes as usize);
-        for id in a.nodes() {
-            assert!(held.insert(id.clone()), "node {id} has two holders");
-            let holder = state.node(id).unwrap().holder.unwrap();
-            assert_eq!((holder.allocation, holder.attempt), (a.id, a.attempt));
+        for rank in &a.ranks {
+            let (id, holder) = (&rank.node, state.node(&rank.node).unwrap().holder);
+            let holder = holder.map(|h| (h.allocation, h.attempt));
+            if released.contains(&(id.clone(), a.id, a.attempt)) {
+                assert!(
+                    matches!(rank.phase, RankPhase::Ended { .. }),
+                    "{id} may run"
+                );
+                assert_ne!(holder, Some((a.id, a.attempt)), "{id} is held again");
+            } else {
+                assert!(held.insert(id.clone()), "node {id} has two holders");
+                assert_eq!(holder, Some((a.id, a.attempt)), "{id} is free too early");
+            }
         }
     }
     for node in state.nodes() {
@@ -526,6 +673,101 @@ fn check_tree_and_nodes(state: &State) {
         );
         assert!(node.lifecycle != Lifecycle::Drained || node.holder.is_none());
         assert!(node.lifecycle != Lifecycle::Retired || node.holder.is_none());
+    }
+}
+
+/// Which attempt lost which node by force.
+fn released(entry: AuditEntry) -> Option<(NodeId, AllocationId, u32)> {
+    match entry.action {
+        AuditAction::ForceReleased {
+            node,
+            allocation,
+            attempt,
+            ..
+        } => Some((node, allocation?, attempt)),
+        _ => None,
+    }
+}
+
+/// A certificate that was issued, as the test remembers it.
+#[derive(Debug, Clone)]
+struct Issued {
+    name: String,
+    certificate: IssuedCertificate,
+    is_void: bool,
+}
+
+/// The number of the trust names its content; the audit is only appended to; what was declared
+/// void stays so as long as it would hold, and nothing else is void.
+fn check_trust(before: &State, after: &State, issued: &[Issued]) {
+    let (was, is) = (trust(before), trust(after));
+    assert_eq!(
+        was.number == is.number,
+        was == is,
+        "one number, one content"
+    );
+    assert!(was.number <= is.number);
+    let issuing = is.authorities.iter().filter(|a| a.issuing).count();
+    assert_eq!(issuing, usize::from(!is.authorities.is_empty()));
+    let entries = audit(after);
+    assert!(entries.starts_with(&audit(before)), "the audit was changed");
+    verify_chain(&entries).unwrap();
+    let mut seconds = BTreeSet::new();
+    for Issued {
+        name,
+        certificate,
+        is_void,
+    } in issued
+    {
+        let is_new = seconds.insert((name, certificate.issued_at));
+        assert!(is_new, "two certificates of {name} share a second");
+        let refused = is
+            .revoked
+            .iter()
+            .any(|r| r.name == *name && certificate.issued_at < r.issued_before);
+        if certificate.expires_at > after.now() {
+            assert_eq!(refused, *is_void, "{name} {certificate:?}");
+        }
+    }
+}
+
+/// Takes down what a step issued or declared void.
+fn note(issued: &mut Vec<Issued>, c: &Cluster, from: usize, entries: usize) {
+    for entry in audit(&c.state).into_iter().skip(entries) {
+        match entry.action {
+            AuditAction::Enrolled {
+                name,
+                replaced: true,
+                ..
+            }
+            | AuditAction::CertificatesRevoked { name, .. } => {
+                let of_name = issued.iter_mut().filter(|one| one.name == name);
+                of_name.for_each(|one| one.is_void = true);
+            }
+            _ => {}
+        }
+    }
+    for envelope in &c.log[from..] {
+        let (Command::ConsumeToken {
+            name, certificate, ..
+        }
+        | Command::RenewCertificate {
+            name, certificate, ..
+        }) = &envelope.command
+        else {
+            continue;
+        };
+        let view = certificates(&c.state).into_iter().find(|v| v.name == *name);
+        let is_newest = view.is_some_and(|v| v.issued_at == Some(certificate.issued_at));
+        let is_known =
+            |one: &Issued| one.name == *name && one.certificate.issued_at == certificate.issued_at;
+        if is_newest && !issued.iter().any(is_known) {
+            issued.push(Issued {
+                name: name.clone(),
+                certificate: *certificate,
+                is_void: false,
+            });
+        }
     }
 }
 
@@ -587,9 +829,12 @@ proptest! {
     #[test]
     fn sums_limits_and_holders_hold_after_every_command(steps in prop::collection::vec(moves(), 1..120)) {
         let mut c = founded();
+        let mut issued = Vec::new();
         for step in &steps {
-            let before = c.state.clone();
+            let (before, from, entries) = (c.state.clone(), c.log.len(), audit(&c.state).len());
             take(&mut c, step);
+            note(&mut issued, &c, from, entries);
+            check_trust(&before, &c.state, &issued);
             check_limits(&before, &c.state);
             check_sums(&c.state);
             check_tree_and_nodes(&c.state);
@@ -613,6 +858,13 @@ proptest! {
     }
 }
 
+fn kind(entry: &AuditEntry) -> String {
+    let text = format!("{:?}", entry.action);
+    let kind = text.split_whitespace().next().unwrap();
+    let replaced = text.contains("replaced: true");
+    format!("{kind}{}", if replaced { ", replaced" } else { "" })
+}
+
 /// The random moves are worth nothing if they never get anywhere.
 #[test]
 fn random_moves_reach_every_state() {
@@ -620,11 +872,21 @@ fn random_moves_reach_every_state() {
     let mut runner = TestRunner::deterministic();
     let strategy = prop::collection::vec(moves(), 120);
     let mut reached = BTreeSet::new();
+    let mut wrote = BTreeSet::new();
     for _ in 0..60 {
         let steps = strategy.new_tree(&mut runner).unwrap().current();
         let mut c = founded();
         for step in &steps {
             take(&mut c, step);
+            wrote.extend(audit(&c.state).iter().map(kind));
+            let others_run = c.state.live_allocations().filter(|a| a.state.holds());
+            let others_run = others_run.flat_map(|a| &a.ranks).any(|rank| {
+                matches!(&rank.phase, RankPhase::Ended { exit: RankExit::Lost { evidence }, .. }
+                    if evidence.contains("by force by olga"))
+            });
+            if others_run {
+                wrote.insert("a released node, others run".to_owned());
+            }
             let Answer::Counts(counts) = c.state.query(&Query::Counts) else {
                 panic!("counts")
             };
@@ -635,6 +897,21 @@ fn random_moves_reach_every_state() {
                     .map(|(state, _)| state),
             );
         }
+    }
+    let wanted = [
+        "a released node, others run",
+        "AuthorityAdded",
+        "AuthorityPromoted",
+        "AuthorityRetired",
+        "CertificatesRevoked",
+        "Enrolled",
+        "Enrolled, replaced",
+        "ForceReleased",
+        "TokenCreated",
+        "TokenRevoked",
+    ];
+    for wanted in wanted {
+        assert!(wrote.contains(wanted), "{wanted}: {wrote:?}");
     }
     // No command blocks an allocation or starts a checkpoint yet.
     let out_of_reach = [AllocationState::Blocked, AllocationState::Checkpointing];

@@ -19,6 +19,7 @@ pub struct Workload {
     /// Working directory; the user's home, else `/`, when absent.
     pub working_dir: Option<String>,
     /// Files of the user's own for the output. What has none is captured by the agent.
+    #[serde(default)]
     pub output: OutputFiles,
 }
 

@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 const MAX_CLASS: u8 = 10;
 /// Longest name for people, bytes: it is printed in tables and kept for ever.
 const MAX_NAME_BYTES: usize = 256;
+/// Longest path of an output file, bytes: what Linux takes.
+const MAX_PATH_BYTES: usize = 4096;
 
 /// Accepts an allocation that fits now, as far as committed usage goes. Pending ones hold
 /// nothing, so the second gate, at assignment, judges again.
@@ -108,6 +110,7 @@ fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     {
         return Err(invalid("name", "use no control characters: it is printed"));
     }
+    check_output(spec)?;
     let wanted: BTreeSet<_> = spec.constraints.nodelist.iter().collect();
     let usable = wanted
         .iter()
@@ -119,6 +122,32 @@ fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
             spec.nodes
         );
         return Err(invalid("constraints.nodelist", reason));
+    }
+    Ok(())
+}
+
+/// Output files that no node could open.
+fn check_output(spec: &AllocationSpec) -> Result<(), Refusal> {
+    let output = &spec.workload.output;
+    let files = [
+        ("workload.output.stdout", &output.stdout),
+        ("workload.output.stderr", &output.stderr),
+    ];
+    for (field, file) in files {
+        let Some(file) = file else { continue };
+        if file.is_empty() || file.len() > MAX_PATH_BYTES {
+            return Err(invalid(field, format!("use 1 to {MAX_PATH_BYTES} bytes")));
+        }
+        if file.chars().any(char::is_control) {
+            return Err(invalid(field, "use no control characters"));
+        }
+        let mut rest = file.chars();
+        while let Some(c) = rest.next() {
+            if c == '%' && !matches!(rest.next(), Some('j' | 'r' | 'n' | '%')) {
+                let known = "%j (allocation), %r (rank), %n (node) and %% are known";
+                return Err(invalid(field, known));
+            }
+        }
     }
     Ok(())
 }

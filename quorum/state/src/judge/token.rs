@@ -162,6 +162,7 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
     let replaced = is_taken(case, present, node.as_ref());
     if replaced {
         may_replace(asked, token)?;
+        trust::check_room(case, present)?;
     }
     let known = present.cloned().unwrap_or_default();
     trust::check_issue(case, &known, asked.certificate)?;

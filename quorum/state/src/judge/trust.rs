@@ -10,15 +10,19 @@ use bytes::Bytes;
 use lattice_quorum_types::{
     NodeId, Outcome, Refusal, UnixMillis,
     audit::AuditAction,
-    command::{IssuedCertificate, Power},
+    command::{IssuedCertificate, Power, Principal},
     rpc::Role,
     view::{Authority, Revocation},
 };
 
+/// In whose name quorum members propose.
+const MEMBERS: &str = "service:quorum";
 /// Largest certificate of an authority, bytes. A chain of one key is below 1 KiB.
 const MAX_CERTIFICATE_BYTES: usize = 8 * 1024;
 /// Most authorities at one time: an overlap needs two.
 const MAX_AUTHORITIES: usize = 8;
+/// Most names with void certificates at one time: what members sign must fit into one message.
+const MAX_REVOCATIONS: usize = 20_000;
 /// Longest reason for people, bytes.
 pub(super) const MAX_REASON_BYTES: usize = 1024;
 
@@ -91,6 +95,19 @@ pub(super) fn check_issue(
     Ok(())
 }
 
+/// Refuses a revocation more than fits, unless the name has one already.
+pub(super) fn check_room(case: Case<'_>, present: Option<&Identity>) -> Result<(), Refusal> {
+    let is_new = present.is_none_or(|identity| identity.revocation.is_none());
+    if is_new && case.state.trust.revocations(case.now) >= MAX_REVOCATIONS {
+        let reason = format!(
+            "certificates of {MAX_REVOCATIONS} names are void already; rotate the authority, or \
+             wait until some have ended"
+        );
+        return Err(invalid("name", reason));
+    }
+    Ok(())
+}
+
 /// When everything of a name that was issued before this moment has ended by itself. Agents get
 /// certificates from the quorum alone; those of services people issue by hand as well.
 pub(super) fn forget_at(
@@ -117,6 +134,7 @@ pub(super) fn revoke(
     check_name(name)?;
     check_reason(reason)?;
     let known = case.state.trust.identity(role, name);
+    check_room(case, known)?;
     // The next whole second: one issued within this one is meant too.
     let next_second = UnixMillis((case.now.0 / 1000).saturating_add(1).saturating_mul(1000));
     let newest = known.and_then(|identity| identity.newest);
@@ -159,10 +177,11 @@ pub(super) fn add(case: Case<'_>, certificate: &Bytes) -> Result<Verdict, Refusa
     if present.iter().any(|authority| authority.pin == pin) {
         return Ok(Verdict::nothing());
     }
-    if case.principal.power == Power::Service && !present.is_empty() {
+    let Principal { name, power } = case.principal;
+    if *power == Power::Service && (name != MEMBERS || !present.is_empty()) {
         return Err(forbidden(
             case.principal,
-            "the role admin, once there is an authority",
+            "the role admin, or to be a quorum member of a cluster without an authority",
         ));
     }
     if certificate.is_empty() || certificate.len() > MAX_CERTIFICATE_BYTES {
