@@ -30,6 +30,11 @@ impl Agents {
         Self { mesh }
     }
 
+    /// The endpoint all calls go through.
+    pub(crate) fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
     /// The agent of a node, where it last answered or gossips to be, with exactly its name in the
     /// certificate: a forged address reaches nobody.
     pub(crate) fn peer(&self, view: &View, node: &NodeId) -> Result<Peer, AgentError> {

@@ -21,11 +21,15 @@ use crate::{
         register::Register,
         reports,
         schedule::Schedule,
+        trust::{self, Trust},
     },
     tls,
 };
 use lattice_gossip::{Cell, CellConfig, Gossip};
-use lattice_mesh::{Clock, Mesh, MeshConfig, Pin, Router};
+use lattice_mesh::{
+    AskMembers, Clock, Expect, Mesh, MeshConfig, Pin, Renewal, RenewalSettings, Role, Router,
+    keep_renewed,
+};
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::id::LeaseName;
 use secrecy::{ExposeSecret, SecretString};
@@ -162,6 +166,7 @@ impl App {
             quorum
         };
         let listener = self.listener.take().ok_or(StartError::StartedBefore)?;
+        let renewal = self.renew(&members)?;
         let core = Core::new(Parts {
             cluster: self.settings.cluster.clone(),
             name: self.name.clone(),
@@ -170,6 +175,7 @@ impl App {
             mesh: self.mesh.clone(),
             timings: self.settings.timings,
         });
+        core.renews_with(renewal);
         let cancel = CancellationToken::new();
         let port = http::Port {
             listener,
@@ -183,8 +189,8 @@ impl App {
             reason: error.to_string(),
         })?;
         let gossip = Gossip::new();
-        self.mesh
-            .serve(reports::route(gossip.route(Router::new()), &core))?;
+        let router = gossip.route(Router::new()).serving_trust(&self.mesh);
+        self.mesh.serve(reports::route(router, &core))?;
         let cells = cells::join(&gossip, &self.mesh, &self.cell_configs()).await?;
         let holder = format!("{}.{:016x}", self.name, rand::random::<u64>());
         let leases = [lease("schedule", &holder)?, lease("dispatch", &holder)?];
@@ -213,6 +219,22 @@ impl App {
             Some(running) => running.unserved.cancelled().await,
             None => std::future::pending().await,
         }
+    }
+
+    /// Keeps the certificate and the trust of the day, asking the quorum's members for both.
+    fn renew(&self, members: &[SocketAddr]) -> Result<Renewal, StartError> {
+        let folder = self.settings.credentials.clone();
+        if let Some(folder) = &folder {
+            self.mesh.keep_trust_in(folder)?;
+        }
+        let settings = RenewalSettings {
+            ask_trust_every: self.settings.timings.trust_every,
+            ..RenewalSettings::new(folder, rand::random())
+        };
+        let peer = |addr: &SocketAddr| self.mesh.peer(*addr, Expect::role(Role::Quorum));
+        let members: Vec<_> = members.iter().map(peer).collect();
+        let source = AskMembers::new(move || members.clone());
+        Ok(keep_renewed(&self.mesh, source, settings))
     }
 
     fn cell_configs(&self) -> Vec<CellConfig> {
@@ -250,6 +272,14 @@ impl App {
         running.keep("liveness", {
             let core = core();
             move || Pings::new(core.clone()).run()
+        });
+        running.keep("trust", {
+            let core = core();
+            move || Trust::new(core.clone()).run()
+        });
+        running.keep("certificate", {
+            let core = core();
+            move || trust::watch_own(core.clone())
         });
         running.keep("conformance", {
             let core = core();

@@ -174,6 +174,7 @@ impl Config {
             Some(advertise) => Some(advertise.parse().ok()?),
             None => None,
         };
+        settings.credentials = Some(self.credentials.clone());
         let members = self.quorum.iter().map(|addr| addr.parse().ok());
         settings.quorum = members.collect::<Option<_>>()?;
         let cells = self.cells.iter().map(CellConfig::settings);
@@ -211,6 +212,9 @@ pub struct Settings {
     pub advertise: Option<SocketAddr>,
     /// TCP address of the interfaces; port 0 takes any.
     pub https: SocketAddr,
+    /// Folder of the identity, where renewed certificates and trust are kept; `None` keeps them in
+    /// memory alone.
+    pub credentials: Option<PathBuf>,
     /// Mesh addresses of the quorum members.
     pub quorum: Vec<SocketAddr>,
     /// Gossip cells to join.
@@ -252,6 +256,7 @@ impl Settings {
             listen,
             advertise: None,
             https,
+            credentials: None,
             quorum: Vec::new(),
             cells: Vec::new(),
             auto_register: false,

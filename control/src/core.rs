@@ -31,7 +31,7 @@ use crate::{
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
 use lattice_hwprobe::{DriftReport, Groups, Inventory, Scope, groups};
-use lattice_mesh::{Clock, Mesh};
+use lattice_mesh::{Clock, Mesh, Renewal, RenewalState};
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,
     allocation::RankPhase,
@@ -40,7 +40,7 @@ use lattice_quorum_types::{
     wire::{AttemptKey, LogStream, ReadLog, Unavailable},
 };
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, OnceLock, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 use tokio::sync::watch;
@@ -71,6 +71,7 @@ pub struct Core {
     version: watch::Sender<u64>,
     inputs: watch::Sender<u64>,
     heard_at: AtomicU64,
+    renewal: OnceLock<Renewal>,
 }
 
 impl std::fmt::Debug for Core {
@@ -95,6 +96,7 @@ impl Core {
             version: watch::Sender::new(0),
             inputs: watch::Sender::new(0),
             heard_at: AtomicU64::new(0),
+            renewal: OnceLock::new(),
         })
     }
 
@@ -124,6 +126,17 @@ impl Core {
             0 => None,
             heard => Some(self.now().since(UnixMillis(heard))),
         }
+    }
+
+    /// How things stand with this control's own certificate; `None` before it is started.
+    pub fn certificate(&self) -> Option<RenewalState> {
+        Some(self.renewal.get()?.state())
+    }
+
+    /// What is wrong with this control's own certificate, as a health reason: it ends soon, has
+    /// ended, or is trusted no more. Then it is about to reach nobody, or reaches nobody already.
+    pub fn certificate_problem(&self) -> Option<&'static str> {
+        self.certificate()?.health_reason(self.now())
     }
 
     /// Every change from now on, or after a revision. What is no longer kept is told as
@@ -315,6 +328,19 @@ impl Core {
     ) -> Result<Applied, ProposeError> {
         let envelope = self.envelope(self.service(), None, fence, command);
         Ok(self.propose_one(envelope).await??)
+    }
+
+    /// Takes over the renewal of this control's certificate. Once.
+    pub(crate) fn renews_with(&self, renewal: Renewal) {
+        // The first one goes on; there is no second.
+        let _ = self.renewal.set(renewal);
+    }
+
+    /// Who is trusted may have changed: the bundle is asked for now.
+    pub(crate) fn hears_of_trust(&self) {
+        if let Some(renewal) = self.renewal.get() {
+            renewal.look_now();
+        }
     }
 
     /// Notes that the quorum was heard just now.

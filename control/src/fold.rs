@@ -26,7 +26,13 @@ pub(crate) async fn follow(core: Arc<Core>) {
         while let Some(item) = items.next().await {
             core.heard();
             match item {
-                WatchItem::Events(events) => fold(&core, &events),
+                WatchItem::Events(events) => {
+                    fold(&core, &events);
+                    let is_trust = |event: &Event| matches!(event.kind, EventKind::Trust { .. });
+                    if events.iter().any(is_trust) {
+                        core.hears_of_trust();
+                    }
+                }
                 WatchItem::Idle(revision) => advance(&core, revision),
                 WatchItem::Compacted { oldest } => {
                     tracing::info!(%oldest, "fell behind the watch; reading the state anew");
@@ -44,6 +50,8 @@ async fn read_hot(core: &Core) -> Revision {
                 let revision = hot.revision;
                 core.heard();
                 core.restart(|view| replace(view, *hot));
+                // What was missed may have been about that.
+                core.hears_of_trust();
                 return revision;
             }
             Ok(other) => tracing::error!(?other, "the quorum answered another question"),

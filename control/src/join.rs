@@ -4,16 +4,22 @@ use crate::{
     config::{Config, JoinConfig},
     start_error::StartError,
 };
-use lattice_mesh::{JoinToken, MeshConfig, enrol_at_any};
+use lattice_mesh::{Clock, Credentials, JoinToken, MeshConfig, SystemClock, enrol_at_any};
 use std::path::Path;
 
 /// The file that [`lattice_mesh::Credentials::save`] writes last for others to look at.
 const CERTIFICATE: &str = "identity.pem";
 
-/// Whether enrolment is still to come.
+/// Whether enrolment is still to come, or to come again: with a certificate that has ended nobody
+/// renews it. One that was revoked stays: to come back after that is for a person to decide.
 pub(crate) fn is_due(config: &Config) -> Option<&JoinConfig> {
     let join = config.join.as_ref()?;
-    (!config.credentials.join(CERTIFICATE).exists()).then_some(join)
+    if !config.credentials.join(CERTIFICATE).exists() {
+        return Some(join);
+    }
+    // One that cannot be read is told as what it is, later.
+    let found = Credentials::load(&config.credentials).ok()?;
+    (found.expires_at() <= SystemClock.now()).then_some(join)
 }
 
 /// The token in its file.
@@ -29,8 +35,8 @@ pub(crate) fn read_token(path: &Path) -> Result<JoinToken, StartError> {
         .map_err(|e: lattice_mesh::InvalidToken| failed(e.to_string()))
 }
 
-/// Enrols with the quorum where [`Config::join`] is given and `credentials` holds no certificate,
-/// and puts what it gets there. Returns whether it did.
+/// Enrols with the quorum where [`Config::join`] is given and `credentials` holds no certificate, or
+/// one that has ended, and puts what it gets there. Returns whether it did.
 ///
 /// # Errors
 /// A token that cannot be read or is refused, or no member that answers.

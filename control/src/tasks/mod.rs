@@ -18,3 +18,4 @@ pub(crate) mod reports;
 pub(crate) mod schedule;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod trust;
