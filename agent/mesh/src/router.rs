@@ -6,6 +6,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use lattice_quorum_types::UnixMillis;
 use std::{
     collections::HashMap, fmt, future::Future, marker::PhantomData, net::SocketAddr, sync::Arc,
 };
@@ -16,6 +17,8 @@ use tokio::sync::mpsc;
 pub struct Caller {
     /// From the certificate.
     pub identity: Identity,
+    /// When that certificate was issued: revocation goes by it.
+    pub issued_at: UnixMillis,
     /// Where it called from: also where it listens.
     pub addr: SocketAddr,
 }
@@ -203,5 +206,41 @@ impl Router {
     pub fn enrolment(mut self, enroller: Arc<dyn Enroller>) -> Self {
         self.enroller = Some(enroller);
         self
+    }
+}
+
+/// One method of an endpoint and who may call it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Served {
+    /// Its name on the wire.
+    pub method: &'static str,
+    /// Roles that may call it.
+    pub callers: &'static [Role],
+}
+
+impl crate::Mesh {
+    /// Everything this endpoint serves by now, by name: for checks that who may call what is as
+    /// it was meant to be. What every endpoint answers by itself (`mesh.hello`, `mesh.leave`) is
+    /// not among it.
+    pub fn served(&self) -> Vec<Served> {
+        let router = self.core().router.get();
+        let methods = router.into_iter().flat_map(|router| &router.methods);
+        let mut served: Vec<Served> = methods
+            .map(|(&method, entry)| Served {
+                method,
+                callers: entry.callers,
+            })
+            .collect();
+        served.sort();
+        served
+    }
+
+    /// Kinds of messages this endpoint takes, each with the roles that may send it.
+    pub fn messages_taken(&self) -> Vec<(u16, &'static [Role])> {
+        let router = self.core().router.get();
+        let kinds = router.into_iter().flat_map(|router| &router.messages);
+        let mut taken: Vec<_> = kinds.map(|(&kind, entry)| (kind, entry.callers)).collect();
+        taken.sort();
+        taken
     }
 }
