@@ -225,9 +225,34 @@ pub async fn enrol_with(
     replace: bool,
     config: &MeshConfig,
 ) -> Result<Enrolled, EnrolError> {
+    let KeyAndCsr { key, csr } = Credentials::generate_key_and_csr()?;
+    let issued = enrol_key(addr, token, name, replace, &csr, config).await?;
+    let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(CertificateDer::from).collect();
+    let credentials =
+        Credentials::new(certificates(issued.chain), key, certificates(issued.roots))?;
+    let identity = credentials.identity();
+    if (identity.role(), identity.id()) != (token.role(), name) {
+        let reason = format!("{identity} instead of {}/{name}", token.role());
+        return Err(EnrolError::WrongCertificate { reason });
+    }
+    Ok(Enrolled {
+        credentials,
+        cell: issued.cell,
+    })
+}
+
+/// Enrols a key that the caller has made, for a process that runs already: what is issued is for
+/// `csr`, under roots with the token's pin among them. Whose it is the caller checks.
+pub async fn enrol_key(
+    addr: SocketAddr,
+    token: &JoinToken,
+    name: &str,
+    replace: bool,
+    csr: &CertificateSigningRequestDer<'_>,
+    config: &MeshConfig,
+) -> Result<Issued, EnrolError> {
     // The cluster is learned from the certificate; until then the name alone is checked.
     Identity::new("unknown", token.role(), name)?;
-    let KeyAndCsr { key, csr } = Credentials::generate_key_and_csr()?;
     let any: SocketAddr = if addr.is_ipv4() {
         (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
     } else {
@@ -258,26 +283,13 @@ pub async fn enrol_with(
     // Lets the close leave; a lost one only costs the server an idle timeout.
     let _ = tokio::time::timeout(Duration::from_millis(200), quic.wait_idle()).await;
     let issued = issued?;
-    let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(CertificateDer::from).collect();
-    let roots: Vec<CertificateDer<'static>> = certificates(issued.roots);
-    let wrong = |reason: String| EnrolError::WrongCertificate { reason };
-    if !roots.iter().any(|root| Pin::of(root) == token.pin()) {
-        return Err(wrong(
-            "the pinned authority is not among the roots".to_owned(),
-        ));
+    let is_pinned = |root: &Vec<u8>| Pin::of(&root.as_slice().into()) == token.pin();
+    if issued.roots.iter().any(is_pinned) {
+        Ok(issued)
+    } else {
+        let reason = "the pinned authority is not among the roots".to_owned();
+        Err(EnrolError::WrongCertificate { reason })
     }
-    let credentials = Credentials::new(certificates(issued.chain), key, roots)?;
-    let identity = credentials.identity();
-    if (identity.role(), identity.id()) != (token.role(), name) {
-        return Err(wrong(format!(
-            "{identity} instead of {}/{name}",
-            token.role()
-        )));
-    }
-    Ok(Enrolled {
-        credentials,
-        cell: issued.cell,
-    })
 }
 
 async fn ask(

@@ -66,6 +66,14 @@ pub(crate) struct Member {
     pub(crate) issued_at: UnixMillis,
 }
 
+impl Credentials {
+    /// How this certificate stands in the bundle that came along; [`Standing::Good`] without one.
+    /// Whether it is in force at a time is another question ([`Credentials::expires_at`]).
+    pub fn standing(&self) -> Result<Standing, CredentialsError> {
+        Trust::new(self.clone(), &crate::tls::provider()).map(|trust| trust.standing)
+    }
+}
+
 /// Credentials in the form rustls uses them.
 pub(crate) struct Trust {
     pub(crate) credentials: Credentials,
