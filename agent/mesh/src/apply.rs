@@ -97,7 +97,7 @@ impl Core {
 
     /// Puts credentials in force after `check` has seen them as they will be.
     pub(crate) fn rotate_with(
-        &self,
+        self: &Arc<Self>,
         credentials: Credentials,
         check: impl FnOnce(&Credentials) -> Result<(), String>,
     ) -> Result<(), MeshError> {
@@ -123,8 +123,13 @@ impl Core {
         };
         check(&credentials).map_err(|reason| CredentialsError::Certificate { reason })?;
         let trust = Arc::new(Trust::new(credentials, &provider())?);
-        self.generation.fetch_add(1, Ordering::AcqRel);
+        let earlier = self.generation.fetch_add(1, Ordering::AcqRel);
         self.put_in_force(trust.clone());
+        for link in self.open_links() {
+            if link.made.generation <= earlier {
+                self.leave(link);
+            }
+        }
         tracing::info!(identity = %trust.credentials.identity(), "mesh credentials rotated");
         Ok(())
     }

@@ -3,6 +3,7 @@
 use crate::{
     CallError, MeshError, Peer, Rpc, StreamRpc,
     endpoint::Link,
+    leave::Use,
     wire::{Fault, Status, decode, encode, read_frame, request_bytes},
 };
 use futures::{Stream, StreamExt, stream::BoxStream};
@@ -67,6 +68,7 @@ impl Peer {
                 .await
                 .map_err(|e| unsent(self.addr(), &e))?;
             let heard = link.connection.stats().udp_rx.datagrams;
+            let _running = link.uses.begin();
             used = Some((link.clone(), heard));
             let (_send, mut recv) = self.send_request(&link, R::METHOD, &body).await?;
             let limit = self.max_reply();
@@ -97,9 +99,10 @@ impl Peer {
                 .link()
                 .await
                 .map_err(|e| unsent(self.addr(), &e))?;
+            let running = link.uses.begin();
             let (send, mut recv) = self.send_request(&link, S::METHOD, &body).await?;
             match read_frame(&mut recv, self.max_reply()).await {
-                Ok((Status::Accepted, _)) => Ok((link, send, recv)),
+                Ok((Status::Accepted, _)) => Ok(((link, running), send, recv)),
                 Ok((status, _)) => {
                     Err(malformed(format!("{status:?} where a stream should begin")))
                 }
@@ -160,7 +163,7 @@ impl Peer {
 /// Frames as items. The link is held so that the connection outlives its replacement in the
 /// cache; the sending half so that dropping the items tells the peer.
 fn items<T: DeserializeOwned + Send + 'static>(
-    link: Link,
+    link: (Link, Use),
     send: SendStream,
     recv: RecvStream,
     addr: SocketAddr,

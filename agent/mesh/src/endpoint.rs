@@ -3,6 +3,7 @@
 use crate::{
     Expect, Identity, MeshConfig, MeshError, Router,
     apply::{Keeping, TrustState},
+    leave::Uses,
     peer::PeerState,
     tls::{Dialling, SERVER_NAME},
     trust::{Distrust, Trust, TrustStore},
@@ -32,6 +33,7 @@ pub(crate) const CLOSE_UNEXPECTED: u32 = 4;
 pub(crate) const CLOSE_RATE_LIMITED: u32 = 5;
 pub(crate) const CLOSE_DONE: u32 = 6;
 pub(crate) const CLOSE_REVOKED: u32 = 7;
+pub(crate) const CLOSE_RENEWED: u32 = 8;
 
 /// What was in force before a handshake began.
 #[derive(Debug, Clone, Copy)]
@@ -50,8 +52,10 @@ pub(crate) struct Link {
     pub(crate) issued_at: UnixMillis,
     pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
     pub(crate) made: Made,
-    /// It was silent for a whole deadline: nothing new is sent on it.
+    /// Nothing new is begun on it: it was silent for a whole deadline, or the peer leaves it.
     pub(crate) distrusted: Arc<AtomicBool>,
+    /// What runs on it.
+    pub(crate) uses: Uses,
 }
 
 /// Datagrams and bytes on the wire, as QUIC counts them: without IP and UDP headers.
@@ -101,6 +105,8 @@ pub(crate) struct Core {
     pub(crate) peers: Mutex<HashMap<(SocketAddr, Expect), Arc<PeerState>>>,
     links: Mutex<Links>,
     next_link: AtomicU64,
+    /// For tasks that begin outside of one.
+    pub(crate) runtime: tokio::runtime::Handle,
     /// What the rate limiter counts from.
     pub(crate) started: tokio::time::Instant,
 }
@@ -141,6 +147,7 @@ impl Core {
             peers: Mutex::default(),
             links: Mutex::default(),
             next_link: AtomicU64::new(0),
+            runtime: tokio::runtime::Handle::current(),
             started: tokio::time::Instant::now(),
         }
     }
@@ -230,6 +237,7 @@ impl Core {
                     chain: Arc::new(chain),
                     made,
                     distrusted: Arc::default(),
+                    uses: Uses::default(),
                 });
             }
             Err(distrust) => distrust,
@@ -251,6 +259,9 @@ impl Core {
         // have seen this connection yet.
         if self.judgements.load(Ordering::Acquire) != link.made.judgements {
             self.close_if_distrusted(&self.trust(), &link, true);
+        }
+        if self.generation.load(Ordering::Acquire) != link.made.generation {
+            self.leave(link.clone());
         }
         let core = self.clone();
         self.tasks.spawn(async move {

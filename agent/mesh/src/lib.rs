@@ -19,6 +19,7 @@ mod endpoint;
 mod enrol;
 mod error;
 mod identity;
+mod leave;
 mod limiter;
 mod mesh;
 mod message;
@@ -50,20 +51,20 @@ pub use credentials::{Credentials, CredentialsError, KeyAndCsr, PrivateKey};
 pub use endpoint::Traffic;
 pub use enrol::{
     EnrolError, EnrolRefused, EnrolRequest, Enrolled, Enroller, Issued, enrol, enrol_at_any,
-    enrol_with,
+    enrol_key, enrol_with,
 };
 pub use error::{CallError, MeshError, MessageDropped};
 pub use identity::{Expect, Identity, InvalidIdentity};
 pub use lattice_quorum_types::rpc::{Role, Rpc, StreamRpc};
 pub use limiter::RateLimit;
-pub use mesh::Mesh;
+pub use mesh::{Mesh, WeakMesh};
 pub use message::MAX_MESSAGE_BYTES;
 pub use peer::Peer;
 pub use renewal::{
     AskMembers, RenewError, RenewRefused, Renewal, RenewalSettings, RenewalSource, RenewalState,
     keep_renewed,
 };
-pub use router::{Caller, Failed, ItemSender, Router};
+pub use router::{Caller, Failed, ItemSender, Router, Served};
 pub use statement::{Signed, StatementRefused};
 pub use token::{InvalidToken, JoinToken, Pin};
 pub use trust::Standing;

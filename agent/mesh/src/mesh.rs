@@ -13,7 +13,7 @@ use lattice_quorum_types::UnixMillis;
 use std::{
     fmt, io,
     net::{SocketAddr, UdpSocket},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -25,8 +25,8 @@ const FAREWELL: Duration = Duration::from_millis(50);
 const PEERS_BEFORE_SWEEP: usize = 256;
 
 /// One process's end of the mesh. Clones share it. It lives until [`Mesh::shutdown`] or until the
-/// last clone is dropped; handlers in its [`Router`] should not own clones of it, or only
-/// `shutdown` ends it.
+/// last clone is dropped; handlers in its [`Router`] should not own clones of it ([`WeakMesh`] is
+/// for them), or only `shutdown` ends it.
 #[derive(Clone)]
 pub struct Mesh {
     owner: Arc<Owner>,
@@ -34,6 +34,24 @@ pub struct Mesh {
 
 struct Owner {
     core: Arc<Core>,
+}
+
+/// A [`Mesh`] for a handler: it does not keep it alive.
+#[derive(Clone)]
+pub struct WeakMesh(Weak<Owner>);
+
+impl WeakMesh {
+    /// The endpoint, unless it has ended.
+    pub fn upgrade(&self) -> Option<Mesh> {
+        let owner = self.0.upgrade()?;
+        Some(Mesh { owner })
+    }
+}
+
+impl fmt::Debug for WeakMesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakMesh")
+    }
 }
 
 impl Drop for Owner {
@@ -85,6 +103,11 @@ impl Mesh {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.owner.core
+    }
+
+    /// A handle that does not keep it alive, for handlers in its own [`Router`].
+    pub fn downgrade(&self) -> WeakMesh {
+        WeakMesh(Arc::downgrade(&self.owner))
     }
 
     /// Where it listens, with the real port.

@@ -236,6 +236,7 @@ async fn send_messages(state: Weak<PeerState>, mut waiting: mpsc::Receiver<(u16,
         let Some(state) = state.upgrade() else { return };
         let sent = async {
             let link = state.link().await.map_err(|e| e.to_string())?;
+            let _running = link.uses.begin();
             write_message(&link.connection, kind, &message).await
         };
         match tokio::time::timeout(MESSAGE_TIMEOUT, sent).await {

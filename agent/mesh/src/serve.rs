@@ -10,13 +10,13 @@ use crate::{
     tls::ENROL_ALPN,
     verify::Leaf,
     wire::{
-        Fault, HELLO, ReadFault, Status, fault_bytes, frame_bytes, read_body, read_method,
+        Fault, HELLO, LEAVE, ReadFault, Status, fault_bytes, frame_bytes, read_body, read_method,
         send_last,
     },
 };
 use quinn::{Incoming, RecvStream, SendStream};
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -122,6 +122,7 @@ pub(crate) async fn serve_link(core: &Arc<Core>, link: &Link) -> String {
     let connection = &link.connection;
     let caller = Caller {
         identity: link.identity.clone(),
+        issued_at: link.issued_at,
         addr: connection.remote_address(),
     };
     let expires_at = link
@@ -143,17 +144,23 @@ pub(crate) async fn serve_link(core: &Arc<Core>, link: &Link) -> String {
             }
             stream = connection.accept_bi() => match stream {
                 Ok((send, recv)) => {
-                    let (core, caller) = (core.clone(), caller.clone());
-                    let tasks = core.tasks.clone();
-                    tasks.spawn(async move { serve_request(&core, caller, send, recv).await });
+                    let (core, caller, link) = (core.clone(), caller.clone(), link.clone());
+                    let (tasks, running) = (core.tasks.clone(), link.uses.begin());
+                    tasks.spawn(async move {
+                        let _running = running;
+                        serve_request(&core, &link, caller, send, recv).await;
+                    });
                 }
                 Err(error) => return error.to_string(),
             },
             stream = connection.accept_uni() => match stream {
                 Ok(recv) => {
                     let (core, caller) = (core.clone(), caller.clone());
-                    let tasks = core.tasks.clone();
-                    tasks.spawn(async move { serve_message(&core, caller, recv).await });
+                    let (tasks, running) = (core.tasks.clone(), link.uses.begin());
+                    tasks.spawn(async move {
+                        let _running = running;
+                        serve_message(&core, caller, recv).await;
+                    });
                 }
                 Err(error) => return error.to_string(),
             },
@@ -161,7 +168,13 @@ pub(crate) async fn serve_link(core: &Arc<Core>, link: &Link) -> String {
     }
 }
 
-async fn serve_request(core: &Core, caller: Caller, mut send: SendStream, mut recv: RecvStream) {
+async fn serve_request(
+    core: &Core,
+    link: &Link,
+    caller: Caller,
+    mut send: SendStream,
+    mut recv: RecvStream,
+) {
     let limit = core.config.request_timeout;
     let read = tokio::time::timeout(limit, read_request(core, &caller, &mut recv)).await;
     let asked = match read {
@@ -176,6 +189,10 @@ async fn serve_request(core: &Core, caller: Caller, mut send: SendStream, mut re
         Err(_) => return send_last(&mut send, &fault_bytes(&deadline(limit))).await,
     };
     match asked {
+        Asked::Leave => {
+            link.distrusted.store(true, Ordering::Relaxed);
+            send_last(&mut send, &frame_bytes(Status::Item, &[])).await;
+        }
         Asked::Hello => send_last(&mut send, &frame_bytes(Status::Item, &[])).await,
         Asked::Unary(handler, body) => {
             let bytes = match run_unary(core, handler, caller, &body).await {
@@ -204,6 +221,7 @@ fn deadline(after: Duration) -> Fault {
 
 enum Asked {
     Hello,
+    Leave,
     Unary(UnaryFn, Vec<u8>),
     Stream(StreamFn, Vec<u8>),
 }
@@ -217,6 +235,9 @@ async fn read_request(
     let method = read_method(recv).await?;
     if method == HELLO {
         return Ok(Asked::Hello);
+    }
+    if method == LEAVE {
+        return Ok(Asked::Leave);
     }
     let Some(entry) = core
         .router

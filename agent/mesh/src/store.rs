@@ -270,3 +270,6 @@ fn base64(bytes: &[u8]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,8 @@ const READ_STEP: usize = 64 << 10;
 
 /// Answered by every endpoint without a handler: proves to a dialler that it was let in.
 pub(crate) const HELLO: &str = "mesh.hello";
+/// Answered by every endpoint without a handler, which begins nothing more on the connection.
+pub(crate) const LEAVE: &str = "mesh.leave";
 /// The one request of the enrolment protocol.
 pub(crate) const ENROL: &str = "mesh.enrol";
 

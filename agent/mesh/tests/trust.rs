@@ -602,8 +602,7 @@ async fn changes_of_trust_are_told() {
     let mut changes = mesh.watch_trust();
     let waiting = tokio::spawn(async move {
         changes.changed().await.unwrap();
-        let state = *changes.borrow_and_update();
-        state
+        *changes.borrow_and_update()
     });
     mesh.apply_bundle(&signed(5, &authority, &[(&mesh.identity(), ahead(1))]))
         .unwrap();

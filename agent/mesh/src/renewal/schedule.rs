@@ -53,3 +53,6 @@ pub(super) fn retry_wait(
     };
     bounded.mul_f64(1.0 - 0.25 * fraction)
 }
+
+#[cfg(test)]
+mod tests;
