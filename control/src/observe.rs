@@ -112,6 +112,23 @@ pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, Found>) -> usize {
     count
 }
 
+/// Puts beside nodes what their own claims said against what they gossip, or that nothing does.
+pub(crate) fn claims(core: &Core, found: &BTreeMap<NodeId, Option<String>>) {
+    core.publish(Wakes::Reconcilers, |view| {
+        let mut changed = BTreeSet::new();
+        for (id, refused) in found {
+            if view
+                .node(id)
+                .is_some_and(|node| node.claim_refused != *refused)
+            {
+                edit(view, id, |node| node.claim_refused.clone_from(refused));
+                changed.insert(id.clone());
+            }
+        }
+        (!changed.is_empty()).then(|| told(changed))
+    });
+}
+
 /// Puts a new comparison in place of the last one.
 pub(crate) fn drift(core: &Core, report: DriftReport) {
     core.publish(Wakes::Readers, |view| {

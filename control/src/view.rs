@@ -83,6 +83,9 @@ pub struct NodeEntry {
     /// The boot its agent named when it last answered a ping of this control: confirmed, while
     /// [`Seen::boot_id`] is only said.
     pub boot: Option<String>,
+    /// What its own signed claim said against what it gossips, when it was last asked. It gets no
+    /// sensitive work then.
+    pub claim_refused: Option<String>,
     /// Where it last answered a ping of this control.
     pub(crate) reached_at: Option<SocketAddr>,
     /// Shared with whoever pings, so that an answer alone makes no new view. 0: never.
@@ -129,6 +132,7 @@ impl NodeEntry {
             liveness: Liveness::Unknown,
             liveness_reason: None,
             boot: None,
+            claim_refused: None,
             reached_at: None,
             answered_at: Arc::default(),
         }
@@ -193,8 +197,8 @@ impl NodeEntry {
     /// As placement sees it.
     pub fn facts(&self) -> NodeFacts {
         let conformance = match self.fingerprint() {
-            Some(digest) => ConformanceKey::Known(digest.0),
-            None => ConformanceKey::Unknown,
+            Some(digest) if self.claim_refused.is_none() => ConformanceKey::Known(digest.0),
+            _ => ConformanceKey::Unknown,
         };
         let mut facts = NodeFacts {
             liveness: self.liveness,

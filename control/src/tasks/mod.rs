@@ -4,6 +4,7 @@
 
 pub(crate) mod activation;
 pub(crate) mod attempts;
+pub(crate) mod claims;
 pub(crate) mod conformance;
 pub(crate) mod dispatch;
 pub(crate) mod faults;

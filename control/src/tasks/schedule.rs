@@ -5,7 +5,7 @@
 use crate::{
     core::{Core, Wakes},
     feed::{Change, Observed},
-    tasks::{activation::Activation, lease::Lease},
+    tasks::{activation::Activation, claims::Claims, lease::Lease},
     view::{LastPlan, NodeEntry, View},
 };
 use lattice_placement::{
@@ -58,12 +58,14 @@ struct Warm {
 pub(crate) struct Schedule {
     core: Arc<Core>,
     lease: Arc<Lease>,
+    claims: Claims,
     warm: BTreeMap<VclusterName, Warm>,
 }
 
 impl Schedule {
     pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
         Self {
+            claims: Claims::new(core.clone()),
             core,
             lease,
             warm: BTreeMap::new(),
@@ -74,7 +76,10 @@ impl Schedule {
     pub(crate) async fn run(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, DEBOUNCE).with_lease(&self.lease);
         loop {
-            activation.next().await;
+            tokio::select! {
+                () = activation.next() => {}
+                () = self.claims.answered() => {}
+            }
             let Some(fence) = self.lease.fence() else {
                 self.forget();
                 continue;
@@ -109,6 +114,7 @@ impl Schedule {
         if self.core.view_age_ms().is_none() {
             return ScheduleReport::default();
         }
+        self.claims.forget_old();
         let plans = self.plan(&view);
         self.explain(&plans);
         let mut report = ScheduleReport {
@@ -116,13 +122,18 @@ impl Schedule {
             ..ScheduleReport::default()
         };
         let placements = plans.iter().flat_map(|plan| &plan.placements);
+        let (core, claims) = (&self.core, &mut self.claims);
         let assign = |placement: &Placement| {
+            let held = view.allocation(placement.id)?;
+            if held.spec.sensitive && !claims.confirm(&view, &placement.nodes) {
+                return None;
+            }
             let command = Command::Assign {
                 id: placement.id,
                 nodes: under_boots(&view, placement)?,
             };
-            let (service, fence) = (self.core.service(), Some(fence.clone()));
-            Some(self.core.envelope(service, None, fence, command))
+            let (service, fence) = (core.service(), Some(fence.clone()));
+            Some(core.envelope(service, None, fence, command))
         };
         let envelopes: Vec<Envelope> = placements.filter_map(assign).collect();
         if !envelopes.is_empty() {

@@ -243,8 +243,14 @@ pub struct Claim {
     pub nonce: [u8; 16],
 }
 
-/// Asks for a [`Claim`]. The answer is its postcard encoding in the agent's signature
-/// (`lattice-mesh`'s `Signed`, encoded).
+impl Claim {
+    /// What a claim is signed for.
+    pub const CONTEXT: &'static str = "lattice node claim 1";
+}
+
+/// Asks for a [`Claim`], read at that moment. The answer is the postcard of two things: the claim's
+/// own postcard, as bytes, and the agent's signature of exactly these bytes for
+/// [`Claim::CONTEXT`] (`lattice-mesh`'s `Signed`).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetClaim {
     /// Random.
