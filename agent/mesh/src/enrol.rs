@@ -160,7 +160,7 @@ pub enum EnrolError {
 
 impl EnrolError {
     /// Whether another member would say the same: a member's "no" is the cluster's.
-    fn is_final(&self) -> bool {
+    pub fn is_final(&self) -> bool {
         use EnrolRefused::{Invalid, NameTaken, TokenRefused};
         matches!(
             self,

@@ -7,6 +7,7 @@
 )]
 
 pub mod raw;
+pub mod resuming;
 pub mod trust;
 
 use futures::future::BoxFuture;

@@ -1,0 +1,227 @@
+//! A client that resumes sessions and sends early data wherever it can, and servers that let it.
+
+use super::raw::{CountingServers, key_of, provider};
+use lattice_mesh::Credentials;
+use quinn::{
+    Connection,
+    crypto::rustls::{QuicClientConfig, QuicServerConfig},
+};
+use rustls::{
+    NamedGroup, SignatureScheme,
+    client::{ClientSessionMemoryCache, ClientSessionStore, ResolvesClientCert, Resumption},
+    client::{Tls12ClientSessionValue, Tls13ClientSessionValue},
+    server::{ClientHello, ResolvesServerCert, danger::ClientCertVerifier},
+    sign::CertifiedKey,
+};
+use rustls_pki_types::ServerName;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+const NAME: &str = "lattice.invalid";
+
+/// A certificate that is changed under a configuration that stays: sessions are bound to that.
+#[derive(Debug)]
+pub struct Shown(Mutex<Arc<CertifiedKey>>);
+
+impl Shown {
+    pub fn new(own: &Credentials) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(certified(own))))
+    }
+    pub fn change_to(&self, own: &Credentials) {
+        *self.0.lock().unwrap() = certified(own);
+    }
+}
+
+fn certified(own: &Credentials) -> Arc<CertifiedKey> {
+    Arc::new(CertifiedKey::from_der(own.chain().to_vec(), key_of(own), &provider()).unwrap())
+}
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.lock().unwrap().clone())
+    }
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.lock().unwrap().clone())
+    }
+}
+
+/// A session store that counts.
+#[derive(Debug)]
+pub struct Tickets {
+    store: ClientSessionMemoryCache,
+    pub taken_in: AtomicUsize,
+    pub offered: AtomicUsize,
+}
+
+impl ClientSessionStore for Tickets {
+    fn set_kx_hint(&self, name: ServerName<'static>, group: NamedGroup) {
+        self.store.set_kx_hint(name, group);
+    }
+    fn kx_hint(&self, name: &ServerName<'_>) -> Option<NamedGroup> {
+        self.store.kx_hint(name)
+    }
+    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+    fn insert_tls13_ticket(&self, name: ServerName<'static>, value: Tls13ClientSessionValue) {
+        self.taken_in.fetch_add(1, Ordering::SeqCst);
+        self.store.insert_tls13_ticket(name, value);
+    }
+    fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        let ticket = self.store.take_tls13_ticket(name);
+        self.offered
+            .fetch_add(usize::from(ticket.is_some()), Ordering::SeqCst);
+        ticket
+    }
+}
+
+pub struct Resuming {
+    endpoint: quinn::Endpoint,
+    pub shown: Arc<Shown>,
+    pub tickets: Arc<Tickets>,
+    servers: Arc<CountingServers>,
+}
+
+/// How a try went.
+#[derive(Debug)]
+pub struct Tried {
+    pub connection: Option<Connection>,
+    /// It offered a session of before.
+    pub offered: bool,
+    /// The server took it up.
+    pub resumed: bool,
+    /// Early data was sent, and whether the server took it.
+    pub early_data: Option<bool>,
+    /// Why it was not let in.
+    pub refused: Option<String>,
+}
+
+impl Resuming {
+    pub fn new(own: &Credentials) -> Self {
+        let shown = Shown::new(own);
+        let tickets = Arc::new(Tickets {
+            store: ClientSessionMemoryCache::new(32),
+            taken_in: AtomicUsize::new(0),
+            offered: AtomicUsize::new(0),
+        });
+        let servers: Arc<CountingServers> = Arc::default();
+        let mut tls = rustls::ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(servers.clone())
+            .with_client_cert_resolver(shown.clone());
+        tls.alpn_protocols = vec![b"lattice/1".to_vec()];
+        tls.enable_early_data = true;
+        tls.resumption = Resumption::store(tickets.clone());
+        let quic = QuicClientConfig::try_from(tls).unwrap();
+        let mut endpoint = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(quic)));
+        Self {
+            endpoint,
+            shown,
+            tickets,
+            servers,
+        }
+    }
+
+    pub fn tickets(&self) -> usize {
+        self.tickets.taken_in.load(Ordering::SeqCst)
+    }
+
+    /// Connects, resuming what it can, greets in early data where `early`, and greets.
+    pub async fn connect(&self, addr: SocketAddr, early: bool) -> Tried {
+        let offered = || self.tickets.offered.load(Ordering::SeqCst);
+        let judged = || self.servers.0.load(Ordering::SeqCst);
+        let before = (offered(), judged());
+        let connecting = self.endpoint.connect(addr, NAME).unwrap();
+        let mut early_data = None;
+        let connection = match (early, connecting) {
+            (true, connecting) => match connecting.into_0rtt() {
+                Ok((connection, accepted)) => {
+                    let answer = early_greeting(&connection).await;
+                    early_data = Some(accepted.await && answer);
+                    Ok(connection)
+                }
+                Err(connecting) => connecting.await,
+            },
+            (false, connecting) => connecting.await,
+        };
+        let greeted = match connection {
+            Ok(connection) => super::raw::hello(&connection).await.map(|()| connection),
+            Err(error) => Err(error),
+        };
+        let refused = greeted.as_ref().err().map(ToString::to_string);
+        Tried {
+            offered: offered() > before.0,
+            // Who resumes does not look at the server's certificate again.
+            resumed: greeted.is_ok() && judged() == before.1,
+            early_data,
+            refused,
+            connection: greeted.ok(),
+        }
+    }
+}
+
+/// A greeting that leaves before the server has answered anything; whether it was answered.
+async fn early_greeting(connection: &Connection) -> bool {
+    let Ok((mut send, mut recv)) = connection.open_bi().await else {
+        return false;
+    };
+    let greeting = [&[1, 0, 10], &b"mesh.hello"[..], &[0; 4]].concat();
+    // What was sent early and not taken ends in an error here, and is gone.
+    send.write_all(&greeting).await.is_ok()
+        && send.finish().is_ok()
+        && recv
+            .read_to_end(64)
+            .await
+            .is_ok_and(|answer| answer == [0; 5])
+}
+
+/// A server that gives tickets, resumes, and takes early data.
+pub fn lenient_server(shown: Arc<Shown>, clients: Arc<dyn ClientCertVerifier>) -> quinn::Endpoint {
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_client_cert_verifier(clients)
+        .with_cert_resolver(shown);
+    tls.alpn_protocols = vec![b"lattice/1".to_vec()];
+    tls.max_early_data_size = u32::MAX;
+    let quic = QuicServerConfig::try_from(tls).unwrap();
+    let config = quinn::ServerConfig::with_crypto(Arc::new(quic));
+    let server = quinn::Endpoint::server(config, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let accepting = server.clone();
+    tokio::spawn(async move {
+        while let Some(incoming) = accepting.accept().await {
+            tokio::spawn(greet(incoming));
+        }
+    });
+    server
+}
+
+/// Answers greetings, as every member does; also those in early data.
+async fn greet(incoming: quinn::Incoming) {
+    let Ok(connecting) = incoming.accept() else {
+        return;
+    };
+    let Ok((connection, _)) = connecting.into_0rtt() else {
+        return;
+    };
+    while let Ok((mut send, _recv)) = connection.accept_bi().await {
+        let _ = send.write_all(&[0; 5]).await;
+        let _ = send.finish();
+    }
+}
