@@ -142,6 +142,9 @@ pub struct NodeView {
     /// The agent's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_version: Option<String>,
+    /// Why it gets no sensitive work: what its own signed claim said against what it gossips.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim_refused: Option<String>,
     /// Its certificate; only of a single node, for operators, while the quorum answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateView>,

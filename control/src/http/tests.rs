@@ -7,13 +7,17 @@
 )]
 
 mod allocations;
+mod audit;
+mod authorities;
 mod bed;
+mod certificates;
 mod edge;
 mod events;
 mod grpc;
 mod nodes;
 mod port;
 mod projects;
+mod roles;
 mod store;
 mod tenants;
 mod tokens;

@@ -18,6 +18,7 @@ use lattice_api::{
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, Outcome, ProjectPath, Refusal,
     event::EventKind,
+    spec::OutputFiles,
     view::{Answer, Query},
     wire::LogStream,
 };
@@ -281,6 +282,9 @@ pub(crate) async fn logs(
         );
         return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
     }
+    if let Some(path) = output_file(&record.spec.workload.output, log.stream) {
+        return Err(in_file(&record, log, path));
+    }
     let node = record.ranks.get(log.rank as usize).map(|rank| &rank.node);
     let place = api.streams().open(&caller.name, node)?;
     let is_to_begin = core::begun(&record, log.rank).is_none() && !record.state.is_terminal();
@@ -294,6 +298,59 @@ pub(crate) async fn logs(
         .await
         .map_err(|error| log_problem(&error))?;
     Ok(holding(place, chunks))
+}
+
+fn output_file(files: &OutputFiles, stream: LogStream) -> Option<&str> {
+    let file = match stream {
+        LogStream::Stdout => &files.stdout,
+        LogStream::Stderr => &files.stderr,
+    };
+    file.as_deref()
+}
+
+/// Nobody but its owner reads a file of theirs: it is said where it is.
+fn in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Problem {
+    let what = match log.stream {
+        LogStream::Stdout => "standard output",
+        LogStream::Stderr => "standard error",
+    };
+    let (id, rank) = (record.id, log.rank);
+    let place = record.ranks.get(rank as usize);
+    let path = match place {
+        Some(place) => filled_in(pattern, id, rank, &place.node),
+        None => pattern.to_owned(),
+    };
+    let below = match (path.starts_with('/'), &record.spec.workload.working_dir) {
+        (true, _) => String::new(),
+        (false, Some(folder)) => format!(", in {folder}"),
+        (false, None) => ", in its working directory".to_owned(),
+    };
+    let node = place.map_or(String::new(), |place| format!(" on {}", place.node));
+    let detail = format!(
+        "the {what} of allocation {id} rank {rank} is not kept as a log: it goes to {path}{below}\
+         {node}, a file of {}",
+        record.user
+    );
+    Problem::new(Kind::Conflict, "output_in_file", detail)
+}
+
+/// The name as the node fills it in.
+fn filled_in(pattern: &str, id: AllocationId, rank: u32, node: &NodeId) -> String {
+    let mut path = String::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            path.push(c);
+            continue;
+        }
+        match rest.next() {
+            Some('j') => path.push_str(&id.to_string()),
+            Some('r') => path.push_str(&rank.to_string()),
+            Some('n') => path.push_str(node.as_str()),
+            other => path.extend(other),
+        }
+    }
+    path
 }
 
 fn log_problem(error: &LogError) -> Problem {

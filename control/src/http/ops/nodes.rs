@@ -1,6 +1,7 @@
 //! Nodes.
 
 use super::{
+    audit,
     certificates::{check_reason, of_node},
     paging, propose, time,
 };
@@ -22,7 +23,7 @@ use lattice_hwprobe::{ClassMark, Difference, Inventory, NodeDocument, Verdict};
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{
     Command, NodeId, Revision,
-    audit::AuditAction,
+    audit::{AuditAction, AuditEntry},
     event::EventKind,
     node::{DrainReason, Node},
 };
@@ -173,25 +174,53 @@ pub(crate) async fn drain(
     }
     caller.check_role(Role::Operator, "releasing a node by force")?;
     check_holder(core, caller, &node)?;
-    let applied = propose(core, caller, key, Command::ForceRelease { node, reason }).await?;
-    let given_up = applied.events.iter().find_map(|event| match &event.kind {
-        EventKind::Audit { entry } => match &entry.action {
-            AuditAction::ForceReleased {
-                allocation,
-                attempt,
-                ..
-            } => allocation.map(|allocation| HolderView {
-                allocation,
-                attempt: *attempt,
-            }),
-            _ => None,
-        },
+    let command = Command::ForceRelease {
+        node: node.clone(),
+        reason: reason.clone(),
+    };
+    let applied = match propose(core, caller, key, command).await {
+        // Nothing holds it: there is nothing to give up, and draining it does the rest.
+        Err(problem) if problem.field.as_deref() == Some("node") => {
+            let reason = Some(reason);
+            let drain = Command::Drain { node, reason };
+            let revision = propose(core, caller, None, drain).await?.revision;
+            let given_up = None;
+            return Ok(Drained { revision, given_up });
+        }
+        applied => applied?,
+    };
+    let mut given_up = applied.events.iter().find_map(|event| match &event.kind {
+        EventKind::Audit { entry } => released(entry),
         _ => None,
     });
+    if applied.events.is_empty() {
+        // A repeat, which is answered without its events.
+        audit::each(core, |entry| {
+            if entry.revision == applied.revision {
+                given_up = given_up.take().or_else(|| released(entry));
+            }
+        })
+        .await?;
+    }
     Ok(Drained {
         revision: applied.revision,
         given_up,
     })
+}
+
+/// Whose node was taken by force.
+fn released(entry: &AuditEntry) -> Option<HolderView> {
+    match &entry.action {
+        AuditAction::ForceReleased {
+            allocation: Some(allocation),
+            attempt,
+            ..
+        } => Some(HolderView {
+            allocation: *allocation,
+            attempt: *attempt,
+        }),
+        _ => None,
+    }
 }
 
 /// Who is an operator of some tenants only gives up no other tenant's work.
@@ -224,7 +253,7 @@ pub(crate) async fn undrain(
     let node = name(node)?;
     caller.check_role(Role::Operator, "undraining a node")?;
     if skip_gate {
-        caller.check_role(Role::Admin, "undraining without the health gate")?;
+        caller.check_whole(Role::Admin, "undraining without the health gate")?;
         tracing::warn!(by = %caller.name, %node, "undrained without asking the health gate");
     } else if goes_back(core, caller, &node) {
         gate(core, &node).await?;
@@ -319,8 +348,12 @@ pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) ->
             .map(|(class, mark)| (class.to_string(), class_view(mark)))
             .collect(),
         drifted_keys: view.drifted_keys(&entry.id),
-        boot_id: seen.and_then(|s| s.boot_id.clone()),
+        boot_id: entry
+            .boot
+            .clone()
+            .or_else(|| seen.and_then(|s| s.boot_id.clone())),
         agent_version: seen.and_then(|s| s.agent_version.clone()),
+        claim_refused: entry.claim_refused.clone(),
         certificate: None,
         revision: record.map_or(Revision(0), |r| r.revision),
     }

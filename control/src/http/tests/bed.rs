@@ -24,13 +24,13 @@ use lattice_quorum_types::{
     command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
     id::LeaseName,
     node::Lifecycle,
-    wire::{GetInventory, LogStream, ReadLog},
+    wire::{CheckHealth, GateFailed, GetInventory, ListAttempts, LogStream, ReadLog},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use std::{
     collections::BTreeMap,
     net::{SocketAddr, TcpListener},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::task::JoinHandle;
@@ -62,7 +62,12 @@ pub(super) struct Bed {
     folding: JoinHandle<()>,
     _agent: Mesh,
     agent_addr: SocketAddr,
+    /// What the health gate of every node says no with.
+    pub(super) gate: Gate,
 }
+
+/// See [`Bed::gate`].
+type Gate = Arc<Mutex<Option<String>>>;
 
 impl Drop for Bed {
     fn drop(&mut self) {
@@ -83,10 +88,15 @@ fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
     .unwrap()
 }
 
-/// Answers as an agent does: an inventory, and output that comes in two pieces. Whoever follows
+/// Answers as an agent does: nothing runs, the gate says what it is told to, an inventory, and output that comes in two pieces. Whoever follows
 /// the errors waits for ever.
-fn agent_router() -> Router {
+fn agent_router(gate: Gate) -> Router {
     Router::new()
+        .rpc(|_, _: ListAttempts| async { Ok(vec![]) })
+        .rpc(move |_, _: CheckHealth| {
+            let says = gate.lock().unwrap().clone();
+            async move { Ok(says.map_or(Ok(()), |reason| Err(GateFailed { reason }))) }
+        })
         .rpc(|_, _: GetInventory| async move {
             let inventory = Inventory {
                 records: BTreeMap::new(),
@@ -134,7 +144,8 @@ impl Bed {
         let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
         let authority = Authority::create("test", today).unwrap();
         let agent = mesh(&authority, Role::Agent, "gpu001");
-        agent.serve(agent_router()).unwrap();
+        let gate = Gate::default();
+        agent.serve(agent_router(gate.clone())).unwrap();
         let store = OneCopy::new();
         let core = Core::new(Parts {
             cluster: "test".to_owned(),
@@ -157,6 +168,7 @@ impl Bed {
             serving: None,
             agent_addr: agent.local_addr(),
             _agent: agent,
+            gate,
         };
         bed.open();
         bed
@@ -223,23 +235,24 @@ impl Bed {
         self.judged(None, command)
     }
 
+    /// What the store makes of a command of a quorum member's.
+    pub(super) fn member_answer(&self, command: Command) -> Result<Applied, Refusal> {
+        let envelope = Envelope {
+            principal: Principal {
+                name: "service:quorum".to_owned(),
+                power: Power::Service,
+            },
+            ..service_envelope(None, command)
+        };
+        self.store.apply(&envelope)
+    }
+
     fn service(&self, fence: Option<Fence>, command: Command) -> Applied {
         self.judged(fence, command).unwrap()
     }
 
     fn judged(&self, fence: Option<Fence>, command: Command) -> Result<Applied, Refusal> {
-        let envelope = Envelope {
-            schema: SCHEMA,
-            principal: Principal {
-                name: "service:control/c1".to_owned(),
-                power: Power::Service,
-            },
-            key: None,
-            at: SystemClock.now(),
-            fence,
-            command,
-        };
-        self.store.apply(&envelope)
+        self.store.apply(&service_envelope(fence, command))
     }
 
     pub(super) fn add_node(&self, name: &str) {
@@ -383,6 +396,20 @@ impl Bed {
         let options = SubmitOptions::default();
         let made = client.submit(&job(project, nodes), options).await;
         made.unwrap().id.unwrap()
+    }
+}
+
+fn service_envelope(fence: Option<Fence>, command: Command) -> Envelope {
+    Envelope {
+        schema: SCHEMA,
+        principal: Principal {
+            name: "service:control/c1".to_owned(),
+            power: Power::Service,
+        },
+        key: None,
+        at: SystemClock.now(),
+        fence,
+        command,
     }
 }
 

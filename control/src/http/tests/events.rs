@@ -1,7 +1,7 @@
 //! The event stream.
 
 use super::bed::{Bed, job};
-use crate::observe;
+use crate::observe::{self, Found};
 use futures::StreamExt;
 use lattice_client::{
     SubmitOptions,
@@ -197,7 +197,13 @@ async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
     changes(&mut events).await;
     bed.close().await;
     let node = NodeId::new("gpu007").unwrap();
-    let found = BTreeMap::from([(node, Liveness::Unreachable)]);
+    let found = Found {
+        liveness: Liveness::Unreachable,
+        reason: Some("no answer for 31 s; gpu008 hears nothing either".to_owned()),
+        boot: None,
+        reached_at: None,
+    };
+    let found = BTreeMap::from([(node, found)]);
     assert_eq!(observe::liveness(&bed.core, &found), 1);
     bed.open();
     let told = tokio::time::timeout(Duration::from_secs(10), events.next_event()).await;
@@ -210,6 +216,8 @@ async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
         .map(|n| (n.name.as_str(), n.liveness.as_str()))
         .collect();
     assert_eq!(nodes, [("gpu007", "unreachable")]);
+    let reason = observed.nodes[0].liveness_reason.as_deref();
+    assert!(reason.unwrap().contains("gpu008"), "{reason:?}");
 }
 
 #[tokio::test]

@@ -109,6 +109,88 @@ async fn draining_is_for_operators_and_has_a_reason() {
 }
 
 #[tokio::test]
+async fn a_node_goes_back_when_its_gate_lets_it_or_an_administrator_says_so() {
+    let bed = Bed::furnished().await;
+    let (op, root) = (bed.client("op"), bed.client("root"));
+    op.drain("gpu001", "fan is loud").await.unwrap();
+    *bed.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
+    let failed = op.undrain("gpu001").await.unwrap_err();
+    assert_eq!(failed.problem().unwrap().code, "health_gate_failed");
+    let said = failed.to_string();
+    assert!(said.contains("link 4 is down") && said.contains("--skip-gate"));
+    assert_eq!(op.node("gpu001").await.unwrap().drain.len(), 1);
+    let denied = op.undrain_without_gate("gpu001").await.unwrap_err();
+    assert!(matches!(denied, ClientError::NotAllowed(_)), "{denied:?}");
+    // While somebody else's reason stays it does not go back, and nobody asks the gate.
+    root.drain("gpu001", "firmware").await.unwrap();
+    op.undrain("gpu001").await.unwrap();
+    assert!(root.undrain("gpu001").await.is_err());
+    root.undrain_without_gate("gpu001").await.unwrap();
+    assert!(op.node("gpu001").await.unwrap().drain.is_empty());
+    // Of a node nobody can ask it is not known.
+    op.drain("gpu002", "dark").await.unwrap();
+    let silent = op.undrain("gpu002").await.unwrap_err();
+    assert_eq!(silent.exit_code(), 3, "{silent}");
+    assert!(silent.to_string().contains("stays drained"), "{silent}");
+}
+
+#[tokio::test]
+async fn a_forced_release_says_what_it_gave_up() {
+    let bed = Bed::furnished().await;
+    let op = bed.client("op");
+    let id = bed.submit("alice", "atlas/web", 2).await;
+    bed.assign(id, &["gpu001", "gpu002"]).await;
+    bed.begins(id, "gpu001").await;
+    let empty = op.force_release("gpu001", " ").await.unwrap_err();
+    assert!(empty.to_string().contains("kept in the audit"), "{empty}");
+    let given = op
+        .force_release("gpu001", "the cage is dark")
+        .await
+        .unwrap();
+    let held = given.given_up.unwrap();
+    assert_eq!((held.allocation, held.attempt), (id, 1));
+    let node = op.node("gpu001").await.unwrap();
+    assert_eq!((node.holder, node.lifecycle.as_str()), (None, "drained"));
+    assert!(node.drain[0].reason.contains("the cage is dark"));
+    let allocation = op.allocation(id).await.unwrap();
+    let lost = allocation.ranks[0].exit.as_deref().unwrap();
+    assert!(lost.starts_with("lost: released by force by op"), "{lost}");
+    // Nothing held it any more: it is drained, and that is all.
+    let again = op.force_release("gpu003", "spare").await.unwrap();
+    assert_eq!(again.given_up, None);
+    assert_eq!(op.node("gpu003").await.unwrap().drain[0].reason, "spare");
+    let ghost = op.force_release("gpu999", "gone").await.unwrap_err();
+    assert_eq!(ghost.exit_code(), 4);
+    // Another tenant's work is not his to give up.
+    let diver = bed.client("diver");
+    let denied = diver.force_release("gpu002", "mine").await.unwrap_err();
+    assert_eq!(denied.exit_code(), 5, "{denied}");
+}
+
+#[tokio::test]
+async fn a_repeated_forced_release_is_answered_as_the_first() {
+    let bed = Bed::furnished().await;
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    bed.assign(id, &["gpu001"]).await;
+    let release = async || {
+        let post = bed.raw().post(bed.url("/api/v1/nodes/gpu001/drain"));
+        let body = serde_json::json!({"reason": "the cage is dark", "force_release": true});
+        let post = post.bearer_auth(bed.token("op"));
+        let post = post.header("idempotency-key", "once").json(&body);
+        let answer = post.send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.json::<serde_json::Value>().await.unwrap()
+    };
+    let first = release().await;
+    assert_eq!(first["given_up"]["allocation"], id.0);
+    // The node is not held now, so that the same request means something else without its key.
+    let revision = bed.store.revision();
+    let second = release().await;
+    assert_eq!(second, first);
+    assert_eq!(bed.store.revision(), revision);
+}
+
+#[tokio::test]
 async fn the_numbers_add_up() {
     let bed = Bed::furnished().await;
     let id = bed.submit("alice", "atlas/web", 2).await;

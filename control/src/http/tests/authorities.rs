@@ -1,0 +1,142 @@
+//! Changing the authority that issues.
+
+use super::{bed::Bed, certificates::renewed};
+use lattice_client::{Client, ClientError};
+use lattice_mesh::{Authority, Clock as _, JoinToken, Role, SystemClock, Validity};
+use lattice_quorum_types::Command;
+use std::time::Duration;
+
+fn authority() -> (Authority, String) {
+    let year = Validity::from_now(SystemClock.now(), Duration::from_secs(365 * 86_400));
+    let made = Authority::create("test", year).unwrap();
+    let pem = lattice_api::x509::to_pem(made.certificate());
+    (made, pem)
+}
+
+/// With the authority that issues in a new cluster.
+async fn bed() -> (Bed, Authority) {
+    let bed = Bed::furnished().await;
+    let (first, _) = authority();
+    let certificate = first.certificate().to_vec().into();
+    bed.member_answer(Command::AddAuthority { certificate })
+        .unwrap();
+    (bed, first)
+}
+
+async fn phases(client: &Client) -> Vec<(String, Option<u64>)> {
+    let all = client.authorities().await.unwrap();
+    let shown = all.into_iter().map(|a| (a.phase, a.certificates));
+    shown.collect()
+}
+
+fn phase(phase: &str, certificates: u64) -> (String, Option<u64>) {
+    (phase.to_owned(), Some(certificates))
+}
+
+#[tokio::test]
+async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_shows_it() {
+    let (bed, first) = bed().await;
+    let root = bed.client("root");
+    renewed(&bed, Role::Agent, "gpu001", 60);
+    renewed(&bed, Role::Agent, "gpu002", 60);
+    assert_eq!(phases(&root).await, [phase("issuing", 2)]);
+    let (second, pem) = authority();
+    root.add_authority(&pem, None).await.unwrap();
+    assert_eq!(
+        phases(&root).await,
+        [phase("issuing", 2), phase("trusted", 0)]
+    );
+    let pin = second.pin().to_string();
+    root.promote_authority(&pin[..8], None).await.unwrap();
+    let token = root
+        .create_token(&serde_json::from_str(r#"{"role":"agent","ttl":"1h"}"#).unwrap())
+        .await
+        .unwrap();
+    let token: JoinToken = token.token.parse().unwrap();
+    assert_eq!(token.pin(), second.pin(), "newcomers are told who issues");
+    let old = first.pin().to_string();
+    let early = root.retire_authority(&old[..12], false, None).await;
+    let early = early.unwrap_err();
+    assert_eq!(early.problem().unwrap().code, "authority_in_use");
+    let said = early.to_string();
+    assert!(
+        said.contains("2 members") && said.contains("agent/gpu[001-002]"),
+        "{said}"
+    );
+    // Both renew: what is issued from now on is of the new one.
+    renewed(&bed, Role::Agent, "gpu001", 0);
+    root.revoke_certificates("agent", "gpu002", "gone for good", None)
+        .await
+        .unwrap();
+    assert_eq!(
+        phases(&root).await,
+        [phase("trusted", 0), phase("issuing", 1)]
+    );
+    root.retire_authority(&old[..12], false, None)
+        .await
+        .unwrap();
+    assert_eq!(phases(&root).await, [phase("issuing", 1)]);
+    let left = root.authorities().await.unwrap();
+    assert_eq!((&left[0].pin, &left[0].certificate), (&pin, &pem));
+}
+
+#[tokio::test]
+async fn an_authority_in_use_is_retired_by_force_and_the_one_that_issues_never() {
+    let (bed, first) = bed().await;
+    let root = bed.client("root");
+    renewed(&bed, Role::Agent, "gpu001", 60);
+    let old = first.pin().to_string();
+    for force in [false, true] {
+        let error = root.retire_authority(&old, force, None).await.unwrap_err();
+        assert!(error.to_string().contains("promote another"), "{error}");
+    }
+    let (second, pem) = authority();
+    root.add_authority(&pem, None).await.unwrap();
+    let pin = second.pin().to_string();
+    root.promote_authority(&pin, None).await.unwrap();
+    assert!(root.retire_authority(&old, false, None).await.is_err());
+    root.retire_authority(&old, true, None).await.unwrap();
+    assert_eq!(root.authorities().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_authority_is_refused_by_its_field() {
+    let (bed, first) = bed().await;
+    let root = bed.client("root");
+    let ended = Validity::from_now(
+        lattice_quorum_types::UnixMillis(1_600_000_000_000),
+        Duration::from_secs(3_600),
+    );
+    let ended = Authority::create("test", ended).unwrap();
+    let ended = lattice_api::x509::to_pem(ended.certificate());
+    let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n".to_owned();
+    for (pem, wanted) in [
+        (String::new(), "no certificate"),
+        (bed.ca_pem.clone(), "no authority's certificate"),
+        (key, "private key"),
+        (ended, "ended at"),
+    ] {
+        let error = root.add_authority(&pem, None).await.unwrap_err();
+        assert!(matches!(error, ClientError::Invalid(_)), "{error:?}");
+        let field = error.problem().unwrap().field.clone();
+        assert_eq!(field.as_deref(), Some("certificate"));
+        assert!(error.to_string().contains(wanted), "{wanted}: {error}");
+    }
+    for pin in ["", "1234567", "zzzzzzzzzzzz"] {
+        let error = root.promote_authority(pin, None).await.unwrap_err();
+        assert!(
+            error.exit_code() != 0 && error.problem().is_some(),
+            "{error:?}"
+        );
+    }
+    let unknown = root.promote_authority("0123456789ab", None).await;
+    assert_eq!(unknown.unwrap_err().exit_code(), 4);
+    let (_, pem) = authority();
+    for key in ["once", "once"] {
+        root.add_authority(&pem, Some(key)).await.unwrap();
+    }
+    assert_eq!(root.authorities().await.unwrap().len(), 2);
+    root.promote_authority(&first.pin().to_string(), None)
+        .await
+        .unwrap();
+}

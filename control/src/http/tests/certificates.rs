@@ -1,0 +1,125 @@
+//! Members' certificates.
+
+use super::bed::Bed;
+use lattice_client::{ClientError, api::certificate::CertificateState};
+use lattice_mesh::{Clock as _, Role, SystemClock};
+use lattice_quorum_types::{Command, UnixMillis, command::IssuedCertificate};
+
+/// As a member does for who renews; `ago_s` seconds ago.
+pub(super) fn renewed(bed: &Bed, role: Role, name: &str, ago_s: u64) {
+    let now = SystemClock.now();
+    let issued_at = UnixMillis((now.0 / 1_000 - ago_s) * 1_000);
+    let renew = Command::RenewCertificate {
+        name: name.to_owned(),
+        role,
+        shown_issued_at: UnixMillis(issued_at.0.saturating_sub(1_000)),
+        certificate: IssuedCertificate {
+            issued_at,
+            expires_at: issued_at.after(30 * 24 * 3_600_000),
+        },
+    };
+    bed.service_answer(renew).unwrap();
+}
+
+#[tokio::test]
+async fn members_are_listed_by_role_and_name_a_page_at_a_time() {
+    let bed = Bed::furnished().await;
+    for name in ["gpu001", "gpu002", "gpu010"] {
+        renewed(&bed, Role::Agent, name, 60);
+    }
+    renewed(&bed, Role::Control, "c1", 60);
+    renewed(&bed, Role::Quorum, "1", 60);
+    let op = bed.client("op");
+    let all = op.certificates().await.unwrap();
+    let names: Vec<_> = all
+        .iter()
+        .map(|c| format!("{}/{}", c.role, c.name))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "agent/gpu001",
+            "agent/gpu002",
+            "agent/gpu010",
+            "quorum/1",
+            "control/c1"
+        ]
+    );
+    assert!(all.iter().all(|c| c.state == CertificateState::Valid));
+    let get = async |query: &str| {
+        let path = format!("/api/v1/certificates{query}");
+        let get = bed.raw().get(bed.url(&path)).bearer_auth(bed.token("op"));
+        let answer = get.send().await.unwrap();
+        answer.json::<serde_json::Value>().await.unwrap()
+    };
+    let first = get("?limit=2").await;
+    assert_eq!(first["next_cursor"], "agent/gpu002");
+    let rest = get("?limit=3&cursor=agent/gpu002").await;
+    assert_eq!(rest["items"][0]["name"], "gpu010");
+    assert!(rest.get("next_cursor").is_none());
+    assert_eq!(get("?cursor=gpu002").await["field"], "cursor");
+    // Beside the node, for those who may know.
+    let node = op.node("gpu001").await.unwrap();
+    assert_eq!(node.certificate.unwrap().state, CertificateState::Valid);
+    let eye = bed.client("eye").node("gpu001").await.unwrap();
+    assert_eq!(eye.certificate, None);
+    bed.store.set_down(true);
+    assert_eq!(op.node("gpu001").await.unwrap().certificate, None);
+}
+
+#[tokio::test]
+async fn a_revoked_member_is_shown_so_until_it_enrols_anew() {
+    let bed = Bed::furnished().await;
+    renewed(&bed, Role::Agent, "gpu001", 60);
+    let root = bed.client("root");
+    let of = async |name: &str| {
+        let all = root.certificates().await.unwrap();
+        all.into_iter().find(|c| c.name == name).unwrap()
+    };
+    root.revoke_certificates("agent", "gpu001", "the disk was sold", None)
+        .await
+        .unwrap();
+    let revoked = of("gpu001").await;
+    assert_eq!(revoked.state, CertificateState::Revoked);
+    let why = revoked.revoked.unwrap();
+    assert_eq!(
+        (why.reason.as_str(), why.by.as_str()),
+        ("the disk was sold", "root")
+    );
+    // One whose certificate was issued by hand is known by its node alone.
+    root.revoke_certificates("agent", "gpu002", "never enrolled", None)
+        .await
+        .unwrap();
+    assert_eq!(of("gpu002").await.state, CertificateState::Revoked);
+    root.revoke_certificates("quorum", "9", "left the site", None)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_revoked_is_said_with_its_field() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let long = "x".repeat(2_000);
+    for (role, name, reason, field) in [
+        ("agents", "gpu001", "gone", "role"),
+        ("agent", "gpu001", " ", "reason"),
+        ("agent", "gpu001", &long, "reason"),
+        ("control", "c 2", "gone", "name"),
+    ] {
+        let error = root.revoke_certificates(role, name, reason, None).await;
+        let error = error.unwrap_err();
+        let found = error.problem().unwrap().field.clone();
+        assert_eq!(found.as_deref(), Some(field), "{role}/{name}: {error}");
+    }
+    // A slip of the finger revokes nobody.
+    let typo = root
+        .revoke_certificates("agent", "gpu01", "gone", None)
+        .await;
+    assert!(matches!(typo, Err(ClientError::NotFound(_))), "{typo:?}");
+    let oneself = root
+        .revoke_certificates("control", "c1", "gone", None)
+        .await;
+    let oneself = oneself.unwrap_err();
+    assert_eq!(oneself.problem().unwrap().code, "revokes_itself");
+}

@@ -1,0 +1,111 @@
+//! Who may do what administrators do: every route by every kind of caller, as one table.
+
+use super::bed::Bed;
+use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
+use lattice_quorum_types::Command;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::{fmt::Write as _, time::Duration};
+
+/// `eye` is a viewer, `alice` a user; `diver` an operator and `warden` an administrator of one
+/// tenant; `op` and `root` of everything.
+const WHO: [&str; 6] = ["eye", "alice", "diver", "op", "warden", "root"];
+
+/// Route, body, and for each of [`WHO`] whether the door is open. What is behind it may still say
+/// no, but not with 401 or 403.
+fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
+    let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
+    let drain = json!({"reason": "why", "force_release": false});
+    let force = json!({"reason": "why", "force_release": true});
+    vec![
+        (get.clone(), "tokens", Value::Null, ".....x"),
+        (
+            post.clone(),
+            "tokens",
+            json!({"role": "agent", "ttl": "1h"}),
+            ".....x",
+        ),
+        (delete.clone(), "tokens/0123456789ab", Value::Null, ".....x"),
+        (get.clone(), "certificates", Value::Null, "...x.x"),
+        (
+            post.clone(),
+            "certificates/agent/gpu001/revoke",
+            json!({"reason": "why"}),
+            ".....x",
+        ),
+        (get.clone(), "authorities", Value::Null, "...x.x"),
+        (
+            post.clone(),
+            "authorities",
+            json!({"certificate": pem}),
+            ".....x",
+        ),
+        (
+            post.clone(),
+            "authorities/0123456789ab/promote",
+            Value::Null,
+            ".....x",
+        ),
+        (delete, "authorities/0123456789ab", Value::Null, ".....x"),
+        (get, "audit", Value::Null, "...x.x"),
+        (post.clone(), "nodes/gpu002/drain", drain, "..xxxx"),
+        // Held by another tenant's allocation than the one that `diver` and `warden` look after.
+        (post.clone(), "nodes/gpu003/drain", force, "...x.x"),
+        (post.clone(), "nodes/gpu002/undrain", Value::Null, "..xxxx"),
+        (
+            post,
+            "nodes/gpu002/undrain?skip_gate=true",
+            Value::Null,
+            ".....x",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn every_route_of_administrators_is_open_to_them_and_to_nobody_else() {
+    let year = Validity::from_now(SystemClock.now(), Duration::from_secs(365 * 86_400));
+    let pem = |name| {
+        let made = Authority::create(name, year).unwrap();
+        lattice_api::x509::to_pem(made.certificate())
+    };
+    let mut table = format!("{:54}", "");
+    WHO.iter()
+        .for_each(|who| write!(table, "{who:>8}").unwrap());
+    let mut wrong = Vec::new();
+    for (method, path, body, expected) in routes(&pem("test")) {
+        write!(table, "\n{:54}", format!("{method} {path}")).unwrap();
+        for (who, open) in WHO.into_iter().zip(expected.chars()) {
+            // A cluster of its own, so that no answer depends on one before it.
+            let bed = Bed::furnished().await;
+            let certificate = Authority::create("test", year)
+                .unwrap()
+                .certificate()
+                .to_vec();
+            let certificate = certificate.into();
+            bed.member_answer(Command::AddAuthority { certificate })
+                .unwrap();
+            let id = bed.submit("alice", "atlas/web", 1).await;
+            bed.assign(id, &["gpu003"]).await;
+            let before = bed.store.revision();
+            let request = bed
+                .raw()
+                .request(method.clone(), bed.url(&format!("/api/v1/{path}")))
+                .bearer_auth(bed.token(who));
+            let request = match &body {
+                Value::Null => request,
+                body => request.json(body),
+            };
+            let answer = request.send().await.unwrap();
+            let status = answer.status().as_u16();
+            write!(table, "{status:>8}").unwrap();
+            let said = answer.text().await.unwrap();
+            let refused = matches!(status, 401 | 403);
+            let unchanged = bed.store.revision() == before;
+            if refused != (open == '.') || (refused && !unchanged) {
+                wrong.push(format!("{who}: {method} {path}: {status} {said}"));
+            }
+        }
+    }
+    println!("{table}");
+    assert!(wrong.is_empty(), "{table}\n{}", wrong.join("\n"));
+}
