@@ -107,8 +107,6 @@ pub(crate) struct Core {
     next_link: AtomicU64,
     /// For tasks that begin outside of one.
     pub(crate) runtime: tokio::runtime::Handle,
-    /// What the rate limiter counts from.
-    pub(crate) started: tokio::time::Instant,
 }
 
 /// Our locks guard plain maps whose state is whole between statements: a panic elsewhere does not
@@ -148,7 +146,6 @@ impl Core {
             links: Mutex::default(),
             next_link: AtomicU64::new(0),
             runtime: tokio::runtime::Handle::current(),
-            started: tokio::time::Instant::now(),
         }
     }
 
@@ -350,8 +347,11 @@ pub(crate) fn dial_error(addr: SocketAddr, error: &ConnectionError) -> MeshError
     }
 }
 
+/// The alert (access_denied) of a server that shows a stranger no certificate: it has no time.
+pub(crate) const ALERT_BUSY: u64 = 49;
+
 /// The TLS alert in a QUIC error code.
-fn alert(code: quinn::TransportErrorCode) -> Option<u64> {
+pub(crate) fn alert(code: quinn::TransportErrorCode) -> Option<u64> {
     u64::from(code).checked_sub(0x100).filter(|n| *n < 0x100)
 }
 

@@ -8,8 +8,8 @@ use crate::{
     Credentials, CredentialsError, Identity, InvalidIdentity, JoinToken, MeshConfig, MeshError,
     Pin, Role,
     credentials::KeyAndCsr,
-    endpoint::{CLOSE_DONE, CLOSE_RATE_LIMITED, Core, dial_error, lock},
-    limiter::Limiter,
+    door::Door,
+    endpoint::{ALERT_BUSY, CLOSE_DONE, CLOSE_RATE_LIMITED, Core, alert, dial_error},
     tls::{SERVER_NAME, enrol_config},
     token::hash_secret,
     verify::PIN_MISMATCH,
@@ -24,7 +24,7 @@ use quinn::{Connection, ConnectionError, RecvStream};
 use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
-use std::{net::SocketAddr, sync::Mutex, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 /// Longest enrolment request: token, name and a signing request are about 600 bytes.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
@@ -83,8 +83,8 @@ pub enum EnrolRefused {
         /// What is wrong.
         reason: String,
     },
-    /// Too many tries from this address.
-    #[error("too many enrolments from this address; try again in {retry_in_ms} ms")]
+    /// Too many tries from this address, or from all.
+    #[error("too many enrolments at present; try again in {retry_in_ms} ms")]
     RateLimited {
         /// When, milliseconds from now.
         retry_in_ms: u64,
@@ -316,6 +316,13 @@ async fn ask(
             ConnectionError::TransportError(t) if t.to_string().contains(PIN_MISMATCH) => {
                 EnrolError::PinMismatch { addr, pin }
             }
+            // Not worth a handshake to it, and so without a word of when.
+            ConnectionError::ConnectionClosed(close)
+                if alert(close.error_code) == Some(ALERT_BUSY) =>
+            {
+                let retry_in_ms = 1000;
+                EnrolRefused::RateLimited { retry_in_ms }.into()
+            }
             other => dial_error(addr, other).into(),
         })?;
     let lost = |reason: String| match connection.close_reason() {
@@ -366,13 +373,11 @@ impl SecretBody {
 pub(crate) async fn serve_stranger(
     core: &Core,
     enroller: &dyn Enroller,
-    limiter: &Mutex<Limiter>,
+    door: &Door,
     connection: Connection,
 ) {
     let remote = connection.remote_address();
-    let now_ms = u64::try_from(core.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let admitted = lock(limiter).take(remote.ip(), now_ms);
-    if let Err(retry_in_ms) = admitted {
+    if let Err(retry_in_ms) = door.try_of(remote.ip()) {
         tracing::info!(%remote, "enrolment refused: rate limit");
         connection.close(
             CLOSE_RATE_LIMITED.into(),

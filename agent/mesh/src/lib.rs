@@ -15,6 +15,7 @@ mod call;
 mod clock;
 mod config;
 mod credentials;
+mod door;
 mod endpoint;
 mod enrol;
 mod error;

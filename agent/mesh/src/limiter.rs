@@ -46,6 +46,15 @@ impl Limiter {
         }
     }
 
+    /// Whether `addr` has a try left, without taking it.
+    pub(crate) fn has(&self, addr: IpAddr, now_ms: u64) -> bool {
+        self.buckets
+            .get(&source_of(addr))
+            .map_or(self.limit.burst > 0, |b| {
+                level(self.limit, *b, now_ms) >= 1.0
+            })
+    }
+
     /// Takes one try of `addr`, or says after how many milliseconds there will be one.
     pub(crate) fn take(&mut self, addr: IpAddr, now_ms: u64) -> Result<(), u64> {
         let limit = self.limit;

@@ -2,11 +2,12 @@
 
 use crate::{
     Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
+    door::Door,
     endpoint::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN, Core, lock},
     peer::PeerState,
     reset::{RandomIds, ResetKey},
-    serve::accept_loop,
-    tls::{client_config, provider, server_config},
+    serve::{Acceptor, accept_loop},
+    tls::{Strangers, client_config, provider, server_config},
     trust::{Trust, TrustStore},
 };
 use lattice_quorum_types::UnixMillis;
@@ -133,13 +134,26 @@ impl Mesh {
     /// Starts answering. Once per endpoint.
     pub fn serve(&self, router: Router) -> Result<(), MeshError> {
         let core = self.core();
-        let server = server_config(&core.trust, &core.config, router.enroller.is_some())?;
+        let config = &core.config;
+        let door = Arc::new(Door::new(config.enrol_rate, config.enrol_rate_total));
+        let (heard, not_heard) = match router.enroller {
+            Some(_) => (Strangers::Served(door.clone()), Strangers::NotHeard),
+            None => (Strangers::NotServed, Strangers::NotServed),
+        };
+        let server = server_config(&core.trust, config, heard)?;
+        let deaf = Arc::new(server_config(&core.trust, config, not_heard)?);
         let router = Arc::new(router);
         core.router
             .set(router.clone())
             .map_err(|_| MeshError::AlreadyServing)?;
         core.quic.set_server_config(Some(server));
-        core.tasks.spawn(accept_loop(core.clone(), router));
+        let acceptor = Acceptor {
+            core: core.clone(),
+            router,
+            door,
+            deaf,
+        };
+        core.tasks.spawn(accept_loop(acceptor));
         Ok(())
     }
 

@@ -2,9 +2,9 @@
 
 use crate::{
     Caller, Router,
+    door::Door,
     endpoint::{CLOSE_EXPIRED, CLOSE_RATE_LIMITED, Core, Link},
     enrol::serve_stranger,
-    limiter::Limiter,
     message::serve_message,
     router::{Handler, StreamFn, UnaryFn},
     tls::ENROL_ALPN,
@@ -16,7 +16,7 @@ use crate::{
 };
 use quinn::{Incoming, RecvStream, SendStream};
 use std::{
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -26,9 +26,6 @@ use tokio_util::task::AbortOnDropHandle;
 const EASY_HANDSHAKES: usize = 64;
 /// Handshakes at a time.
 const MAX_HANDSHAKES: usize = 1024;
-/// Strangers served at a time. They wait for the quorum while it is held, so they must not take
-/// the places of members' handshakes.
-const MAX_STRANGERS: usize = 64;
 /// A handshake that takes longer is dropped.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Items of a stream that wait for a slow reader.
@@ -36,13 +33,20 @@ const ITEM_QUEUE: usize = 16;
 /// A certificate's end is looked at again this often, for clocks that step.
 const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
+/// Who accepts, and what for.
+pub(crate) struct Acceptor {
+    pub(crate) core: Arc<Core>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) door: Arc<Door>,
+    /// How strangers are met that are not listened to.
+    pub(crate) deaf: Arc<quinn::ServerConfig>,
+}
+
 /// Accepts until shutdown.
-pub(crate) async fn accept_loop(core: Arc<Core>, router: Arc<Router>) {
+pub(crate) async fn accept_loop(acceptor: Acceptor) {
+    let core = acceptor.core.clone();
+    let acceptor = Arc::new(acceptor);
     let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
-    let strangers = Arc::new(Strangers {
-        limiter: Mutex::new(Limiter::new(core.config.enrol_rate)),
-        places: Semaphore::new(MAX_STRANGERS),
-    });
     loop {
         let incoming = tokio::select! {
             () = core.cancel.cancelled() => return,
@@ -65,55 +69,50 @@ pub(crate) async fn accept_loop(core: Arc<Core>, router: Arc<Router>) {
             let _ = incoming.retry();
             continue;
         }
-        let (core, router, strangers) = (core.clone(), router.clone(), strangers.clone());
-        let tasks = core.tasks.clone();
-        tasks.spawn(accept_one(core, router, strangers, incoming, permit));
+        let acceptor = acceptor.clone();
+        core.tasks
+            .spawn(async move { acceptor.accept_one(incoming, permit).await });
     }
 }
 
-/// What keeps strangers within bounds.
-struct Strangers {
-    limiter: Mutex<Limiter>,
-    places: Semaphore,
-}
-
-async fn accept_one(
-    core: Arc<Core>,
-    router: Arc<Router>,
-    strangers: Arc<Strangers>,
-    incoming: Incoming,
-    handshaking: OwnedSemaphorePermit,
-) {
-    let addr = incoming.remote_address();
-    let made = core.made_now();
-    let handshake = async { incoming.accept()?.await };
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
-    let connection = match core.cancel.run_until_cancelled(handshake).await {
-        Some(Ok(Ok(connection))) => connection,
-        Some(Ok(Err(error))) => {
-            tracing::info!(%addr, %error, "mesh handshake refused");
+impl Acceptor {
+    async fn accept_one(&self, incoming: Incoming, handshaking: OwnedSemaphorePermit) {
+        let core = &self.core;
+        let addr = incoming.remote_address();
+        let made = core.made_now();
+        let handshake = async {
+            if self.door.listens_to(addr.ip()) {
+                incoming.accept()?.await
+            } else {
+                incoming.accept_with(self.deaf.clone())?.await
+            }
+        };
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
+        let connection = match core.cancel.run_until_cancelled(handshake).await {
+            Some(Ok(Ok(connection))) => connection,
+            Some(Ok(Err(error))) => {
+                tracing::info!(%addr, %error, "mesh handshake refused");
+                return;
+            }
+            Some(Err(_)) | None => return,
+        };
+        drop(handshaking);
+        let protocol = connection
+            .handshake_data()
+            .and_then(|any| any.downcast::<quinn::crypto::rustls::HandshakeData>().ok())
+            .and_then(|data| data.protocol);
+        if protocol.as_deref() == Some(ENROL_ALPN) {
+            let (Some(enroller), Some(_place)) = (&self.router.enroller, self.door.place()) else {
+                connection.close(CLOSE_RATE_LIMITED.into(), b"1000");
+                return;
+            };
+            serve_stranger(core, enroller.as_ref(), &self.door, connection).await;
             return;
         }
-        Some(Err(_)) | None => return,
-    };
-    drop(handshaking);
-    let protocol = connection
-        .handshake_data()
-        .and_then(|any| any.downcast::<quinn::crypto::rustls::HandshakeData>().ok())
-        .and_then(|data| data.protocol);
-    if protocol.as_deref() == Some(ENROL_ALPN) {
-        let (Some(enroller), Ok(_place)) = (&router.enroller, strangers.places.try_acquire())
-        else {
-            connection.close(CLOSE_RATE_LIMITED.into(), b"1000");
-            return;
-        };
-        let limiter = &strangers.limiter;
-        serve_stranger(&core, enroller.as_ref(), limiter, connection).await;
-        return;
-    }
-    match core.link(connection, made) {
-        Ok(link) => core.adopt(link),
-        Err(error) => tracing::info!(%addr, %error, "mesh connection refused"),
+        match core.link(connection, made) {
+            Ok(link) => core.adopt(link),
+            Err(error) => tracing::info!(%addr, %error, "mesh connection refused"),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::{
     MeshConfig, MeshError, Role,
     clock::TlsTime,
+    door::Door,
     trust::TrustStore,
     verify::{MeshClients, MeshServers, PinnedServer},
 };
@@ -39,15 +40,43 @@ impl fmt::Debug for Shown {
     }
 }
 
-impl ResolvesServerCert for Shown {
+/// How a server meets strangers.
+#[derive(Clone)]
+pub(crate) enum Strangers {
+    /// It does not enrol, and says so.
+    NotServed,
+    /// As long as the door is open.
+    Served(Arc<Door>),
+    /// These have tried too often.
+    NotHeard,
+}
+
+/// As [`Shown`], to who asks for it.
+struct ShownByServer {
+    trust: Arc<TrustStore>,
+    strangers: Strangers,
+}
+
+impl fmt::Debug for ShownByServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ShownByServer")
+    }
+}
+
+impl ResolvesServerCert for ShownByServer {
+    /// Comes before anything is computed for the client: without a certificate to show, its first
+    /// packet is all it costs.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let trust = self.0.load();
-        let stranger = hello.alpn()?.all(|protocol| protocol == ENROL_ALPN);
-        Some(if stranger {
-            trust.shown_to_strangers.clone()
-        } else {
-            trust.shown.clone()
-        })
+        let trust = self.trust.load();
+        if hello.alpn()?.any(|protocol| protocol != ENROL_ALPN) {
+            return Some(trust.shown.clone());
+        }
+        let heard = match &self.strangers {
+            Strangers::NotServed => true,
+            Strangers::Served(door) => door.opens(),
+            Strangers::NotHeard => false,
+        };
+        heard.then(|| trust.shown_to_strangers.clone())
     }
 }
 
@@ -75,8 +104,9 @@ fn failed(e: impl fmt::Display) -> MeshError {
 pub(crate) fn server_config(
     trust: &Arc<TrustStore>,
     config: &MeshConfig,
-    strangers_may_enrol: bool,
+    strangers: Strangers,
 ) -> Result<quinn::ServerConfig, MeshError> {
+    let strangers_may_enrol = !matches!(strangers, Strangers::NotServed);
     let provider = provider();
     let verifier = MeshClients {
         trust: trust.clone(),
@@ -88,7 +118,10 @@ pub(crate) fn server_config(
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(failed)?
         .with_client_cert_verifier(Arc::new(verifier))
-        .with_cert_resolver(Arc::new(Shown(trust.clone())));
+        .with_cert_resolver(Arc::new(ShownByServer {
+            trust: trust.clone(),
+            strangers,
+        }));
     tls.alpn_protocols = vec![MESH_ALPN.to_vec()];
     if strangers_may_enrol {
         tls.alpn_protocols.push(ENROL_ALPN.to_vec());

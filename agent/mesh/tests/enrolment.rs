@@ -411,3 +411,99 @@ async fn a_certificate_of_another_name_than_asked_for_is_refused() {
         "{error}"
     );
 }
+
+/// Many sources that each keep within their own limit still cost no more than all may: the rest is
+/// refused before a handshake is computed, and members are served meanwhile.
+#[tokio::test]
+async fn strangers_from_everywhere_together_have_a_limited_number_of_tries() {
+    const SOURCES: u8 = 200;
+    const ALLOWED: usize = 20;
+    let office = Office::open_with(MeshConfig {
+        enrol_rate_total: RateLimit {
+            burst: ALLOWED as u32,
+            per_second: 0.001,
+        },
+        ..MeshConfig::default()
+    });
+    let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
+    let member = bind_with(own, MeshConfig::default());
+    let peer = member.peer(office.addr(), Expect::role(Role::Quorum));
+    let (mut heard, mut refused_at_once) = (0, 0);
+    let mut cost = [std::time::Duration::ZERO; 2];
+    for n in 1..=SOURCES {
+        let stranger = raw::stranger_at([127, 0, 1, n].into());
+        let began = std::time::Instant::now();
+        match stranger
+            .connect(office.addr(), "lattice.invalid")
+            .unwrap()
+            .await
+        {
+            Ok(connection) => {
+                heard += 1;
+                cost[0] += began.elapsed();
+                connection.close(0u32.into(), b"");
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("error 49"), "{error}");
+                refused_at_once += 1;
+                cost[1] += began.elapsed();
+            }
+        }
+        peer.call(&echo("x"), SHORT).await.unwrap();
+    }
+    println!(
+        "{heard} heard in {} us each, {refused_at_once} refused in {} us each (both ends)",
+        cost[0].as_micros() / heard.max(1) as u128,
+        cost[1].as_micros() / refused_at_once.max(1) as u128,
+    );
+    assert_eq!(heard, ALLOWED);
+    let right = office.token(Role::Agent, None, 1);
+    let error = enrol(office.addr(), &right, "a1").await.unwrap_err();
+    println!("{error}");
+    assert!(
+        matches!(refused(&error), EnrolRefused::RateLimited { .. }),
+        "{error}"
+    );
+}
+
+/// A source that goes on after it was told to wait is not answered by handshakes for ever, and
+/// takes nothing of what the others may ask.
+#[tokio::test]
+async fn a_source_that_does_not_stop_is_no_longer_heard_and_others_are() {
+    let limited = RateLimit {
+        burst: 3,
+        per_second: 0.001,
+    };
+    let office = Office::open_with(MeshConfig {
+        enrol_rate: limited,
+        enrol_rate_total: RateLimit {
+            burst: 20,
+            ..limited
+        },
+        ..MeshConfig::default()
+    });
+    let insists = raw::stranger_at([127, 0, 1, 1].into());
+    let mut heard = 0;
+    for _ in 0..50 {
+        let connecting = insists.connect(office.addr(), "lattice.invalid").unwrap();
+        if let Ok(connection) = connecting.await {
+            heard += 1;
+            // Waits for the server's word where it has one: its fourth to sixth time.
+            if heard > 3 {
+                let closed = connection.closed().await.to_string();
+                assert!(closed.contains("code 5"), "{closed}");
+            } else {
+                connection.close(0u32.into(), b"");
+            }
+        }
+    }
+    assert_eq!(heard, 6, "three tries, and three times the word to wait");
+    let right = office.token(Role::Agent, None, 1);
+    enrol(office.addr(), &right, "a1").await.unwrap();
+    // A member at the insistent address is no stranger.
+    let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
+    let addr = "127.0.1.1:0".parse().unwrap();
+    let member = Mesh::bind(addr, own, MeshConfig::default()).unwrap();
+    let peer = member.peer(office.addr(), Expect::role(Role::Quorum));
+    peer.call(&echo("x"), SHORT).await.unwrap();
+}

@@ -72,7 +72,21 @@ pub fn client(_: &Authority, own: Option<&Credentials>, alpn: &[u8]) -> quinn::E
     counting_client(own, alpn, Arc::default())
 }
 
+/// A stranger at an address of its own, that asks to enrol.
+pub fn stranger_at(source: std::net::IpAddr) -> quinn::Endpoint {
+    client_at(source, None, b"lattice-enrol/1", Arc::default())
+}
+
 pub fn counting_client(
+    own: Option<&Credentials>,
+    alpn: &[u8],
+    servers: Arc<CountingServers>,
+) -> quinn::Endpoint {
+    client_at([127, 0, 0, 1].into(), own, alpn, servers)
+}
+
+fn client_at(
+    source: std::net::IpAddr,
     own: Option<&Credentials>,
     alpn: &[u8],
     servers: Arc<CountingServers>,
@@ -91,7 +105,7 @@ pub fn counting_client(
     tls.alpn_protocols = vec![alpn.to_vec()];
     tls.enable_early_data = true;
     let quic = QuicClientConfig::try_from(tls).unwrap();
-    let mut endpoint = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let mut endpoint = quinn::Endpoint::client(SocketAddr::new(source, 0)).unwrap();
     endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(quic)));
     endpoint
 }
