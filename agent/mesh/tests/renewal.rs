@@ -568,14 +568,14 @@ async fn the_other_end_moves_to_the_new_connection_too() {
         .wait_for(|state| state.renewals == 1)
         .await
         .unwrap();
-    let mut failed = 0;
-    let mut old_is_left = false;
-    for _ in 0..2000 {
+    // Both ends may dial at once, and both new connections are good: one fewer than there were.
+    let (mut failed, mut most, mut old_is_left) = (0, 0, false);
+    for _ in 0..4000 {
         failed += u32::from(back.connected().await.is_err());
         failed += u32::from(wire.peer.call(&echo("x"), SHORT).await.is_err());
-        if !old_is_left && wire.server.connections().len() == 1 {
-            old_is_left = true;
-        }
+        let open = wire.server.connections().len();
+        most = most.max(open);
+        old_is_left = most >= 2 && open < most;
         if old_is_left {
             break;
         }
