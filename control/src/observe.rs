@@ -81,22 +81,13 @@ pub(crate) struct Found {
     pub(crate) reached_at: Option<SocketAddr>,
 }
 
-impl Found {
-    fn is_shown(&self, node: &NodeEntry) -> bool {
-        node.liveness == self.liveness
-            && node.liveness_reason == self.reason
-            && node.boot == self.boot
-            && node.reached_at == self.reached_at
-    }
-}
-
-/// Puts the outcome of liveness checks beside the nodes. Returns what changed.
+/// Puts news of liveness checks beside the nodes. Returns how many there were.
 pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, Found>) -> usize {
     let mut count = 0;
     core.publish(Wakes::Reconcilers, |view| {
         let mut changed = BTreeSet::new();
         for (id, found) in found {
-            if view.node(id).is_some_and(|node| !found.is_shown(node)) {
+            if view.node(id).is_some() {
                 edit(view, id, |node| {
                     node.liveness = found.liveness;
                     node.liveness_reason.clone_from(&found.reason);

@@ -63,3 +63,15 @@ fn an_address_that_nobody_can_dial_needs_one_beside_it() {
     assert!(errors.contains("advertise: must be given"), "{errors}");
     read(&format!("{anywhere}advertise: 10.0.0.1:7101")).unwrap();
 }
+
+#[test]
+fn work_on_lost_nodes_is_stopped_after_ten_minutes_unless_said_otherwise() {
+    let stop_after = |more: &str| {
+        let config = read(&format!("{GOOD}{more}")).unwrap();
+        config.settings().unwrap().stop_lost_after
+    };
+    assert_eq!(stop_after(""), Some(Duration::from_secs(600)));
+    let an_hour = stop_after("node_loss: {stop_after_s: 3600}\n");
+    assert_eq!(an_hour, Some(Duration::from_secs(3600)));
+    assert_eq!(stop_after("node_loss: {stop_after_s: 0}\n"), None);
+}

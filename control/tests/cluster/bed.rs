@@ -2,7 +2,9 @@
 
 use lattice_agent::executor::{AgentUser, Ids};
 use lattice_client::{Client, Endpoint};
-use lattice_control::{App, CellSettings, Core, Edges, HttpsIdentity, Settings, StartError};
+use lattice_control::{
+    App, CellSettings, Core, Edges, HttpsIdentity, Settings, StartError, Timings,
+};
 use lattice_gossip::CellName;
 use lattice_hwprobe::{Host, NvmlSource};
 use lattice_mesh::{
@@ -32,6 +34,20 @@ const CLUSTER: &str = "test";
 const CELL: &str = "c0";
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const LOOPBACK: &str = "127.0.0.1:0";
+
+/// As ever, but that nobody waits half a minute.
+const TIMINGS: Timings = Timings {
+    ping_every: Duration::from_millis(500),
+    suspect_after: Duration::from_millis(2500),
+    unreachable_after: Duration::from_secs(4),
+    witness_every: Duration::from_millis(500),
+    attempts_every: Duration::from_secs(3),
+    reboot_grace: Duration::from_millis(500),
+    kept_out: Duration::from_secs(3),
+    gate_every: Duration::from_secs(1),
+    trust_every: Duration::from_secs(600),
+};
+const STOP_LOST_AFTER: Duration = Duration::from_secs(1);
 
 pub fn loopback() -> SocketAddr {
     LOOPBACK.parse().unwrap()
@@ -140,6 +156,8 @@ impl Bed {
         let mut settings = Settings::new(CLUSTER, listen, loopback());
         settings.auto_register = true;
         settings.gossip_interval = Some(Duration::from_millis(200));
+        settings.timings = TIMINGS;
+        settings.stop_lost_after = Some(STOP_LOST_AFTER);
         settings.cells = vec![CellSettings {
             name: CELL.parse::<CellName>().unwrap(),
             seeds: Vec::new(),
@@ -171,6 +189,16 @@ impl Bed {
         name: &str,
         edit: impl FnOnce(&mut lattice_agent::Settings),
     ) {
+        self.start_agent_with(name, edit, |_| {}).await;
+    }
+
+    /// As [`Bed::start_agent`], also with another surrounding.
+    pub async fn start_agent_with(
+        &mut self,
+        name: &str,
+        edit: impl FnOnce(&mut lattice_agent::Settings),
+        edit_edges: impl FnOnce(&mut lattice_agent::Edges),
+    ) {
         let data = self.part(&format!("agent-{name}"));
         let mut settings =
             lattice_agent::Settings::new(node(name), loopback(), data, captured(name));
@@ -188,6 +216,7 @@ impl Bed {
         edit(&mut settings);
         let mut edges = lattice_agent::Edges::system().unwrap();
         edges.credentials = Some(self.credentials(Role::Agent, name));
+        edit_edges(&mut edges);
         let mut agent = lattice_agent::App::bind(settings, edges).await.unwrap();
         agent.start().await.unwrap();
         self.agents.insert(node(name), agent);
@@ -195,6 +224,11 @@ impl Bed {
 
     pub async fn stop_agent(&mut self, name: &str) {
         self.agents.remove(&node(name)).unwrap().stop().await;
+    }
+
+    /// How long it takes until work on a node that nobody reaches is stopped.
+    pub fn lost_within(&self) -> Duration {
+        TIMINGS.unreachable_after + STOP_LOST_AFTER
     }
 
     pub fn core(&self) -> Arc<Core> {

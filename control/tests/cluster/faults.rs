@@ -18,24 +18,28 @@ use std::time::Instant;
 use tokio::time::timeout;
 
 /// A file that ranks wait for.
-struct Gate(tempfile::TempDir);
+pub struct Gate(tempfile::TempDir);
 
 impl Gate {
-    fn new() -> Self {
+    pub fn new() -> Self {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let mode = std::fs::Permissions::from_mode(0o1777);
         std::fs::set_permissions(folder.path(), mode).unwrap();
         Self(folder)
     }
-    fn then(&self, what: &str) -> String {
+    /// Another file there.
+    pub fn file(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+    pub fn then(&self, what: &str) -> String {
         let file = self.0.path().join("open");
         format!(
             "while [ ! -e {} ]; do sleep 0.05; done; {what}",
             file.display()
         )
     }
-    fn open(&self) {
+    pub fn open(&self) {
         std::fs::write(self.0.path().join("open"), "").unwrap();
     }
 }

@@ -5,6 +5,8 @@
 
 mod bed;
 mod faults;
+mod loss;
+mod relay;
 mod scenarios;
 
 use std::{future::Future, process::ExitCode, time::Instant};

@@ -80,6 +80,30 @@ pub async fn run(filter: Option<&str>) {
         crate::faults::lost_record(&mut bed)
     );
     play!(
+        "a_rank_of_a_rebooted_node_is_lost_with_evidence_and_started_once_per_attempt",
+        crate::loss::rebooted_node(&mut bed)
+    );
+    play!(
+        "a_node_that_only_control_does_not_reach_stays_suspect",
+        crate::loss::cut_off_from_control(&mut bed)
+    );
+    play!(
+        "work_on_a_node_lost_for_long_is_stopped_and_the_node_stays_held",
+        crate::loss::lost_for_long(&mut bed)
+    );
+    play!(
+        "what_runs_on_a_node_taken_by_force_is_ended_before_anything_new",
+        crate::loss::taken_by_force(&mut bed)
+    );
+    play!(
+        "a_revoked_agent_is_let_go_and_comes_back_with_a_new_certificate",
+        crate::loss::revoked_agent(&mut bed)
+    );
+    play!(
+        "control_restarts_at_every_step",
+        crate::loss::control_restart_at_every_step(&mut bed)
+    );
+    play!(
         "work_goes_on_after_the_leader_of_the_quorum_is_gone",
         crate::faults::leader_gone(&mut bed)
     );

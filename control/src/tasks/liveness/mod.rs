@@ -169,9 +169,13 @@ impl Pings {
             if entry.liveness != Liveness::Alive {
                 tracing::info!(%node, before = ?entry.liveness, "node answers");
             }
-            found.insert(node, found_of(track, Liveness::Alive, None));
+            if !is_shown(entry, track, Liveness::Alive, None) {
+                found.insert(node, found_of(track, Liveness::Alive, None));
+            }
         }
-        observe::liveness(&self.core, &found);
+        if !found.is_empty() {
+            observe::liveness(&self.core, &found);
+        }
     }
 
     fn ask_new(&mut self) {
@@ -216,11 +220,16 @@ impl Pings {
         };
         let answers = self.tracks.iter().map(|(id, track)| (id, &track.answers));
         let judged = judge_all(answers, thresholds, now);
-        let found = judged.into_iter().filter_map(|(id, (liveness, why))| {
-            let found = found_of(self.tracks.get(&id)?, liveness, why.map(|w| w.to_string()));
-            Some((id, found))
+        let news = judged.into_iter().filter_map(|(id, (liveness, why))| {
+            let (entry, track) = (view.node(&id)?, self.tracks.get(&id)?);
+            let reason = why.map(|why| why.to_string());
+            let is_news = !is_shown(entry, track, liveness, reason.as_deref());
+            is_news.then(|| (id, found_of(track, liveness, reason)))
         });
-        report.changed = observe::liveness(&self.core, &found.collect());
+        let news: BTreeMap<NodeId, Found> = news.collect();
+        if !news.is_empty() {
+            report.changed = observe::liveness(&self.core, &news);
+        }
         report
     }
 
@@ -311,6 +320,14 @@ fn addrs(entry: &NodeEntry, track: &Track) -> Vec<SocketAddr> {
     let said = entry.seen.as_ref().map(|seen| seen.addr);
     addrs.extend(said.filter(|addr| track.reached_at != Some(*addr)));
     addrs
+}
+
+/// Whether the view says so already.
+fn is_shown(entry: &NodeEntry, track: &Track, liveness: Liveness, reason: Option<&str>) -> bool {
+    entry.liveness == liveness
+        && entry.liveness_reason.as_deref() == reason
+        && entry.boot == track.boot
+        && entry.reached_at == track.reached_at
 }
 
 fn found_of(track: &Track, liveness: Liveness, reason: Option<String>) -> Found {

@@ -1,0 +1,369 @@
+//! Nodes that are lost, cut off, booted anew, taken by force, or trusted no more.
+
+use crate::bed::{Bed, node, shows, submit};
+use crate::faults::Gate;
+use crate::relay::Relay;
+use crate::scenarios::NODES;
+use lattice_control::{Change, Core, Subscription, View};
+use lattice_mesh::Role;
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, Outcome,
+    allocation::{RankExit, RankPhase, StopCause},
+    event::EventKind,
+    spec::Requeue,
+};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Submits a script for exactly these nodes.
+async fn submit_on(bed: &Bed, nodes: &[&str], requeue: Requeue, script: &str) -> AllocationId {
+    let count = u32::try_from(nodes.len()).unwrap();
+    let Command::Submit { mut spec } = submit(count, script) else {
+        unreachable!()
+    };
+    spec.requeue = requeue;
+    spec.constraints.nodelist = nodes.iter().map(|name| node(name)).collect();
+    match bed.admin(Command::Submit { spec }).await {
+        Outcome::Submitted { id } => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is(view: &View, name: &str, word: Liveness) -> Option<String> {
+    let entry = view.node(&node(name))?;
+    (entry.liveness == word).then(|| entry.liveness_reason.clone().unwrap_or_default())
+}
+
+async fn all_alive_and_ready(core: &Arc<Core>) {
+    shows(core, "all nodes alive and ready", |view| {
+        let fit = view.nodes.values().filter(|n| {
+            let ready = n.record.as_ref().is_some_and(|r| {
+                r.drain.is_empty() && r.holder.is_none() && r.lifecycle.as_str() == "ready"
+            });
+            n.liveness == Liveness::Alive && ready
+        });
+        (fit.count() == NODES.len()).then_some(())
+    })
+    .await;
+}
+
+/// Every record of an allocation that a subscription was told.
+fn records(changes: &mut Subscription, id: AllocationId) -> Vec<Allocation> {
+    let mut found = Vec::new();
+    while let Some(change) = changes.try_next() {
+        let Change::Events(events) = change else {
+            continue;
+        };
+        for event in events.iter() {
+            if let EventKind::Allocation { record, .. } = &event.kind
+                && record.id == id
+            {
+                found.push((**record).clone());
+            }
+        }
+    }
+    found
+}
+
+/// Lines of a file that ranks write.
+fn lines(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Waits for something outside the cluster.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let wait = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let within = tokio::time::timeout(crate::bed::PATIENCE, wait).await;
+    assert!(within.is_ok(), "{what}");
+}
+
+pub async fn rebooted_node(bed: &mut Bed) {
+    let core = bed.core();
+    all_alive_and_ready(&core).await;
+    let gate = Gate::new();
+    let starts = gate.file("starts");
+    let script = format!("echo $LATTICE_ATTEMPT >> {}\n", starts.display());
+    let script = script + &gate.then("exit 0");
+    let mut changes = core.subscribe(None);
+    let id = submit_on(bed, &["gpu003"], Requeue::Once, &script).await;
+    bed.reaches(id, &[AllocationState::Running]).await;
+    // The machine comes up anew and has lost its disk.
+    bed.stop_agent("gpu003").await;
+    bed.start_agent_with(
+        "gpu003",
+        |settings| settings.data_dir = settings.data_dir.join("after-the-boot"),
+        |edges| edges.boot_id = "another-boot".to_owned(),
+    )
+    .await;
+    let again = shows(&core, "a second attempt", |view| {
+        let held = view.allocation(id)?;
+        let runs = held.attempt == 2 && held.state == AllocationState::Running;
+        runs.then(|| held.clone())
+    })
+    .await;
+    assert_eq!(again.ranks[0].boot.as_deref(), Some("another-boot"));
+    let first = records(&mut changes, id);
+    let lost = first.iter().find_map(|record| match &record.ranks[..] {
+        [rank] if record.attempt == 1 => match &rank.phase {
+            RankPhase::Ended { exit, .. } => Some((exit.clone(), record.stop.clone())),
+            _ => None,
+        },
+        _ => None,
+    });
+    let (exit, stop) = lost.expect("the end of the first attempt");
+    let RankExit::Lost { evidence } = exit else {
+        panic!("{exit:?}")
+    };
+    println!("the evidence: {evidence}");
+    assert!(evidence.contains("another-boot is"), "{evidence}");
+    assert_eq!(
+        stop,
+        Some(StopCause::NodeLost {
+            node: node("gpu003")
+        })
+    );
+    until("two starts", || lines(&starts).len() == 2).await;
+    gate.open();
+    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    assert_eq!(ended.attempt, 2);
+    assert_eq!(lines(&starts), ["1", "2"], "one start in each attempt");
+    bed.stop_agent("gpu003").await;
+    bed.start_agent("gpu003", |_| {}).await;
+    all_alive_and_ready(&core).await;
+}
+
+pub async fn cut_off_from_control(bed: &mut Bed) {
+    let core = bed.core();
+    bed.stop_agent("gpu002").await;
+    let relay = Relay::open().await;
+    let advertised = relay.addr();
+    bed.start_agent("gpu002", |settings| {
+        settings.gossip.advertise = Some(advertised);
+    })
+    .await;
+    relay.lead_to(bed.agents[&node("gpu002")].addr());
+    all_alive_and_ready(&core).await;
+    let gate = Gate::new();
+    let id = submit_on(bed, &["gpu002"], Requeue::Never, &gate.then("exit 0")).await;
+    bed.reaches(id, &[AllocationState::Running]).await;
+    let began = Instant::now();
+    relay.cut(bed.control.as_ref().unwrap().mesh_addr());
+    let why = shows(&core, "a suspect that others reach", |view| {
+        is(view, "gpu002", Liveness::Suspect).filter(|why| why.contains(" can"))
+    })
+    .await;
+    println!("after {:?}: {why}", began.elapsed());
+    assert!(why.starts_with("control cannot reach it, gpu0"), "{why}");
+    // Longer than a node that nobody reaches takes to be unreachable, and its work to be stopped.
+    let mut changes = core.subscribe(None);
+    let watched = tokio::time::timeout(bed.lost_within() * 2, async {
+        loop {
+            changes.next().await;
+            let word = core.view().node(&node("gpu002")).unwrap().liveness;
+            assert_ne!(word, Liveness::Unreachable);
+        }
+    });
+    assert!(watched.await.is_err());
+    assert_eq!(bed.allocation(id).await.state, AllocationState::Running);
+    relay.heal();
+    shows(&core, "the node alive again", |view| {
+        is(view, "gpu002", Liveness::Alive)
+    })
+    .await;
+    gate.open();
+    bed.reaches(id, &[AllocationState::Completed]).await;
+    bed.stop_agent("gpu002").await;
+    bed.start_agent("gpu002", |_| {}).await;
+    all_alive_and_ready(&core).await;
+}
+
+pub async fn lost_for_long(bed: &mut Bed) {
+    let core = bed.core();
+    all_alive_and_ready(&core).await;
+    let gate = Gate::new();
+    let nodes = ["gpu003", "gpu004"];
+    let id = submit_on(bed, &nodes, Requeue::Never, &gate.then("exit 0")).await;
+    let running = bed.reaches(id, &[AllocationState::Running]).await;
+    let began = Instant::now();
+    bed.stop_agent("gpu004").await;
+    let why = shows(&core, "an unreachable node", |view| {
+        is(view, "gpu004", Liveness::Unreachable)
+    })
+    .await;
+    println!("unreachable after {:?}: {why}", began.elapsed());
+    assert!(why.starts_with("answers neither control nor gpu"), "{why}");
+    // The other rank is ended; the lost node is not given away.
+    let stopping = shows(&core, "a rank ended and a node still held", |view| {
+        let held = view.allocation(id)?;
+        let over = |name| {
+            let rank = held.ranks.iter().find(|rank| rank.node == node(name));
+            matches!(rank.map(|r| &r.phase), Some(RankPhase::Ended { .. }))
+        };
+        (over("gpu003") && !over("gpu004")).then(|| held.clone())
+    })
+    .await;
+    println!("stopped {:?} after the agent was gone", began.elapsed());
+    assert_eq!(stopping.state, AllocationState::Stopping);
+    let lost = StopCause::NodeLost {
+        node: node("gpu004"),
+    };
+    assert_eq!(stopping.stop, Some(lost.clone()));
+    let holder = core.view().node(&node("gpu004")).unwrap().record.clone();
+    assert_eq!(holder.unwrap().holder.map(|h| h.allocation), Some(id));
+    // Its agent comes back, ends the rank and says so.
+    bed.start_agent("gpu004", |_| {}).await;
+    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    assert_eq!((ended.attempt, ended.stop), (running.attempt, Some(lost)));
+    all_alive_and_ready(&core).await;
+}
+
+pub async fn taken_by_force(bed: &mut Bed) {
+    let core = bed.core();
+    all_alive_and_ready(&core).await;
+    let gate = Gate::new();
+    let (ended, starts) = (gate.file("ended"), gate.file("starts"));
+    let script = format!(
+        "trap 'echo ended > {}; exit 9' TERM\necho x >> {}\n",
+        ended.display(),
+        starts.display()
+    );
+    let script = script + &gate.then("exit 0");
+    let id = submit_on(bed, &["gpu001"], Requeue::Never, &script).await;
+    bed.reaches(id, &[AllocationState::Running]).await;
+    bed.stop_agent("gpu001").await;
+    bed.admin(Command::ForceRelease {
+        node: node("gpu001"),
+        reason: "the rack is on fire".to_owned(),
+    })
+    .await;
+    let failed = bed.reaches(id, &[AllocationState::Failed]).await;
+    let exit = match &failed.ranks[0].phase {
+        RankPhase::Ended { exit, .. } => exit.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(exit, RankExit::Lost { .. }), "{exit:?}");
+    assert!(!ended.exists(), "its processes live on");
+    // The person was wrong: the node comes back, and what runs there is ended first.
+    bed.start_agent("gpu001", |_| {}).await;
+    let reason = shows(&core, "the dispatcher's drain reason", |view| {
+        let record = view.node(&node("gpu001"))?.record.as_ref()?;
+        let own = record
+            .drain
+            .iter()
+            .find(|d| d.owner == "service:dispatch")?;
+        Some(own.reason.clone())
+    })
+    .await;
+    println!("kept out: {reason}");
+    assert!(
+        reason.contains(&format!("allocation {id} attempt 1")),
+        "{reason}"
+    );
+    until("the orphan is ended", || ended.exists()).await;
+    shows(&core, "only the person's reason left", |view| {
+        let record = view.node(&node("gpu001"))?.record.as_ref()?;
+        (record.drain.len() == 1 && record.drain[0].owner == "root").then_some(())
+    })
+    .await;
+    let client = bed.client(crate::bed::TOKEN);
+    client.undrain("gpu001").await.unwrap();
+    let next = submit_on(bed, &["gpu001"], Requeue::Never, "exit 0").await;
+    bed.reaches(next, &[AllocationState::Completed]).await;
+    assert_eq!(lines(&starts).len(), 1);
+    gate.open();
+}
+
+pub async fn revoked_agent(bed: &mut Bed) {
+    let core = bed.core();
+    all_alive_and_ready(&core).await;
+    let mesh = bed.control.as_ref().unwrap().mesh().clone();
+    let connected = |name: &str| {
+        let all = mesh.connections();
+        all.iter()
+            .any(|peer| peer.role() == Role::Agent && peer.id() == name)
+    };
+    assert!(connected("gpu005"));
+    let began = Instant::now();
+    bed.admin(Command::RevokeCertificates {
+        name: "gpu005".to_owned(),
+        role: Role::Agent,
+        reason: "its key was seen elsewhere".to_owned(),
+    })
+    .await;
+    until("its connections are closed", || !connected("gpu005")).await;
+    println!("control let go of it after {:?}", began.elapsed());
+    let why = shows(&core, "a suspect node", |view| {
+        is(view, "gpu005", Liveness::Suspect)
+    })
+    .await;
+    println!("suspect after {:?}: {why}", began.elapsed());
+    // With a certificate issued later it is a member again.
+    bed.stop_agent("gpu005").await;
+    bed.start_agent("gpu005", |_| {}).await;
+    all_alive_and_ready(&core).await;
+}
+
+/// Control is stopped as soon as an allocation reaches each state; the next one goes on.
+pub async fn control_restart_at_every_step(bed: &mut Bed) {
+    use AllocationState::{Cancelled, Completed, Pending, Running, Starting, Stopping};
+    for step in [Pending, Starting, Running, Stopping] {
+        all_alive_and_ready(&bed.core()).await;
+        let gate = Gate::new();
+        let starts = gate.file("starts");
+        let script = format!(
+            "trap 'sleep 0.5; exit 9' TERM\necho $LATTICE_NODE_RANK >> {}\n",
+            starts.display()
+        );
+        let script = script + &gate.then("exit 0");
+        let mut changes = bed.core().subscribe(None);
+        let id = bed.submit(2, &script).await;
+        if step == Stopping {
+            bed.reaches(id, &[Running]).await;
+            bed.admin(Command::Cancel { id }).await;
+        }
+        let reached = async {
+            loop {
+                if let Change::Events(events) = changes.next().await
+                    && events.iter().any(|event| match &event.kind {
+                        EventKind::Allocation { record, .. } => {
+                            record.id == id && record.state == step
+                        }
+                        _ => false,
+                    })
+                {
+                    return;
+                }
+            }
+        };
+        let reached = tokio::time::timeout(crate::bed::PATIENCE, reached).await;
+        assert!(reached.is_ok(), "{step}");
+        let control = bed.control.take().unwrap();
+        let addr = control.mesh_addr();
+        control.stop().await;
+        bed.control = Some(bed.new_control("c1", addr).await);
+        let ended = if step == Stopping {
+            bed.reaches(id, &[Cancelled]).await
+        } else {
+            bed.reaches(id, &[Running]).await;
+            gate.open();
+            bed.reaches(id, &[Completed]).await
+        };
+        assert_eq!(ended.attempt, 1, "{step}");
+        let mut ranks = lines(&starts);
+        ranks.sort();
+        assert_eq!(ranks, ["0", "1"], "{step}: each rank started once");
+        println!(
+            "control restarted when it was {step}: ended {}",
+            ended.state
+        );
+    }
+}
