@@ -174,6 +174,8 @@ async fn launch(control: &Other, number: u64) -> anyhow::Result<()> {
             ..Workload::default()
         },
         walltime_ms: None,
+        boot: None,
+        sensitive: false,
     };
     peer.call(&launch, DEADLINE).await??;
     Ok(())

@@ -6,7 +6,8 @@
 use anyhow::Context as _;
 use futures::future::BoxFuture;
 use lattice_agent::executor::{
-    Accounts, AgentUser, Control, Executor, ExecutorSettings, Ids, NotReported, OWN_PROGRAM, RunAs,
+    Accounts, AgentUser, CgroupSettings, Control, Executor, ExecutorSettings, Hooks, Ids,
+    NotReported, OWN_PROGRAM, OrphanPolicy, RunAs,
 };
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::command::RankReport;
@@ -44,6 +45,8 @@ fn launch(number: u64) -> anyhow::Result<Launch> {
             ..Workload::default()
         },
         walltime_ms: Some(60_000),
+        boot: None,
+        sensitive: false,
     })
 }
 
@@ -62,8 +65,12 @@ fn settings(folder: &std::path::Path) -> anyhow::Result<ExecutorSettings> {
             fixed: (agent.uid == 0).then_some(nobody),
             allow_same_user: true,
             min_uid: 1000,
-            accounts: Accounts::at("/etc/passwd"),
+            map: None,
+            accounts: Accounts::system(),
         },
+        hooks: Hooks::default(),
+        cgroup: CgroupSettings::default(),
+        orphans: OrphanPolicy::End,
         output_cap_bytes: 1 << 20,
         grace: Duration::from_secs(30),
         keep_output: Duration::from_secs(60),

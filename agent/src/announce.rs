@@ -1,9 +1,11 @@
 //! Says in the gossip cell what the node is and how busy it is.
 
-use crate::executor::Executor;
+use crate::executor::{Executor, Hindrance};
 use crate::node::Announcement;
 use lattice_gossip::{Boot, Cell, Health, Load, Published, Verdict};
 use lattice_hwprobe::{Reading, Root};
+use lattice_mesh::{Clock, RenewalState};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -11,24 +13,37 @@ use tokio::sync::watch;
 const LOAD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What does not change while the agent runs.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Constant {
     pub(crate) boot: Boot,
     pub(crate) group: Option<String>,
     /// Where `/proc/loadavg` is.
     pub(crate) root: Root,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for Constant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Constant({:?})", self.boot)
+    }
 }
 
 impl Constant {
     /// What is said with `announcement` and of the executor.
-    pub(crate) fn published(&self, announcement: &Announcement, executor: &Executor) -> Published {
+    pub(crate) fn published(
+        &self,
+        announcement: &Announcement,
+        executor: &Executor,
+        renewal: &RenewalState,
+    ) -> Published {
+        let certificate = renewal.health_reason(self.clock.now());
         let marks = announcement.marks.iter();
         Published {
             fingerprints: marks
                 .map(|(class, mark)| (class.name().to_owned(), mark.to_string()))
                 .collect(),
             identity: announcement.document.map(|digest| digest.to_string()),
-            health: health(announcement, &Hindrance::of(executor)),
+            health: health(announcement, &executor.hindrances(), certificate),
             load: self.load(executor),
             power: None,
             boot: Some(self.boot.clone()),
@@ -59,34 +74,13 @@ fn hundredths(text: &str) -> Option<u32> {
         .checked_add(part)
 }
 
-/// Why no work can be placed here, whatever the hardware is like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hindrance {
-    /// It is configured not to run any.
-    Off,
-    /// What it would run cannot be recorded.
-    Journal,
-}
-
-impl Hindrance {
-    fn of(executor: &Executor) -> Vec<Self> {
-        let off = (!executor.is_enabled()).then_some(Self::Off);
-        let fault = executor.journal_fault();
-        let journal = fault.borrow().is_some().then_some(Self::Journal);
-        off.into_iter().chain(journal).collect()
-    }
-    /// Its code among the reasons; control knows them by their first word.
-    fn code(self) -> &'static str {
-        match self {
-            Self::Off => "executor.off",
-            Self::Journal => "executor.journal",
-        }
-    }
-}
-
 /// What the probes and the executor can say of health: checks of their own come with the tables
 /// for them. Nothing is said of a node that was not read yet, unless it cannot be used anyway.
-fn health(announcement: &Announcement, hindrances: &[Hindrance]) -> Option<Health> {
+fn health(
+    announcement: &Announcement,
+    hindrances: &[Hindrance],
+    certificate: Option<&str>,
+) -> Option<Health> {
     if announcement.document.is_none() && hindrances.is_empty() {
         return None;
     }
@@ -95,10 +89,11 @@ fn health(announcement: &Announcement, hindrances: &[Hindrance]) -> Option<Healt
         .iter()
         .map(|hindrance| hindrance.code().to_owned());
     let reasons: Vec<String> = codes
+        .chain(certificate.map(str::to_owned))
         .chain(announcement.findings.iter().cloned())
         .chain(incomplete.map(|class| format!("{}.incomplete", class.name())))
         .collect();
-    let is_sound = announcement.findings.is_empty();
+    let is_sound = announcement.findings.is_empty() && certificate.is_none();
     let verdict = match (hindrances.is_empty(), is_sound, reasons.is_empty()) {
         (false, _, _) => Verdict::Faulty,
         (true, true, true) => Verdict::Healthy,
@@ -114,12 +109,16 @@ pub(crate) async fn announce(
     constant: Constant,
     mut announcements: watch::Receiver<Announcement>,
     executor: Executor,
+    mut renewal: watch::Receiver<RenewalState>,
 ) {
     let mut journal = executor.journal_fault();
+    let mut hindrances = executor.hindrance_changes();
     loop {
         journal.mark_unchanged();
+        hindrances.mark_seen();
         let announcement = announcements.borrow_and_update().clone();
-        let published = constant.published(&announcement, &executor);
+        let certificate = renewal.borrow_and_update().clone();
+        let published = constant.published(&announcement, &executor, &certificate);
         if let Err(error) = cell.publish(&published) {
             tracing::error!(%error, "this cannot be said in gossip; what was said before stays");
         }
@@ -128,6 +127,12 @@ pub(crate) async fn announce(
                 return;
             },
             changed = journal.changed() => if changed.is_err() {
+                return;
+            },
+            is_there = hindrances.next() => if !is_there {
+                return;
+            },
+            changed = renewal.changed() => if changed.is_err() {
                 return;
             },
             () = tokio::time::sleep(LOAD_INTERVAL) => {}
@@ -156,7 +161,7 @@ mod tests {
             document: Some(lattice_hwprobe::Digest([1; 32])),
             ..Announcement::default()
         };
-        let health_of = |announcement: &Announcement| health(announcement, &[]).unwrap();
+        let health_of = |announcement: &Announcement| health(announcement, &[], None).unwrap();
         assert_eq!(health_of(&announcement).verdict, Verdict::Healthy);
         announcement.incomplete.push(Class::Gpu);
         let unknown = health_of(&announcement);
@@ -167,10 +172,22 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_that_is_about_to_end_degrades() {
+        let announcement = Announcement {
+            document: Some(lattice_hwprobe::Digest([1; 32])),
+            ..Announcement::default()
+        };
+        let said = health(&announcement, &[], Some("certificate.expiring")).unwrap();
+        assert_eq!(said.verdict, Verdict::Degraded);
+        assert_eq!(said.reasons, ["certificate.expiring"]);
+    }
+
+    #[test]
     fn a_node_that_takes_no_work_says_so_also_before_it_was_read() {
         let announcement = Announcement::default();
-        assert_eq!(health(&announcement, &[]), None);
-        let both = health(&announcement, &[Hindrance::Off, Hindrance::Journal]).unwrap();
+        assert_eq!(health(&announcement, &[], None), None);
+        let both = [Hindrance::Off, Hindrance::Journal];
+        let both = health(&announcement, &both, None).unwrap();
         assert_eq!(both.verdict, Verdict::Faulty);
         assert_eq!(both.reasons, ["executor.off", "executor.journal"]);
     }

@@ -5,14 +5,15 @@ use crate::control::Controls;
 use crate::data_dir::DataDir;
 use crate::error::StartError;
 use crate::executor::{Executor, ExecutorSettings};
-use crate::join::{Member, member};
+use crate::join::{Member, NextCertificate, member};
 use crate::node::{Announcement, NodeView, Prober, Publication};
 use crate::serve::{Served, router};
 use crate::settings::{Edges, Settings};
 use lattice_gossip::{Boot, Cell, CellConfig, CellName, Gossip, Seed};
-use lattice_mesh::{Mesh, Role, Router};
+use lattice_mesh::{Mesh, Renewal, RenewalSettings, Role, Router, keep_renewed};
 use lattice_quorum_types::NodeId;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -33,6 +34,7 @@ pub struct App {
     announcements: watch::Receiver<Announcement>,
     gossip: Gossip,
     cell_config: CellConfig,
+    renewal: Option<Renewal>,
     /// Taken by `start`.
     parts: Option<Parts>,
     cell: Option<Cell>,
@@ -46,6 +48,9 @@ pub struct App {
 struct Parts {
     router: Router,
     prober: Prober,
+    next_certificate: NextCertificate,
+    /// Where certificate and key are kept; `None` where they were given.
+    identity: Option<PathBuf>,
 }
 
 impl App {
@@ -57,7 +62,7 @@ impl App {
         let cell_config = cell_config(&settings, &edges, cell)?;
         let mesh = Mesh::bind(settings.listen, credentials, edges.mesh.clone())?;
         let controls = Arc::new(Controls::new(&mesh, &settings.control));
-        let work = executor_settings(&settings, &edges, &data);
+        let work = executor_settings(&settings, &edges, &data)?;
         let executor = Executor::open(work, controls, edges.clock.clone())?;
         let constant = Constant {
             boot: Boot {
@@ -66,18 +71,26 @@ impl App {
             },
             group: settings.topology_group.clone(),
             root: settings.probe.host.root.clone(),
+            clock: edges.clock.clone(),
         };
+        let next_certificate = NextCertificate::new(&mesh, &settings, &edges.mesh);
         let publication = Publication::new(settings.node.to_string(), settings.topology_group);
         let prober = Prober::new(settings.probe, publication);
         let view = prober.view();
         let gossip = Gossip::new();
+        let identity = edges.credentials.is_none().then(|| data.identity());
+        if let Some(folder) = &identity {
+            mesh.keep_trust_in(folder)?;
+        }
         let router = gossip.route(router(Served {
             node: settings.node.clone(),
             boot_id: edges.boot_id,
             clock: edges.clock,
             view: view.clone(),
             executor: executor.clone(),
+            mesh: mesh.downgrade(),
         }));
+        let router = router.serving_trust(&mesh);
         Ok(Self {
             node: settings.node,
             mesh,
@@ -87,7 +100,13 @@ impl App {
             announcements: prober.announcements(),
             gossip,
             cell_config,
-            parts: Some(Parts { router, prober }),
+            renewal: None,
+            parts: Some(Parts {
+                router,
+                prober,
+                next_certificate,
+                identity,
+            }),
             cell: None,
             cancel: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -98,6 +117,10 @@ impl App {
     /// Where it listens, with the real port.
     pub fn addr(&self) -> SocketAddr {
         self.mesh.local_addr()
+    }
+    /// Its mesh endpoint, for new credentials and for looking at connections.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
     }
     /// Which node it speaks for.
     pub fn node(&self) -> &NodeId {
@@ -111,6 +134,10 @@ impl App {
     pub fn executor(&self) -> &Executor {
         &self.executor
     }
+    /// How its certificate stands; `None` before [`App::start`].
+    pub fn renewal(&self) -> Option<&Renewal> {
+        self.renewal.as_ref()
+    }
     /// The gossip cell; `None` before [`App::start`].
     pub fn cell(&self) -> Option<&Cell> {
         self.cell.as_ref()
@@ -118,14 +145,23 @@ impl App {
 
     /// Takes up earlier work, answers, reads the node and joins its cell. Once.
     pub async fn start(&mut self) -> Result<(), StartError> {
-        let Parts { router, prober } = self.parts.take().ok_or(StartError::StartedBefore)?;
+        let Parts {
+            router,
+            prober,
+            next_certificate,
+            identity,
+        } = self.parts.take().ok_or(StartError::StartedBefore)?;
         // First: whoever asks must hear of what an earlier agent left.
         self.executor.resume()?;
         self.mesh.serve(router)?;
         self.spawn(prober.run());
-        let first = self
-            .constant
-            .published(&self.announcements.borrow().clone(), &self.executor);
+        let renewal = RenewalSettings::new(identity, rand::random());
+        let renewal = keep_renewed(&self.mesh, next_certificate, renewal);
+        let first = self.constant.published(
+            &self.announcements.borrow().clone(),
+            &self.executor,
+            &renewal.state(),
+        );
         let config = self.cell_config.clone();
         let cell = self.gossip.join(&self.mesh, config, &first).await?;
         self.spawn(announce(
@@ -133,7 +169,9 @@ impl App {
             self.constant.clone(),
             self.announcements.clone(),
             self.executor.clone(),
+            renewal.watch(),
         ));
+        self.renewal = Some(renewal);
         self.cell = Some(cell);
         tracing::info!(node = %self.node, addr = %self.addr(), "agent started");
         Ok(())
@@ -201,17 +239,24 @@ fn cell_config(
     Ok(config)
 }
 
-fn executor_settings(settings: &Settings, edges: &Edges, data: &DataDir) -> ExecutorSettings {
+fn executor_settings(
+    settings: &Settings,
+    edges: &Edges,
+    data: &DataDir,
+) -> Result<ExecutorSettings, StartError> {
     let work = &settings.executor;
-    ExecutorSettings {
+    Ok(ExecutorSettings {
         node: settings.node.clone(),
         folder: data.executor(),
         enabled: work.enabled,
-        run_as: settings.run_as(edges),
+        run_as: settings.run_as(edges)?,
+        hooks: work.hooks.clone(),
+        cgroup: work.cgroup.clone(),
+        orphans: work.orphans,
         output_cap_bytes: work.output_cap_bytes,
         grace: work.grace,
         keep_output: work.keep_output,
         program: edges.program.clone(),
         boot_id: edges.boot_id.clone(),
-    }
+    })
 }

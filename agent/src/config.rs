@@ -2,12 +2,13 @@
 //!
 //! Every key can also be set by the environment (`LATTICE_EXECUTOR__ALLOW_SAME_USER=true`).
 
+mod executor;
+
+pub use executor::{ExecutorConfig, HookConfig, HooksConfig};
+
 use crate::data_dir::DataDir;
-use crate::executor::Ids;
-use crate::settings::{
-    CONFIRM_AFTER, GRACE, GossipSettings, JoinSettings, KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES,
-    PROBE_INTERVAL, Settings, WorkSettings,
-};
+use crate::executor::{OpenError, UserMapError};
+use crate::settings::{CONFIRM_AFTER, GossipSettings, JoinSettings, PROBE_INTERVAL, Settings};
 use lattice_config::{Check, Problems};
 use lattice_gossip::CellName;
 use lattice_hwprobe::{Class, Host, NvmlSource};
@@ -159,40 +160,6 @@ pub enum NvmlMode {
     Disabled,
 }
 
-/// `executor`.
-#[derive(Debug, Deserialize)]
-#[serde(default)]
-pub struct ExecutorConfig {
-    /// Whether work is run at all.
-    pub enabled: bool,
-    /// Everybody's work runs as this account.
-    pub run_as: Option<Ids>,
-    /// An agent that is not root runs work as itself.
-    pub allow_same_user: bool,
-    /// Lower uids never run work.
-    pub min_uid: u32,
-    /// Most bytes kept of each output of a rank.
-    pub output_cap_bytes: u64,
-    /// Seconds between SIGTERM and SIGKILL.
-    pub grace_s: u64,
-    /// Hours for which the output of an ended rank stays readable.
-    pub keep_output_h: u64,
-}
-
-impl Default for ExecutorConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            run_as: None,
-            allow_same_user: false,
-            min_uid: MIN_UID,
-            output_cap_bytes: OUTPUT_CAP_BYTES,
-            grace_s: GRACE.as_secs(),
-            keep_output_h: KEEP_OUTPUT.as_secs() / 3600,
-        }
-    }
-}
-
 impl Check for Config {
     fn check(&self, problems: &mut Problems) {
         if let Some(node) = &self.node
@@ -286,22 +253,6 @@ impl Check for ProbeConfig {
     }
 }
 
-impl Check for ExecutorConfig {
-    fn check(&self, problems: &mut Problems) {
-        if let Some(Ids { uid, gid }) = self.run_as {
-            if uid == 0 || gid == 0 {
-                problems.add("run_as", "must not be root: no work runs as root");
-            } else if uid < self.min_uid {
-                let text = format!("uid {uid} is below executor.min_uid ({})", self.min_uid);
-                problems.add("run_as", text);
-            }
-        }
-        if self.grace_s > 3600 {
-            problems.add("grace_s", "must be 0 to 3600");
-        }
-    }
-}
-
 /// Why a configuration that is well formed still cannot be used on this host, now.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -331,6 +282,12 @@ pub enum ConfigError {
         /// What is wrong with it.
         source: InvalidToken,
     },
+    /// Work cannot be run as it is configured.
+    #[error(transparent)]
+    Executor(#[from] OpenError),
+    /// The site's list of who is whom cannot be used.
+    #[error(transparent)]
+    UserMap(#[from] UserMapError),
     /// A value that [`Check`] refuses; `load` never lets one through.
     #[error("{key}: {reason}")]
     Invalid {
@@ -366,8 +323,9 @@ impl Config {
     /// node is enrolled.
     ///
     /// # Errors
-    /// A token file that is missing or holds no token.
+    /// A token file that is missing or holds no token, a user map or a hook that cannot be used.
     pub fn check_files(&self) -> Result<(), ConfigError> {
+        self.executor.check_files()?;
         match &self.join {
             Some(join) if !DataDir::is_enrolled(&self.data_dir) => join.read_token().map(drop),
             _ => Ok(()),
@@ -375,9 +333,10 @@ impl Config {
     }
 
     /// Looks up names and reads the token; blocks on the resolver and the disk. The token is not
-    /// looked at once the node is enrolled: it may be gone by then, and should.
+    /// missed once the node is enrolled: it may be gone by then. Where it stays, as on nodes without
+    /// a disk, an agent whose certificate has ended enrols anew by itself.
     pub fn into_settings(self) -> Result<Settings, ConfigError> {
-        let join = self.join.filter(|_| !DataDir::is_enrolled(&self.data_dir));
+        let is_enrolled = DataDir::is_enrolled(&self.data_dir);
         let node = match self.node {
             Some(node) => node,
             None => short_host_name(),
@@ -390,7 +349,17 @@ impl Config {
         }
         let mut settings = Settings::new(node, self.listen, self.data_dir, host);
         settings.control = resolve("control", &self.control)?;
-        settings.join = join.map(Join::into_settings).transpose()?;
+        if let Some(join) = &self.join {
+            settings.quorum = resolve("join.quorum", &join.quorum)?;
+            settings.join = match join.read_token() {
+                Ok(token) => Some(JoinSettings {
+                    token,
+                    replace: join.replace,
+                }),
+                Err(_) if is_enrolled => None,
+                Err(error) => return Err(error),
+            };
+        }
         settings.topology_group = self.topology.group;
         let seeds = resolve("gossip.seeds", &self.gossip.seeds)?;
         settings.gossip = GossipSettings {
@@ -429,14 +398,6 @@ impl Join {
         let token = text.expose_secret().trim().parse();
         token.map_err(|source| ConfigError::Token { key: key(), source })
     }
-
-    fn into_settings(self) -> Result<JoinSettings, ConfigError> {
-        Ok(JoinSettings {
-            token: self.read_token()?,
-            quorum: resolve("join.quorum", &self.quorum)?,
-            replace: self.replace,
-        })
-    }
 }
 
 impl NvmlConfig {
@@ -447,20 +408,6 @@ impl NvmlConfig {
                 NvmlSource::child(crate::executor::OWN_PROGRAM, self.library.as_deref())
             }
             (NvmlMode::Recorded | NvmlMode::Disabled, _) => NvmlSource::Disabled,
-        }
-    }
-}
-
-impl ExecutorConfig {
-    fn into_settings(self) -> WorkSettings {
-        WorkSettings {
-            enabled: self.enabled,
-            run_as: self.run_as,
-            allow_same_user: self.allow_same_user,
-            min_uid: self.min_uid,
-            output_cap_bytes: self.output_cap_bytes,
-            grace: Duration::from_secs(self.grace_s),
-            keep_output: Duration::from_secs(self.keep_output_h.saturating_mul(3600)),
         }
     }
 }

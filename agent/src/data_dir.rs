@@ -4,6 +4,7 @@
 //! certificate and key, `membership.json` what enrolment told, `executor/` the attempts.
 
 use crate::attempt::write_durably;
+use lattice_mesh::Credentials;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -132,8 +133,7 @@ impl DataDir {
     }
     /// Whether the agent whose folder `path` is has enrolled.
     pub(crate) fn is_enrolled(path: &Path) -> bool {
-        // Written last of what enrolment leaves.
-        path.join("identity/roots.pem").exists()
+        Credentials::are_in(&path.join("identity"))
     }
     /// Where the executor's folder is.
     pub fn executor(&self) -> PathBuf {

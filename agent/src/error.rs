@@ -2,6 +2,7 @@
 
 use crate::attempt::RecordError;
 use crate::data_dir::DataDirError;
+use crate::executor::{OpenError, UserMapError};
 use lattice_gossip::{InvalidCellName, JoinError};
 use lattice_mesh::{CredentialsError, EnrolError, MeshError};
 use lattice_quorum_types::NodeId;
@@ -15,6 +16,12 @@ pub enum StartError {
     /// What it knows of earlier work cannot be used.
     #[error(transparent)]
     Records(#[from] RecordError),
+    /// Work cannot be run as it is configured.
+    #[error(transparent)]
+    Executor(#[from] OpenError),
+    /// The site's list of who is whom cannot be used.
+    #[error(transparent)]
+    UserMap(#[from] UserMapError),
     /// Its certificate or key cannot be used.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
@@ -24,6 +31,17 @@ pub enum StartError {
          token with `lattice admin token create --role agent`)"
     )]
     NotEnrolled,
+    /// There is a certificate, but it counts no more, and there is no way to another.
+    #[error(
+        "the certificate of this node {why}; make a token with `lattice admin token create --role \
+         agent --nodes {node} --replace`, set join.token_file and join.replace, and start again"
+    )]
+    NoLongerMember {
+        /// This node.
+        node: NodeId,
+        /// In words.
+        why: String,
+    },
     /// Nobody to enrol with.
     #[error("join.quorum names no quorum member to enrol with")]
     NoQuorum,

@@ -1,9 +1,17 @@
-//! How the agent comes to its credentials.
+//! How the agent comes to its credentials, and how it keeps them.
 
 use crate::data_dir::{DataDir, Membership};
 use crate::error::StartError;
 use crate::settings::{Edges, JoinSettings, Settings};
-use lattice_mesh::{Credentials, Enrolled, Role, enrol_at_any};
+use futures::future::BoxFuture;
+use lattice_mesh::{
+    AskMembers, Credentials, CredentialsError, Enrolled, Expect, Issued, Mesh, MeshConfig,
+    RenewError, RenewRefused, RenewalSource, Role, SignedBundle, Standing, WeakMesh, enrol_at_any,
+    enrol_key,
+};
+use lattice_quorum_types::{NodeId, UnixMillis};
+use rustls_pki_types::CertificateSigningRequestDer;
+use std::net::SocketAddr;
 
 /// What membership gives.
 pub(crate) struct Member {
@@ -12,30 +20,18 @@ pub(crate) struct Member {
     pub(crate) cell: Option<String>,
 }
 
-/// Takes the given credentials, or those of an earlier enrolment, or enrols. Renewal before they
-/// expire has its place here; nothing renews yet.
+/// Takes the given credentials, or those of an earlier enrolment while they count, or enrols.
 pub(crate) async fn member(
     settings: &Settings,
     edges: &Edges,
     data: &DataDir,
 ) -> Result<Member, StartError> {
-    let member = if let Some(credentials) = edges.credentials.clone() {
-        Member {
+    let member = match edges.credentials.clone() {
+        Some(credentials) => Member {
             credentials,
             cell: None,
-        }
-    } else if DataDir::is_enrolled(&settings.data_dir) {
-        Member {
-            credentials: Credentials::load(&data.identity())?,
-            cell: data.membership()?.unwrap_or_default().cell,
-        }
-    } else {
-        let join = settings.join.as_ref().ok_or(StartError::NotEnrolled)?;
-        let Enrolled { credentials, cell } = enrol(settings, join, edges).await?;
-        // The certificate comes last: with it, enrolment is done.
-        data.write_membership(&Membership { cell: cell.clone() })?;
-        credentials.save(&data.identity())?;
-        Member { credentials, cell }
+        },
+        None => kept_or_enrolled(settings, edges, data).await?,
     };
     let identity = member.credentials.identity();
     if (identity.role(), identity.id()) != (Role::Agent, settings.node.as_str()) {
@@ -47,12 +43,129 @@ pub(crate) async fn member(
     Ok(member)
 }
 
+async fn kept_or_enrolled(
+    settings: &Settings,
+    edges: &Edges,
+    data: &DataDir,
+) -> Result<Member, StartError> {
+    if DataDir::is_enrolled(&settings.data_dir) {
+        let credentials = Credentials::load(&data.identity())?;
+        let Some(why) = why_useless(&credentials, edges.clock.now())? else {
+            let cell = data.membership()?.unwrap_or_default().cell;
+            return Ok(Member { credentials, cell });
+        };
+        if settings.join.is_none() {
+            let node = settings.node.clone();
+            return Err(StartError::NoLongerMember { node, why });
+        }
+        tracing::warn!(why, "the certificate counts no more; enrolling anew");
+    }
+    let join = settings.join.as_ref().ok_or(StartError::NotEnrolled)?;
+    let Enrolled { credentials, cell } = enrol(settings, join, edges).await?;
+    // The certificate comes last: with it, enrolment is done.
+    data.write_membership(&Membership { cell: cell.clone() })?;
+    credentials.save(&data.identity())?;
+    Ok(Member { credentials, cell })
+}
+
+/// Why nobody would let in who shows these credentials; `None`: everybody should.
+fn why_useless(
+    credentials: &Credentials,
+    now: UnixMillis,
+) -> Result<Option<String>, CredentialsError> {
+    Ok(match credentials.standing()? {
+        Standing::Revoked => Some("was revoked".to_owned()),
+        Standing::Untrusted => Some("is of an authority that is trusted no more".to_owned()),
+        Standing::Good | Standing::Superseded => {
+            let ended_ms = now.since(credentials.expires_at());
+            (ended_ms > 0).then(|| format!("ended {} s ago", ended_ms / 1000))
+        }
+    })
+}
+
 async fn enrol(
     settings: &Settings,
     join: &JoinSettings,
     edges: &Edges,
 ) -> Result<Enrolled, StartError> {
-    let (addrs, node) = (join.quorum.iter().copied(), settings.node.as_str());
+    let (addrs, node) = (settings.quorum.iter().copied(), settings.node.as_str());
     let asked = enrol_at_any(addrs, &join.token, node, join.replace, &edges.mesh).await;
     Ok(asked.ok_or(StartError::NoQuorum)??)
+}
+
+/// Where a running agent's next certificate comes from: quorum members, who know it by the present
+/// one. Where that has ended (nobody renewed while the quorum was away), the join token is used, if
+/// it is still there.
+pub(crate) struct NextCertificate {
+    members: AskMembers,
+    mesh: WeakMesh,
+    quorum: Vec<SocketAddr>,
+    node: NodeId,
+    join: Option<JoinSettings>,
+    config: MeshConfig,
+}
+
+impl std::fmt::Debug for NextCertificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NextCertificate({} from {:?})", self.node, self.quorum)
+    }
+}
+
+impl NextCertificate {
+    pub(crate) fn new(mesh: &Mesh, settings: &Settings, config: &MeshConfig) -> Self {
+        let of_quorum = |addr: &SocketAddr| mesh.peer(*addr, Expect::role(Role::Quorum));
+        let members: Vec<_> = settings.quorum.iter().map(of_quorum).collect();
+        Self {
+            members: AskMembers::new(move || members.clone()),
+            mesh: mesh.downgrade(),
+            quorum: settings.quorum.clone(),
+            node: settings.node.clone(),
+            join: settings.join.clone(),
+            config: config.clone(),
+        }
+    }
+
+    /// The token, once the certificate has ended.
+    fn last_resort(&self) -> Option<&JoinSettings> {
+        let expires_at = self.mesh.upgrade()?.expires_at();
+        let has_ended = self.config.clock.now() > expires_at;
+        self.join.as_ref().filter(|_| has_ended)
+    }
+
+    async fn enrol_anew(
+        &self,
+        join: &JoinSettings,
+        csr: CertificateSigningRequestDer<'static>,
+    ) -> Result<Issued, RenewError> {
+        let mut failures = Vec::new();
+        for addr in &self.quorum {
+            let name = self.node.as_str();
+            match enrol_key(*addr, &join.token, name, join.replace, &csr, &self.config).await {
+                Ok(issued) => return Ok(issued),
+                Err(error) if error.is_final() => {
+                    let reason = error.to_string();
+                    return Err(RenewRefused::NotMember { reason }.into());
+                }
+                Err(error) => failures.push(format!("{addr}: {error}")),
+            }
+        }
+        let reason = failures.join("; ");
+        Err(RenewError::NotReached { reason })
+    }
+}
+
+impl RenewalSource for NextCertificate {
+    fn renew(
+        &self,
+        csr: CertificateSigningRequestDer<'static>,
+    ) -> BoxFuture<'_, Result<Issued, RenewError>> {
+        match self.last_resort() {
+            Some(join) => Box::pin(self.enrol_anew(join, csr)),
+            None => self.members.renew(csr),
+        }
+    }
+
+    fn trust(&self, have: u64) -> BoxFuture<'_, Result<Option<SignedBundle>, RenewError>> {
+        self.members.trust(have)
+    }
 }

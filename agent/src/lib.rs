@@ -17,6 +17,7 @@ mod app;
 pub mod attempt;
 mod cause;
 pub mod child;
+mod claim;
 mod config;
 mod control;
 mod data_dir;
@@ -30,8 +31,8 @@ pub mod supervisor;
 
 pub use app::App;
 pub use config::{
-    Config, ConfigError, ExecutorConfig, GossipConfig, Join, NvmlConfig, NvmlMode, ProbeConfig,
-    Topology,
+    Config, ConfigError, ExecutorConfig, GossipConfig, HookConfig, HooksConfig, Join, NvmlConfig,
+    NvmlMode, ProbeConfig, Topology,
 };
 pub use data_dir::{DataDir, DataDirError, Membership};
 pub use error::StartError;

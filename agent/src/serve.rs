@@ -1,13 +1,19 @@
 //! What the agent answers on the mesh. Who may ask is part of each request's type.
 
+use crate::claim::Claims;
 use crate::executor::Executor;
 use crate::node::NodeView;
-use lattice_mesh::{Clock, Failed, Router};
+use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
 use lattice_quorum_types::NodeId;
 use lattice_quorum_types::wire::{
-    GetInventory, GetPreimage, Launch, ListAttempts, Ping, Pong, ReadLog, Terminate,
+    CheckHealth, GetClaim, GetInventory, GetPreimage, Launch, ListAttempts, Ping, PingPeer, Pong,
+    ReadLog, Terminate,
 };
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest that another agent is waited for.
+const PING_PEER_MS: u64 = 5000;
 
 /// What is served from.
 pub(crate) struct Served {
@@ -16,6 +22,8 @@ pub(crate) struct Served {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) view: NodeView,
     pub(crate) executor: Executor,
+    /// It holds the handlers, which must not hold it.
+    pub(crate) mesh: WeakMesh,
 }
 
 /// Every call an agent answers.
@@ -26,7 +34,15 @@ pub(crate) fn router(served: Served) -> Router {
         clock,
         view,
         executor,
+        mesh,
     } = served;
+    let claims = Claims {
+        node: node.clone(),
+        boot_id: boot_id.clone(),
+        clock: clock.clone(),
+        view: view.clone(),
+        mesh: mesh.clone(),
+    };
     let pong = move || Pong {
         node: node.clone(),
         boot_id: boot_id.clone(),
@@ -34,10 +50,19 @@ pub(crate) fn router(served: Served) -> Router {
     };
     let contents = view.clone();
     let (launching, ending, listing) = (executor.clone(), executor.clone(), executor.clone());
+    let gate = executor.clone();
     Router::new()
         .rpc::<Ping, _, _>(move |_, Ping| {
             let pong = pong();
             async move { Ok(pong) }
+        })
+        .rpc::<PingPeer, _, _>(move |_, wanted| {
+            let mesh = mesh.clone();
+            async move { Ok(ping_peer(&mesh, wanted).await) }
+        })
+        .rpc::<GetClaim, _, _>(move |_, GetClaim { nonce }| {
+            let claims = claims.clone();
+            async move { Ok(claims.make(nonce).await.map_err(|e| crate::with_causes(&e))) }
         })
         .rpc::<GetPreimage, _, _>(move |_, wanted| {
             let found = contents.content(wanted.digest);
@@ -61,6 +86,10 @@ pub(crate) fn router(served: Served) -> Router {
             let executor = ending.clone();
             whole(async move { executor.terminate(terminate).await })
         })
+        .rpc::<CheckHealth, _, _>(move |_, CheckHealth| {
+            let executor = gate.clone();
+            whole(async move { executor.check_health().await })
+        })
         .rpc::<ListAttempts, _, _>(move |_, ListAttempts| {
             let listed = listing.list();
             async move { Ok(listed) }
@@ -69,6 +98,15 @@ pub(crate) fn router(served: Served) -> Router {
             let executor = executor.clone();
             async move { executor.read_log(wanted, &to).await }
         })
+}
+
+/// Whether another agent answers this one.
+async fn ping_peer(mesh: &WeakMesh, wanted: PingPeer) -> Result<Pong, String> {
+    let mesh = mesh.upgrade().ok_or("this agent is stopping")?;
+    let expect = Expect::exactly(Role::Agent, wanted.node.as_str());
+    let deadline = Duration::from_millis(wanted.timeout_ms.min(PING_PEER_MS));
+    let answer = mesh.peer(wanted.addr, expect).call(&Ping, deadline).await;
+    answer.map_err(|error| error.to_string())
 }
 
 /// Goes on to its end also when the call it serves is dropped.

@@ -1,6 +1,9 @@
 //! Checked values an agent runs with, and the edges a test or a demo replaces.
 
-use crate::executor::{Accounts, AgentUser, Ids, OWN_PROGRAM, RunAs};
+use crate::executor::{
+    Accounts, AgentUser, CgroupSettings, Hooks, Ids, OWN_PROGRAM, OrphanPolicy, RunAs, UserMap,
+    UserMapError,
+};
 use crate::node::ProbeSettings;
 use lattice_gossip::CellName;
 use lattice_hwprobe::Host;
@@ -39,7 +42,10 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// Mesh addresses of the controls: they are reported to, and asked first about the cell.
     pub control: Vec<SocketAddr>,
-    /// How to become a member. Not looked at once the data directory holds a certificate.
+    /// Mesh addresses of quorum members, tried in turn: for enrolment and renewal.
+    pub quorum: Vec<SocketAddr>,
+    /// How to become a member. Not looked at while the data directory holds a certificate that
+    /// counts.
     pub join: Option<JoinSettings>,
     /// The node's topology group, where control's own file does not say it.
     pub topology_group: Option<String>,
@@ -56,8 +62,6 @@ pub struct Settings {
 pub struct JoinSettings {
     /// Proof of permission; carries the authority's pin.
     pub token: JoinToken,
-    /// Mesh addresses of quorum members, tried in turn.
-    pub quorum: Vec<SocketAddr>,
     /// Take over a name that is enrolled already.
     pub replace: bool,
 }
@@ -82,10 +86,18 @@ pub struct WorkSettings {
     pub enabled: bool,
     /// Everybody's work runs as this account; `None`: as the account of the submitter's name.
     pub run_as: Option<Ids>,
+    /// The site's list of who is whom; see [`UserMap`].
+    pub user_map: Option<PathBuf>,
     /// An agent that is not root may run work, as itself.
     pub allow_same_user: bool,
     /// Lower uids never run work.
     pub min_uid: u32,
+    /// Whether ranks are put into cgroups.
+    pub cgroup: CgroupSettings,
+    /// What is done with processes of which nothing is recorded.
+    pub orphans: OrphanPolicy,
+    /// What the site runs around ranks, and before the node goes back into service.
+    pub hooks: Hooks,
     /// Most bytes kept of each output of a rank.
     pub output_cap_bytes: u64,
     /// Between SIGTERM and SIGKILL.
@@ -99,8 +111,12 @@ impl Default for WorkSettings {
         Self {
             enabled: true,
             run_as: None,
+            user_map: None,
             allow_same_user: false,
             min_uid: MIN_UID,
+            cgroup: CgroupSettings::default(),
+            orphans: OrphanPolicy::default(),
+            hooks: Hooks::default(),
             output_cap_bytes: OUTPUT_CAP_BYTES,
             grace: GRACE,
             keep_output: KEEP_OUTPUT,
@@ -116,6 +132,7 @@ impl Settings {
             listen,
             data_dir,
             control: Vec::new(),
+            quorum: Vec::new(),
             join: None,
             topology_group: None,
             gossip: GossipSettings::default(),
@@ -129,14 +146,19 @@ impl Settings {
         }
     }
 
-    pub(crate) fn run_as(&self, edges: &Edges) -> RunAs {
-        RunAs {
+    pub(crate) fn run_as(&self, edges: &Edges) -> Result<RunAs, UserMapError> {
+        let map = self.executor.user_map.as_deref();
+        let map = map
+            .map(|path| UserMap::open(path, edges.user))
+            .transpose()?;
+        Ok(RunAs {
             agent: edges.user,
             fixed: self.executor.run_as,
             allow_same_user: self.executor.allow_same_user,
             min_uid: self.executor.min_uid,
-            accounts: Accounts::at(edges.passwd.clone()),
-        }
+            map: map.map(Arc::new),
+            accounts: edges.accounts.clone(),
+        })
     }
 }
 
@@ -152,7 +174,7 @@ pub struct Edges {
     /// [`crate::child::run_if_child`].
     pub program: PathBuf,
     /// Local accounts.
-    pub passwd: PathBuf,
+    pub accounts: Accounts,
     /// Who the agent is.
     pub user: AgentUser,
     /// Boot id of the machine that processes run on.
@@ -181,7 +203,7 @@ impl Edges {
             credentials: None,
             clock: Arc::new(SystemClock),
             program: OWN_PROGRAM.into(),
-            passwd: "/etc/passwd".into(),
+            accounts: Accounts::system(),
             user: AgentUser::current(),
             boot_id: boot_id.trim().to_owned(),
             mesh: MeshConfig::default(),

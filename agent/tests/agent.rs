@@ -267,10 +267,10 @@ async fn a_node_enrols_once_and_comes_back_with_what_it_got() {
     let (quorum, token) = enrolling_quorum(&cluster);
     let mut settings = cluster.settings("n7", empty_host(&cluster));
     settings.gossip.cell = None;
+    // The first is nobody: the next one is asked.
+    settings.quorum = vec!["127.0.0.1:9".parse().unwrap(), quorum.local_addr()];
     settings.join = Some(JoinSettings {
         token,
-        // The first is nobody: the next one is asked.
-        quorum: vec!["127.0.0.1:9".parse().unwrap(), quorum.local_addr()],
         replace: false,
     });
     let mut edges = cluster.edges("n7");

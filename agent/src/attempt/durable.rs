@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The name of a folder's reserve.
-const RESERVE: &str = "reserve";
+/// The names of a folder's reserves, in the order they are used.
+const RESERVES: [&str; 2] = ["reserve", "reserve.2"];
 /// One block of common filesystems; every record written from a reserve fits.
 const RESERVE_BYTES: usize = 4096;
 
@@ -24,13 +24,15 @@ pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_whole(path, bytes, Sync::None).map(drop)
 }
 
-/// Keeps room for one record in `folder`: a file whose block and inode are taken now.
-pub(super) fn keep_reserve(folder: &Path) -> io::Result<()> {
-    let reserve = folder.join(RESERVE);
-    if std::fs::metadata(&reserve).is_ok_and(|meta| meta.len() > 0) {
-        return Ok(());
+/// Keeps room for `records` (two at most) in `folder`: files whose block and inode are taken now.
+pub(super) fn keep_reserve(folder: &Path, records: usize) -> io::Result<()> {
+    for name in RESERVES.iter().take(records) {
+        let reserve = folder.join(name);
+        if !std::fs::metadata(&reserve).is_ok_and(|meta| meta.len() > 0) {
+            write_atomically(&reserve, &[0; RESERVE_BYTES])?;
+        }
     }
-    write_atomically(&reserve, &[0; RESERVE_BYTES])
+    Ok(())
 }
 
 /// [`write_durably`], and from the folder's reserve where the disk has no room or no inode left.
@@ -39,14 +41,18 @@ pub fn write_durably_from_reserve(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return Ok(());
     };
     // What the disk said first is what an operator must hear.
-    turn_reserve_into(path, bytes).map_err(|_| error)
+    let mut reserves = RESERVES.iter();
+    match reserves.any(|name| turn_reserve_into(name, path, bytes).is_ok()) {
+        true => Ok(()),
+        false => Err(error),
+    }
 }
 
 /// Overwrites the reserve's own block, then gives it the record's name. The record before it, if
 /// any, becomes the reserve, so this can be done again and again.
-fn turn_reserve_into(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn turn_reserve_into(name: &str, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let reserve = folder.join(RESERVE);
+    let reserve = folder.join(name);
     let mut file = OpenOptions::new().write(true).open(&reserve)?;
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)?;

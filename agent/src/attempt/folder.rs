@@ -3,7 +3,8 @@
 use super::durable::{keep_reserve, write_atomically, write_durably, write_durably_from_reserve};
 use super::lock::{Lock, holder};
 use super::record::{
-    ExitRecord, LaunchRecord, RecordError, StartedRecord, SupervisorRecord, encode, read,
+    ExitRecord, HookName, LaunchRecord, OrphanRecord, RecordError, StartedRecord, SupervisorRecord,
+    encode, read,
 };
 use lattice_quorum_types::AllocationId;
 use lattice_quorum_types::wire::{AttemptKey, LogStream};
@@ -53,7 +54,17 @@ impl Attempts {
     /// Keeps room for one record beside the attempts' folder; see [`AttemptDir::keep_reserve`].
     pub fn keep_reserve(&self) -> Result<(), RecordError> {
         let folder = self.path.parent().unwrap_or(&self.path);
-        keep_reserve(folder).map_err(failed(folder))
+        keep_reserve(folder, 1).map_err(failed(folder))
+    }
+
+    /// The attempt whose folder `path` would be, here or in another agent's data.
+    pub fn key_of(path: &Path) -> Option<AttemptKey> {
+        parse_key(path.file_name()?.to_str()?)
+    }
+
+    /// Where they are.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether there is room for an attempt: takes some, and gives it back.
@@ -67,11 +78,7 @@ impl Attempts {
     /// Makes an attempt's folder, durably. An existing one is taken over.
     pub fn create(&self, key: AttemptKey) -> Result<AttemptDir, RecordError> {
         let dir = self.dir(key);
-        match DirBuilder::new().mode(0o700).create(&dir.path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed(&dir.path)(error)),
-        }
+        dir.make()?;
         let parent = File::open(&self.path).map_err(failed(&self.path))?;
         parent.sync_all().map_err(failed(&self.path))?;
         Ok(dir)
@@ -91,6 +98,7 @@ impl Attempts {
     }
 }
 
+/// `<allocation>.<attempt>`, as folders and cgroups are named.
 fn parse_key(name: &str) -> Option<AttemptKey> {
     let (allocation, attempt) = name.split_once('.')?;
     Some(AttemptKey {
@@ -114,6 +122,16 @@ impl AttemptDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
+    /// Makes it, if it is not there.
+    pub fn make(&self) -> Result<(), RecordError> {
+        let made = DirBuilder::new().mode(0o700).create(&self.path);
+        match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(failed(&self.path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
     /// Whether it is there.
     pub fn exists(&self) -> bool {
         self.path.is_dir()
@@ -133,6 +151,11 @@ impl AttemptDir {
         self.file("supervisor.log")
     }
 
+    /// What a hook wrote.
+    pub fn hook_log(&self, hook: HookName) -> PathBuf {
+        self.file(&format!("{}.log", hook.as_str()))
+    }
+
     /// What to run.
     pub fn launch(&self) -> Result<Option<LaunchRecord>, RecordError> {
         read(&self.file("launch.json"))
@@ -144,6 +167,14 @@ impl AttemptDir {
     /// The job's process, once started.
     pub fn started(&self) -> Result<Option<StartedRecord>, RecordError> {
         read(&self.file("started.json"))
+    }
+    /// How the job ended, before the site's hooks had their turn.
+    pub fn job_end(&self) -> Result<Option<ExitRecord>, RecordError> {
+        read(&self.file("job.json"))
+    }
+    /// Processes of it were found, and no record.
+    pub fn orphan(&self) -> Result<Option<OrphanRecord>, RecordError> {
+        read(&self.file("orphan.json"))
     }
     /// How it ended.
     pub fn exit(&self) -> Result<Option<ExitRecord>, RecordError> {
@@ -172,7 +203,8 @@ impl AttemptDir {
     /// filled up meanwhile. Not on one that takes no writes at all, nor on filesystems that never
     /// overwrite in place.
     pub fn keep_reserve(&self) -> Result<(), RecordError> {
-        keep_reserve(&self.path).map_err(failed(&self.path))
+        // The job's end, and the end.
+        keep_reserve(&self.path, 2).map_err(failed(&self.path))
     }
     /// Records what to run, durably.
     pub fn write_launch(&self, launch: &LaunchRecord) -> Result<(), RecordError> {
@@ -185,6 +217,24 @@ impl AttemptDir {
     /// Records the start. Not flushed, as above.
     pub fn write_started(&self, started: &StartedRecord) -> Result<(), RecordError> {
         self.write("started.json", started, write_atomically)
+    }
+    /// Records the job's end, durably; from the reserve where there is no room.
+    pub fn write_job_end(&self, end: &ExitRecord) -> Result<(), RecordError> {
+        self.write("job.json", end, write_durably_from_reserve)
+    }
+    /// Records the job's end, or the end where nothing is to be done after it.
+    pub fn write_job_end_or_exit(&self, end: &ExitRecord) -> Result<(), RecordError> {
+        let is_finishing = self
+            .launch()?
+            .is_some_and(|launch| launch.finishing().next().is_some());
+        match is_finishing {
+            true => self.write_job_end(end),
+            false => self.write_exit(end),
+        }
+    }
+    /// Records that processes of it were found, durably.
+    pub fn write_orphan(&self, orphan: &OrphanRecord) -> Result<(), RecordError> {
+        self.write("orphan.json", orphan, write_durably)
     }
     /// Records the end, durably; from the reserve where there is no room.
     pub fn write_exit(&self, exit: &ExitRecord) -> Result<(), RecordError> {
@@ -218,6 +268,9 @@ impl AttemptDir {
         for name in [
             "launch.json",
             "reserve",
+            "reserve.2",
+            "job.json",
+            "orphan.json",
             "supervisor.json",
             "started.json",
             "stop",
@@ -231,6 +284,9 @@ impl AttemptDir {
     pub fn remove_output(&self) -> Result<(), RecordError> {
         self.remove_file(&self.output(LogStream::Stdout))?;
         self.remove_file(&self.output(LogStream::Stderr))?;
+        for hook in [HookName::Prolog, HookName::Epilog, HookName::Wipe] {
+            self.remove_file(&self.hook_log(hook))?;
+        }
         self.remove_file(&self.supervisor_log())
     }
     fn remove_file(&self, path: &Path) -> Result<(), RecordError> {

@@ -9,11 +9,14 @@
 //! | `supervisor.json` | supervisor, first | its process; a second one never starts the job again |
 //! | `started.json` | supervisor | the job's process runs |
 //! | `stop` | agent | somebody asked to end it |
-//! | `reserve` | agent, before anything starts | nothing: room for `exit.json` on a full disk |
-//! | `exit.json` | supervisor, durably; agent where no supervisor is left | how it ended |
+//! | `reserve`, `reserve.2` | agent, before anything starts | nothing: room for the ends on a full disk |
+//! | `job.json` | supervisor, durably; agent where no supervisor is left | how the job ended; the site's hooks are still to run |
+//! | `exit.json` | supervisor, durably; agent where no supervisor is left | how it ended; nothing more is to be done |
+//! | `orphan.json` | agent | processes of it were found, and no record |
 //! | `acknowledged` | agent | control has it; only output is kept from here on |
 //! | `stdout`, `stderr` | supervisor | captured output |
 //! | `supervisor.log` | supervisor | what it had to say |
+//! | `prolog.log`, `epilog.log`, `wipe.log` | supervisor | what the site's hooks wrote |
 //!
 //! Whoever finds files is free to believe them: each is complete or not there.
 
@@ -28,5 +31,6 @@ pub use durable::{write_durably, write_durably_from_reserve};
 pub use folder::{AttemptDir, Attempts};
 pub use lock::{Lock, holder};
 pub use record::{
-    ExitRecord, FORMAT, LaunchRecord, LocalUser, RecordError, StartedRecord, SupervisorRecord,
+    CgroupRecord, ExitRecord, FORMAT, Hook, HookName, LaunchRecord, LocalUser, OrphanRecord,
+    RankHooks, RecordError, StartedRecord, SupervisorRecord,
 };

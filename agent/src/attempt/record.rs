@@ -5,6 +5,7 @@ use lattice_quorum_types::spec::Workload;
 use lattice_quorum_types::wire::AttemptKey;
 use lattice_quorum_types::{NodeId, Revision, UnixMillis};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -68,10 +69,57 @@ pub struct LocalUser {
     pub uid: u32,
     /// Its primary group.
     pub gid: u32,
+    /// Its supplementary groups; never root's.
+    #[serde(default)]
+    pub groups: Vec<u32>,
     /// Its home folder.
     pub home: PathBuf,
     /// Its shell.
     pub shell: PathBuf,
+}
+
+/// A site's executable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    /// Its absolute path.
+    pub program: PathBuf,
+    /// What it is given.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// How long it has, milliseconds; then it is killed and has failed.
+    pub timeout_ms: u64,
+    /// Its environment, besides ours.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// What the site runs around a rank.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankHooks {
+    /// Before the job.
+    #[serde(default)]
+    pub prolog: Option<Hook>,
+    /// After it, however it ended.
+    #[serde(default)]
+    pub epilog: Option<Hook>,
+    /// Last, where the work was sensitive.
+    #[serde(default)]
+    pub wipe: Option<Hook>,
+}
+
+/// A rank's cgroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupRecord {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Without it nothing is started.
+    pub is_required: bool,
+    /// `memory.max`, bytes.
+    #[serde(default)]
+    pub memory_max: Option<u64>,
+    /// `cpuset.cpus`.
+    #[serde(default)]
+    pub cpus: Option<String>,
 }
 
 /// What a supervisor is to run.
@@ -97,6 +145,15 @@ pub struct LaunchRecord {
     pub workload: Workload,
     /// Longest run time, milliseconds.
     pub walltime_ms: Option<u64>,
+    /// Its traces are wiped.
+    #[serde(default)]
+    pub sensitive: bool,
+    /// What the site runs around it.
+    #[serde(default)]
+    pub hooks: RankHooks,
+    /// Its cgroup, where there is one.
+    #[serde(default)]
+    pub cgroup: Option<CgroupRecord>,
     /// Whom to become; `None`: stay who the agent is.
     pub become_user: Option<LocalUser>,
     /// The account's home, shell and name for the environment.
@@ -134,6 +191,43 @@ pub struct StartedRecord {
     pub start_ticks: u64,
 }
 
+impl LaunchRecord {
+    /// What the site runs after it, by name and in order.
+    pub fn finishing(&self) -> impl Iterator<Item = (HookName, &Hook)> {
+        let wipe = self.hooks.wipe.as_ref().filter(|_| self.sensitive);
+        let epilog = self.hooks.epilog.as_ref();
+        let epilog = epilog.map(|hook| (HookName::Epilog, hook));
+        epilog
+            .into_iter()
+            .chain(wipe.map(|hook| (HookName::Wipe, hook)))
+    }
+}
+
+/// When a site's executable runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookName {
+    /// Before the job.
+    Prolog,
+    /// After it.
+    Epilog,
+    /// Last, where the work was sensitive.
+    Wipe,
+    /// Before a node goes back into service.
+    HealthGate,
+}
+
+impl HookName {
+    /// As people and executables know it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prolog => "prolog",
+            Self::Epilog => "epilog",
+            Self::Wipe => "wipe",
+            Self::HealthGate => "health_gate",
+        }
+    }
+}
+
 /// How a rank ended; every process of it is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
@@ -141,6 +235,29 @@ pub struct ExitRecord {
     pub at: UnixMillis,
     /// How.
     pub exit: RankExit,
+    /// What is wrong with the node since: a hook failed.
+    #[serde(default)]
+    pub fault: Option<String>,
+}
+
+impl ExitRecord {
+    /// An end after which the node is as it was.
+    pub fn new(at: UnixMillis, exit: RankExit) -> Self {
+        Self {
+            at,
+            exit,
+            fault: None,
+        }
+    }
+}
+
+/// Processes of an attempt were found of which nothing was recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrphanRecord {
+    /// When.
+    pub found_at: UnixMillis,
+    /// The boot they ran under.
+    pub boot_id: String,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -18,10 +18,7 @@ fn an_end_is_read_back_and_nobody_else_may_read_it() {
     let attempts = Attempts::open(folder.path().join("attempts")).unwrap();
     let dir = attempts.create(key(7, 2)).unwrap();
     assert_eq!(dir.exit().unwrap(), None);
-    let end = ExitRecord {
-        at: UnixMillis(5),
-        exit: RankExit::Signaled { signal: 9 },
-    };
+    let end = ExitRecord::new(UnixMillis(5), RankExit::Signaled { signal: 9 });
     dir.write_exit(&end).unwrap();
     assert_eq!(dir.exit().unwrap(), Some(end));
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
@@ -79,4 +76,56 @@ fn a_lock_that_nobody_holds_has_no_holder() {
     assert_eq!(holder(&path).unwrap(), None);
     drop(Lock::take(&path).unwrap().unwrap());
     assert_eq!(holder(&path).unwrap(), None);
+}
+
+#[test]
+fn an_attempt_that_the_former_build_recorded_is_understood() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = AttemptDir::at(folder.path());
+    // As that build wrote it.
+    let launch = r#"{"version":1,"key":{"allocation":7,"attempt":1},"epoch":1,"revision":1,
+        "user":"alice","project":"atlas/web","nodes":["n1","n2"],"node":"n1","rank":0,
+        "workload":{"argv":["/bin/true"],"script":null,"env":{"A":"b"},"working_dir":null},
+        "walltime_ms":null,
+        "become_user":{"name":"alice","uid":1000,"gid":1000,"home":"/home/alice","shell":"/bin/sh"},
+        "account":{"name":"alice","uid":1000,"gid":1000,"home":"/home/alice","shell":"/bin/sh"},
+        "output_cap_bytes":1048576,"grace_ms":5000,"mark":"00ff","boot_id":"boot-1",
+        "recorded_at":1790000000000}"#;
+    std::fs::write(folder.path().join("launch.json"), launch).unwrap();
+    let end = r#"{"version":1,"at":5,"exit":{"exited":{"code":3}}}"#;
+    std::fs::write(folder.path().join("exit.json"), end).unwrap();
+    let read = dir.launch().unwrap().unwrap();
+    assert_eq!(read.become_user.as_ref().unwrap().groups, [0; 0]);
+    assert_eq!((read.sensitive, read.cgroup.as_ref()), (false, None));
+    assert_eq!(read.finishing().count(), 0);
+    let end = dir.exit().unwrap().unwrap();
+    assert_eq!(
+        end,
+        ExitRecord::new(UnixMillis(5), RankExit::Exited { code: 3 })
+    );
+}
+
+#[test]
+fn what_runs_after_a_job_is_the_epilog_and_for_sensitive_work_the_wipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = AttemptDir::at(folder.path());
+    let launch = |sensitive: bool| {
+        let text = format!(
+            r#"{{"version":1,"key":{{"allocation":7,"attempt":1}},"epoch":1,"revision":1,
+            "user":"a","project":"p","nodes":[],"node":"n1","rank":0,
+            "workload":{{"argv":["/bin/true"],"script":null,"env":{{}},"working_dir":null}},
+            "walltime_ms":null,"become_user":null,"sensitive":{sensitive},
+            "hooks":{{"epilog":{{"program":"/e","timeout_ms":1}},
+                      "wipe":{{"program":"/w","timeout_ms":1}}}},
+            "account":{{"name":"a","uid":1,"gid":1,"home":"/","shell":"/bin/sh"}},
+            "output_cap_bytes":1,"grace_ms":1,"mark":"0","boot_id":"b","recorded_at":1}}"#
+        );
+        std::fs::write(folder.path().join("launch.json"), text).unwrap();
+        dir.launch().unwrap().unwrap()
+    };
+    let names = |launch: LaunchRecord| -> Vec<&str> {
+        launch.finishing().map(|(name, _)| name.as_str()).collect()
+    };
+    assert_eq!(names(launch(false)), ["epilog"]);
+    assert_eq!(names(launch(true)), ["epilog", "wipe"]);
 }

@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use crate::executor::{CgroupUse, OrphanPolicy};
+use crate::settings::OUTPUT_CAP_BYTES;
 use lattice_config::{ConfigErrors, Source, load};
 
 fn try_load(text: &str, env: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
@@ -74,6 +76,62 @@ join: {{token_file: /nonexistent/token, quorum: ['127.0.0.1:1']}}
     let error = settings().unwrap_err();
     assert_eq!(error.to_string(), "join.token_file: /nonexistent/token");
     std::fs::create_dir(folder.path().join("identity")).unwrap();
-    std::fs::write(folder.path().join("identity/roots.pem"), "").unwrap();
-    assert!(settings().unwrap().join.is_none());
+    for file in ["identity.pem", "roots.pem"] {
+        std::fs::write(folder.path().join("identity").join(file), "").unwrap();
+    }
+    let enrolled = settings().unwrap();
+    assert!(enrolled.join.is_none());
+    let quorum: Vec<_> = enrolled.quorum.iter().map(ToString::to_string).collect();
+    assert_eq!(quorum, ["127.0.0.1:1"], "whom it renews with");
+}
+
+#[test]
+fn what_the_site_runs_and_where_work_runs_are_settings() {
+    let text = "
+listen: 127.0.0.1:0
+executor:
+  cgroup: required
+  cgroup_parent: /site
+  memory_reserve_bytes: 1073741824
+  cpus: 2-63
+  orphans: report
+  hooks:
+    prolog: {program: /etc/lattice/prolog, args: [-v], timeout_s: 5, env: {A: b}}
+    health_gate: {program: /etc/lattice/gate}
+";
+    let work = try_load(text, &[])
+        .unwrap()
+        .into_settings()
+        .unwrap()
+        .executor;
+    assert_eq!(work.cgroup.using, CgroupUse::Required);
+    assert_eq!(work.cgroup.memory_reserve_bytes, Some(1 << 30));
+    assert_eq!(work.cgroup.cpus.as_deref(), Some("2-63"));
+    assert_eq!(work.orphans, OrphanPolicy::Report);
+    let prolog = work.hooks.rank.prolog.unwrap();
+    assert_eq!((prolog.timeout_ms, prolog.args.len()), (5000, 1));
+    assert_eq!(work.hooks.health_gate.unwrap().timeout_ms, 60_000);
+    assert_eq!(work.hooks.rank.wipe, None);
+
+    let text = "
+listen: 127.0.0.1:0
+executor:
+  run_as: {uid: 65534, gid: 65534}
+  user_map: /etc/lattice/users
+  cgroup_parent: /a/../b
+  cpus: 5-2
+  hooks: {epilog: {program: epilog, timeout_s: 0, env: {'A=B': c}}}
+";
+    let errors = try_load(text, &[]).unwrap_err();
+    let keys: Vec<&str> = errors.problems().iter().map(|p| p.key.as_str()).collect();
+    for key in [
+        "executor.user_map",
+        "executor.cgroup_parent",
+        "executor.cpus",
+        "executor.hooks.epilog.program",
+        "executor.hooks.epilog.timeout_s",
+        "executor.hooks.epilog.env",
+    ] {
+        assert!(keys.contains(&key), "{key} is not among {keys:?}");
+    }
 }

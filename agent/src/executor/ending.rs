@@ -43,10 +43,7 @@ impl Executor {
 
     /// An attempt never seen is stopped, for any launch of it that may still come.
     pub(super) fn stop_unseen(&self, key: AttemptKey) -> AttemptStatus {
-        let exit = ExitRecord {
-            at: self.shared.clock.now(),
-            exit: RankExit::Stopped,
-        };
+        let exit = ExitRecord::new(self.shared.clock.now(), RankExit::Stopped);
         if let Err(error) = self.write_stopped(key, &exit) {
             self.shared.journal.failed(&error);
             self.shared.unwritten().insert(key, exit.clone());

@@ -2,8 +2,8 @@
 
 use super::Shared;
 use super::rank::Rank;
-use crate::attempt::{AttemptDir, ExitRecord};
-use crate::supervisor::{Left, left_of_attempt, signal_process};
+use crate::attempt::{AttemptDir, ExitRecord, RecordError};
+use crate::supervisor::{Cgroup, Left, left_of_attempt, signal_process};
 use lattice_quorum_types::allocation::RankExit;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What was found of a rank whose supervisor is gone.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Search {
+pub(super) struct Search {
     /// Process ids that were killed.
     ended: BTreeSet<i32>,
     /// Process ids that may have been its own and were waited for.
@@ -34,12 +34,19 @@ impl Search {
         self.awaited.extend(unknown);
     }
 
+    /// How many were ended.
+    pub(super) fn ended(&self) -> usize {
+        self.ended.len()
+    }
+
     /// Only what was checked.
     fn evidence(&self) -> String {
         let mut text = "its supervisor ended without recording an end; ".to_owned();
         text += &match self.ended.len() {
-            0 => "no process with its mark or in its session was found".to_owned(),
-            n => format!("{n} processes with its mark or in its session were found and ended"),
+            0 => "no process with its mark, in its cgroup or in its session was found".to_owned(),
+            n => format!(
+                "{n} processes with its mark, in its cgroup or in its session were found and ended"
+            ),
         };
         if !self.awaited.is_empty() {
             let n = self.awaited.len();
@@ -64,14 +71,32 @@ impl Once {
 /// The supervisor is gone and wrote no end. The job's first process went with it; all others are
 /// killed here, and only when none is left is the rank said to be lost.
 pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
+    let search = clear(shared, rank).await;
+    let evidence = search.evidence();
+    tracing::warn!(attempt = %rank, %evidence, "a rank is lost");
+    let lost = RankExit::Lost { evidence };
+    let exit = ExitRecord::new(shared.clock.now(), lost);
+    write_end(shared, rank, exit, AttemptDir::write_job_end_or_exit).await;
+}
+
+/// Ends everything that is left of the rank's processes, and comes back when they are gone.
+pub(super) async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
+    let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
+    until_none_is_left(rank.as_ref(), move || kill_left(&dir, &boot_id)).await
+}
+
+/// `kill_left` ends what it finds, and is asked until it finds nothing.
+pub(super) async fn until_none_is_left(
+    rank: &impl std::fmt::Display,
+    kill_left: impl Fn() -> Result<Left, String> + Clone + Send + 'static,
+) -> Search {
     let mut search = Search::default();
     let mut pause = FIRST_PAUSE;
     let mut said = Once::default();
     loop {
-        let dir = rank.dir().clone();
-        let look = tokio::task::spawn_blocking(move || kill_left(&dir)).await;
+        let look = tokio::task::spawn_blocking(kill_left.clone()).await;
         let obstacle = match look.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(left) if left.ours.is_empty() && left.unknown.is_empty() => break,
+            Ok(left) if left.ours.is_empty() && left.unknown.is_empty() => return search,
             Ok(left) => {
                 search.add(&left);
                 obstacle(&left)
@@ -89,8 +114,6 @@ pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LAST_PAUSE);
     }
-    let evidence = search.evidence();
-    write_end(shared, rank, RankExit::Lost { evidence }).await;
 }
 
 /// What keeps the end from being said, beside processes that were just killed.
@@ -116,30 +139,49 @@ fn obstacle(left: &Left) -> Option<String> {
 }
 
 /// Kills what is left and says who that was.
-fn kill_left(dir: &AttemptDir) -> Result<Left, String> {
+fn kill_left(dir: &AttemptDir, boot_id: &str) -> Result<Left, String> {
     let failed = |error: &dyn std::error::Error| crate::with_causes(error);
     let launch = dir.launch().map_err(|e| failed(&e))?;
     let supervisor = dir.supervisor().map_err(|e| failed(&e))?;
     let started = dir.started().map_err(|e| failed(&e))?;
     let launch = launch.ok_or("the record of what was to run is missing")?;
+    // Numbers of processes mean something under the boot that gave them only.
+    let is_now = launch.boot_id == boot_id;
+    let supervisor = supervisor.filter(|_| is_now);
+    let started = started.filter(|_| is_now);
     let left = left_of_attempt(&launch, supervisor.as_ref(), started.as_ref());
     let left = left.map_err(|e| failed(&e))?;
-    for process in &left.ours {
-        signal_process(process, Signal::KILL);
-    }
+    let group = launch.cgroup.map(|group| Cgroup::at(group.path));
+    kill(&left, group.as_ref());
     Ok(left)
 }
 
+/// SIGKILL to all of them; a group that is empty goes.
+pub(super) fn kill(left: &Left, group: Option<&Cgroup>) {
+    if let Some(group) = group {
+        group.kill();
+    }
+    for process in &left.ours {
+        signal_process(process, Signal::KILL);
+    }
+    if let (Some(group), true) = (group, left.ours.is_empty())
+        && let Err(error) = group.remove()
+    {
+        tracing::debug!(%error, "a cgroup without processes stays");
+    }
+}
+
 /// Writes an end in the supervisor's place, however long the disk takes to have room for it.
-pub(super) async fn write_end(shared: &Shared, rank: &Arc<Rank>, exit: RankExit) {
-    let record = ExitRecord {
-        at: shared.clock.now(),
-        exit,
-    };
+pub(super) async fn write_end(
+    shared: &Shared,
+    rank: &Arc<Rank>,
+    record: ExitRecord,
+    how: fn(&AttemptDir, &ExitRecord) -> Result<(), RecordError>,
+) {
     let mut said = Once::default();
     loop {
         let (dir, body) = (rank.dir().clone(), record.clone());
-        let written = tokio::task::spawn_blocking(move || dir.write_exit(&body)).await;
+        let written = tokio::task::spawn_blocking(move || how(&dir, &body)).await;
         let error = match written {
             Ok(Ok(())) => return,
             Ok(Err(error)) => {

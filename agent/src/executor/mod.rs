@@ -8,32 +8,48 @@
 mod accounts;
 mod ending;
 mod epoch;
+mod gate;
+mod hindrance;
 mod journal;
 mod log;
 mod lost;
+mod orphans;
 mod rank;
 mod recover;
 mod report;
 mod run_as;
 mod spawn;
+mod trusted;
+mod user_map;
 
-pub use accounts::Accounts;
+pub use crate::supervisor::{CgroupError, CgroupSettings, CgroupUse};
+pub use accounts::{Accounts, LookupError};
+pub use hindrance::{Changes, Hindrance};
+pub use orphans::OrphanPolicy;
 pub use report::{Control, NotReported};
 pub use run_as::{AgentUser, Chosen, Ids, RunAs};
 pub use spawn::OWN_PROGRAM;
+pub use trusted::Untrusted;
+pub use user_map::{UserMap, UserMapError};
 
-use crate::attempt::{AttemptDir, Attempts, ExitRecord, LaunchRecord, RecordError};
+use crate::attempt::{
+    AttemptDir, Attempts, ExitRecord, Hook, LaunchRecord, RankHooks, RecordError,
+};
+use crate::supervisor::Cgroups;
 use epoch::HighestEpoch;
+use gate::Gate;
+use hindrance::Hindrances;
 use journal::Journal;
 use lattice_mesh::{Clock, ItemSender};
 use lattice_quorum_types::NodeId;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{
-    AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLog, Terminate,
+    AttemptKey, AttemptStatus, GateFailed, Launch, LaunchRefused, ReadLog, Terminate,
 };
+use orphans::Finder;
 use rank::Rank;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -51,6 +67,12 @@ pub struct ExecutorSettings {
     pub enabled: bool,
     /// Whose processes the ranks are.
     pub run_as: RunAs,
+    /// What the site runs around ranks, and before the node goes back into service.
+    pub hooks: Hooks,
+    /// Whether ranks are put into cgroups.
+    pub cgroup: CgroupSettings,
+    /// What is done with processes of which nothing is recorded.
+    pub orphans: OrphanPolicy,
     /// Most bytes kept of each output of a rank.
     pub output_cap_bytes: u64,
     /// Between SIGTERM and SIGKILL.
@@ -62,6 +84,55 @@ pub struct ExecutorSettings {
     pub program: PathBuf,
     /// The machine's boot id: processes recorded under another one are gone.
     pub boot_id: String,
+}
+
+/// A site's executables. They run as the agent's user.
+#[derive(Debug, Clone, Default)]
+pub struct Hooks {
+    /// Around each rank.
+    pub rank: RankHooks,
+    /// Before the node goes back into service.
+    pub health_gate: Option<Hook>,
+}
+
+impl Hooks {
+    /// Each that there is, by its key in the configuration.
+    fn all(&self) -> impl Iterator<Item = (&'static str, &Hook)> {
+        let all = [
+            ("prolog", &self.rank.prolog),
+            ("epilog", &self.rank.epilog),
+            ("wipe", &self.rank.wipe),
+            ("health_gate", &self.health_gate),
+        ];
+        all.into_iter()
+            .filter_map(|(key, hook)| Some((key, hook.as_ref()?)))
+    }
+
+    /// Checks that each is an executable file that only root and `agent` can change.
+    pub fn check(&self, agent: AgentUser) -> Result<(), OpenError> {
+        self.all().try_for_each(|(key, hook)| {
+            trusted::program(&hook.program, agent).map_err(|source| OpenError::Hook { key, source })
+        })
+    }
+}
+
+/// Why an executor does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What it knows of earlier work cannot be used.
+    #[error(transparent)]
+    Records(#[from] RecordError),
+    /// Cgroups are required and cannot be used.
+    #[error("executor.cgroup is required")]
+    Cgroup(#[from] CgroupError),
+    /// A hook must not be run.
+    #[error("executor.hooks.{key}")]
+    Hook {
+        /// Which.
+        key: &'static str,
+        /// Why.
+        source: Untrusted,
+    },
 }
 
 /// Runs and watches ranks. Clones share it.
@@ -86,6 +157,12 @@ struct Shared {
     /// Ends of attempts never seen that the disk does not take yet.
     unwritten: Mutex<BTreeMap<AttemptKey, ExitRecord>>,
     journal: Arc<Journal>,
+    hindrances: Arc<Hindrances>,
+    gate: Arc<Gate>,
+    /// This agent, as its processes' marks and its cgroup name it: another one on the machine,
+    /// for a node of the same name, must not take them for its own.
+    agent: String,
+    cgroups: Option<Cgroups>,
     control: Arc<dyn Control>,
     clock: Arc<dyn Clock>,
     cancel: CancellationToken,
@@ -102,6 +179,13 @@ impl Shared {
         let unwritten = self.unwritten.lock();
         unwritten.unwrap_or_else(PoisonError::into_inner)
     }
+    fn finder(&self) -> Finder {
+        Finder {
+            agent: self.agent.clone(),
+            attempts: self.attempts.path().to_owned(),
+            cgroups: self.cgroups.clone(),
+        }
+    }
     /// The answer to a launch that cannot be recorded.
     fn refused(&self, error: RecordError) -> LaunchRefused {
         self.journal.failed(&error);
@@ -115,10 +199,22 @@ impl Executor {
         settings: ExecutorSettings,
         control: Arc<dyn Control>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, RecordError> {
+    ) -> Result<Self, OpenError> {
+        settings.hooks.check(settings.run_as.agent)?;
+        let agent = agent_name(&settings.folder);
+        let place = format!("{}-{agent}", settings.node);
+        let cgroups = Cgroups::open(&settings.cgroup, &place)?;
         let attempts = Attempts::open(settings.folder.join("attempts"))?;
         let epoch = HighestEpoch::open(settings.folder.join("epoch.json"))?;
         let journal = Arc::new(Journal::new());
+        let hindrances = Arc::new(Hindrances::new());
+        let gate = Arc::new(Gate::new(
+            settings.hooks.health_gate.clone(),
+            settings.node.clone(),
+            settings.boot_id.clone(),
+            &settings.folder,
+            hindrances.clone(),
+        ));
         if let Err(error) = attempts.keep_reserve() {
             // What runs must be watched also on a full disk.
             journal.failed(&error);
@@ -131,6 +227,10 @@ impl Executor {
                 known: Mutex::default(),
                 unwritten: Mutex::default(),
                 journal,
+                hindrances,
+                gate,
+                agent,
+                cgroups,
                 control,
                 clock,
                 cancel: CancellationToken::new(),
@@ -144,6 +244,13 @@ impl Executor {
     pub fn resume(&self) -> Result<(), RecordError> {
         for (key, dir, end) in recover::unfinished(&self.shared)? {
             self.follow(key, dir, end);
+        }
+        self.look_for_orphans();
+        if self.shared.gate.is_there() {
+            self.shared.gate.close();
+            let shared = self.shared.clone();
+            let is_idle = move || shared.known().is_empty();
+            self.spawn(self.shared.gate.clone().pass_once(is_idle));
         }
         let pruning = recover::prune_for_ever(self.shared.clone());
         self.spawn(pruning);
@@ -162,8 +269,29 @@ impl Executor {
         self.shared.journal.fault()
     }
 
+    /// Why no work is to be placed here.
+    pub fn hindrances(&self) -> Vec<Hindrance> {
+        let off = (!self.is_enabled()).then_some(Hindrance::Off);
+        let fault = self.journal_fault();
+        let journal = fault.borrow().is_some().then_some(Hindrance::Journal);
+        let others = self.shared.hindrances.now();
+        off.into_iter().chain(journal).chain(others).collect()
+    }
+
+    /// Follows [`Executor::hindrances`], but for the journal's.
+    pub fn hindrance_changes(&self) -> Changes {
+        self.shared.hindrances.changes()
+    }
+
+    /// Runs the site's health gate; passed where there is none.
+    pub async fn check_health(&self) -> Result<(), GateFailed> {
+        self.shared.gate.check().await
+    }
+
     /// Starts a rank, or says where it stands when it was seen before.
     pub async fn launch(&self, launch: Launch) -> Result<AttemptStatus, LaunchRefused> {
+        // Before the lock: a directory service that hangs holds up this user's work alone.
+        let chosen = self.choose(&launch).await;
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
         on_disk(move || {
@@ -172,7 +300,8 @@ impl Executor {
                 return Ok(status);
             }
             let (key, shared) = (launch.key, &executor.shared);
-            let record = shared.record(launch)?;
+            shared.check_boot(&launch)?;
+            let record = shared.record(launch, chosen?);
             epoch.write().map_err(|error| shared.refused(error))?;
             let dir = shared.journal_launch(key, &record);
             let dir = dir.map_err(|error| shared.refused(error))?;
@@ -180,6 +309,16 @@ impl Executor {
             Ok(AttemptStatus { key, report: None })
         })
         .await
+    }
+
+    async fn choose(&self, launch: &Launch) -> Result<Chosen, LaunchRefused> {
+        if !self.is_enabled() {
+            return Err(LaunchRefused::UserNotAllowed {
+                user: launch.user.clone(),
+                reason: "this agent only observes (executor.enabled is false)".to_owned(),
+            });
+        }
+        self.shared.settings.run_as.choose(&launch.user).await
     }
 
     /// Ends a rank; one that was never seen is recorded as stopped. The answer may still say that
@@ -195,7 +334,9 @@ impl Executor {
             }
             let key = terminate.key;
             let Some(status) = executor.seen(key)? else {
-                return Ok(executor.stop_unseen(key));
+                // What nothing is recorded of may run all the same.
+                let running = executor.take_up_unseen(key);
+                return Ok(running.unwrap_or_else(|| executor.stop_unseen(key)));
             };
             let rank = executor.shared.known().get(&key).cloned();
             if let Some(rank) = rank.filter(|rank| !rank.has_ended()) {
@@ -236,6 +377,9 @@ impl Executor {
         self.shared.cancel.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
+        if let Some(cgroups) = &self.shared.cgroups {
+            cgroups.remove_if_empty();
+        }
     }
 
     /// Ends every rank, for a cluster that goes for good, and waits for their ends: `within` at
@@ -279,8 +423,12 @@ impl Executor {
 
     /// Watches an attempt, and tells control, until control has its end.
     fn follow(&self, key: AttemptKey, dir: AttemptDir, report: Option<RankReport>) {
-        let rank = Arc::new(Rank::new(key, dir, report));
-        self.shared.known().insert(key, rank.clone());
+        self.follow_rank(Rank::new(key, dir, report));
+    }
+
+    fn follow_rank(&self, rank: Rank) {
+        let rank = Arc::new(rank);
+        self.shared.known().insert(rank.key(), rank.clone());
         self.spawn(rank::follow(self.shared.clone(), rank));
     }
 
@@ -309,19 +457,43 @@ impl Shared {
         Ok(dir)
     }
 
-    fn record(&self, launch: Launch) -> Result<LaunchRecord, LaunchRefused> {
-        let settings = &self.settings;
-        if !settings.enabled {
-            return Err(LaunchRefused::UserNotAllowed {
-                user: launch.user,
-                reason: "this agent only observes (executor.enabled is false)".to_owned(),
+    /// Refuses what was assigned under another boot, and what must not begin yet.
+    fn check_boot(&self, launch: &Launch) -> Result<(), LaunchRefused> {
+        let current = &self.settings.boot_id;
+        if let Some(expected) = launch.boot.as_ref().filter(|boot| *boot != current) {
+            return Err(LaunchRefused::OtherBoot {
+                expected: expected.clone(),
+                current: current.clone(),
             });
         }
+        let names = |hindrance| {
+            let attempts = self.hindrances.attempts(hindrance).into_iter();
+            let names = attempts.map(|key| format!("{}.{}", key.allocation, key.attempt));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let orphans = self.hindrances.attempts(Hindrance::Orphans);
+        let finishing = self.hindrances.attempts(Hindrance::Finishing);
+        let reason = match (orphans.is_empty(), finishing.is_empty()) {
+            (true, true) => return Ok(()),
+            (false, _) => format!(
+                "processes of {} run of which nothing is recorded",
+                names(Hindrance::Orphans)
+            ),
+            (true, false) => format!(
+                "the node was rebooted, and the epilog or wipe of {} is not done",
+                names(Hindrance::Finishing)
+            ),
+        };
+        Err(LaunchRefused::JournalFailed { reason })
+    }
+
+    fn record(&self, launch: Launch, chosen: Chosen) -> LaunchRecord {
+        let settings = &self.settings;
         let Chosen {
             become_user,
             account,
-        } = settings.run_as.choose(&launch.user)?;
-        Ok(LaunchRecord {
+        } = chosen;
+        LaunchRecord {
             key: launch.key,
             epoch: launch.epoch,
             revision: launch.revision,
@@ -332,15 +504,25 @@ impl Shared {
             rank: launch.rank,
             workload: launch.workload,
             walltime_ms: launch.walltime_ms,
+            sensitive: launch.sensitive,
+            hooks: settings.hooks.rank.clone(),
+            cgroup: self.cgroups.as_ref().map(|groups| groups.of(launch.key)),
             become_user,
             account,
             output_cap_bytes: settings.output_cap_bytes,
             grace_ms: u64::try_from(settings.grace.as_millis()).unwrap_or(u64::MAX),
-            mark: format!("{:032x}", rand::random::<u128>()),
+            mark: format!("{}-{:032x}", self.agent, rand::random::<u128>()),
             boot_id: settings.boot_id.clone(),
             recorded_at: self.clock.now(),
-        })
+        }
     }
+}
+
+/// The same for every agent that ever uses this folder, and for no other on the machine.
+fn agent_name(folder: &Path) -> String {
+    let hash = blake3::hash(folder.as_os_str().as_encoded_bytes());
+    let hex = hash.to_hex();
+    hex.as_str().chars().take(12).collect()
 }
 
 fn journal(error: RecordError) -> LaunchRefused {

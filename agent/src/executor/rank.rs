@@ -2,7 +2,9 @@
 
 use super::Shared;
 use super::ending;
+use super::hindrance::Hindrance;
 use super::lost;
+use super::orphans;
 use super::report;
 use super::spawn;
 use crate::attempt::{AttemptDir, ExitRecord, RecordError, StartedRecord};
@@ -34,6 +36,8 @@ pub(super) struct Rank {
     report: watch::Sender<Option<RankReport>>,
     /// Somebody asked to end it, whether or not that could be written.
     is_end_wanted: AtomicBool,
+    /// Processes of it were found and no record, whether or not that could be written.
+    is_orphaned: AtomicBool,
 }
 
 impl fmt::Display for Rank {
@@ -47,6 +51,7 @@ pub(super) fn ended(exit: ExitRecord) -> RankReport {
     RankReport::Ended {
         at: exit.at,
         exit: exit.exit,
+        fault: exit.fault,
     }
 }
 
@@ -57,7 +62,12 @@ impl Rank {
             dir,
             report: watch::Sender::new(report),
             is_end_wanted: AtomicBool::new(false),
+            is_orphaned: AtomicBool::new(false),
         }
+    }
+    /// What runs of it is to be ended, whatever its folder says.
+    pub(super) fn orphan(&self) {
+        self.is_orphaned.store(true, Ordering::SeqCst);
     }
     pub(super) fn key(&self) -> AttemptKey {
         self.key
@@ -111,10 +121,14 @@ enum Sight {
         by: Pid,
         started: Option<StartedRecord>,
     },
+    /// The job has ended; no supervisor lives that runs the site's hooks after it.
+    Unfinished(ExitRecord),
     /// No supervisor lives; whether there was one.
     Unsupervised {
         was: bool,
     },
+    /// Processes of it were found, and no record.
+    Orphaned,
 }
 
 fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
@@ -128,6 +142,12 @@ fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
     // It may have written the end, and gone, between the two looks above.
     if let Some(exit) = dir.exit()? {
         return Ok(Sight::Ended(exit));
+    }
+    if let Some(end) = dir.job_end()? {
+        return Ok(Sight::Unfinished(end));
+    }
+    if dir.orphan()?.is_some() {
+        return Ok(Sight::Orphaned);
     }
     let was = dir.supervisor()?.is_some();
     Ok(Sight::Unsupervised { was })
@@ -153,7 +173,10 @@ async fn look_and_say(rank: &Arc<Rank>) -> Result<Sight, String> {
             started: Some(started),
             ..
         } => rank.say(RankReport::Started { at: started.at }),
-        Sight::Supervised { started: None, .. } | Sight::Unsupervised { .. } => {}
+        Sight::Supervised { started: None, .. }
+        | Sight::Unfinished(_)
+        | Sight::Unsupervised { .. }
+        | Sight::Orphaned => {}
     }
     Ok(sight)
 }
@@ -164,28 +187,39 @@ pub(super) async fn follow(shared: Arc<Shared>, rank: Arc<Rank>) {
 }
 
 async fn run(shared: &Shared, rank: &Arc<Rank>) {
-    let mut tries = 0;
+    let mut tries = Tries::default();
+    let mut finishing = Tries::default();
     while !rank.has_ended() {
         match look_and_say(rank).await {
             Ok(Sight::Ended(_)) => {}
             Ok(Sight::Supervised { by, started }) => adopt(rank, by, started.is_some()).await,
-            Ok(Sight::Unsupervised { was: true }) => lost::end(shared, rank).await,
-            Ok(Sight::Unsupervised { was: false }) if rank.is_end_wanted() => {
-                lost::write_end(shared, rank, RankExit::Stopped).await;
-            }
-            Ok(Sight::Unsupervised { was: false }) if tries < MOST_TRIES => {
-                if tries > 0 {
-                    tokio::time::sleep(TRY_PAUSE * tries).await;
+            Ok(Sight::Unfinished(end)) => {
+                // A hook whose supervisor was killed must not meet its own repetition.
+                lost::clear(shared, rank).await;
+                if finishing.is_another_due().await {
+                    supervise(shared, rank).await;
+                } else {
+                    let fault = format!("its epilog or wipe did not run: {}", no_supervisor(rank));
+                    let fault = Some(fault);
+                    let exit = ExitRecord { fault, ..end };
+                    lost::write_end(shared, rank, exit, AttemptDir::write_exit).await;
                 }
-                tries += 1;
-                supervise(shared, rank).await;
+            }
+            Ok(Sight::Unsupervised { .. }) if rank.is_orphaned.load(Ordering::SeqCst) => {
+                orphans::end(shared, rank).await;
+            }
+            Ok(Sight::Unsupervised { was: true }) => lost::end(shared, rank).await,
+            Ok(Sight::Orphaned) => orphans::end(shared, rank).await,
+            Ok(Sight::Unsupervised { was: false }) if rank.is_end_wanted() => {
+                write_end(shared, rank, RankExit::Stopped).await;
             }
             Ok(Sight::Unsupervised { was: false }) => {
-                let reason = format!(
-                    "its supervisor did not come up in {MOST_TRIES} tries; see {} on the node",
-                    rank.dir.supervisor_log().display()
-                );
-                lost::write_end(shared, rank, RankExit::SpawnFailed { reason }).await;
+                if tries.is_another_due().await {
+                    supervise(shared, rank).await;
+                } else {
+                    let reason = no_supervisor(rank);
+                    write_end(shared, rank, RankExit::SpawnFailed { reason }).await;
+                }
             }
             Err(error) => {
                 tracing::error!(attempt = %rank, %error, "cannot tell where an attempt stands");
@@ -193,6 +227,35 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
             }
         }
     }
+    shared.hindrances.remove(Hindrance::Finishing, rank.key());
+}
+
+/// How often a supervisor was started.
+#[derive(Default)]
+struct Tries(u32);
+
+impl Tries {
+    /// Whether there is to be another one; waits between two of them.
+    async fn is_another_due(&mut self) -> bool {
+        if self.0 > 0 {
+            tokio::time::sleep(TRY_PAUSE * self.0).await;
+        }
+        self.0 += 1;
+        self.0 <= MOST_TRIES
+    }
+}
+
+fn no_supervisor(rank: &Rank) -> String {
+    format!(
+        "its supervisor did not come up in {MOST_TRIES} tries; see {} on the node",
+        rank.dir.supervisor_log().display()
+    )
+}
+
+/// The end of a rank of which nothing ever ran.
+async fn write_end(shared: &Shared, rank: &Arc<Rank>, exit: RankExit) {
+    let exit = ExitRecord::new(shared.clock.now(), exit);
+    lost::write_end(shared, rank, exit, AttemptDir::write_exit).await;
 }
 
 /// Starts a supervisor and stays with it until it is gone. Each byte it prints means "look".

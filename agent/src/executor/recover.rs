@@ -1,8 +1,9 @@
 //! What an agent before this one left on disk, and what of it may go.
 
 use super::Shared;
+use super::hindrance::Hindrance;
 use super::rank::ended;
-use crate::attempt::{AttemptDir, ExitRecord, RecordError};
+use crate::attempt::{AttemptDir, ExitRecord, LaunchRecord, RecordError};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::AttemptKey;
@@ -28,9 +29,10 @@ pub(super) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError
         let exit = match (dir.exit()?, dir.launch()?) {
             (Some(exit), _) => Some(exit),
             (None, Some(launch)) if launch.boot_id != shared.settings.boot_id => {
-                Some(write_lost(shared, &dir, &launch.boot_id))
+                after_reboot(shared, &dir, &launch)?
             }
             (None, Some(_)) => None,
+            (None, None) if dir.orphan()?.is_some() => None,
             (None, None) => {
                 // A crash came before its record: nobody was told that it was taken.
                 dir.remove()?;
@@ -42,18 +44,32 @@ pub(super) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError
     Ok(left)
 }
 
-/// An end that cannot be written is told all the same: the next agent finds it out as this one did.
-fn write_lost(shared: &Shared, dir: &AttemptDir, boot_then: &str) -> ExitRecord {
-    let boot_now = &shared.settings.boot_id;
-    let evidence = format!("the machine was rebooted: boot id {boot_then} then, {boot_now} now");
-    let exit = ExitRecord {
-        at: shared.clock.now(),
-        exit: RankExit::Lost { evidence },
-    };
-    if let Err(error) = dir.write_exit(&exit) {
-        shared.journal.failed(&error);
+/// No process survives a reboot. An end that was written counts; what the site runs after it is
+/// still to be done, for disks are not wiped by a reboot.
+fn after_reboot(
+    shared: &Shared,
+    dir: &AttemptDir,
+    launch: &LaunchRecord,
+) -> Result<Option<ExitRecord>, RecordError> {
+    let is_finishing = launch.finishing().next().is_some();
+    if is_finishing && dir.job_end()?.is_some() {
+        shared.hindrances.add(Hindrance::Finishing, launch.key);
+        return Ok(None);
     }
-    exit
+    let (boot_then, boot_now) = (&launch.boot_id, &shared.settings.boot_id);
+    let evidence = format!("the machine was rebooted: boot id {boot_then} then, {boot_now} now");
+    let exit = ExitRecord::new(shared.clock.now(), RankExit::Lost { evidence });
+    let written = dir.write_job_end_or_exit(&exit);
+    if let Err(error) = &written {
+        shared.journal.failed(error);
+    }
+    if is_finishing && written.is_ok() {
+        shared.hindrances.add(Hindrance::Finishing, launch.key);
+        return Ok(None);
+    }
+    // An end that cannot be written is told all the same: the next agent finds it out as this one
+    // did.
+    Ok(Some(exit))
 }
 
 /// Removes what control has long since heard of, for as long as the agent runs.

@@ -1,9 +1,13 @@
 //! Processes below a supervisor, found through `/proc`.
 
-use crate::attempt::{LaunchRecord, StartedRecord, SupervisorRecord};
+use super::cgroup::Cgroup;
+use crate::attempt::{Attempts, LaunchRecord, StartedRecord, SupervisorRecord};
+use lattice_quorum_types::AllocationId;
+use lattice_quorum_types::wire::AttemptKey;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
 
 /// One line of `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +103,7 @@ pub(crate) fn signal_process(target: &Process, signal: Signal) {
 /// What is left of an attempt whose supervisor is gone.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    /// They carry its mark, or are in the session of its first process.
+    /// They carry its mark, or are in its cgroup or in the session of its first process.
     pub(crate) ours: Vec<Process>,
     /// They run as its user and came after its supervisor, and whether they carry its mark cannot
     /// be read.
@@ -117,6 +121,9 @@ pub(crate) fn left_of_attempt(
     let user = launch.become_user.as_ref();
     let uid = user.map_or_else(|| geteuid().as_raw(), |user| user.uid);
     let first_tick = supervisor.map_or(0, |supervisor| supervisor.start_ticks);
+    let group = launch.cgroup.as_ref().map(|group| Cgroup::at(&group.path));
+    let grouped = group.map_or(Ok(Vec::new()), |group| group.processes())?;
+    let grouped: BTreeSet<i32> = grouped.into_iter().collect();
     let found = all()?;
     let session = started.filter(|first| {
         let leader = found.iter().find(|process| process.pid == first.pid);
@@ -129,6 +136,10 @@ pub(crate) fn left_of_attempt(
     };
     let mut left = Left::default();
     for process in found {
+        if grouped.contains(&process.pid) {
+            left.ours.push(process);
+            continue;
+        }
         if process.state == 'Z' || process.start_ticks < first_tick {
             continue;
         }
@@ -144,6 +155,63 @@ pub(crate) fn left_of_attempt(
         }
     }
     Ok(left)
+}
+
+/// A process of some attempt of this agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Marked {
+    pub(crate) key: AttemptKey,
+    pub(crate) process: Process,
+}
+
+/// Every process whose mark begins with `agent`, and every supervisor of an attempt whose folder
+/// is, or was, in `attempts`: found without any record.
+pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<Marked>> {
+    let own = geteuid().as_raw();
+    let mut found = Vec::new();
+    for process in all()?.into_iter().filter(|process| process.state != 'Z') {
+        let read = |name| std::fs::read(format!("/proc/{}/{name}", process.pid));
+        let by_mark = || key_in(&read("environ").ok()?, agent);
+        let by_command = || {
+            let key = supervised(&read("cmdline").ok()?, attempts)?;
+            // Anybody can call a process like that.
+            may_be_of(process.pid, own).then_some(key)
+        };
+        if let Some(key) = by_command().or_else(by_mark) {
+            found.push(Marked { key, process });
+        }
+    }
+    Ok(found)
+}
+
+/// The attempt that an environment names, if its mark is one of `agent`'s.
+fn key_in(environment: &[u8], agent: &str) -> Option<AttemptKey> {
+    let value = |name: &str| {
+        environment.split(|byte| *byte == 0).find_map(|own| {
+            let own = std::str::from_utf8(own).ok()?;
+            own.strip_prefix(name)?.strip_prefix('=')
+        })
+    };
+    let is_ours = value(super::job::MARK)?
+        .strip_prefix(agent)?
+        .starts_with('-');
+    if !is_ours {
+        return None;
+    }
+    Some(AttemptKey {
+        allocation: AllocationId(value("LATTICE_ALLOCATION_ID")?.parse().ok()?),
+        attempt: value("LATTICE_ATTEMPT")?.parse().ok()?,
+    })
+}
+
+/// The attempt whose folder in `attempts` a command line supervises.
+fn supervised(command: &[u8], attempts: &Path) -> Option<AttemptKey> {
+    let mut words = command.split(|byte| *byte == 0).skip(1);
+    if words.next()? != super::SUBCOMMAND.as_bytes() {
+        return None;
+    }
+    let folder = Path::new(std::str::from_utf8(words.next()?).ok()?);
+    (folder.parent() == Some(attempts)).then(|| Attempts::key_of(folder))?
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -228,5 +296,28 @@ mod tests {
         assert!(may_be_of(me, geteuid().as_raw()));
         assert!(!may_be_of(me, 4_000_000_000));
         assert!(!may_be_of(i32::MAX, geteuid().as_raw()));
+    }
+
+    #[test]
+    fn an_attempt_without_a_record_is_told_by_its_processes() {
+        let key = AttemptKey {
+            allocation: AllocationId(12),
+            attempt: 3,
+        };
+        let environment = |mark: &str| {
+            format!("A=b\0LATTICE_ALLOCATION_ID=12\0LATTICE_ATTEMPT=3\0{MARK}={mark}\0")
+        };
+        use super::super::job::MARK;
+        let told = |mark: &str| key_in(environment(mark).as_bytes(), "0a1b");
+        assert_eq!(told("0a1b-ffff"), Some(key));
+        // Another agent's, or one of a build that did not name its agent.
+        assert_eq!(told("0a1bc-ffff"), None);
+        assert_eq!(told("ffff"), None);
+        let attempts = Path::new("/data/executor/attempts");
+        let command = |text: &str| supervised(text.as_bytes(), attempts);
+        let line = "/proc/self/exe\0__supervise\0/data/executor/attempts/12.3\0";
+        assert_eq!(command(line), Some(key));
+        assert_eq!(command("a\0__supervise\0/other/attempts/12.3\0"), None);
+        assert_eq!(command("a\0b\0/data/executor/attempts/12.3\0"), None);
     }
 }

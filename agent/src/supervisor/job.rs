@@ -1,15 +1,18 @@
 //! Starts the job's first process.
 
+use super::child::{Becomes, Child, Directory, Step};
 use super::script::{self, Script};
 use crate::attempt::LaunchRecord;
 use lattice_quorum_types::hostlist;
-use rustix::fs::Mode;
-use rustix::process::{
-    Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid, umask,
-};
+use lattice_quorum_types::wire::LogStream;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, getpid};
+use std::ffi::CString;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Where programs are looked for unless the user says otherwise.
@@ -18,8 +21,10 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// A started job.
 pub(super) struct Job {
     pub(super) pid: Pid,
-    pub(super) stdout: OwnedFd,
-    pub(super) stderr: OwnedFd,
+    /// `None`: it writes into a file of the user's.
+    pub(super) stdout: Option<OwnedFd>,
+    /// As above.
+    pub(super) stderr: Option<OwnedFd>,
 }
 
 /// The variable with [`LaunchRecord::mark`].
@@ -58,21 +63,67 @@ pub(super) fn environment(launch: &LaunchRecord) -> Result<Vec<(String, String)>
     Ok(all)
 }
 
+/// Where a rank begins, as a path.
 fn working_dir(launch: &LaunchRecord) -> PathBuf {
-    if let Some(dir) = &launch.workload.working_dir {
-        return PathBuf::from(dir);
-    }
-    let home = &launch.account.home;
-    if home.is_dir() {
-        home.clone()
-    } else {
-        PathBuf::from("/")
+    match &launch.workload.working_dir {
+        Some(dir) => PathBuf::from(dir),
+        None => launch.account.home.clone(),
     }
 }
 
-/// Starts it in a session of its own, as the recorded user, without any privilege to gain.
-/// The error is for the user.
-pub(super) fn spawn(launch: &LaunchRecord) -> Result<Job, String> {
+/// The file of the user's that an output goes to, where there is one.
+pub(super) fn output_file(
+    launch: &LaunchRecord,
+    stream: LogStream,
+) -> Result<Option<PathBuf>, String> {
+    let files = &launch.workload.output;
+    let wanted = match stream {
+        LogStream::Stdout => &files.stdout,
+        LogStream::Stderr => &files.stderr,
+    };
+    let Some(pattern) = wanted else {
+        return Ok(None);
+    };
+    let path = fill_in(pattern, launch).map_err(|why| format!("output file {pattern}: {why}"))?;
+    Ok(Some(working_dir(launch).join(path)))
+}
+
+/// Puts in what `%j`, `%r`, `%n` and `%%` stand for.
+fn fill_in(pattern: &str, launch: &LaunchRecord) -> Result<String, String> {
+    let mut path = String::new();
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if character != '%' {
+            path.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('j') => path.push_str(&launch.key.allocation.to_string()),
+            Some('r') => path.push_str(&launch.rank.to_string()),
+            Some('n') => path.push_str(launch.node.as_str()),
+            Some('%') => path.push('%'),
+            Some(other) => return Err(format!("%{other} stands for nothing (%j, %r, %n do)")),
+            None => return Err("it ends in %; write %% for a percent sign".to_owned()),
+        }
+    }
+    match path.is_empty() {
+        true => Err("it is empty".to_owned()),
+        false => Ok(path),
+    }
+}
+
+/// What a child works with, as the person who submitted it knows it.
+struct Places {
+    program: String,
+    directory: PathBuf,
+    stdout: Option<PathBuf>,
+    stderr: Option<PathBuf>,
+    user: String,
+}
+
+/// Starts it in a session of its own, as the recorded user, in its cgroup (`procs` is that
+/// group's `cgroup.procs`), without any privilege to gain. The error is for the user.
+pub(super) fn spawn(launch: &LaunchRecord, procs: Option<OwnedFd>) -> Result<Job, String> {
     let script: Option<Script> = match &launch.workload.script {
         Some(text) => Some(script::hold(text).map_err(|e| format!("cannot hold the script: {e}"))?),
         None => None,
@@ -80,74 +131,123 @@ pub(super) fn spawn(launch: &LaunchRecord) -> Result<Job, String> {
     let mut argv: Vec<String> = script.as_ref().map(Script::argv).unwrap_or_default();
     argv.extend(launch.workload.argv.iter().cloned());
     let (program, arguments) = argv.split_first().ok_or("there is nothing to run")?;
-    let dir = working_dir(launch);
+    let places = Places {
+        program: program.clone(),
+        directory: working_dir(launch),
+        stdout: output_file(launch, LogStream::Stdout)?,
+        stderr: output_file(launch, LogStream::Stderr)?,
+        user: launch.account.name.clone(),
+    };
+    let (complaints, complain) =
+        pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|e| e.to_string())?;
+    let child = prepare(launch, &places, procs, complain)?;
+    let captured = |file: &Option<PathBuf>| match file {
+        Some(_) => Stdio::null(),
+        None => Stdio::piped(),
+    };
     let mut command = Command::new(program);
     command
         .args(arguments)
         .env_clear()
         .envs(environment(launch)?)
-        .current_dir(&dir)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    if let Some(user) = &launch.become_user {
-        // Setting a uid as root also drops every supplementary group.
-        command.uid(user.uid).gid(user.gid);
-    }
-    detach(&mut command);
-    let mut child = command
-        .spawn()
-        .map_err(|error| explain(program, &dir, &error))?;
+        .stdout(captured(&places.stdout))
+        .stderr(captured(&places.stderr));
+    before_exec(&mut command, child);
+    let started = command.spawn();
+    let mut child = started.map_err(|error| places.explain(complaint(&complaints), &error))?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    match (pid, child.stdout.take(), child.stderr.take()) {
-        (Some(pid), Some(stdout), Some(stderr)) => Ok(Job {
-            pid,
-            stdout: stdout.into(),
-            stderr: stderr.into(),
-        }),
-        _ => Err(format!("{program} was started without pipes")),
-    }
+    Ok(Job {
+        pid: pid.ok_or_else(|| format!("{program} has no process id"))?,
+        stdout: child.stdout.take().map(OwnedFd::from),
+        stderr: child.stderr.take().map(OwnedFd::from),
+    })
 }
 
-/// After the change of user and before the program: a session, no way to gain privileges, and
-/// death with the supervisor.
+fn prepare(
+    launch: &LaunchRecord,
+    places: &Places,
+    cgroup: Option<OwnedFd>,
+    complaints: OwnedFd,
+) -> Result<Child, String> {
+    let text = |path: &Path| {
+        let text = CString::new(path.as_os_str().as_bytes());
+        text.map_err(|_| format!("{} cannot be a path", path.display()))
+    };
+    let of_file = |file: &Option<PathBuf>| file.as_deref().map(text).transpose();
+    let directory = text(&places.directory)?;
+    Ok(Child {
+        supervisor: getpid(),
+        cgroup,
+        user: launch.become_user.as_ref().map(Becomes::of),
+        directory: match launch.workload.working_dir {
+            Some(_) => Directory::Wanted(directory),
+            None => Directory::Home(directory),
+        },
+        stdout: of_file(&places.stdout)?,
+        stderr: of_file(&places.stderr)?,
+        complaints,
+    })
+}
+
 #[expect(
     unsafe_code,
     reason = "pre_exec: nothing else runs between fork and exec"
 )]
-fn detach(command: &mut Command) {
-    let supervisor = getpid();
+fn before_exec(command: &mut Command, child: Child) {
     // SAFETY: the closure makes system calls only (rustix's raw ones): it allocates nothing,
     // takes no lock and touches no memory of the parent, as between fork and exec it must.
     unsafe {
-        command.pre_exec(move || {
-            setsid()?;
-            rustix::thread::set_no_new_privs(true)?;
-            // Ours is private; the job's files are its user's business.
-            umask(Mode::from_raw_mode(0o022));
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            // It may have died before the line above took effect.
-            if getppid() == Some(supervisor) {
-                Ok(())
-            } else {
-                Err(std::io::ErrorKind::Interrupted.into())
-            }
-        });
+        command.pre_exec(move || child.become_job());
     }
 }
 
-fn explain(program: &str, dir: &std::path::Path, error: &std::io::Error) -> String {
-    if !dir.is_dir() {
-        return format!("working directory {}: {error}", dir.display());
+/// What the child said before it gave up; nothing if it came as far as the program.
+fn complaint(complaints: &OwnedFd) -> Option<Step> {
+    let mut byte = [0];
+    match rustix::io::read(complaints, &mut byte) {
+        Ok(1) => Step::of(byte[0]),
+        _ => None,
     }
-    format!("{program}: {error}")
+}
+
+impl Places {
+    fn explain(&self, step: Option<Step>, error: &io::Error) -> String {
+        let file = |path: &Option<PathBuf>| {
+            let path = path.as_deref().unwrap_or(Path::new("-")).display();
+            match error
+                .raw_os_error()
+                .map(rustix::io::Errno::from_raw_os_error)
+            {
+                Some(rustix::io::Errno::LOOP) => {
+                    format!("output file {path}: it is a link, and links are not followed")
+                }
+                Some(rustix::io::Errno::NXIO) => {
+                    format!("output file {path}: it is neither a file nor a device")
+                }
+                _ => format!("output file {path}: {error}"),
+            }
+        };
+        match step {
+            None => format!("{}: {error}", self.program),
+            Some(Step::Session | Step::Parent) => format!("its supervisor went: {error}"),
+            Some(Step::Cgroup) => format!("it cannot enter its cgroup: {error}"),
+            Some(Step::User) => format!("it cannot become {}: {error}", self.user),
+            Some(Step::Privileges) => format!("it cannot give up privileges: {error}"),
+            Some(Step::Directory) => {
+                format!("working directory {}: {error}", self.directory.display())
+            }
+            Some(Step::Stdout) => file(&self.stdout),
+            Some(Step::Stderr) => file(&self.stderr),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::attempt::LocalUser;
+    use crate::attempt::{LocalUser, RankHooks};
     use lattice_quorum_types::spec::Workload;
     use lattice_quorum_types::wire::AttemptKey;
     use lattice_quorum_types::{AllocationId, NodeId, Revision, UnixMillis};
@@ -176,11 +276,15 @@ mod tests {
                 ..Workload::default()
             },
             walltime_ms: None,
+            sensitive: false,
+            hooks: RankHooks::default(),
+            cgroup: None,
             become_user: None,
             account: LocalUser {
                 name: "alice".to_owned(),
                 uid: 1000,
                 gid: 1000,
+                groups: Vec::new(),
                 home: "/home/alice".into(),
                 shell: "/bin/sh".into(),
             },
@@ -213,6 +317,23 @@ mod tests {
     fn a_name_that_is_no_variable_is_refused() {
         for name in ["", "A=B", "A\0"] {
             assert!(environment(&launch(&[(name, "x")])).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_output_file_is_below_the_working_directory_and_knows_its_rank() {
+        let mut launch = launch(&[]);
+        launch.workload.output.stdout = Some("out/%j.%r-%n%%".to_owned());
+        let path = |launch: &LaunchRecord| output_file(launch, LogStream::Stdout);
+        let expected = PathBuf::from("/home/alice/out/12.1-gpu001%");
+        assert_eq!(path(&launch), Ok(Some(expected)));
+        launch.workload.working_dir = Some("/scratch".to_owned());
+        launch.workload.output.stdout = Some("/var/tmp/o".to_owned());
+        assert_eq!(path(&launch), Ok(Some(PathBuf::from("/var/tmp/o"))));
+        assert_eq!(output_file(&launch, LogStream::Stderr), Ok(None));
+        for wrong in ["", "a%", "a%u"] {
+            launch.workload.output.stdout = Some(wrong.to_owned());
+            assert!(path(&launch).is_err(), "{wrong}");
         }
     }
 }

@@ -9,16 +9,24 @@
 //! attempt's folder. What it prints on its standard output is only "look again".
 
 mod capture;
+mod cgroup;
+mod child;
 mod family;
+mod hook;
 mod job;
 mod prepare;
+mod privileges;
 mod script;
 mod stop;
 
-pub(crate) use family::{Left, left_of_attempt, signal_process};
+pub(crate) use cgroup::Cgroup;
+pub use cgroup::{CgroupError, CgroupSettings, CgroupUse, Cgroups};
+pub(crate) use family::{Left, left_of_attempt, marked, signal_process};
 pub use family::{Process, process};
+pub(crate) use hook::{OUTPUT_CAP as HOOK_OUTPUT_CAP, PATH as HOOK_PATH, with_last_line};
 
-use crate::attempt::{AttemptDir, ExitRecord, LaunchRecord, RecordError, StartedRecord};
+use crate::attempt::{AttemptDir, ExitRecord, HookName, LaunchRecord, RecordError, StartedRecord};
+use hook::Outcome;
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::wire::LogStream;
@@ -94,23 +102,113 @@ async fn supervise(dir: &AttemptDir) -> Result<(), SupervisorError> {
     let Some(_lock) = dir.take_lock()? else {
         return Ok(());
     };
+    if dir.exit()?.is_some() {
+        return Ok(());
+    }
+    let job_end = dir.job_end()?;
     // Another supervisor was here before: the job is never started twice.
-    if dir.exit()?.is_some() || dir.supervisor()?.is_some() {
+    if job_end.is_none() && dir.supervisor()?.is_some() {
         return Ok(());
     }
     let launch = dir.launch()?.ok_or(SupervisorError::NoLaunch)?;
+    if let Some(group) = &launch.cgroup
+        && let Err(error) = Cgroup::enter_supervisors(group)
+    {
+        eprintln!("cannot leave the agent's cgroup: {error}");
+    }
+    if let Some(end) = job_end {
+        finish(dir, &launch, end, &mut signals).await;
+        return Ok(());
+    }
     dir.write_supervisor(&prepare::record().map_err(SupervisorError::Setup)?)?;
-    let exit = if dir.is_stop_requested() {
-        RankExit::Stopped
+    if dir.is_stop_requested() {
+        write(
+            dir,
+            &ExitRecord::new(now(), RankExit::Stopped),
+            AttemptDir::write_exit,
+        )
+        .await;
     } else {
-        match start(dir, &launch)? {
-            Ok(running) => stop::until_gone(&mut signals, &launch, running).await,
-            Err(reason) => RankExit::SpawnFailed { reason },
-        }
-    };
-    write_exit(dir, exit).await;
+        let end = attempt(dir, &launch, &mut signals).await?;
+        // What the site runs after it needs rights that this process has given up by now.
+        let is_last = launch.finishing().next().is_none();
+        let how = match is_last {
+            true => AttemptDir::write_exit,
+            false => AttemptDir::write_job_end,
+        };
+        write(dir, &end, how).await;
+    }
     notify("ended");
     Ok(())
+}
+
+/// From the prolog to the end of the job's last process.
+async fn attempt(
+    dir: &AttemptDir,
+    launch: &LaunchRecord,
+    signals: &mut Signals,
+) -> Result<ExitRecord, SupervisorError> {
+    if let Some(prolog) = &launch.hooks.prolog {
+        let hook = (HookName::Prolog, prolog);
+        match hook::run(dir, launch, hook, None, signals).await {
+            Outcome::Passed => {}
+            Outcome::Stopped => return Ok(ExitRecord::new(now(), RankExit::Stopped)),
+            Outcome::Failed(reason) => {
+                let fault = Some(reason.clone());
+                let exit = RankExit::SpawnFailed { reason };
+                let at = now();
+                return Ok(ExitRecord { at, exit, fault });
+            }
+        }
+    }
+    let exit = match start(dir, launch)? {
+        Ok(running) => {
+            if let Err(error) = privileges::keep_what_ending_needs() {
+                eprintln!("privileges were kept that are not needed: {error}");
+            }
+            stop::until_gone(signals, launch, running).await
+        }
+        Err(reason) => RankExit::SpawnFailed { reason },
+    };
+    if let Some(record) = &launch.cgroup {
+        leave_group(dir, &Cgroup::at(&record.path));
+    }
+    Ok(ExitRecord::new(now(), exit))
+}
+
+/// Removes the job's group, and says in its errors when memory was what it died of.
+fn leave_group(dir: &AttemptDir, group: &Cgroup) {
+    let killed = group.killed_for_memory();
+    if killed > 0
+        && let Ok(mut errors) = capture::open(&dir.output(LogStream::Stderr))
+    {
+        let _ = writeln!(
+            errors,
+            "\n[lattice: {killed} processes were ended by the kernel: over memory.max]"
+        );
+    }
+    if let Err(error) = group.remove() {
+        eprintln!("cannot remove the job's cgroup: {error}");
+    }
+}
+
+/// Runs what the site runs after a job. It may run a second time if this process is killed.
+async fn finish(dir: &AttemptDir, launch: &LaunchRecord, end: ExitRecord, signals: &mut Signals) {
+    let mut faults: Vec<String> = end.fault.clone().into_iter().collect();
+    for hook in launch.finishing() {
+        if let Outcome::Failed(reason) = hook::run(dir, launch, hook, Some(&end), signals).await {
+            faults.push(reason);
+        }
+    }
+    let fault = (!faults.is_empty()).then(|| faults.join("; "));
+    let at = now();
+    write(
+        dir,
+        &ExitRecord { at, fault, ..end },
+        AttemptDir::write_exit,
+    )
+    .await;
+    notify("ended");
 }
 
 /// Starts the job and says so. The inner error is the job's fault, the outer one ours.
@@ -120,15 +218,34 @@ fn start(
 ) -> Result<Result<stop::Running, String>, SupervisorError> {
     let captured = |stream| capture::open(&dir.output(stream)).map_err(SupervisorError::Setup);
     let (stdout, stderr) = (captured(LogStream::Stdout)?, captured(LogStream::Stderr)?);
-    let job = match job::spawn(launch) {
+    let (group, procs) = match launch.cgroup.as_ref().map(Cgroup::make) {
+        Some(Ok((group, procs))) => (Some(group), Some(procs)),
+        Some(Err(error)) if launch.cgroup.as_ref().is_some_and(|c| c.is_required) => {
+            return Ok(Err(format!("its cgroup cannot be made: {error}")));
+        }
+        Some(Err(error)) => {
+            eprintln!("the job runs without a cgroup: {error}");
+            (None, None)
+        }
+        None => (None, None),
+    };
+    let job = match job::spawn(launch, procs) {
         Ok(job) => job,
         Err(reason) => return Ok(Err(reason)),
     };
-    let cap = launch.output_cap_bytes;
-    let outputs = vec![
-        capture::spawn(job.stdout, stdout, cap).map_err(SupervisorError::Setup)?,
-        capture::spawn(job.stderr, stderr, cap).map_err(SupervisorError::Setup)?,
-    ];
+    let mut outputs = Vec::new();
+    for (stream, pipe, mut file) in [
+        (LogStream::Stdout, job.stdout, stdout),
+        (LogStream::Stderr, job.stderr, stderr),
+    ] {
+        match pipe {
+            Some(pipe) => outputs.push(
+                capture::spawn(pipe, file, launch.output_cap_bytes)
+                    .map_err(SupervisorError::Setup)?,
+            ),
+            None => say_where(&mut file, launch, stream),
+        }
+    }
     let started = StartedRecord {
         at: now(),
         pid: job.pid.as_raw_nonzero().get(),
@@ -143,13 +260,29 @@ fn start(
     Ok(Ok(stop::Running {
         main: job.pid,
         outputs,
+        group,
     }))
 }
 
-/// Writes the end, however long the disk takes to have room for it.
-async fn write_exit(dir: &AttemptDir, exit: RankExit) {
-    let record = ExitRecord { at: now(), exit };
-    while let Err(error) = dir.write_exit(&record) {
+/// Who reads what was captured learns where to look.
+fn say_where(file: &mut std::fs::File, launch: &LaunchRecord, stream: LogStream) {
+    if let Ok(Some(path)) = job::output_file(launch, stream) {
+        let _ = writeln!(
+            file,
+            "[lattice: this output is in {} on {}]",
+            path.display(),
+            launch.node
+        );
+    }
+}
+
+/// Writes an end, however long the disk takes to have room for it.
+async fn write(
+    dir: &AttemptDir,
+    end: &ExitRecord,
+    how: fn(&AttemptDir, &ExitRecord) -> Result<(), RecordError>,
+) {
+    while let Err(error) = how(dir, end) {
         eprintln!(
             "cannot write the end, trying again: {}",
             crate::with_causes(&error)

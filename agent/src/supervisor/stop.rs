@@ -1,6 +1,7 @@
 //! From the start of a job to the end of its last process.
 
 use super::capture::Capture;
+use super::cgroup::Cgroup;
 use super::{Signals, family};
 use crate::attempt::LaunchRecord;
 use lattice_quorum_types::allocation::RankExit;
@@ -23,6 +24,7 @@ const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 pub(super) struct Running {
     pub(super) main: Pid,
     pub(super) outputs: Vec<Capture>,
+    pub(super) group: Option<Cgroup>,
 }
 
 enum Phase {
@@ -30,8 +32,41 @@ enum Phase {
     Running,
     /// SIGTERM was sent; SIGKILL comes at the instant.
     Asked { kill_at: Instant },
-    /// SIGKILL was sent; again at the instant.
-    Killed { again_at: Instant, pause: Duration },
+    /// SIGKILL was sent, and is again.
+    Killed(Killing),
+}
+
+/// SIGKILL to everything below this process, again and again.
+pub(super) struct Killing {
+    again_at: Instant,
+    pause: Duration,
+}
+
+impl Killing {
+    /// To everything in `group` as well.
+    pub(super) fn begin(group: Option<&Cgroup>) -> Self {
+        send_kill(group);
+        Self {
+            again_at: Instant::now() + FIRST_REPEAT,
+            pause: FIRST_REPEAT,
+        }
+    }
+    /// When it is due once more.
+    pub(super) fn again_at(&self) -> Instant {
+        self.again_at
+    }
+    pub(super) fn again(&mut self, group: Option<&Cgroup>) {
+        send_kill(group);
+        self.pause = (self.pause * 2).min(LAST_REPEAT);
+        self.again_at = Instant::now() + self.pause;
+    }
+}
+
+fn send_kill(group: Option<&Cgroup>) {
+    if let Some(group) = group {
+        group.kill();
+    }
+    family::signal_descendants(&[Signal::KILL]);
 }
 
 impl Phase {
@@ -40,7 +75,7 @@ impl Phase {
         match self {
             Phase::Running => walltime_at,
             Phase::Asked { kill_at } => *kill_at,
-            Phase::Killed { again_at, .. } => *again_at,
+            Phase::Killed(killing) => killing.again_at(),
         }
     }
 }
@@ -63,7 +98,7 @@ pub(super) async fn until_gone(
             // Why it was ended was decided before; only an end of its own accord counts here.
             exit.get_or_insert_with(|| exit_of(status));
         }
-        if reaped.none_left {
+        if reaped.none_left && is_empty(running.group.as_ref()) {
             break;
         }
         if exit.is_some() && matches!(phase, Phase::Running) {
@@ -81,8 +116,10 @@ pub(super) async fn until_gone(
                 if matches!(phase, Phase::Running) {
                     exit = Some(RankExit::Walltime);
                     phase = ask(grace);
+                } else if let Phase::Killed(killing) = &mut phase {
+                    killing.again(running.group.as_ref());
                 } else {
-                    phase = kill(&phase);
+                    phase = Phase::Killed(Killing::begin(running.group.as_ref()));
                 }
             }
         }
@@ -103,28 +140,23 @@ fn ask(grace: Duration) -> Phase {
     }
 }
 
-fn kill(phase: &Phase) -> Phase {
-    family::signal_descendants(&[Signal::KILL]);
-    let pause = match phase {
-        Phase::Killed { pause, .. } => (*pause * 2).min(LAST_REPEAT),
-        Phase::Running | Phase::Asked { .. } => FIRST_REPEAT,
-    };
-    Phase::Killed {
-        again_at: Instant::now() + pause,
-        pause,
-    }
+/// Whether nothing is left in the job's group. What is there and not below this process was put
+/// there by somebody else; it is ended with the rest.
+fn is_empty(group: Option<&Cgroup>) -> bool {
+    let left = group.map_or(Ok(Vec::new()), Cgroup::processes);
+    left.is_ok_and(|left| left.is_empty())
 }
 
 /// What had ended.
-struct Reaped {
+pub(super) struct Reaped {
     /// The first process, if it was among them.
-    main: Option<WaitStatus>,
+    pub(super) main: Option<WaitStatus>,
     /// No process is left.
-    none_left: bool,
+    pub(super) none_left: bool,
 }
 
 /// Reaps everything that has ended: one signal may stand for several ends.
-fn reap(main: Pid) -> Reaped {
+pub(super) fn reap(main: Pid) -> Reaped {
     let mut reaped = Reaped {
         main: None,
         none_left: false,
@@ -143,7 +175,7 @@ fn reap(main: Pid) -> Reaped {
     }
 }
 
-fn exit_of(status: WaitStatus) -> RankExit {
+pub(super) fn exit_of(status: WaitStatus) -> RankExit {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => RankExit::Exited { code },
         (None, Some(signal)) => RankExit::Signaled { signal },

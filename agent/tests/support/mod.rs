@@ -4,7 +4,8 @@
 
 use futures::future::BoxFuture;
 use lattice_agent::executor::{
-    Accounts, AgentUser, Control, Executor, ExecutorSettings, Ids, NotReported, RunAs,
+    Accounts, AgentUser, CgroupSettings, CgroupUse, Control, Executor, ExecutorSettings, Hooks,
+    Ids, NotReported, OrphanPolicy, RunAs,
 };
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::allocation::RankExit;
@@ -60,6 +61,8 @@ pub fn launch(key: AttemptKey, argv: &[&str]) -> Launch {
             ..Workload::default()
         },
         walltime_ms: None,
+        boot: None,
+        sensitive: false,
     }
 }
 
@@ -152,8 +155,16 @@ impl Bench {
                 fixed: is_root().then_some(NOBODY),
                 allow_same_user: true,
                 min_uid: 1000,
+                map: None,
                 accounts: Accounts::at("/etc/passwd"),
             },
+            hooks: Hooks::default(),
+            // Process groups alone; what cgroups add has tests of its own.
+            cgroup: CgroupSettings {
+                using: CgroupUse::Off,
+                ..CgroupSettings::default()
+            },
+            orphans: OrphanPolicy::End,
             output_cap_bytes: 1 << 20,
             grace: Duration::from_secs(5),
             keep_output: Duration::from_secs(3600),

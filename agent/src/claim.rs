@@ -1,0 +1,67 @@
+//! What this node is, said now and signed: for whoever must not rest on gossip.
+
+use crate::node::{InventoryUnavailable, NodeView};
+use bytes::Bytes;
+use lattice_hwprobe::Inventory;
+use lattice_mesh::{Clock, CredentialsError, WeakMesh};
+use lattice_quorum_types::NodeId;
+use lattice_quorum_types::wire::Claim;
+use std::sync::Arc;
+
+/// Why there is no claim.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoClaim {
+    /// The node could not be read.
+    #[error(transparent)]
+    Unread(#[from] InventoryUnavailable),
+    /// What was read is not what this build writes, or the claim could not be written.
+    #[error("the inventory could not be put into a claim: {reason}")]
+    Form {
+        /// In words.
+        reason: String,
+    },
+    /// It could not be signed.
+    #[error(transparent)]
+    Unsigned(#[from] CredentialsError),
+    /// The agent is going down.
+    #[error("this agent is stopping")]
+    Stopping,
+}
+
+/// Makes claims.
+#[derive(Clone)]
+pub(crate) struct Claims {
+    pub(crate) node: NodeId,
+    pub(crate) boot_id: String,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) view: NodeView,
+    pub(crate) mesh: WeakMesh,
+}
+
+impl Claims {
+    /// Reads the node and signs what it is. Classes that are incomplete or switched off have no
+    /// digest, so nothing is claimed of them.
+    pub(crate) async fn make(&self, nonce: [u8; 16]) -> Result<Bytes, NoClaim> {
+        let form = |reason: String| NoClaim::Form { reason };
+        let json = self.view.fresh().await?;
+        let inventory: Inventory =
+            serde_json::from_slice(&json).map_err(|e| form(e.to_string()))?;
+        let digests = inventory.records.iter().filter_map(|(class, record)| {
+            let digest = record.state().mark().digest()?;
+            Some((class.name().to_owned(), digest.0))
+        });
+        let claim = Claim {
+            node: self.node.clone(),
+            boot_id: self.boot_id.clone(),
+            digests: digests.collect(),
+            read_at: self.clock.now(),
+            nonce,
+        };
+        let claim = postcard::to_stdvec(&claim).map_err(|e| form(e.to_string()))?;
+        let mesh = self.mesh.upgrade().ok_or(NoClaim::Stopping)?;
+        let signed = mesh.sign(Claim::CONTEXT, &claim)?;
+        let both = (Bytes::from(claim), signed);
+        let both = postcard::to_stdvec(&both).map_err(|e| form(e.to_string()))?;
+        Ok(both.into())
+    }
+}

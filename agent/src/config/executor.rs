@@ -1,0 +1,232 @@
+//! `executor`: how work is run.
+
+use super::ConfigError;
+use crate::attempt::{Hook, RankHooks};
+use crate::executor::{AgentUser, CgroupSettings, CgroupUse, Hooks, Ids, OrphanPolicy, UserMap};
+use crate::settings::{GRACE, KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES, WorkSettings};
+use lattice_config::{Check, Problems};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `executor`.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct ExecutorConfig {
+    /// Whether work is run at all.
+    pub enabled: bool,
+    /// Everybody's work runs as this account.
+    pub run_as: Option<Ids>,
+    /// A file of `principal: account` lines; see [`UserMap`].
+    pub user_map: Option<PathBuf>,
+    /// An agent that is not root runs work as itself.
+    pub allow_same_user: bool,
+    /// Lower uids never run work.
+    pub min_uid: u32,
+    /// Whether ranks are put into cgroups of version 2.
+    pub cgroup: CgroupUse,
+    /// The cgroup below which the agent makes its own, from the root of the mount.
+    pub cgroup_parent: PathBuf,
+    /// Memory that ranks may not use, bytes: `memory.max` is the machine's without it.
+    pub memory_reserve_bytes: Option<u64>,
+    /// Processors that ranks may use, as in `0-3,8`: `cpuset.cpus`.
+    pub cpus: Option<String>,
+    /// What is done with processes of which nothing is recorded.
+    pub orphans: OrphanPolicy,
+    /// What the site runs.
+    pub hooks: HooksConfig,
+    /// Most bytes kept of each output of a rank.
+    pub output_cap_bytes: u64,
+    /// Seconds between SIGTERM and SIGKILL.
+    pub grace_s: u64,
+    /// Hours for which the output of an ended rank stays readable.
+    pub keep_output_h: u64,
+}
+
+impl Default for ExecutorConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            run_as: None,
+            user_map: None,
+            allow_same_user: false,
+            min_uid: MIN_UID,
+            cgroup: CgroupUse::Auto,
+            cgroup_parent: "/".into(),
+            memory_reserve_bytes: None,
+            cpus: None,
+            orphans: OrphanPolicy::End,
+            hooks: HooksConfig::default(),
+            output_cap_bytes: OUTPUT_CAP_BYTES,
+            grace_s: GRACE.as_secs(),
+            keep_output_h: KEEP_OUTPUT.as_secs() / 3600,
+        }
+    }
+}
+
+/// `executor.hooks`: executables of the site's, run as the agent's user.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct HooksConfig {
+    /// Before each rank.
+    pub prolog: Option<HookConfig>,
+    /// After each rank, however it ended.
+    pub epilog: Option<HookConfig>,
+    /// Last, where the work was sensitive.
+    pub wipe: Option<HookConfig>,
+    /// Before the node goes back into service.
+    pub health_gate: Option<HookConfig>,
+}
+
+/// One of `executor.hooks`.
+#[derive(Debug, Deserialize)]
+pub struct HookConfig {
+    /// Its absolute path. Only root and the agent's user may be able to change it.
+    pub program: PathBuf,
+    /// What it is given.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Seconds it has, 1 to 86400; then it is killed and has failed.
+    #[serde(default = "default_timeout")]
+    pub timeout_s: u64,
+    /// Its environment, besides ours.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+fn default_timeout() -> u64 {
+    60
+}
+
+impl Check for ExecutorConfig {
+    fn check(&self, problems: &mut Problems) {
+        if let Some(Ids { uid, gid }) = self.run_as {
+            if uid == 0 || gid == 0 {
+                problems.add("run_as", "must not be root: no work runs as root");
+            } else if uid < self.min_uid {
+                let text = format!("uid {uid} is below executor.min_uid ({})", self.min_uid);
+                problems.add("run_as", text);
+            }
+            if self.user_map.is_some() {
+                problems.add(
+                    "user_map",
+                    "means nothing beside run_as: everybody is that account",
+                );
+            }
+        }
+        if self.grace_s > 3600 {
+            problems.add("grace_s", "must be 0 to 3600");
+        }
+        if self
+            .cgroup_parent
+            .components()
+            .any(|part| part.as_os_str() == "..")
+        {
+            problems.add("cgroup_parent", "must not hold `..`");
+        }
+        if self.cpus.as_deref().is_some_and(|cpus| !is_cpu_list(cpus)) {
+            problems.add("cpus", "must be a list like 0-3,8");
+        }
+        problems.within("hooks", |problems| self.hooks.check(problems));
+    }
+}
+
+/// `0-3,8`: numbers and ranges.
+fn is_cpu_list(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (first.parse::<u32>(), last.parse::<u32>()) {
+            (Ok(first), Ok(last)) => first <= last,
+            _ => false,
+        }
+    };
+    text.split(',').all(is_part)
+}
+
+impl Check for HooksConfig {
+    fn check(&self, problems: &mut Problems) {
+        for (key, hook) in [
+            ("prolog", &self.prolog),
+            ("epilog", &self.epilog),
+            ("wipe", &self.wipe),
+            ("health_gate", &self.health_gate),
+        ] {
+            if let Some(hook) = hook {
+                problems.within(key, |problems| hook.check(problems));
+            }
+        }
+    }
+}
+
+impl Check for HookConfig {
+    fn check(&self, problems: &mut Problems) {
+        if !self.program.is_absolute() {
+            problems.add("program", "must be an absolute path");
+        }
+        if !(1..=86_400).contains(&self.timeout_s) {
+            problems.add("timeout_s", "must be 1 to 86400");
+        }
+        let is_no_variable = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
+        if let Some(name) = self.env.keys().find(is_no_variable) {
+            problems.add("env", format!("{name:?} cannot be an environment variable"));
+        }
+    }
+}
+
+impl ExecutorConfig {
+    /// Reads the files that it names, and changes nothing.
+    pub(super) fn check_files(&self) -> Result<(), ConfigError> {
+        let agent = AgentUser::current();
+        if let Some(path) = &self.user_map {
+            UserMap::open(path, agent)?;
+        }
+        Ok(self.hooks.settings().check(agent)?)
+    }
+
+    pub(super) fn into_settings(self) -> WorkSettings {
+        WorkSettings {
+            enabled: self.enabled,
+            run_as: self.run_as,
+            allow_same_user: self.allow_same_user,
+            min_uid: self.min_uid,
+            cgroup: CgroupSettings {
+                using: self.cgroup,
+                parent: self.cgroup_parent,
+                memory_reserve_bytes: self.memory_reserve_bytes,
+                cpus: self.cpus,
+            },
+            orphans: self.orphans,
+            hooks: self.hooks.settings(),
+            user_map: self.user_map,
+            output_cap_bytes: self.output_cap_bytes,
+            grace: Duration::from_secs(self.grace_s),
+            keep_output: Duration::from_secs(self.keep_output_h.saturating_mul(3600)),
+        }
+    }
+}
+
+impl HooksConfig {
+    fn settings(&self) -> Hooks {
+        let hook = |hook: &Option<HookConfig>| hook.as_ref().map(HookConfig::settings);
+        Hooks {
+            rank: RankHooks {
+                prolog: hook(&self.prolog),
+                epilog: hook(&self.epilog),
+                wipe: hook(&self.wipe),
+            },
+            health_gate: hook(&self.health_gate),
+        }
+    }
+}
+
+impl HookConfig {
+    fn settings(&self) -> Hook {
+        Hook {
+            program: self.program.clone(),
+            args: self.args.clone(),
+            timeout_ms: self.timeout_s.saturating_mul(1000),
+            env: self.env.clone(),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The site's health gate: whether a node may go back into service.
+
+use super::hindrance::Hindrances;
+use crate::attempt::{Hook, HookName};
+use crate::supervisor::{HOOK_OUTPUT_CAP, HOOK_PATH, with_last_line};
+use lattice_quorum_types::NodeId;
+use lattice_quorum_types::wire::GateFailed;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+
+/// Between two tries of a gate that failed on a node without work.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+/// What it writes after its end is not waited for.
+const DRAIN_WITHIN: Duration = Duration::from_secs(1);
+
+/// Runs the gate, one at a time.
+#[derive(Debug)]
+pub(super) struct Gate {
+    hook: Option<Hook>,
+    node: NodeId,
+    boot_id: String,
+    log: PathBuf,
+    hindrances: Arc<Hindrances>,
+    running: tokio::sync::Mutex<()>,
+}
+
+impl Gate {
+    pub(super) fn new(
+        hook: Option<Hook>,
+        node: NodeId,
+        boot_id: String,
+        folder: &Path,
+        hindrances: Arc<Hindrances>,
+    ) -> Self {
+        Self {
+            hook,
+            node,
+            boot_id,
+            log: folder.join("health_gate.log"),
+            hindrances,
+            running: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Whether there is one.
+    pub(super) fn is_there(&self) -> bool {
+        self.hook.is_some()
+    }
+
+    /// Runs it, after those that asked before.
+    pub(super) async fn check(&self) -> Result<(), GateFailed> {
+        let Some(hook) = &self.hook else {
+            return Ok(());
+        };
+        let _one_at_a_time = self.running.lock().await;
+        let passed = self.run(hook).await;
+        let failure = passed.as_ref().err().map(|failed| failed.reason.clone());
+        match &failure {
+            Some(reason) => tracing::error!(%reason, "the health gate failed"),
+            None => tracing::info!("the health gate was passed"),
+        }
+        self.hindrances.say_gate(failure);
+        passed
+    }
+
+    /// Until it was passed once, the node takes no work. For an agent that comes up on a node
+    /// without work.
+    pub(super) async fn pass_once(self: Arc<Self>, is_idle: impl Fn() -> bool) {
+        loop {
+            if is_idle() && self.check().await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+    }
+
+    /// The node takes no work before the gate's first word.
+    pub(super) fn close(&self) {
+        self.hindrances
+            .say_gate(Some("it was not run yet".to_owned()));
+    }
+
+    async fn run(&self, hook: &Hook) -> Result<(), GateFailed> {
+        let failed = |reason: String| GateFailed { reason };
+        let (mut child, output) = self.start(hook).map_err(|error| {
+            let program = hook.program.display();
+            failed(format!("{program} could not be started: {error}"))
+        })?;
+        let mut group = Group::of(&child);
+        let log = self.log.clone();
+        let keeping = tokio::task::spawn_blocking(move || keep(output, &log));
+        let limit = Duration::from_millis(hook.timeout_ms);
+        let ended = tokio::time::timeout(limit, child.wait()).await;
+        // Also what it left behind, which may hold its output open.
+        group.end();
+        let _ = tokio::time::timeout(DRAIN_WITHIN, keeping).await;
+        let what = match ended {
+            Ok(Ok(status)) if status.success() => return Ok(()),
+            Ok(Ok(status)) => described(status),
+            Ok(Err(error)) => format!("it cannot be waited for: {error}"),
+            Err(_) => format!("killed at its deadline of {} s", limit.as_secs()),
+        };
+        let log = self.log.clone();
+        let told = tokio::task::spawn_blocking(move || with_last_line(&what, &log)).await;
+        Err(failed(told.unwrap_or_else(|error| error.to_string())))
+    }
+
+    fn start(&self, hook: &Hook) -> io::Result<(Child, io::PipeReader)> {
+        let (output, input) = io::pipe()?;
+        let child = Command::new(&hook.program)
+            .args(&hook.args)
+            .env_clear()
+            .envs(&hook.env)
+            .env("PATH", HOOK_PATH)
+            .env("LATTICE_HOOK", HookName::HealthGate.as_str())
+            .env("LATTICE_NODE", self.node.as_str())
+            .env("LATTICE_BOOT_ID", &self.boot_id)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(input.try_clone()?)
+            .stderr(input)
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok((child, output))
+    }
+}
+
+fn described(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+/// The gate's process group, ended with this: also when the agent stops meanwhile.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        Self(pid.and_then(Pid::from_raw))
+    }
+    fn end(&mut self) {
+        if let Some(group) = self.0.take() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Keeps what it writes, up to a cap; the rest is read and dropped.
+fn keep(mut output: io::PipeReader, log: &Path) -> io::Result<()> {
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(log)?;
+    let mut left = usize::try_from(HOOK_OUTPUT_CAP).unwrap_or(usize::MAX);
+    let mut chunk = [0; 4096];
+    loop {
+        let read = output.read(&mut chunk)?;
+        if read == 0 {
+            return Ok(());
+        }
+        let kept = chunk.get(..read.min(left)).unwrap_or_default();
+        file.write_all(kept)?;
+        left -= kept.len();
+    }
+}

@@ -1,0 +1,225 @@
+//! Processes of attempts of which nothing is recorded: the folder was wiped or moved away, or the
+//! agent was set up anew, while a supervisor or a job lived.
+//!
+//! They are found by their cgroup, by the mark in their environment (it names this agent), and by
+//! the command line of their supervisor. A process that is in no cgroup, cleared its environment
+//! and lost its supervisor is not found.
+
+use super::hindrance::Hindrance;
+use super::lost::{self, until_none_is_left};
+use super::rank::{Rank, ended};
+use super::{Executor, Shared};
+use crate::attempt::{AttemptDir, ExitRecord, OrphanRecord, RecordError};
+use crate::supervisor::{Cgroup, Cgroups, Left, Process, marked, process};
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
+use rustix::process::Pid;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks at orphans that are left alone.
+const LOOK_PAUSE: Duration = Duration::from_secs(10);
+
+/// What is done with processes of which nothing is recorded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrphanPolicy {
+    /// They are ended, and the attempt is reported as lost when they are gone.
+    #[default]
+    End,
+    /// They are left alone and named; the node takes no work until they are gone.
+    Report,
+}
+
+/// How an agent knows processes for its own.
+#[derive(Debug, Clone)]
+pub(super) struct Finder {
+    /// Begins the mark of each.
+    pub(super) agent: String,
+    pub(super) attempts: PathBuf,
+    pub(super) cgroups: Option<Cgroups>,
+}
+
+/// What was found of one attempt.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    left: Left,
+    group: Option<Cgroup>,
+}
+
+impl Found {
+    fn is_empty(&self) -> bool {
+        self.left.ours.is_empty()
+    }
+    fn pids(&self) -> Vec<i32> {
+        self.left.ours.iter().map(|process| process.pid).collect()
+    }
+    fn add(&mut self, process: Process) {
+        if !self.left.ours.contains(&process) {
+            self.left.ours.push(process);
+        }
+    }
+}
+
+impl Finder {
+    /// Everything that runs, by attempt. Empty groups are listed without processes.
+    fn everything(&self) -> std::io::Result<BTreeMap<AttemptKey, Found>> {
+        let mut found: BTreeMap<AttemptKey, Found> = BTreeMap::new();
+        for one in marked(&self.agent, &self.attempts)? {
+            found.entry(one.key).or_default().add(one.process);
+        }
+        let groups = self
+            .cgroups
+            .as_ref()
+            .map_or(Ok(Vec::new()), Cgroups::list)?;
+        for (key, group) in groups {
+            let of_key = found.entry(key).or_default();
+            for pid in group.processes()? {
+                // One that ended meanwhile is no loss.
+                if let Some(process) = Pid::from_raw(pid).and_then(|pid| process(pid).ok()) {
+                    of_key.add(process);
+                }
+            }
+            of_key.group = Some(group);
+        }
+        Ok(found)
+    }
+
+    /// What runs of one attempt.
+    fn of(&self, key: AttemptKey) -> std::io::Result<Found> {
+        Ok(self.everything()?.remove(&key).unwrap_or_default())
+    }
+
+    fn kill(&self, key: AttemptKey) -> Result<Left, String> {
+        let found = self.of(key).map_err(|error| error.to_string())?;
+        lost::kill(&found.left, found.group.as_ref());
+        Ok(found.left)
+    }
+}
+
+/// Ends what runs of an attempt without a record, and says it is lost when all is gone.
+pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
+    let key = rank.key();
+    shared.hindrances.add(Hindrance::Orphans, key);
+    let finder = shared.finder();
+    let search = until_none_is_left(rank.as_ref(), move || finder.kill(key)).await;
+    let evidence = format!(
+        "nothing was recorded of it on this node; {} processes with its mark, in its cgroup or \
+         supervising it were found and ended",
+        search.ended()
+    );
+    tracing::warn!(attempt = %rank, %evidence, "a rank is lost");
+    let lost = RankExit::Lost { evidence };
+    let exit = ExitRecord::new(shared.clock.now(), lost);
+    lost::write_end(shared, rank, exit, write_exit_anew).await;
+    shared.hindrances.remove(Hindrance::Orphans, key);
+}
+
+/// Its folder may never have been made.
+fn write_exit_anew(dir: &AttemptDir, exit: &ExitRecord) -> Result<(), RecordError> {
+    dir.make()?;
+    dir.write_exit(exit)
+}
+
+impl Executor {
+    /// Whether processes of an attempt run of which nothing is recorded; then it is taken up, to
+    /// be ended and reported. Blocks on `/proc`.
+    pub(super) fn take_up_unseen(&self, key: AttemptKey) -> Option<AttemptStatus> {
+        match self.shared.finder().of(key) {
+            Ok(found) if found.is_empty() => None,
+            Ok(found) => Some(self.take_up(key, &found.pids())),
+            Err(error) => {
+                // Not known to be gone: it is looked for until it is.
+                tracing::error!(%error, "cannot look for processes of an attempt");
+                Some(self.take_up(key, &[]))
+            }
+        }
+    }
+
+    fn take_up(&self, key: AttemptKey, pids: &[i32]) -> AttemptStatus {
+        let (allocation, attempt) = (key.allocation, key.attempt);
+        tracing::error!(%allocation, attempt, ?pids, "processes run of which nothing is recorded");
+        let record = OrphanRecord {
+            found_at: self.shared.clock.now(),
+            boot_id: self.shared.settings.boot_id.clone(),
+        };
+        let dir = self.shared.attempts.dir(key);
+        if let Err(error) = dir.make().and_then(|()| dir.write_orphan(&record)) {
+            // A later agent finds them as this one did.
+            self.shared.journal.failed(&error);
+        }
+        self.shared.hindrances.add(Hindrance::Orphans, key);
+        let rank = Rank::new(key, dir, None);
+        rank.orphan();
+        self.follow_rank(rank);
+        AttemptStatus { key, report: None }
+    }
+
+    /// Looks for what runs without a record, once, when everything recorded is followed.
+    pub(super) fn look_for_orphans(&self) {
+        let finder = self.shared.finder();
+        let everything = match finder.everything() {
+            Ok(everything) => everything,
+            Err(error) => {
+                tracing::error!(%error, "cannot look for processes without a record");
+                return;
+            }
+        };
+        for (key, found) in everything {
+            let known = self.shared.known().get(&key).cloned();
+            if known.is_some_and(|rank| !rank.has_ended()) {
+                continue;
+            }
+            if found.is_empty() {
+                // A group that a crash left.
+                lost::kill(&found.left, found.group.as_ref());
+                continue;
+            }
+            let ended_before = self.shared.attempts.dir(key).exit().ok().flatten();
+            match (self.shared.settings.orphans, ended_before) {
+                (OrphanPolicy::Report, _) => self.leave_alone(key, &found),
+                (OrphanPolicy::End, None) => drop(self.take_up(key, &found.pids())),
+                (OrphanPolicy::End, Some(exit)) => self.clear_away(key, &found, exit),
+            }
+        }
+    }
+
+    /// Its end was told before; what runs is ended all the same.
+    fn clear_away(&self, key: AttemptKey, found: &Found, exit: ExitRecord) {
+        let rank = Rank::new(key, self.shared.attempts.dir(key), Some(ended(exit)));
+        let pids = found.pids();
+        tracing::error!(attempt = %rank, ?pids, "processes outlived the end that was recorded");
+        self.shared.hindrances.add(Hindrance::Orphans, key);
+        let (shared, finder) = (self.shared.clone(), self.shared.finder());
+        self.spawn(async move {
+            until_none_is_left(&rank, move || finder.kill(key)).await;
+            shared.hindrances.remove(Hindrance::Orphans, key);
+        });
+    }
+
+    fn leave_alone(&self, key: AttemptKey, found: &Found) {
+        let (allocation, attempt, pids) = (key.allocation, key.attempt, found.pids());
+        tracing::error!(
+            %allocation, attempt, ?pids,
+            "processes run of which nothing is recorded; executor.orphans is report: end them, and \
+             this node takes work again"
+        );
+        self.shared.hindrances.add(Hindrance::Orphans, key);
+        let (shared, finder) = (self.shared.clone(), self.shared.finder());
+        self.spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK_PAUSE).await;
+                let at = finder.clone();
+                let found = tokio::task::spawn_blocking(move || at.of(key)).await;
+                if let Ok(Ok(found)) = found
+                    && found.is_empty()
+                {
+                    shared.hindrances.remove(Hindrance::Orphans, key);
+                    return;
+                }
+            }
+        });
+    }
+}

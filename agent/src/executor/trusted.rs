@@ -1,0 +1,160 @@
+//! Files that decide what is done with the agent's rights: nobody else may be able to change them.
+
+use super::run_as::AgentUser;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Written to by the group or by everybody.
+const OTHERS_WRITE: u32 = 0o022;
+/// In such a folder only an owner moves or removes a file.
+const STICKY: u32 = 0o1000;
+const ANY_EXECUTES: u32 = 0o111;
+
+/// Why a file is not trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum Untrusted {
+    /// It is not there, or cannot be looked at.
+    #[error("{}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its name depends on where the agent was started.
+    #[error("{} is no absolute path", path.display())]
+    Relative {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It is a folder, a device.
+    #[error("{} is no file", path.display())]
+    NoFile {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Nobody may execute it.
+    #[error("{} is not executable", path.display())]
+    NotExecutable {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Somebody beside root and the agent's user can change it or put another in its place.
+    #[error(
+        "{} belongs to uid {uid} and has mode {mode:04o}: it can be written by others than root \
+         and the agent's user",
+        path.display()
+    )]
+    Writable {
+        /// It, or the folder above it that is the reason.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+/// Checks that only root and the agent's user can change the file at `path`.
+pub(super) fn file(path: &Path, agent: AgentUser) -> Result<(), Untrusted> {
+    check(path, agent).map(drop)
+}
+
+/// [`file`], and that it can be executed.
+pub(super) fn program(path: &Path, agent: AgentUser) -> Result<(), Untrusted> {
+    if check(path, agent)?.mode() & ANY_EXECUTES == 0 {
+        return Err(Untrusted::NotExecutable {
+            path: path.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn check(path: &Path, agent: AgentUser) -> Result<Metadata, Untrusted> {
+    if !path.is_absolute() {
+        return Err(Untrusted::Relative {
+            path: path.to_owned(),
+        });
+    }
+    let failed = |source| Untrusted::Io {
+        path: path.to_owned(),
+        source,
+    };
+    // Links are followed: what counts is who can change what is found behind them.
+    let real = path.canonicalize().map_err(failed)?;
+    let found = real.metadata().map_err(failed)?;
+    if !found.is_file() {
+        return Err(Untrusted::NoFile {
+            path: path.to_owned(),
+        });
+    }
+    owned(&real, &found, agent, 0)?;
+    for folder in real.ancestors().skip(1) {
+        let meta = folder.metadata().map_err(failed)?;
+        owned(folder, &meta, agent, STICKY)?;
+    }
+    Ok(found)
+}
+
+/// `excused`: bits that make up for being writable.
+fn owned(path: &Path, meta: &Metadata, agent: AgentUser, excused: u32) -> Result<(), Untrusted> {
+    let is_ours = meta.uid() == 0 || meta.uid() == agent.uid;
+    let is_closed = meta.mode() & OTHERS_WRITE == 0 || meta.mode() & excused != 0;
+    if is_ours && is_closed {
+        return Ok(());
+    }
+    Err(Untrusted::Writable {
+        path: path.to_owned(),
+        uid: meta.uid(),
+        mode: meta.mode() & 0o7777,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_program_that_others_can_replace_is_not_run() {
+        let agent = AgentUser::current();
+        let folder = tempfile::tempdir().unwrap();
+        let within = folder.path().join("hooks");
+        let path = within.join("prolog");
+        std::fs::create_dir(&within).unwrap();
+        std::fs::write(&path, "#!/bin/sh\n").unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&within, 0o755);
+        mode(&path, 0o644);
+        assert!(matches!(
+            program(&path, agent),
+            Err(Untrusted::NotExecutable { .. })
+        ));
+        mode(&path, 0o755);
+        program(&path, agent).unwrap();
+        mode(&path, 0o775);
+        assert!(matches!(
+            program(&path, agent),
+            Err(Untrusted::Writable { .. })
+        ));
+        mode(&path, 0o755);
+        mode(&within, 0o777);
+        let error = program(&path, agent).unwrap_err();
+        assert!(error.to_string().contains("mode 0777"), "{error}");
+        mode(&within, 0o1777);
+        program(&path, agent).unwrap();
+        assert!(matches!(
+            program(&within, agent),
+            Err(Untrusted::NoFile { .. })
+        ));
+        let gone = program(&within.join("no"), agent).unwrap_err();
+        assert!(matches!(gone, Untrusted::Io { .. }));
+        let relative = program(Path::new("prolog"), agent).unwrap_err();
+        assert!(matches!(relative, Untrusted::Relative { .. }));
+    }
+}

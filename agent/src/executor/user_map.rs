@@ -1,0 +1,221 @@
+//! The site's own list of who is whom: principals of tokens to local accounts.
+//!
+//! A YAML file of `principal: account` lines. The account `-` runs nothing; the principal `*`
+//! stands for everybody who is not listed. It is read anew when it changed. A change that cannot
+//! be read leaves the former list in force, and the log says so until it is corrected.
+
+use super::accounts::is_account_name;
+use super::run_as::AgentUser;
+use super::trusted::{self, Untrusted};
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Runs nothing.
+const NOBODY_HERE: &str = "-";
+/// Everybody who is not listed.
+const OTHERS: &str = "*";
+
+/// Why a list cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum UserMapError {
+    /// It cannot be read.
+    #[error("executor.user_map: {}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody else could write themselves into it.
+    #[error("executor.user_map")]
+    Untrusted(#[from] Untrusted),
+    /// It is not `principal: account` lines.
+    #[error("executor.user_map: {}: {reason}", path.display())]
+    Malformed {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong, all of it.
+        reason: String,
+    },
+}
+
+/// What the site says of a principal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Mapped {
+    /// It is this account.
+    Account(String),
+    /// It runs nothing here.
+    Refused,
+    /// Nothing.
+    Unsaid,
+}
+
+/// The list, as it was read last.
+#[derive(Debug)]
+pub struct UserMap {
+    path: PathBuf,
+    agent: AgentUser,
+    read: Mutex<Read>,
+}
+
+#[derive(Debug)]
+struct Read {
+    of: Version,
+    accounts: BTreeMap<String, String>,
+}
+
+/// Which writing of the file it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Version {
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl Version {
+    fn of(meta: &Metadata) -> Self {
+        Self {
+            inode: meta.ino(),
+            bytes: meta.len(),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+}
+
+impl UserMap {
+    /// Reads the whole list, and refuses it if any line is wrong.
+    pub fn open(path: &Path, agent: AgentUser) -> Result<Self, UserMapError> {
+        Ok(Self {
+            path: path.to_owned(),
+            agent,
+            read: Mutex::new(read(path, agent)?),
+        })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says now. Blocks on the disk.
+    pub(super) fn find(&self, principal: &str) -> Mapped {
+        let mut now = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        // A file that is gone is like one that cannot be read: the former list stays.
+        let version = std::fs::metadata(&self.path).map(|meta| Version::of(&meta));
+        if !version.is_ok_and(|version| version == now.of) {
+            match read(&self.path, self.agent) {
+                Ok(read) => {
+                    tracing::info!(path = %self.path.display(), "the user map was read anew");
+                    *now = read;
+                }
+                Err(error) => {
+                    let error = crate::with_causes(&error);
+                    tracing::error!(%error, "the user map cannot be used; the former one counts");
+                }
+            }
+        }
+        let said = now.accounts.get(principal);
+        match said
+            .or_else(|| now.accounts.get(OTHERS))
+            .map(String::as_str)
+        {
+            Some(NOBODY_HERE) => Mapped::Refused,
+            Some(account) => Mapped::Account(account.to_owned()),
+            None => Mapped::Unsaid,
+        }
+    }
+}
+
+fn read(path: &Path, agent: AgentUser) -> Result<Read, UserMapError> {
+    trusted::file(path, agent)?;
+    let failed = |source| UserMapError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let of = Version::of(&std::fs::metadata(path).map_err(failed)?);
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let accounts = parse(&text).map_err(|reason| UserMapError::Malformed {
+        path: path.to_owned(),
+        reason,
+    })?;
+    Ok(Read { of, accounts })
+}
+
+fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
+    // By way of a value: it knows a principal that is listed twice.
+    let read: serde_yaml_ng::Value =
+        serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
+    let read: Option<BTreeMap<String, String>> =
+        serde_yaml_ng::from_value(read).map_err(|error| error.to_string())?;
+    let accounts = read.unwrap_or_default();
+    let is_wrong = |account: &str| account != NOBODY_HERE && !is_account_name(account);
+    let wrong = accounts.iter().filter(|(_, account)| is_wrong(account));
+    let mut mistakes: Vec<String> = wrong
+        .map(|(principal, account)| format!("{principal}: {account:?} is no account's name"))
+        .collect();
+    let roots = accounts.iter().filter(|(_, account)| *account == "root");
+    mistakes.extend(roots.map(|(principal, _)| format!("{principal}: no work runs as root")));
+    if mistakes.is_empty() {
+        Ok(accounts)
+    } else {
+        Err(mistakes.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn write(path: &Path, text: &str) {
+        let next = path.with_extension("next");
+        std::fs::write(&next, text).unwrap();
+        std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::fs::rename(&next, path).unwrap();
+    }
+
+    fn account(name: &str) -> Mapped {
+        Mapped::Account(name.to_owned())
+    }
+
+    #[test]
+    fn changes_count_at_once_and_a_broken_list_leaves_the_former() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.yaml");
+        write(&path, "# who is whom\nalice@example.org: alice\neve: '-'\n");
+        let map = UserMap::open(&path, AgentUser::current()).unwrap();
+        assert_eq!(map.find("alice@example.org"), account("alice"));
+        assert_eq!(map.find("eve"), Mapped::Refused);
+        assert_eq!(map.find("bob"), Mapped::Unsaid);
+        write(&path, "bob: robert\n'*': '-'\n");
+        assert_eq!(map.find("bob"), account("robert"));
+        assert_eq!(map.find("alice@example.org"), Mapped::Refused);
+        write(&path, "bob: [robert]\n");
+        assert_eq!(map.find("bob"), account("robert"));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(map.find("bob"), account("robert"));
+    }
+
+    #[test]
+    fn every_wrong_line_is_named_and_a_list_that_others_can_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.yaml");
+        let error = || crate::with_causes(&UserMap::open(&path, AgentUser::current()).unwrap_err());
+        assert!(error().contains("No such file"), "{}", error());
+        write(&path, "a: -x\nb: root\nc: fine\nd: '1000'\n");
+        let text = error();
+        for part in ["a: \"-x\"", "b: no work runs as root", "d: \"1000\""] {
+            assert!(text.contains(part), "{text}");
+        }
+        write(&path, "a: b\na: c\n");
+        assert!(error().contains("duplicate"), "{}", error());
+        write(&path, "a: b\n");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(error().contains("can be written by others"), "{}", error());
+    }
+}

@@ -1,0 +1,439 @@
+//! A rank's cgroup (version 2): what the kernel itself keeps together, whatever a process does to
+//! its environment, its session or its parents.
+//!
+//! `<mount>/<parent>/lattice/<node>-<agent>/<allocation>.<attempt>` holds the processes of one
+//! rank; `…/supervisors` beside it holds those of the agent's supervisors, so that a service
+//! manager that ends the agent's own group does not end them.
+
+use crate::attempt::{Attempts, CgroupRecord};
+use lattice_quorum_types::wire::AttemptKey;
+use rustix::fs::{Access, access};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Where the supervisors are.
+const SUPERVISORS: &str = "supervisors";
+/// A group is removed once its last process is reaped, which its parent does when it likes.
+const REMOVE_WITHIN: Duration = Duration::from_millis(500);
+const REMOVE_PAUSE: Duration = Duration::from_millis(5);
+
+/// Whether ranks are put into cgroups.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CgroupUse {
+    /// Where the host has them and the agent may.
+    #[default]
+    Auto,
+    /// An agent that cannot does not start.
+    Required,
+    /// Never.
+    Off,
+}
+
+/// How ranks are put into cgroups.
+#[derive(Debug, Clone, Default)]
+pub struct CgroupSettings {
+    /// Whether at all.
+    pub using: CgroupUse,
+    /// The group below which the agent makes its own, from the mount's root.
+    pub parent: PathBuf,
+    /// `memory.max` is the machine's memory without this, bytes; `None` sets none.
+    pub memory_reserve_bytes: Option<u64>,
+    /// `cpuset.cpus`; `None` sets none.
+    pub cpus: Option<String>,
+}
+
+/// Why cgroups cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// The host mounts none of version 2.
+    #[error("no cgroup of version 2 is mounted; mount one, or set executor.cgroup to auto or off")]
+    NotMounted,
+    /// The kernel is older than 5.14.
+    #[error(
+        "{} has no cgroup.kill: the kernel is older than 5.14; set executor.cgroup to auto or off",
+        path.display()
+    )]
+    NoKill {
+        /// Which group.
+        path: PathBuf,
+    },
+    /// The agent may not make groups there.
+    #[error(
+        "cgroup {}; start the agent as root, have the parent delegated to it \
+         (executor.cgroup_parent), or set executor.cgroup to auto or off",
+        path.display()
+    )]
+    Refused {
+        /// Which group or file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A limit is configured that the host cannot keep.
+    #[error(
+        "the {controller} controller is not available in {}, so {key} cannot be kept; enable it \
+         (on hosts that still mount version 1: boot with cgroup_no_v1={controller}), remove the \
+         key, or set executor.cgroup to auto",
+        path.display()
+    )]
+    NoController {
+        /// `memory` or `cpuset`.
+        controller: &'static str,
+        /// The configuration's key.
+        key: &'static str,
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+/// The place for an agent's ranks, made and tried out.
+#[derive(Debug, Clone)]
+pub struct Cgroups {
+    folder: PathBuf,
+    is_required: bool,
+    memory_max: Option<u64>,
+    cpus: Option<String>,
+}
+
+impl Cgroups {
+    /// Makes the place named `agent`. `None`: ranks are not put into cgroups here, and the log
+    /// says why.
+    pub fn open(settings: &CgroupSettings, agent: &str) -> Result<Option<Self>, CgroupError> {
+        if settings.using == CgroupUse::Off {
+            return Ok(None);
+        }
+        let opened = mounted().and_then(|mount| Self::below(&mount, settings, agent));
+        match opened {
+            Ok(opened) => Ok(Some(opened)),
+            Err(error) if settings.using == CgroupUse::Auto => {
+                let error = crate::with_causes(&error);
+                tracing::info!(%error, "ranks are not put into cgroups");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same below `mount`, a cgroup filesystem.
+    fn below(mount: &Path, settings: &CgroupSettings, agent: &str) -> Result<Self, CgroupError> {
+        let parent = settings.parent.strip_prefix("/");
+        let parent = mount.join(parent.unwrap_or(&settings.parent));
+        let folder = parent.join("lattice").join(agent);
+        let refused = |path: &Path| {
+            let path = path.to_owned();
+            move |source| CgroupError::Refused { path, source }
+        };
+        std::fs::create_dir_all(&folder).map_err(refused(&folder))?;
+        if !folder.join("cgroup.kill").exists() {
+            return Err(CgroupError::NoKill { path: folder });
+        }
+        let procs = folder.join("cgroup.procs");
+        access(&procs, Access::WRITE_OK).map_err(|e| refused(&procs)(e.into()))?;
+        let mut opened = Self {
+            folder,
+            is_required: settings.using == CgroupUse::Required,
+            memory_max: None,
+            cpus: None,
+        };
+        if let Some(reserve) = settings.memory_reserve_bytes
+            && opened.has(mount, "memory", "executor.memory_reserve_bytes")?
+        {
+            let total = total_memory().map_err(refused(Path::new("/proc/meminfo")))?;
+            // A reserve that leaves nothing leaves a mebibyte: the job fails and says why.
+            opened.memory_max = Some(total.saturating_sub(reserve).max(1 << 20));
+        }
+        if let Some(cpus) = &settings.cpus
+            && opened.has(mount, "cpuset", "executor.cpus")?
+        {
+            opened.cpus = Some(cpus.clone());
+        }
+        Ok(opened)
+    }
+
+    /// Passes a controller down from the mount to the ranks' groups. Where that cannot be, it is
+    /// an error if cgroups are required, and otherwise said in the log.
+    fn has(
+        &self,
+        mount: &Path,
+        controller: &'static str,
+        key: &'static str,
+    ) -> Result<bool, CgroupError> {
+        let above: Vec<&Path> = self.folder.ancestors().collect();
+        let down = above.iter().rev().filter(|path| path.starts_with(mount));
+        let mut missing = None;
+        for group in down {
+            let _ = std::fs::write(
+                group.join("cgroup.subtree_control"),
+                format!("+{controller}"),
+            );
+            let passed = std::fs::read_to_string(group.join("cgroup.subtree_control"));
+            let is_passed = |passed: String| {
+                let mut names = passed.split_whitespace();
+                names.any(|name| name.trim_start_matches('+') == controller)
+            };
+            if !passed.is_ok_and(is_passed) {
+                missing = Some(group.to_path_buf());
+                break;
+            }
+        }
+        let Some(path) = missing else {
+            return Ok(true);
+        };
+        let error = CgroupError::NoController {
+            controller,
+            key,
+            path,
+        };
+        if self.is_required {
+            return Err(error);
+        }
+        tracing::warn!(%error, "a limit is not kept");
+        Ok(false)
+    }
+
+    /// The group of an attempt, as it is recorded.
+    pub(crate) fn of(&self, key: AttemptKey) -> CgroupRecord {
+        CgroupRecord {
+            path: self
+                .folder
+                .join(format!("{}.{}", key.allocation, key.attempt)),
+            is_required: self.is_required,
+            memory_max: self.memory_max,
+            cpus: self.cpus.clone(),
+        }
+    }
+
+    /// Every attempt that has a group.
+    pub(crate) fn list(&self) -> io::Result<Vec<(AttemptKey, Cgroup)>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            if let Some(key) = Attempts::key_of(&path) {
+                found.push((key, Cgroup::at(path)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes the agent's place, if nothing is in it any more.
+    pub(crate) fn remove_if_empty(&self) {
+        let _ = std::fs::remove_dir(self.folder.join(SUPERVISORS));
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+/// Where version 2 is mounted.
+fn mounted() -> Result<PathBuf, CgroupError> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mount_point(&mounts).ok_or(CgroupError::NotMounted)
+}
+
+/// `… <mount point> <options> … - cgroup2 <source> <options>`.
+fn mount_point(mounts: &str) -> Option<PathBuf> {
+    let of_line = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let is_ours = after.split(' ').next() == Some("cgroup2");
+        is_ours.then(|| before.split(' ').nth(4).map(str::to_owned))?
+    };
+    let found = mounts.lines().find_map(of_line)?;
+    Some(PathBuf::from(found.replace("\\040", " ")))
+}
+
+fn total_memory() -> io::Result<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    let kib = kib.ok_or_else(|| io::Error::other("MemTotal is missing"))?;
+    Ok(kib * 1024)
+}
+
+/// One group.
+#[derive(Debug, Clone)]
+pub(crate) struct Cgroup {
+    path: PathBuf,
+}
+
+impl Cgroup {
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Makes it, with its limits, and opens the way in.
+    pub(super) fn make(record: &CgroupRecord) -> io::Result<(Self, OwnedFd)> {
+        let group = Self::at(&record.path);
+        std::fs::create_dir_all(&group.path)?;
+        if let Some(bytes) = record.memory_max {
+            group.write("memory.max", &bytes.to_string())?;
+            // A job without one of its processes only hangs. Not on kernels before 4.19.
+            let _ = group.write("memory.oom.group", "1");
+        }
+        if let Some(cpus) = &record.cpus {
+            group.write("cpuset.cpus", cpus)?;
+        }
+        let procs = OpenOptions::new()
+            .write(true)
+            .open(group.path.join("cgroup.procs"))?;
+        Ok((group, procs.into()))
+    }
+
+    /// Moves this process to the supervisors beside the attempt's group.
+    pub(super) fn enter_supervisors(record: &CgroupRecord) -> io::Result<()> {
+        let beside = record.path.with_file_name(SUPERVISORS);
+        std::fs::create_dir_all(&beside)?;
+        std::fs::write(beside.join("cgroup.procs"), "0")
+    }
+
+    fn write(&self, name: &str, value: &str) -> io::Result<()> {
+        let path = self.path.join(name);
+        std::fs::write(&path, value)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    }
+
+    /// The processes in it; none where it is not there. Zombies are not listed.
+    pub(crate) fn processes(&self) -> io::Result<Vec<i32>> {
+        match std::fs::read_to_string(self.path.join("cgroup.procs")) {
+            // 0 is a process of another pid namespace: of no use, but not nothing.
+            Ok(text) => Ok(text.lines().filter_map(|pid| pid.parse().ok()).collect()),
+            Err(error) if is_gone(&error) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// SIGKILL to everything in it, at once.
+    pub(crate) fn kill(&self) {
+        if let Ok(mut file) = File::options()
+            .write(true)
+            .open(self.path.join("cgroup.kill"))
+        {
+            let _ = io::Write::write_all(&mut file, b"1");
+        }
+    }
+
+    /// How many processes of it the kernel ended for want of memory.
+    pub(super) fn killed_for_memory(&self) -> u64 {
+        let events = std::fs::read_to_string(self.path.join("memory.events"));
+        let of_line = |line: &str| line.strip_prefix("oom_kill ")?.parse().ok();
+        events.map_or(0, |events| events.lines().find_map(of_line).unwrap_or(0))
+    }
+
+    /// Removes it, once nothing is in it. Waits a moment for the last process to be reaped.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        let began = Instant::now();
+        loop {
+            match std::fs::remove_dir(&self.path) {
+                Err(error) if is_gone(&error) => return Ok(()),
+                Err(error)
+                    if error.kind() == io::ErrorKind::ResourceBusy
+                        && began.elapsed() < REMOVE_WITHIN =>
+                {
+                    std::thread::sleep(REMOVE_PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    let no_device = rustix::io::Errno::NODEV.raw_os_error();
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(no_device)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_quorum_types::AllocationId;
+
+    #[test]
+    fn version_2_is_found_among_the_mounts() {
+        let mounts = "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      41 31 0:38 / /sys/fs/cgroup/uni\\040fied rw,relatime shared:9 - cgroup2 c rw\n";
+        let found = mount_point(mounts).unwrap();
+        assert_eq!(found, Path::new("/sys/fs/cgroup/uni fied"));
+        assert_eq!(mount_point("32 31 0:29 / / rw - ext4 /dev/vda rw\n"), None);
+    }
+
+    /// A folder that plays the cgroup filesystem as far as files go: what is written stays, and
+    /// the controllers of `passed` are passed on already.
+    fn played(passed: &str) -> tempfile::TempDir {
+        let mount = tempfile::tempdir().unwrap();
+        let folder = mount.path().join("site/lattice/n1-0a");
+        std::fs::create_dir_all(&folder).unwrap();
+        for group in folder.ancestors().take(4) {
+            for name in ["cgroup.kill", "cgroup.procs"] {
+                std::fs::write(group.join(name), "").unwrap();
+            }
+            std::fs::write(group.join("cgroup.subtree_control"), passed).unwrap();
+        }
+        mount
+    }
+
+    fn settings(using: CgroupUse) -> CgroupSettings {
+        CgroupSettings {
+            using,
+            parent: "/site".into(),
+            memory_reserve_bytes: Some(64 << 20),
+            cpus: Some("2-7".to_owned()),
+        }
+    }
+
+    fn key() -> AttemptKey {
+        AttemptKey {
+            allocation: AllocationId(5),
+            attempt: 2,
+        }
+    }
+
+    #[test]
+    fn limits_are_written_into_the_ranks_group() {
+        let mount = played("");
+        let opened = Cgroups::below(mount.path(), &settings(CgroupUse::Required), "n1-0a").unwrap();
+        let record = opened.of(key());
+        assert_eq!(record.path, mount.path().join("site/lattice/n1-0a/5.2"));
+        std::fs::create_dir(&record.path).unwrap();
+        std::fs::write(record.path.join("cgroup.procs"), "").unwrap();
+        let (group, _procs) = Cgroup::make(&record).unwrap();
+        let read = |name| std::fs::read_to_string(group.path.join(name)).unwrap();
+        let expected = total_memory().unwrap() - (64 << 20);
+        assert_eq!(read("memory.max"), expected.to_string());
+        assert_eq!(read("memory.oom.group"), "1");
+        assert_eq!(read("cpuset.cpus"), "2-7");
+        std::fs::write(record.path.join("memory.events"), "oom 2\noom_kill 3\n").unwrap();
+        assert_eq!(group.killed_for_memory(), 3);
+        let passed = mount.path().join("site/cgroup.subtree_control");
+        assert_eq!(std::fs::read_to_string(passed).unwrap(), "+cpuset");
+        let found: Vec<_> = opened.list().unwrap().iter().map(|(key, _)| *key).collect();
+        assert_eq!(found, [key()]);
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_kept_stops_the_agent_only_where_cgroups_are_required() {
+        let mount = played("");
+        let top = mount.path().join("cgroup.subtree_control");
+        std::fs::remove_file(&top).unwrap();
+        std::fs::create_dir(&top).unwrap();
+        let open = |using| Cgroups::below(mount.path(), &settings(using), "n1-0a");
+        let error = open(CgroupUse::Required).unwrap_err().to_string();
+        assert!(
+            error.contains("memory controller") && error.contains("executor.memory"),
+            "{error}"
+        );
+        let record = open(CgroupUse::Auto).unwrap().of(key());
+        assert_eq!((record.memory_max, record.cpus), (None, None));
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_what_to_do() {
+        let mount = tempfile::tempdir().unwrap();
+        let open = || Cgroups::below(mount.path(), &settings(CgroupUse::Required), "n1-0a");
+        let error = open().unwrap_err().to_string();
+        assert!(error.contains("older than 5.14"), "{error}");
+        let text = CgroupError::NotMounted.to_string();
+        assert!(text.contains("executor.cgroup"), "{text}");
+    }
+}

@@ -1,0 +1,164 @@
+//! Between fork and exec: from a supervisor's copy to a process of the user's.
+//!
+//! Everything is prepared before the fork. What runs after it makes system calls only: it
+//! allocates nothing, takes no lock and touches no memory of the parent.
+
+use super::privileges;
+use crate::attempt::LocalUser;
+use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, fstat, openat};
+use rustix::io::{Errno, dup2};
+use rustix::process::{
+    Gid, Pid, Signal, Uid, chdir, getppid, set_parent_process_death_signal, setsid, umask,
+};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::ffi::CString;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+/// What went wrong, told to the supervisor as one byte: `exec` itself can only pass on an errno.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Step {
+    Session = 1,
+    Cgroup,
+    User,
+    Privileges,
+    Directory,
+    Stdout,
+    Stderr,
+    Parent,
+}
+
+impl Step {
+    pub(super) fn of(byte: u8) -> Option<Self> {
+        let all = [
+            Self::Session,
+            Self::Cgroup,
+            Self::User,
+            Self::Privileges,
+            Self::Directory,
+            Self::Stdout,
+            Self::Stderr,
+            Self::Parent,
+        ];
+        all.into_iter().find(|step| *step as u8 == byte)
+    }
+}
+
+/// Where the job begins.
+pub(super) enum Directory {
+    /// There, or not at all.
+    Wanted(CString),
+    /// There, or else at the root.
+    Home(CString),
+}
+
+/// Everything a child does before it becomes the program.
+pub(super) struct Child {
+    pub(super) supervisor: Pid,
+    /// `cgroup.procs` of its group.
+    pub(super) cgroup: Option<OwnedFd>,
+    pub(super) user: Option<Becomes>,
+    pub(super) directory: Directory,
+    pub(super) stdout: Option<CString>,
+    pub(super) stderr: Option<CString>,
+    /// Takes the [`Step`] that failed.
+    pub(super) complaints: OwnedFd,
+}
+
+/// Whom it becomes.
+pub(super) struct Becomes {
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+}
+
+impl Becomes {
+    pub(super) fn of(user: &LocalUser) -> Self {
+        let groups = user.groups.iter().filter(|gid| **gid != 0);
+        Self {
+            uid: Uid::from_raw(user.uid),
+            gid: Gid::from_raw(user.gid),
+            groups: groups.map(|gid| Gid::from_raw(*gid)).collect(),
+        }
+    }
+}
+
+impl Child {
+    /// Becomes what the job is to be, short of the program.
+    pub(super) fn become_job(&self) -> std::io::Result<()> {
+        self.every_step().map_err(|(step, errno)| {
+            let _ = rustix::io::write(&self.complaints, &[step as u8]);
+            errno.into()
+        })
+    }
+
+    fn every_step(&self) -> Result<(), (Step, Errno)> {
+        let at = |step| move |errno| (step, errno);
+        setsid().map_err(at(Step::Session))?;
+        if let Some(procs) = &self.cgroup {
+            // Itself, and so everything it will start.
+            rustix::io::write(procs, b"0").map_err(at(Step::Cgroup))?;
+        }
+        privileges::empty_bounding_set().map_err(at(Step::Privileges))?;
+        if let Some(user) = &self.user {
+            set_thread_groups(&user.groups).map_err(at(Step::User))?;
+            set_thread_res_gid(user.gid, user.gid, user.gid).map_err(at(Step::User))?;
+            set_thread_res_uid(user.uid, user.uid, user.uid).map_err(at(Step::User))?;
+        }
+        privileges::drop_all().map_err(at(Step::Privileges))?;
+        // The supervisor's is private; the job's files are its user's business.
+        umask(Mode::from_raw_mode(0o022));
+        // From here on with the user's own rights: its paths are its business as well.
+        self.enter_directory().map_err(at(Step::Directory))?;
+        redirect(self.stdout.as_ref(), 1).map_err(at(Step::Stdout))?;
+        redirect(self.stderr.as_ref(), 2).map_err(at(Step::Stderr))?;
+        // A change of user clears it, so it comes last.
+        set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(Step::Parent))?;
+        // It may have died before the line above took effect.
+        if getppid() == Some(self.supervisor) {
+            Ok(())
+        } else {
+            Err((Step::Parent, Errno::INTR))
+        }
+    }
+
+    fn enter_directory(&self) -> rustix::io::Result<()> {
+        match &self.directory {
+            Directory::Wanted(path) => chdir(path.as_c_str()),
+            Directory::Home(path) => chdir(path.as_c_str()).or_else(|_| chdir(c"/")),
+        }
+    }
+}
+
+/// Puts the file at `path` in the place of descriptor `number`. It is added to and never cut: an
+/// attempt must not destroy what the one before it wrote, nor a rank what another writes.
+fn redirect(path: Option<&CString>, number: i32) -> rustix::io::Result<()> {
+    let Some(path) = path else {
+        return Ok(());
+    };
+    // Links are not followed: in a folder that others can write, one could lead into the user's
+    // own files. A pipe that nobody reads must not block.
+    let how = OFlags::WRONLY
+        | OFlags::CREATE
+        | OFlags::APPEND
+        | OFlags::NOFOLLOW
+        | OFlags::NOCTTY
+        | OFlags::NONBLOCK
+        | OFlags::CLOEXEC;
+    let file = openat(CWD, path.as_c_str(), how, Mode::from_raw_mode(0o666))?;
+    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::RegularFile | FileType::CharacterDevice => {}
+        _ => return Err(Errno::NXIO),
+    }
+    fcntl_setfl(&file, OFlags::APPEND)?;
+    replace(file.as_fd(), number)
+}
+
+#[expect(unsafe_code, reason = "1 and 2 as descriptors")]
+fn replace(file: std::os::fd::BorrowedFd<'_>, number: i32) -> rustix::io::Result<()> {
+    // SAFETY: 1 and 2 are open in a child that was given standard streams, and are never closed
+    // here: the owner is forgotten.
+    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+    dup2(file, &mut place)
+}

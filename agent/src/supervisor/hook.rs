@@ -1,0 +1,236 @@
+//! A site's executable around a rank: with a deadline, its output kept, nothing of it left behind.
+
+use super::stop::{self, Killing};
+use super::{Signals, capture};
+use crate::attempt::{AttemptDir, ExitRecord, Hook, HookName, LaunchRecord};
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::hostlist;
+use rustix::fs::Mode;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid, umask,
+};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// Where hooks find programs.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Most bytes kept of what a hook writes.
+pub(crate) const OUTPUT_CAP: u64 = 64 << 10;
+/// Most characters of its last line that are told.
+const MOST_TOLD: usize = 200;
+
+/// How a hook went.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Passed,
+    /// With what it said.
+    Failed(String),
+    /// Somebody asked to end the rank meanwhile.
+    Stopped,
+}
+
+/// Runs one. Whatever it leaves behind is ended with it: what is to stay belongs to the service
+/// manager. `end`: how the job ended; `None` before it, when a request to stop counts.
+pub(super) async fn run(
+    dir: &AttemptDir,
+    launch: &LaunchRecord,
+    (name, hook): (HookName, &Hook),
+    end: Option<&ExitRecord>,
+    signals: &mut Signals,
+) -> Outcome {
+    let log = dir.hook_log(name);
+    let (main, output) = match start(&log, launch, (name, hook), end) {
+        Ok(started) => started,
+        Err(error) => {
+            let program = hook.program.display();
+            return failed(name, &format!("{program} could not be started: {error}"));
+        }
+    };
+    let deadline = Instant::now() + Duration::from_millis(hook.timeout_ms);
+    let mut killing: Option<Killing> = None;
+    let mut is_stopped = false;
+    let mut is_late = false;
+    let mut status = None;
+    loop {
+        let reaped = stop::reap(main);
+        status = status.or(reaped.main);
+        if reaped.none_left {
+            break;
+        }
+        if status.is_some() && killing.is_none() {
+            killing = Some(Killing::begin(None));
+        }
+        let wakes_at = killing.as_ref().map_or(deadline, Killing::again_at);
+        tokio::select! {
+            _ = signals.child.recv() => {}
+            _ = signals.terminate.recv() => if end.is_none() {
+                is_stopped = true;
+                killing.get_or_insert_with(|| Killing::begin(None));
+            },
+            () = sleep_until(wakes_at) => match &mut killing {
+                Some(killing) => killing.again(None),
+                None => {
+                    is_late = true;
+                    killing = Some(Killing::begin(None));
+                }
+            },
+        }
+    }
+    output.finish().await;
+    let what = match status {
+        _ if is_stopped => return Outcome::Stopped,
+        _ if is_late => format!("killed at its deadline of {} s", hook.timeout_ms / 1000),
+        Some(status) if status.exit_status() == Some(0) => return Outcome::Passed,
+        Some(status) => stop::exit_of(status).to_string(),
+        None => "the kernel kept no status of it".to_owned(),
+    };
+    failed(name, &with_last_line(&what, &log))
+}
+
+fn failed(name: HookName, what: &str) -> Outcome {
+    Outcome::Failed(format!("{} failed: {what}", name.as_str()))
+}
+
+/// What a hook is told. Nothing of the user's environment: it runs with the agent's rights.
+fn environment(
+    launch: &LaunchRecord,
+    name: HookName,
+    end: Option<&ExitRecord>,
+) -> Vec<(&'static str, String)> {
+    let account = &launch.account;
+    let mut all = vec![
+        ("PATH", PATH.to_owned()),
+        ("LATTICE_HOOK", name.as_str().to_owned()),
+        ("LATTICE_ALLOCATION_ID", launch.key.allocation.to_string()),
+        ("LATTICE_ATTEMPT", launch.key.attempt.to_string()),
+        ("LATTICE_NODE", launch.node.to_string()),
+        ("LATTICE_NODELIST", hostlist::fold(&launch.nodes)),
+        ("LATTICE_NODE_RANK", launch.rank.to_string()),
+        ("LATTICE_PROJECT", launch.project.clone()),
+        ("LATTICE_USER", launch.user.clone()),
+        ("LATTICE_LOCAL_USER", account.name.clone()),
+        ("LATTICE_LOCAL_UID", account.uid.to_string()),
+        ("LATTICE_LOCAL_GID", account.gid.to_string()),
+        ("LATTICE_SENSITIVE", u8::from(launch.sensitive).to_string()),
+        // So that what is left of it is found when this supervisor is killed.
+        (super::job::MARK, launch.mark.clone()),
+    ];
+    if let Some(end) = end {
+        let (word, code) = end_words(&end.exit);
+        all.push(("LATTICE_JOB_END", word.to_owned()));
+        all.push(("LATTICE_JOB_EXIT", code));
+    }
+    all
+}
+
+/// How the job ended in a word, and as a shell would have its exit code (empty where none is).
+fn end_words(exit: &RankExit) -> (&'static str, String) {
+    match exit {
+        RankExit::Exited { code } => ("exited", code.to_string()),
+        RankExit::Signaled { signal } => ("signaled", (128 + signal).to_string()),
+        RankExit::Walltime => ("walltime", String::new()),
+        RankExit::Stopped => ("stopped", String::new()),
+        RankExit::SpawnFailed { .. } => ("spawn_failed", String::new()),
+        RankExit::Lost { .. } => ("lost", String::new()),
+    }
+}
+
+fn start(
+    log: &Path,
+    launch: &LaunchRecord,
+    (name, hook): (HookName, &Hook),
+    end: Option<&ExitRecord>,
+) -> io::Result<(Pid, capture::Capture)> {
+    let (output, input) = pipe_with(PipeFlags::CLOEXEC)?;
+    let errors: OwnedFd = input.try_clone()?;
+    let mut command = Command::new(&hook.program);
+    command
+        .args(&hook.args)
+        .env_clear()
+        .envs(&hook.env)
+        .envs(environment(launch, name, end))
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(input)
+        .stderr(errors);
+    before_exec(&mut command);
+    let file = capture::open(log)?;
+    let child = command.spawn()?;
+    // Its ends of the pipe would keep it open.
+    drop(command);
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::other("it has no process id"))?;
+    Ok((pid, capture::spawn(output, file, OUTPUT_CAP)?))
+}
+
+#[expect(
+    unsafe_code,
+    reason = "pre_exec: nothing else runs between fork and exec"
+)]
+fn before_exec(command: &mut Command) {
+    let supervisor = getpid();
+    // SAFETY: the closure makes system calls only (rustix's raw ones): it allocates nothing,
+    // takes no lock and touches no memory of the parent, as between fork and exec it must.
+    unsafe {
+        command.pre_exec(move || {
+            setsid()?;
+            umask(Mode::from_raw_mode(0o022));
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            if getppid() == Some(supervisor) {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::Interrupted.into())
+            }
+        });
+    }
+}
+
+/// `what: <its last line>`.
+pub(crate) fn with_last_line(what: &str, log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    match last_line(&text) {
+        Some(line) => format!("{what}: {line}"),
+        None => what.to_owned(),
+    }
+}
+
+/// The last line with anything in it, without what would move a terminal's cursor.
+fn last_line(text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    let clean = line.trim().chars().filter(|c| !c.is_control());
+    Some(clean.take(MOST_TOLD).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_told_without_controls_and_not_at_length() {
+        assert_eq!(last_line(b"a\n b \n\n").as_deref(), Some("b"));
+        assert_eq!(last_line(b"\x1b[31mred\x07\n").as_deref(), Some("[31mred"));
+        assert_eq!(last_line(b"\n \n"), None);
+        let long = "x".repeat(5000);
+        assert_eq!(last_line(long.as_bytes()).map(|l| l.len()), Some(MOST_TOLD));
+    }
+
+    #[test]
+    fn an_exit_code_is_told_as_a_shell_knows_it() {
+        assert_eq!(
+            end_words(&RankExit::Exited { code: 7 }),
+            ("exited", "7".to_owned())
+        );
+        assert_eq!(
+            end_words(&RankExit::Signaled { signal: 9 }),
+            ("signaled", "137".to_owned())
+        );
+        assert_eq!(end_words(&RankExit::Walltime), ("walltime", String::new()));
+    }
+}

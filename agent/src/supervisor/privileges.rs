@@ -1,0 +1,98 @@
+//! What a supervisor, and a job, may still do.
+
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+use std::io;
+
+/// More than the kernel knows.
+const MOST_CAPABILITIES: u32 = 63;
+
+/// Gives up everything but ending the job's processes, for good: nothing executed from here on
+/// can have more. This thread only: a supervisor has no other.
+pub(super) fn keep_what_ending_needs() -> io::Result<()> {
+    let mut kept = CapabilitySet::KILL;
+    if processes_are_hidden() {
+        // Those of others are not even listed without it.
+        kept |= CapabilitySet::SYS_PTRACE;
+    }
+    set_no_new_privs(true)?;
+    empty_bounding_set()?;
+    clear_ambient_capability_set()?;
+    let kept = capabilities(None)?.permitted & kept;
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: kept,
+            permitted: kept,
+            inheritable: CapabilitySet::empty(),
+        },
+    )?;
+    Ok(())
+}
+
+/// No program executed from here on gets a capability from its file. Makes system calls only.
+pub(super) fn empty_bounding_set() -> rustix::io::Result<()> {
+    for number in 0..=MOST_CAPABILITIES {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        match remove_capability_from_bounding_set(one) {
+            Ok(()) => {}
+            // The last one was the one before.
+            Err(Errno::INVAL) => return Ok(()),
+            // Who may not has no capability to lose: another user than root, or root of a
+            // container. `no_new_privs` closes the same way in.
+            Err(Errno::PERM) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Holds no capability any more. For between fork and exec, as the job's user: system calls only.
+pub(super) fn drop_all() -> rustix::io::Result<()> {
+    clear_ambient_capability_set()?;
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: CapabilitySet::empty(),
+            permitted: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        },
+    )?;
+    set_no_new_privs(true)
+}
+
+/// Whether `/proc` is mounted with `hidepid`.
+fn processes_are_hidden() -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo");
+    mounts.is_ok_and(|mounts| hides_processes(&mounts))
+}
+
+fn hides_processes(mounts: &str) -> bool {
+    let proc = |line: &&str| line.split(' ').nth(4) == Some("/proc");
+    let hides = |option: &str| {
+        let how = option.strip_prefix("hidepid=");
+        how.is_some_and(|how| how != "0" && how != "off")
+    };
+    let mut found = mounts.lines().filter(proc);
+    found.any(|line| line.split([' ', ',']).any(hides))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_processes_are_seen_in_the_mounts() {
+        let line = |options| format!("22 1 0:21 / /proc rw,nosuid - proc proc {options}\n");
+        assert!(hides_processes(&line("rw,hidepid=invisible")));
+        assert!(hides_processes(&line("rw,gid=5,hidepid=2")));
+        assert!(!hides_processes(&line("rw,hidepid=0")));
+        assert!(!hides_processes(&line("rw")));
+        assert!(!hides_processes(
+            "22 1 0:21 / /mnt/proc rw - proc proc rw,hidepid=2\n"
+        ));
+    }
+}
