@@ -134,6 +134,11 @@ impl Core {
         Ok(())
     }
 
+    /// Saves the bundles of the future there.
+    pub(crate) fn keep_trust_in(&self, folder: &Path) {
+        lock(&self.keeping).folder = Some(folder.to_owned());
+    }
+
     /// Saves the identity in force.
     pub(crate) fn save(&self, folder: &Path) -> Result<(), CredentialsError> {
         let _keeping = lock(&self.keeping);

@@ -69,7 +69,8 @@ pub trait RenewalSource: Send + Sync + 'static {
 /// How renewal goes about it. The clock is the mesh's ([`crate::MeshConfig::clock`]).
 #[derive(Debug, Clone)]
 pub struct RenewalSettings {
-    /// Where the identity is kept; `None` keeps it in memory alone.
+    /// Where the identity is kept, and every bundle that is put in force from now on, as with
+    /// [`Mesh::keep_trust_in`]; `None` keeps the identity in memory alone.
     pub folder: Option<PathBuf>,
     /// Spreads the members of a cluster over time. Any number that differs between them.
     pub seed: u64,
@@ -101,7 +102,7 @@ pub struct RenewalState {
     pub issued_at: UnixMillis,
     /// When it ends.
     pub expires_at: UnixMillis,
-    /// When the next one is asked for.
+    /// When the next one is asked for; the end of time when it is revoked.
     pub next_try_at: UnixMillis,
     /// How often there was a new one.
     pub renewals: u64,
@@ -171,6 +172,9 @@ impl Renewal {
 /// It does not keep the mesh alive.
 pub fn keep_renewed(mesh: &Mesh, source: impl RenewalSource, settings: RenewalSettings) -> Renewal {
     let core = mesh.core();
+    if let Some(folder) = &settings.folder {
+        core.keep_trust_in(folder);
+    }
     let first = RenewalState::of(mesh.trust_state(), mesh.issued_at(), mesh.expires_at());
     let (sender, state) = watch::channel(first);
     let look = Arc::new(Notify::new());

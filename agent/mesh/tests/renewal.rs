@@ -138,7 +138,6 @@ fn bed() -> Bed {
         ..MeshConfig::default()
     };
     let mesh = bind_with(own, config);
-    mesh.keep_trust_in(folder.path()).unwrap();
     let cluster = Arc::new(Cluster {
         clock,
         authority: Mutex::new(authority.clone()),

@@ -7,8 +7,9 @@ mod common;
 use common::{trust::*, *};
 use lattice_mesh::{
     Authority, BundleRefused, BundleSignature, CallError, Clock, Credentials, CredentialsError,
-    Expect, GetTrust, MAX_BUNDLE_BYTES, Mesh, MeshConfig, MeshError, Pin, PushTrust, Role, Router,
-    SignedBundle, Standing, StatementRefused, SystemClock, TrustBundle,
+    Expect, GetTrust, MAX_BUNDLE_BYTES, MAX_REVOKED, Mesh, MeshConfig, MeshError, Pin, PushTrust,
+    Role, Router, SignBundleError, SignedBundle, Standing, StatementRefused, SystemClock,
+    TrustBundle,
 };
 use rcgen::SigningKey;
 use std::{sync::Arc, time::Duration};
@@ -424,6 +425,34 @@ async fn a_restart_forgets_no_revocation() {
     let anew = credentials(&authority, "demo", Role::Quorum, "q1");
     anew.save(folder.path()).unwrap();
     assert_eq!(Credentials::load(folder.path()).unwrap().bundle(), None);
+}
+
+/// As many revocations as there may be, and one more.
+#[tokio::test]
+async fn a_bundle_of_full_length_is_taken_in_little_time() {
+    let authority = authority("demo");
+    let mesh = bind(&authority, Role::Agent, "a1");
+    let mut long = bundle(1, &authority, &[]);
+    let of = |n| lattice_mesh::Revoked {
+        role: Role::Agent,
+        name: format!("gpu{n:06}"),
+        issued_before: ahead(0),
+        forget_at: ahead(100),
+    };
+    long.revoked = (0..MAX_REVOKED).map(of).collect();
+    let signed = long.sign([&authority]).unwrap();
+    let began = std::time::Instant::now();
+    mesh.apply_bundle(&signed).unwrap();
+    println!(
+        "{MAX_REVOKED} revocations: {} bytes, in force in {} ms",
+        signed.body.len(),
+        began.elapsed().as_millis()
+    );
+    long.revoked.push(of(MAX_REVOKED));
+    assert!(matches!(
+        long.sign([&authority]),
+        Err(SignBundleError::Bundle(BundleRefused::TooLarge { .. }))
+    ));
 }
 
 /// A bundle that cannot be saved is in force all the same, and saved when the disk is back.
