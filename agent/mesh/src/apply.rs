@@ -95,33 +95,36 @@ impl Core {
         })
     }
 
-    /// Puts credentials in force after `check` has seen them as they will be.
+    /// Puts credentials in force as `choose` says, which is given them as they came, and under
+    /// what is in force.
     pub(crate) fn rotate_with(
         self: &Arc<Self>,
-        credentials: Credentials,
-        check: impl FnOnce(&Credentials) -> Result<(), String>,
+        brought: Credentials,
+        choose: impl FnOnce(Credentials, Credentials) -> Result<Credentials, String>,
     ) -> Result<(), MeshError> {
         // Held to the end, or a bundle that comes meanwhile would be lost.
         let _keeping = lock(&self.keeping);
         let before = self.trust();
         let current = before.credentials.identity();
-        if credentials.identity() != current {
+        if brought.identity() != current {
             return Err(MeshError::IdentityChanged {
                 current: current.clone(),
-                new: credentials.identity().clone(),
+                new: brought.identity().clone(),
             });
         }
-        let credentials = match (before.credentials.in_force(), credentials.bundle()) {
+        let new = brought.clone();
+        let under_in_force = match (before.credentials.in_force(), new.bundle()) {
             // A new certificate takes no revocation back.
-            (Some(in_force), None) => credentials.under(in_force.clone()),
+            (Some(in_force), None) => new.under(in_force.clone()),
             (Some(in_force), Some(other)) => match before.credentials.with_bundle(other) {
-                Ok(_) => credentials,
-                Err(BundleRefused::Older { .. }) => credentials.under(in_force.clone()),
+                Ok(_) => new,
+                Err(BundleRefused::Older { .. }) => new.under(in_force.clone()),
                 Err(refused) => return Err(refused.into()),
             },
-            (None, _) => credentials,
+            (None, _) => new,
         };
-        check(&credentials).map_err(|reason| CredentialsError::Certificate { reason })?;
+        let credentials = choose(brought, under_in_force)
+            .map_err(|reason| CredentialsError::Certificate { reason })?;
         let trust = Arc::new(Trust::new(credentials, &provider())?);
         let earlier = self.generation.fetch_add(1, Ordering::AcqRel);
         self.put_in_force(trust.clone());
@@ -197,7 +200,8 @@ impl Mesh {
     /// A trust bundle in force stays in force, whatever the new credentials came with, unless
     /// they bring a later one.
     pub fn rotate(&self, credentials: Credentials) -> Result<(), MeshError> {
-        self.core().rotate_with(credentials, |_| Ok(()))
+        self.core()
+            .rotate_with(credentials, |_, under_in_force| Ok(under_in_force))
     }
 
     /// Puts a trust bundle in force, if an authority trusted at this moment has signed it and it

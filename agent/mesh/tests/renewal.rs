@@ -37,7 +37,7 @@ impl Clock for Virtual {
 struct Cluster {
     clock: Virtual,
     authority: Mutex<Arc<Authority>>,
-    roots: Vec<Vec<u8>>,
+    roots: Mutex<Vec<Vec<u8>>>,
     /// Names somebody else.
     misnames: Mutex<bool>,
     fails: Mutex<Option<RenewError>>,
@@ -71,7 +71,7 @@ impl RenewalSource for Source {
                 &id(Role::Agent, name),
                 &csr,
                 Validity::from_now(now, LIFE),
-                &self.0.roots,
+                &self.0.roots.lock().unwrap(),
             ))
         };
         let issued = issued();
@@ -141,7 +141,7 @@ fn bed() -> Bed {
     let cluster = Arc::new(Cluster {
         clock,
         authority: Mutex::new(authority.clone()),
-        roots: vec![authority.certificate().to_vec()],
+        roots: Mutex::new(vec![authority.certificate().to_vec()]),
         misnames: Mutex::new(false),
         fails: Mutex::new(None),
         bundle: Mutex::new(None),
@@ -380,6 +380,31 @@ async fn a_certificate_that_peers_would_refuse_is_not_put_in_force() {
     assert_eq!(
         (shown(&bed.mesh), bed.saved().chain()),
         (before.clone(), before.as_slice())
+    );
+}
+
+/// Away for a whole rotation of the authority: what is in force knows nothing of the new one, and
+/// yields to an enrolment, but only once the certificate has ended.
+#[tokio::test(start_paused = true)]
+async fn who_was_away_for_a_rotation_comes_back_by_enrolling_anew() {
+    let bed = bed();
+    let new = long_lived();
+    bed.mesh
+        .apply_bundle(&signed(4, &bed.authority, &[]))
+        .unwrap();
+    *bed.cluster.authority.lock().unwrap() = new.clone();
+    *bed.cluster.roots.lock().unwrap() = vec![new.certificate().to_vec()];
+    sleep(LIFE.mul_f64(0.99)).await;
+    assert_eq!((bed.state().renewals, bed.state().trust_number), (0, 4));
+    assert!(bed.state().last_error.unwrap().contains("of no use here"));
+    sleep(LIFE.mul_f64(0.02)).await;
+    assert_eq!((bed.state().renewals, bed.state().trust_number), (1, 0));
+    assert_eq!(bed.saved().roots(), [new.certificate().clone()]);
+    bed.publish(signed(9, &new, &[]));
+    sleep(HOUR).await;
+    assert_eq!(
+        (bed.saved().trust_number(), bed.state().last_error),
+        (9, None)
     );
 }
 

@@ -7,6 +7,7 @@ use super::{
 use crate::{Credentials, Standing, endpoint::Core, tls::provider, trust::Trust};
 use lattice_quorum_types::UnixMillis;
 use std::{
+    path::Path,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -260,28 +261,40 @@ impl Core {
     /// Puts a renewed certificate in force if it is one that peers will accept, and saves it in
     /// `folder`. Returns why it could not be saved: it is in force all the same, as the disk may
     /// be full for longer than the old one lives.
+    ///
+    /// Once the old one has ended, the new one may be of an authority that is not known here: who
+    /// was away for a whole rotation has been enrolled anew, and trusts what that brought.
     fn renew(
         self: &Arc<Self>,
         renewed: Credentials,
-        folder: Option<&std::path::Path>,
+        folder: Option<&Path>,
     ) -> Result<Option<String>, String> {
-        let judge = |renewed: &Credentials| {
-            let trust = Trust::new(renewed.clone(), &provider()).map_err(|e| e.to_string())?;
-            let now = self.config.clock.now();
-            trust
-                .admit_chain(renewed.chain(), now, &provider())
-                .map(|_| ())
-                .map_err(|e| format!("the new certificate is of no use here: {e}"))
-        };
+        let now = self.config.clock.now();
+        let has_ended = now > self.trust().credentials.expires_at();
         let mut not_saved = None;
-        self.rotate_with(renewed, |renewed| {
-            judge(renewed)?;
+        self.rotate_with(renewed, |brought, under_in_force| {
+            let chosen = match judge(&under_in_force, now) {
+                Err(_) if has_ended && judge(&brought, now).is_ok() => {
+                    tracing::warn!("enrolled anew: what was trusted before is trusted no more");
+                    brought
+                }
+                judged => judged.map(|()| under_in_force)?,
+            };
             if let Some(folder) = folder {
-                not_saved = renewed.save(folder).err().map(|e| e.to_string());
+                not_saved = chosen.save(folder).err().map(|e| e.to_string());
             }
-            Ok(())
+            Ok(chosen)
         })
         .map_err(|e| e.to_string())?;
         Ok(not_saved)
     }
+}
+
+/// Whether peers with the same trust would accept what these credentials show.
+fn judge(renewed: &Credentials, now: UnixMillis) -> Result<(), String> {
+    let trust = Trust::new(renewed.clone(), &provider()).map_err(|e| e.to_string())?;
+    trust
+        .admit_chain(renewed.chain(), now, &provider())
+        .map(|_| ())
+        .map_err(|e| format!("the new certificate is of no use here: {e}"))
 }
