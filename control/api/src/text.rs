@@ -47,15 +47,15 @@ pub fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
     }
 }
 
-/// A distance in time in its largest unit: `19 d`, `5 h`, `3 min`, `40 s`.
+/// A distance in time in its largest unit, to the nearest: `19 d`, `5 h`, `3 min`, `40 s`.
 pub fn roughly(ms: u64) -> String {
-    let (n, unit) = match ms / 1_000 {
-        s if s >= 2 * 86_400 => (s / 86_400, "d"),
-        s if s >= 2 * 3_600 => (s / 3_600, "h"),
-        s if s >= 120 => (s / 60, "min"),
-        s => (s, "s"),
+    let (length, unit) = match ms / 1_000 {
+        s if s >= 2 * 86_400 => (86_400_000, "d"),
+        s if s >= 2 * 3_600 => (3_600_000, "h"),
+        s if s >= 120 => (60_000, "min"),
+        _ => (1_000, "s"),
     };
-    format!("{n} {unit}")
+    format!("{} {unit}", ms.saturating_add(length / 2) / length)
 }
 
 /// Where a moment lies from now: `in 19 d`, `3 h ago`.
@@ -95,6 +95,7 @@ mod tests {
         assert_eq!(from_now(now.after(19 * day + 5), now), "in 19 d");
         assert_eq!(from_now(now.after(47 * 3_600_000), now), "in 47 h");
         assert_eq!(from_now(UnixMillis(now.0 - 180_000), now), "3 min ago");
+        assert_eq!(from_now(now.after(3_599_400), now), "in 60 min");
         assert_eq!(from_now(now, now), "0 s ago");
     }
 

@@ -129,10 +129,26 @@ async fn one(id: AllocationId, connection: &Connection) -> Result<(), Failure> {
         return Ok(output::print(connection.format, &a, LIST, [row(&a)])?);
     }
     let headers: Vec<&str> = LIST.narrow.iter().chain(LIST.wide).copied().collect();
-    let lines = headers
+    let mut lines: Vec<Vec<String>> = headers
         .iter()
         .zip(row(&a))
-        .map(|(key, value)| vec![(*key).to_owned(), value]);
+        .map(|(key, value)| vec![(*key).to_owned(), value])
+        .collect();
+    for line in &mut lines {
+        match (line[0].as_str(), &a.stop) {
+            ("attempt", _) => line[1] = attempts(&a),
+            // Why it waits and why it ends are two things; a list has one column for both.
+            ("reason", Some(_)) => line[0] = format!("{} because", a.state),
+            _ => {}
+        }
+    }
+    let files = a
+        .workload
+        .as_ref()
+        .map(|w| [("output", &w.output), ("error", &w.error)]);
+    for (key, file) in files.into_iter().flatten() {
+        lines.extend(file.as_ref().map(|file| vec![key.to_owned(), file.clone()]));
+    }
     output::print(
         connection.format,
         &a,
@@ -154,6 +170,19 @@ async fn one(id: AllocationId, connection: &Connection) -> Result<(), Failure> {
     });
     let columns = Columns::only(&["rank", "node", "phase", "since", "exit"]);
     Ok(output::print(connection.format, &a, columns, ranks)?)
+}
+
+/// How often it was given nodes, and what happens when one is lost.
+fn attempts(a: &AllocationView) -> String {
+    let again = match a.attempt {
+        0 | 1 => String::new(),
+        2 => ", requeued once".to_owned(),
+        n => format!(", requeued {} times", n - 1),
+    };
+    format!(
+        "{}{again}; requeue when a node is lost: {}",
+        a.attempt, a.requeue
+    )
 }
 
 /// What is done to each of several allocations.
@@ -184,11 +213,7 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
         match done {
             Ok(_) => eprintln!("{id}: {word}"),
             Err(error) => {
-                let failure = Failure::from(error);
-                match first {
-                    None => first = Some(failure),
-                    Some(_) => eprintln!("lattice: {failure}"),
-                }
+                Failure::note(&mut first, error.into());
             }
         }
     }

@@ -5,9 +5,10 @@ use crate::{
     failure::Failure,
     output::Format,
 };
+use lattice_api::text;
 use lattice_client::{Client, ClientError, Endpoint};
 use secrecy::SecretString;
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 /// A cluster to talk to, and how to print what it says.
 pub struct Connection {
@@ -29,6 +30,19 @@ impl Connection {
         })?;
         let client = client(&found)?;
         Ok(Self { client, format })
+    }
+}
+
+/// An answer this old is worth a word: while the quorum answers, views are younger than a second.
+const OLD: Duration = Duration::from_secs(3);
+
+impl Connection {
+    /// Says on standard error that what was shown is not of the present, where that is so.
+    pub fn tell_age(&self) {
+        if let Some(age) = self.client.view_age().filter(|age| *age >= OLD) {
+            let age = text::roughly(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+            eprintln!("this is how it was {age} ago: the quorum does not answer");
+        }
     }
 }
 

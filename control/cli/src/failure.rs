@@ -28,11 +28,28 @@ impl Failure {
         }
     }
 
+    /// Something that was looked at is not as it must be.
+    pub fn refused(text: impl Into<String>) -> Self {
+        Self {
+            code: REFUSED,
+            text: text.into(),
+        }
+    }
+
     /// No cluster to ask.
     pub fn unreachable(text: impl Into<String>) -> Self {
         Self {
             code: UNREACHABLE,
             text: text.into(),
+        }
+    }
+
+    /// One more failure among several attempts: the first decides how the command ends, the
+    /// others are told at once.
+    pub fn note(first: &mut Option<Self>, failure: Self) {
+        match first {
+            None => *first = Some(failure),
+            Some(_) => eprintln!("lattice: {failure}"),
         }
     }
 

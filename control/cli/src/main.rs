@@ -3,6 +3,7 @@
 
 mod admin;
 mod allocation;
+mod audit;
 mod conformance;
 mod connect;
 mod context;
@@ -15,7 +16,6 @@ mod project;
 mod submit;
 mod web_tls;
 
-use admin::AdminCommand;
 use allocation::Action;
 use clap::{CommandFactory, Parser, Subcommand};
 use connect::Connection;
@@ -28,11 +28,24 @@ use std::{path::PathBuf, process::ExitCode};
 #[derive(Parser)]
 #[command(name = "lattice", version, arg_required_else_help = true)]
 struct Cli {
-    /// How results are printed.
-    #[arg(short, long, global = true, value_enum, default_value_t)]
-    output: output::Format,
+    /// How results are printed: table (columns for people), wide (more of them), json, yaml, csv.
+    #[arg(
+        short = 'o',
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "Options everywhere"
+    )]
+    format: output::Format,
     /// File that names the server and holds the token; see also LATTICE_CONTEXT.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help_heading = "Options everywhere"
+    )]
     context: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -46,9 +59,12 @@ enum Command {
     /// Hosts and captured host trees, offline: no cluster is asked.
     #[command(subcommand)]
     Host(host::HostCommand),
-    /// Found a cluster and let others into it.
+    /// Found a cluster, let others into it, and throw them out.
     #[command(subcommand)]
     Admin(admin::AdminCommand),
+    /// What was written down for ever: who joined, who was thrown out, what was forced.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -96,24 +112,26 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        Command::Demo(args) => return demo::run(args, cli.output),
-        Command::Host(command) => host::run(command, cli.output)?,
+        Command::Demo(args) => return demo::run(args, cli.format),
+        Command::Host(command) => host::run(command, cli.format)?,
         Command::Completions { shell } => {
             let mut command = Cli::command();
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command, "lattice", &mut script);
             output::line(String::from_utf8_lossy(&script).trim_end())?;
         }
-        Command::Admin(AdminCommand::Ca(command)) => admin::ca(command)?,
-        Command::Admin(AdminCommand::Https(args)) => admin::https(&args)?,
-        Command::Admin(AdminCommand::Context(args)) => admin::context(&args)?,
-        Command::Admin(AdminCommand::Token(command)) => {
-            let connection = Connection::open(cli.context.as_deref(), cli.output)?;
-            answered(admin::token(command, &connection))?;
+        Command::Admin(command) => {
+            let context = cli.context.as_deref();
+            answered(admin::run(command, context, cli.format))?;
+        }
+        Command::Audit(command) => {
+            let context = cli.context.as_deref();
+            answered(audit::run(command, context, cli.format))?;
         }
         Command::Cluster(command) => {
-            let connection = Connection::open(cli.context.as_deref(), cli.output)?;
+            let connection = Connection::open(cli.context.as_deref(), cli.format)?;
             answered(ask(command, &connection))?;
+            connection.tell_age();
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,12 +1,16 @@
 //! `lattice node`: what the nodes are and how they are.
 
+mod drain;
+
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, contrast, or_dash, short, time},
+    output::{self, Columns, Format, contrast, or_dash, short, time, until},
 };
 use clap::{Args, Subcommand};
+use drain::{DrainArgs, UndrainArgs};
 use lattice_api::{
+    certificate::{CertificateState, CertificateView},
     conformance::DifferenceView,
     node::{ClassView, NodeView},
 };
@@ -20,22 +24,11 @@ pub enum NodeCommand {
     Show(ShowArgs),
     /// Show, key by key, in what two nodes differ.
     Diff(DiffArgs),
-    /// Give a node nothing new; what runs there goes on.
+    /// Give nodes nothing new; what runs there goes on.
     Drain(DrainArgs),
-    /// Clear your own drain reason; those of others stay.
-    Undrain {
-        /// The node.
-        node: String,
-    },
-}
-
-#[derive(Args)]
-pub struct DrainArgs {
-    /// The node.
-    node: String,
-    /// Why; shown to everyone.
-    #[arg(long)]
-    reason: String,
+    /// Clear your own drain reason; those of others stay. Where none is left the node's health
+    /// gate is asked first.
+    Undrain(UndrainArgs),
 }
 
 #[derive(Args)]
@@ -62,16 +55,8 @@ pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Fa
         NodeCommand::Show(args) if args.inventory => inventory(&args.node, connection).await,
         NodeCommand::Show(args) => show(&args.node, connection).await,
         NodeCommand::Diff(args) => diff(&args, connection).await,
-        NodeCommand::Drain(args) => {
-            connection.client.drain(&args.node, &args.reason).await?;
-            eprintln!("{}: drained", args.node);
-            Ok(())
-        }
-        NodeCommand::Undrain { node } => {
-            connection.client.undrain(&node).await?;
-            eprintln!("{node}: your drain reason is cleared");
-            Ok(())
-        }
+        NodeCommand::Drain(args) => drain::drain(&args, connection).await,
+        NodeCommand::Undrain(args) => drain::undrain(&args, connection).await,
     }
 }
 
@@ -164,14 +149,37 @@ fn mark(class: &ClassView) -> String {
     class.digest.clone().unwrap_or_else(|| class.state.clone())
 }
 
+/// Whether it answers, and how that is known.
+fn liveness(node: &NodeView) -> String {
+    match &node.liveness_reason {
+        Some(reason) => format!("{} ({reason})", node.liveness),
+        None => node.liveness.clone(),
+    }
+}
+
+/// How its certificate stands, in a line.
+fn standing(certificate: &CertificateView) -> String {
+    let ends = certificate.expires_at.as_deref();
+    let ends = ends.map(|at| until(Format::Table, at)).unwrap_or_default();
+    match (certificate.state, &certificate.revoked) {
+        (CertificateState::Revoked, Some(r)) => format!("revoked by {}: {}", r.by, r.reason),
+        (CertificateState::Valid, _) => format!("valid until {ends}"),
+        (CertificateState::Expired, _) => format!("expired {ends}"),
+        (state, _) => state.as_str().to_owned(),
+    }
+}
+
 async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
     let node = connection.client.node(name).await?;
     let line = |key: &str, value: String| vec![key.to_owned(), value];
     let mut rows = vec![
         line("name", node.name.clone()),
         line("lifecycle", node.lifecycle.clone()),
-        line("liveness", node.liveness.clone()),
-        line("last seen", or_dash(node.last_seen.as_deref())),
+        line("liveness", liveness(&node)),
+        line(
+            "last seen",
+            or_dash(node.last_seen.as_deref().map(time).as_deref()),
+        ),
         line("health", health(&node)),
         line("vcluster", node.vcluster.clone()),
         line("cell", or_dash(node.cell.as_deref())),
@@ -199,14 +207,17 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
         );
         rows.insert(2, line("held by", text));
     }
-    for drain in &node.drain {
-        let text = format!(
-            "{}: {} since {}",
-            drain.owner,
-            drain.reason,
-            time(&drain.since)
-        );
-        rows.push(line("drained by", text));
+    let drained = node.drain.iter().map(|drain| {
+        let (owner, reason, since) = (&drain.owner, &drain.reason, time(&drain.since));
+        line("drained by", format!("{owner}: {reason} (since {since})"))
+    });
+    let after_state = 2 + usize::from(node.holder.is_some());
+    rows.splice(after_state..after_state, drained);
+    if let Some(reason) = &node.claim_refused {
+        rows.push(line("no sensitive work", reason.clone()));
+    }
+    if let Some(certificate) = &node.certificate {
+        rows.push(line("certificate", standing(certificate)));
     }
     for (class, view) in &node.classes {
         rows.push(line(&format!("fp.{class}"), mark(view)));

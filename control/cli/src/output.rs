@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use lattice_mesh::{Clock as _, SystemClock};
 use serde::Serialize;
 use std::{
     borrow::Cow,
@@ -123,6 +124,18 @@ pub fn time(text: &str) -> String {
     match text.split_once('.') {
         Some((seconds, _)) => format!("{seconds}Z"),
         None => text.to_owned(),
+    }
+}
+
+/// A time with how far away it is, for people: `2026-12-10T09:12:00Z (in 19 d)`.
+pub fn until(format: Format, text: &str) -> String {
+    let at = lattice_api::text::read_time(text);
+    match (format, at) {
+        (Format::Table | Format::Wide, Some(at)) => {
+            let away = lattice_api::text::from_now(at, SystemClock.now());
+            format!("{} ({away})", time(text))
+        }
+        _ => time(text),
     }
 }
 

@@ -53,7 +53,8 @@ pub struct SubmitArgs {
     /// Priority class, 0-10 [default: 5].
     #[arg(long)]
     class: Option<u8>,
-    /// All nodes must share one conformance group.
+    /// All nodes must share one conformance group, which each of them signs for before the start;
+    /// its traces are wiped before a node goes back.
     #[arg(long)]
     sensitive: bool,
     /// Acceptable GPU model, part of its name; repeat for several.
@@ -86,6 +87,14 @@ pub struct SubmitArgs {
     /// Working directory on the nodes.
     #[arg(long, value_name = "DIR")]
     chdir: Option<String>,
+    /// File of your own for standard output, opened as you on each node and appended to; relative
+    /// to the working directory. %j is the allocation, %r the rank, %n the node, %% a percent
+    /// sign. Without it the node keeps the output and `lattice logs` shows it.
+    #[arg(long, value_name = "PATH")]
+    output: Option<String>,
+    /// The same for standard error.
+    #[arg(long, value_name = "PATH")]
+    error: Option<String>,
     /// A script to run instead of a command; `-` reads it from standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     script: Option<PathBuf>,
@@ -150,6 +159,8 @@ impl SubmitArgs {
             },
             requeue: word(self.requeue),
             hold: self.hold,
+            output: self.output.clone(),
+            error: self.error.clone(),
         })
     }
 }
@@ -196,6 +207,14 @@ async fn submit(
 /// Submits, and prints the allocation's number.
 pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failure> {
     let request = args.request()?;
+    // The server's rule, so that a mistake is named by its flag before anybody is asked.
+    request.clone().into_spec().map_err(|error| {
+        let flag = error
+            .field
+            .strip_prefix("constraints.")
+            .unwrap_or(&error.field);
+        Failure::usage(format!("--{}: {}", flag.replace('_', "-"), error.reason))
+    })?;
     let answer = submit(args, &request, connection).await?;
     match (connection.format, answer.id) {
         (Format::Table | Format::Wide, Some(id)) => Ok(output::line(&id.to_string())?),

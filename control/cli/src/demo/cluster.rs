@@ -281,9 +281,9 @@ impl AgentPlan<'_> {
         settings.gossip.cell = Some(node.cell.parse()?);
         settings.gossip.interval = Some(GOSSIP_INTERVAL);
         settings.probe.interval = PROBE_INTERVAL;
+        settings.quorum = self.quorum.to_vec();
         settings.join = Some(lattice_agent::JoinSettings {
             token: self.join.clone(),
-            quorum: self.quorum.to_vec(),
             // A start that was killed between enrolment and keeping the certificate.
             replace: self.folder.resumed,
         });

@@ -57,11 +57,8 @@ async fn reigns(core: &Core) -> Result<Vec<(UnixMillis, String)>, Problem> {
 /// Members by the authority that issued their newest certificate, where that one holds. Who issued
 /// is known by when: certificates carry whole seconds, and one of the second of a promotion counts
 /// for the promoted.
-async fn in_use(core: &Core, all: &[Authority]) -> Result<BTreeMap<String, Vec<Known>>, Problem> {
-    let reigns = match all {
-        [only] => vec![(UnixMillis(0), only.pin.clone())],
-        _ => reigns(core).await?,
-    };
+async fn in_use(core: &Core) -> Result<BTreeMap<String, Vec<Known>>, Problem> {
+    let reigns = reigns(core).await?;
     let now = core.now();
     let mut in_use: BTreeMap<String, Vec<Known>> = BTreeMap::new();
     for known in certificates::known(core).await? {
@@ -83,7 +80,7 @@ async fn in_use(core: &Core, all: &[Authority]) -> Result<BTreeMap<String, Vec<K
 pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<AuthorityView>, Problem> {
     caller.check_whole(Role::Operator, "listing authorities")?;
     let all = trusted(core).await?;
-    let in_use = in_use(core, &all).await?;
+    let in_use = in_use(core).await?;
     let shown = all.iter().map(|authority| {
         let count = in_use.get(&authority.pin).map_or(0, Vec::len) as u64;
         AuthorityView::new(authority, Some(count))
@@ -177,8 +174,7 @@ pub(crate) async fn retire(
     let authority = find(core, pin).await?;
     let pin = authority.pin;
     if !force && !authority.issuing {
-        let all = trusted(core).await?;
-        let mut in_use = in_use(core, &all).await?;
+        let mut in_use = in_use(core).await?;
         if let Some(still) = in_use.remove(&pin) {
             let detail = format!(
                 "{} members still hold certificates that authority {} issued: {}. They renew by \

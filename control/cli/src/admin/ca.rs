@@ -1,0 +1,223 @@
+//! `lattice admin ca`.
+
+use super::short_pin;
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns, Format, time, until},
+};
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use lattice_api::{authority::AuthorityView, x509};
+use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
+use std::{path::PathBuf, time::Duration};
+
+/// What is done with authorities.
+#[derive(Subcommand)]
+pub enum CaCommand {
+    /// Make a new authority: `ca.pem`, and `ca.key` with mode 0600. No cluster is asked.
+    Create(CreateArgs),
+    /// Issue credentials, for the processes that cannot enrol: the first quorum members. No
+    /// cluster is asked.
+    Issue(IssueArgs),
+    /// List the authorities the cluster trusts, the one that issues marked.
+    List,
+    /// Trust one more authority: the first step of changing the one that issues
+    ///
+    /// Changing it takes three steps, and nothing stops meanwhile:
+    ///   1. lattice admin ca create --cluster NAME --out new/; copy new/ into the authority's folder
+    ///      (enrolment.authority) of every quorum member and send it SIGHUP; then:
+    ///      lattice admin ca add new/
+    ///   2. lattice admin ca promote PIN: it issues from now on, and everybody renews
+    ///   3. once `lattice admin ca list` counts no certificate of the old one:
+    ///      lattice admin ca retire OLD_PIN
+    #[command(verbatim_doc_comment)]
+    Add {
+        /// Its certificate, PEM, or the folder that holds `ca.pem`. The key stays where it is.
+        file: PathBuf,
+    },
+    /// Let a trusted authority issue from now on; every member renews.
+    Promote {
+        /// Its pin, or the beginning of it.
+        pin: String,
+    },
+    /// Trust an authority no more.
+    Retire(RetireArgs),
+}
+
+#[derive(Args)]
+pub struct CreateArgs {
+    /// The cluster's name, as in every certificate.
+    #[arg(long)]
+    cluster: String,
+    /// Folder for the authority; an existing one is not replaced.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// How long it holds.
+    #[arg(long, default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=7300))]
+    days: u32,
+}
+
+#[derive(Args)]
+pub struct IssueArgs {
+    /// Folder of the authority.
+    #[arg(long, value_name = "DIR")]
+    ca: PathBuf,
+    /// The cluster's name.
+    #[arg(long)]
+    cluster: String,
+    /// quorum, control or agent.
+    #[arg(long)]
+    role: Role,
+    /// Its name: a quorum member's number, a node's name.
+    #[arg(long)]
+    id: String,
+    /// Folder for `identity.pem`, `identity.key` and `roots.pem`.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// How long they hold.
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=825))]
+    days: u32,
+}
+
+#[derive(Args)]
+pub struct RetireArgs {
+    /// Its pin, or the beginning of it.
+    pin: String,
+    /// Even while certificates it issued are in use: who holds one must enrol again.
+    #[arg(long)]
+    force: bool,
+}
+
+/// A day.
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn validity(days: u32) -> Validity {
+    Validity::from_now(SystemClock.now(), DAY * days)
+}
+
+/// A new authority.
+pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
+    // The name must be one that certificates can carry.
+    Identity::new(&args.cluster, Role::Quorum, "1").context("--cluster")?;
+    std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
+    let authority = Authority::create(&args.cluster, validity(args.days))?;
+    authority.save(&args.out)?;
+    eprintln!("made {} (pin {})", args.out.display(), authority.pin());
+    Ok(())
+}
+
+/// Credentials by hand.
+pub fn issue(args: &IssueArgs) -> anyhow::Result<()> {
+    let identity = Identity::new(&args.cluster, args.role, &args.id)?;
+    if args.role == Role::Quorum && args.id.parse::<u64>().is_err() {
+        bail!(
+            "--id {:?}: a quorum member's name is its number, like 1",
+            args.id
+        );
+    }
+    let key = args.out.join("identity.key");
+    if key.exists() {
+        bail!(
+            "{} is there already; give another --out, or move it away",
+            key.display()
+        );
+    }
+    let authority = Authority::load(&args.ca)?;
+    Credentials::issued_by(&authority, &identity, validity(args.days))?.save(&args.out)?;
+    eprintln!("issued {} in {}", identity.uri(), args.out.display());
+    Ok(())
+}
+
+/// Runs one of those that ask a cluster.
+pub async fn run(command: CaCommand, connection: &Connection) -> Result<(), Failure> {
+    match command {
+        CaCommand::Create(args) => Ok(create(&args)?),
+        CaCommand::Issue(args) => Ok(issue(&args)?),
+        CaCommand::List => list(connection).await,
+        CaCommand::Add { file } => add(file, connection).await,
+        CaCommand::Promote { pin } => promote(&pin, connection).await,
+        CaCommand::Retire(args) => retire(&args, connection).await,
+    }
+}
+
+const LIST: Columns<'_> = Columns {
+    narrow: &[
+        "pin",
+        "phase",
+        "since",
+        "certificates",
+        "subject",
+        "expires",
+    ],
+    wide: &["whole pin"],
+};
+
+fn row(format: Format, authority: &AuthorityView) -> Vec<String> {
+    let count = authority.certificates.map(|n| n.to_string());
+    vec![
+        short_pin(&authority.pin).to_owned(),
+        authority.phase.clone(),
+        time(&authority.since),
+        count.unwrap_or_else(|| "unknown".to_owned()),
+        authority.subject.clone(),
+        match &authority.expires_at {
+            Some(at) => until(format, at),
+            None => "unknown".to_owned(),
+        },
+        authority.pin.clone(),
+    ]
+}
+
+async fn list(connection: &Connection) -> Result<(), Failure> {
+    let all = connection.client.authorities().await?;
+    let rows = all
+        .iter()
+        .map(|authority| row(connection.format, authority));
+    Ok(output::print(connection.format, &all, LIST, rows)?)
+}
+
+async fn add(file: PathBuf, connection: &Connection) -> Result<(), Failure> {
+    let file = match file.is_dir() {
+        true => file.join("ca.pem"),
+        false => file,
+    };
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    // Looked at here first: a file with a key must not leave this machine.
+    let (_, described) = x509::read_authority(&text)
+        .map_err(|error| Failure::usage(format!("{}: {}", file.display(), error.reason)))?;
+    connection.client.add_authority(&text, None).await?;
+    let (pin, subject) = (short_pin(&described.pin), &described.subject);
+    eprintln!("authority {pin} ({subject}) is trusted; another one still issues");
+    eprintln!(
+        "  next: when every quorum member has its folder in enrolment.authority and took it up \
+         (SIGHUP): lattice admin ca promote {pin}"
+    );
+    Ok(())
+}
+
+async fn promote(pin: &str, connection: &Connection) -> Result<(), Failure> {
+    connection.client.promote_authority(pin, None).await?;
+    let all = connection.client.authorities().await?;
+    let issuing = all.iter().find(|authority| authority.phase == "issuing");
+    let issuing = issuing.map_or(pin, |authority| short_pin(&authority.pin));
+    eprintln!("authority {issuing} issues from now on; every member renews its certificate");
+    for old in all.iter().filter(|authority| authority.phase != "issuing") {
+        let pin = short_pin(&old.pin);
+        eprintln!(
+            "  next: when `lattice admin ca list` counts no certificate of {pin}: lattice admin \
+             ca retire {pin}"
+        );
+    }
+    Ok(())
+}
+
+async fn retire(args: &RetireArgs, connection: &Connection) -> Result<(), Failure> {
+    let client = &connection.client;
+    client.retire_authority(&args.pin, args.force, None).await?;
+    eprintln!(
+        "authority {} is trusted no more; who still shows a certificate of it is refused",
+        args.pin
+    );
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! `lattice admin certificate`.
+
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns, Format, or_dash, time, until},
+};
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use lattice_api::{
+    certificate::{CertificateState, CertificateView},
+    duration, text,
+    x509::{self, Described},
+};
+use lattice_mesh::{BACKDATING, Clock as _, Role, SystemClock};
+use lattice_quorum_types::{NodeId, hostlist};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// What is done with members' certificates.
+#[derive(Subcommand)]
+pub enum CertificateCommand {
+    /// List members with their certificates: when issued, when they end, whose hold no more.
+    ///
+    /// Members renew by themselves after two thirds of a certificate's life; one that is near its
+    /// end belongs to somebody who was not heard for long.
+    List(ListArgs),
+    /// Declare void what members hold: their connections end at once, everywhere.
+    ///
+    /// A member that is to come back must enrol again, with a new token.
+    Revoke(RevokeArgs),
+    /// Show what stands in a certificate's file. No cluster is asked.
+    Show(ShowArgs),
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// Only this role: agent, control or quorum.
+    #[arg(long)]
+    role: Option<Role>,
+    /// Only those that end within this time: 7d.
+    #[arg(long, value_name = "TIME")]
+    ending_within: Option<String>,
+}
+
+#[derive(Args)]
+pub struct RevokeArgs {
+    /// Role and name: agent/gpu007, agent/gpu[001-004], control/c2.
+    #[arg(required = true, value_name = "ROLE/NAMES")]
+    members: Vec<String>,
+    /// Why; kept in the audit and shown with the member.
+    #[arg(long)]
+    reason: String,
+}
+
+#[derive(Args)]
+pub struct ShowArgs {
+    /// A PEM file, or a daemon's folder with `identity.pem`.
+    file: PathBuf,
+}
+
+/// Runs one of those that ask a cluster.
+pub async fn run(command: CertificateCommand, connection: &Connection) -> Result<(), Failure> {
+    match command {
+        CertificateCommand::List(args) => list(&args, connection).await,
+        CertificateCommand::Revoke(args) => revoke(&args, connection).await,
+        CertificateCommand::Show(args) => show(&args, connection.format),
+    }
+}
+
+const LIST: Columns<'_> = Columns {
+    narrow: &["role", "name", "state", "issued", "expires", "revoked"],
+    wide: &["revoked before"],
+};
+
+fn row(format: Format, c: &CertificateView) -> Vec<String> {
+    let revoked = c.revoked.as_ref();
+    let why = match (revoked, c.state) {
+        (None, _) => "-".to_owned(),
+        // What was revoked is over; the present one came later.
+        (Some(r), CertificateState::Valid) => format!("an earlier one: {} ({})", r.reason, r.by),
+        (Some(r), _) => format!("{} ({})", r.reason, r.by),
+    };
+    vec![
+        c.role.clone(),
+        c.name.clone(),
+        c.state.as_str().to_owned(),
+        or_dash(c.issued_at.as_deref().map(time).as_deref()),
+        match &c.expires_at {
+            Some(at) => until(format, at),
+            None => "-".to_owned(),
+        },
+        why,
+        or_dash(revoked.map(|r| time(&r.issued_before)).as_deref()),
+    ]
+}
+
+async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
+    let within = args.ending_within.as_deref().map(duration::parse);
+    let within = within
+        .transpose()
+        .map_err(|e| Failure::usage(format!("--ending-within: {e}")))?;
+    let last = within.map(|ms| SystemClock.now().after(ms));
+    let mut all = connection.client.certificates().await?;
+    all.retain(|c| {
+        let ends_at = c.expires_at.as_deref().and_then(text::read_time);
+        args.role.is_none_or(|role| role.as_str() == c.role)
+            && last.is_none_or(|last| ends_at.is_some_and(|end| end <= last))
+    });
+    let rows = all.iter().map(|c| row(connection.format, c));
+    output::print(connection.format, &all, LIST, rows)?;
+    if all.is_empty() {
+        eprintln!("no member is known whose certificate is so");
+    }
+    Ok(())
+}
+
+/// Reads `agent/gpu[001-004]`.
+fn members(text: &str) -> Result<(Role, Vec<NodeId>), Failure> {
+    let usage = |why: String| {
+        Failure::usage(format!(
+            "{text:?}: {why}; write role and names like agent/gpu007 or agent/gpu[001-004]"
+        ))
+    };
+    let (role, names) = text
+        .split_once('/')
+        .ok_or_else(|| usage("there is no role before a '/'".to_owned()))?;
+    let role: Role = role.parse().map_err(usage)?;
+    let names = hostlist::expand(names).map_err(|e| usage(e.to_string()))?;
+    match names.is_empty() {
+        true => Err(usage("no name follows the role".to_owned())),
+        false => Ok((role, names)),
+    }
+}
+
+async fn revoke(args: &RevokeArgs, connection: &Connection) -> Result<(), Failure> {
+    if args.reason.trim().is_empty() {
+        return Err(Failure::usage("--reason: say why, for the audit"));
+    }
+    let wanted: Result<Vec<_>, _> = args.members.iter().map(|text| members(text)).collect();
+    let mut first = None;
+    let mut done: BTreeMap<Role, Vec<NodeId>> = BTreeMap::new();
+    for (role, name) in wanted?
+        .into_iter()
+        .flat_map(|(role, names)| names.into_iter().map(move |name| (role, name)))
+    {
+        let revoked = connection
+            .client
+            .revoke_certificates(role.as_str(), name.as_str(), &args.reason, None)
+            .await;
+        match revoked {
+            Ok(_) => done.entry(role).or_default().push(name),
+            Err(error) => {
+                let mut failure = Failure::from(error);
+                failure.text = format!("{role}/{name}: {}", failure.text);
+                Failure::note(&mut first, failure);
+            }
+        }
+    }
+    for (role, names) in done {
+        let names = hostlist::fold(&names);
+        eprintln!("{role}/{names}: revoked; connections end now, what runs there runs on");
+        eprintln!("  {}", comes_back(role, &names));
+    }
+    first.map_or(Ok(()), Err)
+}
+
+/// How a member gets in again.
+fn comes_back(role: Role, names: &str) -> String {
+    let uses = hostlist::expand(names).map_or(1, |names| names.len());
+    let uses = match uses {
+        1 => String::new(),
+        n => format!(" --uses {n}"),
+    };
+    format!(
+        "to let it in again: lattice admin token create --role {role} --nodes '{names}'{uses} \
+         --replace, and join.replace in its configuration"
+    )
+}
+
+/// What a file says, as a document.
+#[derive(Debug, Serialize)]
+struct Shown {
+    file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
+    subject: String,
+    is_authority: bool,
+    pin: String,
+    issued_at: String,
+    expires_at: String,
+    issuer: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issuer_pin: Option<String>,
+}
+
+/// The file meant: a daemon's folder holds its certificate under a fixed name.
+fn file_in(path: &Path) -> PathBuf {
+    let inside = ["identity.pem", "ca.pem"].map(|name| path.join(name));
+    let found = inside
+        .into_iter()
+        .find(|file| path.is_dir() && file.exists());
+    found.unwrap_or_else(|| path.to_owned())
+}
+
+fn described(path: &Path) -> anyhow::Result<Vec<Described>> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let about = || format!("{}: not a certificate's file", path.display());
+    let all = x509::read_pem(&text)
+        .map_err(anyhow::Error::msg)
+        .with_context(about)?;
+    all.iter()
+        .map(|der| x509::describe(der).map_err(anyhow::Error::msg))
+        .collect::<anyhow::Result<_>>()
+        .with_context(about)
+}
+
+/// What stands in a file.
+pub fn show(args: &ShowArgs, format: Format) -> Result<(), Failure> {
+    let file = file_in(&args.file);
+    let mut all = described(&file)?;
+    let leaf = all.remove(0);
+    // Those who vouch for it lie in the same file, or beside it.
+    if let Some(beside) = file.parent().map(|folder| folder.join("roots.pem"))
+        && beside.exists()
+    {
+        all.extend(described(&beside)?);
+    }
+    let issuer = match leaf.is_authority && leaf.subject == leaf.issuer {
+        true => Some(&leaf),
+        false => all
+            .iter()
+            .find(|other| other.is_authority && leaf.names_as_issuer(other)),
+    };
+    let backdating = u64::try_from(BACKDATING.as_millis()).unwrap_or(0);
+    let shown = Shown {
+        file: file.display().to_string(),
+        identity: leaf.uri.clone(),
+        subject: leaf.subject.clone(),
+        is_authority: leaf.is_authority,
+        pin: leaf.pin.clone(),
+        issued_at: text::time(leaf.not_before.after(backdating)),
+        expires_at: text::time(leaf.not_after),
+        issuer: leaf.issuer.clone(),
+        issuer_pin: issuer.map(|issuer| issuer.pin.clone()),
+    };
+    let columns = Columns::only(&["key", "value"]);
+    output::print(format, &shown, columns, rows(&shown, format))?;
+    if leaf.not_after < SystemClock.now() {
+        eprintln!("it has ended: nobody accepts it");
+    }
+    Ok(())
+}
+
+fn rows(shown: &Shown, format: Format) -> Vec<Vec<String>> {
+    let line = |key: &str, value: String| vec![key.to_owned(), value];
+    let what = match (&shown.identity, shown.is_authority) {
+        (Some(identity), _) => line("identity", identity.clone()),
+        (None, true) => line("authority", shown.subject.clone()),
+        (None, false) => line("subject", shown.subject.clone()),
+    };
+    let unknown = "not beside it (roots.pem would tell)";
+    let mut rows = vec![
+        line("file", shown.file.clone()),
+        what,
+        line("issued", time(&shown.issued_at)),
+        line("expires", until(format, &shown.expires_at)),
+    ];
+    if shown.is_authority {
+        rows.push(line("pin", shown.pin.clone()));
+    }
+    if !shown.is_authority || shown.issuer != shown.subject {
+        rows.push(line("issuer", shown.issuer.clone()));
+        let pin = shown.issuer_pin.as_deref().unwrap_or(unknown);
+        rows.push(line("issuer pin", pin.to_owned()));
+    }
+    rows
+}

@@ -1,0 +1,191 @@
+//! `lattice admin token`.
+
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns, Format, or_dash, until},
+};
+use clap::{Args, Subcommand};
+use lattice_api::token::{TokenCreated, TokenRequest, TokenView};
+use lattice_mesh::Role;
+use lattice_quorum_types::hostlist;
+
+/// What is done with join tokens.
+#[derive(Subcommand)]
+pub enum TokenCommand {
+    /// Make a token with which processes enrol. Its text is shown once and kept nowhere.
+    ///
+    /// For a rack of nodes that are installed today, from their own network:
+    ///   lattice admin token create --role agent --ttl 8h --uses 64 --nodes 'gpu[001-064]'
+    ///   --cidr 10.1.0.0/16
+    ///
+    /// For one that was installed anew and comes back under its name:
+    ///   lattice admin token create --role agent --nodes gpu007 --replace
+    #[command(verbatim_doc_comment)]
+    Create(CreateArgs),
+    /// List the tokens that can still be used.
+    List,
+    /// Withdraw tokens. Who enrolled with them stays in.
+    Revoke {
+        /// As lists show them: 8 characters or more.
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+}
+
+#[derive(Args)]
+pub struct CreateArgs {
+    /// What may enrol with it: agent, control or quorum.
+    #[arg(long)]
+    role: Role,
+    /// How long it may be used, a week at most: 30m, 1h, 7d.
+    #[arg(long, default_value = "1h")]
+    ttl: String,
+    /// How often it may be used, 100000 times at most.
+    #[arg(long, default_value_t = 1)]
+    uses: u32,
+    /// Only for these names: gpu[001-512].
+    #[arg(long, value_name = "HOSTLIST")]
+    nodes: Option<String>,
+    /// Only from this network, as a quorum member sees the address: 10.1.0.0/16; repeat for
+    /// several.
+    #[arg(long = "cidr", value_name = "NETWORK")]
+    cidrs: Vec<String>,
+    /// It may take a name that is enrolled already, when the agent asks for that too
+    /// (join.replace). Earlier certificates of the name hold no more from then on.
+    #[arg(long)]
+    replace: bool,
+}
+
+/// Runs one of them.
+pub async fn run(command: TokenCommand, connection: &Connection) -> Result<(), Failure> {
+    match command {
+        TokenCommand::Create(args) => create(args, connection).await,
+        TokenCommand::List => list(connection).await,
+        TokenCommand::Revoke { ids } => revoke(&ids, connection).await,
+    }
+}
+
+async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure> {
+    let request = TokenRequest {
+        role: args.role.to_string(),
+        ttl: args.ttl,
+        uses: args.uses,
+        nodes: args.nodes,
+        cidrs: args.cidrs,
+        replace: args.replace,
+    };
+    // The same rule as the server's, so that a mistake is named before anybody is asked.
+    request.clone().into_terms().map_err(|error| {
+        let flag = match error.field.split('[').next() {
+            Some("cidrs") => "cidr",
+            _ => error.field.as_str(),
+        };
+        Failure::usage(format!("--{flag}: {}", error.reason))
+    })?;
+    let created = connection.client.create_token(&request).await?;
+    if matches!(connection.format, Format::Table | Format::Wide) {
+        // Alone on standard output, so that it can go straight into a file.
+        eprintln!("{}", in_words(&request, &created));
+        return Ok(output::line(&created.token)?);
+    }
+    let row = vec![
+        created.token.clone(),
+        created.id.clone(),
+        created.uses.to_string(),
+        created.expires_at.clone(),
+    ];
+    let columns = Columns::only(&["token", "id", "uses", "expires"]);
+    Ok(output::print(connection.format, &created, columns, [row])?)
+}
+
+fn in_words(request: &TokenRequest, created: &TokenCreated) -> String {
+    let TokenCreated {
+        id,
+        uses,
+        expires_at,
+        ..
+    } = created;
+    let enrolments = match uses {
+        1 => "one enrolment".to_owned(),
+        n => format!("{n} enrolments"),
+    };
+    let mut text = format!(
+        "token {id}: {enrolments} of role {} until {}",
+        request.role,
+        until(Format::Table, expires_at)
+    );
+    if let Some(nodes) = &request.nodes {
+        text.push_str(&format!(", for {nodes}"));
+    }
+    if !request.cidrs.is_empty() {
+        text.push_str(&format!(", from {}", request.cidrs.join(", ")));
+    }
+    if request.replace {
+        text.push_str("; it may take names that are enrolled (with join.replace)");
+    }
+    let names = request
+        .nodes
+        .as_deref()
+        .and_then(|n| hostlist::expand(n).ok());
+    let names = names.map_or(0, |names| names.len());
+    if names > *uses as usize {
+        text.push_str(&format!(
+            "\nnote: it is for {names} names and good for {enrolments}; --uses {names} lets all of \
+             them in"
+        ));
+    }
+    text
+}
+
+const LIST: Columns<'_> = Columns::only(&[
+    "id",
+    "role",
+    "nodes",
+    "from",
+    "uses left",
+    "replace",
+    "expires",
+    "by",
+]);
+
+fn row(format: Format, token: &TokenView) -> Vec<String> {
+    vec![
+        token.id.clone(),
+        token.role.clone(),
+        token.nodes.clone().unwrap_or_else(|| "any".to_owned()),
+        match token.cidrs.is_empty() {
+            true => "anywhere".to_owned(),
+            false => token.cidrs.join(" "),
+        },
+        token.uses_left.to_string(),
+        match token.replace {
+            true => "yes",
+            false => "no",
+        }
+        .to_owned(),
+        until(format, &token.expires_at),
+        or_dash(Some(&token.by)),
+    ]
+}
+
+async fn list(connection: &Connection) -> Result<(), Failure> {
+    let tokens = connection.client.tokens().await?;
+    let rows = tokens.iter().map(|token| row(connection.format, token));
+    output::print(connection.format, &tokens, LIST, rows)?;
+    if tokens.is_empty() {
+        eprintln!("no token can be used now; `lattice admin token create` makes one");
+    }
+    Ok(())
+}
+
+async fn revoke(ids: &[String], connection: &Connection) -> Result<(), Failure> {
+    let mut first = None;
+    for id in ids {
+        match connection.client.revoke_token(id, None).await {
+            Ok(_) => eprintln!("{id}: withdrawn; who enrolled with it stays in"),
+            Err(error) => Failure::note(&mut first, Failure::from(error)),
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
