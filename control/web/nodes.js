@@ -181,7 +181,7 @@ function facts(node) {
   const rows = [
     ["Topology group", node.group ?? "not known"],
     ["Gossip cell", node.cell ?? "not seen"],
-    ["Liveness", node.liveness + (node.last_seen ? `, answered ${age(node.last_seen)} ago` : "")],
+    ["Liveness", node.liveness + (node.last_seen ? `, answered ${age(node.last_seen)} ago` : "") + (node.liveness_reason ? `: ${node.liveness_reason}` : "")],
     ["Health", [node.health.verdict, ...node.health.reasons].join(", ")],
     ["Lifecycle", node.lifecycle],
     ["Held by", node.holder ? `allocation ${node.holder.allocation}, attempt ${node.holder.attempt}` : "nobody"],

@@ -20,6 +20,24 @@ fn refused(sandbox: &Sandbox, args: &[&str], code: i32, words: &[&str]) {
     assert_eq!(done.stdout, "", "{args:?}");
 }
 
+/// A context whose server is never asked: what is wrong is said before.
+fn context(sandbox: &Sandbox) -> String {
+    let folder = sandbox.path("https");
+    let file = sandbox.path("context.json");
+    let (folder, path) = (folder.to_str().unwrap(), file.to_str().unwrap().to_owned());
+    if file.exists() {
+        return path;
+    }
+    let args = ["admin", "https", "--host", "localhost", "--out", folder];
+    assert_eq!(sandbox.lattice(&args).code, Some(0));
+    let ca_pem = fs::read_to_string(format!("{folder}/https-ca.pem")).unwrap();
+    let server = "https://localhost:1";
+    let text = serde_json::json!({"server": server, "ca_pem": ca_pem, "token": "t"});
+    fs::write(&file, text.to_string()).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
 #[test]
 fn wrong_command_lines_end_with_2() {
     let sandbox = Sandbox::new();
@@ -218,4 +236,262 @@ fn an_authority_is_made_once_and_issues_what_a_member_needs() {
     assert_eq!(issue("voter", "1").code, Some(2));
     assert!(issue("quorum", "one").stderr.contains("its number"));
     assert_eq!(issue("quorum", "a/b").code, Some(1));
+}
+
+#[test]
+fn each_flag_of_administrators_names_its_mistakes() {
+    let sandbox = Sandbox::new();
+    let create = |rest: &[&'static str]| {
+        let mut args = vec!["admin", "token", "create", "--role", "agent"];
+        args.extend(rest);
+        args
+    };
+    // All of it is said before any cluster is looked for past its context.
+    let file = context(&sandbox);
+    let cases: Vec<(Vec<&str>, &[&str])> = vec![
+        (create(&["--uses", "0"]), &["--uses: ", "at least 1"]),
+        (
+            create(&["--uses", "100001"]),
+            &["--uses: ", "more than 100000"],
+        ),
+        (create(&["--uses", "many"]), &["--uses"]),
+        (create(&["--ttl", "8d"]), &["--ttl: ", "longer than 7d"]),
+        (create(&["--ttl", "soon"]), &["--ttl: ", "write it like"]),
+        (
+            create(&["--nodes", "gpu[1-"]),
+            &["--nodes: ", "gpu[001-064,100]"],
+        ),
+        (create(&["--nodes", ""]), &["--nodes: ", "leave it out"]),
+        (
+            create(&["--cidr", "10.0.0.0/8", "--cidr", "10.1.2.3/16"]),
+            &["--cidr: ", "the network is 10.1.0.0/16"],
+        ),
+        (create(&["--cidr", "here"]), &["--cidr: ", "10.1.0.0/16"]),
+        (vec!["admin", "token", "create"], &["--role"]),
+        (
+            vec!["admin", "token", "create", "--role", "king"],
+            &["agent, quorum, control"],
+        ),
+        (vec!["admin", "token", "revoke"], &["<IDS>"]),
+        (
+            vec!["admin", "certificate", "revoke", "agent/gpu1"],
+            &["--reason"],
+        ),
+        (
+            vec![
+                "admin",
+                "certificate",
+                "revoke",
+                "agent/gpu1",
+                "--reason",
+                " ",
+            ],
+            &["--reason: say why"],
+        ),
+        (
+            vec!["admin", "certificate", "revoke", "gpu1", "--reason", "x"],
+            &["\"gpu1\"", "agent/gpu[001-004]"],
+        ),
+        (
+            vec![
+                "admin",
+                "certificate",
+                "revoke",
+                "king/gpu1",
+                "--reason",
+                "x",
+            ],
+            &["king", "agent, quorum, control"],
+        ),
+        (
+            vec![
+                "admin",
+                "certificate",
+                "revoke",
+                "agent/gpu[4-1]",
+                "--reason",
+                "x",
+            ],
+            &["runs upwards"],
+        ),
+        (
+            vec!["admin", "certificate", "list", "--ending-within", "soon"],
+            &["--ending-within: "],
+        ),
+        (vec!["admin", "ca", "retire"], &["<PIN>"]),
+        (vec!["node", "drain", "gpu1"], &["--reason"]),
+        (
+            vec!["node", "drain", "gpu1", "--force-release"],
+            &["--reason"],
+        ),
+        (
+            vec!["node", "drain", "gpu1", "--force-release", "--reason", " "],
+            &["--reason: say why, and how it is known that nothing runs there"],
+        ),
+        (
+            vec!["node", "drain", "gpu[1-", "--reason", "x"],
+            &["']' is missing"],
+        ),
+        (vec!["node", "undrain"], &["<NODES>"]),
+        (
+            vec!["audit", "query", "--action", "deleted"],
+            &["force_released"],
+        ),
+        (vec!["audit", "query", "--limit", "0"], &["--limit"]),
+        (vec!["audit", "verify", "--with-cluster"], &["--file"]),
+        (vec!["audit", "export", "-o", "yaml"], &["JSON lines"]),
+    ];
+    for (args, words) in cases {
+        let mut all = vec!["--context", &file];
+        all.extend(args);
+        refused(&sandbox, &all, 2, words);
+    }
+}
+
+#[test]
+fn an_output_file_that_can_be_none_is_refused_by_its_flag() {
+    let sandbox = Sandbox::new();
+    let file = context(&sandbox);
+    for (flag, value, words) in [
+        ("--output", "", "--output: give a file"),
+        ("--output", "o-%x.txt", "--output: \"o-%x.txt\""),
+        ("--error", "half%", "--error: "),
+        ("--error", "logs/", "is a folder"),
+        ("--walltime", "soon", "--walltime: "),
+        ("--nodelist", "gpu[", "--nodelist: "),
+    ] {
+        let args = [
+            "--context",
+            &file,
+            "submit",
+            "-p",
+            "a",
+            flag,
+            value,
+            "--",
+            "true",
+        ];
+        refused(&sandbox, &args, 2, &[words]);
+    }
+    let args = ["submit", "-p", "a", "-o", "out.txt", "--", "true"];
+    refused(&sandbox, &args, 2, &["--format", "json"]);
+}
+
+#[test]
+fn a_certificate_tells_what_it_is_without_a_cluster() {
+    let sandbox = Sandbox::new();
+    let path = |name: &str| sandbox.path(name).to_str().unwrap().to_owned();
+    let (ca, member) = (path("ca"), path("member"));
+    let make = ["admin", "ca", "create", "--cluster", "site", "--out", &ca];
+    let pin = sandbox.lattice(&make).stderr;
+    let pin = pin
+        .split_once("pin ")
+        .unwrap()
+        .1
+        .trim_end()
+        .trim_end_matches(')');
+    let issue = [
+        "admin",
+        "ca",
+        "issue",
+        "--ca",
+        &ca,
+        "--cluster",
+        "site",
+        "--role",
+        "quorum",
+        "--id",
+        "1",
+        "--out",
+        &member,
+        "--days",
+        "30",
+    ];
+    assert_eq!(sandbox.lattice(&issue).code, Some(0));
+    let show = |file: &str, form: &str| {
+        sandbox.lattice(&["admin", "certificate", "show", file, "-o", form])
+    };
+    let shown = show(&member, "json").json();
+    assert_eq!(shown["identity"], "spiffe://site/quorum/1");
+    assert_eq!(shown["issuer_pin"], pin);
+    let words = show(&member, "table").stdout;
+    assert!(
+        words.contains("(in 30 d)") && words.contains(pin),
+        "{words}"
+    );
+    assert_eq!(show(&ca, "json").json()["pin"], pin);
+    // Without those who vouch for it beside it, its issuer is known by name alone.
+    let alone = path("alone.pem");
+    fs::copy(format!("{member}/identity.pem"), &alone).unwrap();
+    assert!(show(&alone, "json").json().get("issuer_pin").is_none());
+    for (file, words) in [
+        ("nothing.pem", "nothing.pem"),
+        ("key.pem", "private key"),
+        ("text.pem", "no certificate"),
+    ] {
+        let file = path(file);
+        if words == "private key" {
+            fs::copy(format!("{member}/identity.key"), &file).unwrap();
+        } else if words == "no certificate" {
+            fs::write(&file, "hello").unwrap();
+        }
+        refused(
+            &sandbox,
+            &["admin", "certificate", "show", &file],
+            1,
+            &[words],
+        );
+    }
+    let add = [
+        "--context",
+        &context(&sandbox),
+        "admin",
+        "ca",
+        "add",
+        &member,
+    ];
+    refused(&sandbox, &add, 1, &["ca.pem"]);
+    let leaf = format!("{member}/identity.pem");
+    let add = ["--context", &context(&sandbox), "admin", "ca", "add", &leaf];
+    refused(
+        &sandbox,
+        &add,
+        2,
+        &["spiffe://site/quorum/1", "no authority's"],
+    );
+}
+
+#[test]
+fn an_export_is_checked_without_a_cluster() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.path("export.jsonl");
+    let arg = file.to_str().unwrap();
+    refused(
+        &sandbox,
+        &["audit", "verify", "--file", arg],
+        1,
+        &["export.jsonl"],
+    );
+    fs::write(&file, "{\"number\":1}\n").unwrap();
+    refused(
+        &sandbox,
+        &["audit", "verify", "--file", arg],
+        1,
+        &["line 1"],
+    );
+    fs::write(&file, "").unwrap();
+    let done = sandbox.lattice(&["audit", "verify", "--file", arg]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+#[test]
+fn completions_are_made_for_every_shell() {
+    let sandbox = Sandbox::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let done = sandbox.lattice(&["completions", shell]);
+        assert_eq!(done.code, Some(0), "{shell}: {done:?}");
+        for word in ["certificate", "force-release", "audit", "skip-gate"] {
+            assert!(done.stdout.contains(word), "{shell} knows no {word}");
+        }
+    }
 }

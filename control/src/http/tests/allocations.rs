@@ -426,3 +426,46 @@ async fn why_somebody_elses_program_could_not_start_is_not_told() {
         }
     }
 }
+
+#[tokio::test]
+async fn output_in_a_file_of_the_users_is_not_read_but_its_place_is_told() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let mut request = job("atlas/web", 2);
+    request.output = Some("/scratch/alice/%j-%r-%n.100%%".to_owned());
+    request.working_dir = Some("/home/alice".to_owned());
+    let made = alice.submit(&request, SubmitOptions::default()).await;
+    let id = made.unwrap().id.unwrap();
+    let shown = alice.allocation(id).await.unwrap().workload.unwrap();
+    assert_eq!((shown.output, shown.error), (request.output, None));
+    let told = async |options: LogOptions| {
+        let Err(error) = alice.logs(id, options).await else {
+            panic!("a file was read");
+        };
+        assert_eq!(error.problem().unwrap().code, "output_in_file");
+        error.to_string()
+    };
+    bed.assign(id, &["gpu001", "gpu002"]).await;
+    let rank = |rank| LogOptions {
+        rank,
+        ..LogOptions::default()
+    };
+    assert_eq!(
+        told(rank(1)).await,
+        format!(
+            "the standard output of allocation {id} rank 1 is not kept as a log: it goes to \
+             /scratch/alice/{id}-1-gpu002.100% on gpu002, a file of alice"
+        )
+    );
+    // What has no file of its own is read as ever.
+    bed.begins(id, "gpu001").await;
+    let stderr = LogOptions {
+        output: LogOutput::Stderr,
+        ..LogOptions::default()
+    };
+    let read = alice.logs(id, stderr).await.unwrap();
+    let read: Vec<_> = read.try_collect().await.unwrap();
+    assert!(read.concat().is_empty());
+    let bob = bed.client("bob").logs(id, rank(0)).await.err().unwrap();
+    assert_eq!(bob.exit_code(), 5, "its place is nobody else's business");
+}

@@ -7,7 +7,7 @@ use crate::http::{
 };
 use lattice_client::{Client, ClientError, Endpoint, Problem, SubmitOptions};
 use reqwest::{Method, Response};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 async fn problem(response: Response) -> Problem {
     let status = response.status().as_u16();
@@ -172,7 +172,22 @@ async fn a_quorum_that_does_not_answer_is_a_matter_of_trying_again() {
     assert_eq!(error.exit_code(), 3);
     // What the view knows is still told.
     assert_eq!(alice.nodes().await.unwrap().len(), 24);
+    // With how old that is, and without numbers that only the quorum has.
+    let aged = async {
+        loop {
+            let status = alice.status().await.unwrap();
+            if status.view_age_ms >= 100 {
+                return status;
+            }
+        }
+    };
+    let status = tokio::time::timeout(Duration::from_secs(10), aged).await;
+    let status = status.unwrap();
+    assert!(!status.allocations_by_state.contains_key("completed"));
+    assert!(alice.view_age().unwrap() >= Duration::from_millis(100));
     bed.store.set_down(false);
+    let status = alice.status().await.unwrap();
+    assert!(status.allocations_by_state.contains_key("completed"));
     bed.submit("alice", "atlas/web", 1).await;
 }
 

@@ -217,3 +217,84 @@ async fn nodes_projects_and_status_answer_as_rest_does() {
         .unwrap();
     assert_eq!(status.into_inner().nodes, 24);
 }
+
+#[tokio::test]
+async fn administrators_find_the_same_here() {
+    let bed = Bed::furnished().await;
+    let mut admin = AdminServiceClient::new(channel(&bed).await);
+    let create = v1::CreateTokenRequest {
+        role: "agent".to_owned(),
+        ttl: "1h".to_owned(),
+        nodes: "gpu[101-104]".to_owned(),
+        cidrs: vec!["10.1.0.0/16".to_owned()],
+        replace: true,
+        ..Default::default()
+    };
+    let denied = admin.create_token(by(&bed, "op", create.clone())).await;
+    assert_eq!(denied.unwrap_err().code(), Code::PermissionDenied);
+    let made = admin.create_token(by(&bed, "root", create)).await.unwrap();
+    let made = made.into_inner();
+    let list = v1::ListTokensRequest {};
+    let list = admin.list_tokens(by(&bed, "root", list)).await.unwrap();
+    let token = &list.into_inner().items[0];
+    assert_eq!(
+        (&token.id, token.uses_left, token.replace),
+        (&made.id, 1, true)
+    );
+    assert_eq!(token.nodes, "gpu[101-104]");
+    let revoke = v1::RevokeTokenRequest {
+        id: made.id,
+        idempotency_key: None,
+    };
+    admin
+        .revoke_token(by(&bed, "root", revoke.clone()))
+        .await
+        .unwrap();
+    let gone = admin.revoke_token(by(&bed, "root", revoke)).await;
+    assert_eq!(gone.unwrap_err().code(), Code::NotFound);
+    let revoke = v1::RevokeCertificatesRequest {
+        role: "agent".to_owned(),
+        name: "gpu001".to_owned(),
+        reason: "the disk was sold".to_owned(),
+        idempotency_key: None,
+    };
+    admin
+        .revoke_certificates(by(&bed, "root", revoke))
+        .await
+        .unwrap();
+    let list = v1::ListCertificatesRequest::default();
+    let list = admin.list_certificates(by(&bed, "op", list)).await.unwrap();
+    assert_eq!(list.into_inner().items[0].state, "revoked");
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    bed.assign(id, &["gpu002"]).await;
+    let drain = v1::DrainNodeRequest {
+        name: "gpu002".to_owned(),
+        reason: "the cage is dark".to_owned(),
+        force_release: true,
+        idempotency_key: None,
+    };
+    let drained = admin.drain_node(by(&bed, "op", drain)).await.unwrap();
+    assert_eq!(drained.into_inner().allocation, Some(id.0));
+    let query = v1::QueryAuditRequest {
+        action: "force_released".to_owned(),
+        ..Default::default()
+    };
+    let found = admin.query_audit(by(&bed, "op", query)).await.unwrap();
+    let found = found.into_inner();
+    assert_eq!((found.items.len(), found.next_after), (1, None));
+    assert_eq!(
+        (found.items[0].number, found.items[0].by.as_str()),
+        (4, "op")
+    );
+    let whole: lattice_api::audit::AuditView = serde_json::from_str(&found.items[0].json).unwrap();
+    assert_eq!(whole.hash, found.items[0].hash);
+    let none = v1::AuthorityPin {
+        pin: "0123456789ab".to_owned(),
+        idempotency_key: None,
+    };
+    let none = admin.promote_authority(by(&bed, "root", none)).await;
+    assert_eq!(none.unwrap_err().code(), Code::NotFound);
+    let all = v1::ListAuthoritiesRequest {};
+    let all = admin.list_authorities(by(&bed, "op", all)).await.unwrap();
+    assert!(all.into_inner().items.is_empty());
+}
