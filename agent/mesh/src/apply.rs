@@ -128,11 +128,8 @@ impl Core {
         let trust = Arc::new(Trust::new(credentials, &provider())?);
         let earlier = self.generation.fetch_add(1, Ordering::AcqRel);
         self.put_in_force(trust.clone());
-        for link in self.open_links() {
-            if link.made.generation <= earlier {
-                self.leave(link);
-            }
-        }
+        let links = self.open_links().into_iter();
+        self.leave(links.filter(|link| link.made.generation <= earlier));
         tracing::info!(identity = %trust.credentials.identity(), "mesh credentials rotated");
         Ok(())
     }

@@ -52,7 +52,7 @@ pub(crate) struct Link {
     pub(crate) issued_at: UnixMillis,
     pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
     pub(crate) made: Made,
-    /// Nothing new is begun on it: it was silent for a whole deadline, or the peer leaves it.
+    /// Nothing new is begun on it: it was silent for a whole deadline, or one end leaves it.
     pub(crate) distrusted: Arc<AtomicBool>,
     /// What runs on it.
     pub(crate) uses: Uses,
@@ -258,7 +258,7 @@ impl Core {
             self.close_if_distrusted(&self.trust(), &link, true);
         }
         if self.generation.load(Ordering::Acquire) != link.made.generation {
-            self.leave(link.clone());
+            self.leave([link.clone()]);
         }
         let core = self.clone();
         self.tasks.spawn(async move {
@@ -275,13 +275,11 @@ impl Core {
     /// An open connection with `addr`, if it is whom we expect. One that it made to us is as good
     /// as one of ours, since every process dials from the socket it listens on.
     pub(crate) fn open_with(&self, addr: SocketAddr, expect: &Expect) -> Option<Link> {
-        let generation = self.generation.load(Ordering::Acquire);
         lock(&self.links)
             .open
             .values()
             .find(|link| {
-                link.made.generation == generation
-                    && !link.distrusted.load(Ordering::Relaxed)
+                !link.distrusted.load(Ordering::Relaxed)
                     && link.connection.remote_address() == addr
                     && link.connection.close_reason().is_none()
                     && expect.matches(&link.identity)

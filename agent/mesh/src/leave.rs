@@ -20,6 +20,10 @@ use std::{
 /// Between two looks at whether something runs. Nothing at two looks in a row is the end: what
 /// the other end began before it was told has arrived by then.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// So many connections are left at once, and then one more each time: a control has one with
+/// every agent, and each that is left is dialled anew.
+const AT_ONCE: u32 = 64;
+const THEN_EVERY: Duration = Duration::from_millis(10);
 /// The other end answers within this time, or is of a version that knows no leaving.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -49,15 +53,26 @@ impl Drop for Use {
 }
 
 impl Core {
-    /// Begins to leave a connection that is not of the present generation.
-    pub(crate) fn leave(self: &Arc<Self>, link: Link) {
-        let cancel = self.cancel.clone();
-        let leaving = async move { cancel.run_until_cancelled(leave(link)).await };
-        self.tasks.spawn_on(leaving, &self.runtime);
+    /// Begins to leave connections that are not of the present generation.
+    pub(crate) fn leave(self: &Arc<Self>, links: impl IntoIterator<Item = Link>) {
+        for (n, link) in (0u32..).zip(links) {
+            let wait = THEN_EVERY * n.saturating_sub(AT_ONCE);
+            if wait.is_zero() {
+                link.distrusted.store(true, Ordering::Relaxed);
+            }
+            let cancel = self.cancel.clone();
+            let leaving = async move {
+                tokio::time::sleep(wait).await;
+                leave(link).await;
+            };
+            let leaving = async move { cancel.run_until_cancelled(leaving).await };
+            self.tasks.spawn_on(leaving, &self.runtime);
+        }
     }
 }
 
 async fn leave(link: Link) {
+    link.distrusted.store(true, Ordering::Relaxed);
     let told = async {
         let (mut send, mut recv) = link.connection.open_bi().await.ok()?;
         send.write_all(&request_bytes(LEAVE, &[])).await.ok()?;

@@ -94,7 +94,7 @@ impl PeerState {
         let dialling = {
             let mut dials = lock(&self.dials);
             match &dials.way {
-                Way::Open(link) if usable(&core, link) => return Ok(link.clone()),
+                Way::Open(link) if usable(link) => return Ok(link.clone()),
                 Way::Dialling(dialling) => dialling.clone(),
                 Way::Open(_) | Way::Closed => match self.start(&core, &mut dials)? {
                     Started::Reused(link) => return Ok(link),
@@ -177,11 +177,9 @@ enum Started {
     Dialling(Dialling),
 }
 
-/// Open, and made under the credentials now in force.
-fn usable(core: &Core, link: &Link) -> bool {
-    link.connection.close_reason().is_none()
-        && !link.distrusted.load(Ordering::Relaxed)
-        && link.made.generation == core.generation.load(Ordering::Acquire)
+/// Open, and nobody leaves it.
+fn usable(link: &Link) -> bool {
+    link.connection.close_reason().is_none() && !link.distrusted.load(Ordering::Relaxed)
 }
 
 impl Peer {

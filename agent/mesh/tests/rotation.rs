@@ -190,6 +190,38 @@ async fn a_renewed_certificate_is_shown_without_a_restart_and_cuts_no_call() {
     peer.call(&echo("x"), SHORT).await.unwrap();
 }
 
+/// A member with many connections leaves them one after the other, and none of its peers notices.
+#[tokio::test]
+async fn all_connections_are_left_for_new_ones_and_no_call_fails() {
+    const PEERS: usize = 80;
+    let authority = authority("demo");
+    let server = serving(&authority);
+    let agents: Vec<Mesh> = (0..PEERS)
+        .map(|n| bind(&authority, Role::Agent, &format!("a{n}")))
+        .collect();
+    let peers: Vec<_> = agents
+        .iter()
+        .map(|agent| agent.peer(server.local_addr(), Expect::role(Role::Quorum)))
+        .collect();
+    for peer in &peers {
+        peer.call(&echo("x"), SHORT).await.unwrap();
+    }
+    server
+        .rotate(credentials(&authority, "demo", Role::Quorum, "q1"))
+        .unwrap();
+    let most = AtomicUsize::new(0);
+    until("only new connections are left", || async {
+        for peer in &peers {
+            peer.call(&echo("x"), SHORT).await.unwrap();
+        }
+        let open = server.connections().len();
+        most.fetch_max(open, Ordering::SeqCst) > PEERS && open == PEERS
+    })
+    .await;
+    let most = most.into_inner();
+    println!("{PEERS} connections, {most} at most meanwhile");
+}
+
 #[tokio::test]
 async fn rotation_does_not_change_who_a_process_is() {
     let authority = authority("demo");
