@@ -1,0 +1,165 @@
+//! One daemon as a child process.
+
+use crate::netns::Netns;
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+/// Lines shown of a daemon when a test fails.
+const LAST_WORDS: usize = 12;
+
+/// A daemon with its configuration. It is killed when this is dropped; what it started lives on.
+#[derive(Debug)]
+pub struct Daemon {
+    name: String,
+    program: PathBuf,
+    config: PathBuf,
+    place: Option<Netns>,
+    boot: Option<PathBuf>,
+    environment: Vec<(String, String)>,
+    child: Option<Child>,
+}
+
+impl Daemon {
+    /// A daemon that does not run yet. What it prints goes beside its configuration.
+    pub fn new(name: &str, program: impl Into<PathBuf>, config: PathBuf) -> Self {
+        Self {
+            name: name.to_owned(),
+            program: program.into(),
+            config,
+            place: None,
+            boot: None,
+            environment: Vec::new(),
+            child: None,
+        }
+    }
+
+    /// Puts it on a host of its own.
+    pub fn place(&mut self, place: Option<Netns>) {
+        self.place = place;
+    }
+
+    /// From its next start on the machine seems to it to have been booted under this id. Root only.
+    pub fn boot(&mut self, id: &str) {
+        let file = self.config.with_extension(format!("boot-{id}"));
+        std::fs::write(&file, format!("{id}\n")).unwrap();
+        self.boot = Some(file);
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its configuration is.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// Another program from its next start on: an upgrade.
+    pub fn replace_program(&mut self, program: impl Into<PathBuf>) {
+        self.program = program.into();
+    }
+
+    /// A variable of its environment from its next start on.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.config.with_extension("log")
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it runs already.
+    pub fn start(&mut self) {
+        assert!(self.child.is_none(), "{} runs already", self.name);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_file())
+            .unwrap();
+        let mut command = match (&self.place, &self.boot) {
+            (Some(place), _) => place.command(&self.program),
+            (None, Some(boot)) => booted(boot, &self.program),
+            (None, None) => Command::new(&self.program),
+        };
+        command.arg("--config").arg(&self.config);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LATTICE_")) {
+            command.env_remove(name);
+        }
+        command.envs(self.environment.iter().cloned());
+        let command = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        self.child = Some(command.spawn().unwrap());
+    }
+
+    /// Its process id.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    /// Whether it was started and has not ended.
+    pub fn is_running(&mut self) -> bool {
+        let running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+        self.child.as_mut().is_some_and(running)
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+
+    /// SIGKILL: nothing is flushed, nobody is told. Waits until it is gone.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM, and what it ended with.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.child.take().expect("it runs").wait().unwrap()
+    }
+
+    /// Everything it printed so far.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+}
+
+/// A command that sees another boot id. Its process is the program itself.
+fn booted(id: &Path, program: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    let script = r#"mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@""#;
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    command.arg(id).arg(program);
+    command
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let said = self.said();
+            let last: Vec<&str> = said.lines().rev().take(LAST_WORDS).collect();
+            eprintln!("--- the last of {}:", self.name);
+            last.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

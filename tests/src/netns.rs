@@ -1,0 +1,217 @@
+//! Hosts of their own on this machine: network namespaces on a bridge, which can be cut from each
+//! other and healed. Root only.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+    process::Command,
+};
+
+/// Begins every namespace's name; the process that made it follows.
+const PREFIX: &str = "lattice-test-";
+
+/// A host: a network namespace with one address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Netns {
+    name: String,
+    /// The end of its cable that is in the bridge.
+    cable: String,
+    ip: Ipv4Addr,
+}
+
+impl Netns {
+    /// A command that runs there. Its process is the program itself, not something around it.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+
+    /// Its address.
+    pub fn ip(&self) -> IpAddr {
+        self.ip.into()
+    }
+}
+
+/// Two bridges: hosts on one see each other, and nobody on the other. This process is on the
+/// first.
+#[derive(Debug)]
+pub struct Network {
+    id: u32,
+    hosts: Vec<Netns>,
+}
+
+fn ip(args: &[&str]) {
+    let done = Command::new("ip").args(args).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "ip {}: {said}", args.join(" "));
+}
+
+impl Network {
+    /// Whether this process may make one; else why not.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn possible() -> Result<(), String> {
+        let name = format!("{PREFIX}{}-probe", std::process::id());
+        let make = Command::new("ip").args(["netns", "add", &name]).output();
+        let done = make.map_err(|error| format!("ip: {error}"))?;
+        if !done.status.success() {
+            return Err(String::from_utf8_lossy(&done.stderr).trim().to_owned());
+        }
+        ip(&["netns", "del", &name]);
+        Ok(())
+    }
+
+    /// Both bridges, without hosts. What a killed test left is removed.
+    pub fn new() -> Self {
+        remove_left();
+        let network = Self {
+            id: std::process::id(),
+            hosts: Vec::new(),
+        };
+        for side in Side::BOTH {
+            let bridge = network.bridge(side);
+            ip(&["link", "add", &bridge, "type", "bridge"]);
+            ip(&["link", "set", &bridge, "up"]);
+        }
+        let own = format!("{}/24", network.address(1));
+        ip(&["addr", "add", &own, "dev", &network.bridge(Side::Ours)]);
+        network
+    }
+
+    /// The address of this process in it.
+    pub fn own_ip(&self) -> IpAddr {
+        self.address(1).into()
+    }
+
+    /// Another host, on the first bridge.
+    pub fn host(&mut self, name: &str) -> Netns {
+        let n = u8::try_from(self.hosts.len()).unwrap() + 2;
+        let host = Netns {
+            name: format!("{PREFIX}{}-{name}", self.id),
+            cable: format!("lt{}v{n}", self.id),
+            ip: self.address(n),
+        };
+        let Netns {
+            name,
+            cable,
+            ip: at,
+        } = &host;
+        ip(&["netns", "add", name]);
+        self.hosts.push(host.clone());
+        let inner = format!("{cable}i");
+        ip(&["link", "add", cable, "type", "veth", "peer", "name", &inner]);
+        ip(&["link", "set", &inner, "netns", name]);
+        ip(&[
+            "link",
+            "set",
+            cable,
+            "master",
+            &self.bridge(Side::Ours),
+            "up",
+        ]);
+        let inside = |args: &[&str]| ip(&[&["-n", name.as_str()], args].concat());
+        inside(&["link", "set", &inner, "name", "eth0"]);
+        inside(&["addr", "add", &format!("{at}/24"), "dev", "eth0"]);
+        inside(&["link", "set", "eth0", "up"]);
+        inside(&["link", "set", "lo", "up"]);
+        host
+    }
+
+    /// Moves a host to the other bridge: it sees those that were moved too, and nobody else.
+    pub fn move_away(&self, host: &Netns) {
+        ip(&[
+            "link",
+            "set",
+            &host.cable,
+            "master",
+            &self.bridge(Side::Theirs),
+        ]);
+    }
+
+    /// Pulls a host's cable: it sees nobody.
+    pub fn unplug(&self, host: &Netns) {
+        ip(&["link", "set", &host.cable, "nomaster"]);
+    }
+
+    /// Back to the first bridge.
+    pub fn heal(&self, host: &Netns) {
+        ip(&[
+            "link",
+            "set",
+            &host.cable,
+            "master",
+            &self.bridge(Side::Ours),
+        ]);
+    }
+
+    fn bridge(&self, side: Side) -> String {
+        format!("lt{}b{}", self.id, side as u8)
+    }
+
+    fn address(&self, n: u8) -> Ipv4Addr {
+        let [high, low] = u16::try_from(self.id % 65_536).unwrap().to_be_bytes();
+        Ipv4Addr::new(10, 128 | high >> 1, low, n)
+    }
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Ours,
+    Theirs,
+}
+
+impl Side {
+    const BOTH: [Self; 2] = [Self::Ours, Self::Theirs];
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        remove(self.id);
+    }
+}
+
+fn remove(id: u32) {
+    let quietly = |args: &[&str]| drop(Command::new("ip").args(args).output());
+    for name in names(id) {
+        quietly(&["netns", "del", &name]);
+    }
+    for side in Side::BOTH {
+        quietly(&["link", "del", &format!("lt{id}b{}", side as u8)]);
+    }
+}
+
+fn names(id: u32) -> Vec<String> {
+    let begin = format!("{PREFIX}{id}-");
+    all_names()
+        .into_iter()
+        .filter(|name| name.starts_with(&begin))
+        .collect()
+}
+
+fn all_names() -> Vec<String> {
+    let list = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    list.lines().filter_map(first).collect()
+}
+
+/// Of tests whose process is gone.
+fn remove_left() {
+    for name in all_names() {
+        let rest = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split_once('-'));
+        let id = rest.and_then(|(id, _)| id.parse::<u32>().ok());
+        if let Some(id) = id.filter(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+            remove(id);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What the quorum holds, read from itself: control may be dead meanwhile.
+
+use lattice_mesh::{Credentials, Mesh, MeshConfig};
+use lattice_quorum_client::QuorumClient;
+use lattice_quorum_types::{
+    Allocation, AllocationId, VoterId,
+    view::{Answer, Hot, Query},
+};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::Path,
+};
+
+/// Reads of the replicated state. Clones share connections.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    quorum: QuorumClient,
+}
+
+impl Observer {
+    /// With credentials from a folder, as a control.
+    pub fn new(ip: IpAddr, credentials: &Path, members: Vec<SocketAddr>) -> Self {
+        let credentials = Credentials::load(credentials).unwrap();
+        let mesh = Mesh::bind((ip, 0).into(), credentials, MeshConfig::default()).unwrap();
+        Self {
+            quorum: QuorumClient::new(mesh, members),
+        }
+    }
+
+    /// Tree, nodes, allocations that have not ended; linearizable. `None`: no leader answers.
+    pub async fn hot(&self) -> Option<Hot> {
+        match self.quorum.read(Query::Hot).await {
+            Ok(Answer::Hot(hot)) => Some(*hot),
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => None,
+        }
+    }
+
+    /// One allocation, ended ones too.
+    pub async fn allocation(&self, id: AllocationId) -> Option<Allocation> {
+        match self.quorum.read(Query::Allocation { id }).await {
+            Ok(Answer::Allocation(found)) => found.map(|found| *found),
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => None,
+        }
+    }
+
+    /// Who leads, as most members say.
+    pub async fn leader(&self) -> Option<VoterId> {
+        let all = self.quorum.status().await;
+        let mut said: Vec<VoterId> = Vec::new();
+        for (_, status) in &all {
+            said.extend(status.as_ref().ok().and_then(|status| status.leader));
+        }
+        let most = |id: &&VoterId| said.iter().filter(|said| said == id).count() * 2 > all.len();
+        said.iter().find(most).copied()
+    }
+}

@@ -1,0 +1,94 @@
+//! What jobs run: scripts whose every step waits for a file, so that a test decides how far they
+//! are, and which write down that they ran.
+
+use std::path::{Path, PathBuf};
+
+/// One job's files.
+#[derive(Debug, Clone)]
+pub struct Script {
+    folder: PathBuf,
+}
+
+/// How a job behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behaviour {
+    /// Runs until it may exit, with 7.
+    Plain,
+    /// The same; asked to end, it holds out until it may stop.
+    Stubborn,
+    /// Exits with 7 at once; a process it left in a session of its own does not heed being asked
+    /// to end, and runs until it may exit.
+    LeavesAnother,
+}
+
+impl Script {
+    /// A job with its files in `folder`, which is made and which any user may write to.
+    pub fn in_folder(folder: PathBuf) -> Self {
+        std::fs::create_dir_all(&folder).unwrap();
+        crate::open_to_others(&folder);
+        Self { folder }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The shell script.
+    pub fn text(&self, behaviour: Behaviour) -> String {
+        let at = self.folder.display();
+        let head = format!(
+            "echo \"$LATTICE_ALLOCATION_ID.$LATTICE_ATTEMPT.$LATTICE_NODE_RANK\" >> {at}/effects\n\
+             echo $$ > {at}/main\n"
+        );
+        let wait = |file: &str| format!("until [ -e {at}/{file} ]; do sleep 0.05; done\n");
+        let body = match behaviour {
+            Behaviour::Plain => wait("exit") + "exit 7\n",
+            Behaviour::Stubborn => format!(
+                "hold_out() {{\ntouch {at}/asked\n{}exit 9\n}}\ntrap hold_out TERM\n\
+                 touch {at}/ready\n{}exit 7\n",
+                wait("stop"),
+                wait("exit"),
+            ),
+            Behaviour::LeavesAnother => format!(
+                "setsid sh -c 'trap \"\" TERM; touch {at}/left; {}' > /dev/null 2>&1 &\n{}exit 7\n",
+                wait("exit").trim_end(),
+                wait("left"),
+            ),
+        };
+        head + &body
+    }
+
+    /// Lets it exit.
+    pub fn may_exit(&self) {
+        std::fs::write(self.file("exit"), "").unwrap();
+    }
+
+    /// Lets a stubborn one stop.
+    pub fn may_stop(&self) {
+        std::fs::write(self.file("stop"), "").unwrap();
+    }
+
+    /// Whether a file of that name was made by the job.
+    pub fn has(&self, name: &str) -> bool {
+        self.file(name).exists()
+    }
+
+    /// Where its files are.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether its first process ran and is gone.
+    pub fn main_is_gone(&self) -> bool {
+        let pid = std::fs::read_to_string(self.file("main")).unwrap_or_default();
+        pid.trim()
+            .parse()
+            .is_ok_and(|pid| crate::procs::process(pid).is_none())
+    }
+
+    /// What ran: one line `allocation.attempt.rank` each time.
+    pub fn effects(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.file("effects")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}

@@ -1,0 +1,450 @@
+//! Every process of ours is killed with SIGKILL at every step of a job's life, in a cluster of
+//! real processes. Whatever is killed: the job ran at most once per attempt, its true end is what
+//! the API shows, and its node was never free while a process of it lived.
+//!
+//! `cargo test -p lattice-tests --test restart_matrix -- --nocapture` prints the matrix.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use futures::{FutureExt as _, future::join_all};
+use lattice_client::AllocationView;
+use lattice_quorum_types::AllocationId;
+use lattice_tests::{
+    daemon::Daemon,
+    matrix::Matrix,
+    monitor::Monitor,
+    procs,
+    script::{Behaviour, Script},
+    site::{Hook, Plan, Site},
+    wait::{eventually, until},
+};
+use rustix::process::Signal;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    panic::AssertUnwindSafe,
+    time::{Duration, Instant},
+};
+
+/// Where a job is when something is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// It has its node and the site's prolog runs; nothing of it does.
+    Starting,
+    /// It runs.
+    Running,
+    /// It was cancelled, and holds out.
+    Stopping,
+    /// Its first process has exited; another one of it lives.
+    Completing,
+    /// No process of it lives; the site's epilog runs.
+    Epilog,
+}
+
+impl Step {
+    const ALL: [Self; 5] = [
+        Self::Starting,
+        Self::Running,
+        Self::Stopping,
+        Self::Completing,
+        Self::Epilog,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Completing => "completing",
+            Self::Epilog => "in the epilog",
+        }
+    }
+
+    fn behaviour(self) -> Behaviour {
+        match self {
+            Self::Starting | Self::Running | Self::Epilog => Behaviour::Plain,
+            Self::Stopping => Behaviour::Stubborn,
+            Self::Completing => Behaviour::LeavesAnother,
+        }
+    }
+}
+
+/// Who is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Victim {
+    Agent,
+    /// The agent while it starts the supervisor; at later steps the one that started it and then
+    /// the one that found it again.
+    Parent,
+    Control,
+    Leader,
+    Supervisor,
+}
+
+impl Victim {
+    const ALL: [Self; 5] = [
+        Self::Agent,
+        Self::Parent,
+        Self::Control,
+        Self::Leader,
+        Self::Supervisor,
+    ];
+}
+
+impl fmt::Display for Victim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Agent => "agent",
+            Self::Parent => "supervisor's parent",
+            Self::Control => "control",
+            Self::Leader => "quorum leader",
+            Self::Supervisor => "supervisor",
+        })
+    }
+}
+
+/// One job on one node, on its way to a step.
+struct Job<'a> {
+    site: &'a Site,
+    node: String,
+    victim: Victim,
+    step: Step,
+    script: Script,
+    id: AllocationId,
+}
+
+impl<'a> Job<'a> {
+    /// Submits it; it goes as far as it is let.
+    async fn submit(site: &'a Site, node: &str, victim: Victim, step: Step) -> Self {
+        let name = format!("{victim:?}-{step:?}").to_lowercase();
+        let script = Script::in_folder(site.path(&name));
+        match step {
+            Step::Starting => site.hold(node, Hook::Prolog),
+            Step::Epilog => {
+                site.hold(node, Hook::Epilog);
+                script.may_exit();
+            }
+            _ => {}
+        }
+        let id = site.submit(node, &script.text(step.behaviour())).await;
+        Self {
+            site,
+            node: node.to_owned(),
+            victim,
+            step,
+            script,
+            id,
+        }
+    }
+
+    /// Waits until it is at its step.
+    async fn arrives(&self) {
+        let is_in = |hook| move || self.site.is_in(&self.node, hook);
+        match self.step {
+            Step::Starting => {
+                until("the prolog runs", is_in(Hook::Prolog)).await;
+                self.site.reaches(self.id, &["starting"]).await;
+                return;
+            }
+            Step::Epilog => return until("the epilog runs", is_in(Hook::Epilog)).await,
+            _ => {}
+        }
+        self.site.reaches(self.id, &["running"]).await;
+        match self.step {
+            Step::Starting | Step::Running | Step::Epilog => {}
+            Step::Stopping => {
+                until("the job can be asked to end", || self.script.has("ready")).await;
+                self.site.api().cancel(self.id).await.unwrap();
+                until("the job was asked to end", || self.script.has("asked")).await;
+            }
+            Step::Completing => {
+                let gone = || self.script.has("left") && self.script.main_is_gone();
+                until("the first process has exited", gone).await;
+            }
+        }
+    }
+
+    /// Lets it go on to its end.
+    fn release(&self) {
+        self.script.may_exit();
+        self.script.may_stop();
+        self.site.let_go(&self.node, Hook::Prolog);
+        self.site.let_go(&self.node, Hook::Epilog);
+    }
+
+    /// It ran, and no process of it lives.
+    fn is_over(&self) -> bool {
+        !self.script.effects().is_empty() && !self.site.job_lives(self.id)
+    }
+
+    /// What the API says in the end must be what happened.
+    async fn ends(&self) -> AllocationView {
+        let ended = ["completed", "failed", "cancelled"];
+        let view = self.site.reaches(self.id, &ended).await;
+        let (state, exit) = self.truth();
+        let told = view.ranks[0].exit.clone().unwrap_or_default();
+        assert!(
+            view.state == state && told.starts_with(exit),
+            "{} ({told}) where {state} ({exit}) is true",
+            view.state
+        );
+        let runs = self.script.effects();
+        let attempt = view.attempt;
+        let most = format!("{}.{attempt}.0", self.id);
+        assert!(attempt == 1, "attempt {attempt} though it is not requeued");
+        let may_have_run_not = self.victim == Victim::Supervisor && self.step == Step::Starting;
+        assert!(
+            runs == [most] || (may_have_run_not && runs.is_empty()),
+            "it ran {runs:?}"
+        );
+        view
+    }
+
+    fn truth(&self) -> (&'static str, &'static str) {
+        match (self.victim, self.step) {
+            (Victim::Supervisor, Step::Stopping) => ("cancelled", "lost: its supervisor"),
+            // How the job ended was recorded before the epilog.
+            (Victim::Supervisor, Step::Epilog) => ("failed", "exit code 7"),
+            (Victim::Supervisor, _) => ("failed", "lost: its supervisor"),
+            (_, Step::Stopping) => ("cancelled", "stopped"),
+            _ => ("failed", "exit code 7"),
+        }
+    }
+}
+
+type Cells = BTreeMap<(Victim, Step), String>;
+
+/// The word for a cell and how long it took from the kill to the end, or what went wrong.
+async fn cell(work: impl Future<Output = (AllocationView, Duration)>) -> String {
+    match AssertUnwindSafe(work).catch_unwind().await {
+        Ok((view, took)) => {
+            let exit = view.ranks[0].exit.clone().unwrap_or_default();
+            let exit = exit.split(':').next().unwrap_or_default();
+            format!("{}, {exit}, {:.1} s", view.state, took.as_secs_f64())
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            format!("WRONG: {}", text.unwrap_or_default())
+        }
+    }
+}
+
+/// The agent is killed; the job goes on without it and ends; another agent comes.
+async fn kill_agent(
+    site: &Site,
+    agent: &mut Daemon,
+    node: &str,
+    step: Step,
+) -> (AllocationView, Duration) {
+    let job = Job::submit(site, node, Victim::Agent, step).await;
+    job.arrives().await;
+    let begun = Instant::now();
+    agent.kill();
+    job.release();
+    until("the job ends without an agent", || job.is_over()).await;
+    agent.start();
+    (job.ends().await, begun.elapsed())
+}
+
+/// While it starts the supervisor, the agent is killed this long after it recorded the attempt.
+const MOMENTS: [u64; 4] = [0, 2, 5, 15];
+
+/// At `Starting`, again and again with other delays; later, the agent that started the supervisor
+/// and the one that found it.
+async fn kill_parent(
+    site: &Site,
+    agent: &mut Daemon,
+    node: &str,
+    step: Step,
+) -> (AllocationView, Duration) {
+    if step == Step::Starting {
+        let mut last = None;
+        for moment in MOMENTS {
+            last = Some(kill_while_starting(site, agent, node, moment).await);
+        }
+        return last.unwrap();
+    }
+    let job = Job::submit(site, node, Victim::Parent, step).await;
+    job.arrives().await;
+    let begun = Instant::now();
+    agent.kill();
+    let said = agent.said().len();
+    agent.start();
+    until("the next agent has started", || {
+        agent
+            .said()
+            .get(said..)
+            .is_some_and(|news| news.contains("agent started"))
+    })
+    .await;
+    agent.kill();
+    job.release();
+    agent.start();
+    (job.ends().await, begun.elapsed())
+}
+
+async fn kill_while_starting(
+    site: &Site,
+    agent: &mut Daemon,
+    node: &str,
+    moment: u64,
+) -> (AllocationView, Duration) {
+    let script = Script::in_folder(site.path(&format!("parent-starting-{moment}")));
+    script.may_exit();
+    let id = site.submit(node, &script.text(Behaviour::Plain)).await;
+    let record = site.attempt_folder(node, id, 1).join("launch.json");
+    // Closer than the usual look: this is a matter of milliseconds.
+    while !record.exists() {
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(moment)).await;
+    let begun = Instant::now();
+    agent.kill();
+    agent.start();
+    let job = Job {
+        site,
+        node: node.to_owned(),
+        victim: Victim::Parent,
+        step: Step::Starting,
+        script,
+        id,
+    };
+    let view = job.ends().await;
+    site.are_ready(&[job.node.clone()]).await;
+    (view, begun.elapsed())
+}
+
+/// The supervisor is killed: everything of the job is ended, and it is lost.
+async fn kill_supervisor(site: &Site, node: &str, step: Step) -> (AllocationView, Duration) {
+    let job = Job::submit(site, node, Victim::Supervisor, step).await;
+    job.arrives().await;
+    let find = || std::future::ready(site.supervisor(node, job.id, 1));
+    let supervisor = eventually("the supervisor has said who it is", find).await;
+    let begun = Instant::now();
+    procs::signal(supervisor, Signal::KILL);
+    // A hook is not the job: it is done again, and must not be held for ever.
+    site.let_go(node, Hook::Prolog);
+    site.let_go(node, Hook::Epilog);
+    (job.ends().await, begun.elapsed())
+}
+
+/// Jobs at all steps, one node each.
+async fn at_all_steps<'a>(site: &'a Site, victim: Victim, nodes: &[String]) -> Vec<Job<'a>> {
+    let submit = nodes
+        .iter()
+        .zip(Step::ALL)
+        .map(|(node, step)| Job::submit(site, node, victim, step));
+    let jobs = join_all(submit).await;
+    join_all(jobs.iter().map(Job::arrives)).await;
+    jobs
+}
+
+async fn all_end(jobs: &[Job<'_>], begun: Instant, cells: &mut Cells) {
+    let ends = jobs.iter().map(|job| async move {
+        let end = cell(async { (job.ends().await, begun.elapsed()) }).await;
+        ((job.victim, job.step), end)
+    });
+    cells.extend(join_all(ends).await);
+}
+
+fn names(range: std::ops::RangeInclusive<u32>) -> Vec<String> {
+    range.map(|n| format!("n{n:02}")).collect()
+}
+
+/// What disturbs one node only: all at the same time, one node each.
+async fn kill_on_nodes(site: &Site, agents: &mut BTreeMap<String, Daemon>, cells: &mut Cells) {
+    let mut free = agents.iter_mut();
+    let mut work = Vec::new();
+    for step in Step::ALL {
+        let (node, agent) = free.next().unwrap();
+        let run = kill_agent(site, agent, node, step);
+        work.push(async move { ((Victim::Agent, step), cell(run).await) }.boxed_local());
+        let (node, agent) = free.next().unwrap();
+        let run = kill_parent(site, agent, node, step);
+        work.push(async move { ((Victim::Parent, step), cell(run).await) }.boxed_local());
+        let (node, _) = free.next().unwrap();
+        let run = kill_supervisor(site, node, step);
+        work.push(async move { ((Victim::Supervisor, step), cell(run).await) }.boxed_local());
+    }
+    cells.extend(join_all(work).await);
+}
+
+/// Control is killed with jobs at all steps; they go on without it, and it comes back.
+async fn kill_control(site: &Site, control: &mut Daemon, nodes: &[String], cells: &mut Cells) {
+    let jobs = at_all_steps(site, Victim::Control, nodes).await;
+    let begun = Instant::now();
+    control.kill();
+    jobs.iter().for_each(Job::release);
+    until("what runs ends without a control", || {
+        jobs.iter().all(Job::is_over)
+    })
+    .await;
+    control.start();
+    all_end(&jobs, begun, cells).await;
+    // It places work again only when it holds the lease of the one before it.
+    let places = site.submit(&nodes[0], "true").await;
+    site.reaches(places, &["completed"]).await;
+}
+
+/// The leader is killed with jobs at all steps.
+async fn kill_leader(site: &Site, quorum: &mut [Daemon], nodes: &[String], cells: &mut Cells) {
+    let jobs = at_all_steps(site, Victim::Leader, nodes).await;
+    let leader = site.observer().leader().await.expect("a leader");
+    let begun = Instant::now();
+    let leader = &mut quorum[usize::try_from(leader).unwrap() - 1];
+    leader.kill();
+    jobs.iter().for_each(Job::release);
+    all_end(&jobs, begun, cells).await;
+    leader.start();
+}
+
+/// The matrix; what went wrong stands below it.
+fn print_matrix(cells: &Cells) {
+    let titles = Step::ALL.map(Step::title);
+    let mut matrix = Matrix::new(["killed"].into_iter().chain(titles));
+    for victim in Victim::ALL {
+        let words = Step::ALL.map(|step| match &cells[&(victim, step)] {
+            wrong if wrong.starts_with("WRONG") => "WRONG".to_owned(),
+            word => word.clone(),
+        });
+        matrix.row([vec![victim.to_string()], words.to_vec()].concat());
+    }
+    println!("{matrix}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_killed_a_job_runs_once_and_its_true_end_is_told() {
+    let all = names(1..=15);
+    let plan = Plan {
+        hooks: true,
+        ..Plan::with_agents(all.clone())
+    };
+    let mut site = Site::found(lattice_tests::programs!(), &plan).await;
+    let monitor = Monitor::start(site.observer(), site.jobs());
+    let mut agents = std::mem::take(&mut site.agents);
+    let mut controls = std::mem::take(&mut site.controls);
+    let mut quorum = std::mem::take(&mut site.quorum);
+    let mut cells = Cells::new();
+
+    kill_on_nodes(&site, &mut agents, &mut cells).await;
+    site.are_ready(&all).await;
+    kill_control(&site, &mut controls[0], &names(1..=5), &mut cells).await;
+    site.are_ready(&all).await;
+    kill_leader(&site, &mut quorum, &names(6..=10), &mut cells).await;
+    site.are_ready(&all).await;
+
+    let seen = monitor.seen().await;
+    print_matrix(&cells);
+    println!(
+        "{} looks at every process and holder, {:.1} s apart at most; up to {} processes of jobs",
+        seen.looks,
+        seen.longest_gap.as_secs_f64(),
+        seen.most_processes
+    );
+    let wrong: Vec<_> = cells
+        .values()
+        .filter(|word| word.starts_with("WRONG"))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(seen.violations, Default::default());
+    assert_eq!(site.jobs_left(), []);
+}
