@@ -333,3 +333,26 @@ async fn what_control_has_moved_on_from_is_forgotten_when_it_ends() {
     .await;
     executor.stop().await;
 }
+
+#[tokio::test]
+async fn what_was_assigned_under_another_boot_is_not_started_and_not_recorded() {
+    let bench = Bench::new();
+    let executor = bench.open();
+    let mut wanted = shell(key(1), "exit 3");
+    wanted.boot = Some("boot-0".to_owned());
+    let refused = executor.launch(wanted.clone()).await.unwrap_err();
+    let expected = LaunchRefused::OtherBoot {
+        expected: "boot-0".to_owned(),
+        current: "boot-1".to_owned(),
+    };
+    assert_eq!(refused, expected);
+    assert!(!bench.attempt_dir(key(1)).exists());
+    wanted.boot = Some("boot-1".to_owned());
+    executor.launch(wanted.clone()).await.unwrap();
+    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 3 });
+    // What became of it is told under any boot.
+    wanted.boot = Some("boot-0".to_owned());
+    let late = executor.launch(wanted).await.unwrap();
+    assert!(matches!(late.report, Some(RankReport::Ended { .. })));
+    executor.stop().await;
+}

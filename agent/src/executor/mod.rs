@@ -403,6 +403,9 @@ impl Executor {
     /// [`Executor::stop`] without waiting.
     pub fn abandon(&self) {
         self.shared.cancel.cancel();
+        if let Some(cgroups) = &self.shared.cgroups {
+            cgroups.remove_if_empty();
+        }
     }
 
     /// Where an attempt stands, if it was ever seen. Blocks on the disk.

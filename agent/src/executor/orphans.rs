@@ -46,12 +46,18 @@ pub(super) struct Finder {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     left: Left,
+    /// Those of it that supervise.
+    supervisors: usize,
     group: Option<Cgroup>,
 }
 
 impl Found {
     fn is_empty(&self) -> bool {
         self.left.ours.is_empty()
+    }
+    /// Nothing but a supervisor, which wrote the end and is about to go.
+    fn is_over(&self) -> bool {
+        self.left.ours.len() <= self.supervisors
     }
     fn pids(&self) -> Vec<i32> {
         self.left.ours.iter().map(|process| process.pid).collect()
@@ -68,7 +74,9 @@ impl Finder {
     fn everything(&self) -> std::io::Result<BTreeMap<AttemptKey, Found>> {
         let mut found: BTreeMap<AttemptKey, Found> = BTreeMap::new();
         for one in marked(&self.agent, &self.attempts)? {
-            found.entry(one.key).or_default().add(one.process);
+            let of_key = found.entry(one.key).or_default();
+            of_key.add(one.process);
+            of_key.supervisors += usize::from(one.is_supervisor);
         }
         let groups = self
             .cgroups
@@ -178,6 +186,9 @@ impl Executor {
                 continue;
             }
             let ended_before = self.shared.attempts.dir(key).exit().ok().flatten();
+            if ended_before.is_some() && found.is_over() {
+                continue;
+            }
             match (self.shared.settings.orphans, ended_before) {
                 (OrphanPolicy::Report, _) => self.leave_alone(key, &found),
                 (OrphanPolicy::End, None) => drop(self.take_up(key, &found.pids())),

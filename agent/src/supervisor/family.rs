@@ -162,6 +162,8 @@ pub(crate) fn left_of_attempt(
 pub(crate) struct Marked {
     pub(crate) key: AttemptKey,
     pub(crate) process: Process,
+    /// It supervises the attempt.
+    pub(crate) is_supervisor: bool,
 }
 
 /// Every process whose mark begins with `agent`, and every supervisor of an attempt whose folder
@@ -177,8 +179,13 @@ pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<Marked>> {
             // Anybody can call a process like that.
             may_be_of(process.pid, own).then_some(key)
         };
-        if let Some(key) = by_command().or_else(by_mark) {
-            found.push(Marked { key, process });
+        let supervised = by_command();
+        if let Some(key) = supervised.or_else(by_mark) {
+            found.push(Marked {
+                key,
+                process,
+                is_supervisor: supervised.is_some(),
+            });
         }
     }
     Ok(found)

@@ -231,3 +231,61 @@ pub fn runs(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
 }
+
+/// Two people with accounts of their own, as numbers that nobody else on this machine has.
+pub const ALICE: u32 = 42_001;
+pub const BOB: u32 = 42_002;
+/// A system group that alice is in, as people who use a device are.
+pub const DEVICE_GROUP: u32 = 44;
+
+/// An account file with them.
+pub fn two_people(folder: &Path) -> Accounts {
+    let passwd = folder.join("passwd");
+    let text = format!(
+        "root:x:0:0::/root:/bin/sh\nalice:x:{ALICE}:{ALICE}::/:/bin/sh\nbob:x:{BOB}:{BOB}::/:/bin/sh\n"
+    );
+    std::fs::write(&passwd, text).unwrap();
+    let groups = format!("root:x:0:alice\nvideo:x:{DEVICE_GROUP}:alice\n");
+    std::fs::write(folder.join("group"), groups).unwrap();
+    Accounts::at(passwd)
+}
+
+/// For tests that need several users; says so where there is only one.
+pub fn is_skipped_without_root() -> bool {
+    if !is_root() {
+        eprintln!("SKIPPED: only root can become other users");
+    }
+    !is_root()
+}
+
+/// A folder of this user's alone.
+pub fn folder_of(path: PathBuf, uid: u32) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::chown(&path, Some(uid), Some(uid)).unwrap();
+    path
+}
+
+/// An executable script.
+pub fn executable(path: PathBuf, text: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// A number that an attempt's record holds.
+pub fn recorded_pid(attempt: &Path, record: &str) -> i32 {
+    let text = std::fs::read(attempt.join(record)).unwrap();
+    let read: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    i32::try_from(read["pid"].as_i64().unwrap()).unwrap()
+}
+
+/// A line of `/proc/<pid>/status`, split into words, without its name.
+pub fn status_of(pid: i32, name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let words = line.unwrap().trim_start_matches(':').split_whitespace();
+    words.map(str::to_owned).collect()
+}
