@@ -277,6 +277,10 @@ impl App {
             let core = core();
             move || Trust::new(core.clone()).run()
         });
+        running.keep("trust news", {
+            let core = core();
+            move || trust::catch_up(core.clone())
+        });
         running.keep("certificate", {
             let core = core();
             move || trust::watch_own(core.clone())

@@ -72,6 +72,7 @@ pub struct Core {
     inputs: watch::Sender<u64>,
     heard_at: AtomicU64,
     renewal: OnceLock<Renewal>,
+    trust_news: watch::Sender<TrustNews>,
 }
 
 impl std::fmt::Debug for Core {
@@ -97,6 +98,7 @@ impl Core {
             inputs: watch::Sender::new(0),
             heard_at: AtomicU64::new(0),
             renewal: OnceLock::new(),
+            trust_news: watch::Sender::new(TrustNews::Unknown),
         })
     }
 
@@ -336,11 +338,21 @@ impl Core {
         let _ = self.renewal.set(renewal);
     }
 
-    /// Who is trusted may have changed: the bundle is asked for now.
-    pub(crate) fn hears_of_trust(&self) {
+    /// Has the trust bundle asked for now.
+    pub(crate) fn asks_for_trust(&self) {
         if let Some(renewal) = self.renewal.get() {
             renewal.look_now();
         }
+    }
+
+    /// Who is trusted changed, or may have while nothing was heard.
+    pub(crate) fn hears_of_trust(&self, news: TrustNews) {
+        self.trust_news.send_replace(news);
+    }
+
+    /// The last that was heard of trust.
+    pub(crate) fn trust_news(&self) -> watch::Receiver<TrustNews> {
+        self.trust_news.subscribe()
     }
 
     /// Notes that the quorum was heard just now.
@@ -388,6 +400,15 @@ impl Core {
         self.store_view(next, Wakes::Reconcilers);
         self.feed.reset(revision);
     }
+}
+
+/// What was heard of who is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TrustNews {
+    /// It may be anything: the watch began, or began anew.
+    Unknown,
+    /// The quorum's state demands the bundle of this number.
+    Number(Revision),
 }
 
 /// Who must look at a new view.

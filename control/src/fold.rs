@@ -2,7 +2,7 @@
 //! record as it now is, so folding is replacing.
 
 use crate::{
-    core::{Core, Wakes},
+    core::{Core, TrustNews, Wakes},
     feed::Change,
     view::{NodeEntry, View},
 };
@@ -28,9 +28,10 @@ pub(crate) async fn follow(core: Arc<Core>) {
             match item {
                 WatchItem::Events(events) => {
                     fold(&core, &events);
-                    let is_trust = |event: &Event| matches!(event.kind, EventKind::Trust { .. });
-                    if events.iter().any(is_trust) {
-                        core.hears_of_trust();
+                    for event in &events {
+                        if let EventKind::Trust { number } = event.kind {
+                            core.hears_of_trust(TrustNews::Number(number));
+                        }
                     }
                 }
                 WatchItem::Idle(revision) => advance(&core, revision),
@@ -51,7 +52,7 @@ async fn read_hot(core: &Core) -> Revision {
                 core.heard();
                 core.restart(|view| replace(view, *hot));
                 // What was missed may have been about that.
-                core.hears_of_trust();
+                core.hears_of_trust(TrustNews::Unknown);
                 return revision;
             }
             Ok(other) => tracing::error!(?other, "the quorum answered another question"),

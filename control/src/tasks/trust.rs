@@ -4,11 +4,18 @@
 //!
 //! Every control pushes: it needs no lease, for agents judge a bundle by its signature and number.
 
-use crate::{core::Core, tasks::activation::Activation, view::NodeEntry};
+use crate::{
+    core::{Core, TrustNews},
+    tasks::activation::Activation,
+    view::NodeEntry,
+};
 use futures::StreamExt;
 use lattice_mesh::{PushTrust, SignedBundle};
 use lattice_placement::Liveness;
-use lattice_quorum_types::NodeId;
+use lattice_quorum_types::{
+    NodeId,
+    view::{Answer, Query},
+};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -20,6 +27,10 @@ const SPACING: Duration = Duration::from_millis(100);
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// An agent that did not take it is told again after this long.
 const TELL_AGAIN: Duration = Duration::from_secs(5);
+/// A bundle that is not here yet is asked for again after this long; doubles.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// Longest wait until it is asked for again.
+const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(5);
 /// Between two looks at our own certificate.
 const OWN_PERIOD: Duration = Duration::from_secs(1);
 /// Agents told at a time.
@@ -122,6 +133,34 @@ impl Trust {
             self.told.insert(node, told);
         }
         report
+    }
+}
+
+/// Fetches the bundle that the quorum's state demands: a member may have heard of it later than we,
+/// so it is asked for until it is here.
+pub(crate) async fn catch_up(core: Arc<Core>) {
+    let mut news = core.trust_news();
+    let mut pause = ASK_AGAIN;
+    loop {
+        let heard = *news.borrow_and_update();
+        let wanted = match heard {
+            TrustNews::Number(number) => Some(number),
+            TrustNews::Unknown => match core.read(Query::Trust).await {
+                Ok(Answer::Trust(trust)) => Some(trust.number),
+                Ok(_) | Err(_) => None,
+            },
+        };
+        let in_force = core.agents.mesh().trust_state().number;
+        if wanted.is_some_and(|wanted| wanted.0 <= in_force) {
+            if news.changed().await.is_err() {
+                return;
+            }
+            pause = ASK_AGAIN;
+            continue;
+        }
+        core.asks_for_trust();
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(ASK_AGAIN_AT_LAST);
     }
 }
 

@@ -69,12 +69,16 @@ async fn forward(socket: Arc<UdpSocket>, state: Arc<Mutex<State>>) {
             state.target.filter(|_| !state.cut_off.contains(&sender))
         };
         let Some(target) = target else { continue };
-        if !ways.contains_key(&sender) {
-            let way = Arc::new(UdpSocket::bind(loopback()).await.unwrap());
-            tokio::spawn(back(socket.clone(), way.clone(), sender, state.clone()));
-            ways.insert(sender, way);
-        }
-        let _ = ways[&sender].send_to(&datagram[..length], target).await;
+        let way = match ways.get(&sender) {
+            Some(way) => way.clone(),
+            None => {
+                let way = Arc::new(UdpSocket::bind(loopback()).await.unwrap());
+                tokio::spawn(back(socket.clone(), way.clone(), sender, state.clone()));
+                ways.insert(sender, way.clone());
+                way
+            }
+        };
+        let _ = way.send_to(&datagram[..length], target).await;
     }
 }
 

@@ -1,3 +1,4 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::tasks::testing::{self, KEY, id};
 use lattice_quorum_types::UnixMillis;
@@ -35,7 +36,7 @@ fn view(state: AllocationState, generation: u64) -> View {
 fn with(change: impl FnOnce(&mut NodeEntry)) -> View {
     let mut view = view(AllocationState::Running, 1);
     let entry = Arc::make_mut(&mut view.nodes).get_mut(&id("a"));
-    change(Arc::make_mut(entry.expect("a node")));
+    change(Arc::make_mut(entry.unwrap()));
     view
 }
 
