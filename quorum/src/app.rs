@@ -2,20 +2,26 @@
 
 use crate::{
     StartError,
+    authority::Authorities,
     config::Settings,
     edges::{Edges, check_identity},
-    enrolment::Registrar,
     formation, gate,
     heard::Heard,
+    issuer::Issuer,
     member::{Addresses, Member},
     network::Network,
     proposals, reads, receive,
+    renewal::Own,
     replica::Replica,
     service::Service,
     store::{DataDir, LogStore},
+    trust,
     types::Raft,
 };
-use lattice_mesh::{Authority, Credentials, Mesh, MeshConfig, Router};
+use lattice_mesh::{
+    Authority, Credentials, Mesh, MeshConfig, Renew, RenewalSettings, RenewalState, Router,
+    keep_renewed,
+};
 use lattice_quorum_types::{VoterId, view::MemberStatus};
 use openraft::SnapshotPolicy;
 use std::{
@@ -52,7 +58,8 @@ pub struct App {
     data: DataDir,
     replica: Replica,
     running: Option<Running>,
-    /// For handlers that dial; see [`Registrar::mesh`].
+    authorities: Authorities,
+    /// For handlers that dial; see [`Issuer::mesh`].
     dialler: Arc<Mutex<Option<Mesh>>>,
 }
 
@@ -60,6 +67,7 @@ struct Running {
     member: Arc<Member>,
     cancel: CancellationToken,
     tasks: TaskTracker,
+    renewal: lattice_mesh::Renewal,
 }
 
 impl fmt::Debug for App {
@@ -97,9 +105,14 @@ impl App {
             ..settings.mesh.clone()
         };
         let mesh = Mesh::bind(settings.listen, edges.credentials.clone(), config)?;
+        if let Some(folder) = settings.credentials.as_deref() {
+            mesh.keep_trust_in(folder)?;
+        }
         let dialler = Arc::new(Mutex::new(Some(mesh.clone())));
+        let authorities = Authorities::new(edges.authority.iter().cloned().collect());
         Ok(Self {
             settings,
+            authorities,
             edges,
             mesh,
             data,
@@ -126,6 +139,17 @@ impl App {
     pub fn renew(&self, credentials: Credentials) -> Result<(), StartError> {
         check_identity(&self.settings, credentials.identity())?;
         Ok(self.mesh.rotate(credentials)?)
+    }
+
+    /// Holds these issuing keys from now on, instead of those it held. Which of them issues is said
+    /// by the replicated state.
+    pub fn hold(&self, authorities: Vec<Arc<Authority>>) {
+        self.authorities.set(authorities);
+    }
+
+    /// How this member's own certificate stands; `None` before it was started.
+    pub fn certificate(&self) -> Option<RenewalState> {
+        self.running.as_ref().map(|r| r.renewal.state())
     }
 
     /// Joins the others. At the very first start `members` found the quorum, and must be the same
@@ -155,17 +179,32 @@ impl App {
             proposals,
             reads,
         };
-        let router = receive::serve(service.serve(Router::new()), &member);
-        let router = match &self.edges.authority {
-            Some(authority) => {
-                router.enrolment(Arc::new(self.registrar(authority.clone(), &service)))
-            }
-            None => router,
-        };
+        let issuer = Arc::new(self.issuer(&service));
+        let (enroller, renewer) = (issuer.clone(), issuer.clone());
+        let router = receive::serve(service.serve(Router::new()), &member)
+            .serving_trust(&self.mesh)
+            .enrolment(enroller)
+            .rpc(move |caller, Renew { csr }| {
+                let renewer = renewer.clone();
+                async move { Ok(renewer.renew_for(&caller, csr).await) }
+            });
         self.mesh.serve(router)?;
+        let renewal = keep_renewed(
+            &self.mesh,
+            Own::new(issuer.clone()),
+            RenewalSettings::new(self.settings.credentials.clone(), id),
+        );
         let spawn = |name: &'static str, work: Work| {
             tasks.spawn(cancel.clone().run_until_cancelled_owned(keep(name, work)));
         };
+        spawn("trust", {
+            let (mesh, renewal) = (self.mesh.clone(), renewal.clone());
+            let roots = self.edges.credentials.roots().to_vec();
+            Box::new(move || {
+                let (issuer, mesh) = (issuer.clone(), mesh.clone());
+                Box::pin(trust::run(issuer, mesh, renewal.clone(), roots.clone()))
+            })
+        });
         spawn("gate", {
             let (member, mesh) = (member.clone(), self.mesh.clone());
             Box::new(move || Box::pin(gate::run(member.clone(), mesh.clone())))
@@ -189,6 +228,7 @@ impl App {
             member,
             cancel,
             tasks,
+            renewal,
         });
         Ok(())
     }
@@ -239,17 +279,10 @@ impl App {
         ))
     }
 
-    fn registrar(&self, authority: Arc<Authority>, service: &Service) -> Registrar {
-        let mut roots: Vec<Vec<u8>> = vec![authority.certificate().to_vec()];
-        for root in self.edges.credentials.roots() {
-            if !roots.iter().any(|known| known[..] == root[..]) {
-                roots.push(root.to_vec());
-            }
-        }
-        Registrar {
+    fn issuer(&self, service: &Service) -> Issuer {
+        Issuer {
             cluster: self.settings.cluster.clone(),
-            authority,
-            roots,
+            authorities: self.authorities.clone(),
             settings: self.settings.enrolment.clone(),
             member: service.member.clone(),
             proposals: service.proposals.clone(),

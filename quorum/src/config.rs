@@ -1,6 +1,6 @@
 //! The daemon's configuration as a file has it, and the checked settings it becomes.
 
-use crate::enrolment::EnrolmentSettings;
+use crate::issuer::EnrolmentSettings;
 use lattice_config::{Check, Problems};
 use lattice_mesh::{MeshConfig, RateLimit};
 use lattice_quorum_types::{NodeId, VoterId, hostlist};
@@ -16,8 +16,12 @@ use std::{
 const MAX_REQUEST_BYTES: usize = 8 << 20;
 /// The hot state of a large cluster is one reply.
 const MAX_REPLY_BYTES: usize = 256 << 20;
-/// Most days a certificate may hold: longer ones are not looked after by anybody.
-const MAX_LIFETIME_DAYS: u32 = 825;
+/// A day.
+const DAY: Duration = Duration::from_secs(86_400);
+/// Longest a certificate may hold: longer ones are not looked after by anybody.
+const MAX_LIFETIME: Duration = DAY.saturating_mul(825);
+/// Shortest: a third of it is all the time there is for the renewal.
+const MIN_LIFETIME: Duration = Duration::from_secs(30);
 
 /// The configuration file.
 #[derive(Debug, Clone, Deserialize)]
@@ -59,10 +63,13 @@ pub struct MemberConfig {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct EnrolmentConfig {
-    /// Folder with `ca.pem` and `ca.key`. Without it this member enrols nobody.
+    /// Folder with `ca.pem` and `ca.key`, and, for a rotation, folders in it with those of further
+    /// authorities. Without it this member issues nothing.
     pub authority: Option<PathBuf>,
-    /// How long certificates hold, days.
-    pub lifetime_days: u32,
+    /// How long certificates hold, e.g. `30d`, `12h`, `10m`, `90s`. Everybody renews at 2/3 of it.
+    pub lifetime: Option<String>,
+    /// The same in whole days, as configurations of the first version have it.
+    pub lifetime_days: Option<u32>,
     /// Gossip cell of agents that no cell names.
     pub default_cell: String,
     /// Gossip cells and their nodes.
@@ -87,7 +94,8 @@ impl Default for EnrolmentConfig {
         let rate = MeshConfig::default().enrol_rate;
         Self {
             authority: None,
-            lifetime_days: 30,
+            lifetime: None,
+            lifetime_days: None,
             default_cell: "cell-0".to_owned(),
             cells: Vec::new(),
             burst: rate.burst,
@@ -171,13 +179,14 @@ impl Config {
             self.data_dir.clone(),
         );
         settings.members = members?;
+        settings.credentials = Some(self.credentials.clone());
         settings.snapshot_every = self.snapshot_every;
         settings.mesh.enrol_rate = RateLimit {
             burst: self.enrolment.burst,
             per_second: self.enrolment.per_second,
         };
         settings.enrolment = EnrolmentSettings {
-            lifetime: Duration::from_secs(u64::from(self.enrolment.lifetime_days) * 86_400),
+            lifetime: self.enrolment.lifetime()?,
             default_cell: self.enrolment.default_cell.clone(),
             cells: self.enrolment.cells()?,
         };
@@ -186,10 +195,40 @@ impl Config {
 }
 
 impl EnrolmentConfig {
+    /// How long certificates hold; `None` when what is configured is not a lifetime.
+    fn lifetime(&self) -> Option<Duration> {
+        let lifetime = match (&self.lifetime, self.lifetime_days) {
+            (None, None) => EnrolmentSettings::default().lifetime,
+            (None, Some(days)) => DAY * days,
+            (Some(text), _) => {
+                let unit = match text.chars().last()? {
+                    's' => Duration::from_secs(1),
+                    'm' => Duration::from_secs(60),
+                    'h' => Duration::from_secs(3600),
+                    'd' => DAY,
+                    _ => return None,
+                };
+                let digits = text.get(..text.len() - 1)?;
+                let is_number = digits.bytes().all(|b| b.is_ascii_digit());
+                unit.checked_mul(digits.parse().ok().filter(|_| is_number)?)?
+            }
+        };
+        (MIN_LIFETIME..=MAX_LIFETIME)
+            .contains(&lifetime)
+            .then_some(lifetime)
+    }
+
     fn check(&self, problems: &mut Problems) {
-        if !(1..=MAX_LIFETIME_DAYS).contains(&self.lifetime_days) {
-            let text = format!("must be between 1 and {MAX_LIFETIME_DAYS}");
-            problems.add("lifetime_days", text);
+        match (&self.lifetime, self.lifetime_days) {
+            (Some(_), Some(_)) => problems.add("lifetime_days", "remove it: lifetime says it"),
+            (Some(_), None) if self.lifetime().is_none() => {
+                let text = "must be like 30d, 12h, 10m or 90s, between 30s and 825d";
+                problems.add("lifetime", text);
+            }
+            (None, Some(_)) if self.lifetime().is_none() => {
+                problems.add("lifetime_days", "must be between 1 and 825");
+            }
+            _ => {}
         }
         if self.burst == 0 {
             problems.add("burst", "must be at least 1");
@@ -238,6 +277,9 @@ pub struct Settings {
     pub members: BTreeMap<VoterId, SocketAddr>,
     /// Log entries between two snapshots.
     pub snapshot_every: u64,
+    /// Folder of this member's identity: renewed certificates and trust bundles are saved there.
+    /// `None` keeps them in memory alone.
+    pub credentials: Option<PathBuf>,
     /// What the enrolled get.
     pub enrolment: EnrolmentSettings,
     /// Limits and deadlines of the mesh endpoint. Its clock is replaced by that of the edges.
@@ -259,6 +301,7 @@ impl Settings {
             data_dir,
             members: BTreeMap::new(),
             snapshot_every: default_snapshot_every(),
+            credentials: None,
             enrolment: EnrolmentSettings::default(),
             mesh,
         }

@@ -1,6 +1,6 @@
 //! What a member takes from outside.
 
-use crate::{Config, Settings, StartError};
+use crate::{Config, Settings, StartError, load_authorities};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, SystemClock};
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,8 @@ use std::{fmt, sync::Arc};
 pub struct Edges {
     /// Certificate `spiffe://<cluster>/quorum/<id>` and its key.
     pub credentials: Credentials,
-    /// The issuing key. Without it this member enrols nobody.
+    /// The issuing key; more are told with [`crate::App::hold`]. Without it this member issues
+    /// nothing, and who asks it goes on to another.
     pub authority: Option<Arc<Authority>>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
@@ -26,10 +27,9 @@ impl Edges {
     /// # Errors
     /// When a file is missing or cannot be used.
     pub fn from_config(config: &Config) -> Result<Self, StartError> {
-        let authority = config.enrolment.authority.as_deref();
         Ok(Self {
             credentials: Credentials::load(&config.credentials)?,
-            authority: authority.map(Authority::load).transpose()?.map(Arc::new),
+            authority: authorities(config)?.into_iter().next(),
             clock: Arc::new(SystemClock),
         })
     }
@@ -41,6 +41,15 @@ impl Edges {
     pub fn check(&self, settings: &Settings) -> Result<(), StartError> {
         check_identity(settings, self.credentials.identity())
     }
+}
+
+/// All issuing keys that the configuration names, the first one first.
+///
+/// # Errors
+/// When one of them cannot be used.
+pub fn authorities(config: &Config) -> Result<Vec<Arc<Authority>>, StartError> {
+    let folder = config.enrolment.authority.as_deref();
+    Ok(folder.map_or_else(|| Ok(Vec::new()), load_authorities)?)
 }
 
 /// The certificate must be this member's.

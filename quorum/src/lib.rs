@@ -12,6 +12,7 @@
 
 mod ahead;
 mod app;
+mod authority;
 mod config;
 mod edges;
 mod enrolment;
@@ -20,20 +21,24 @@ mod feed;
 mod formation;
 mod gate;
 mod heard;
+mod issuer;
 mod member;
 mod network;
 mod proposals;
 mod raft_rpc;
 mod reads;
 mod receive;
+mod renewal;
 mod replica;
 mod service;
 mod store;
+mod trust;
 mod types;
 
 pub use app::App;
+pub use authority::load_authorities;
 pub use config::{CellConfig, Config, EnrolmentConfig, MemberConfig, Settings};
-pub use edges::Edges;
-pub use enrolment::EnrolmentSettings;
+pub use edges::{Edges, authorities};
 pub use error::StartError;
+pub use issuer::EnrolmentSettings;
 pub use store::OpenError;

@@ -4,16 +4,14 @@ use anyhow::Context as _;
 use clap::Parser;
 use lattice_config::{PREFIX, Source, log};
 use lattice_mesh::Credentials;
-use lattice_quorum::{App, Config, Edges, Settings};
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use lattice_quorum::{App, Config, Edges, Settings, authorities};
+use std::{path::PathBuf, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// One member of the Lattice quorum.
 ///
-/// SIGTERM ends it in order; SIGHUP takes up renewed credentials.
+/// SIGTERM ends it in order; SIGHUP takes up the credentials and the issuing keys that
+/// are on disk then.
 ///
 /// Every key of the configuration can be overridden by the environment: LATTICE_LISTEN,
 /// LATTICE_ENROLMENT__DEFAULT_CELL, and so on.
@@ -57,15 +55,16 @@ fn run(args: &Args) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("the runtime did not start")?;
-    runtime.block_on(serve(settings, edges, config.credentials))
+    runtime.block_on(serve(settings, edges, &config))
 }
 
-async fn serve(settings: Settings, edges: Edges, credentials: PathBuf) -> anyhow::Result<()> {
+async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Result<()> {
     let (cluster, id) = (settings.cluster.clone(), settings.id);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut app = App::bind(settings, edges).await?;
+    app.hold(authorities(config)?);
     app.start(Vec::new()).await?;
     println!(
         "lattice-quorum: member {id} of {cluster} listens on UDP {}",
@@ -75,7 +74,7 @@ async fn serve(settings: Settings, edges: Edges, credentials: PathBuf) -> anyhow
         tokio::select! {
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
-            _ = hangup.recv() => renew(&app, &credentials),
+            _ = hangup.recv() => reload(&app, config),
             reason = app.failed() => break Some(reason),
         }
     };
@@ -86,11 +85,19 @@ async fn serve(settings: Settings, edges: Edges, credentials: PathBuf) -> anyhow
     }
 }
 
-/// Puts the credentials that are on disk now in force. Bad ones change nothing.
-fn renew(app: &App, folder: &Path) {
-    let renewed = Credentials::load(folder).map_err(anyhow::Error::from);
+/// Puts the credentials and the issuing keys that are on disk now in force. Bad ones change nothing.
+fn reload(app: &App, config: &Config) {
+    let renewed = Credentials::load(&config.credentials).map_err(anyhow::Error::from);
     match renewed.and_then(|credentials| Ok(app.renew(credentials)?)) {
-        Ok(()) => tracing::info!("credentials renewed"),
-        Err(error) => tracing::error!("credentials not renewed: {error:#}"),
+        Ok(()) => tracing::info!("credentials taken up"),
+        Err(error) => tracing::error!("credentials not taken up: {error:#}"),
+    }
+    match authorities(config) {
+        Ok(held) => {
+            let pins: Vec<_> = held.iter().map(|held| held.pin().to_string()).collect();
+            tracing::info!(?pins, "issuing keys taken up");
+            app.hold(held);
+        }
+        Err(error) => tracing::error!("issuing keys not taken up: {error}"),
     }
 }

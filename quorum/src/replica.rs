@@ -9,9 +9,9 @@ use crate::{
 use bytes::Bytes;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    Envelope, Refusal, Revision, UnixMillis,
+    Revision, UnixMillis,
     rpc::Role,
-    view::{Answer, Query},
+    view::{Answer, Query, TrustView},
 };
 use openraft::{
     AnyError, EntryPayload, RaftSnapshotBuilder, StorageIOError, storage::RaftStateMachine,
@@ -20,6 +20,7 @@ use std::{
     io,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
+use tokio::sync::watch;
 
 struct Core {
     state: State,
@@ -32,6 +33,8 @@ struct Core {
 pub struct Replica {
     core: Arc<RwLock<Core>>,
     feed: Arc<Feed>,
+    /// Number of the present trust, for who signs it.
+    trust: watch::Sender<Revision>,
     snapshots: SnapshotDir,
 }
 
@@ -51,9 +54,11 @@ impl Replica {
             },
         };
         let feed = Arc::new(Feed::new(core.state.revision()));
+        let trust = watch::Sender::new(core.state.trust_number());
         Self {
             core: Arc::new(RwLock::new(core)),
             feed,
+            trust,
             snapshots,
         }
     }
@@ -82,6 +87,25 @@ impl Replica {
     pub fn next_issue(&self, role: Role, name: &str) -> UnixMillis {
         self.read().state.next_issue(role, name)
     }
+    /// State time of the applied state.
+    pub fn now(&self) -> UnixMillis {
+        self.read().state.now()
+    }
+    /// Who is trusted, as applied.
+    pub fn trust(&self) -> TrustView {
+        self.read().state.trust()
+    }
+    /// The number of that, and every change of it.
+    pub fn watch_trust(&self) -> watch::Receiver<Revision> {
+        self.trust.subscribe()
+    }
+    fn tell_trust(&self, number: Revision) {
+        self.trust.send_if_modified(|told| {
+            let is_news = *told != number;
+            *told = number;
+            is_news
+        });
+    }
     /// Revision of the applied state.
     pub fn revision(&self) -> Revision {
         self.read().state.revision()
@@ -99,7 +123,7 @@ impl Replica {
     fn apply_all(&self, entries: impl IntoIterator<Item = Entry>) -> Vec<Results> {
         let mut answers = Vec::new();
         let mut events = Vec::new();
-        {
+        let trust = {
             let mut core = self.write();
             for entry in entries {
                 core.applied = Some(entry.log_id);
@@ -122,8 +146,10 @@ impl Replica {
                 }
                 answers.push(Results(results));
             }
-        }
+            core.state.trust_number()
+        };
         self.feed.publish(events);
+        self.tell_trust(trust);
         answers
     }
 
@@ -151,13 +177,14 @@ impl Replica {
         let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
         let state = State::restore(bytes).map_err(invalid)?;
         self.snapshots.store(meta, bytes)?;
-        let revision = state.revision();
+        let (revision, trust) = (state.revision(), state.trust_number());
         *self.write() = Core {
             state,
             applied: meta.last_log_id,
             membership: meta.last_membership.clone(),
         };
         self.feed.reset(revision);
+        self.tell_trust(trust);
         Ok(())
     }
 }

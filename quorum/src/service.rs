@@ -1,6 +1,6 @@
 //! What a member answers to control and to other members.
 
-use crate::{feed::Step, member::Member, proposals::Proposals, reads::Reads};
+use crate::{feed::Step, issuer, member::Member, proposals::Proposals, reads::Reads};
 use lattice_mesh::{Caller, Failed, ItemSender, Role, Router};
 use lattice_quorum_types::{
     Command, Envelope, Revision,
@@ -90,12 +90,23 @@ impl Service {
     }
 }
 
-/// Members propose for strangers that enrol, and nothing else.
+/// Members propose what belongs to certificates, in the members' name, and nothing else. Nobody
+/// else does: who is enrolled, and when a certificate was issued, is said by who signs it.
 fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), Failed> {
-    let enrols = |e: &Envelope| matches!(e.command, Command::ConsumeToken { .. });
-    if caller.identity.role() != Role::Quorum || envelopes.iter().all(enrols) {
+    let is_member = caller.identity.role() == Role::Quorum;
+    let may = |envelope: &Envelope| match envelope.command {
+        Command::ConsumeToken { .. } | Command::RenewCertificate { .. } => is_member,
+        Command::AddAuthority { .. } => true,
+        _ => !is_member,
+    };
+    let in_own_name =
+        |envelope: &Envelope| (envelope.principal.name == issuer::MEMBERS) == is_member;
+    if envelopes.iter().all(|e| may(e) && in_own_name(e)) {
         return Ok(());
     }
-    tracing::warn!(peer = %caller.identity, "refused: a member proposed more than an enrolment");
-    Err(Failed::new("a quorum member proposes enrolments only"))
+    tracing::warn!(peer = %caller.identity, "refused: a proposal that is not this service's");
+    Err(Failed::new(
+        "quorum members propose enrolments, renewals and their authority, in the members' name; \
+         nobody else does",
+    ))
 }

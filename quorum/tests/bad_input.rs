@@ -59,7 +59,7 @@ fn used_site() -> Site {
 #[test]
 fn every_mistake_of_the_configuration_is_named_at_once() {
     let site = Site::prepare("");
-    let text = site.config_text(1, "snapshot_evry: 7\nenrolment: {lifetime_days: 0}\n");
+    let text = site.config_text(1, "snapshot_evry: 7\nenrolment: {lifetime: 1y}\n");
     std::fs::write(site.config(1), text.replace("id: 1\n", "id: 9\n")).unwrap();
     for args in [&["--check-config"][..], &[]] {
         let text = error(&site.run(1, args));
@@ -67,7 +67,7 @@ fn every_mistake_of_the_configuration_is_named_at_once() {
             "has 3 mistakes",
             "snapshot_evry: unknown key; did you mean snapshot_every?",
             "members: must list this member, 9, as well",
-            "enrolment.lifetime_days: must be between 1 and 825",
+            "enrolment.lifetime: must be like 30d, 12h, 10m or 90s, between 30s and 825d",
         ] {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
@@ -151,11 +151,11 @@ fn a_data_directory_of_a_newer_format_is_left_alone() {
     let marker = site.data_dir(1).join("FORMAT");
     let newer = std::fs::read_to_string(&marker)
         .unwrap()
-        .replace("\"format\":1", "\"format\":2");
+        .replace("\"format\":2", "\"format\":3");
     std::fs::write(&marker, newer).unwrap();
     let before = files(&site.data_dir(1));
     let text = error(&site.run(1, &[]));
-    assert!(text.contains("has format 2, newer than 1"), "{text}");
+    assert!(text.contains("has format 3, newer than 2"), "{text}");
     assert!(text.contains("start the newer build again"), "{text}");
     assert_eq!(files(&site.data_dir(1)), before);
 }
@@ -231,11 +231,14 @@ fn renewed_credentials_are_taken_up_and_bad_ones_are_not() {
         .save(&folder)
         .unwrap();
     site.signal(1, "HUP");
-    wait_for(&site, "credentials not renewed: the certificate is that of");
+    wait_for(
+        &site,
+        "credentials not taken up: the certificate is that of",
+    );
     common::credentials(&site.authority, role, "1")
         .save(&folder)
         .unwrap();
     site.signal(1, "HUP");
-    wait_for(&site, "credentials renewed");
+    wait_for(&site, "credentials taken up");
     assert!(site.terminate(1).success());
 }

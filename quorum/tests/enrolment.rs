@@ -128,7 +128,9 @@ async fn an_agent_may_call_nothing_and_a_member_may_propose_enrolments_only() {
     let peer = member.peer(cluster.addrs()[0], Expect::role(Role::Quorum));
     let error = peer.call(&Propose { envelopes }, SHORT).await.unwrap_err();
     assert!(
-        error.to_string().contains("proposes enrolments only"),
+        error
+            .to_string()
+            .contains("quorum members propose enrolments"),
         "{error}"
     );
     cluster.stop().await;

@@ -21,6 +21,7 @@ use lattice_quorum_types::{
     node::{Lifecycle, Node},
     project::Project,
     rpc::Role,
+    view::TrustView,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -204,9 +205,12 @@ impl State {
             .map(|lease| (lease.epoch, lease.holder.as_deref()))
     }
 
-    /// Revision of the last change of who is trusted; see [`Query::Trust`].
-    ///
-    /// [`Query::Trust`]: lattice_quorum_types::view::Query::Trust
+    /// Who is trusted.
+    pub fn trust(&self) -> TrustView {
+        self.trust.view()
+    }
+
+    /// Revision of the last change of who is trusted.
     pub fn trust_number(&self) -> Revision {
         self.trust.number()
     }

@@ -11,9 +11,10 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a certificate may hold of which nothing is known, milliseconds (400 days): what people
-/// issue by hand, and so how long a revocation of such a name is kept.
-pub(crate) const LONGEST_MS: u64 = 400 * 24 * 3600 * 1000;
+/// How long any certificate may hold, milliseconds: 825 days, which is what `lattice admin ca issue`
+/// allows too, and the rest of the last second. A revocation of certificates of which nothing is
+/// known is kept so long.
+pub(crate) const LONGEST_MS: u64 = 825 * 24 * 3600 * 1000 + 999;
 
 /// What is known of one name's certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

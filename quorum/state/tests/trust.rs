@@ -301,7 +301,7 @@ fn certificates_of_one_name_never_share_a_second() {
         (issued.0 + 2500, issued.0 + DAY),
         (issued.0 + 2000, issued.0 + 2000),
         (issued.0 + 3 * DAY, issued.0 + 5 * DAY),
-        (issued.0 + 2000, issued.0 + 500 * DAY),
+        (issued.0 + 2000, issued.0 + 900 * DAY),
     ] {
         let certificate = IssuedCertificate {
             issued_at: UnixMillis(issued_at),
@@ -364,7 +364,10 @@ fn revoked_certificates_stay_void_as_long_as_one_of_them_could_hold() {
         assert_eq!(revoked.issued_before.0 % 1000, 0);
         // What was issued in this very second is meant.
         assert!(revoked.issued_before > certificate(&c, 0).issued_at);
-        assert_eq!(revoked.forget_at, revoked.issued_before.after(400 * DAY));
+        assert_eq!(
+            revoked.forget_at,
+            revoked.issued_before.after(825 * DAY + 999)
+        );
     }
     assert_eq!(revoke(&mut c, Role::Agent, "n1").unwrap().events, []);
     let shown = certificate(&c, 0).issued_at;
@@ -379,7 +382,7 @@ fn revoked_certificates_stay_void_as_long_as_one_of_them_could_hold() {
     let view = of(&c, Role::Agent, "n1").unwrap();
     assert!(view.issued_at.unwrap() >= view.revoked.unwrap().issued_before);
 
-    days(&mut c, 399);
+    days(&mut c, 824);
     revoke(&mut c, Role::Control, "c2").unwrap();
     assert_eq!(trust(&c).revoked.len(), 3);
     days(&mut c, 3);
@@ -408,7 +411,7 @@ fn who_shows_a_certificate_of_unknown_origin_gets_a_record() {
         ..Enrol::default()
     };
     take.run(&mut c, &strong, "n1").unwrap();
-    assert!(trust(&c).revoked[0].forget_at >= c.now().after(400 * DAY));
+    assert!(trust(&c).revoked[0].forget_at >= c.now().after(800 * DAY));
 }
 
 #[test]

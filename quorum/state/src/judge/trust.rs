@@ -89,7 +89,7 @@ pub(super) fn check_issue(
         return Err(invalid("certificate.expires_at", "it would have ended"));
     }
     if expires_at > issued_at.after(LONGEST_MS) {
-        let reason = "certificates hold for 400 days at most";
+        let reason = "certificates hold for 825 days at most";
         return Err(invalid("certificate.expires_at", reason));
     }
     Ok(())

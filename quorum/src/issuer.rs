@@ -1,0 +1,351 @@
+//! Issuing certificates: what strangers and members ask is agreed on by the quorum first, and signed
+//! by the member they asked afterwards. The issuing key stays in this process.
+
+use crate::{authority::Authorities, member::Member, proposals::Proposals, reads::Reads};
+use futures::future::BoxFuture;
+use lattice_mesh::{
+    Authority, Expect, Identity, Issued, Mesh, Role, Rpc, SignBundleError, SignedBundle,
+    TrustBundle, TrustedAuthority, Validity,
+};
+use lattice_quorum_types::{
+    Command, Envelope, NodeId, Outcome, Refusal, Revision, UnixMillis,
+    command::{IssuedCertificate, Power, Principal, SCHEMA},
+    view::{Answer, Query, TrustView},
+    wire::{Propose, Read, Unavailable},
+};
+use rustls_pki_types::CertificateSigningRequestDer;
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+/// In whose name members propose: one for all, so that a repeat at another member is known as such.
+pub(crate) const MEMBERS: &str = "service:quorum";
+/// Longest a certificate waits for a leader and its commit.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// Between two tries.
+const RETRY: Duration = Duration::from_millis(100);
+/// Longest one call to the leader takes.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a certificate is stamped anew when another of the same name came before it.
+const STAMPS: u32 = 5;
+/// Certificates of one name may be stamped this much ahead of the clock, milliseconds. Each one is
+/// a second later than the one before, so this bounds how often a name is renewed.
+const MAX_AHEAD_MS: u64 = 10_000;
+
+/// What certificates are issued for, and into which gossip cell agents go.
+#[derive(Debug, Clone)]
+pub struct EnrolmentSettings {
+    /// How long certificates hold.
+    pub lifetime: Duration,
+    /// The cell of each node that is named; others go to `default_cell`.
+    pub cells: BTreeMap<NodeId, String>,
+    /// The cell of nodes that are not named.
+    pub default_cell: String,
+}
+
+impl Default for EnrolmentSettings {
+    fn default() -> Self {
+        Self {
+            lifetime: Duration::from_secs(30 * 86_400),
+            cells: BTreeMap::new(),
+            default_cell: "cell-0".to_owned(),
+        }
+    }
+}
+
+/// Why nothing was issued.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotIssued {
+    /// The quorum decided against it.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// What was asked for cannot be signed by anybody.
+    #[error("{0}")]
+    Invalid(String),
+    /// This member cannot, or not now.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+fn unavailable(error: impl std::fmt::Display) -> NotIssued {
+    NotIssued::Unavailable(error.to_string())
+}
+
+/// Issues certificates in the quorum's name.
+pub(crate) struct Issuer {
+    pub(crate) cluster: String,
+    pub(crate) authorities: Authorities,
+    pub(crate) settings: EnrolmentSettings,
+    pub(crate) member: Arc<Member>,
+    pub(crate) proposals: Proposals,
+    pub(crate) reads: Reads,
+    /// Empty once the member stops: the endpoint holds its handlers, which must not hold it.
+    pub(crate) mesh: Arc<Mutex<Option<Mesh>>>,
+}
+
+/// What is to be agreed on for a certificate, once its times are known.
+type Asked<'a> = &'a (dyn Fn(IssuedCertificate) -> (String, Command) + Send + Sync);
+
+impl Issuer {
+    /// A certificate for `identity`, once the quorum has agreed to the command that `asked` makes
+    /// of its times. Repeats of one key get the certificate of the first.
+    pub(crate) async fn issue(
+        &self,
+        identity: &Identity,
+        csr: &CertificateSigningRequestDer<'_>,
+        asked: Asked<'_>,
+    ) -> Result<Issued, NotIssued> {
+        let mut tries = STAMPS;
+        loop {
+            self.catch_up().await?;
+            let certificate = self.stamp(identity)?;
+            // Signed before it is agreed on as well: what cannot be signed uses nothing up.
+            self.sign(identity, csr, certificate).await?;
+            let (key, command) = asked(certificate);
+            match self.propose(Some(key), command).await? {
+                Ok(Outcome::Certified { certificate }) => {
+                    return self.sign(identity, csr, certificate).await;
+                }
+                // Agreed on by the first version, which said nothing of times.
+                Ok(_) => return self.sign(identity, csr, certificate).await,
+                Err(refusal) if is_too_early(&refusal) && tries > 0 => tries -= 1,
+                Err(refusal) => return Err(NotIssued::Refused(refusal)),
+            }
+        }
+    }
+
+    /// When the next certificate of this name is issued, and when it ends: by this member's clock,
+    /// but later than the one before, in whole seconds.
+    fn stamp(&self, identity: &Identity) -> Result<IssuedCertificate, NotIssued> {
+        let replica = &self.member.replica;
+        let earliest = replica.next_issue(identity.role(), identity.id());
+        let now = self.member.clock.now();
+        let at = |millis: UnixMillis| UnixMillis(millis.0.div_ceil(1000).saturating_mul(1000));
+        let issued_at = at(earliest.max(now).max(replica.now()));
+        if at(earliest) > now.after(MAX_AHEAD_MS) {
+            return Err(unavailable(format!(
+                "certificates of {identity} are issued too often, or the clocks of the quorum \
+                 members differ"
+            )));
+        }
+        let validity = Validity::from_now(issued_at, self.settings.lifetime);
+        Ok(IssuedCertificate {
+            issued_at,
+            expires_at: validity.expires_at(),
+        })
+    }
+
+    async fn sign(
+        &self,
+        identity: &Identity,
+        csr: &CertificateSigningRequestDer<'_>,
+        certificate: IssuedCertificate,
+    ) -> Result<Issued, NotIssued> {
+        let (trust, authority) = self.issuing().await?;
+        let lifetime = certificate.expires_at.since(certificate.issued_at);
+        let validity = Validity::from_now(certificate.issued_at, Duration::from_millis(lifetime));
+        let chain = authority.issue(identity, csr, validity);
+        let chain = chain.map_err(|e| NotIssued::Invalid(e.to_string()))?;
+        let roots = trust.authorities.iter().map(|a| a.certificate.to_vec());
+        let cell = (identity.role() == Role::Agent).then(|| self.cell(identity.id()));
+        Ok(Issued {
+            chain: chain.iter().map(|c| c.to_vec()).collect(),
+            roots: roots.collect(),
+            cell,
+        })
+    }
+
+    /// Who is trusted, and the key of the one that issues. A new cluster knows of an authority as
+    /// soon as a member has told it of its own.
+    async fn issuing(&self) -> Result<(TrustView, Arc<Authority>), NotIssued> {
+        let until = Instant::now() + PATIENCE;
+        let trust = loop {
+            let trust = self.member.replica.trust();
+            if !trust.authorities.is_empty() {
+                break trust;
+            }
+            if Instant::now() >= until {
+                return Err(unavailable(
+                    "the cluster knows of no authority; add one with `lattice admin ca add`",
+                ));
+            }
+            sleep(RETRY).await;
+        };
+        let issuing = trust.authorities.iter().find(|a| a.issuing);
+        let held = issuing.and_then(|issuing| self.authorities.with_pin(&issuing.pin));
+        match held {
+            Some(authority) => Ok((trust, authority)),
+            None => Err(unavailable(
+                "this member has no key of the authority that issues; ask another one, or copy \
+                 its folder into this member's `enrolment.authority`",
+            )),
+        }
+    }
+
+    fn cell(&self, name: &str) -> String {
+        let named = NodeId::new(name)
+            .ok()
+            .and_then(|node| self.settings.cells.get(&node));
+        named.unwrap_or(&self.settings.default_cell).clone()
+    }
+
+    /// Who is trusted, as the state says, signed with every key there is: who trusts one of them
+    /// believes it. `None` without a key of an authority that is trusted.
+    pub(crate) fn sign_bundle(
+        &self,
+        trust: &TrustView,
+    ) -> Result<Option<SignedBundle>, SignBundleError> {
+        let held = self.authorities.all();
+        let is_trusted = |held: &Arc<Authority>| {
+            let pin = held.pin().to_string();
+            trust.authorities.iter().any(|a| a.pin == pin)
+        };
+        if !held.iter().any(is_trusted) {
+            return Ok(None);
+        }
+        let bundle = bundle(&self.cluster, trust);
+        bundle.sign(held.iter().map(Arc::as_ref)).map(Some)
+    }
+
+    /// Waits until this member has applied what was committed when it was asked.
+    async fn catch_up(&self) -> Result<(), NotIssued> {
+        let asked = self.at_leader(
+            || async { self.reads.barrier().await.map(|()| None) },
+            Read {
+                query: Query::Revision,
+            },
+            Some,
+        );
+        match asked.await? {
+            Some(Answer::Revision(revision)) => self.reach(revision).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn reach(&self, revision: Revision) -> Result<(), NotIssued> {
+        let reached = async {
+            while self.member.replica.revision() < revision {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, reached)
+            .await
+            .map_err(|_| unavailable("this member is behind the others"))
+    }
+
+    /// Proposes in the members' name, here or at the leader.
+    pub(crate) async fn propose(
+        &self,
+        key: Option<String>,
+        command: Command,
+    ) -> Result<Result<Outcome, Refusal>, NotIssued> {
+        let envelopes = vec![Envelope {
+            schema: SCHEMA,
+            principal: Principal {
+                name: MEMBERS.to_owned(),
+                power: Power::Service,
+            },
+            key,
+            at: self.member.clock.now(),
+            fence: None,
+            command,
+        }];
+        let local = || self.proposals.submit(&self.member, envelopes.clone());
+        let request = Propose {
+            envelopes: envelopes.clone(),
+        };
+        let mut replies = self.at_leader(local, request, |replies| replies).await?;
+        match replies.pop() {
+            Some(reply) => Ok(reply.map(|applied| applied.outcome)),
+            None => Err(unavailable("the leader answered nothing")),
+        }
+    }
+
+    /// Does it here when this member leads, else at the leader; tries again until it is done.
+    /// What is done must bear being done twice.
+    fn at_leader<'a, R, T, U, F>(
+        &'a self,
+        local: impl Fn() -> F + Send + 'a,
+        request: R,
+        remote: impl Fn(T) -> U + Send + 'a,
+    ) -> BoxFuture<'a, Result<U, NotIssued>>
+    where
+        R: Rpc<Reply = Result<T, Unavailable>>,
+        T: Send + 'static,
+        U: Send + 'a,
+        F: Future<Output = Result<U, Unavailable>> + Send + 'a,
+    {
+        Box::pin(async move {
+            let until = Instant::now() + PATIENCE;
+            loop {
+                let error = if self.member.leads().is_some() {
+                    match local().await {
+                        Ok(done) => return Ok(done),
+                        Err(error) => error.to_string(),
+                    }
+                } else if let Some((id, addr)) = self.member.leader_addr() {
+                    let expect = Expect::exactly(Role::Quorum, id.to_string());
+                    let mesh = self.dialler();
+                    let peer = mesh.map(|mesh| mesh.peer(addr, expect));
+                    let peer = peer.ok_or_else(|| unavailable("this member is stopping"))?;
+                    match peer.call(&request, CALL_TIMEOUT).await {
+                        Ok(Ok(done)) => return Ok(remote(done)),
+                        Ok(Err(error)) => error.to_string(),
+                        Err(error) => error.to_string(),
+                    }
+                } else {
+                    "the quorum has no leader at present".to_owned()
+                };
+                if Instant::now() >= until {
+                    return Err(unavailable(error));
+                }
+                sleep(RETRY).await;
+            }
+        })
+    }
+
+    /// For dialling, while the member runs.
+    pub(crate) fn dialler(&self) -> Option<Mesh> {
+        let mesh = self.mesh.lock().unwrap_or_else(PoisonError::into_inner);
+        mesh.clone()
+    }
+}
+
+/// Whether a certificate of that name was issued within the same second, or later, meanwhile.
+fn is_too_early(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Invalid { field, .. } if field == "certificate.issued_at")
+}
+
+/// The same for all members at one number.
+fn bundle(cluster: &str, trust: &TrustView) -> TrustBundle {
+    let authorities = trust.authorities.iter().map(|authority| TrustedAuthority {
+        certificate: authority.certificate.clone(),
+        issuing: authority.issuing,
+    });
+    let revoked = trust.revoked.iter().map(|revoked| lattice_mesh::Revoked {
+        role: revoked.role,
+        name: revoked.name.clone(),
+        issued_before: revoked.issued_before,
+        forget_at: revoked.forget_at,
+    });
+    TrustBundle {
+        cluster: cluster.to_owned(),
+        number: trust.number.0,
+        authorities: authorities.collect(),
+        revoked: revoked.collect(),
+    }
+}
+
+/// A key under which repeats of one request are known.
+pub(crate) fn key_of(kind: &str, parts: &[&[u8]]) -> String {
+    let mut digest = blake3::Hasher::new();
+    for part in parts {
+        digest.update(&(part.len() as u64).to_le_bytes());
+        digest.update(part);
+    }
+    format!("{kind}/{}", digest.finalize().to_hex())
+}

@@ -1,0 +1,119 @@
+//! What the state says of trust becomes a signed bundle, in force here and to be fetched by others.
+
+use crate::issuer::Issuer;
+use lattice_mesh::{BundleRefused, Mesh, Renewal};
+use lattice_quorum_types::{Command, view::TrustView};
+use rustls_pki_types::CertificateDer;
+use std::{sync::Arc, time::Duration};
+use tokio::time::sleep;
+
+/// After something went wrong, and between two looks of a member without a leader.
+const RETRY: Duration = Duration::from_secs(1);
+/// A member that does not lead gives the leader this long to tell of its authority.
+const AFTER_LEADER: Duration = Duration::from_secs(2);
+
+/// Keeps the bundle in force that the state demands, for as long as it runs.
+/// `roots` is what this member trusted when it started.
+pub(crate) async fn run(
+    issuer: Arc<Issuer>,
+    mesh: Mesh,
+    renewal: Renewal,
+    roots: Vec<CertificateDer<'static>>,
+) {
+    let mut numbers = issuer.member.replica.watch_trust();
+    let mut keys = issuer.authorities.watch();
+    loop {
+        numbers.borrow_and_update();
+        keys.borrow_and_update();
+        let trust = issuer.member.replica.trust();
+        let done = if trust.authorities.is_empty() {
+            found(&issuer, &roots).await;
+            false
+        } else {
+            put_in_force(&issuer, &mesh, &renewal, trust).await
+        };
+        let again = async {
+            if done {
+                std::future::pending().await
+            } else {
+                sleep(RETRY).await
+            }
+        };
+        tokio::select! {
+            changed = numbers.changed() => if changed.is_err() { return },
+            changed = keys.changed() => if changed.is_err() { return },
+            () = again => {}
+        }
+    }
+}
+
+/// Tells a new cluster of the first authority: the one of this member.
+async fn found(issuer: &Issuer, roots: &[CertificateDer<'_>]) {
+    let Some(first) = issuer.authorities.all().into_iter().next() else {
+        return;
+    };
+    let own = first.certificate();
+    let others = roots.iter().filter(|root| *root != own).count();
+    if others > 0 {
+        tracing::error!(
+            others,
+            "roots.pem trusts authorities besides this member's own, and the cluster knows of none \
+             yet: add each with `lattice admin ca add`, or members of the others are cut off"
+        );
+        return;
+    }
+    if issuer.member.leads().is_none() {
+        sleep(AFTER_LEADER).await;
+        if issuer.member.leads().is_none() && issuer.member.leader_addr().is_none()
+            || !issuer.member.replica.trust().authorities.is_empty()
+        {
+            return;
+        }
+    }
+    let certificate = first.certificate().to_vec().into();
+    match issuer
+        .propose(None, Command::AddAuthority { certificate })
+        .await
+    {
+        Ok(Ok(_)) => tracing::info!(pin = %first.pin(), "the cluster's first authority"),
+        Ok(Err(refusal)) => tracing::warn!(%refusal, "the authority of this member is not added"),
+        Err(error) => tracing::debug!(%error, "the authority is told of later"),
+    }
+}
+
+/// Signs and applies. `false` when it is to be tried again.
+async fn put_in_force(
+    issuer: &Arc<Issuer>,
+    mesh: &Mesh,
+    renewal: &Renewal,
+    trust: TrustView,
+) -> bool {
+    if trust.number.0 <= mesh.trust_state().number {
+        return true;
+    }
+    let number = trust.number.0;
+    let (issuer, own) = (issuer.clone(), mesh.clone());
+    // Signing takes a moment for each key, and saving waits for the disk.
+    let applying = move || match issuer.sign_bundle(&trust) {
+        Ok(Some(bundle)) => own.apply_bundle(&bundle).map(Some).map_err(|e| match e {
+            BundleRefused::Older { .. } => None,
+            other => Some(other.to_string()),
+        }),
+        Ok(None) => Ok(None),
+        Err(error) => Err(Some(error.to_string())),
+    };
+    let applied = tokio::task::spawn_blocking(applying).await;
+    match applied.unwrap_or_else(|e| Err(Some(e.to_string()))) {
+        Ok(Some(_)) | Err(None) => true,
+        Ok(None) => {
+            // Without a key: from another member.
+            renewal.look_now();
+            false
+        }
+        Err(Some(error)) => {
+            tracing::error!(number, %error, "the trust bundle is not in force here");
+            renewal.look_now();
+            false
+        }
+    }
+}
