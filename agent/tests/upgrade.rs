@@ -1,0 +1,222 @@
+//! An agent that is upgraded in place: its program replaced and its process restarted under fifty
+//! running jobs, in order and by force.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod cluster;
+mod support;
+
+use cluster::Cluster;
+use lattice_mesh::{Expect, Peer, Role};
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::command::RankReport;
+use lattice_quorum_types::wire::{ListAttempts, Ping};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use support::{PATIENCE, eventually, is_root, key, program, recorded_pid, shell};
+
+const JOBS: u64 = 50;
+/// The first of them end while no agent is there.
+const END_MEANWHILE: u64 = 10;
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// An agent as a process of its own.
+struct Daemon {
+    process: Child,
+    addr: SocketAddr,
+}
+
+impl Daemon {
+    fn start(program: &Path, config: &Path) -> Self {
+        let mut process = Command::new(program)
+            .arg("--config")
+            .arg(config)
+            .env_clear()
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        let addr = first.rsplit_once(' ').unwrap().1.parse().unwrap();
+        Self { process, addr }
+    }
+    fn peer(&self, cluster: &Cluster) -> Peer {
+        cluster
+            .control
+            .peer(self.addr, Expect::exactly(Role::Agent, "n1"))
+    }
+    fn inode(&self) -> u64 {
+        let exe = format!("/proc/{}/exe", self.process.id());
+        std::fs::metadata(exe).unwrap().ino()
+    }
+    fn end(&mut self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.process.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn configure(cluster: &Cluster, data: &Path) -> PathBuf {
+    std::fs::create_dir(data).unwrap();
+    cluster
+        .credentials("n1")
+        .save(&data.join("identity"))
+        .unwrap();
+    let run_as = match is_root() {
+        true => "run_as: {uid: 65534, gid: 65534}",
+        false => "allow_same_user: true",
+    };
+    let path = cluster.folder.path().join("agent.yaml");
+    let text = format!(
+        "node: n1\nlisten: 127.0.0.1:0\ndata_dir: {}\ncontrol: ['{}']\n\
+         gossip: {{cell: c0, interval_ms: 200}}\n\
+         probe: {{root: {}/no-host, nvml: {{source: disabled}}}}\n\
+         executor: {{{run_as}, grace_s: 5}}\n",
+        data.display(),
+        cluster.control.local_addr(),
+        cluster.folder.path().display()
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Another build of the program, in place of the one at `path`: what runs keeps the old file.
+fn replace(path: &Path) {
+    let next = path.with_extension("next");
+    std::fs::copy(program(), &next).unwrap();
+    let mut file = std::fs::File::options().append(true).open(&next).unwrap();
+    file.write_all(b"another build\n").unwrap();
+    drop(file);
+    std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(&next, path).unwrap();
+}
+
+fn code(number: u64) -> i32 {
+    i32::try_from(100 + number).unwrap()
+}
+
+async fn upgraded_by(signal: Signal, how: &str) {
+    let cluster = Cluster::start().await;
+    let folder = cluster.folder.path();
+    let (data, binary) = (folder.join("n1"), folder.join("lattice-agent"));
+    let config = configure(&cluster, &data);
+    std::fs::copy(program(), &binary).unwrap();
+    let mut first = Daemon::start(&binary, &config);
+    let (ran, early, late) = (
+        folder.join("ran"),
+        folder.join("early"),
+        folder.join("late"),
+    );
+    std::fs::write(&ran, "").unwrap();
+    std::fs::set_permissions(&ran, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let peer = first.peer(&cluster);
+    let launched_at = Instant::now();
+    for number in 1..=JOBS {
+        let go = if number <= END_MEANWHILE {
+            &early
+        } else {
+            &late
+        };
+        let script = format!(
+            "echo {number} >> {}; until [ -e {} ]; do sleep 0.3; done; exit {}",
+            ran.display(),
+            go.display(),
+            code(number)
+        );
+        peer.call(&shell(key(number), &script), DEADLINE)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+    for number in 1..=JOBS {
+        cluster.ledger.started(key(number)).await;
+    }
+    let launching = launched_at.elapsed();
+    let attempt = |number| data.join(format!("executor/attempts/{number}.1"));
+    let supervisors: Vec<i32> = (1..=JOBS)
+        .map(|number| recorded_pid(&attempt(number), "supervisor.json"))
+        .collect();
+
+    let down_at = Instant::now();
+    let old = first.inode();
+    first.end(signal);
+    replace(&binary);
+    std::fs::write(&early, "").unwrap();
+    eventually("some to end while no agent is there", || {
+        let ended = (1..=END_MEANWHILE).all(|n| attempt(n).join("exit.json").exists());
+        ended.then_some(())
+    })
+    .await;
+    let running = supervisors
+        .iter()
+        .filter(|pid| support::runs(**pid))
+        .count();
+    let second = Daemon::start(&binary, &config);
+    assert_ne!(second.inode(), old, "the new program runs");
+    let peer = second.peer(&cluster);
+    peer.call(&Ping, DEADLINE).await.unwrap();
+    let down = down_at.elapsed();
+    for number in 1..=END_MEANWHILE {
+        let end = cluster.ledger.end(key(number)).await;
+        assert_eq!(end, RankExit::Exited { code: code(number) });
+    }
+    let adopted = peer.call(&ListAttempts, DEADLINE).await.unwrap().len() as u64;
+    assert!(adopted >= JOBS - END_MEANWHILE, "{adopted}");
+    std::fs::write(&late, "").unwrap();
+    for number in END_MEANWHILE + 1..=JOBS {
+        let end = cluster.ledger.end(key(number)).await;
+        assert_eq!(end, RankExit::Exited { code: code(number) });
+    }
+    let taken = async {
+        while !peer.call(&ListAttempts, DEADLINE).await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, taken).await.unwrap();
+
+    let mut ends: BTreeMap<u64, u32> = BTreeMap::new();
+    for report in cluster.ledger.all() {
+        if matches!(report.report, RankReport::Ended { .. }) {
+            *ends.entry(report.key.allocation.0).or_default() += 1;
+        }
+    }
+    assert_eq!(ends.len() as u64, JOBS);
+    assert!(
+        ends.values().all(|times| *times == 1),
+        "each end is told once: {ends:?}"
+    );
+    let mut started: Vec<u64> = std::fs::read_to_string(&ran)
+        .unwrap()
+        .lines()
+        .map(|line| line.parse().unwrap())
+        .collect();
+    started.sort_unstable();
+    assert_eq!(started, (1..=JOBS).collect::<Vec<_>>(), "each ran once");
+    println!(
+        "upgrade by {how}: {JOBS} jobs started in {launching:.1?}, {running} ran on while no agent \
+         was there ({down:.1?}), {JOBS} ended with their own exit status, each told once"
+    );
+}
+
+#[tokio::test]
+async fn fifty_jobs_outlive_an_agent_that_is_replaced_in_order() {
+    upgraded_by(Signal::TERM, "SIGTERM").await;
+}
+
+#[tokio::test]
+async fn fifty_jobs_outlive_an_agent_that_is_killed_and_replaced() {
+    upgraded_by(Signal::KILL, "SIGKILL").await;
+}
