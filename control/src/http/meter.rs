@@ -108,6 +108,14 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
             &one(age as f64 / 1_000.0),
         );
     }
+    if let Some(certificate) = api.core().certificate() {
+        let left_ms = certificate.expires_at.since(api.core().now());
+        gauge(
+            "lattice_control_certificate_left_seconds",
+            "Until this control's certificate ends.",
+            &one(left_ms as f64 / 1000.0),
+        );
+    }
     gauge(
         "lattice_control_acting",
         "1 while this control schedules.",

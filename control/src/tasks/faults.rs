@@ -19,6 +19,8 @@ use tokio::time::Instant;
 
 /// The owner of the drain reason: the same for every control, so that the next one can clear it.
 pub(crate) const OWNER: &str = "service:dispatch";
+/// The owner of the reasons that failed hooks of a site give, as the quorum writes it.
+pub(crate) const HOOKS: &str = "service:hooks";
 /// Looks at least this often.
 const PERIOD: Duration = Duration::from_secs(5);
 /// Nobody waits for it.
@@ -63,6 +65,18 @@ pub(crate) fn drain_envelope(
     let node = node.clone();
     let command = Command::Drain { node, reason };
     core.envelope(principal, None, Some(fence), command)
+}
+
+/// Clears the drain reason that a failed hook of the site gave. For a person who looked, and after
+/// the gate: no reconciler does it, for the hook may have been the one that wipes.
+pub(crate) async fn clear_hooks(core: &Core, node: &NodeId) -> Result<Applied, ProposeError> {
+    let principal = Principal {
+        name: HOOKS.to_owned(),
+        power: Power::Service,
+    };
+    let (node, reason) = (node.clone(), None);
+    core.propose(principal, None, Command::Drain { node, reason })
+        .await
 }
 
 /// The dispatcher's drain reason of a node.

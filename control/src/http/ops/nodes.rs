@@ -6,9 +6,12 @@ use super::{
     paging, propose, time,
 };
 use crate::{
-    AgentError, Core, NodeEntry, View,
+    AgentError, Core, NodeEntry, ProposeError, View,
     http::caller::{Caller, Role},
-    tasks::gate::{self, GateError},
+    tasks::{
+        faults,
+        gate::{self, GateError},
+    },
 };
 use lattice_api::{
     conformance::{DiffView, DifferenceView},
@@ -241,8 +244,9 @@ fn check_holder(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Probl
     }
 }
 
-/// Clears the caller's own drain reason. Where none is left the node goes back into service, so
-/// the site's health gate is asked first.
+/// Clears the caller's own drain reason, and one that a failed hook of the site gave: that is for a
+/// person to clear. Where none is left the node goes back into service, so the site's health gate is
+/// asked first.
 pub(crate) async fn undrain(
     core: &Core,
     caller: &Caller,
@@ -258,6 +262,16 @@ pub(crate) async fn undrain(
     } else if goes_back(core, caller, &node) {
         gate(core, &node).await?;
     }
+    if has_hooks_reason(core, &node) {
+        caller.writer()?;
+        tracing::info!(by = %caller.name, %node, "the reason of a failed hook is cleared");
+        faults::clear_hooks(core, &node)
+            .await
+            .map_err(|error| match error {
+                ProposeError::Refused(refusal) => Problem::from(&refusal),
+                ProposeError::Unavailable(unavailable) => Problem::from(&unavailable),
+            })?;
+    }
     let reason = None;
     let applied = propose(core, caller, key, Command::Drain { node, reason }).await?;
     Ok(Changed {
@@ -265,12 +279,19 @@ pub(crate) async fn undrain(
     })
 }
 
-/// Whether nothing but the caller's own reason keeps it out of service.
+fn has_hooks_reason(core: &Core, node: &NodeId) -> bool {
+    let view = core.view();
+    let record = view.node(node).and_then(|entry| entry.record.as_ref());
+    record.is_some_and(|record| record.drain.iter().any(|d| d.owner == faults::HOOKS))
+}
+
+/// Whether nothing but what the caller clears keeps it out of service.
 fn goes_back(core: &Core, caller: &Caller, node: &NodeId) -> bool {
     let view = core.view();
     let record = view.node(node).and_then(|entry| entry.record.as_ref());
     record.is_some_and(|record| {
-        let own = |drain: &DrainReason| *drain.owner == *caller.name;
+        let own =
+            |drain: &DrainReason| *drain.owner == *caller.name || drain.owner == faults::HOOKS;
         !record.drain.is_empty() && record.drain.iter().all(own)
     })
 }

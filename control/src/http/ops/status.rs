@@ -104,7 +104,11 @@ pub(crate) fn ready(core: &Core) -> Result<(), Problem> {
         Some(age) if age > READY_AGE_MS => {
             format!("the quorum was last heard {age} ms ago")
         }
-        Some(_) => return Ok(()),
+        Some(_) => match core.certificate_problem() {
+            // It still holds; renewal goes on, and the log and the metrics tell of it.
+            None | Some("certificate.expiring") => return Ok(()),
+            Some(problem) => format!("nobody lets this control in ({problem}); enrol it anew"),
+        },
     };
     Err(Problem::new(Kind::Unavailable, "not_ready", detail))
 }

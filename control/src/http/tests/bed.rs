@@ -343,6 +343,14 @@ impl Bed {
         .await;
     }
 
+    /// What a node reports when its rank ended well and a hook of the site failed after it.
+    pub(super) async fn ends_with_fault(&self, id: AllocationId, node: &str, fault: &str) {
+        let at = SystemClock.now();
+        let (exit, fault) = (RankExit::Exited { code: 0 }, Some(fault.to_owned()));
+        self.reports(id, node, RankReport::Ended { at, exit, fault })
+            .await;
+    }
+
     async fn reports(&self, id: AllocationId, node: &str, report: RankReport) {
         let node = NodeId::new(node).unwrap();
         let attempt = self.core.view().allocation(id).unwrap().attempt;

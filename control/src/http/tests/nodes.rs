@@ -135,6 +135,26 @@ async fn a_node_goes_back_when_its_gate_lets_it_or_an_administrator_says_so() {
 }
 
 #[tokio::test]
+async fn a_node_whose_hook_failed_goes_back_when_a_person_and_its_gate_say_so() {
+    let bed = Bed::furnished().await;
+    let op = bed.client("op");
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    bed.assign(id, &["gpu001"]).await;
+    bed.ends_with_fault(id, "gpu001", "epilog: exit code 2: cannot unmount")
+        .await;
+    let node = op.node("gpu001").await.unwrap();
+    assert_eq!((node.holder, node.lifecycle.as_str()), (None, "drained"));
+    assert!(node.drain[0].reason.contains("cannot unmount"));
+    *bed.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
+    assert!(op.undrain("gpu001").await.is_err());
+    assert_eq!(op.node("gpu001").await.unwrap().drain.len(), 1);
+    *bed.gate.lock().unwrap() = None;
+    op.undrain("gpu001").await.unwrap();
+    let node = op.node("gpu001").await.unwrap();
+    assert_eq!((node.drain.len(), node.lifecycle.as_str()), (0, "ready"));
+}
+
+#[tokio::test]
 async fn a_forced_release_says_what_it_gave_up() {
     let bed = Bed::furnished().await;
     let op = bed.client("op");
