@@ -364,6 +364,26 @@ async fn the_health_gate_keeps_a_node_out_until_it_is_passed() {
 }
 
 #[tokio::test]
+async fn an_agent_that_comes_up_under_work_does_not_run_the_gate() {
+    let mut bench = Bench::new();
+    bench.settings.hooks.health_gate = Some(hook(&bench, "gate", "exit 1"));
+    let first = bench.open();
+    first.launch(shell(key(1), "sleep 1000")).await.unwrap();
+    bench.ledger.started(key(1)).await;
+    eventually("the first agent's", || {
+        (!ran(&bench).is_empty()).then_some(())
+    })
+    .await;
+    first.stop().await;
+    let second = bench.open();
+    assert!(second.hindrances().is_empty());
+    second.terminate(terminate(key(1))).await.unwrap();
+    assert_eq!(end(&bench, key(1)).await, (RankExit::Stopped, None));
+    assert_eq!(ran(&bench), ["health_gate"]);
+    second.stop().await;
+}
+
+#[tokio::test]
 async fn a_health_gate_that_hangs_is_ended_with_all_it_started() {
     let mut bench = Bench::new();
     let child = bench.file("child");

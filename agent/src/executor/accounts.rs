@@ -14,6 +14,8 @@ use tokio::process::Command;
 
 /// Asks the name services.
 const GETENT: &str = "/usr/bin/getent";
+/// The accounts of a system without name services.
+const PASSWD: &str = "/etc/passwd";
 /// How long they have, all questions of one account together.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// How long an answer counts.
@@ -72,9 +74,12 @@ enum Key {
 }
 
 impl Accounts {
-    /// The accounts of this system.
+    /// The accounts of this system. One without `getent` has no name services, only its files.
     pub fn system() -> Self {
-        Self::asked_of(GETENT, DEADLINE)
+        match Path::new(GETENT).exists() {
+            true => Self::asked_of(GETENT, DEADLINE),
+            false => Self::at(PASSWD),
+        }
     }
     /// The accounts that `getent`, or a program that answers like it, knows.
     pub fn asked_of(getent: impl Into<PathBuf>, deadline: Duration) -> Self {

@@ -80,9 +80,23 @@ pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
 }
 
 /// Ends everything that is left of the rank's processes, and comes back when they are gone.
-pub(super) async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
+async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
     until_none_is_left(rank.as_ref(), move || kill_left(&dir, &boot_id)).await
+}
+
+/// The same for hooks that a killed supervisor left. Their environment is ours, and can be read:
+/// strangers that cannot are not waited for.
+pub(super) async fn clear_hooks(shared: &Shared, rank: &Arc<Rank>) {
+    let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
+    let kill = move || {
+        let left = kill_left(&dir, &boot_id)?;
+        Ok(Left {
+            unknown: Vec::new(),
+            ..left
+        })
+    };
+    until_none_is_left(rank.as_ref(), kill).await;
 }
 
 /// `kill_left` ends what it finds, and is asked until it finds nothing.

@@ -179,6 +179,16 @@ impl Shared {
         let unwritten = self.unwritten.lock();
         unwritten.unwrap_or_else(PoisonError::into_inner)
     }
+    /// Whether a rank has not ended.
+    fn has_work(&self) -> bool {
+        self.known().values().any(|rank| !rank.has_ended())
+    }
+    /// Leaves nothing behind where nothing runs.
+    fn leave_cgroups(&self) {
+        if let Some(cgroups) = self.cgroups.as_ref().filter(|_| !self.has_work()) {
+            cgroups.remove_if_empty();
+        }
+    }
     fn finder(&self) -> Finder {
         Finder {
             agent: self.agent.clone(),
@@ -246,17 +256,29 @@ impl Executor {
             self.follow(key, dir, end);
         }
         self.look_for_orphans();
-        if self.shared.gate.is_there() {
-            self.shared.gate.close();
-            let shared = self.shared.clone();
-            let is_idle = move || shared.known().is_empty();
-            self.spawn(self.shared.gate.clone().pass_once(is_idle));
-        }
+        self.open_gate();
         let pruning = recover::prune_for_ever(self.shared.clone());
         self.spawn(pruning);
         let journal = self.shared.journal.clone();
         self.spawn(journal.watch(self.shared.attempts.clone()));
         Ok(())
+    }
+
+    /// An agent that comes up on a node without work lets none in before the gate was passed. One
+    /// that comes up under work, as when it is upgraded, has a node that was let in before.
+    fn open_gate(&self) {
+        let rebooted = !self
+            .shared
+            .hindrances
+            .attempts(Hindrance::Finishing)
+            .is_empty();
+        if !self.shared.gate.is_there() || (self.shared.has_work() && !rebooted) {
+            return;
+        }
+        self.shared.gate.close();
+        let shared = self.shared.clone();
+        let is_idle = move || !shared.has_work();
+        self.spawn(self.shared.gate.clone().pass_once(is_idle));
     }
 
     /// Whether work is run at all.
@@ -377,9 +399,7 @@ impl Executor {
         self.shared.cancel.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
-        if let Some(cgroups) = &self.shared.cgroups {
-            cgroups.remove_if_empty();
-        }
+        self.shared.leave_cgroups();
     }
 
     /// Ends every rank, for a cluster that goes for good, and waits for their ends: `within` at
@@ -403,9 +423,7 @@ impl Executor {
     /// [`Executor::stop`] without waiting.
     pub fn abandon(&self) {
         self.shared.cancel.cancel();
-        if let Some(cgroups) = &self.shared.cgroups {
-            cgroups.remove_if_empty();
-        }
+        self.shared.leave_cgroups();
     }
 
     /// Where an attempt stands, if it was ever seen. Blocks on the disk.

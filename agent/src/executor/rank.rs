@@ -195,7 +195,7 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
             Ok(Sight::Supervised { by, started }) => adopt(rank, by, started.is_some()).await,
             Ok(Sight::Unfinished(end)) => {
                 // A hook whose supervisor was killed must not meet its own repetition.
-                lost::clear(shared, rank).await;
+                lost::clear_hooks(shared, rank).await;
                 if finishing.is_another_due().await {
                     supervise(shared, rank).await;
                 } else {
