@@ -112,6 +112,7 @@ impl Core {
                 new: brought.identity().clone(),
             });
         }
+        let brought = brought.with_reset(before.credentials.reset().clone());
         let new = brought.clone();
         let under_in_force = match (before.credentials.in_force(), new.bundle()) {
             // A new certificate takes no revocation back.

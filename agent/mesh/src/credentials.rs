@@ -1,6 +1,9 @@
 //! What a process shows (chain and key) and what it trusts (roots).
 
-use crate::{BundleRefused, Identity, SignedBundle, TrustBundle, bundle::InForce, verify::Leaf};
+use crate::{
+    BundleRefused, Identity, SignedBundle, TrustBundle, bundle::InForce, reset::ResetKey,
+    verify::Leaf,
+};
 use lattice_quorum_types::UnixMillis;
 use rcgen::{CertificateParams, KeyPair, PublicKeyData, SigningKey};
 use rustls_pki_types::{
@@ -102,6 +105,7 @@ pub struct Credentials {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKey,
     roots: Vec<CertificateDer<'static>>,
+    reset: ResetKey,
     /// Where `roots` come from, once a bundle is known.
     in_force: Option<Arc<InForce>>,
 }
@@ -136,7 +140,9 @@ impl Credentials {
         }
         let (issued_at, expires_at) = (leaf.issued_at, leaf.not_after);
         let identity = leaf.identity().map_err(certificate)?;
+        let reset = ResetKey::derive(key.secret_bytes());
         Ok(Self {
+            reset,
             identity,
             issued_at,
             expires_at,
@@ -229,6 +235,16 @@ impl Credentials {
         }
         let signed = signed.clone();
         Ok(self.clone().under(Arc::new(InForce { signed, bundle })))
+    }
+
+    /// With the reset key of before, which a restarted process must still have.
+    pub(crate) fn with_reset(mut self, reset: ResetKey) -> Self {
+        self.reset = reset;
+        self
+    }
+
+    pub(crate) fn reset(&self) -> &ResetKey {
+        &self.reset
     }
 
     /// Trusts what `in_force` says, which is verified already.

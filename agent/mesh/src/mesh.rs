@@ -5,7 +5,7 @@ use crate::{
     door::Door,
     endpoint::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN, Core, lock},
     peer::PeerState,
-    reset::{RandomIds, ResetKey},
+    reset::RandomIds,
     serve::{Acceptor, accept_loop},
     tls::{Strangers, client_config, provider, server_config},
     trust::{Trust, TrustStore},
@@ -85,7 +85,7 @@ impl Mesh {
             },
         };
         let socket = UdpSocket::bind(addr).map_err(bind_error)?;
-        let reset = ResetKey::derive(credentials.key().secret_bytes());
+        let reset = credentials.reset().clone();
         let mut endpoint = quinn::EndpointConfig::new(Arc::new(reset));
         endpoint.cid_generator(|| Box::new(RandomIds));
         let trust = Arc::new(TrustStore::from_pointee(Trust::new(

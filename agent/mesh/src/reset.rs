@@ -3,12 +3,14 @@
 //! A process that was killed knows nothing of its old connections. With quinn's defaults, whose
 //! keys are random, it cannot tell its peers so, and they would keep sending into the void until
 //! their idle timeout, half a minute. With a reset key derived from the private key the restarted
-//! process answers the first packet with a reset its peer believes, and the peer dials again.
+//! process answers the first packet with a reset its peer believes, and the peer dials again. A
+//! renewal brings a new private key; the reset key stays, and is saved beside it.
 
 use quinn::{
     ConnectionId, ConnectionIdGenerator,
     crypto::{CryptoError, HmacKey},
 };
+use secrecy::SecretString;
 use std::time::Duration;
 
 const ID_BYTES: usize = 8;
@@ -28,7 +30,9 @@ impl ConnectionIdGenerator for RandomIds {
     }
 }
 
-/// Keyed blake3 under a key derived from the process's private key.
+/// Keyed blake3 under a key derived from the first private key of the process's identity. Who has
+/// it can end our connections, and do nothing else.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ResetKey([u8; 32]);
 
 impl ResetKey {
@@ -37,6 +41,16 @@ impl ResetKey {
             "lattice mesh 1 stateless reset",
             private_key,
         ))
+    }
+
+    /// As it is saved.
+    pub(crate) fn to_text(&self) -> SecretString {
+        blake3::Hash::from_bytes(self.0).to_hex().to_string().into()
+    }
+
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let hash = blake3::Hash::from_hex(text.trim()).ok()?;
+        Some(Self(*hash.as_bytes()))
     }
 }
 

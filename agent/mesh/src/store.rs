@@ -7,6 +7,7 @@
 use crate::{
     Credentials, CredentialsError, PrivateKey, SignedBundle,
     bundle::{InForce, MAX_BUNDLE_BYTES},
+    reset::ResetKey,
     verify::Leaf,
 };
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer, pem::PemObject};
@@ -23,6 +24,8 @@ const CHAIN_FILE: &str = "identity.pem";
 const KEY_FILE: &str = "identity.key";
 /// A new key, until the certificate for it is in place.
 const NEXT_KEY_FILE: &str = "identity.key.next";
+/// What stateless resets are signed with, which outlives the key.
+const RESET_FILE: &str = "identity.reset";
 const ROOTS_FILE: &str = "roots.pem";
 const BUNDLE_FILE: &str = "trust.bundle";
 /// Signatures and their pins around the bundle's body.
@@ -39,7 +42,7 @@ fn file_error(path: &Path, reason: impl ToString) -> CredentialsError {
 pub(crate) type BeforeStep<'a> = &'a mut dyn FnMut(&Path) -> io::Result<()>;
 
 impl Credentials {
-    /// Writes `identity.pem`, `identity.key` (mode 0600), `roots.pem` and, where there is one,
+    /// Writes `identity.pem`, `identity.key` and `identity.reset` (mode 0600), `roots.pem` and, where there is one,
     /// `trust.bundle`. A crash on the way leaves the old credentials or the new ones.
     pub fn save(&self, folder: &Path) -> Result<(), CredentialsError> {
         self.save_stepwise(folder, &mut |_| Ok(()))
@@ -63,6 +66,9 @@ impl Credentials {
         let (next, chain) = (path(NEXT_KEY_FILE), path(CHAIN_FILE));
         let text = key.expose_secret().as_bytes();
         replace(&next, text, 0o600, before).map_err(|e| file_error(&next, e))?;
+        let (reset, text) = (path(RESET_FILE), self.reset().to_text());
+        let text = text.expose_secret().as_bytes();
+        replace(&reset, text, 0o600, before).map_err(|e| file_error(&reset, e))?;
         let pem = to_pem(self.chain());
         replace(&chain, pem.as_bytes(), 0o644, before).map_err(|e| file_error(&chain, e))?;
         rename(&next, &path(KEY_FILE), before).map_err(|e| file_error(&next, e))?;
@@ -112,6 +118,17 @@ impl Credentials {
         let chain = read_certificates(CHAIN_FILE);
         let key = read_key(folder, chain.as_deref().ok().and_then(<[_]>::first))?;
         let read = Self::new(chain?, key, read_certificates(ROOTS_FILE)?)?;
+        // Without it, or with one that others may know, a new one begins: that costs the peers of
+        // an earlier run a timeout.
+        let reset = folder.join(RESET_FILE);
+        let reset = check_private(&reset).and_then(|()| {
+            let text = std::fs::read_to_string(&reset).map_err(|e| file_error(&reset, e))?;
+            Ok(ResetKey::from_text(&text))
+        });
+        let read = match reset {
+            Ok(Some(reset)) => read.with_reset(reset),
+            _ => read,
+        };
         match read_bundle(&folder.join(BUNDLE_FILE))? {
             None => Ok(read),
             Some(in_force) if in_force.bundle.cluster != read.identity().cluster() => {
@@ -144,13 +161,18 @@ fn is_key_of(key: &PrivateKey, leaf: &CertificateDer<'_>) -> bool {
     Leaf::read(leaf).is_ok_and(|leaf| key.public().is_ok_and(|public| public == leaf.public_key))
 }
 
-fn read_key_file(path: &Path) -> Result<PrivateKey, CredentialsError> {
+fn check_private(path: &Path) -> Result<(), CredentialsError> {
     let metadata = std::fs::metadata(path).map_err(|e| file_error(path, e))?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         let path = path.to_owned();
         return Err(CredentialsError::KeyExposed { path, mode });
     }
+    Ok(())
+}
+
+fn read_key_file(path: &Path) -> Result<PrivateKey, CredentialsError> {
+    check_private(path)?;
     let key = PrivatePkcs8KeyDer::from_pem_file(path).map_err(|e| file_error(path, e))?;
     Ok(PrivateKey::from_pkcs8(key.secret_pkcs8_der()))
 }

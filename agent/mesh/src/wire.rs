@@ -134,11 +134,18 @@ impl ReadFault {
     }
 }
 
+/// quinn says "connection lost", and why in the source.
+fn lost(error: &dyn std::error::Error) -> ReadFault {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    ReadFault::Lost(cause.to_string())
+}
+
 async fn exact<const N: usize>(recv: &mut RecvStream) -> Result<[u8; N], ReadFault> {
     let mut bytes = [0u8; N];
-    recv.read_exact(&mut bytes)
-        .await
-        .map_err(|e| ReadFault::Lost(e.to_string()))?;
+    recv.read_exact(&mut bytes).await.map_err(|e| lost(&e))?;
     Ok(bytes)
 }
 
@@ -156,9 +163,7 @@ pub(crate) async fn read_method(recv: &mut RecvStream) -> Result<String, ReadFau
         )));
     }
     let mut name = vec![0; length];
-    recv.read_exact(&mut name)
-        .await
-        .map_err(|e| ReadFault::Lost(e.to_string()))?;
+    recv.read_exact(&mut name).await.map_err(|e| lost(&e))?;
     String::from_utf8(name)
         .map_err(|_| ReadFault::Bad(Fault::malformed("the method name is not text")))
 }
@@ -175,9 +180,7 @@ pub(crate) async fn read_body(recv: &mut RecvStream, limit: usize) -> Result<Vec
         let start = body.len();
         body.resize(length.min(start + READ_STEP.max(start)), 0);
         let piece = body.get_mut(start..).unwrap_or_default();
-        recv.read_exact(piece)
-            .await
-            .map_err(|e| ReadFault::Lost(e.to_string()))?;
+        recv.read_exact(piece).await.map_err(|e| lost(&e))?;
     }
     Ok(body)
 }

@@ -651,3 +651,96 @@ async fn a_member_that_says_no_is_believed_and_one_that_cannot_say_is_not() {
             .contains("no quorum member")
     );
 }
+
+/// A process is renewed, killed and restarted: a peer that only listens, on a connection of before
+/// the renewal, learns of it with its next keep-alive and not after the idle timeout.
+#[tokio::test]
+async fn a_restart_after_a_renewal_is_noticed_before_the_idle_timeout() {
+    let authority = long_lived();
+    let clock = arc_clock(START.0);
+    let folder = tempfile::tempdir().unwrap();
+    let member = |role, name: &str| {
+        let validity = Validity::from_now(START, LIFE);
+        Credentials::issued_by(&authority, &id(role, name), validity).unwrap()
+    };
+    let config = || MeshConfig {
+        clock: clock.clone(),
+        ..MeshConfig::default()
+    };
+    member(Role::Quorum, "q1").save(folder.path()).unwrap();
+    let agent = bind_with(member(Role::Agent, "a1"), config());
+    // A runtime of its own: dropping it ends the process's tasks without a goodbye.
+    let killed = tokio::runtime::Runtime::new().unwrap();
+    let (server, renewal) = {
+        let _inside = killed.enter();
+        let server = bind_with(Credentials::load(folder.path()).unwrap(), config());
+        server.serve(router()).unwrap();
+        let source = SignsItself(authority.clone(), clock.clone());
+        let renewal = keep_renewed(&server, source, settings(Some(folder.path())));
+        (server, renewal)
+    };
+    let addr = server.local_addr();
+    let peer = agent.peer(addr, Expect::role(Role::Quorum));
+    let mut stream = peer.open(&Count { until: Some(1) }).await.unwrap();
+    assert_eq!(stream.next().await.unwrap().unwrap(), 0);
+    let mut hanging = {
+        let peer = peer.clone();
+        tokio::spawn(async move { peer.call(&Hang, Duration::from_secs(60)).await })
+    };
+    until("it is connected", || async {
+        !server.connections().is_empty()
+    })
+    .await;
+    let at = START.after(LIFE.mul_f64(0.75).as_millis() as u64);
+    clock.0.store(at.0, std::sync::atomic::Ordering::SeqCst);
+    renewal.look_now();
+    renewal
+        .watch()
+        .wait_for(|state| state.renewals == 1)
+        .await
+        .unwrap();
+    assert!(
+        tokio::time::timeout(Duration::from_millis(100), &mut hanging)
+            .await
+            .is_err()
+    );
+    killed.shutdown_background();
+    drop(server);
+    let own = Credentials::load(folder.path()).unwrap();
+    assert_eq!(own.issued_at(), UnixMillis(at.0 / 1000 * 1000));
+    let restarted = loop {
+        match Mesh::bind(addr, own.clone(), config()) {
+            Ok(mesh) => break mesh,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    restarted.serve(router()).unwrap();
+    let began = Instant::now();
+    let lost = tokio::time::timeout(Duration::from_secs(20), hanging).await;
+    let lost = lost.expect("noticed").unwrap().unwrap_err();
+    println!("after {} ms: {lost}", began.elapsed().as_millis());
+    // As soon as the dialler's keep-alive is answered; the idle timeout is 30 s.
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(lost.to_string().contains("reset by peer"), "{lost}");
+}
+
+/// As a quorum member does.
+struct SignsItself(Arc<Authority>, Arc<SetClock>);
+impl RenewalSource for SignsItself {
+    fn renew(
+        &self,
+        csr: CertificateSigningRequestDer<'static>,
+    ) -> BoxFuture<'_, Result<Issued, RenewError>> {
+        let validity = Validity::from_now(self.1.now(), LIFE);
+        let roots = [self.0.certificate().to_vec()];
+        let issued = issue(&self.0, &id(Role::Quorum, "q1"), &csr, validity, &roots);
+        async move { Ok(issued) }.boxed()
+    }
+    fn trust(&self, _: u64) -> BoxFuture<'_, Result<Option<SignedBundle>, RenewError>> {
+        async { Ok(None) }.boxed()
+    }
+}

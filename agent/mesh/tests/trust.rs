@@ -116,11 +116,23 @@ async fn forged_and_broken_bundles_change_nothing() {
         .verify(&[ours.certificate().clone()], "demo")
         .unwrap();
 
-    let mut changed = good.clone();
-    let mut body = changed.body.to_vec();
-    *body.last_mut().unwrap() ^= 1;
-    changed.body = body.into();
-    assert_eq!(refused("changed", &changed), BundleRefused::NotSigned);
+    // Any one bit, and any shorter text.
+    for at in 0..good.body.len() * 8 {
+        let mut body = good.body.to_vec();
+        body[at / 8] ^= 1 << (at % 8);
+        let changed = SignedBundle {
+            body: body.into(),
+            ..good.clone()
+        };
+        let refused = mesh.apply_bundle(&changed).unwrap_err();
+        assert_eq!(refused, BundleRefused::NotSigned, "bit {at}");
+        let _ = changed.peek();
+        let mut shorter = good.clone();
+        shorter.body.truncate(at / 8);
+        assert!(shorter.peek().is_err(), "{} bytes", at / 8);
+        assert!(mesh.apply_bundle(&shorter).is_err());
+    }
+    assert_eq!(mesh.bundle(), before);
     let mut truncated = good.clone();
     truncated.body.truncate(20);
     assert_eq!(refused("truncated", &truncated), BundleRefused::NotSigned);
