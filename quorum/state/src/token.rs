@@ -14,6 +14,8 @@ pub(crate) struct Token {
     pub(crate) grant: TokenGrant,
     /// Who made it.
     pub(crate) by: String,
+    /// When, by state time.
+    pub(crate) created_at: UnixMillis,
 }
 
 impl Token {

@@ -25,6 +25,9 @@ pub(crate) struct Identity {
     pub(crate) ends_at: UnixMillis,
     /// Those that hold no more.
     pub(crate) revocation: Option<Revocation>,
+    /// When somebody last said so, state time: tokens made before enrol this name no more. Taking a
+    /// name over with a token is not meant.
+    pub(crate) voided_at: Option<UnixMillis>,
 }
 
 impl Identity {
@@ -50,7 +53,7 @@ impl Identity {
         Identity {
             newest: Some(certificate),
             ends_at: self.ends_at.max(certificate.expires_at),
-            revocation: self.revocation.clone(),
+            ..self.clone()
         }
     }
 }

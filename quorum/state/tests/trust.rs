@@ -286,6 +286,40 @@ fn taking_a_name_needs_the_token_and_the_asker_and_voids_what_was_there() {
 }
 
 #[test]
+fn who_was_revoked_does_not_come_back_by_a_token_from_before() {
+    let mut c = Cluster::default();
+    let fleet = |first| TokenGrant {
+        replace: true,
+        ..grant(first)
+    };
+    let (before, after) = (fleet("a1"), fleet("a2"));
+    create(&mut c, &before).unwrap();
+    let boot = |c: &mut Cluster, token: &TokenGrant, name: &str| {
+        c.clock += 5_000;
+        let replace = true;
+        Enrol {
+            replace,
+            ..Enrol::default()
+        }
+        .run(c, token, name)
+    };
+    // A node without a disk takes its name over with each boot: that bars no token.
+    for _ in 0..2 {
+        boot(&mut c, &before, "n1").unwrap();
+    }
+    boot(&mut c, &before, "n2").unwrap();
+    c.clock += 1;
+    revoke(&mut c, Role::Agent, "n1").unwrap();
+    let reason = why(boot(&mut c, &before, "n1"));
+    assert!(reason.contains("made before the certificates"), "{reason}");
+    boot(&mut c, &before, "n2").unwrap();
+    create(&mut c, &after).unwrap();
+    boot(&mut c, &after, "n1").unwrap();
+    let reason = why(boot(&mut c, &before, "n1"));
+    assert!(reason.contains("made before"), "for good: {reason}");
+}
+
+#[test]
 fn certificates_of_one_name_never_share_a_second() {
     let mut c = Cluster::default();
     let token = grant("a1");
@@ -373,7 +407,9 @@ fn revoked_certificates_stay_void_as_long_as_one_of_them_could_hold() {
     let shown = certificate(&c, 0).issued_at;
     let refused = renew(&mut c, "n1", shown, 5).unwrap_err();
     assert!(matches!(refused, Refusal::CertificateRevoked { .. }));
-    // It enrols again; what it gets is good.
+    // It enrols again, with a token from after; what it gets is good.
+    let token = grant("a2");
+    create(&mut c, &token).unwrap();
     let later = Enrol {
         after_s: 1,
         ..Enrol::default()

@@ -66,6 +66,7 @@ pub(super) fn create(case: Case<'_>, grant: &TokenGrant) -> Result<Verdict, Refu
     let token = Token {
         grant: grant.clone(),
         by: case.principal.name.clone(),
+        created_at: case.now,
     };
     let stored = Change::Token {
         hash: hash.clone(),
@@ -159,6 +160,16 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
         return Ok(Verdict::done(changes));
     }
     let present = case.state.trust.identity(asked.role, asked.name);
+    if let Some(voided_at) = present.and_then(|identity| identity.voided_at)
+        && token.created_at < voided_at
+    {
+        // Or a node that was thrown out would come back by the token of its fleet.
+        let reason =
+            "it was made before the certificates of this name were revoked; make a new one";
+        return Err(Refusal::TokenRefused {
+            reason: reason.to_owned(),
+        });
+    }
     let replaced = is_taken(case, present, node.as_ref());
     if replaced {
         may_replace(asked, token)?;

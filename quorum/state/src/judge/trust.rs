@@ -154,6 +154,7 @@ pub(super) fn revoke(
     };
     let identity = Identity {
         revocation: Some(revocation),
+        voided_at: Some(case.now),
         ..known.cloned().unwrap_or_default()
     };
     let changed = Change::Identity {

@@ -123,6 +123,7 @@ fn token(hash: &str, old: Token) -> token::Token {
             expires_at: old.expires_at,
         },
         by: "unknown".to_owned(),
+        created_at: UnixMillis(0),
     }
 }
 
