@@ -9,8 +9,8 @@
 pub mod process;
 
 use lattice_mesh::{
-    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, MeshError, Role, SystemClock,
-    Validity,
+    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, MeshError, RateLimit, Role,
+    SystemClock, Validity,
 };
 use lattice_quorum::{App, Edges, Settings, StartError};
 use lattice_quorum_client::QuorumClient;
@@ -72,6 +72,8 @@ pub struct Cluster {
     pub apps: Vec<Option<App>>,
     pub members: Vec<(VoterId, SocketAddr)>,
     pub snapshot_every: u64,
+    /// Of certificates, those of the members included.
+    pub lifetime: Duration,
 }
 
 impl Cluster {
@@ -80,12 +82,22 @@ impl Cluster {
     }
 
     pub async fn start_with(snapshot_every: u64) -> Self {
+        Self::start_as(snapshot_every, Duration::from_secs(86_400)).await
+    }
+
+    /// With certificates that hold so long.
+    pub async fn start_short(lifetime: Duration) -> Self {
+        Self::start_as(5000, lifetime).await
+    }
+
+    async fn start_as(snapshot_every: u64, lifetime: Duration) -> Self {
         let mut cluster = Self {
             authority: authority(),
             folder: tempfile::tempdir().unwrap(),
             apps: Vec::new(),
             members: Vec::new(),
             snapshot_every,
+            lifetime,
         };
         for id in 1..=3 {
             let app = cluster.bind(id, any_port()).await;
@@ -125,8 +137,15 @@ impl Cluster {
         let folder = self.folder.path().join(id.to_string());
         let mut settings = Settings::new(CLUSTER, id, addr, folder);
         settings.snapshot_every = self.snapshot_every;
+        settings.enrolment.lifetime = self.lifetime;
+        settings.mesh.enrol_rate = RateLimit {
+            burst: 1000,
+            per_second: 1000.0,
+        };
+        let identity = Identity::new(CLUSTER, Role::Quorum, id.to_string()).unwrap();
+        let validity = Validity::from_now(SystemClock.now(), self.lifetime);
         let edges = Edges {
-            credentials: credentials(&self.authority, Role::Quorum, &id.to_string()),
+            credentials: Credentials::issued_by(&self.authority, &identity, validity).unwrap(),
             authority: Some(self.authority.clone()),
             clock: Arc::new(SystemClock),
         };

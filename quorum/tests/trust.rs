@@ -1,0 +1,488 @@
+//! Certificates with real members: permission to enrol, renewal, revocation, another authority,
+//! and what goes on without a quorum.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{CLUSTER, Cluster, admin, any_port, control, now, until};
+use futures::future::join_all;
+use lattice_mesh::{
+    AskMembers, Authority, CallError, Credentials, EnrolError, EnrolRefused, Expect, Identity,
+    JoinToken, Mesh, MeshConfig, Renew, RenewRefused, Renewal, RenewalSettings, Role, Router, Rpc,
+    Standing, Validity, WeakMesh, enrol, enrol_with, keep_renewed,
+};
+use lattice_quorum_client::QuorumClient;
+use lattice_quorum_types::{
+    Applied, Command, Refusal, UnixMillis,
+    command::TokenGrant,
+    view::{Answer, Query, TrustView},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+const SHORT: Duration = Duration::from_secs(5);
+
+fn grant(token: &JoinToken, uses: u32) -> TokenGrant {
+    TokenGrant {
+        hash: token.hash(),
+        role: token.role(),
+        names: None,
+        cidrs: Vec::new(),
+        uses,
+        replace: false,
+        expires_at: UnixMillis(now().0 + 600_000),
+    }
+}
+
+async fn propose(client: &QuorumClient, command: Command) -> Result<Applied, Refusal> {
+    client.propose(admin(None, command)).await.unwrap()
+}
+
+async fn token(client: &QuorumClient, authority: &Authority, uses: u32) -> JoinToken {
+    let token = JoinToken::generate(Role::Agent, authority.pin());
+    let grant = TokenGrant {
+        replace: true,
+        ..grant(&token, uses)
+    };
+    propose(client, Command::CreateToken { grant })
+        .await
+        .unwrap();
+    token
+}
+
+async fn trust(client: &QuorumClient) -> TrustView {
+    match client.read(Query::Trust).await.unwrap() {
+        Answer::Trust(trust) => trust,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(result: Result<lattice_mesh::Enrolled, EnrolError>) -> EnrolRefused {
+    match result {
+        Err(EnrolError::Refused(refused)) => refused,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Something to ask a peer.
+#[derive(Debug, Serialize, Deserialize)]
+struct Hello;
+impl Rpc for Hello {
+    const METHOD: &'static str = "test.hello";
+    const CALLERS: &'static [Role] = &Role::ALL;
+    type Reply = u64;
+}
+
+/// An agent that answers, and looks after its certificate by asking the members.
+struct Agent {
+    mesh: Mesh,
+    renewal: Renewal,
+}
+
+impl Agent {
+    fn start(credentials: Credentials, members: Vec<SocketAddr>) -> Self {
+        let mesh = Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap();
+        let router = Router::new()
+            .serving_trust(&mesh)
+            .rpc(|_, _: Hello| async { Ok(7) });
+        mesh.serve(router).unwrap();
+        let weak: WeakMesh = mesh.downgrade();
+        let ask = AskMembers::new(move || {
+            let peer = |addr: &SocketAddr| {
+                let mesh = weak.upgrade()?;
+                Some(mesh.peer(*addr, Expect::role(Role::Quorum)))
+            };
+            members.iter().filter_map(peer).collect()
+        });
+        let settings = RenewalSettings {
+            ask_trust_every: Duration::from_millis(300),
+            min_retry: Duration::from_millis(300),
+            max_retry: Duration::from_secs(1),
+            ..RenewalSettings::new(None, 7)
+        };
+        let renewal = keep_renewed(&mesh, ask, settings);
+        Self { mesh, renewal }
+    }
+    async fn hello(&self, to: &Agent) -> Result<u64, CallError> {
+        let peer = self
+            .mesh
+            .peer(to.mesh.local_addr(), Expect::role(Role::Agent));
+        peer.call(&Hello, SHORT).await
+    }
+    fn is_connected_to(&self, other: &Agent) -> bool {
+        self.mesh.connections().contains(&other.mesh.identity())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_for_its_networks_and_taking_a_name_voids_what_was_there() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    let addrs = cluster.addrs();
+    let elsewhere = JoinToken::generate(Role::Agent, cluster.authority.pin());
+    let here = JoinToken::generate(Role::Agent, cluster.authority.pin());
+    for (token, cidrs) in [
+        (&elsewhere, vec!["10.1.0.0/16"]),
+        (&here, vec!["fd00::/64", "127.0.0.0/8"]),
+    ] {
+        let grant = TokenGrant {
+            cidrs: cidrs.iter().map(|c| c.parse().unwrap()).collect(),
+            ..grant(token, 9)
+        };
+        propose(&client, Command::CreateToken { grant })
+            .await
+            .unwrap();
+    }
+    let away = enrol(addrs[0], &elsewhere, "n1").await;
+    assert_eq!(refused(away), EnrolRefused::TokenRefused);
+    let first = enrol(addrs[1], &here, "n1").await.unwrap().credentials;
+    let name = || "n1".to_owned();
+    for replace in [false, true] {
+        // The token does not permit it, whatever is asked.
+        let config = MeshConfig::default();
+        let taken = enrol_with(addrs[2], &here, "n1", replace, &config).await;
+        assert_eq!(refused(taken), EnrolRefused::NameTaken { name: name() });
+    }
+    let strong = token(&client, &cluster.authority, 1).await;
+    let config = MeshConfig::default();
+    let second = enrol_with(addrs[2], &strong, "n1", true, &config).await;
+    let second = second.unwrap().credentials;
+    assert!(second.issued_at() > first.issued_at());
+    let view = trust(&client).await;
+    assert_eq!(view.revoked[0].issued_before, second.issued_at());
+
+    // Both ask for a renewal at each member; who lost the name is let in nowhere.
+    let in_force = || {
+        let states = cluster.apps.iter().flatten();
+        let mut numbers = states.map(|app| app.mesh().trust_state().number);
+        numbers.all(|number| number == view.number.0)
+    };
+    until("the bundle is in force", || async { in_force() }).await;
+    for (credentials, holds) in [(first, false), (second, true)] {
+        let mesh = Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap();
+        for addr in cluster.addrs() {
+            let peer = mesh.peer(addr, Expect::role(Role::Quorum));
+            let csr = Credentials::generate_key_and_csr().unwrap().csr.to_vec();
+            match peer.call(&Renew { csr }, SHORT).await {
+                Ok(Ok(_)) => assert!(holds),
+                Ok(Err(RenewRefused::NotMember { .. })) | Err(_) => assert!(!holds),
+                Ok(Err(other)) => panic!("{other}"),
+            }
+        }
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exactly_twenty_of_fifty_enrol_at_once_with_a_token_for_twenty() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    let token = JoinToken::generate(Role::Agent, cluster.authority.pin());
+    let grant = grant(&token, 20);
+    propose(&client, Command::CreateToken { grant })
+        .await
+        .unwrap();
+    let addrs = cluster.addrs();
+    let token = &token;
+    let tries = (0..50).map(|i| {
+        let addr = addrs[i % 3];
+        async move { enrol(addr, token, &format!("n{i:03}")).await }
+    });
+    let (good, bad): (Vec<_>, Vec<_>) = join_all(tries).await.into_iter().partition(Result::is_ok);
+    println!("50 tried, {} enrolled, {} refused", good.len(), bad.len());
+    assert_eq!(good.len(), 20);
+    for no in bad {
+        assert_eq!(refused(no), EnrolRefused::TokenRefused);
+    }
+    let Answer::Certificates(all) = client.read(Query::Certificates).await.unwrap() else {
+        panic!("certificates")
+    };
+    let agents = all.iter().filter(|view| view.role == Role::Agent);
+    assert_eq!(agents.count(), 20);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revoked_connections_are_closed_at_all_members() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    let token = token(&client, &cluster.authority, 2).await;
+    let enrolled = enrol(cluster.addrs()[0], &token, "n1").await.unwrap();
+    let mesh = Mesh::bind(any_port(), enrolled.credentials, MeshConfig::default()).unwrap();
+    let identity = mesh.identity();
+    for addr in cluster.addrs() {
+        let connected = mesh.connect(addr, Expect::role(Role::Quorum)).await;
+        connected.unwrap();
+    }
+    let connected = || {
+        let apps = cluster.apps.iter().flatten();
+        apps.filter(|app| app.mesh().connections().contains(&identity))
+            .count()
+    };
+    until("three connections", || async { connected() == 3 }).await;
+    let started = Instant::now();
+    let revoke = Command::RevokeCertificates {
+        name: "n1".to_owned(),
+        role: Role::Agent,
+        reason: "lost its disk".to_owned(),
+    };
+    propose(&client, revoke).await.unwrap();
+    until("no connection", || async { connected() == 0 }).await;
+    let took = started.elapsed();
+    println!("revoked and disconnected at three members in {took:?}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    for addr in cluster.addrs() {
+        let again = mesh.connect(addr, Expect::role(Role::Quorum)).await;
+        assert!(again.is_err(), "a revoked certificate is let in");
+    }
+    // The same name, with a new certificate, is.
+    let config = MeshConfig::default();
+    let anew = enrol_with(cluster.addrs()[1], &token, "n1", true, &config).await;
+    let mesh = Mesh::bind(any_port(), anew.unwrap().credentials, config).unwrap();
+    for addr in cluster.addrs() {
+        let connected = mesh.connect(addr, Expect::role(Role::Quorum)).await;
+        connected.unwrap();
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everybody_renews_before_the_end_and_keeps_its_connections() {
+    let cluster = Cluster::start_short(Duration::from_secs(9)).await;
+    let mesh = control_for(&cluster, "c1");
+    let client = QuorumClient::new(mesh, cluster.addrs());
+    let token = token(&client, &cluster.authority, 2).await;
+    let mut agents = Vec::new();
+    for (i, addr) in cluster.addrs().into_iter().take(2).enumerate() {
+        let enrolled = enrol(addr, &token, &format!("n{i}")).await.unwrap();
+        agents.push(Agent::start(enrolled.credentials, cluster.addrs()));
+    }
+    let ends = agents[0].mesh.expires_at();
+    // Longer than any certificate of the beginning holds, without a gap.
+    let mut calls = 0;
+    while now() < ends.after(2000) {
+        agents[0].hello(&agents[1]).await.unwrap();
+        calls += 1;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for agent in &agents {
+        let state = agent.renewal.state();
+        println!("{} renewals, {:?}", state.renewals, state.last_error);
+        assert!(state.renewals >= 1 && state.expires_at > ends);
+        assert_eq!(state.standing, Standing::Good);
+    }
+    for app in cluster.apps.iter().flatten() {
+        let state = app.certificate().unwrap();
+        assert!(state.renewals >= 1 && state.expires_at > now(), "{state:?}");
+    }
+    println!("{calls} calls through two renewals");
+    // The quorum still agrees, by connections of renewed certificates.
+    let revoke = Command::RevokeToken {
+        id: token.hash()[..12].to_owned(),
+    };
+    propose(&client, revoke).await.unwrap();
+    cluster.stop().await;
+}
+
+/// A control whose certificate holds a day, whatever the cluster's do.
+fn control_for(cluster: &Cluster, id: &str) -> Mesh {
+    control(&cluster.authority, id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_authority_takes_the_place_of_another() {
+    let cluster = Cluster::start_short(Duration::from_secs(40)).await;
+    // Control takes part: its certificate is of the old authority too.
+    let identity = Identity::new(CLUSTER, Role::Control, "c1").unwrap();
+    let validity = Validity::from_now(now(), cluster.lifetime);
+    let credentials = Credentials::issued_by(&cluster.authority, &identity, validity).unwrap();
+    let mesh = Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap();
+    let c1 = {
+        let settings = RenewalSettings {
+            ask_trust_every: Duration::from_millis(300),
+            ..RenewalSettings::new(None, 3)
+        };
+        let weak = mesh.downgrade();
+        let addrs = cluster.addrs();
+        let ask = AskMembers::new(move || {
+            let peer = |addr: &SocketAddr| {
+                let mesh = weak.upgrade()?;
+                Some(mesh.peer(*addr, Expect::role(Role::Quorum)))
+            };
+            addrs.iter().filter_map(peer).collect()
+        });
+        keep_renewed(&mesh, ask, settings)
+    };
+    let client = QuorumClient::new(mesh.clone(), cluster.addrs());
+    let (old, new) = (cluster.authority.clone(), common::authority());
+    let pin = |authority: &Authority| authority.pin().to_string();
+    until("the first authority is known", || async {
+        let known = trust(&client).await.authorities;
+        known.iter().any(|a| a.issuing && a.pin == pin(&old))
+    })
+    .await;
+    let before = token(&client, &old, 5).await;
+    let enrolled = enrol(cluster.addrs()[0], &before, "n1").await.unwrap();
+    let spare = enrolled.credentials.clone();
+    let n1 = Agent::start(enrolled.credentials, cluster.addrs());
+
+    // Two members hold the new key, the third one only the old one.
+    for id in [1, 2] {
+        cluster.app(id).hold(vec![old.clone(), new.clone()]);
+    }
+    let certificate = new.certificate().to_vec().into();
+    propose(&client, Command::AddAuthority { certificate })
+        .await
+        .unwrap();
+    let promote = Command::PromoteAuthority { pin: pin(&new) };
+    let promoted = propose(&client, promote).await.unwrap().revision;
+    let at_all = |number: u64| {
+        let apps = cluster.apps.iter().flatten();
+        let mut numbers = apps.map(|app| app.mesh().trust_state().number);
+        numbers.all(|n| n >= number) && n1.mesh.trust_state().number >= number
+    };
+    until("the promotion is in force", || async { at_all(promoted.0) }).await;
+    // The third cannot issue any more, and says so; a joining agent goes on to the next.
+    let no_key = enrol(cluster.addrs()[2], &before, "n2").await;
+    match refused(no_key) {
+        EnrolRefused::Unavailable { reason } => {
+            assert!(reason.contains("no key of the authority"), "{reason}");
+        }
+        other => panic!("{other}"),
+    }
+    let order = [2, 0].map(|i| cluster.addrs()[i]);
+    let config = MeshConfig::default();
+    let enrolled = lattice_mesh::enrol_at_any(order, &before, "n2", false, &config).await;
+    let enrolled = enrolled.unwrap().unwrap();
+    let n2 = Agent::start(enrolled.credentials, cluster.addrs());
+    // Old and new talk to each other, both ways.
+    n1.hello(&n2).await.unwrap();
+    n2.hello(&n1).await.unwrap();
+
+    // Everybody renews under the new one, the third member with the help of another.
+    until("all have renewed", || async {
+        let apps = cluster.apps.iter().flatten();
+        let mut standings = apps.map(|app| app.mesh().trust_state().standing);
+        standings.all(|standing| standing == Standing::Good)
+            && n1.mesh.trust_state().standing == Standing::Good
+    })
+    .await;
+    until("control has renewed", || async {
+        c1.state().renewals > 0 && mesh.trust_state().standing == Standing::Good
+    })
+    .await;
+    let retire = Command::RetireAuthority { pin: pin(&old) };
+    let retired = propose(&client, retire).await.unwrap().revision;
+    until("the retirement is in force", || async { at_all(retired.0) }).await;
+    until("two know of it", || async {
+        n2.mesh.trust_state().number >= retired.0
+    })
+    .await;
+    n1.hello(&n2).await.unwrap();
+    let left = Mesh::bind(any_port(), spare, MeshConfig::default()).unwrap();
+    for addr in cluster.addrs() {
+        let no = left.connect(addr, Expect::role(Role::Quorum)).await;
+        assert!(
+            no.is_err(),
+            "a certificate of a retired authority is let in"
+        );
+    }
+    let no = left
+        .connect(n2.mesh.local_addr(), Expect::role(Role::Agent))
+        .await;
+    assert!(no.is_err());
+    // And the quorum goes on.
+    let after = token(&client, &new, 1).await;
+    enrol(cluster.addrs()[0], &after, "n3").await.unwrap();
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_quorum_connections_go_on_until_their_certificates_end() {
+    let mut cluster = Cluster::start_short(Duration::from_secs(10)).await;
+    let client = QuorumClient::new(control_for(&cluster, "c1"), cluster.addrs());
+    let token = token(&client, &cluster.authority, 2).await;
+    let mut agents = Vec::new();
+    for (i, addr) in cluster.addrs().into_iter().take(2).enumerate() {
+        let enrolled = enrol(addr, &token, &format!("n{i}")).await.unwrap();
+        agents.push(Agent::start(enrolled.credentials, cluster.addrs()));
+    }
+    for id in [2, 3] {
+        cluster.stop_member(id).await;
+    }
+    let ends = agents.iter().map(|agent| agent.mesh.expires_at()).min();
+    let ends = ends.unwrap();
+    let mut last = Ok(0);
+    while now() < ends {
+        last = agents[0].hello(&agents[1]).await;
+        if now() < ends {
+            assert!(last.is_ok(), "cut off before the end: {last:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    drop(last);
+    until("the connection is closed", || async {
+        !agents[0].is_connected_to(&agents[1])
+    })
+    .await;
+    let late = now().since(ends);
+    println!("closed {late} ms after the end of the certificate");
+    assert!(late < 5000, "{late}");
+    assert!(agents[0].hello(&agents[1]).await.is_err());
+    for agent in &agents {
+        until("it says why it has no new certificate", || async {
+            agent.renewal.state().last_error.is_some()
+        })
+        .await;
+        let state = agent.renewal.state();
+        assert_eq!(state.renewals, 0);
+        println!("{:?}", state.last_error);
+        assert_eq!(state.health_reason(now()), Some("certificate.expired"));
+    }
+    drop(agents);
+    cluster.stop_member(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_shows_another_name_renews_nothing_but_its_own() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client("c1");
+    let credentials = common::credentials(&cluster.authority, Role::Agent, "n1");
+    let shown = credentials.issued_at();
+    let mesh = Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap();
+    let peer = mesh.peer(cluster.addrs()[1], Expect::role(Role::Quorum));
+    let new = Credentials::generate_key_and_csr().unwrap();
+    let csr = new.csr.to_vec();
+    let first = peer.call(&Renew { csr: csr.clone() }, SHORT).await;
+    let first = first.unwrap().unwrap();
+    // Asked again elsewhere, the answer is of the same second.
+    let other = mesh.peer(cluster.addrs()[2], Expect::role(Role::Quorum));
+    let again = other.call(&Renew { csr }, SHORT).await.unwrap().unwrap();
+    let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(Into::into).collect::<Vec<_>>();
+    let of = |issued: lattice_mesh::Issued| {
+        Credentials::new(
+            certificates(issued.chain),
+            new.key.clone(),
+            certificates(issued.roots),
+        )
+        .unwrap()
+    };
+    let (first, again) = (of(first), of(again));
+    let n1 = Identity::new(CLUSTER, Role::Agent, "n1").unwrap();
+    assert_eq!(first.identity(), &n1);
+    assert_eq!(first.issued_at(), again.issued_at());
+    assert_eq!(first.expires_at(), again.expires_at());
+    assert!(first.issued_at() >= shown);
+    let Answer::Certificates(all) = client.read(Query::Certificates).await.unwrap() else {
+        panic!("certificates")
+    };
+    let view = all.iter().find(|view| view.name == "n1").unwrap();
+    assert_eq!(view.issued_at, Some(first.issued_at()));
+    assert_eq!(view.expires_at, Some(first.expires_at()));
+    let malformed = peer.call(&Renew { csr: vec![1, 2] }, SHORT).await.unwrap();
+    assert!(matches!(malformed, Err(RenewRefused::Invalid { .. })));
+    cluster.stop().await;
+}
