@@ -4,7 +4,7 @@
 
 mod support;
 
-use lattice_agent::executor::{CgroupUse, Executor, Hindrance, OrphanPolicy};
+use lattice_agent::executor::{CgroupUse, Executor, Hindrance, OpenError, OrphanPolicy};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{LaunchRefused, Report};
@@ -316,4 +316,26 @@ async fn an_agent_leaves_the_work_of_another_one_on_the_same_machine_alone() {
     first.terminate(terminate(key(1))).await.unwrap();
     assert_eq!(one.ledger.end(key(1)).await, RankExit::Stopped);
     first.stop().await;
+}
+
+#[tokio::test]
+async fn cgroups_that_are_required_and_cannot_be_had_keep_the_agent_from_starting() {
+    let mut bench = Bench::new();
+    // Below a file, or, for those who are not root, below what is not theirs.
+    bench.settings.cgroup.parent = "/cgroup.procs".into();
+    bench.settings.cgroup.using = CgroupUse::Required;
+    let clock = Arc::new(lattice_mesh::SystemClock);
+    let error = Executor::open(bench.settings.clone(), bench.ledger.clone(), clock).unwrap_err();
+    assert!(matches!(error, OpenError::Cgroup(_)), "{error:?}");
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    println!("{error}: {cause}");
+    assert!(
+        cause.contains("set executor.cgroup to auto or off"),
+        "{cause}"
+    );
+    bench.settings.cgroup.using = CgroupUse::Auto;
+    let executor = bench.open();
+    executor.launch(shell(key(1), "exit 2")).await.unwrap();
+    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 2 });
+    executor.stop().await;
 }

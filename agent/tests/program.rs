@@ -106,3 +106,40 @@ fn the_supervisor_says_what_it_needs() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("<attempt folder>"), "{text}");
 }
+
+#[test]
+fn the_user_map_and_the_hooks_are_checked_with_the_rest() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let map = folder.path().join("users.yaml");
+    let hook = folder.path().join("prolog");
+    let mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    std::fs::write(&map, "alice@example.org: alice\n'*': root\n").unwrap();
+    std::fs::write(&hook, "#!/bin/sh\n").unwrap();
+    mode(&map, 0o644);
+    mode(&hook, 0o755);
+    let with_map = format!("{GOOD}executor: {{user_map: {}}}\n", map.display());
+    let text = complaint(&with_map, &[]);
+    assert!(
+        text.contains("executor.user_map") && text.contains("no work runs as root"),
+        "{text}"
+    );
+    std::fs::write(&map, "alice@example.org: alice\n'*': '-'\n").unwrap();
+    assert!(check(&with_map, &[]).status.success());
+    let with_hook = format!(
+        "{GOOD}executor: {{hooks: {{prolog: {{program: {}, timeout_s: 10}}}}}}\n",
+        hook.display()
+    );
+    assert!(check(&with_hook, &[]).status.success());
+    mode(&hook, 0o777);
+    let text = complaint(&with_hook, &[]);
+    assert!(
+        text.contains("executor.hooks.prolog") && text.contains("mode 0777"),
+        "{text}"
+    );
+    let relative = format!("{GOOD}executor: {{hooks: {{wipe: {{program: wipe}}}}}}\n");
+    let text = complaint(&relative, &[]);
+    assert!(text.contains("executor.hooks.wipe.program"), "{text}");
+}

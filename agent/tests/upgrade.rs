@@ -18,7 +18,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, eventually, is_root, key, program, recorded_pid, shell};
+use support::{PATIENCE, eventually, install, is_root, key, program, recorded_pid, shell};
 
 const JOBS: u64 = 50;
 /// The first of them end while no agent is there.
@@ -95,12 +95,12 @@ fn configure(cluster: &Cluster, data: &Path) -> PathBuf {
 
 /// Another build of the program, in place of the one at `path`: what runs keeps the old file.
 fn replace(path: &Path) {
-    let next = path.with_extension("next");
-    std::fs::copy(program(), &next).unwrap();
-    let mut file = std::fs::File::options().append(true).open(&next).unwrap();
+    let (build, next) = (path.with_extension("build"), path.with_extension("next"));
+    std::fs::copy(program(), &build).unwrap();
+    let mut file = std::fs::File::options().append(true).open(&build).unwrap();
     file.write_all(b"another build\n").unwrap();
     drop(file);
-    std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o755)).unwrap();
+    install(&build, &next);
     std::fs::rename(&next, path).unwrap();
 }
 
@@ -113,7 +113,7 @@ async fn upgraded_by(signal: Signal, how: &str) {
     let folder = cluster.folder.path();
     let (data, binary) = (folder.join("n1"), folder.join("lattice-agent"));
     let config = configure(&cluster, &data);
-    std::fs::copy(program(), &binary).unwrap();
+    install(&program(), &binary);
     let mut first = Daemon::start(&binary, &config);
     let (ran, early, late) = (
         folder.join("ran"),

@@ -291,7 +291,6 @@ fn parse_line(line: &str) -> Option<LocalUser> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn lines_that_are_no_accounts_are_left_out() {
@@ -326,13 +325,13 @@ mod tests {
     }
 
     fn program(folder: &Path, text: &str) -> PathBuf {
-        let path = folder.join("getent");
-        std::fs::write(
-            &path,
-            format!("#!/bin/sh\necho x >> {}/asked\n{text}\n", folder.display()),
-        )
-        .unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (source, path) = (folder.join("text"), folder.join("getent"));
+        let text = format!("#!/bin/sh\necho x >> {}/asked\n{text}\n", folder.display());
+        std::fs::write(&source, text).unwrap();
+        // By another process: one that this one forks meanwhile would hold it open for writing.
+        let mut install = std::process::Command::new("install");
+        let done = install.args(["-m", "755"]).args([&source, &path]).status();
+        assert!(done.unwrap().success());
         path
     }
 

@@ -269,10 +269,18 @@ pub fn folder_of(path: PathBuf, uid: u32) -> PathBuf {
 
 /// An executable script.
 pub fn executable(path: PathBuf, text: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let source = path.with_extension("text");
+    std::fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
+    install(&source, &path);
     path
+}
+
+/// Copies a program. By another process: one that this one forks at the same moment would hold
+/// the copy open for writing, and it could not be executed.
+pub fn install(from: &Path, to: &Path) {
+    let mut install = std::process::Command::new("install");
+    let done = install.args(["-m", "755"]).arg(from).arg(to).status();
+    assert!(done.unwrap().success());
 }
 
 /// A number that an attempt's record holds.
