@@ -4,7 +4,7 @@ use crate::{error::AgentError, view::View};
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use lattice_hwprobe::Inventory;
-use lattice_mesh::{Expect, Mesh, Peer, Role, Rpc};
+use lattice_mesh::{CallError, Expect, Items, Mesh, Peer, Role, Rpc};
 use lattice_quorum_types::{
     NodeId,
     wire::{GetInventory, ReadLog},
@@ -103,21 +103,60 @@ impl Agents {
         node: &NodeId,
         request: &ReadLog,
     ) -> Result<LogChunks, AgentError> {
-        let called = |node: &NodeId, source| AgentError::Call {
+        let peer = self.peer(view, node)?;
+        let opened = peer.open(request).await;
+        let items = opened.map_err(|source| AgentError::Call {
             node: node.clone(),
             source,
+        })?;
+        let reading = Reading {
+            peer,
+            node: node.clone(),
+            request: request.clone(),
+            items: Some(items),
         };
-        let opened = self.peer(view, node)?.open(request).await;
-        let items = opened.map_err(|source| called(node, source))?;
-        let node = node.clone();
-        let chunks = items.map(move |item| match item {
-            Ok(Ok(bytes)) => Ok(bytes),
-            Ok(Err(reason)) => Err(AgentError::Refused {
-                node: node.clone(),
-                reason,
-            }),
-            Err(source) => Err(called(&node, source)),
-        });
-        Ok(chunks.boxed())
+        Ok(futures::stream::unfold(reading, Reading::next).boxed())
+    }
+}
+
+/// Before an output is asked for again on another connection.
+const REOPEN_PAUSE: Duration = Duration::from_millis(200);
+
+/// An output as it comes, from one connection after the other: each ends with the certificates it
+/// was made under, however long the output is followed.
+struct Reading {
+    peer: Peer,
+    node: NodeId,
+    /// What is still wanted.
+    request: ReadLog,
+    /// `None` after the last.
+    items: Option<Items<Result<Bytes, String>>>,
+}
+
+impl Reading {
+    async fn next(mut self) -> Option<(Result<Bytes, AgentError>, Self)> {
+        loop {
+            let node = self.node.clone();
+            let error = match self.items.as_mut()?.next().await? {
+                Ok(Ok(bytes)) => {
+                    self.request.offset += bytes.len() as u64;
+                    return Some((Ok(bytes), self));
+                }
+                Ok(Err(reason)) => AgentError::Refused { node, reason },
+                Err(CallError::Transport { .. }) if self.request.follow => {
+                    tokio::time::sleep(REOPEN_PAUSE).await;
+                    match self.peer.open(&self.request).await {
+                        Ok(items) => {
+                            self.items = Some(items);
+                            continue;
+                        }
+                        Err(source) => AgentError::Call { node, source },
+                    }
+                }
+                Err(source) => AgentError::Call { node, source },
+            };
+            self.items = None;
+            return Some((Err(error), self));
+        }
     }
 }
