@@ -62,7 +62,7 @@ async fn read_hot(core: &Core) -> Revision {
     }
 }
 
-fn replace(view: &mut View, hot: Hot) {
+pub(crate) fn replace(view: &mut View, hot: Hot) {
     view.revision = hot.revision;
     view.at = hot.at;
     let projects = hot.projects.into_iter().map(|p| (p.path.clone(), p));

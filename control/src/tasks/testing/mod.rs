@@ -1,6 +1,9 @@
 //! Views for the tests of reconcilers.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod direct;
+pub(crate) mod world;
+
 use crate::view::{NodeEntry, Seen, View};
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{

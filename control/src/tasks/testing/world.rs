@@ -1,0 +1,334 @@
+//! A control's core over one copy of the state machine, and one real agent endpoint, `a`, whose
+//! answers a test sets.
+
+use super::id;
+use crate::{
+    Store, Timings,
+    core::{Core, Parts},
+    fold,
+    observe::{self, Found},
+};
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use lattice_hwprobe::{Class, ClassMark};
+use lattice_mesh::{
+    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
+    Validity,
+};
+use lattice_placement::Liveness;
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Allocation, AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, Revision,
+    VclusterName,
+    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    id::LeaseName,
+    limit::Limits,
+    node::{Lifecycle, Node},
+    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    view::{Answer, Query, WatchItem},
+    wire::{
+        AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, ListAttempts, Ping,
+        Pong, Terminate, Unavailable,
+    },
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// The only node.
+pub(crate) const NODE: &str = "a";
+
+/// What the agent says.
+pub(crate) struct Says {
+    pub(crate) boot: String,
+    pub(crate) attempts: Vec<AttemptStatus>,
+    pub(crate) gate: Result<(), GateFailed>,
+    pub(crate) digests: BTreeMap<String, [u8; 32]>,
+    /// What it was told to end.
+    pub(crate) terminated: Vec<AttemptKey>,
+}
+
+struct Copy(Mutex<State>);
+
+#[async_trait::async_trait]
+impl Store for Copy {
+    async fn propose(
+        &self,
+        envelopes: Vec<Envelope>,
+    ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
+        Ok(envelopes.iter().map(|e| self.apply(e)).collect())
+    }
+    async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
+        Ok(self.state().query(&query))
+    }
+    fn watch(&self, _: Revision) -> BoxStream<'static, WatchItem> {
+        stream::pending().boxed()
+    }
+}
+
+impl Copy {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn apply(&self, envelope: &Envelope) -> Result<Applied, Refusal> {
+        let mut state = self.state();
+        let index = state.last_index() + 1;
+        state.apply(index, envelope)
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) core: Arc<Core>,
+    store: Arc<Copy>,
+    agent: Mesh,
+    pub(crate) says: Arc<Mutex<Says>>,
+    /// Of the dispatch lease.
+    pub(crate) fence: Fence,
+}
+
+impl World {
+    /// A tenant and the node, free, alive and ready under the boot `b1`.
+    pub(crate) fn new() -> Self {
+        let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
+        let authority = Authority::create("test", today).unwrap();
+        let mesh = |role, name: &str| {
+            let identity = Identity::new("test", role, name).unwrap();
+            let credentials = Credentials::issued_by(&authority, &identity, today).unwrap();
+            let addr = "127.0.0.1:0".parse().unwrap();
+            Mesh::bind(addr, credentials, MeshConfig::default()).unwrap()
+        };
+        let agent = mesh(Role::Agent, NODE);
+        let says = Arc::new(Mutex::new(Says {
+            boot: "b1".to_owned(),
+            attempts: Vec::new(),
+            gate: Ok(()),
+            digests: BTreeMap::new(),
+            terminated: Vec::new(),
+        }));
+        let signer = Credentials::issued_by(
+            &authority,
+            &Identity::new("test", Role::Agent, NODE).unwrap(),
+            today,
+        );
+        agent.serve(router(says.clone(), signer.unwrap())).unwrap();
+        let store = Arc::new(Copy(Mutex::new(State::new())));
+        let core = Core::new(Parts {
+            cluster: "test".to_owned(),
+            name: "c1".to_owned(),
+            clock: Arc::new(SystemClock),
+            store: store.clone(),
+            mesh: mesh(Role::Control, "c1"),
+            timings: Timings {
+                reboot_grace: Duration::ZERO,
+                kept_out: Duration::ZERO,
+                ..Timings::default()
+            },
+        });
+        let lease = LeaseName::new("dispatch").unwrap();
+        let mut world = Self {
+            core,
+            store,
+            agent,
+            says,
+            fence: Fence { lease, epoch: 0 },
+        };
+        world.furnish();
+        world
+    }
+
+    fn furnish(&mut self) {
+        self.admin(Command::CreateProject {
+            path: ProjectPath::new("atlas").unwrap(),
+            limits: Some(Limits {
+                max_nodes: Some(8),
+                max_concurrent_allocations: None,
+            }),
+            admins: Vec::new(),
+            description: String::new(),
+        });
+        let node = id(NODE);
+        self.admin(Command::RegisterNode {
+            node: node.clone(),
+            vcluster: VclusterName::new("default").unwrap(),
+        });
+        let lifecycle = Lifecycle::Ready;
+        self.admin(Command::SetLifecycle { node, lifecycle });
+        let lease = self.fence.lease.clone();
+        let acquired = self.service(Command::AcquireLease {
+            lease,
+            holder: "c1".to_owned(),
+            ttl_ms: 600_000,
+        });
+        let Outcome::Leased { epoch, .. } = acquired else {
+            panic!("{acquired:?}")
+        };
+        self.fence.epoch = epoch;
+        self.gossips(BTreeMap::new());
+        self.confirm_boot("b1");
+    }
+
+    /// As if a ping had just found it alive under this boot.
+    pub(crate) fn confirm_boot(&self, boot: &str) {
+        self.fold();
+        self.found(Liveness::Alive, boot);
+    }
+
+    /// As if pings had come to this.
+    pub(crate) fn calls_it(&self, liveness: Liveness) {
+        self.found(liveness, "b1");
+    }
+
+    fn found(&self, liveness: Liveness, boot: &str) {
+        let found = Found {
+            liveness,
+            reason: None,
+            boot: Some(boot.to_owned()),
+            reached_at: Some(self.agent.local_addr()),
+        };
+        observe::liveness(&self.core, &BTreeMap::from([(id(NODE), found)]));
+    }
+
+    /// As if somebody gossiped this of it.
+    pub(crate) fn gossips(&self, marks: BTreeMap<Class, ClassMark>) {
+        let seen = crate::view::Seen {
+            addr: self.agent.local_addr(),
+            marks,
+            ..super::seen(1)
+        };
+        observe::cell(&self.core, "c0", BTreeMap::from([(id(NODE), seen)]));
+    }
+
+    /// Shows in the view what the state is.
+    pub(crate) fn fold(&self) {
+        let Answer::Hot(hot) = self.store.state().query(&Query::Hot) else {
+            panic!("another answer")
+        };
+        self.core.restart(|view| fold::replace(view, *hot));
+    }
+
+    pub(crate) fn admin(&self, command: Command) -> Outcome {
+        self.apply("root", Power::Admin, None, command)
+    }
+
+    fn service(&self, command: Command) -> Outcome {
+        let fence = (self.fence.epoch > 0).then(|| self.fence.clone());
+        self.apply("service:control/c1", Power::Service, fence, command)
+    }
+
+    fn apply(&self, name: &str, power: Power, fence: Option<Fence>, command: Command) -> Outcome {
+        let name = name.to_owned();
+        let envelope = Envelope {
+            schema: SCHEMA,
+            principal: Principal { name, power },
+            key: None,
+            at: SystemClock.now(),
+            fence,
+            command,
+        };
+        self.store.apply(&envelope).unwrap().outcome
+    }
+
+    /// An allocation that was assigned the node under this boot, and runs.
+    pub(crate) fn runs_under(&self, boot: &str) -> AttemptKey {
+        let spec = AllocationSpec {
+            name: None,
+            project: ProjectPath::new("atlas").unwrap(),
+            vcluster: VclusterName::new("default").unwrap(),
+            nodes: 1,
+            workload: Workload {
+                script: Some("true".to_owned()),
+                ..Workload::default()
+            },
+            walltime_ms: Some(60_000),
+            class: 5,
+            sensitive: false,
+            constraints: Constraints::default(),
+            requeue: Requeue::Never,
+            hold: false,
+        };
+        let spec = Box::new(spec);
+        let Outcome::Submitted { id: allocation } = self.admin(Command::Submit { spec }) else {
+            panic!("not submitted")
+        };
+        let expected = ExpectedNode {
+            node: id(NODE),
+            version: self.node().version,
+            boot: Some(boot.to_owned()),
+        };
+        self.service(Command::Assign {
+            id: allocation,
+            nodes: vec![expected],
+        });
+        let key = AttemptKey {
+            allocation,
+            attempt: 1,
+        };
+        self.service(Command::Report {
+            id: allocation,
+            attempt: 1,
+            node: id(NODE),
+            report: RankReport::Started {
+                at: SystemClock.now(),
+            },
+        });
+        self.fold();
+        key
+    }
+
+    pub(crate) fn node(&self) -> Node {
+        self.store.state().node(&id(NODE)).unwrap().clone()
+    }
+
+    pub(crate) fn allocation(&self, id: AllocationId) -> Allocation {
+        match self.store.state().query(&Query::Allocation { id }) {
+            Answer::Allocation(Some(found)) => *found,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
+    let (pinged, listed, gated, ended, claimed) =
+        (says.clone(), says.clone(), says.clone(), says.clone(), says);
+    Router::new()
+        .rpc(move |_, _: Ping| {
+            let pong = Pong {
+                node: id(NODE),
+                boot_id: pinged.lock().unwrap().boot.clone(),
+                at: SystemClock.now(),
+            };
+            async move { Ok(pong) }
+        })
+        .rpc(move |_, _: ListAttempts| {
+            let attempts = listed.lock().unwrap().attempts.clone();
+            async move { Ok(attempts) }
+        })
+        .rpc(move |_, _: CheckHealth| {
+            let gate = gated.lock().unwrap().gate.clone();
+            async move { Ok(gate) }
+        })
+        .rpc(move |_, asked: Terminate| {
+            ended.lock().unwrap().terminated.push(asked.key);
+            let status = AttemptStatus {
+                key: asked.key,
+                report: None,
+            };
+            async move { Ok(Ok(status)) }
+        })
+        .rpc(move |_, GetClaim { nonce }| {
+            let says = claimed.lock().unwrap();
+            let claim = Claim {
+                node: id(NODE),
+                boot_id: says.boot.clone(),
+                digests: says.digests.clone(),
+                read_at: SystemClock.now(),
+                nonce,
+            };
+            let claim = postcard::to_stdvec(&claim).unwrap();
+            let signed = signer.sign(Claim::CONTEXT, &claim).unwrap();
+            let both = postcard::to_stdvec(&(Bytes::from(claim), signed)).unwrap();
+            async move { Ok(Ok(Bytes::from(both))) }
+        })
+}
