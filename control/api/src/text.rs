@@ -49,10 +49,11 @@ pub fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
 
 /// A distance in time in its largest unit, to the nearest: `19 d`, `5 h`, `3 min`, `40 s`.
 pub fn roughly(ms: u64) -> String {
-    let (length, unit) = match ms / 1_000 {
+    // Half a minute short of two hours are two hours.
+    let (length, unit) = match ms.saturating_add(30_000) / 1_000 {
         s if s >= 2 * 86_400 => (86_400_000, "d"),
         s if s >= 2 * 3_600 => (3_600_000, "h"),
-        s if s >= 120 => (60_000, "min"),
+        _ if ms >= 120_000 => (60_000, "min"),
         _ => (1_000, "s"),
     };
     format!("{} {unit}", ms.saturating_add(length / 2) / length)
@@ -96,6 +97,8 @@ mod tests {
         assert_eq!(from_now(now.after(47 * 3_600_000), now), "in 47 h");
         assert_eq!(from_now(UnixMillis(now.0 - 180_000), now), "3 min ago");
         assert_eq!(from_now(now.after(3_599_400), now), "in 60 min");
+        assert_eq!(from_now(now.after(2 * 3_600_000 - 300), now), "in 2 h");
+        assert_eq!(from_now(now.after(91 * 60_000), now), "in 91 min");
         assert_eq!(from_now(now, now), "0 s ago");
     }
 

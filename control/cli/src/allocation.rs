@@ -86,7 +86,7 @@ fn row(a: &AllocationView) -> Vec<String> {
         a.nodes.to_string(),
         or_dash(Some(&a.nodelist)),
         time(&a.state_since),
-        or_dash(a.stop.as_deref().or(a.reason.as_deref())),
+        or_dash(why_so(a)),
         a.user.clone(),
         a.walltime.clone().unwrap_or_else(|| "unbounded".to_owned()),
         a.class.to_string(),
@@ -95,6 +95,19 @@ fn row(a: &AllocationView) -> Vec<String> {
         or_dash(a.started_at.as_deref().map(time).as_deref()),
         or_dash(a.ended_at.as_deref().map(time).as_deref()),
     ]
+}
+
+/// Why it stands where it does. One that waits again tells why it waits, not what ended its last
+/// attempt.
+fn why_so(a: &AllocationView) -> Option<&str> {
+    match waits(a) {
+        true => a.reason.as_deref().or(a.stop.as_deref()),
+        false => a.stop.as_deref().or(a.reason.as_deref()),
+    }
+}
+
+fn waits(a: &AllocationView) -> bool {
+    ["blocked", "pending", "held", "suspended"].contains(&a.state.as_str())
 }
 
 /// `lattice status`.
@@ -135,12 +148,18 @@ async fn one(id: AllocationId, connection: &Connection) -> Result<(), Failure> {
         .map(|(key, value)| vec![(*key).to_owned(), value])
         .collect();
     for line in &mut lines {
-        match (line[0].as_str(), &a.stop) {
-            ("attempt", _) => line[1] = attempts(&a),
-            // Why it waits and why it ends are two things; a list has one column for both.
-            ("reason", Some(_)) => line[0] = format!("{} because", a.state),
+        match line[0].as_str() {
+            "attempt" => line[1] = attempts(&a),
+            "reason" => line[1] = or_dash(a.reason.as_deref()),
             _ => {}
         }
+    }
+    if let Some(stop) = &a.stop {
+        let key = match waits(&a) {
+            true => "requeued because".to_owned(),
+            false => format!("{} because", a.state),
+        };
+        lines.push(vec![key, stop.clone()]);
     }
     let files = a
         .workload

@@ -26,7 +26,8 @@ pub enum CertificateCommand {
     /// List members with their certificates: when issued, when they end, whose hold no more.
     ///
     /// Members renew by themselves after two thirds of a certificate's life; one that is near its
-    /// end belongs to somebody who was not heard for long.
+    /// end belongs to somebody who was not heard for long. Services whose certificate was issued by
+    /// hand (`lattice admin ca issue`) are listed once they have renewed it.
     List(ListArgs),
     /// Declare void what members hold: their connections end at once, everywhere.
     ///

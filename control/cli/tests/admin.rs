@@ -1,0 +1,191 @@
+//! What an administrator does, against a cluster that runs: let in, throw out, force, and prove it.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Demo, Done, Sandbox, wait_until};
+use serde_json::Value;
+use std::{fs, time::Duration};
+
+/// How long a few agents may take to join on a busy machine, and to be missed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Cluster {
+    sandbox: Sandbox,
+    _demo: Demo,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let sandbox = Sandbox::new();
+        let mut demo = Demo::start(&sandbox, &["--nodes", "4"]);
+        demo.wait_for("4 nodes are ready", PATIENCE);
+        Self {
+            sandbox,
+            _demo: demo,
+        }
+    }
+
+    fn run(&self, args: &[&str]) -> Done {
+        self.sandbox.lattice(args)
+    }
+
+    #[track_caller]
+    fn json(&self, args: &[&str]) -> Value {
+        let json = ["-o", "json"];
+        self.run(&[args, &json[..]].concat()).json()
+    }
+
+    /// What is said to somebody when it is done.
+    #[track_caller]
+    fn said(&self, args: &[&str]) -> String {
+        let done = self.run(args);
+        assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+        done.stderr
+    }
+
+    fn submit(&self, args: &[&str]) -> String {
+        let submit = ["submit", "-p", "atlas/operations/web"];
+        let done = self.run(&[&submit[..], args].concat());
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout.trim().to_owned()
+    }
+}
+
+#[test]
+fn an_administrator_lets_in_throws_out_forces_and_proves_it() {
+    let cluster = Cluster::start();
+    tokens(&cluster);
+    a_file_of_the_users(&cluster);
+    let held = cluster.submit(&["-w", "gpu003", "--requeue", "once", "--", "sleep", "600"]);
+    wait_until("it runs", PATIENCE, || {
+        cluster.json(&["status", &held])["state"] == "running"
+    });
+    thrown_out(&cluster);
+    forced(&cluster, &held);
+    written_down(&cluster, &held);
+}
+
+fn tokens(cluster: &Cluster) {
+    let create = ["admin", "token", "create", "--role", "agent", "--ttl", "2h"];
+    let rest = [
+        "--nodes",
+        "gpu[101-164]",
+        "--cidr",
+        "10.1.0.0/16",
+        "--replace",
+    ];
+    let done = cluster.run(&[&create[..], &rest[..]].concat());
+    assert!(done.stdout.starts_with("lattice-join-1.agent."), "{done:?}");
+    for word in ["(in 2 h)", "from 10.1.0.0/16", "join.replace", "--uses 64"] {
+        assert!(done.stderr.contains(word), "{word}: {}", done.stderr);
+    }
+    let list = cluster.json(&["admin", "token", "list"]);
+    let token = &list.as_array().unwrap()[0];
+    assert_eq!(token["nodes"], "gpu[101-164]");
+    let id = token["id"].as_str().unwrap();
+    let said = cluster.said(&["admin", "token", "revoke", id]);
+    assert!(said.contains("withdrawn"), "{said}");
+    assert_eq!(
+        cluster.json(&["admin", "token", "list"]),
+        Value::Array(vec![])
+    );
+    assert_eq!(cluster.run(&["admin", "token", "revoke", id]).code, Some(4));
+}
+
+fn a_file_of_the_users(cluster: &Cluster) {
+    let out = cluster.sandbox.path("out");
+    fs::create_dir(&out).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&out, open).unwrap();
+    let pattern = format!("{}/%j-%r-%n.txt", out.display());
+    let id = cluster.submit(&["-w", "gpu001", "--output", &pattern, "--", "echo", "hello"]);
+    wait_until("it ends", PATIENCE, || {
+        cluster.json(&["status", &id])["state"] == "completed"
+    });
+    let file = out.join(format!("{id}-0-gpu001.txt"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "hello\n");
+    let logs = cluster.run(&["logs", &id]);
+    assert_eq!((logs.code, logs.stdout.as_str()), (Some(1), ""));
+    assert!(logs.stderr.contains(file.to_str().unwrap()), "{logs:?}");
+}
+
+fn thrown_out(cluster: &Cluster) {
+    let all = cluster.json(&["admin", "certificate", "list", "--role", "agent"]);
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), 4);
+    assert!(all.iter().all(|c| c["state"] == "valid"), "{all:?}");
+    let revoke = [
+        "admin",
+        "certificate",
+        "revoke",
+        "agent/gpu003",
+        "--reason",
+        "sold",
+    ];
+    let said = cluster.said(&revoke);
+    assert!(said.contains("--nodes 'gpu003' --replace"), "{said}");
+    let shown = || cluster.json(&["node", "show", "gpu003"]);
+    assert_eq!(shown()["certificate"]["state"], "revoked");
+    wait_until("its connections are gone", PATIENCE, || {
+        shown()["liveness"] != "alive"
+    });
+    let table = cluster.run(&["node", "show", "gpu003"]).stdout;
+    assert!(table.contains("revoked by demo: sold"), "{table}");
+    let line = table.lines().find(|line| line.starts_with("liveness"));
+    // In words that depend on how long ago that is.
+    let says_why = |line: &str| line.contains('(') && line.contains("answer");
+    assert!(line.is_some_and(says_why), "{table}");
+    // What ran there is not given up by itself.
+    assert!(shown()["holder"]["allocation"].is_number());
+}
+
+fn forced(cluster: &Cluster, held: &str) {
+    let drain = ["node", "drain", "gpu003", "--force-release", "--reason"];
+    let said = cluster.said(&[&drain[..], &["power is off"]].concat());
+    assert_eq!(
+        said.trim(),
+        format!(
+            "gpu003: allocation {held} attempt 1 is told lost on gpu003; its processes may still \
+             run there; the node stays drained"
+        )
+    );
+    let table = cluster.run(&["status", held]).stdout;
+    for words in [
+        "requeued because  node gpu003 lost",
+        "lost: released by force by demo: power is off",
+        "requeue when a node is lost: once",
+    ] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+    let node = cluster.run(&["node", "show", "gpu003"]).stdout;
+    assert!(
+        node.contains("demo: released by force: power is off"),
+        "{node}"
+    );
+}
+
+fn written_down(cluster: &Cluster, held: &str) {
+    let by_node = cluster.json(&["audit", "query", "--node", "gpu003"]);
+    let words: Vec<_> = by_node.as_array().unwrap().iter().collect();
+    assert_eq!(words.len(), 3, "enrolled, revoked, taken: {by_node}");
+    let forced = cluster.json(&["audit", "query", "--allocation", held, "--since", "1h"]);
+    assert_eq!(
+        forced[0]["action"]["force_released"]["reason"],
+        "power is off"
+    );
+    assert!(cluster.said(&["audit", "verify"]).contains("holds"));
+    let export = cluster.run(&["audit", "export"]).stdout;
+    let file = cluster.sandbox.path("audit.jsonl");
+    let arg = file.to_str().unwrap().to_owned();
+    fs::write(&file, &export).unwrap();
+    let whole = ["audit", "verify", "--file", &arg, "--with-cluster"];
+    assert!(cluster.said(&whole).contains("the same entries"));
+    fs::write(&file, export.replace("power is off", "power is on")).unwrap();
+    let changed = cluster.run(&["audit", "verify", "--file", &arg]);
+    assert_eq!(changed.code, Some(1), "{changed:?}");
+    assert!(
+        changed.stderr.contains("does not hold: entry "),
+        "{changed:?}"
+    );
+}
