@@ -184,7 +184,7 @@ impl Site {
             daemon.start();
         }
         site.context();
-        site.is_up().await;
+        site.comes_up().await;
         site.enrol(plan);
         site.are_ready(&plan.agents).await;
         site.lattice(&["project", "create", PROJECT, "--max-nodes", "1000"]);
@@ -364,6 +364,19 @@ impl Site {
         let supervisors = procs::naming(Path::new("/executor/attempts/"));
         left.extend(supervisors.into_iter().filter(|found| ours.contains(found)));
         left
+    }
+
+    /// [`Site::is_up`]; a daemon that ended has a mistake in what it was given.
+    async fn comes_up(&mut self) {
+        let api = self.api().clone();
+        let begun = Instant::now();
+        while api.readyz().await.is_err() {
+            for daemon in self.quorum.iter_mut().chain(&mut self.controls) {
+                assert!(daemon.is_running(), "{}: {}", daemon.name(), daemon.said());
+            }
+            assert!(begun.elapsed() < PATIENCE, "no control answers");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Waits until a control answers.

@@ -15,8 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long certificates hold here.
-const LIFETIME_S: u64 = 24;
+/// How long certificates hold here; the shortest there is.
+const LIFETIME_S: u64 = 30;
 
 /// When each member's newest certificate was issued, by `role/name`.
 fn issued(site: &Site) -> BTreeMap<String, String> {

@@ -127,6 +127,8 @@ async fn rebooted(site: &Site, agent: &mut Daemon) {
     agent.kill();
     procs::signal(supervisor, Signal::KILL);
     until("the first process went with it", || script.main_is_gone()).await;
+    // A boot takes longer than control takes to notice.
+    is(site, "n3", "suspect").await;
     let began = Instant::now();
     agent.boot("11111111-2222-4333-8444-555555555555");
     agent.start();

@@ -14,14 +14,31 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line
-/// alone, which runs all of them in its demo.
+/// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line,
+/// which runs all of them in its demo, and by the tests of the whole.
 const ARROWS: [(&str, &[&str]); 17] = [
     ("lattice-hwprobe", &[]),
     ("lattice-quorum-types", &[]),
     ("lattice-config", &[]),
     ("lattice-fake-nvml", &[]),
-    ("lattice-tests", &[]),
+    // It builds the four programs from their own sources, so it needs what they need.
+    (
+        "lattice-tests",
+        &[
+            "quorum-types",
+            "quorum-client",
+            "mesh",
+            "config",
+            "hwprobe",
+            "api",
+            "client",
+            "replay",
+            "fake-nvml",
+            "quorum",
+            "agent",
+            "control",
+        ],
+    ),
     ("lattice-quorum-state", &["quorum-types"]),
     ("lattice-placement", &["quorum-types"]),
     ("lattice-replay", &[]),

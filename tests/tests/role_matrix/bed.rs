@@ -30,7 +30,7 @@ use std::{
 
 pub const CLUSTER: &str = "test";
 pub const CELL: &str = "c0";
-const DAY: Duration = Duration::from_secs(86_400);
+pub const DAY: Duration = Duration::from_secs(86_400);
 
 pub fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))

@@ -125,7 +125,7 @@ pub async fn what_gossip_claims_of_another_moves_nothing(bed: &Bed) {
     let hears_it = || async {
         let view = core.view();
         let seen = view.node(&n2)?.seen.as_ref()?;
-        (seen.boot_id.as_deref() == Some(FORGED_BOOT)).then(|| seen.addr)
+        (seen.boot_id.as_deref() == Some(FORGED_BOOT)).then_some(seen.addr)
     };
     let addr = eventually("control hears what is claimed of n2", hears_it).await;
     assert_eq!(

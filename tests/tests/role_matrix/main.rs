@@ -16,7 +16,7 @@ use lattice_quorum_types::{Command, UnixMillis};
 use lattice_tests::{bless, matrix::Matrix, wait::until};
 use raw::{Answer, Line};
 use spec::{MESSAGES, Names, RULES, Rule, Server};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 /// Who calls, in the order of the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,15 +93,16 @@ impl Cards {
             not_before: UnixMillis(now - 7_200_000),
             not_after: UnixMillis(now - 3_600_000),
         };
+        let earlier = Validity::from_now(UnixMillis(now - 60_000), bed::DAY);
         let mut cards = BTreeMap::new();
         for caller in Caller::ALL {
             for role in Role::ALL {
                 let name = name_of(role, caller);
                 let card = match caller {
                     Caller::Nobody => continue,
-                    Caller::Is(_) | Caller::Revoked => {
-                        credentials(&bed.authority, CLUSTER, role, &name)
-                    }
+                    Caller::Is(_) => credentials(&bed.authority, CLUSTER, role, &name),
+                    // Of a minute ago: it is void from the moment it is declared so.
+                    Caller::Revoked => valid(&bed.authority, CLUSTER, role, &name, earlier),
                     Caller::Expired => valid(&bed.authority, CLUSTER, role, &name, past),
                     Caller::OtherCluster => credentials(&bed.authority, "other", role, &name),
                     Caller::OtherAuthority => credentials(&foreign, CLUSTER, role, &name),
@@ -217,11 +218,14 @@ async fn ask_all(bed: &Bed) -> (Matrix, Vec<String>) {
                 _ => rule.callers[0],
             };
             let key = (rule.server, caller, role);
-            if !lines.contains_key(&key) {
-                let to = mesh(bed, rule.server).local_addr();
-                lines.insert(key, Line::open(cards.card(caller, rule), to).await);
-            }
-            let answer = lines[&key].ask(rule.method).await;
+            let line = match lines.entry(key) {
+                Entry::Occupied(open) => open.into_mut(),
+                Entry::Vacant(free) => {
+                    let to = mesh(bed, rule.server).local_addr();
+                    free.insert(Line::open(cards.card(caller, rule), to).await)
+                }
+            };
+            let answer = line.ask(rule.method).await;
             let expected = caller.expected(rule);
             if answer != expected {
                 wrong.push(format!(

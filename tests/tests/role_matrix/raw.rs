@@ -161,7 +161,7 @@ fn word(error: &quinn::ConnectionError) -> String {
     ];
     let alert = alerts
         .iter()
-        .find(|(code, _)| text.ends_with(&format!("error {code}")));
+        .find(|(code, _)| format!("{text}:").contains(&format!("error {code}:")));
     match alert {
         Some((_, word)) => (*word).to_owned(),
         None if text.contains("certificate is required") => "no certificate".to_owned(),
