@@ -34,7 +34,7 @@ const MAX_CALLS: usize = 256;
 /// Answers that come together are proposed together.
 const TOGETHER: Duration = Duration::from_millis(20);
 
-type Asked = (NodeId, Result<(), GateError>);
+pub(crate) type Asked = (NodeId, Result<(), GateError>);
 
 /// Where one joining node stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,19 +88,10 @@ impl Register {
     pub(crate) async fn run(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING).with_lease(&self.lease);
         loop {
-            let mut answered = Vec::new();
-            tokio::select! {
-                () = activation.next() => {}
-                Some(first) = self.gates.join_next() => {
-                    answered.extend(first);
-                    let more = async {
-                        while let Some(next) = self.gates.join_next().await {
-                            answered.extend(next);
-                        }
-                    };
-                    let _ = timeout(TOGETHER, more).await;
-                }
-            }
+            let answered = tokio::select! {
+                () = activation.next() => Vec::new(),
+                answered = self.answered() => answered,
+            };
             let Some(fence) = self.lease.fence() else {
                 self.gates.abort_all();
                 self.progress.clear();
@@ -114,6 +105,21 @@ impl Register {
             }
             self.reconcile();
         }
+    }
+
+    /// Resolves when nodes that were asked have answered, or cannot.
+    pub(crate) async fn answered(&mut self) -> Vec<Asked> {
+        let Some(first) = self.gates.join_next().await else {
+            return std::future::pending().await;
+        };
+        let mut answered: Vec<Asked> = first.into_iter().collect();
+        let more = async {
+            while let Some(next) = self.gates.join_next().await {
+                answered.extend(next);
+            }
+        };
+        let _ = timeout(TOGETHER, more).await;
+        answered
     }
 
     /// Asks every node that would join and was not asked yet. Returns how many.
@@ -146,7 +152,7 @@ impl Register {
     }
 
     /// Registers those that answered, and readies those of them that passed.
-    async fn admit(&mut self, fence: Fence, answered: Vec<Asked>) -> RegisterReport {
+    pub(crate) async fn admit(&mut self, fence: Fence, answered: Vec<Asked>) -> RegisterReport {
         let mut report = RegisterReport::default();
         let view = self.core.view();
         let (mut envelopes, mut about) = (Vec::new(), Vec::new());

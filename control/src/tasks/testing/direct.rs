@@ -13,13 +13,15 @@ use crate::tasks::{
     node_loss::NodeLoss,
     orphans,
     reboots::Reboots,
+    register::Register,
 };
 use lattice_hwprobe::{Class, ClassMark, Digest};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
-    AllocationState, Command,
+    AllocationState, Command, VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
     command::ExpectedNode,
+    node::Lifecycle,
     wire::{AttemptStatus, GateFailed},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -140,6 +142,38 @@ async fn only_a_node_unreachable_for_long_has_its_work_stopped_and_keeps_it() {
     assert!(world.node().holder.is_some());
     let mut patient = NodeLoss::new(world.core.clone(), lease(&world), Duration::from_secs(600));
     assert_eq!(patient.reconcile(&world.fence).await, 0);
+}
+
+#[tokio::test]
+async fn a_node_joins_when_its_gate_lets_it_and_says_why_when_not() {
+    let world = World::new();
+    let node = id(NODE);
+    let lifecycle = Lifecycle::Joining;
+    world.admin(Command::SetLifecycle { node, lifecycle });
+    world.fold();
+    world.is_read();
+    let vcluster = VclusterName::new("default").unwrap();
+    let mut register = Register::new(world.core.clone(), lease(&world), vcluster);
+    let reason = "exit code 3: a link is down".to_owned();
+    world.says.lock().unwrap().gate = Err(GateFailed { reason });
+    assert_eq!(register.reconcile(), 1);
+    let answered = register.answered().await;
+    let report = register.admit(world.fence.clone(), answered).await;
+    assert_eq!((report.failed, report.readied.len()), (1, 0));
+    let joining = world.node();
+    assert_eq!(joining.lifecycle, Lifecycle::Joining);
+    assert!(joining.drain[0].reason.contains("a link is down"));
+    world.fold();
+    // Not asked again and again: a gate may be a program that takes minutes.
+    assert_eq!(register.reconcile(), 0);
+    world.says.lock().unwrap().gate = Ok(());
+    let vcluster = VclusterName::new("default").unwrap();
+    let mut register = Register::new(world.core.clone(), lease(&world), vcluster);
+    assert_eq!(register.reconcile(), 1);
+    let answered = register.answered().await;
+    let report = register.admit(world.fence.clone(), answered).await;
+    assert_eq!(report.readied, [id(NODE)]);
+    assert!(world.node().is_assignable());
 }
 
 /// The node as an assignment names it, planned on these digests.

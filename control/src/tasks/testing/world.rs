@@ -10,7 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
-use lattice_hwprobe::{Class, ClassMark};
+use lattice_hwprobe::{Class, ClassMark, Digest, NodeDocument};
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
     Validity,
@@ -200,11 +200,27 @@ impl World {
         observe::cell(&self.core, "c0", BTreeMap::from([(id(NODE), seen)]));
     }
 
+    /// As if its whole first reading had been fetched.
+    pub(crate) fn is_read(&self) {
+        let marks = Class::ALL.into_iter().map(|c| (c, ClassMark::Disabled));
+        self.gossips(marks.collect());
+        let document = NodeDocument {
+            version: 1,
+            node: NODE.to_owned(),
+            topology_group: None,
+            identity: Default::default(),
+            facts: Default::default(),
+        };
+        let document = (Digest([1; 32]), Arc::new(document));
+        observe::documents(&self.core, BTreeMap::from([(id(NODE), document)]));
+    }
+
     /// Shows in the view what the state is.
     pub(crate) fn fold(&self) {
         let Answer::Hot(hot) = self.store.state().query(&Query::Hot) else {
             panic!("another answer")
         };
+        self.core.heard();
         self.core.restart(|view| fold::replace(view, *hot));
     }
 
