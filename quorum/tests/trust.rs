@@ -1,6 +1,6 @@
 //! Certificates with real members: permission to enrol, renewal, revocation, another authority,
 //! and what goes on without a quorum.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

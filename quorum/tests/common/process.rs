@@ -50,6 +50,13 @@ impl Site {
         site
     }
 
+    /// Adds lines to every configuration.
+    pub fn configure(&self, extra: &str) {
+        for id in 1..=3 {
+            std::fs::write(self.config(id), self.config_text(id, extra)).unwrap();
+        }
+    }
+
     pub fn config(&self, id: VoterId) -> PathBuf {
         self.folder.path().join(format!("member-{id}.yaml"))
     }
