@@ -282,6 +282,27 @@ pub async fn taken_by_force(bed: &mut Bed) {
     gate.open();
 }
 
+/// Each of its nodes says itself, signed and now, what it is.
+pub async fn sensitive_work(bed: &Bed) {
+    let core = bed.core();
+    all_alive_and_ready(&core).await;
+    let Command::Submit { mut spec } = submit(4, "exit 0") else {
+        unreachable!()
+    };
+    spec.sensitive = true;
+    let began = Instant::now();
+    let Outcome::Submitted { id } = bed.admin(Command::Submit { spec }).await else {
+        panic!("not submitted")
+    };
+    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    println!("four claims and the work took {:?}", began.elapsed());
+    // The fifth has another NIC firmware.
+    assert!(ended.nodes().all(|id| *id != node("gpu005")));
+    let view = core.view();
+    let refused = view.nodes.values().filter_map(|n| n.claim_refused.as_ref());
+    assert_eq!(refused.collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
 pub async fn revoked_agent(bed: &mut Bed) {
     let core = bed.core();
     all_alive_and_ready(&core).await;
@@ -301,6 +322,17 @@ pub async fn revoked_agent(bed: &mut Bed) {
     .await;
     until("its connections are closed", || !connected("gpu005")).await;
     println!("control let go of it after {:?}", began.elapsed());
+    let number = mesh.trust_state().number;
+    let has = |name: &str| bed.agents[&node(name)].mesh().trust_state().number >= number;
+    let others = || NODES.iter().filter(|name| **name != "gpu005");
+    until("every other agent has it", || {
+        others().all(|name| has(name))
+    })
+    .await;
+    println!(
+        "every agent has bundle {number} after {:?}",
+        began.elapsed()
+    );
     let why = shows(&core, "a suspect node", |view| {
         is(view, "gpu005", Liveness::Suspect)
     })

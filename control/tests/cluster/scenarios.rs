@@ -96,6 +96,10 @@ pub async fn run(filter: Option<&str>) {
         crate::loss::taken_by_force(&mut bed)
     );
     play!(
+        "sensitive_work_runs_where_nodes_claim_what_was_planned_on",
+        crate::loss::sensitive_work(&bed)
+    );
+    play!(
         "a_revoked_agent_is_let_go_and_comes_back_with_a_new_certificate",
         crate::loss::revoked_agent(&mut bed)
     );
