@@ -52,3 +52,43 @@ pub async fn enrol(config: &Config) -> Result<bool, StartError> {
     enrolled.credentials.save(&config.credentials)?;
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_mesh::{Authority, Identity, Role, Validity};
+    use lattice_quorum_types::UnixMillis;
+    use std::time::Duration;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    /// A configuration whose certificate, of a day, was issued so many days ago.
+    fn is_due_after(days: Option<u64>) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        if let Some(days) = days {
+            let issued_at = UnixMillis(SystemClock.now().0 - days * 86_400_000);
+            let validity = Validity::from_now(issued_at, DAY);
+            let authority = Authority::create("c", validity).unwrap();
+            let identity = Identity::new("c", Role::Control, "c1").unwrap();
+            let credentials = Credentials::issued_by(&authority, &identity, validity).unwrap();
+            credentials.save(folder.path()).unwrap();
+        }
+        let text = format!(
+            "{{cluster: c, listen: '127.0.0.1:0', credentials: '{}', cells: [], tokens: none, \
+             quorum: ['127.0.0.1:1'], join: {{name: c1, token: none}}, \
+             https: {{listen: '127.0.0.1:0', certificate: none, key: none}}}}",
+            folder.path().display()
+        );
+        let source = lattice_config::Source::Text(&text);
+        let config = lattice_config::load(source, std::iter::empty(), "LATTICE_").unwrap();
+        is_due(&config).is_some()
+    }
+
+    #[test]
+    fn enrolment_is_due_without_a_certificate_and_with_one_that_has_ended() {
+        assert!(is_due_after(None));
+        assert!(!is_due_after(Some(0)));
+        assert!(is_due_after(Some(3)));
+    }
+}
