@@ -4,7 +4,7 @@ use crate::store::Store;
 use futures::{StreamExt, stream::BoxStream};
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
-    Applied, Envelope, Refusal, Revision,
+    Applied, Envelope, Refusal, Revision, VoterId,
     view::{Answer, Query, WatchItem},
     wire::Unavailable,
 };
@@ -28,6 +28,14 @@ impl Store for QuorumClient {
 
     fn watch(&self, since: Revision) -> BoxStream<'static, WatchItem> {
         QuorumClient::watch(self, since).boxed()
+    }
+
+    async fn members(&self) -> Vec<VoterId> {
+        let told = self.status().await.into_iter();
+        let told = told.filter_map(|(_, status)| status.ok());
+        let newest = told.max_by_key(|status| status.applied_index);
+        let members = newest.map(|status| status.members).unwrap_or_default();
+        members.into_iter().map(|(id, _)| id).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use futures::stream::BoxStream;
 use lattice_quorum_types::{
-    Applied, Envelope, Refusal, Revision,
+    Applied, Envelope, Refusal, Revision, VoterId,
     view::{Answer, Query, WatchItem},
     wire::Unavailable,
 };
@@ -30,4 +30,10 @@ pub trait Store: Send + Sync + 'static {
     /// Everything after `since`. Reconnects by itself; ends only after
     /// [`WatchItem::Compacted`].
     fn watch(&self, since: Revision) -> BoxStream<'static, WatchItem>;
+
+    /// Who replicates it, as whoever of them answers says; empty when nobody does, or it is no
+    /// quorum at all.
+    async fn members(&self) -> Vec<VoterId> {
+        Vec::new()
+    }
 }

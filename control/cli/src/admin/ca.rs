@@ -201,7 +201,7 @@ async fn promote(pin: &str, connection: &Connection) -> Result<(), Failure> {
     let all = connection.client.authorities().await?;
     let issuing = all.iter().find(|authority| authority.phase == "issuing");
     let issuing = issuing.map_or(pin, |authority| short_pin(&authority.pin));
-    eprintln!("authority {issuing} issues from now on; every member renews its certificate");
+    eprintln!("authority {issuing} issues from now on; every member renews within ten minutes");
     for old in all.iter().filter(|authority| authority.phase != "issuing") {
         let pin = short_pin(&old.pin);
         eprintln!(

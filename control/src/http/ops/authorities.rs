@@ -14,6 +14,7 @@ use lattice_api::{
     x509,
 };
 use lattice_mesh::Pin;
+use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Command, NodeId, Refusal, UnixMillis,
     audit::AuditAction,
@@ -150,11 +151,11 @@ pub(crate) async fn promote(
 }
 
 /// Members by role, names folded: `agent/gpu[001-004], control/c1`.
-fn members(all: &[Known]) -> String {
+fn members<'a>(all: impl Iterator<Item = (Member, &'a str)>) -> String {
     let mut by_role: BTreeMap<Member, Vec<NodeId>> = BTreeMap::new();
-    for known in all {
-        if let Ok(name) = NodeId::new(&known.name) {
-            by_role.entry(known.role).or_default().push(name);
+    for (role, name) in all {
+        if let Ok(name) = NodeId::new(name) {
+            by_role.entry(role).or_default().push(name);
         }
     }
     let folded = by_role
@@ -174,19 +175,64 @@ pub(crate) async fn retire(
     let authority = find(core, pin).await?;
     let pin = authority.pin;
     if !force && !authority.issuing {
-        let mut in_use = in_use(core).await?;
-        if let Some(still) = in_use.remove(&pin) {
-            let detail = format!(
-                "{} members still hold certificates that authority {} issued: {}. They renew by \
-                 themselves while they are connected: wait until `lattice admin ca list` counts \
-                 none, or revoke those that are gone for good. With --force (force=true) it is \
-                 retired now; they are then refused everywhere and must enrol again.",
-                still.len(),
-                pin.get(..12).unwrap_or(&pin),
-                members(&still)
-            );
-            return Err(Problem::new(Kind::Conflict, "authority_in_use", detail));
-        }
+        check_unused(core, &pin).await?;
     }
     change(core, caller, key, Command::RetireAuthority { pin }).await
+}
+
+/// Refuses while somebody would be cut off: who holds a certificate of it, and who may.
+async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
+    let refused = |detail: String| {
+        Err(Problem::new(
+            Kind::Conflict,
+            "authority_in_use",
+            format!(
+                "{detail} With --force (force=true) it is retired now; who still shows a \
+                 certificate of it is refused everywhere and must enrol again."
+            ),
+        ))
+    };
+    let short = pin.get(..12).unwrap_or(pin);
+    if let Some(still) = in_use(core).await?.remove(pin) {
+        return refused(format!(
+            "{} members still hold certificates that authority {short} issued: {}. They renew by \
+             themselves within ten minutes of a promotion, while they are connected: wait until \
+             `lattice admin ca list` counts none, or revoke those that are gone for good.",
+            still.len(),
+            members(still.iter().map(|known| (known.role, known.name.as_str())))
+        ));
+    }
+    let unseen = unseen(core).await?;
+    if !unseen.is_empty() {
+        return refused(format!(
+            "it is not known whose certificate these hold: {}. It was issued by hand and not \
+             renewed since. They renew by themselves within ten minutes of a promotion; wait \
+             until `lattice admin certificate list` shows them.",
+            members(unseen.iter().map(|(role, name)| (*role, name.as_str())))
+        ));
+    }
+    Ok(())
+}
+
+/// Members that are here without a certificate the quorum knows of: it was issued by hand. Losing
+/// one of the quorum's by mistake could cost its majority.
+async fn unseen(core: &Core) -> Result<Vec<(Member, String)>, Problem> {
+    let known = certificates::known(core).await?;
+    let view = core.view();
+    let voters = core.store.members().await.into_iter();
+    let voters = voters.map(|id| (Member::Quorum, id.to_string()));
+    let alive = view
+        .nodes
+        .values()
+        .filter(|n| n.liveness == Liveness::Alive);
+    let alive = alive.map(|node| (Member::Agent, node.id.to_string()));
+    let own = (Member::Control, core.name().to_owned());
+    let all = voters.chain(alive).chain([own]);
+    Ok(all
+        .filter(|(role, name)| {
+            let of_it = |c: &&Known| c.role == *role && c.name == *name;
+            let seen = known.iter().find(of_it);
+            seen.is_none_or(|c| c.issued_at.is_none())
+        })
+        .collect())
 }
