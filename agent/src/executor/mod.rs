@@ -56,6 +56,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// An executor that stops waits this often, and this long, for supervisors to go.
+const MOST_LEAVES: u32 = 20;
+const LEAVE_PAUSE: Duration = Duration::from_millis(10);
+
 /// What an executor is told.
 #[derive(Debug, Clone)]
 pub struct ExecutorSettings {
@@ -183,11 +187,10 @@ impl Shared {
     fn has_work(&self) -> bool {
         self.known().values().any(|rank| !rank.has_ended())
     }
-    /// Leaves nothing behind where nothing runs.
-    fn leave_cgroups(&self) {
-        if let Some(cgroups) = self.cgroups.as_ref().filter(|_| !self.has_work()) {
-            cgroups.remove_if_empty();
-        }
+    /// Leaves nothing behind where nothing runs; whether there is nothing more to do.
+    fn leave_cgroups(&self) -> bool {
+        let cgroups = self.cgroups.as_ref().filter(|_| !self.has_work());
+        cgroups.is_none_or(Cgroups::remove_if_empty)
     }
     fn finder(&self) -> Finder {
         Finder {
@@ -399,7 +402,13 @@ impl Executor {
         self.shared.cancel.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
-        self.shared.leave_cgroups();
+        for _ in 0..MOST_LEAVES {
+            if self.shared.leave_cgroups() {
+                return;
+            }
+            // Supervisors that have written their end are about to go.
+            tokio::time::sleep(LEAVE_PAUSE).await;
+        }
     }
 
     /// Ends every rank, for a cluster that goes for good, and waits for their ends: `within` at
@@ -423,7 +432,7 @@ impl Executor {
     /// [`Executor::stop`] without waiting.
     pub fn abandon(&self) {
         self.shared.cancel.cancel();
-        self.shared.leave_cgroups();
+        let _ = self.shared.leave_cgroups();
     }
 
     /// Where an attempt stands, if it was ever seen. Blocks on the disk.

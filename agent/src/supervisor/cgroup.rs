@@ -219,10 +219,13 @@ impl Cgroups {
         Ok(found)
     }
 
-    /// Removes the agent's place, if nothing is in it any more.
-    pub(crate) fn remove_if_empty(&self) {
+    /// Removes the agent's place, if nothing is in it any more; whether it is gone.
+    pub(crate) fn remove_if_empty(&self) -> bool {
         let _ = std::fs::remove_dir(self.folder.join(SUPERVISORS));
-        let _ = std::fs::remove_dir(&self.folder);
+        match std::fs::remove_dir(&self.folder) {
+            Ok(()) => true,
+            Err(error) => is_gone(&error),
+        }
     }
 }
 

@@ -162,12 +162,7 @@ async fn attempt(
         }
     }
     let exit = match start(dir, launch)? {
-        Ok(running) => {
-            if let Err(error) = privileges::keep_what_ending_needs() {
-                eprintln!("privileges were kept that are not needed: {error}");
-            }
-            stop::until_gone(signals, launch, running).await
-        }
+        Ok(running) => stop::until_gone(signals, launch, running).await,
         Err(reason) => RankExit::SpawnFailed { reason },
     };
     if let Some(record) = &launch.cgroup {
@@ -233,6 +228,10 @@ fn start(
         Ok(job) => job,
         Err(reason) => return Ok(Err(reason)),
     };
+    // Before anybody is told that it runs.
+    if let Err(error) = privileges::keep_what_ending_needs() {
+        eprintln!("privileges were kept that are not needed: {error}");
+    }
     let mut outputs = Vec::new();
     for (stream, pipe, mut file) in [
         (LogStream::Stdout, job.stdout, stdout),
