@@ -1,17 +1,25 @@
 //! Work on nodes that are gone: an allocation that holds a node which has been unreachable for
 //! long is stopped. Its other ranks are ended; the lost node stays held until its processes are
 //! known to be gone, by its agent's report, another boot id, or a person's word.
+//!
+//! Where a node is looked for is gossip's word until it has answered once. A node whose address was
+//! forged is found out here: its own agent goes on speaking to control, with its certificate.
 
 use crate::{
     core::Core,
     tasks::{activation::Activation, lease::Lease},
     view::View,
 };
+use lattice_mesh::Role;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, NodeId, allocation::StopCause, command::Fence,
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 
 /// Looks at least this often.
@@ -58,7 +66,16 @@ impl NodeLoss {
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> usize {
         let view = self.core.view();
         let mut stopped = 0;
-        for (node, id) in self.due(&view, Instant::now()) {
+        let due = self.due(&view, Instant::now());
+        let connected = match due.is_empty() {
+            true => BTreeSet::new(),
+            false => connected(&self.core),
+        };
+        for (node, id) in due {
+            if connected.contains(node.as_str()) {
+                tracing::warn!(%node, %id, "nobody reaches its node, but its agent speaks to us; not stopped");
+                continue;
+            }
             let after_s = self.stop_after.as_secs();
             tracing::error!(%node, %id, after_s, "its node has been unreachable for long; stopping it");
             let cause = StopCause::NodeLost { node };
@@ -75,6 +92,7 @@ impl NodeLoss {
         stopped
     }
 
+    /// What is held for long by a node that nobody reaches.
     fn due(&mut self, view: &View, now: Instant) -> Vec<(NodeId, AllocationId)> {
         let is_lost = |node: &NodeId| {
             let entry = view.node(node);
@@ -98,4 +116,11 @@ impl NodeLoss {
         }
         due
     }
+}
+
+/// Agents with an open connection: they were heard within its idle time, half a minute.
+fn connected(core: &Core) -> BTreeSet<String> {
+    let peers = core.agents.mesh().connections().into_iter();
+    let agents = peers.filter(|peer| peer.role() == Role::Agent);
+    agents.map(|peer| peer.id().to_owned()).collect()
 }

@@ -190,6 +190,20 @@ impl World {
         observe::liveness(&self.core, &BTreeMap::from([(id(NODE), found)]));
     }
 
+    /// Its agent is gone, and control has noticed.
+    pub(crate) async fn hangs_up(&self) {
+        self.agent.shutdown(Duration::ZERO).await;
+        let mesh = self.core.agents.mesh();
+        let gone = async {
+            while !mesh.connections().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone)
+            .await
+            .unwrap();
+    }
+
     /// As if somebody gossiped this of it.
     pub(crate) fn gossips(&self, marks: BTreeMap<Class, ClassMark>) {
         let seen = crate::view::Seen {
