@@ -58,7 +58,11 @@ impl App {
     /// answered, read or started before [`App::start`].
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
         let data = DataDir::open(&settings.data_dir)?;
-        let Member { credentials, cell } = member(&settings, &edges, &data).await?;
+        let Member {
+            credentials,
+            cell,
+            quorum,
+        } = member(&settings, &edges, &data).await?;
         let cell_config = cell_config(&settings, &edges, cell)?;
         let mesh = Mesh::bind(settings.listen, credentials, edges.mesh.clone())?;
         let controls = Arc::new(Controls::new(&mesh, &settings.control));
@@ -73,7 +77,7 @@ impl App {
             root: settings.probe.host.root.clone(),
             clock: edges.clock.clone(),
         };
-        let next_certificate = NextCertificate::new(&mesh, &settings, &edges.mesh);
+        let next_certificate = NextCertificate::new(&mesh, quorum, &settings, &edges.mesh);
         let publication = Publication::new(settings.node.to_string(), settings.topology_group);
         let prober = Prober::new(settings.probe, publication);
         let view = prober.view();

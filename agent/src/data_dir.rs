@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -71,6 +72,10 @@ struct Format {
 pub struct Membership {
     /// The gossip cell.
     pub cell: Option<String>,
+    /// Mesh addresses of quorum members that were configured last: whom to renew with when `join`
+    /// is not configured any more.
+    #[serde(default)]
+    pub quorum: Vec<SocketAddr>,
 }
 
 /// An opened data directory. Nobody else opens it while this lives.
@@ -192,7 +197,11 @@ mod tests {
             Err(DataDirError::InUse { .. })
         ));
         let cell = Some("c0".to_owned());
-        first.write_membership(&Membership { cell }).unwrap();
+        let told = Membership {
+            cell,
+            ..Membership::default()
+        };
+        first.write_membership(&told).unwrap();
         drop(first);
         let again = DataDir::open(&path).unwrap();
         assert_eq!(again.membership().unwrap().unwrap().cell.unwrap(), "c0");

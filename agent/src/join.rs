@@ -18,6 +18,8 @@ pub(crate) struct Member {
     pub(crate) credentials: Credentials,
     /// The gossip cell that enrolment told.
     pub(crate) cell: Option<String>,
+    /// Mesh addresses of quorum members, to renew with.
+    pub(crate) quorum: Vec<SocketAddr>,
 }
 
 /// Takes the given credentials, or those of an earlier enrolment while they count, or enrols.
@@ -30,6 +32,7 @@ pub(crate) async fn member(
         Some(credentials) => Member {
             credentials,
             cell: None,
+            quorum: settings.quorum.clone(),
         },
         None => kept_or_enrolled(settings, edges, data).await?,
     };
@@ -51,8 +54,16 @@ async fn kept_or_enrolled(
     if DataDir::is_enrolled(&settings.data_dir) {
         let credentials = Credentials::load(&data.identity())?;
         let Some(why) = why_useless(&credentials, edges.clock.now())? else {
-            let cell = data.membership()?.unwrap_or_default().cell;
-            return Ok(Member { credentials, cell });
+            let mut told = data.membership()?.unwrap_or_default();
+            if !settings.quorum.is_empty() && settings.quorum != told.quorum {
+                told.quorum = settings.quorum.clone();
+                data.write_membership(&told)?;
+            }
+            return Ok(Member {
+                credentials,
+                cell: told.cell,
+                quorum: told.quorum,
+            });
         };
         if settings.join.is_none() {
             let node = settings.node.clone();
@@ -63,9 +74,17 @@ async fn kept_or_enrolled(
     let join = settings.join.as_ref().ok_or(StartError::NotEnrolled)?;
     let Enrolled { credentials, cell } = enrol(settings, join, edges).await?;
     // The certificate comes last: with it, enrolment is done.
-    data.write_membership(&Membership { cell: cell.clone() })?;
+    let quorum = settings.quorum.clone();
+    data.write_membership(&Membership {
+        cell: cell.clone(),
+        quorum: quorum.clone(),
+    })?;
     credentials.save(&data.identity())?;
-    Ok(Member { credentials, cell })
+    Ok(Member {
+        credentials,
+        cell,
+        quorum,
+    })
 }
 
 /// Why nobody would let in who shows these credentials; `None`: everybody should.
@@ -112,13 +131,18 @@ impl std::fmt::Debug for NextCertificate {
 }
 
 impl NextCertificate {
-    pub(crate) fn new(mesh: &Mesh, settings: &Settings, config: &MeshConfig) -> Self {
+    pub(crate) fn new(
+        mesh: &Mesh,
+        quorum: Vec<SocketAddr>,
+        settings: &Settings,
+        config: &MeshConfig,
+    ) -> Self {
         let of_quorum = |addr: &SocketAddr| mesh.peer(*addr, Expect::role(Role::Quorum));
-        let members: Vec<_> = settings.quorum.iter().map(of_quorum).collect();
+        let members: Vec<_> = quorum.iter().map(of_quorum).collect();
         Self {
             members: AskMembers::new(move || members.clone()),
             mesh: mesh.downgrade(),
-            quorum: settings.quorum.clone(),
+            quorum,
             node: settings.node.clone(),
             join: settings.join.clone(),
             config: config.clone(),
