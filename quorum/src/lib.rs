@@ -7,7 +7,9 @@
 //!
 //! Begin with [`App`]; a command's way is `service.rs` → `proposals.rs` (judged on `ahead.rs`,
 //! gathered into batches) → openraft → `store/` (the log) and `replica.rs` (the state) →
-//! `feed.rs` (watchers). `gate.rs` says who may hold an election, `0001-consensus.md` why.
+//! `feed.rs` (watchers). `gate.rs` says who may hold an election, `0001-consensus.md` why. A
+//! certificate's way is `enrolment.rs` or `renewal.rs` → `issuer.rs` (agreed on, then signed);
+//! `trust.rs` puts in force what the state says of trust.
 #![forbid(unsafe_code)]
 
 mod ahead;

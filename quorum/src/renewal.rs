@@ -1,5 +1,5 @@
 //! Renewal: members of the cluster, this one included, get a new certificate of their own identity
-//! before the present one ends. See `0005-expiry-without-a-quorum.md` for when they cannot.
+//! before the present one ends. See `../0003-expiry-without-a-quorum.md` for when they cannot.
 
 use crate::issuer::{Issuer, NotIssued, key_of};
 use futures::{FutureExt, future::BoxFuture};

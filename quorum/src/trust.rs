@@ -22,10 +22,20 @@ pub(crate) async fn run(
 ) {
     let mut numbers = issuer.member.replica.watch_trust();
     let mut keys = issuer.authorities.watch();
+    let mut warned = false;
     loop {
         numbers.borrow_and_update();
         keys.borrow_and_update();
         let trust = issuer.member.replica.trust();
+        if issuer.member.leads_surely() && mesh.trust_state().number > trust.number.0 && !warned {
+            warned = true;
+            tracing::warn!(
+                state = trust.number.0,
+                in_force = mesh.trust_state().number,
+                "the trust bundle in force is later than the quorum's own state: its data was lost \
+                 or restored, and no change of trust reaches anybody until its number is higher"
+            );
+        }
         let done = if trust.authorities.is_empty() {
             found(&issuer, &roots).await;
             false
@@ -88,8 +98,10 @@ async fn put_in_force(
     renewal: &Renewal,
     trust: TrustView,
 ) -> bool {
-    if trust.number.0 <= mesh.trust_state().number {
-        return true;
+    let in_force = mesh.trust_state().number;
+    if trust.number.0 <= in_force {
+        // Ahead of a state that is still being read, most often.
+        return trust.number.0 == in_force;
     }
     let number = trust.number.0;
     let (issuer, own) = (issuer.clone(), mesh.clone());

@@ -238,8 +238,11 @@ async fn revoked_connections_are_closed_at_all_members() {
         let again = mesh.connect(addr, Expect::role(Role::Quorum)).await;
         assert!(again.is_err(), "a revoked certificate is let in");
     }
-    // The same name, with a new certificate, is.
+    // Nor by the token it came with; the same name, with a new token and certificate, is.
     let config = MeshConfig::default();
+    let back = enrol_with(cluster.addrs()[1], &token, "n1", true, &config).await;
+    assert_eq!(refused(back), EnrolRefused::TokenRefused);
+    let token = self::token(&client, &cluster.authority, 1).await;
     let anew = enrol_with(cluster.addrs()[1], &token, "n1", true, &config).await;
     let mesh = Mesh::bind(any_port(), anew.unwrap().credentials, config).unwrap();
     for addr in cluster.addrs() {
@@ -290,6 +293,21 @@ async fn everybody_renews_before_the_end_and_keeps_its_connections() {
 /// A control whose certificate holds a day, whatever the cluster's do.
 fn control_for(cluster: &Cluster, id: &str) -> Mesh {
     control(&cluster.authority, id)
+}
+
+/// Enrols by the token that the member at `addr` is known by.
+async fn enrol_by_either(
+    addr: SocketAddr,
+    tokens: &[JoinToken; 2],
+    name: &str,
+) -> Result<lattice_mesh::Enrolled, EnrolError> {
+    for round in 0.. {
+        match enrol(addr, &tokens[round % 2], name).await {
+            Err(EnrolError::PinMismatch { .. } | EnrolError::Mesh(_)) if round < 50 => {}
+            answer => return answer,
+        }
+    }
+    unreachable!("it ends in the loop")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -345,18 +363,18 @@ async fn one_authority_takes_the_place_of_another() {
         numbers.all(|n| n >= number) && n1.mesh.trust_state().number >= number
     };
     until("the promotion is in force", || async { at_all(promoted.0) }).await;
+    // A token names the authority of the certificate that the asked member shows, which becomes
+    // the new one within seconds here.
+    let during = [before, token(&client, &new, 5).await];
     // The third cannot issue any more, and says so; a joining agent goes on to the next.
-    let no_key = enrol(cluster.addrs()[2], &before, "n2").await;
-    match refused(no_key) {
+    match refused(enrol_by_either(cluster.addrs()[2], &during, "n2").await) {
         EnrolRefused::Unavailable { reason } => {
             assert!(reason.contains("no key of the authority"), "{reason}");
         }
         other => panic!("{other}"),
     }
-    let order = [2, 0].map(|i| cluster.addrs()[i]);
-    let config = MeshConfig::default();
-    let enrolled = lattice_mesh::enrol_at_any(order, &before, "n2", false, &config).await;
-    let enrolled = enrolled.unwrap().unwrap();
+    let enrolled = enrol_by_either(cluster.addrs()[0], &during, "n2").await;
+    let enrolled = enrolled.unwrap();
     let n2 = Agent::start(enrolled.credentials, cluster.addrs());
     // Old and new talk to each other, both ways.
     n1.hello(&n2).await.unwrap();
@@ -484,5 +502,57 @@ async fn a_member_that_shows_another_name_renews_nothing_but_its_own() {
     assert_eq!(view.expires_at, Some(first.expires_at()));
     let malformed = peer.call(&Renew { csr: vec![1, 2] }, SHORT).await.unwrap();
     assert!(matches!(malformed, Err(RenewRefused::Invalid { .. })));
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trust_survives_restarts_and_comes_with_a_snapshot() {
+    // So few entries between snapshots that a member that was away needs one.
+    let mut cluster = Cluster::start_with(100).await;
+    let client = cluster.client("c1");
+    let token = token(&client, &cluster.authority, 1).await;
+    let enrolled = enrol(cluster.addrs()[0], &token, "n1").await.unwrap();
+    let away = (1..=3).find(|id| cluster.app(*id).status().unwrap().leader != Some(*id));
+    let away = away.unwrap();
+    cluster.stop_member(away).await;
+    let revoke = Command::RevokeCertificates {
+        name: "n1".to_owned(),
+        role: Role::Agent,
+        reason: "while one was away".to_owned(),
+    };
+    let number = propose(&client, revoke).await.unwrap().revision.0;
+    for i in 0..1500 {
+        let id = format!("{i:08}");
+        let _ = propose(&client, Command::RevokeToken { id }).await;
+        if i % 5 == 0 {
+            let register = common::register(&format!("r{i:04}"));
+            propose(&client, register).await.unwrap();
+        }
+    }
+    std::fs::remove_dir_all(common::folder_of(cluster.folder.path(), away)).unwrap();
+    cluster.restart_member(away).await;
+    let in_force = |cluster: &Cluster| cluster.app(away).mesh().trust_state().number;
+    until("the bundle is in force", || async {
+        in_force(&cluster) == number
+    })
+    .await;
+    let mesh = Mesh::bind(any_port(), enrolled.credentials, MeshConfig::default()).unwrap();
+    let addr = cluster.addrs()[away as usize - 1];
+    let refused = mesh.connect(addr, Expect::role(Role::Quorum)).await;
+    assert!(refused.is_err(), "a revoked certificate is let in");
+    // All at once, from disk.
+    for id in 1..=3 {
+        cluster.stop_member(id).await;
+    }
+    for id in 1..=3 {
+        cluster.restart_member(id).await;
+    }
+    until("the bundle is in force again", || async {
+        (1..=3).all(|id| cluster.app(id).mesh().trust_state().number == number)
+    })
+    .await;
+    let before = cluster.app(1).state_digest();
+    let same = || (2..=3).all(|id| cluster.app(id).state_digest() == before);
+    until("all agree", || async { same() }).await;
     cluster.stop().await;
 }

@@ -1,5 +1,5 @@
 //! The replicated state machine: who holds which node, the project tree and its hard limits,
-//! leases, join tokens, and every allocation's life cycle.
+//! leases, every allocation's life cycle, join tokens and who is trusted, and the audit.
 //!
 //! It is a function of its arguments: [`State::apply`] takes a log index and an
 //! [`Envelope`](lattice_quorum_types::Envelope) and answers with what changed or why nothing did.
@@ -11,7 +11,8 @@
 //! [`State::check`] is the judging half alone, so the leader's pre-check and `apply` are one rule.
 //!
 //! Begin with `state.rs`, then the command you care about in `judge/`. What a limit means is one
-//! replaceable piece, [`policy`]; see `0001-limit-policy.md`.
+//! replaceable piece, [`policy`]; see `0001-limit-policy.md`. What an older build wrote is read
+//! through [`v1`].
 #![forbid(unsafe_code)]
 
 mod archive;
