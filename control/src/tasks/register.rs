@@ -52,6 +52,8 @@ pub(crate) struct Register {
     vcluster: VclusterName,
     progress: BTreeMap<NodeId, Progress>,
     gates: JoinSet<Asked>,
+    /// Answers that have come and were not handed on yet.
+    heard: Vec<Asked>,
 }
 
 /// What one round did.
@@ -81,6 +83,7 @@ impl Register {
             vcluster,
             progress: BTreeMap::new(),
             gates: JoinSet::new(),
+            heard: Vec::new(),
         }
     }
 
@@ -94,6 +97,7 @@ impl Register {
             };
             let Some(fence) = self.lease.fence() else {
                 self.gates.abort_all();
+                self.heard.clear();
                 self.progress.clear();
                 continue;
             };
@@ -107,19 +111,23 @@ impl Register {
         }
     }
 
-    /// Resolves when nodes that were asked have answered, or cannot.
+    /// Resolves when nodes that were asked have answered, or cannot. What has come is kept when
+    /// this is dropped before it resolves: a node whose answer were lost would be asked for ever.
     pub(crate) async fn answered(&mut self) -> Vec<Asked> {
-        let Some(first) = self.gates.join_next().await else {
-            return std::future::pending().await;
-        };
-        let mut answered: Vec<Asked> = first.into_iter().collect();
+        let (gates, heard) = (&mut self.gates, &mut self.heard);
+        if heard.is_empty() {
+            let Some(first) = gates.join_next().await else {
+                return std::future::pending().await;
+            };
+            heard.extend(first);
+        }
         let more = async {
-            while let Some(next) = self.gates.join_next().await {
-                answered.extend(next);
+            while let Some(next) = gates.join_next().await {
+                heard.extend(next);
             }
         };
         let _ = timeout(TOGETHER, more).await;
-        answered
+        std::mem::take(heard)
     }
 
     /// Asks every node that would join and was not asked yet. Returns how many.
