@@ -162,6 +162,8 @@ impl From<NodeView> for v1::Node {
             fingerprint: n.fingerprint,
             drifted_keys: n.drifted_keys,
             revision: n.revision.0,
+            liveness_reason: n.liveness_reason,
+            boot_id: n.boot_id,
         }
     }
 }

@@ -202,6 +202,9 @@ async fn promote(pin: &str, connection: &Connection) -> Result<(), Failure> {
     let issuing = all.iter().find(|authority| authority.phase == "issuing");
     let issuing = issuing.map_or(pin, |authority| short_pin(&authority.pin));
     eprintln!("authority {issuing} issues from now on; every member renews within ten minutes");
+    eprintln!(
+        "  join tokens made before are of no use once the quorum members have: make new ones then"
+    );
     for old in all.iter().filter(|authority| authority.phase != "issuing") {
         let pin = short_pin(&old.pin);
         eprintln!(

@@ -114,7 +114,11 @@ async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
     let rows = all.iter().map(|c| row(connection.format, c));
     output::print(connection.format, &all, LIST, rows)?;
     if all.is_empty() {
-        eprintln!("no member is known whose certificate is so");
+        let which = match (args.role, within) {
+            (None, None) => "",
+            _ => " of this kind",
+        };
+        eprintln!("no certificate{which} is known to have been issued by the quorum");
     }
     Ok(())
 }

@@ -31,11 +31,27 @@ async fn trusted(core: &Core) -> Result<Vec<Authority>, Problem> {
     }
 }
 
-/// The pin that newcomers are told; `None` while the state knows no authority.
-pub(super) async fn issuing(core: &Core) -> Result<Option<Pin>, Problem> {
+/// The pin that newcomers are told: of the authority whose certificate they are shown by a quorum
+/// member. After a promotion that is the former one until the first member has renewed. `None`
+/// while the state knows no authority.
+pub(super) async fn shown(core: &Core) -> Result<Option<Pin>, Problem> {
     let all = trusted(core).await?;
     let issuing = all.iter().find(|authority| authority.issuing);
-    let pin = issuing.map(|authority| authority.pin.parse());
+    let mut pin = issuing.map(|authority| authority.pin.clone());
+    if let (Some(issuing), true) = (&pin, all.len() > 1) {
+        let in_use = in_use(core).await?;
+        let shows = |pin: &String| {
+            let mut members = in_use.get(pin).into_iter().flatten();
+            members.any(|c| c.role == Member::Quorum)
+        };
+        if !shows(issuing) {
+            let reigns = reigns(core).await?;
+            let former = reigns.into_iter().rev().map(|(_, pin)| pin);
+            let is_trusted = |pin: &String| all.iter().any(|a| a.pin == *pin && !a.issuing);
+            pin = former.into_iter().find(is_trusted).or(pin);
+        }
+    }
+    let pin = pin.map(|pin| pin.parse());
     pin.transpose().map_err(|_| unexpected())
 }
 

@@ -28,7 +28,7 @@ pub(crate) async fn create(
     caller.check_whole(Role::Admin, "making join tokens")?;
     let terms = request.into_terms()?;
     let (role, uses) = (terms.role, terms.uses);
-    let authority = authorities::issuing(core).await?.unwrap_or(founder);
+    let authority = authorities::shown(core).await?.unwrap_or(founder);
     let token = JoinToken::generate(role, authority);
     let grant = terms.into_grant(token.hash(), core.now());
     let expires_at = grant.expires_at;
