@@ -9,6 +9,15 @@ use lattice_quorum_types::{
     node::{Lifecycle, Node},
 };
 
+/// Begins the evidence of a rank that ended this way.
+const TAKEN: &str = "released by force by ";
+
+/// Whether a rank ended because its node was taken: what the node says of it later is too late.
+pub(super) fn took(phase: &RankPhase) -> bool {
+    matches!(phase, RankPhase::Ended { exit: RankExit::Lost { evidence }, .. }
+        if evidence.starts_with(TAKEN))
+}
+
 /// The node goes back at once, whatever its allocation's other ranks do, and stays drained by the
 /// person who answers for it. Its rank counts as lost; one that ended already keeps how it ended,
 /// and the others go on.
@@ -37,7 +46,7 @@ pub(super) fn release(case: Case<'_>, id: &NodeId, reason: &str) -> Result<Verdi
         let freed = vec![Change::Node(Box::new(freed))];
         return Ok(Verdict::done(audited(case, action, freed)));
     }
-    let evidence = format!("released by force by {by}: {reason}");
+    let evidence = format!("{TAKEN}{by}: {reason}");
     let exit = RankExit::Lost { evidence };
     let mut record = present.clone();
     report::note_exit(case, &mut record, position, &exit, None);

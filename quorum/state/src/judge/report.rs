@@ -1,6 +1,6 @@
 //! Reports of ranks, and the transitions that follow from them.
 
-use super::{Case, invalid, nodes, people::entering, wrong_state};
+use super::{Case, force, invalid, nodes, people::entering, wrong_state};
 use crate::change::{Change, Direction, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, UnixMillis,
@@ -42,7 +42,13 @@ pub(super) fn report(
             format!("node {node} has no rank in allocation {id}"),
         ));
     };
-    let Some(phase) = next_phase(&present.ranks[position].phase, report) else {
+    let phase = &present.ranks[position].phase;
+    if force::took(phase) {
+        let reason =
+            format!("node {node} was taken from allocation {id} by force before it said so");
+        return Err(invalid("node", reason));
+    }
+    let Some(phase) = next_phase(phase, report) else {
         return Ok(Verdict::nothing());
     };
     if !present.state.holds() {
