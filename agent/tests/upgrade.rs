@@ -3,95 +3,26 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod cluster;
+mod daemon;
 mod support;
 
 use cluster::Cluster;
-use lattice_mesh::{Expect, Peer, Role};
+use daemon::{Daemon, configure};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{ListAttempts, Ping};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, eventually, install, is_root, key, program, recorded_pid, shell};
+use support::{PATIENCE, eventually, install, key, program, recorded_pid, shell};
 
 const JOBS: u64 = 50;
 /// The first of them end while no agent is there.
 const END_MEANWHILE: u64 = 10;
 const DEADLINE: Duration = Duration::from_secs(20);
-
-/// An agent as a process of its own.
-struct Daemon {
-    process: Child,
-    addr: SocketAddr,
-}
-
-impl Daemon {
-    fn start(program: &Path, config: &Path) -> Self {
-        let mut process = Command::new(program)
-            .arg("--config")
-            .arg(config)
-            .env_clear()
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let first = lines.next().unwrap().unwrap();
-        let addr = first.rsplit_once(' ').unwrap().1.parse().unwrap();
-        Self { process, addr }
-    }
-    fn peer(&self, cluster: &Cluster) -> Peer {
-        cluster
-            .control
-            .peer(self.addr, Expect::exactly(Role::Agent, "n1"))
-    }
-    fn inode(&self) -> u64 {
-        let exe = format!("/proc/{}/exe", self.process.id());
-        std::fs::metadata(exe).unwrap().ino()
-    }
-    fn end(&mut self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.process.id()).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn configure(cluster: &Cluster, data: &Path) -> PathBuf {
-    std::fs::create_dir(data).unwrap();
-    cluster
-        .credentials("n1")
-        .save(&data.join("identity"))
-        .unwrap();
-    let run_as = match is_root() {
-        true => "run_as: {uid: 65534, gid: 65534}",
-        false => "allow_same_user: true",
-    };
-    let path = cluster.folder.path().join("agent.yaml");
-    let text = format!(
-        "node: n1\nlisten: 127.0.0.1:0\ndata_dir: {}\ncontrol: ['{}']\n\
-         gossip: {{cell: c0, interval_ms: 200}}\n\
-         probe: {{root: {}/no-host, nvml: {{source: disabled}}}}\n\
-         executor: {{{run_as}, grace_s: 5}}\n",
-        data.display(),
-        cluster.control.local_addr(),
-        cluster.folder.path().display()
-    );
-    std::fs::write(&path, text).unwrap();
-    path
-}
 
 /// Another build of the program, in place of the one at `path`: what runs keeps the old file.
 fn replace(path: &Path) {
@@ -112,7 +43,7 @@ async fn upgraded_by(signal: Signal, how: &str) {
     let cluster = Cluster::start().await;
     let folder = cluster.folder.path();
     let (data, binary) = (folder.join("n1"), folder.join("lattice-agent"));
-    let config = configure(&cluster, &data);
+    let config = configure(&cluster, &data, "");
     install(&program(), &binary);
     let mut first = Daemon::start(&binary, &config);
     let (ran, early, late) = (
