@@ -116,10 +116,18 @@ impl Register {
     pub(crate) async fn answered(&mut self) -> Vec<Asked> {
         let (gates, heard) = (&mut self.gates, &mut self.heard);
         if heard.is_empty() {
-            let Some(first) = gates.join_next().await else {
-                return std::future::pending().await;
-            };
-            heard.extend(first);
+            match gates.join_next().await {
+                None => return std::future::pending().await,
+                Some(Ok(first)) => heard.push(first),
+                Some(Err(error)) => {
+                    // Whose it was is not known: all are asked again.
+                    if error.is_panic() {
+                        tracing::error!(%error, "asking a node broke down");
+                    }
+                    self.progress.retain(|_, p| *p != Progress::Asking);
+                    return Vec::new();
+                }
+            }
         }
         let more = async {
             while let Some(next) = gates.join_next().await {
