@@ -38,46 +38,42 @@ pub struct Applied {
     pub not_saved: Option<String>,
 }
 
-/// Where bundles are saved, and whether the last one was. Held while trust changes, so that two
-/// changes do not cross.
+/// Where bundles are saved. Held while one is: a save may take as long as a disk hangs, and nothing
+/// else waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Keeping {
     folder: Option<PathBuf>,
-    unsaved: bool,
-}
-
-impl Keeping {
-    fn save(&mut self, credentials: &Credentials) -> Option<String> {
-        let folder = self.folder.as_deref()?;
-        let saved = credentials.save_trust(folder);
-        self.unsaved = saved.is_err();
-        let error = saved.err()?.to_string();
-        tracing::warn!(%error, "a trust bundle could not be saved; a restart would forget it");
-        Some(error)
-    }
 }
 
 impl Core {
     pub(crate) fn apply_bundle(&self, signed: &SignedBundle) -> Result<Applied, BundleRefused> {
-        let mut keeping = lock(&self.keeping);
+        let mut applied = self.put_bundle_in_force(signed)?;
+        // In force first: a disk that is full or hangs must not keep a revoked peer connected.
+        if applied.changed || self.unsaved.load(Ordering::SeqCst) {
+            applied.not_saved = self.save_trust_in_force();
+        }
+        Ok(applied)
+    }
+
+    fn put_bundle_in_force(&self, signed: &SignedBundle) -> Result<Applied, BundleRefused> {
+        let _changing = lock(&self.changing);
         let trust = self.trust();
         let credentials = trust.credentials.with_bundle(signed)?;
-        let (number, before) = (credentials.trust_number(), trust.credentials.bundle());
-        if before == credentials.bundle() {
-            let unsaved = keeping.unsaved;
-            return Ok(Applied {
-                number,
-                changed: false,
-                closed_connections: 0,
-                standing: trust.standing,
-                not_saved: unsaved.then(|| keeping.save(&credentials)).flatten(),
-            });
+        let number = credentials.trust_number();
+        let unchanged = Applied {
+            number,
+            changed: false,
+            closed_connections: 0,
+            standing: trust.standing,
+            not_saved: None,
+        };
+        if trust.credentials.bundle() == credentials.bundle() {
+            return Ok(unchanged);
         }
         let trust = Trust::new(credentials, &provider()).map_err(|e| BundleRefused::Invalid {
             reason: e.to_string(),
         })?;
         let trust = Arc::new(trust);
-        // In force first: a full disk must not keep a revoked peer connected.
         let closed_connections = self.put_in_force(trust.clone());
         let standing = trust.standing;
         tracing::info!(
@@ -87,12 +83,32 @@ impl Core {
             "trust bundle in force"
         );
         Ok(Applied {
-            number,
             changed: true,
             closed_connections,
             standing,
-            not_saved: keeping.save(&trust.credentials),
+            ..unchanged
         })
+    }
+
+    /// Saves what is trusted now. Where somebody else is about to, that one takes it along: a disk
+    /// that hangs holds one thread, however many bundles come.
+    fn save_trust_in_force(&self) -> Option<String> {
+        self.unsaved.store(true, Ordering::SeqCst);
+        // Looked at once more when the lock is free again: who found it taken has left it to us.
+        while self.unsaved.load(Ordering::SeqCst) {
+            let Ok(keeping) = self.keeping.try_lock() else {
+                return Some("an earlier save is still under way".to_owned());
+            };
+            self.unsaved.store(false, Ordering::SeqCst);
+            let folder = keeping.folder.as_deref()?;
+            if let Err(error) = self.trust().credentials.save_trust(folder) {
+                self.unsaved.store(true, Ordering::SeqCst);
+                let error = error.to_string();
+                tracing::warn!(%error, "a trust bundle could not be saved; a restart would forget it");
+                return Some(error);
+            }
+        }
+        None
     }
 
     /// Puts credentials in force as `choose` says, which is given them as they came, and under
@@ -103,7 +119,7 @@ impl Core {
         choose: impl FnOnce(Credentials, Credentials) -> Result<Credentials, String>,
     ) -> Result<(), MeshError> {
         // Held to the end, or a bundle that comes meanwhile would be lost.
-        let _keeping = lock(&self.keeping);
+        let _changing = lock(&self.changing);
         let before = self.trust();
         let current = before.credentials.identity();
         if brought.identity() != current {
@@ -236,5 +252,65 @@ impl Mesh {
     /// What is in force.
     pub fn trust_state(&self) -> TrustState {
         *self.core().trust_state.borrow()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::{
+        Authority, Clock as _, Identity, MeshConfig, Revoked, Role, SystemClock, TrustBundle,
+        TrustedAuthority, Validity,
+    };
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_keeps_no_bundle_from_force() {
+        let now = SystemClock.now();
+        let day = Validity::from_now(now, Duration::from_secs(86_400));
+        let authority = Authority::create("demo", day).unwrap();
+        let control = Identity::new("demo", Role::Control, "c1").unwrap();
+        let own = Credentials::issued_by(&authority, &control, day).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        own.save(folder.path()).unwrap();
+        let mesh = Mesh::bind("127.0.0.1:0".parse().unwrap(), own, MeshConfig::default()).unwrap();
+        mesh.keep_trust_in(folder.path()).unwrap();
+        let bundle = |number| {
+            let bundle = TrustBundle {
+                cluster: "demo".to_owned(),
+                number,
+                authorities: vec![TrustedAuthority {
+                    certificate: authority.certificate().to_vec().into(),
+                    issuing: true,
+                }],
+                revoked: vec![Revoked {
+                    role: Role::Agent,
+                    name: format!("a{number}"),
+                    issued_before: now,
+                    forget_at: now.after(86_400_000),
+                }],
+            };
+            bundle.sign([&authority]).unwrap()
+        };
+        let core = mesh.core();
+        let hanging = lock(&core.keeping);
+        for number in [1, 2] {
+            let applied = mesh.apply_bundle(&bundle(number)).unwrap();
+            assert!(
+                applied.changed && applied.not_saved.is_some(),
+                "{applied:?}"
+            );
+            assert_eq!(mesh.trust_state().number, number);
+        }
+        drop(hanging);
+        // The same one again, as it is asked for regularly: now it is saved.
+        let applied = mesh.apply_bundle(&bundle(2)).unwrap();
+        assert!(
+            !applied.changed && applied.not_saved.is_none(),
+            "{applied:?}"
+        );
+        let kept = Credentials::load(folder.path()).unwrap();
+        assert_eq!(kept.trust_number(), 2);
     }
 }

@@ -98,7 +98,12 @@ pub(crate) struct Core {
     pub(crate) generation: AtomicU64,
     /// Rises when what is trusted changes.
     pub(crate) judgements: AtomicU64,
+    /// Held while trust changes, so that two changes do not cross; never while the disk is waited
+    /// for.
+    pub(crate) changing: Mutex<()>,
     pub(crate) keeping: Mutex<Keeping>,
+    /// What is trusted is not what is saved.
+    pub(crate) unsaved: AtomicBool,
     pub(crate) trust_state: watch::Sender<TrustState>,
     pub(crate) cancel: CancellationToken,
     pub(crate) tasks: TaskTracker,
@@ -138,7 +143,9 @@ impl Core {
             router: OnceLock::new(),
             generation: AtomicU64::new(0),
             judgements: AtomicU64::new(0),
+            changing: Mutex::default(),
             keeping: Mutex::default(),
+            unsaved: AtomicBool::new(false),
             trust_state,
             cancel: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -200,8 +200,12 @@ pub async fn enrol_at_any(
     config: &MeshConfig,
 ) -> Option<Result<Enrolled, EnrolError>> {
     let mut last = None;
+    let new = match Credentials::generate_key_and_csr() {
+        Ok(new) => new,
+        Err(error) => return Some(Err(error.into())),
+    };
     for addr in addrs {
-        match enrol_with(addr, token, name, replace, config).await {
+        match enrol_as(addr, token, name, replace, &new, config).await {
             Ok(enrolled) => {
                 tracing::info!(identity = %enrolled.credentials.identity(), "enrolled");
                 return Some(Ok(enrolled));
@@ -225,11 +229,27 @@ pub async fn enrol_with(
     replace: bool,
     config: &MeshConfig,
 ) -> Result<Enrolled, EnrolError> {
-    let KeyAndCsr { key, csr } = Credentials::generate_key_and_csr()?;
-    let issued = enrol_key(addr, token, name, replace, &csr, config).await?;
+    let new = Credentials::generate_key_and_csr()?;
+    enrol_as(addr, token, name, replace, &new, config).await
+}
+
+/// With a key that is at hand: the cluster knows a repeat by it, whichever member is asked, so an
+/// answer that was lost costs neither the token nor the name.
+async fn enrol_as(
+    addr: SocketAddr,
+    token: &JoinToken,
+    name: &str,
+    replace: bool,
+    new: &KeyAndCsr,
+    config: &MeshConfig,
+) -> Result<Enrolled, EnrolError> {
+    let issued = enrol_key(addr, token, name, replace, &new.csr, config).await?;
     let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(CertificateDer::from).collect();
-    let credentials =
-        Credentials::new(certificates(issued.chain), key, certificates(issued.roots))?;
+    let credentials = Credentials::new(
+        certificates(issued.chain),
+        new.key.clone(),
+        certificates(issued.roots),
+    )?;
     let identity = credentials.identity();
     if (identity.role(), identity.id()) != (token.role(), name) {
         let reason = format!("{identity} instead of {}/{name}", token.role());

@@ -90,17 +90,22 @@ impl Credentials {
         before: BeforeStep<'_>,
     ) -> Result<(), CredentialsError> {
         let (bundle, roots) = (folder.join(BUNDLE_FILE), folder.join(ROOTS_FILE));
-        let saved = match self.bundle() {
-            Some(signed) => match signed.to_file() {
+        if let Some(signed) = self.bundle() {
+            let saved = match signed.to_file() {
                 Ok(bytes) => replace(&bundle, &bytes, 0o644, before),
                 Err(reason) => Err(io::Error::other(reason)),
-            },
-            // Of an earlier membership: what was trusted then is trusted no more.
-            None => before(&bundle).and_then(|()| remove(&bundle)),
-        };
-        saved.map_err(|e| file_error(&bundle, e))?;
+            };
+            saved.map_err(|e| file_error(&bundle, e))?;
+        }
         let pem = to_pem(self.roots());
-        replace(&roots, pem.as_bytes(), 0o644, before).map_err(|e| file_error(&roots, e))
+        replace(&roots, pem.as_bytes(), 0o644, before).map_err(|e| file_error(&roots, e))?;
+        if self.bundle().is_none() && bundle.exists() {
+            // Of an earlier membership: what was trusted then is trusted no more. Last: with its
+            // roots and without its number, older bundles of it would count again.
+            let removed = before(&bundle).and_then(|()| remove(&bundle));
+            removed.map_err(|e| file_error(&bundle, e))?;
+        }
+        Ok(())
     }
 
     /// Reads what [`Credentials::save`] wrote; refuses a key that others can read.

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use lattice_mesh::{
     Authority, Clock, Credentials, EnrolError, EnrolRefused, EnrolRequest, Enroller, Expect,
     Identity, Issued, JoinToken, Mesh, MeshConfig, MeshError, RateLimit, Role, Validity, enrol,
-    enrol_with,
+    enrol_at_any, enrol_with,
 };
 use lattice_quorum_types::UnixMillis;
 use rustls_pki_types::CertificateDer;
@@ -506,4 +506,59 @@ async fn a_source_that_does_not_stop_is_no_longer_heard_and_others_are() {
     let member = Mesh::bind(addr, own, MeshConfig::default()).unwrap();
     let peer = member.peer(office.addr(), Expect::role(Role::Quorum));
     peer.call(&echo("x"), SHORT).await.unwrap();
+}
+
+/// The cluster knows a repeat by the key. An answer that was lost after the token was used up, and
+/// the next member asked: with another key the node would be locked out of its own name.
+#[tokio::test]
+async fn every_member_is_asked_with_the_same_key() {
+    struct Remembers {
+        authority: Authority,
+        answers: bool,
+        asked: Arc<Mutex<Vec<Vec<u8>>>>,
+    }
+    impl Enroller for Remembers {
+        fn enrol(
+            &self,
+            request: EnrolRequest,
+            _: SocketAddr,
+        ) -> BoxFuture<'_, Result<Issued, EnrolRefused>> {
+            self.asked.lock().unwrap().push(request.csr.to_vec());
+            let identity = Identity::new("demo", Role::Agent, request.name).unwrap();
+            let chain = self.authority.issue(&identity, &request.csr, today());
+            let issued = Issued {
+                chain: chain.unwrap().iter().map(|c| c.to_vec()).collect(),
+                roots: vec![self.authority.certificate().to_vec()],
+                cell: None,
+            };
+            let reason = "the answer was lost".to_owned();
+            let answer = self.answers.then_some(issued);
+            Box::pin(async move { answer.ok_or(EnrolRefused::Unavailable { reason }) })
+        }
+    }
+    let first = authority("demo");
+    let folder = tempfile::tempdir().unwrap();
+    first.save(folder.path()).unwrap();
+    let token = JoinToken::generate(Role::Agent, first.pin());
+    let asked = Arc::<Mutex<Vec<Vec<u8>>>>::default();
+    let member = |id: &str, answers| {
+        let server = bind(&first, Role::Quorum, id);
+        let enroller = Remembers {
+            authority: Authority::load(folder.path()).unwrap(),
+            answers,
+            asked: asked.clone(),
+        };
+        server
+            .serve(router().enrolment(Arc::new(enroller)))
+            .unwrap();
+        server
+    };
+    let members = [member("q1", false), member("q2", true)];
+    let addrs = members.each_ref().map(Mesh::local_addr);
+    let config = MeshConfig::default();
+    let enrolled = enrol_at_any(addrs, &token, "a1", false, &config).await;
+    enrolled.unwrap().unwrap();
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[0], asked[1]);
 }

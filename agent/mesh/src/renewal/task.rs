@@ -258,9 +258,9 @@ impl Task {
 }
 
 impl Core {
-    /// Puts a renewed certificate in force if it is one that peers will accept, and saves it in
-    /// `folder`. Returns why it could not be saved: it is in force all the same, as the disk may
-    /// be full for longer than the old one lives.
+    /// Puts a renewed certificate in force if it is one that peers will accept, and then saves it
+    /// in `folder`. Returns why it could not be saved: it is in force all the same, as the disk may
+    /// be full for longer than the old one lives. A crash in between costs another renewal.
     ///
     /// Once the old one has ended, the new one may be of an authority that is not known here: who
     /// was away for a whole rotation has been enrolled anew, and trusts what that brought.
@@ -271,22 +271,18 @@ impl Core {
     ) -> Result<Option<String>, String> {
         let now = self.config.clock.now();
         let has_ended = now > self.trust().credentials.expires_at();
-        let mut not_saved = None;
         self.rotate_with(renewed, |brought, under_in_force| {
-            let chosen = match judge(&under_in_force, now) {
+            match judge(&under_in_force, now) {
                 Err(_) if has_ended && judge(&brought, now).is_ok() => {
                     tracing::warn!("enrolled anew: what was trusted before is trusted no more");
-                    brought
+                    Ok(brought)
                 }
-                judged => judged.map(|()| under_in_force)?,
-            };
-            if let Some(folder) = folder {
-                not_saved = chosen.save(folder).err().map(|e| e.to_string());
+                judged => judged.map(|()| under_in_force),
             }
-            Ok(chosen)
         })
         .map_err(|e| e.to_string())?;
-        Ok(not_saved)
+        let saved = folder.map_or(Ok(()), |folder| self.save(folder));
+        Ok(saved.err().map(|e| e.to_string()))
     }
 }
 
