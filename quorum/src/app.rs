@@ -105,8 +105,11 @@ impl App {
             ..settings.mesh.clone()
         };
         let mesh = Mesh::bind(settings.listen, edges.credentials.clone(), config)?;
-        if let Some(folder) = settings.credentials.as_deref() {
-            mesh.keep_trust_in(folder)?;
+        if let Some(folder) = settings.credentials.as_deref()
+            && let Err(error) = mesh.keep_trust_in(folder)
+        {
+            // The quorum's own state has it too.
+            tracing::warn!(%error, "trust bundles cannot be saved; `credentials` must be writable");
         }
         let dialler = Arc::new(Mutex::new(Some(mesh.clone())));
         let authorities = Authorities::new(edges.authority.iter().cloned().collect());

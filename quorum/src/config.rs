@@ -307,3 +307,62 @@ impl Settings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn lifetime(text: &str) -> Option<u64> {
+        let config = EnrolmentConfig {
+            lifetime: Some(text.to_owned()),
+            ..EnrolmentConfig::default()
+        };
+        config.lifetime().map(|lifetime| lifetime.as_secs())
+    }
+
+    #[test]
+    fn lifetimes_are_numbers_with_a_unit_within_bounds() {
+        assert_eq!(lifetime("30s"), Some(30));
+        assert_eq!(lifetime("10m"), Some(600));
+        assert_eq!(lifetime("12h"), Some(43_200));
+        assert_eq!(lifetime("825d"), Some(825 * 86_400));
+        for bad in [
+            "",
+            "s",
+            "30",
+            "29s",
+            "826d",
+            "1y",
+            "1.5h",
+            "-1d",
+            "+1d",
+            " 1d",
+            "1\u{b5}",
+            "0d",
+            "99999999999999999999d",
+            "4294967295d",
+        ] {
+            assert_eq!(lifetime(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn days_of_the_first_version_are_read_and_two_lifetimes_are_one_too_many() {
+        let mut config = EnrolmentConfig::default();
+        assert_eq!(config.lifetime(), Some(DAY * 30));
+        config.lifetime_days = Some(7);
+        assert_eq!(config.lifetime(), Some(DAY * 7));
+        let mut problems = Problems::default();
+        config.check(&mut problems);
+        assert!(problems.is_empty());
+        config.lifetime = Some("7d".to_owned());
+        config.check(&mut problems);
+        assert!(!problems.is_empty());
+        config.lifetime = None;
+        config.lifetime_days = Some(u32::MAX);
+        let mut problems = Problems::default();
+        config.check(&mut problems);
+        assert!(!problems.is_empty());
+    }
+}

@@ -9,6 +9,8 @@ use tokio::time::sleep;
 
 /// After something went wrong, and between two looks of a member without a leader.
 const RETRY: Duration = Duration::from_secs(1);
+/// Changes that come together are signed together.
+const SPACING: Duration = Duration::from_millis(100);
 /// A member that does not lead gives the leader this long to tell of its authority.
 const AFTER_LEADER: Duration = Duration::from_secs(2);
 
@@ -40,7 +42,9 @@ pub(crate) async fn run(
             found(&issuer, &roots).await;
             false
         } else {
-            put_in_force(&issuer, &mesh, &renewal, trust).await
+            let done = put_in_force(&issuer, &mesh, &renewal, trust).await;
+            sleep(SPACING).await;
+            done
         };
         let again = async {
             if done {

@@ -3,14 +3,16 @@
 
 mod common;
 
-use common::{Cluster, admin, any_port, create_project, credentials, now, register, service};
+use common::{
+    Cluster, admin, any_port, create_project, credentials, envelope, now, register, service,
+};
 use lattice_mesh::{
     CallError, EnrolError, EnrolRefused, Expect, JoinToken, Mesh, MeshConfig, Role, enrol,
     enrol_with,
 };
 use lattice_quorum_types::{
     Command, NodeId, Revision, UnixMillis,
-    command::TokenGrant,
+    command::{IssuedCertificate, Power, TokenGrant},
     view::Query,
     wire::{GetMemberStatus, Propose, Read, Watch},
 };
@@ -122,6 +124,25 @@ async fn an_agent_may_call_nothing_and_a_member_may_propose_enrolments_only() {
         let watch = Watch { since: Revision(0) };
         let error = peer.open(&watch).await.expect_err("an agent may watch");
         assert!(matches!(error, CallError::Denied { .. }), "{error}");
+    }
+    // Control neither says who is enrolled or when a certificate was issued, nor speaks for members.
+    let c1 = bind(Role::Control, "c1");
+    let peer = c1.peer(cluster.addrs()[0], Expect::role(Role::Quorum));
+    let certificate = IssuedCertificate {
+        issued_at: UnixMillis(now().0 / 1000 * 1000),
+        expires_at: UnixMillis(now().0 + 600_000),
+    };
+    let renew = Command::RenewCertificate {
+        name: "n1".to_owned(),
+        role: Role::Agent,
+        shown_issued_at: now(),
+        certificate,
+    };
+    let members = envelope("service:quorum", Power::Service, None, register("n1"));
+    for envelope in [service(None, renew.clone()), admin(None, renew), members] {
+        let envelopes = vec![envelope];
+        let error = peer.call(&Propose { envelopes }, SHORT).await.unwrap_err();
+        assert!(error.to_string().contains("nobody else does"), "{error}");
     }
     // A member's certificate opens the door for enrolments, not for anything else.
     let member = bind(Role::Quorum, "4");
