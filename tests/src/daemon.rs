@@ -128,9 +128,8 @@ impl Daemon {
         child.wait().unwrap();
     }
 
-    /// SIGTERM, and what it ended with.
-    pub fn terminate(&mut self) -> ExitStatus {
-        self.signal(Signal::TERM);
+    /// Waits until it has ended, and says with what.
+    pub fn ended(&mut self) -> ExitStatus {
         self.child.take().expect("it runs").wait().unwrap()
     }
 

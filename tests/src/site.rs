@@ -9,8 +9,9 @@ use crate::{
     procs::{self, Jobs},
     wait::{LOOK_EVERY, PATIENCE, eventually},
 };
-use lattice_api::{AllocationRequest, allocation::ConstraintsBody};
+use lattice_api::{AllocationRequest, allocation::ConstraintsBody, node::NodeView};
 use lattice_client::{AllocationView, Client, Endpoint, SubmitOptions};
+use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
 use lattice_quorum_types::AllocationId;
 use rustix::process::Signal;
 use std::{
@@ -21,7 +22,7 @@ use std::{
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::{Command, Output},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 const CLUSTER: &str = "site";
@@ -48,8 +49,8 @@ pub struct Plan {
     pub hosts: bool,
     /// More lines for each configuration of a quorum member, at the top level.
     pub quorum_lines: String,
-    /// More keys of `enrolment`, as `, key: value`.
-    pub enrolment_keys: String,
+    /// How long all certificates hold, those made by hand too; the usual time without it.
+    pub lifetime: Option<Duration>,
     /// More lines for each control's configuration, at the top level.
     pub control_lines: String,
     /// More lines below each agent's `executor`, indented by two.
@@ -125,28 +126,24 @@ pub struct Site {
     folder: tempfile::TempDir,
 }
 
-/// Addresses that were free a moment ago. All are held until all are known, so they differ.
+/// Where ports are looked for: below those that the system gives to whoever asks for any, which
+/// could take one between our look and a daemon's start.
+const PORTS: std::ops::Range<u16> = 10_000..32_000;
+
+/// Addresses that were free a moment ago, for UDP and TCP. All are held until all are known, so
+/// they differ.
 fn free(count: usize) -> Vec<SocketAddr> {
-    let any = (Ipv4Addr::LOCALHOST, 0);
-    let held: Vec<_> = (0..count)
-        .map(|_| {
-            (
-                UdpSocket::bind(any).unwrap(),
-                TcpListener::bind(any).unwrap(),
-            )
-        })
-        .collect();
+    let first: u16 = rand::random_range(PORTS);
+    let held = (first..PORTS.end)
+        .chain(PORTS.start..first)
+        .filter_map(|port| {
+            let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            Some((UdpSocket::bind(addr).ok()?, TcpListener::bind(addr).ok()?))
+        });
+    let held: Vec<_> = held.take(count).collect();
     held.iter()
         .map(|(udp, _)| udp.local_addr().unwrap())
         .collect()
-}
-
-fn free_tcp(count: usize) -> Vec<SocketAddr> {
-    let any = (Ipv4Addr::LOCALHOST, 0);
-    let held: Vec<_> = (0..count)
-        .map(|_| TcpListener::bind(any).unwrap())
-        .collect();
-    held.iter().map(|tcp| tcp.local_addr().unwrap()).collect()
 }
 
 impl Site {
@@ -332,19 +329,19 @@ impl Site {
 
     /// Waits until the API answers and shows these nodes ready, alive and without a holder.
     pub async fn are_ready(&self, nodes: &[String]) {
-        eventually("all nodes are ready, alive and free", || async {
-            let all = self.api().nodes().await.ok()?;
-            let is_ready = |name: &String| {
-                all.iter().any(|node| {
-                    node.name == *name
-                        && node.lifecycle == "ready"
-                        && node.liveness == "alive"
-                        && node.holder.is_none()
-                })
-            };
-            nodes.iter().all(is_ready).then_some(())
-        })
-        .await;
+        let begun = Instant::now();
+        loop {
+            let all = self.api().nodes().await.unwrap_or_default();
+            let missing: Vec<String> = nodes
+                .iter()
+                .filter_map(|name| what_is_missing(name, &all))
+                .collect();
+            if missing.is_empty() {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "not ready: {missing:#?}");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Where an agent records an attempt.
@@ -391,7 +388,7 @@ impl Site {
     fn prepare(&mut self, plan: &Plan) {
         self.lattice(&["admin", "ca", "create", "--cluster", CLUSTER, "--out", "ca"]);
         for id in 1..=plan.voters {
-            self.issue("quorum", &id.to_string(), &format!("quorum-{id}"));
+            self.issue(plan, Role::Quorum, &id.to_string(), &format!("quorum-{id}"));
             let daemon = self.daemon(
                 &format!("quorum-{id}"),
                 self.programs.quorum,
@@ -400,7 +397,12 @@ impl Site {
             self.quorum.push(daemon);
         }
         for n in 1..=plan.controls {
-            self.issue("control", &format!("c{n}"), &format!("control-{n}"));
+            self.issue(
+                plan,
+                Role::Control,
+                &format!("c{n}"),
+                &format!("control-{n}"),
+            );
             let daemon = self.daemon(
                 &format!("control-{n}"),
                 self.programs.control,
@@ -408,7 +410,8 @@ impl Site {
             );
             self.controls.push(daemon);
         }
-        self.issue("control", "observer", "observer");
+        // It does not renew.
+        self.issue(&Plan::default(), Role::Control, "observer", "observer");
         let ip = self.addresses.https[0].ip().to_string();
         self.lattice(&["admin", "https", "--host", &ip, "--out", "https"]);
         secret(&self.path("ada.token"), TOKEN);
@@ -422,8 +425,16 @@ impl Site {
         }
     }
 
-    /// Credentials for a process that cannot enrol.
-    fn issue(&self, role: &str, id: &str, out: &str) {
+    /// Credentials for a process that cannot enrol. The command line counts in days.
+    fn issue(&self, plan: &Plan, role: Role, id: &str, out: &str) {
+        if let Some(lifetime) = plan.lifetime {
+            let authority = Authority::load(&self.path("ca")).unwrap();
+            let identity = Identity::new(CLUSTER, role, id).unwrap();
+            let validity = Validity::from_now(SystemClock.now(), lifetime);
+            let own = Credentials::issued_by(&authority, &identity, validity).unwrap();
+            return own.save(&self.path(out)).unwrap();
+        }
+        let role = role.as_str();
         let of = [
             "--cluster",
             CLUSTER,
@@ -446,11 +457,13 @@ impl Site {
     fn quorum_config(&self, plan: &Plan, id: u64) -> String {
         let at = self.folder.path().display();
         let listen = self.addresses.quorum[id as usize - 1];
+        let lifetime = plan.lifetime.map_or_else(String::new, |lifetime| {
+            format!(", lifetime: {}s", lifetime.as_secs())
+        });
         let mut text = format!(
             "cluster: {CLUSTER}\nid: {id}\nlisten: \"{listen}\"\n\
              data_dir: {at}/quorum-{id}-data\ncredentials: {at}/quorum-{id}\n\
-             enrolment: {{authority: {at}/ca, default_cell: {CELL}, burst: 1000{}}}\nmembers:\n",
-            plan.enrolment_keys,
+             enrolment: {{authority: {at}/ca, default_cell: {CELL}, burst: 1000{lifetime}}}\nmembers:\n"
         );
         for (n, addr) in self.addresses.quorum.iter().enumerate() {
             writeln!(text, "  - {{id: {}, addr: \"{addr}\"}}", n + 1).unwrap();
@@ -593,13 +606,14 @@ impl Addresses {
         let voters = usize::try_from(plan.voters).unwrap();
         let controls = plan.controls + plan.joining;
         let Some(services) = services else {
-            let mut mesh = free(voters + controls + plan.agents.len());
-            let agents = mesh.split_off(voters + controls);
+            let mut mesh = free(voters + controls * 2 + plan.agents.len());
+            let agents = mesh.split_off(voters + controls * 2);
+            let https = mesh.split_off(voters + controls);
             let control = mesh.split_off(voters);
             return Self {
                 quorum: mesh,
                 control,
-                https: free_tcp(controls),
+                https,
                 agents,
             };
         };
@@ -617,6 +631,22 @@ impl Addresses {
             agents: plan.agents.iter().map(agent).collect(),
         }
     }
+}
+
+/// Why a node is not ready, alive and free.
+fn what_is_missing(name: &str, all: &[NodeView]) -> Option<String> {
+    let Some(node) = all.iter().find(|node| node.name == name) else {
+        return Some(format!("{name} is not known"));
+    };
+    let holder = node.holder.as_ref();
+    let is_ready = node.lifecycle == "ready" && node.drain.is_empty();
+    if is_ready && node.liveness == "alive" && holder.is_none() {
+        return None;
+    }
+    let (lifecycle, liveness, drain) = (&node.lifecycle, &node.liveness, &node.drain);
+    Some(format!(
+        "{name} is {lifecycle}, {liveness}, held by {holder:?}, drained: {drain:?}"
+    ))
 }
 
 /// As a list in YAML.

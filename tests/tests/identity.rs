@@ -10,11 +10,22 @@ use lattice_tests::{
     site::{Plan, Site},
     wait::{eventually, until},
 };
+use rustix::process::Signal;
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
+/// Everybody with a certificate: enrolled, and made by hand.
+const WHO: [&str; 7] = [
+    "agent/n1",
+    "agent/n2",
+    "control/c1",
+    "control/c2",
+    "quorum/1",
+    "quorum/2",
+    "quorum/3",
+];
 /// How long certificates hold here; the shortest there is.
 const LIFETIME_S: u64 = 30;
 
@@ -69,7 +80,10 @@ async fn renew_twice(site: &Site, who: &[&str]) {
                 all.push(at);
             }
         }
-        let twice = |name: &&str| seen.get(*name).is_some_and(|all| all.len() >= 3);
+        // One that was made by hand is first known when it is renewed.
+        let enrolled = |name: &str| name.starts_with("agent/") || name == "control/c2";
+        let times = |name: &str| 2 + usize::from(enrolled(name));
+        let twice = |name: &&str| seen.get(*name).is_some_and(|all| all.len() >= times(name));
         std::future::ready(who.iter().all(twice).then_some(()))
     })
     .await;
@@ -98,7 +112,7 @@ async fn always_alive(site: &Site, done: &tokio::sync::Notify) -> u64 {
 async fn who_stays_renews_while_work_runs_and_who_is_thrown_out_is_out() {
     let plan = Plan {
         joining: 1,
-        enrolment_keys: format!(", lifetime: {LIFETIME_S}s"),
+        lifetime: Some(Duration::from_secs(LIFETIME_S)),
         ..Plan::with_agents(["n1", "n2"])
     };
     let mut site = Site::found(lattice_tests::programs!(), &plan).await;
@@ -108,6 +122,85 @@ async fn who_stays_renews_while_work_runs_and_who_is_thrown_out_is_out() {
     assert_eq!(site.jobs_left(), []);
 }
 
+/// What the cluster says of its authorities: phase and certificates, by pin.
+fn authorities(site: &Site) -> BTreeMap<String, (String, Option<u64>)> {
+    let listed = site.lattice_json(&["admin", "ca", "list"]);
+    let all = listed.as_array().cloned().unwrap_or_default();
+    let of = |one: &serde_json::Value| {
+        let text = |key: &str| one[key].as_str().map(str::to_owned);
+        Some((text("pin")?, (text("phase")?, one["certificates"].as_u64())))
+    };
+    all.iter().filter_map(of).collect()
+}
+
+/// Add, promote, retire, as an operator does it: everybody, quorum members too, gets a certificate
+/// of the new authority while a job runs, and the old one's are refused then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_authority_is_changed_while_work_runs() {
+    let plan = Plan {
+        // Everybody renews within a twentieth of it.
+        lifetime: Some(Duration::from_secs(120)),
+        ..Plan::with_agents(["n1", "n2"])
+    };
+    let site = Site::found(lattice_tests::programs!(), &plan).await;
+    let script = Script::in_folder(site.path("counts"));
+    let id = site.submit("n1", &counting(&script)).await;
+    site.reaches(id, &["running"]).await;
+    let done = tokio::sync::Notify::new();
+    let work = async {
+        change_authority(&site).await;
+        let next = site.submit("n2", "exit 0").await;
+        site.reaches(next, &["completed"]).await;
+        script.may_exit();
+        let ended = site.reaches(id, &["failed", "completed"]).await;
+        assert_eq!(ended.ranks[0].exit.as_deref(), Some("exit code 7"));
+        done.notify_one();
+    };
+    let (lines, looks, ()) = tokio::join!(count(&site, id), always_alive(&site, &done), work);
+    println!("{lines} lines of output without a hole; alive at each of {looks} looks");
+    assert_eq!(site.jobs_left(), []);
+}
+
+async fn change_authority(site: &Site) {
+    let begun = Instant::now();
+    let old: Vec<String> = authorities(site).into_keys().collect();
+    let [old] = old.as_slice() else {
+        panic!("one authority: {old:?}");
+    };
+    let observer = site.observer();
+    assert!(
+        observer.hot().await.is_some(),
+        "a certificate of the old one counts"
+    );
+    let at = ["--cluster", "site", "--out", "ca/next"];
+    site.lattice(&[&["admin", "ca", "create"], &at[..]].concat());
+    for member in &site.quorum {
+        member.signal(Signal::HUP);
+    }
+    site.lattice(&["admin", "ca", "add", "ca/next/ca.pem"]);
+    let all = authorities(site);
+    let new = all.keys().find(|pin| *pin != old).unwrap();
+    site.lattice(&["admin", "ca", "promote", new]);
+    // Two agents, a control, three members.
+    eventually("everybody has a certificate of the new authority", || {
+        let all = authorities(site);
+        let renewed = all[new].1 == Some(6) && all[old].1 == Some(0);
+        std::future::ready(renewed.then_some(()))
+    })
+    .await;
+    println!(
+        "all renewed {:.1} s after the new authority came",
+        begun.elapsed().as_secs_f64()
+    );
+    site.lattice(&["admin", "ca", "retire", old]);
+    assert_eq!(authorities(site).len(), 1);
+    eventually(
+        "who was connected with a certificate of the old one is out",
+        || async { observer.hot().await.is_none().then_some(()) },
+    )
+    .await;
+}
+
 async fn renewals(site: &Site) {
     let begun = Instant::now();
     let script = Script::in_folder(site.path("counts"));
@@ -115,7 +208,7 @@ async fn renewals(site: &Site) {
     site.reaches(id, &["running"]).await;
     let done = tokio::sync::Notify::new();
     let work = async {
-        renew_twice(site, &["agent/n1", "agent/n2", "control/c2"]).await;
+        renew_twice(site, &WHO).await;
         // A job that begins under the new certificates.
         let next = site.submit("n2", "exit 0").await;
         site.reaches(next, &["completed"]).await;
@@ -126,7 +219,8 @@ async fn renewals(site: &Site) {
     };
     let (lines, looks, ()) = tokio::join!(count(site, id), always_alive(site, &done), work);
     println!(
-        "certificates of {LIFETIME_S} s, renewed twice by two agents and a control within {:.0} s; \
+        "certificates of {LIFETIME_S} s, renewed twice by two agents, two controls and three members \
+         within {:.0} s; \
          {lines} lines of output without a hole; alive at each of {looks} looks",
         begun.elapsed().as_secs_f64()
     );

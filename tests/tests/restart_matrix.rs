@@ -309,7 +309,7 @@ async fn kill_while_starting(
         id,
     };
     let view = job.ends().await;
-    site.are_ready(&[job.node.clone()]).await;
+    site.are_ready(std::slice::from_ref(&job.node)).await;
     (view, begun.elapsed())
 }
 
