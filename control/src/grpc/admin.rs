@@ -4,7 +4,7 @@ use super::{close, key, open, paging, projects};
 use crate::http::{
     ops::{
         audit::{self, Wanted},
-        authorities, certificates, nodes, status, tokens,
+        authorities, certificates, drains, status, tokens,
     },
     state::Api,
 };
@@ -128,7 +128,7 @@ impl v1::admin_service_server::AdminService for Service {
             reason: message.reason,
             force_release: message.force_release,
         };
-        close(nodes::drain(self.0.core(), &caller, &message.name, body, key).await)
+        close(drains::drain(self.0.core(), &caller, &message.name, body, key).await)
     }
 
     async fn undrain_node(
@@ -138,7 +138,7 @@ impl v1::admin_service_server::AdminService for Service {
         let (caller, message) = open(&self.0, request)?;
         let key = key(message.idempotency_key)?;
         let (name, skip) = (&message.name, message.skip_gate);
-        close(nodes::undrain(self.0.core(), &caller, name, skip, key).await)
+        close(drains::undrain(self.0.core(), &caller, name, skip, key).await)
     }
 
     async fn query_audit(

@@ -1,26 +1,15 @@
 //! Allocations.
 
-use super::{judge, nodes::agent_problem, paging, propose, read, unexpected};
-use crate::{
-    Core, LogChunks, LogError, View, core,
-    http::{caller::Caller, state::Api, streams::StreamPlace},
-};
-use axum::BoxError;
-use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
+use super::{judge, paging, propose, read, unexpected};
+use crate::{Core, View, http::caller::Caller};
 use lattice_api::{
-    AllocationRequest, AllocationView, Submitted,
-    allocation::Sight,
-    explanation::ExplanationView,
-    page::Page,
-    problem::{Kind, Problem},
+    AllocationRequest, AllocationView, Submitted, allocation::Sight, explanation::ExplanationView,
+    page::Page, problem::Problem,
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, NodeId, Outcome, ProjectPath, Refusal,
+    Allocation, AllocationId, AllocationState, Command, Outcome, ProjectPath, Refusal,
     event::EventKind,
-    spec::OutputFiles,
     view::{Answer, Query},
-    wire::LogStream,
 };
 use std::{ops::Bound, sync::Arc};
 
@@ -179,7 +168,7 @@ async fn list_all(
 }
 
 /// The record, out of the view or, once it has ended, out of the quorum.
-async fn record(
+pub(super) async fn record(
     core: &Core,
     caller: &Caller,
     id: AllocationId,
@@ -251,150 +240,6 @@ pub(crate) async fn explanation(
     let view = core.view();
     let sight = sight(&view, caller, &record);
     Ok(super::explain::explain(&view, &record, sight))
-}
-
-/// Which output to read.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LogRequest {
-    pub(crate) rank: u32,
-    pub(crate) stream: LogStream,
-    pub(crate) offset: u64,
-    pub(crate) follow: bool,
-}
-
-/// A rank's output; an error breaks the answer off.
-type Output = BoxStream<'static, Result<Bytes, BoxError>>;
-
-/// The output, with a place among the open streams for as long as it is read. Who follows a rank
-/// that has not begun waits for it within the answer.
-pub(crate) async fn logs(
-    api: &Api,
-    caller: &Caller,
-    id: AllocationId,
-    log: LogRequest,
-) -> Result<Output, Problem> {
-    let core = api.core();
-    let record = record(core, caller, id).await?;
-    if sight(&core.view(), caller, &record) == Sight::Outline {
-        let detail = format!(
-            "the output of allocation {id} is for {}, the administrators of {} and operators",
-            record.user, record.spec.project
-        );
-        return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
-    }
-    if let Some(path) = output_file(&record.spec.workload.output, log.stream) {
-        return Err(in_file(&record, log, path));
-    }
-    let node = record.ranks.get(log.rank as usize).map(|rank| &rank.node);
-    let place = api.streams().open(&caller.name, node)?;
-    let is_to_begin = core::begun(&record, log.rank).is_none() && !record.state.is_terminal();
-    if log.follow && is_to_begin && log.rank < record.spec.nodes {
-        let (api, name, node) = (api.clone(), caller.name.clone(), node.cloned());
-        let later = async move { once_begun(&api, &name, (place, node), id, log).await };
-        return Ok(stream::once(later).try_flatten().boxed());
-    }
-    let chunks = core
-        .read_log(id, log.rank, log.stream, log.offset, log.follow)
-        .await
-        .map_err(|error| log_problem(&error))?;
-    Ok(holding(place, chunks))
-}
-
-fn output_file(files: &OutputFiles, stream: LogStream) -> Option<&str> {
-    let file = match stream {
-        LogStream::Stdout => &files.stdout,
-        LogStream::Stderr => &files.stderr,
-    };
-    file.as_deref()
-}
-
-/// Nobody but its owner reads a file of theirs: it is said where it is.
-fn in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Problem {
-    let what = match log.stream {
-        LogStream::Stdout => "standard output",
-        LogStream::Stderr => "standard error",
-    };
-    let (id, rank) = (record.id, log.rank);
-    let place = record.ranks.get(rank as usize);
-    let path = match place {
-        Some(place) => filled_in(pattern, id, rank, &place.node),
-        None => pattern.to_owned(),
-    };
-    let below = match (path.starts_with('/'), &record.spec.workload.working_dir) {
-        (true, _) => String::new(),
-        (false, Some(folder)) => format!(", in {folder}"),
-        (false, None) => ", in its working directory".to_owned(),
-    };
-    let node = place.map_or(String::new(), |place| format!(" on {}", place.node));
-    let detail = format!(
-        "the {what} of allocation {id} rank {rank} is not kept as a log: it goes to {path}{below}\
-         {node}, a file of {}",
-        record.user
-    );
-    Problem::new(Kind::Conflict, "output_in_file", detail)
-}
-
-/// The name as the node fills it in.
-fn filled_in(pattern: &str, id: AllocationId, rank: u32, node: &NodeId) -> String {
-    let mut path = String::new();
-    let mut rest = pattern.chars();
-    while let Some(c) = rest.next() {
-        if c != '%' {
-            path.push(c);
-            continue;
-        }
-        match rest.next() {
-            Some('j') => path.push_str(&id.to_string()),
-            Some('r') => path.push_str(&rank.to_string()),
-            Some('n') => path.push_str(node.as_str()),
-            other => path.extend(other),
-        }
-    }
-    path
-}
-
-fn log_problem(error: &LogError) -> Problem {
-    let problem = |kind, code: &'static str| Problem::new(kind, code, error.to_string());
-    match error {
-        LogError::UnknownAllocation { .. } => problem(Kind::NotFound, "unknown_allocation"),
-        LogError::NotStarted { .. } => problem(Kind::Conflict, "not_started"),
-        LogError::NoSuchRank { .. } => problem(Kind::NotFound, "no_such_rank"),
-        LogError::Unavailable(unavailable) => Problem::from(unavailable),
-        LogError::Agent(agent) => agent_problem(agent),
-    }
-}
-
-/// The output of a rank from when it begins; nothing when it never does. `held` is the place of
-/// who waits, and the node it counts for.
-async fn once_begun(
-    api: &Api,
-    name: &Arc<str>,
-    held: (StreamPlace, Option<NodeId>),
-    id: AllocationId,
-    log: LogRequest,
-) -> Result<Output, BoxError> {
-    let (mut place, counted) = held;
-    let Some(node) = api.core().rank_begins(id, log.rank).await? else {
-        return Ok(stream::empty().boxed());
-    };
-    if counted.as_ref() != Some(&node) {
-        drop(place);
-        let opened = api.streams().open(name, Some(&node));
-        place = opened.map_err(|problem| problem.detail)?;
-    }
-    let core = api.core();
-    let chunks = core
-        .read_log(id, log.rank, log.stream, log.offset, log.follow)
-        .await?;
-    Ok(holding(place, chunks))
-}
-
-fn holding(place: StreamPlace, chunks: LogChunks) -> Output {
-    let chunks = chunks.map(move |chunk| {
-        let _held_while_read = &place;
-        Ok(chunk?)
-    });
-    chunks.boxed()
 }
 
 /// Whether the caller may see what runs: its own, of a project it administers, or as an operator.

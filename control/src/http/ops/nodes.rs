@@ -1,35 +1,19 @@
 //! Nodes.
 
-use super::{
-    audit,
-    certificates::{check_reason, of_node},
-    paging, propose, time,
-};
+use super::{certificates::of_node, paging, time};
 use crate::{
-    AgentError, Core, NodeEntry, ProposeError, View,
+    AgentError, Core, NodeEntry, View,
     http::caller::{Caller, Role},
-    tasks::{
-        faults,
-        gate::{self, GateError},
-    },
 };
 use lattice_api::{
     conformance::{DiffView, DifferenceView},
-    node::{
-        ClassView, DrainRequest, DrainView, Drained, FactsView, HealthView, HolderView, NodeView,
-    },
+    node::{ClassView, DrainView, FactsView, HealthView, HolderView, NodeView},
     page::Page,
     problem::{Kind, Problem},
-    project::Changed,
 };
 use lattice_hwprobe::{ClassMark, Difference, Inventory, NodeDocument, Verdict};
 use lattice_placement::{Health, Liveness};
-use lattice_quorum_types::{
-    Command, NodeId, Revision,
-    audit::{AuditAction, AuditEntry},
-    event::EventKind,
-    node::{DrainReason, Node},
-};
+use lattice_quorum_types::{NodeId, Revision, node::Node};
 use std::ops::Bound;
 
 /// `with` of a comparison with the rest of the node's cohort.
@@ -147,182 +131,6 @@ fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
         right: format!("majority of the cohort of {node}"),
         differences: differences.collect(),
     })
-}
-
-/// Takes a node out of use; with `force_release` takes it from its holder too.
-pub(crate) async fn drain(
-    core: &Core,
-    caller: &Caller,
-    node: &str,
-    request: DrainRequest,
-    key: Option<String>,
-) -> Result<Drained, Problem> {
-    let DrainRequest {
-        reason,
-        force_release,
-    } = request;
-    let hint = match force_release {
-        true => "say why, and how it is known that nothing runs there: it is kept in the audit",
-        false => "say why, for those who find the node drained",
-    };
-    check_reason(&reason, hint)?;
-    let node = name(node)?;
-    if !force_release {
-        let reason = Some(reason);
-        let applied = propose(core, caller, key, Command::Drain { node, reason }).await?;
-        return Ok(Drained {
-            revision: applied.revision,
-            given_up: None,
-        });
-    }
-    caller.check_role(Role::Operator, "releasing a node by force")?;
-    check_holder(core, caller, &node)?;
-    let command = Command::ForceRelease {
-        node: node.clone(),
-        reason: reason.clone(),
-    };
-    let applied = match propose(core, caller, key, command).await {
-        // Nothing holds it: there is nothing to give up, and draining it does the rest.
-        Err(problem) if problem.field.as_deref() == Some("node") => {
-            let reason = Some(reason);
-            let drain = Command::Drain { node, reason };
-            let revision = propose(core, caller, None, drain).await?.revision;
-            let given_up = None;
-            return Ok(Drained { revision, given_up });
-        }
-        applied => applied?,
-    };
-    let mut given_up = applied.events.iter().find_map(|event| match &event.kind {
-        EventKind::Audit { entry } => released(entry),
-        _ => None,
-    });
-    if applied.events.is_empty() {
-        // A repeat, which is answered without its events.
-        audit::each(core, |entry| {
-            if entry.revision == applied.revision {
-                given_up = given_up.take().or_else(|| released(entry));
-            }
-        })
-        .await?;
-    }
-    Ok(Drained {
-        revision: applied.revision,
-        given_up,
-    })
-}
-
-/// Whose node was taken by force.
-fn released(entry: &AuditEntry) -> Option<HolderView> {
-    match &entry.action {
-        AuditAction::ForceReleased {
-            allocation: Some(allocation),
-            attempt,
-            ..
-        } => Some(HolderView {
-            allocation: *allocation,
-            attempt: *attempt,
-        }),
-        _ => None,
-    }
-}
-
-/// Who is an operator of some tenants only gives up no other tenant's work.
-fn check_holder(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem> {
-    let view = core.view();
-    let record = view.node(node).and_then(|entry| entry.record.as_ref());
-    let holder = record.and_then(|record| record.holder);
-    let held = holder.and_then(|holder| view.allocation(holder.allocation));
-    match held {
-        Some(held) if !caller.sees(&held.spec.project) => {
-            let detail = format!(
-                "{node} is held by another tenant's allocation; ask an operator of the whole \
-                 cluster"
-            );
-            Err(Problem::new(Kind::Forbidden, "forbidden", detail))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Clears the caller's own drain reason, and one that a failed hook of the site gave: that is for a
-/// person to clear. Where none is left the node goes back into service, so the site's health gate is
-/// asked first.
-pub(crate) async fn undrain(
-    core: &Core,
-    caller: &Caller,
-    node: &str,
-    skip_gate: bool,
-    key: Option<String>,
-) -> Result<Changed, Problem> {
-    let node = name(node)?;
-    caller.check_role(Role::Operator, "undraining a node")?;
-    if skip_gate {
-        caller.check_whole(Role::Admin, "undraining without the health gate")?;
-        tracing::warn!(by = %caller.name, %node, "undrained without asking the health gate");
-    } else if goes_back(core, caller, &node) {
-        gate(core, &node).await?;
-    }
-    if has_hooks_reason(core, &node) {
-        caller.writer()?;
-        tracing::info!(by = %caller.name, %node, "the reason of a failed hook is cleared");
-        faults::clear_hooks(core, &node)
-            .await
-            .map_err(|error| match error {
-                ProposeError::Refused(refusal) => Problem::from(&refusal),
-                ProposeError::Unavailable(unavailable) => Problem::from(&unavailable),
-            })?;
-    }
-    let reason = None;
-    let applied = propose(core, caller, key, Command::Drain { node, reason }).await?;
-    Ok(Changed {
-        revision: applied.revision,
-    })
-}
-
-fn has_hooks_reason(core: &Core, node: &NodeId) -> bool {
-    let view = core.view();
-    let record = view.node(node).and_then(|entry| entry.record.as_ref());
-    record.is_some_and(|record| record.drain.iter().any(|d| d.owner == faults::HOOKS))
-}
-
-/// Whether nothing but what the caller clears keeps it out of service.
-fn goes_back(core: &Core, caller: &Caller, node: &NodeId) -> bool {
-    let view = core.view();
-    let record = view.node(node).and_then(|entry| entry.record.as_ref());
-    record.is_some_and(|record| {
-        let own =
-            |drain: &DrainReason| *drain.owner == *caller.name || drain.owner == faults::HOOKS;
-        !record.drain.is_empty() && record.drain.iter().all(own)
-    })
-}
-
-/// As a problem: what keeps the node out, and who may do without.
-async fn gate(core: &Core, node: &NodeId) -> Result<(), Problem> {
-    let Err(error) = gate::check(core, node).await else {
-        return Ok(());
-    };
-    let mut problem = match &error {
-        GateError::Agent(error) => agent_problem(error),
-        GateError::Unavailable(error) => Problem::from(error),
-        GateError::Failed { .. } => {
-            Problem::new(Kind::Conflict, "health_gate_failed", error.to_string())
-        }
-        GateError::StillRuns { .. } => {
-            Problem::new(Kind::Conflict, "still_runs", error.to_string())
-        }
-    };
-    problem.detail.push_str(match error {
-        GateError::StillRuns { .. } => "; undrain it again once they are gone",
-        GateError::Failed { .. } => {
-            "; it stays drained. Repair it and undrain it again, or let an administrator do so \
-             with --skip-gate (skip_gate=true)"
-        }
-        GateError::Agent(_) | GateError::Unavailable(_) => {
-            "; its health gate could not be asked, so it stays drained. An administrator may \
-             undrain it with --skip-gate (skip_gate=true)"
-        }
-    });
-    Err(problem)
 }
 
 /// A node as the view has it.

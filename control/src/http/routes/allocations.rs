@@ -4,7 +4,10 @@ use crate::http::{
     Caller,
     answer::{Answer, Fail},
     extract::{Input, Key, Params, Place},
-    ops::allocations::{self, Act, Filter, LogRequest},
+    ops::{
+        allocations::{self, Act, Filter},
+        logs::{self, LogRequest},
+    },
     state::Api,
 };
 use axum::{
@@ -212,7 +215,7 @@ pub(super) async fn logs(
         offset: q.offset,
         follow: q.follow,
     };
-    let chunks = allocations::logs(&api, &caller, id, request).await?;
+    let chunks = logs::logs(&api, &caller, id, request).await?;
     let stop = api.stop().clone().cancelled_owned();
     let body = chunks.take_until(stop);
     Ok((

@@ -4,7 +4,7 @@ use crate::http::{
     Caller,
     answer::Answer,
     extract::{Input, Key, Params, Place},
-    ops::nodes,
+    ops::{drains, nodes},
     state::Api,
 };
 use axum::{Json, extract::State};
@@ -115,7 +115,7 @@ pub(super) async fn drain(
     Input(request): Input<DrainRequest>,
 ) -> Answer<Drained> {
     Ok(Json(
-        nodes::drain(api.core(), &caller, &id, request, key).await?,
+        drains::drain(api.core(), &caller, &id, request, key).await?,
     ))
 }
 
@@ -145,6 +145,6 @@ pub(super) async fn undrain(
     Key(key): Key,
 ) -> Answer<Changed> {
     Ok(Json(
-        nodes::undrain(api.core(), &caller, &id, gate.skip_gate, key).await?,
+        drains::undrain(api.core(), &caller, &id, gate.skip_gate, key).await?,
     ))
 }
