@@ -310,7 +310,6 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     fn lifetime(text: &str) -> Option<u64> {
