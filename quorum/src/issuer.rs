@@ -349,3 +349,54 @@ pub(crate) fn key_of(kind: &str, parts: &[&[u8]]) -> String {
     }
     format!("{kind}/{}", digest.finalize().to_hex())
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_mesh::{Clock, SystemClock};
+    use lattice_quorum_state::{MAX_REVOCATION_BYTES, MAX_REVOCATIONS};
+    use lattice_quorum_types::view::{Authority as Known, Revoked};
+
+    /// As many names of this length as the state lets be revoked.
+    fn full(authority: &Authority, length: usize) -> TrustView {
+        let count = MAX_REVOCATIONS.min(MAX_REVOCATION_BYTES / (length + 16) + 1);
+        let now = SystemClock.now();
+        let revoked = (0..count).map(|i| Revoked {
+            role: Role::Control,
+            name: format!("{i:0>length$}"),
+            issued_before: now,
+            forget_at: now.after(1 << 36),
+        });
+        let known = Known {
+            pin: authority.pin().to_string(),
+            certificate: authority.certificate().to_vec().into(),
+            issuing: true,
+            since: now,
+        };
+        TrustView {
+            number: Revision(u64::MAX),
+            authorities: vec![known],
+            revoked: revoked.collect(),
+        }
+    }
+
+    #[test]
+    fn whatever_the_state_allows_can_be_signed_and_believed() {
+        let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(60));
+        let authority = Authority::create("test", validity).unwrap();
+        for length in [5, 10, 63, 253] {
+            let trust = full(&authority, length);
+            let bundle = bundle("test", &trust);
+            let signed = bundle.sign([&authority]).unwrap();
+            let trusted = [authority.certificate().clone()];
+            let believed = signed.verify(&trusted, "test").unwrap();
+            assert_eq!(believed, bundle);
+            println!(
+                "{} names of {length}: {} bytes",
+                trust.revoked.len(),
+                signed.body.len()
+            );
+        }
+    }
+}

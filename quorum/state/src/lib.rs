@@ -36,3 +36,4 @@ pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};
 pub use policy::Policy;
 pub use snapshot::{FORMAT_VERSION, RestoreError};
 pub use state::State;
+pub use trust::{MAX_REVOCATION_BYTES, MAX_REVOCATIONS};

@@ -16,6 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// known is kept so long.
 pub(crate) const LONGEST_MS: u64 = 825 * 24 * 3600 * 1000 + 999;
 
+/// Most names with void certificates at one time.
+pub const MAX_REVOCATIONS: usize = 60_000;
+/// And their bytes: what members sign must fit into one message, 2 MiB, with the authorities.
+pub const MAX_REVOCATION_BYTES: usize = 1_800_000;
+/// Of one of them beside its name: role, length and two times.
+const ENTRY_BYTES: usize = 16;
+
 /// What is known of one name's certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
@@ -136,15 +143,17 @@ impl Trust {
         });
         views.collect()
     }
-    /// Names with certificates that are void and would hold at `now`.
-    pub(crate) fn revocations(&self, now: UnixMillis) -> usize {
-        let of = |identity: &&Identity| {
-            identity
-                .revocation
-                .as_ref()
-                .is_some_and(|r| r.forget_at > now)
+    /// Names with certificates that are void and would hold at `now`, and their bytes in what
+    /// members sign.
+    pub(crate) fn revocations(&self, now: UnixMillis) -> (usize, usize) {
+        let is_void = |identity: &Identity| {
+            let revocation = identity.revocation.as_ref();
+            revocation.is_some_and(|revocation| revocation.forget_at > now)
         };
-        self.identities.values().filter(of).count()
+        let void = self.identities.iter().filter(|(_, i)| is_void(i));
+        void.fold((0, 0), |(names, bytes), ((_, name), _)| {
+            (names + 1, bytes + name.len() + ENTRY_BYTES)
+        })
     }
     /// Revision of the last change of what members sign.
     pub(crate) fn number(&self) -> Revision {

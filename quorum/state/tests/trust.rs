@@ -636,3 +636,23 @@ fn commands_of_the_first_version_are_judged_by_its_rules() {
     assert!(audit(&c).is_empty());
     assert!(of(&c, Role::Agent, "n1").is_none());
 }
+
+#[test]
+fn no_more_is_revoked_than_members_can_sign() {
+    let mut c = Cluster::default();
+    let name = |i: u32| format!("{i:0>253}");
+    let mut i = 0;
+    let refused = loop {
+        match revoke(&mut c, Role::Agent, &name(i)) {
+            Ok(_) => i += 1,
+            Err(refusal) => break refusal,
+        }
+    };
+    assert!(refused.to_string().contains("no more fit"), "{refused}");
+    let names: usize = trust(&c).revoked.iter().map(|r| r.name.len() + 16).sum();
+    assert!(names >= lattice_quorum_state::MAX_REVOCATION_BYTES);
+    assert!(names < lattice_quorum_state::MAX_REVOCATION_BYTES + 300);
+    // Again, for a name that is there, is no matter of room.
+    c.clock += 5_000;
+    revoke(&mut c, Role::Agent, &name(3)).unwrap();
+}

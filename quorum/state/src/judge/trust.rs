@@ -4,7 +4,7 @@ use super::{Case, access::forbidden, audited, invalid};
 use crate::{
     change::{Change, Verdict},
     clock::MAX_FORWARD_MS,
-    trust::{Identity, LONGEST_MS},
+    trust::{Identity, LONGEST_MS, MAX_REVOCATION_BYTES, MAX_REVOCATIONS},
 };
 use bytes::Bytes;
 use lattice_quorum_types::{
@@ -21,8 +21,6 @@ const MEMBERS: &str = "service:quorum";
 const MAX_CERTIFICATE_BYTES: usize = 8 * 1024;
 /// Most authorities at one time: an overlap needs two.
 const MAX_AUTHORITIES: usize = 8;
-/// Most names with void certificates at one time: what members sign must fit into one message.
-const MAX_REVOCATIONS: usize = 20_000;
 /// Longest reason for people, bytes.
 pub(super) const MAX_REASON_BYTES: usize = 1024;
 
@@ -98,10 +96,11 @@ pub(super) fn check_issue(
 /// Refuses a revocation more than fits, unless the name has one already.
 pub(super) fn check_room(case: Case<'_>, present: Option<&Identity>) -> Result<(), Refusal> {
     let is_new = present.is_none_or(|identity| identity.revocation.is_none());
-    if is_new && case.state.trust.revocations(case.now) >= MAX_REVOCATIONS {
+    let (names, bytes) = case.state.trust.revocations(case.now);
+    if is_new && (names >= MAX_REVOCATIONS || bytes >= MAX_REVOCATION_BYTES) {
         let reason = format!(
-            "certificates of {MAX_REVOCATIONS} names are void already; rotate the authority, or \
-             wait until some have ended"
+            "certificates of {names} names are void already, and no more fit into what members \
+             sign; wait until some have ended"
         );
         return Err(invalid("name", reason));
     }
