@@ -18,7 +18,9 @@ mod rank;
 mod recover;
 mod report;
 mod run_as;
+mod settings;
 mod spawn;
+mod taking;
 mod trusted;
 mod user_map;
 
@@ -28,20 +30,18 @@ pub use hindrance::{Changes, Hindrance};
 pub use orphans::OrphanPolicy;
 pub use report::{Control, NotReported};
 pub use run_as::{AgentUser, Chosen, Ids, RunAs};
+pub use settings::{ExecutorSettings, Hooks, OpenError};
 pub use spawn::OWN_PROGRAM;
 pub use trusted::Untrusted;
 pub use user_map::{UserMap, UserMapError};
 
-use crate::attempt::{
-    AttemptDir, Attempts, ExitRecord, Hook, LaunchRecord, RankHooks, RecordError,
-};
+use crate::attempt::{AttemptDir, Attempts, ExitRecord, RecordError};
 use crate::supervisor::Cgroups;
 use epoch::HighestEpoch;
 use gate::Gate;
 use hindrance::Hindrances;
 use journal::Journal;
 use lattice_mesh::{Clock, ItemSender};
-use lattice_quorum_types::NodeId;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{
     AttemptKey, AttemptStatus, GateFailed, Launch, LaunchRefused, ReadLog, Terminate,
@@ -49,7 +49,7 @@ use lattice_quorum_types::wire::{
 use orphans::Finder;
 use rank::Rank;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -59,85 +59,6 @@ use tokio_util::task::TaskTracker;
 /// An executor that stops waits this often, and this long, for supervisors to go.
 const MOST_LEAVES: u32 = 20;
 const LEAVE_PAUSE: Duration = Duration::from_millis(10);
-
-/// What an executor is told.
-#[derive(Debug, Clone)]
-pub struct ExecutorSettings {
-    /// This node.
-    pub node: NodeId,
-    /// Holds the attempts and the highest epoch.
-    pub folder: PathBuf,
-    /// Whether work is run at all; `false` for an agent that only observes.
-    pub enabled: bool,
-    /// Whose processes the ranks are.
-    pub run_as: RunAs,
-    /// What the site runs around ranks, and before the node goes back into service.
-    pub hooks: Hooks,
-    /// Whether ranks are put into cgroups.
-    pub cgroup: CgroupSettings,
-    /// What is done with processes of which nothing is recorded.
-    pub orphans: OrphanPolicy,
-    /// Most bytes kept of each output of a rank.
-    pub output_cap_bytes: u64,
-    /// Between SIGTERM and SIGKILL.
-    pub grace: Duration,
-    /// How long the output of an ended rank is kept after control has its end.
-    pub keep_output: Duration,
-    /// Executed as the supervisor: [`OWN_PROGRAM`], or (tests) a binary that begins with
-    /// [`crate::child::run_if_child`].
-    pub program: PathBuf,
-    /// The machine's boot id: processes recorded under another one are gone.
-    pub boot_id: String,
-}
-
-/// A site's executables. They run as the agent's user.
-#[derive(Debug, Clone, Default)]
-pub struct Hooks {
-    /// Around each rank.
-    pub rank: RankHooks,
-    /// Before the node goes back into service.
-    pub health_gate: Option<Hook>,
-}
-
-impl Hooks {
-    /// Each that there is, by its key in the configuration.
-    fn all(&self) -> impl Iterator<Item = (&'static str, &Hook)> {
-        let all = [
-            ("prolog", &self.rank.prolog),
-            ("epilog", &self.rank.epilog),
-            ("wipe", &self.rank.wipe),
-            ("health_gate", &self.health_gate),
-        ];
-        all.into_iter()
-            .filter_map(|(key, hook)| Some((key, hook.as_ref()?)))
-    }
-
-    /// Checks that each is an executable file that only root and `agent` can change.
-    pub fn check(&self, agent: AgentUser) -> Result<(), OpenError> {
-        self.all().try_for_each(|(key, hook)| {
-            trusted::program(&hook.program, agent).map_err(|source| OpenError::Hook { key, source })
-        })
-    }
-}
-
-/// Why an executor does not open.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// What it knows of earlier work cannot be used.
-    #[error(transparent)]
-    Records(#[from] RecordError),
-    /// Cgroups are required and cannot be used.
-    #[error("executor.cgroup is required")]
-    Cgroup(#[from] CgroupError),
-    /// A hook must not be run.
-    #[error("executor.hooks.{key}")]
-    Hook {
-        /// Which.
-        key: &'static str,
-        /// Why.
-        source: Untrusted,
-    },
-}
 
 /// Runs and watches ranks. Clones share it.
 #[derive(Clone)]
@@ -468,83 +389,6 @@ impl Executor {
             cancel.run_until_cancelled(work).await;
         };
         self.shared.tasks.spawn(until);
-    }
-}
-
-impl Shared {
-    /// Records an attempt, or leaves nothing of it: what was refused must not start later.
-    fn journal_launch(
-        &self,
-        key: AttemptKey,
-        record: &LaunchRecord,
-    ) -> Result<AttemptDir, RecordError> {
-        let dir = self.attempts.create(key)?;
-        let written = dir.keep_reserve().and_then(|()| dir.write_launch(record));
-        if let Err(error) = written {
-            let _ = dir.remove();
-            return Err(error);
-        }
-        Ok(dir)
-    }
-
-    /// Refuses what was assigned under another boot, and what must not begin yet.
-    fn check_boot(&self, launch: &Launch) -> Result<(), LaunchRefused> {
-        let current = &self.settings.boot_id;
-        if let Some(expected) = launch.boot.as_ref().filter(|boot| *boot != current) {
-            return Err(LaunchRefused::OtherBoot {
-                expected: expected.clone(),
-                current: current.clone(),
-            });
-        }
-        let names = |hindrance| {
-            let attempts = self.hindrances.attempts(hindrance).into_iter();
-            let names = attempts.map(|key| format!("{}.{}", key.allocation, key.attempt));
-            names.collect::<Vec<_>>().join(", ")
-        };
-        let orphans = self.hindrances.attempts(Hindrance::Orphans);
-        let finishing = self.hindrances.attempts(Hindrance::Finishing);
-        let reason = match (orphans.is_empty(), finishing.is_empty()) {
-            (true, true) => return Ok(()),
-            (false, _) => format!(
-                "processes of {} run of which nothing is recorded",
-                names(Hindrance::Orphans)
-            ),
-            (true, false) => format!(
-                "the node was rebooted, and the epilog or wipe of {} is not done",
-                names(Hindrance::Finishing)
-            ),
-        };
-        Err(LaunchRefused::JournalFailed { reason })
-    }
-
-    fn record(&self, launch: Launch, chosen: Chosen) -> LaunchRecord {
-        let settings = &self.settings;
-        let Chosen {
-            become_user,
-            account,
-        } = chosen;
-        LaunchRecord {
-            key: launch.key,
-            epoch: launch.epoch,
-            revision: launch.revision,
-            user: launch.user,
-            project: launch.project,
-            nodes: launch.nodes,
-            node: settings.node.clone(),
-            rank: launch.rank,
-            workload: launch.workload,
-            walltime_ms: launch.walltime_ms,
-            sensitive: launch.sensitive,
-            hooks: settings.hooks.rank.clone(),
-            cgroup: self.cgroups.as_ref().map(|groups| groups.of(launch.key)),
-            become_user,
-            account,
-            output_cap_bytes: settings.output_cap_bytes,
-            grace_ms: u64::try_from(settings.grace.as_millis()).unwrap_or(u64::MAX),
-            mark: format!("{}-{:032x}", self.agent, rand::random::<u128>()),
-            boot_id: settings.boot_id.clone(),
-            recorded_at: self.clock.now(),
-        }
     }
 }
 

@@ -1,0 +1,89 @@
+//! What an executor is told, and why it does not open.
+
+use super::orphans::OrphanPolicy;
+use super::run_as::{AgentUser, RunAs};
+use super::trusted::{self, Untrusted};
+use crate::attempt::{Hook, RankHooks, RecordError};
+use crate::supervisor::{CgroupError, CgroupSettings};
+use lattice_quorum_types::NodeId;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What an executor is told.
+#[derive(Debug, Clone)]
+pub struct ExecutorSettings {
+    /// This node.
+    pub node: NodeId,
+    /// Holds the attempts and the highest epoch.
+    pub folder: PathBuf,
+    /// Whether work is run at all; `false` for an agent that only observes.
+    pub enabled: bool,
+    /// Whose processes the ranks are.
+    pub run_as: RunAs,
+    /// What the site runs around ranks, and before the node goes back into service.
+    pub hooks: Hooks,
+    /// Whether ranks are put into cgroups.
+    pub cgroup: CgroupSettings,
+    /// What is done with processes of which nothing is recorded.
+    pub orphans: OrphanPolicy,
+    /// Most bytes kept of each output of a rank.
+    pub output_cap_bytes: u64,
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// How long the output of an ended rank is kept after control has its end.
+    pub keep_output: Duration,
+    /// Executed as the supervisor: [`super::OWN_PROGRAM`], or (tests) a binary that begins with
+    /// [`crate::child::run_if_child`].
+    pub program: PathBuf,
+    /// The machine's boot id: processes recorded under another one are gone.
+    pub boot_id: String,
+}
+
+/// A site's executables. They run as the agent's user.
+#[derive(Debug, Clone, Default)]
+pub struct Hooks {
+    /// Around each rank.
+    pub rank: RankHooks,
+    /// Before the node goes back into service.
+    pub health_gate: Option<Hook>,
+}
+
+impl Hooks {
+    /// Each that there is, by its key in the configuration.
+    fn all(&self) -> impl Iterator<Item = (&'static str, &Hook)> {
+        let all = [
+            ("prolog", &self.rank.prolog),
+            ("epilog", &self.rank.epilog),
+            ("wipe", &self.rank.wipe),
+            ("health_gate", &self.health_gate),
+        ];
+        all.into_iter()
+            .filter_map(|(key, hook)| Some((key, hook.as_ref()?)))
+    }
+
+    /// Checks that each is an executable file that only root and `agent` can change.
+    pub fn check(&self, agent: AgentUser) -> Result<(), OpenError> {
+        self.all().try_for_each(|(key, hook)| {
+            trusted::program(&hook.program, agent).map_err(|source| OpenError::Hook { key, source })
+        })
+    }
+}
+
+/// Why an executor does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What it knows of earlier work cannot be used.
+    #[error(transparent)]
+    Records(#[from] RecordError),
+    /// Cgroups are required and cannot be used.
+    #[error("executor.cgroup is required")]
+    Cgroup(#[from] CgroupError),
+    /// A hook must not be run.
+    #[error("executor.hooks.{key}")]
+    Hook {
+        /// Which.
+        key: &'static str,
+        /// Why.
+        source: Untrusted,
+    },
+}

@@ -1,0 +1,82 @@
+//! Taking a launch: what is refused, and what is recorded before anything starts.
+
+use super::{Chosen, Hindrance, Shared};
+use crate::attempt::{AttemptDir, LaunchRecord, RecordError};
+use lattice_quorum_types::wire::{AttemptKey, Launch, LaunchRefused};
+
+impl Shared {
+    /// Records an attempt, or leaves nothing of it: what was refused must not start later.
+    pub(super) fn journal_launch(
+        &self,
+        key: AttemptKey,
+        record: &LaunchRecord,
+    ) -> Result<AttemptDir, RecordError> {
+        let dir = self.attempts.create(key)?;
+        let written = dir.keep_reserve().and_then(|()| dir.write_launch(record));
+        if let Err(error) = written {
+            let _ = dir.remove();
+            return Err(error);
+        }
+        Ok(dir)
+    }
+
+    /// Refuses what was assigned under another boot, and what must not begin yet.
+    pub(super) fn check_boot(&self, launch: &Launch) -> Result<(), LaunchRefused> {
+        let current = &self.settings.boot_id;
+        if let Some(expected) = launch.boot.as_ref().filter(|boot| *boot != current) {
+            return Err(LaunchRefused::OtherBoot {
+                expected: expected.clone(),
+                current: current.clone(),
+            });
+        }
+        let names = |hindrance| {
+            let attempts = self.hindrances.attempts(hindrance).into_iter();
+            let names = attempts.map(|key| format!("{}.{}", key.allocation, key.attempt));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let orphans = self.hindrances.attempts(Hindrance::Orphans);
+        let finishing = self.hindrances.attempts(Hindrance::Finishing);
+        let reason = match (orphans.is_empty(), finishing.is_empty()) {
+            (true, true) => return Ok(()),
+            (false, _) => format!(
+                "processes of {} run of which nothing is recorded",
+                names(Hindrance::Orphans)
+            ),
+            (true, false) => format!(
+                "the node was rebooted, and the epilog or wipe of {} is not done",
+                names(Hindrance::Finishing)
+            ),
+        };
+        Err(LaunchRefused::JournalFailed { reason })
+    }
+
+    pub(super) fn record(&self, launch: Launch, chosen: Chosen) -> LaunchRecord {
+        let settings = &self.settings;
+        let Chosen {
+            become_user,
+            account,
+        } = chosen;
+        LaunchRecord {
+            key: launch.key,
+            epoch: launch.epoch,
+            revision: launch.revision,
+            user: launch.user,
+            project: launch.project,
+            nodes: launch.nodes,
+            node: settings.node.clone(),
+            rank: launch.rank,
+            workload: launch.workload,
+            walltime_ms: launch.walltime_ms,
+            sensitive: launch.sensitive,
+            hooks: settings.hooks.rank.clone(),
+            cgroup: self.cgroups.as_ref().map(|groups| groups.of(launch.key)),
+            become_user,
+            account,
+            output_cap_bytes: settings.output_cap_bytes,
+            grace_ms: u64::try_from(settings.grace.as_millis()).unwrap_or(u64::MAX),
+            mark: format!("{}-{:032x}", self.agent, rand::random::<u128>()),
+            boot_id: settings.boot_id.clone(),
+            recorded_at: self.clock.now(),
+        }
+    }
+}
