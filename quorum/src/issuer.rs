@@ -110,8 +110,13 @@ impl Issuer {
                 Ok(Outcome::Certified { certificate }) => {
                     return self.sign(identity, csr, certificate).await;
                 }
-                // Agreed on by the first version, which said nothing of times.
-                Ok(_) => return self.sign(identity, csr, certificate).await,
+                // Agreed on by the first version, which wrote nothing down of what it issued.
+                Ok(_) => {
+                    return Err(NotIssued::Invalid(
+                        "this request was answered before an upgrade; ask again with a new key"
+                            .to_owned(),
+                    ));
+                }
                 Err(refusal) if is_too_early(&refusal) && tries > 0 => tries -= 1,
                 Err(refusal) => return Err(NotIssued::Refused(refusal)),
             }

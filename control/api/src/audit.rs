@@ -150,12 +150,16 @@ pub fn summary(action: &AuditAction) -> String {
             name,
             token,
             replaced,
+            held,
         } => {
             let how = match replaced {
                 true => "enrolled, taking over the name,",
                 false => "enrolled",
             };
-            format!("{role}/{name} {how} with join token {token}")
+            let held = held.map_or(String::new(), |id| {
+                format!("; allocation {id} held the node then")
+            });
+            format!("{role}/{name} {how} with join token {token}{held}")
         }
         AuditAction::CertificatesRevoked { role, name, reason } => {
             format!("revoked the certificates of {role}/{name}: {reason}")
@@ -182,7 +186,8 @@ pub fn is_about_node(action: &AuditAction, wanted: &NodeId) -> bool {
 
 /// Whether an entry is about this allocation.
 pub fn is_about_allocation(action: &AuditAction, wanted: AllocationId) -> bool {
-    matches!(action, AuditAction::ForceReleased { allocation: Some(id), .. } if *id == wanted)
+    matches!(action, AuditAction::ForceReleased { allocation: Some(id), .. }
+        | AuditAction::Enrolled { held: Some(id), .. } if *id == wanted)
 }
 
 #[cfg(test)]
@@ -226,6 +231,7 @@ mod tests {
                 name: "gpu007".to_owned(),
                 token: id,
                 replaced: false,
+                held: None,
             },
             AuditAction::CertificatesRevoked {
                 role: Role::Agent,

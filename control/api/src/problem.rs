@@ -229,6 +229,7 @@ fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::LeaseHeld { .. }
         | Refusal::StaleAttempt { .. }
         | Refusal::KeyReused { .. }
+        | Refusal::NodeChanged { .. }
         | Refusal::TooLarge { .. } => Kind::Conflict,
         Refusal::ProjectExists { .. } | Refusal::NameTaken { .. } => Kind::Exists,
         Refusal::UnknownProject { .. }

@@ -63,7 +63,7 @@ pub(crate) fn drain_envelope(
         power: Power::Service,
     };
     let node = node.clone();
-    let command = Command::Drain { node, reason };
+    let command = Command::Drain { node, reason, expected: None };
     core.envelope(principal, None, Some(fence), command)
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn clear_hooks(core: &Core, node: &NodeId) -> Result<Applied, P
         power: Power::Service,
     };
     let (node, reason) = (node.clone(), None);
-    core.propose(principal, None, Command::Drain { node, reason })
+    core.propose(principal, None, Command::Drain { node, reason, expected: None })
         .await
 }
 

@@ -243,6 +243,7 @@ pub async fn taken_by_force(bed: &mut Bed) {
     bed.admin(Command::ForceRelease {
         node: node("gpu001"),
         reason: "the rack is on fire".to_owned(),
+        expected: None,
     })
     .await;
     let failed = bed.reaches(id, &[AllocationState::Failed]).await;

@@ -18,9 +18,12 @@ use crate::{
     change::{Change, Verdict},
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, Command, Envelope, Refusal, UnixMillis, audit::AuditAction,
-    command::Principal,
+    Allocation, AllocationId, Command, Envelope, Refusal, UnixMillis, allocation::RankExit,
+    audit::AuditAction, command::Principal,
 };
+
+/// Longest reason or evidence that is kept, bytes: records stay for ever, and nodes write them.
+const MAX_WORDS_BYTES: usize = 1024;
 
 /// What a judge looks at.
 #[derive(Clone, Copy)]
@@ -69,7 +72,11 @@ pub(crate) fn judge(
         } => report::report(case, *id, *attempt, node, report),
         Command::RegisterNode { node, vcluster } => nodes::register(case, node, vcluster),
         Command::SetLifecycle { node, lifecycle } => nodes::set_lifecycle(case, node, *lifecycle),
-        Command::Drain { node, reason } => nodes::drain(case, node, reason.as_deref()),
+        Command::Drain {
+            node,
+            reason,
+            expected,
+        } => nodes::drain(case, node, reason.as_deref(), *expected),
         Command::AcquireLease {
             lease,
             holder,
@@ -94,7 +101,11 @@ pub(crate) fn judge(
         Command::AddAuthority { certificate } => trust::add(case, certificate),
         Command::PromoteAuthority { pin } => trust::promote(case, pin),
         Command::RetireAuthority { pin } => trust::retire(case, pin),
-        Command::ForceRelease { node, reason } => force::release(case, node, reason),
+        Command::ForceRelease {
+            node,
+            reason,
+            expected,
+        } => force::release(case, node, reason, *expected),
     }
 }
 
@@ -103,6 +114,28 @@ impl<'a> Case<'a> {
     /// that a log that was written by one build and is replayed by another gives one state.
     fn is_first_schema(self) -> bool {
         self.schema < 2
+    }
+
+    /// As much of others' own words as is kept for all time; the rest is where they came from.
+    fn short(self, text: &str) -> String {
+        let kept = match self.is_first_schema() {
+            true => text,
+            false => &text[..text.floor_char_boundary(MAX_WORDS_BYTES)],
+        };
+        kept.to_owned()
+    }
+
+    /// [`Case::short`] for what an exit says in words.
+    fn short_exit(self, exit: &RankExit) -> RankExit {
+        match exit {
+            RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {
+                reason: self.short(reason),
+            },
+            RankExit::Lost { evidence } => RankExit::Lost {
+                evidence: self.short(evidence),
+            },
+            other => other.clone(),
+        }
     }
 
     /// An allocation that is not terminal.

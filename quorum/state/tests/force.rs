@@ -36,7 +36,11 @@ fn force(c: &mut Cluster, node: &NodeId) -> Result<Applied, Refusal> {
     c.propose(
         "olga",
         Power::Operator,
-        Command::ForceRelease { node, reason },
+        Command::ForceRelease {
+            node,
+            reason,
+            expected: None,
+        },
     )
 }
 
@@ -70,8 +74,16 @@ fn end_the_others(c: &mut Cluster, id: AllocationId) {
 
 fn undrain(c: &mut Cluster, owner: &str, node: &NodeId) {
     let (node, reason) = (node.clone(), None);
-    c.propose(owner, Power::Operator, Command::Drain { node, reason })
-        .unwrap();
+    c.propose(
+        owner,
+        Power::Operator,
+        Command::Drain {
+            node,
+            reason,
+            expected: None,
+        },
+    )
+    .unwrap();
 }
 
 #[test]
@@ -203,6 +215,7 @@ fn it_is_written_down_and_not_for_everybody() {
     let command = |reason: &str| Command::ForceRelease {
         node: held.clone(),
         reason: reason.to_owned(),
+        expected: None,
     };
     for power in [Power::User, Power::Service] {
         let refused = c.propose("x", power, command("why")).unwrap_err();
@@ -340,4 +353,72 @@ fn output_files_that_no_node_could_open_are_refused() {
     for bad in ["", "a\0b", "100%", "%x", &"x".repeat(5000)] {
         assert!(with(bad).unwrap_err().contains("workload.output.stdout"));
     }
+}
+
+#[test]
+fn who_looked_too_long_ago_decides_nothing() {
+    let (mut c, id) = running(1, Requeue::Never);
+    let held = c.nodes_of(id).remove(0);
+    let seen = c.state.node(&held).unwrap().revision;
+    let release = |expected| Command::ForceRelease {
+        node: held.clone(),
+        reason: "the rack burnt".to_owned(),
+        expected,
+    };
+    let drain = |reason: Option<&str>, expected| Command::Drain {
+        node: held.clone(),
+        reason: reason.map(str::to_owned),
+        expected,
+    };
+    // It ends by itself, and the next allocation has the node.
+    let report = ended(&c, RankExit::Exited { code: 0 }, None);
+    c.report(id, &held, report).unwrap();
+    let next = c.submit(common::spec("atlas", 1)).unwrap();
+    c.assign(next).unwrap();
+    let refused = c.propose("olga", Power::Operator, release(Some(seen)));
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(&refused, Refusal::NodeChanged { holder: Some(holder), .. } if *holder == next),
+        "{refused}"
+    );
+    assert_eq!(state(&c, next), AllocationState::Starting);
+    // Undrained on what was seen before somebody else's force: refused, and the reason stays.
+    c.propose("olga", Power::Operator, drain(Some("a fan"), None))
+        .unwrap();
+    let seen = c.state.node(&held).unwrap().revision;
+    c.propose("olga", Power::Operator, release(Some(seen)))
+        .unwrap();
+    let late = c.propose("olga", Power::Operator, drain(None, Some(seen)));
+    assert!(matches!(late, Err(Refusal::NodeChanged { .. })), "{late:?}");
+    let node = c.state.node(&held).unwrap();
+    assert!(!node.is_assignable());
+    assert_eq!(
+        node.drain[0].reason,
+        "released by force: the rack burnt; before: a fan"
+    );
+}
+
+#[test]
+fn words_of_nodes_are_kept_in_part() {
+    let (mut c, id) = running(1, Requeue::Never);
+    let held = c.nodes_of(id).remove(0);
+    let long = "é".repeat(100_000);
+    let reason = long.clone();
+    let report = ended(&c, RankExit::SpawnFailed { reason }, Some(&long));
+    c.report(id, &held, report).unwrap();
+    let node = c.state.node(&held).unwrap();
+    assert_eq!(node.drain[0].reason.len(), 1024);
+    assert!(
+        c.state.snapshot().len() < 8192,
+        "{}",
+        c.state.snapshot().len()
+    );
+    let by_hand = Command::Report {
+        id,
+        attempt: 1,
+        node: held,
+        report: ended(&c, RankExit::Stopped, None),
+    };
+    let refused = c.propose("olga", Power::Operator, by_hand).unwrap_err();
+    assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
 }

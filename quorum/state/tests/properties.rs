@@ -406,6 +406,7 @@ fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
             service(Command::Drain {
                 node: node(&format!("n{i:03}")),
                 reason,
+                expected: None,
             })
         }
         Move::Lifecycle { node: i, to } => {
@@ -445,6 +446,7 @@ fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
             let command = Command::ForceRelease {
                 node: node(&format!("n{i:03}")),
                 reason: "pulled the plug".to_owned(),
+                expected: None,
             };
             vec![("olga", *power, command)]
         }

@@ -269,7 +269,9 @@ fn taking_a_name_needs_the_token_and_the_asker_and_voids_what_was_there() {
     // The one it took the name from cannot renew; it can.
     let refused = renew(&mut c, "n1", first, 2).unwrap_err();
     assert!(matches!(refused, Refusal::CertificateRevoked { .. }));
-    renew(&mut c, "n1", second, 2).unwrap();
+    let soon = renew(&mut c, "n1", second, 2).unwrap_err();
+    assert!(soon.to_string().contains("issued moments ago"), "{soon}");
+    renew(&mut c, "n1", second, 62).unwrap();
     // A name that ended is free, unless a node has it.
     days(&mut c, 3);
     Enrol::default().run(&mut c, &plain, "n1").unwrap();
@@ -330,12 +332,12 @@ fn certificates_of_one_name_never_share_a_second() {
         Refusal::Invalid { field, .. } => assert_eq!(field, "certificate.issued_at"),
         other => panic!("{other}"),
     }
-    renew(&mut c, "n1", issued, 1).unwrap();
+    renew(&mut c, "n1", issued, 60).unwrap();
     for (issued_at, expires_at) in [
-        (issued.0 + 2500, issued.0 + DAY),
-        (issued.0 + 2000, issued.0 + 2000),
+        (issued.0 + 122_500, issued.0 + DAY),
+        (issued.0 + 122_000, issued.0 + 122_000),
         (issued.0 + 3 * DAY, issued.0 + 5 * DAY),
-        (issued.0 + 2000, issued.0 + 900 * DAY),
+        (issued.0 + 122_000, issued.0 + 900 * DAY),
     ] {
         let certificate = IssuedCertificate {
             issued_at: UnixMillis(issued_at),
@@ -546,6 +548,7 @@ fn who_may_do_what() {
             Command::ForceRelease {
                 node: node("n1"),
                 reason,
+                expected: None,
             },
             &[Operator, Admin],
         ),
@@ -591,6 +594,7 @@ fn what_was_done_stays_known_in_a_chain_that_shows_every_change() {
         name: "n1".to_owned(),
         token: "a10000000000".to_owned(),
         replaced,
+        held: None,
     };
     assert_eq!(entries[1].action, enrolled(false));
     assert_eq!(entries[2].action, enrolled(true));

@@ -44,6 +44,8 @@ pub enum AuditAction {
         token: String,
         /// The name was another member's before.
         replaced: bool,
+        /// What held that node then: it goes on by the word of who runs under the name now.
+        held: Option<AllocationId>,
     },
     /// Certificates were declared void.
     CertificatesRevoked {

@@ -232,6 +232,9 @@ pub enum Command {
         node: NodeId,
         /// `None` clears the reason of this owner.
         reason: Option<String>,
+        /// The node's revision that this rests on; refused when it has another by now. `None`
+        /// rests on nothing.
+        expected: Option<Revision>,
     },
     /// Takes, or renews, a lease. A new holder gets a new epoch.
     AcquireLease {
@@ -317,6 +320,9 @@ pub enum Command {
         node: NodeId,
         /// Why, and how it is known that nothing runs there.
         reason: String,
+        /// The node's revision at which its holder was looked at; refused when it has another by
+        /// now, and so perhaps another holder.
+        expected: Option<Revision>,
     },
 }
 

@@ -24,6 +24,7 @@ pub mod rpc;
 pub mod spec;
 pub mod time;
 pub mod view;
+pub mod weight;
 pub mod wire;
 
 pub use allocation::{Allocation, AllocationState};

@@ -205,6 +205,13 @@ pub enum Refusal {
         /// The name.
         name: String,
     },
+    /// The node is not as it was when the asker looked.
+    NodeChanged {
+        /// The node.
+        node: NodeId,
+        /// Who holds it now.
+        holder: Option<AllocationId>,
+    },
     /// No such authority, token or certificate.
     UnknownTrust {
         /// What it is, e.g. "authority".
@@ -238,6 +245,7 @@ impl Refusal {
             Refusal::UnsupportedSchema { .. } => "unsupported_schema",
             Refusal::NameTaken { .. } => "name_taken",
             Refusal::CertificateRevoked { .. } => "certificate_revoked",
+            Refusal::NodeChanged { .. } => "node_changed",
             Refusal::UnknownTrust { .. } => "unknown_trust",
         }
     }
@@ -381,6 +389,15 @@ impl fmt::Display for Refusal {
                 f,
                 "the certificates of {name} were revoked; it must enrol again with a new token"
             ),
+            Refusal::NodeChanged { node, holder } => {
+                let now =
+                    holder.map_or("by nothing".to_owned(), |id| format!("by allocation {id}"));
+                write!(
+                    f,
+                    "node {node} has changed since it was looked at, and is held {now}; look again \
+                     and repeat"
+                )
+            }
             Refusal::UnknownTrust { kind, id } => write!(f, "there is no {kind} {id}"),
         }
     }

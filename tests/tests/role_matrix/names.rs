@@ -157,6 +157,7 @@ pub async fn a_member_proposes_no_more_than_an_enrolment(bed: &Bed) {
     let command = Command::Drain {
         node: crate::bed::node("n1"),
         reason: Some("a member says so".to_owned()),
+        expected: None,
     };
     let propose = Propose {
         envelopes: vec![bed.envelope(command, None)],

@@ -93,6 +93,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
     world.admin(Command::ForceRelease {
         node: id(NODE),
         reason: "the rack is on fire".to_owned(),
+        expected: None,
     });
     world.fold();
     let found = attempts.reconcile(&world.fence).await;

@@ -27,13 +27,14 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::Release { .. } => return check_fence(state, envelope),
         Command::Assign { .. }
         | Command::Stop { .. }
-        | Command::Report { .. }
         | Command::RegisterNode { .. }
         | Command::SetLifecycle { .. }
         | Command::Drain { .. } => (
             &[Power::Operator, Power::Admin, Power::Service],
             "the role operator or admin, or a service",
         ),
+        // In the name of the node that reports.
+        Command::Report { .. } => (&[Power::Service], "a service"),
         Command::AcquireLease { .. }
         | Command::ReleaseLease { .. }
         | Command::ConsumeToken { .. }

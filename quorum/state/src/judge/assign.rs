@@ -132,9 +132,23 @@ pub(super) fn stop(
     }
     let record = entering(case, present, AllocationState::Stopping);
     let record = Box::new(Allocation {
-        stop: Some(cause.clone()),
+        stop: Some(short_cause(case, cause)),
         ..record
     });
     let change = AllocationChange::Stopping;
     Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+}
+
+fn short_cause(case: Case<'_>, cause: &StopCause) -> StopCause {
+    match cause {
+        StopCause::RankFailed { rank, exit } => StopCause::RankFailed {
+            rank: *rank,
+            exit: case.short_exit(exit),
+        },
+        StopCause::NodeFault { node, reason } => StopCause::NodeFault {
+            node: node.clone(),
+            reason: case.short(reason),
+        },
+        other => other.clone(),
+    }
 }

@@ -3,7 +3,7 @@
 use super::{Case, audited, invalid, nodes, report, trust::check_reason};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
-    NodeId, Refusal,
+    NodeId, Refusal, Revision,
     allocation::{RankExit, RankPhase},
     audit::AuditAction,
     node::{Lifecycle, Node},
@@ -21,21 +21,24 @@ pub(super) fn took(phase: &RankPhase) -> bool {
 /// The node goes back at once, whatever its allocation's other ranks do, and stays drained by the
 /// person who answers for it. Its rank counts as lost; one that ended already keeps how it ended,
 /// and the others go on.
-pub(super) fn release(case: Case<'_>, id: &NodeId, reason: &str) -> Result<Verdict, Refusal> {
+pub(super) fn release(
+    case: Case<'_>,
+    id: &NodeId,
+    reason: &str,
+    expected: Option<Revision>,
+) -> Result<Verdict, Refusal> {
     check_reason(reason)?;
-    let node = nodes::node(case, id)?;
+    let node = nodes::node_at(case, id, expected)?;
     let not_held = || invalid("node", format!("node {id} is held by nothing"));
     let holder = node.holder.ok_or_else(not_held)?;
     let present = case.live(holder.allocation, "release")?;
     let position = present.ranks.iter().position(|rank| rank.node == *id);
     let position = position.ok_or_else(not_held)?;
     let by = &case.principal.name;
-    let freed = drained(nodes::with_reason(
-        node,
-        by,
-        &format!("released by force: {reason}"),
-        case.now,
-    ));
+    let own = node.drain.iter().find(|drain| drain.owner == *by);
+    let before = own.map_or(String::new(), |own| format!("; before: {}", own.reason));
+    let words = case.short(&format!("released by force: {reason}{before}"));
+    let freed = drained(nodes::with_reason(node, by, &words, case.now));
     let action = AuditAction::ForceReleased {
         node: id.clone(),
         allocation: Some(holder.allocation),
@@ -46,7 +49,7 @@ pub(super) fn release(case: Case<'_>, id: &NodeId, reason: &str) -> Result<Verdi
         let freed = vec![Change::Node(Box::new(freed))];
         return Ok(Verdict::done(audited(case, action, freed)));
     }
-    let evidence = format!("{TAKEN}{by}: {reason}");
+    let evidence = case.short(&format!("{TAKEN}{by}: {reason}"));
     let exit = RankExit::Lost { evidence };
     let mut record = present.clone();
     report::note_exit(case, &mut record, position, &exit, None);

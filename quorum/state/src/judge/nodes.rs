@@ -66,15 +66,20 @@ pub(super) fn set_lifecycle(
 
 /// Sets or clears the principal's own drain reason. A ready node starts draining with the first
 /// reason and is ready again after the last one.
-pub(super) fn drain(case: Case<'_>, id: &NodeId, reason: Option<&str>) -> Result<Verdict, Refusal> {
-    let present = node(case, id)?;
+pub(super) fn drain(
+    case: Case<'_>,
+    id: &NodeId,
+    reason: Option<&str>,
+    expected: Option<Revision>,
+) -> Result<Verdict, Refusal> {
+    let present = node_at(case, id, expected)?;
     let owner = &case.principal.name;
     let own = present.drain.iter().position(|drain| drain.owner == *owner);
     let mut next = present.clone();
     match (reason, own) {
         (Some(""), _) => return Err(invalid("reason", "say why, in a few words")),
         (Some(reason), _) => {
-            let next = with_reason(present, owner, reason, case.now);
+            let next = with_reason(present, owner, &case.short(reason), case.now);
             return Ok(if next == *present {
                 Verdict::nothing()
             } else {
@@ -129,6 +134,22 @@ fn changed(present: &Node, mut next: Node) -> Verdict {
         next.version += 1;
     }
     Verdict::done(vec![Change::Node(Box::new(next))])
+}
+
+/// The node, if it is still as the asker saw it.
+pub(super) fn node_at<'a>(
+    case: Case<'a>,
+    id: &NodeId,
+    expected: Option<Revision>,
+) -> Result<&'a Node, Refusal> {
+    let node = node(case, id)?;
+    if expected.is_none_or(|expected| expected == node.revision) {
+        return Ok(node);
+    }
+    Err(Refusal::NodeChanged {
+        node: id.clone(),
+        holder: node.holder.map(|holder| holder.allocation),
+    })
 }
 
 pub(super) fn node<'a>(case: Case<'a>, id: &NodeId) -> Result<&'a Node, Refusal> {

@@ -13,8 +13,6 @@ use lattice_quorum_types::{
 
 /// In whose name a node is drained where a site's hook failed.
 const HOOKS: &str = "service:hooks";
-/// Longest reason of such a drain, bytes; the rest is in the node's own log.
-const MAX_FAULT_BYTES: usize = 512;
 
 /// Attempts after which a fault of a node puts an allocation back no more: it met five bad nodes.
 pub(super) const FAULTY_ATTEMPTS: u32 = 5;
@@ -48,7 +46,7 @@ pub(super) fn report(
             format!("node {node} was taken from allocation {id} by force before it said so");
         return Err(invalid("node", reason));
     }
-    let Some(phase) = next_phase(phase, report) else {
+    let Some(phase) = next_phase(case, phase, report) else {
         return Ok(Verdict::nothing());
     };
     if !present.state.holds() {
@@ -58,29 +56,25 @@ pub(super) fn report(
     record.ranks[position].phase = phase;
     let mut drained = None;
     if let RankReport::Ended { exit, fault, .. } = report {
-        let fault = fault.as_deref().map(shortened);
-        note_exit(case, &mut record, position, exit, fault);
+        let fault = fault.as_deref().map(|fault| case.short(fault));
+        let exit = case.short_exit(exit);
+        note_exit(case, &mut record, position, &exit, fault.as_deref());
         drained = fault.and_then(|fault| {
             let node = case.state.nodes.get(node)?;
-            Some(nodes::with_reason(node, HOOKS, fault, case.now))
+            Some(nodes::with_reason(node, HOOKS, &fault, case.now))
         });
     }
     Ok(settle(case, present, record, drained))
 }
 
-/// As much of a node's own words as is kept for all time.
-fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_FAULT_BYTES)]
-}
-
 /// The phase after a report; `None` when the report says nothing new.
-fn next_phase(present: &RankPhase, report: &RankReport) -> Option<RankPhase> {
+fn next_phase(case: Case<'_>, present: &RankPhase, report: &RankReport) -> Option<RankPhase> {
     match (present, report) {
         (RankPhase::Assigned, RankReport::Started { at }) => Some(RankPhase::Running { at: *at }),
         (RankPhase::Assigned | RankPhase::Running { .. }, RankReport::Ended { at, exit, .. }) => {
             Some(RankPhase::Ended {
                 at: *at,
-                exit: exit.clone(),
+                exit: case.short_exit(exit),
             })
         }
         (RankPhase::Running { .. } | RankPhase::Ended { .. }, RankReport::Started { .. })

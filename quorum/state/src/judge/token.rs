@@ -192,6 +192,9 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
         name: asked.name.to_owned(),
         token: token::shown(asked.hash),
         replaced,
+        held: node
+            .and_then(|node| case.state.nodes.get(&node)?.holder)
+            .map(|holder| holder.allocation),
     };
     let certificate = asked.certificate;
     Ok(Verdict {

@@ -17,6 +17,8 @@ use lattice_quorum_types::{
 
 /// In whose name quorum members propose.
 const MEMBERS: &str = "service:quorum";
+/// A certificate younger than this, or than an eighth of its life, is not renewed, milliseconds.
+const MIN_AGE_MS: u64 = 60_000;
 /// Largest certificate of an authority, bytes. A chain of one key is below 1 KiB.
 const MAX_CERTIFICATE_BYTES: usize = 8 * 1024;
 /// Most authorities at one time: an overlap needs two.
@@ -47,6 +49,7 @@ pub(super) fn renew(
         },
     };
     check_issue(case, &known, certificate)?;
+    check_age(present, certificate)?;
     Ok(Verdict {
         outcome: Outcome::Certified { certificate },
         changes: vec![Change::Identity {
@@ -56,6 +59,23 @@ pub(super) fn renew(
             renumber: false,
         }],
     })
+}
+
+/// Refuses to renew what was issued moments ago: each renewal is a command that all members keep.
+fn check_age(present: Option<&Identity>, next: IssuedCertificate) -> Result<(), Refusal> {
+    let Some(newest) = present.and_then(|identity| identity.newest) else {
+        return Ok(());
+    };
+    let life = newest.expires_at.since(newest.issued_at);
+    let rest = MIN_AGE_MS.min(life / 8);
+    if next.issued_at.since(newest.issued_at) >= rest {
+        return Ok(());
+    }
+    let reason = format!(
+        "its certificate was issued moments ago; renew it after {} s",
+        rest.div_ceil(1000)
+    );
+    Err(invalid("certificate", reason))
 }
 
 /// Refuses a certificate that could not be told from an earlier one, or from a void one.
@@ -116,7 +136,10 @@ pub(super) fn forget_at(
 ) -> UnixMillis {
     match present {
         Some(identity) if role == Role::Agent && identity.newest.is_some() => {
-            identity.ends_at.max(issued_before)
+            // A revocation of before may be of certificates that nobody wrote down.
+            let before = identity.revocation.as_ref().map(|r| r.forget_at);
+            let ends_at = identity.ends_at.max(issued_before);
+            before.map_or(ends_at, |before| ends_at.max(before))
         }
         Some(identity) => identity.ends_at.max(issued_before.after(LONGEST_MS)),
         None => issued_before.after(LONGEST_MS),

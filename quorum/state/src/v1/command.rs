@@ -253,7 +253,11 @@ impl From<Command> for now::Command {
             Command::SetLifecycle { node, lifecycle } => {
                 now::Command::SetLifecycle { node, lifecycle }
             }
-            Command::Drain { node, reason } => now::Command::Drain { node, reason },
+            Command::Drain { node, reason } => now::Command::Drain {
+                node,
+                reason,
+                expected: None,
+            },
             Command::AcquireLease {
                 lease,
                 holder,
@@ -352,7 +356,11 @@ fn as_first(command: &now::Command) -> Option<Command> {
         },
         now::Command::RegisterNode { node, vcluster } => Command::RegisterNode { node, vcluster },
         now::Command::SetLifecycle { node, lifecycle } => Command::SetLifecycle { node, lifecycle },
-        now::Command::Drain { node, reason } => Command::Drain { node, reason },
+        now::Command::Drain {
+            node,
+            reason,
+            expected: None,
+        } => Command::Drain { node, reason },
         now::Command::AcquireLease {
             lease,
             holder,

@@ -1,0 +1,87 @@
+//! What a value weighs: one rule for everybody who bounds what is sent, kept or grouped.
+//!
+//! It is measured, not guessed: a field that is added to a command or to a record counts by itself.
+
+use crate::Event;
+use postcard::ser_flavors::Size;
+use serde::Serialize;
+
+/// Bytes on the wire, exactly: every string and every element counts.
+pub fn on_wire<T: Serialize>(value: &T) -> usize {
+    // What cannot be written is not sent either: it fits nowhere.
+    postcard::serialize_with_flavor::<T, Size, usize>(value, Size::default()).unwrap_or(usize::MAX)
+}
+
+/// Bytes in memory, about. Names and texts have an allocation each, which costs about as much
+/// again as what is in it.
+pub fn in_memory(event: &Event) -> usize {
+    size_of::<Event>().saturating_add(on_wire(event).saturating_mul(2))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::{
+        AllocationId, Command, NodeId, Revision, UnixMillis,
+        allocation::RankExit,
+        audit::{AuditAction, AuditEntry},
+        command::{Power, Principal, RankReport},
+        event::EventKind,
+        rpc::Role,
+    };
+
+    const TEXT: usize = 100_000;
+
+    fn text() -> String {
+        "x".repeat(TEXT)
+    }
+
+    #[test]
+    fn a_commands_texts_count() {
+        let node = NodeId::new("n1").unwrap();
+        let report = |exit, fault| Command::Report {
+            id: AllocationId(1),
+            attempt: 1,
+            node: node.clone(),
+            report: RankReport::Ended {
+                at: UnixMillis(1),
+                exit,
+                fault,
+            },
+        };
+        let reason = text();
+        let failed = report(RankExit::SpawnFailed { reason }, None);
+        let evidence = text();
+        let lost = report(RankExit::Lost { evidence }, None);
+        let fault = report(RankExit::Stopped, Some(text()));
+        let small = report(RankExit::Stopped, None);
+        assert!(on_wire(&small) < 64);
+        for command in [failed, lost, fault] {
+            assert!(on_wire(&command) > TEXT, "{command:?}");
+            let written = postcard::to_stdvec(&command).unwrap();
+            assert_eq!(on_wire(&command), written.len());
+        }
+    }
+
+    #[test]
+    fn an_events_texts_count() {
+        let by = Principal {
+            name: "root".to_owned(),
+            power: Power::Admin,
+        };
+        let action = AuditAction::CertificatesRevoked {
+            role: Role::Agent,
+            name: "n1".to_owned(),
+            reason: text(),
+        };
+        let entry = AuditEntry::following(None, Revision(1), UnixMillis(1), by, action);
+        let event = Event {
+            revision: Revision(1),
+            ordinal: 0,
+            at: UnixMillis(1),
+            kind: EventKind::Audit { entry },
+        };
+        assert!(in_memory(&event) > TEXT);
+    }
+}
