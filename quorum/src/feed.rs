@@ -1,10 +1,7 @@
 //! The watch: recent events, bounded, for readers that each keep their own place. Nobody waits
 //! for a reader; one that falls out of the kept range is told so and starts over.
 
-use lattice_quorum_types::{
-    Event, Revision,
-    event::{AllocationChange, EventKind},
-};
+use lattice_quorum_types::{Event, Revision, weight};
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -69,7 +66,7 @@ impl Feed {
             let mut ring = self.ring();
             for event in events {
                 newest = Some(event.revision);
-                let bytes = size(&event);
+                let bytes = weight::in_memory(&event);
                 ring.bytes += bytes;
                 ring.events.push_back((bytes, event));
             }
@@ -145,25 +142,10 @@ impl Ring {
     }
 }
 
-/// Roughly what an event holds in memory.
-fn size(event: &Event) -> usize {
-    let fixed = size_of::<Event>() + 256;
-    match &event.kind {
-        EventKind::Allocation { record, change } => {
-            let ranks = match change {
-                AllocationChange::Submitted => 0,
-                _ => record.ranks.len() * 96,
-            };
-            fixed + record.spec.workload.bytes() + ranks
-        }
-        _ => fixed,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_quorum_types::{ProjectPath, UnixMillis};
+    use lattice_quorum_types::{ProjectPath, UnixMillis, event::EventKind};
 
     fn event(revision: u64, ordinal: u32) -> Event {
         #[expect(clippy::unwrap_used, reason = "tests")]

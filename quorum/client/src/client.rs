@@ -10,6 +10,7 @@ use lattice_mesh::{CallError, Mesh};
 use lattice_quorum_types::{
     Applied, Envelope, Refusal, Revision,
     view::{Answer, MemberStatus, Query},
+    weight,
     wire::Read,
 };
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
@@ -85,7 +86,7 @@ impl QuorumClient {
         while rest.peek().is_some() {
             let (mut part, mut bytes) = (Vec::new(), 0);
             while let Some(next) = rest.peek() {
-                bytes += propose::weight(next);
+                bytes += weight::on_wire(next);
                 if !part.is_empty() && (part.len() >= MAX_COMMANDS || bytes > propose::MAX_BYTES) {
                     break;
                 }

@@ -6,7 +6,8 @@ use crate::{
     attempt::{Attempt, Pause, Waits, attempt},
     members::Members,
 };
-use lattice_quorum_types::{Applied, Command, Envelope, Refusal, wire::Propose};
+use lattice_mesh::CallError;
+use lattice_quorum_types::{Applied, Envelope, Refusal, weight, wire::Propose};
 use std::sync::Arc;
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
@@ -19,7 +20,7 @@ pub(crate) type Replies = Vec<Result<Applied, Refusal>>;
 
 /// Most commands in one request.
 pub(crate) const MAX_COMMANDS: usize = 512;
-/// About the most bytes in one request; the mesh takes 4 MiB.
+/// Most bytes of commands in one request, unless one caller's alone are more; the mesh takes 4 MiB.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// Envelopes of one caller.
@@ -33,6 +34,9 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    fn weight(&self) -> usize {
+        self.envelopes.iter().map(weight::on_wire).sum()
+    }
     fn has_keys(&self) -> bool {
         self.envelopes.iter().all(|envelope| envelope.key.is_some())
     }
@@ -47,28 +51,6 @@ impl Job {
             None => self.fail(ClientError::Unavailable { after, reason }),
         }
     }
-}
-
-/// About how long an envelope is on the wire.
-pub(crate) fn weight(envelope: &Envelope) -> usize {
-    let own = match &envelope.command {
-        Command::Submit { spec } => {
-            512 + spec.workload.bytes() + 64 * spec.constraints.nodelist.len()
-        }
-        Command::Assign { nodes, .. } => 64 * nodes.len(),
-        Command::SetLimits { changes } => 128 * changes.len(),
-        Command::CreateProject {
-            admins,
-            description,
-            ..
-        } => description.len() + 64 * admins.len(),
-        Command::CreateToken { grant } => {
-            64 * (grant.names.as_ref().map_or(0, Vec::len) + grant.cidrs.len())
-        }
-        Command::AddAuthority { certificate } => certificate.len(),
-        _ => 0,
-    };
-    256 + own
 }
 
 /// Groups waiting jobs into requests until nobody can send any more.
@@ -93,11 +75,11 @@ pub(crate) async fn run(
         // Callers that were just answered get to ask again before the request closes.
         yield_now().await;
         let mut commands = first.envelopes.len();
-        let mut bytes: usize = first.envelopes.iter().map(weight).sum();
+        let mut bytes = first.weight();
         let mut group = vec![first];
         while let Ok(job) = queue.try_recv() {
             commands += job.envelopes.len();
-            bytes += job.envelopes.iter().map(weight).sum::<usize>();
+            bytes = bytes.saturating_add(job.weight());
             if commands > MAX_COMMANDS || bytes > MAX_BYTES {
                 held = Some(job);
                 break;
@@ -137,8 +119,14 @@ async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
             .flat_map(|job| &job.envelopes)
             .cloned()
             .collect();
-        match attempt(members, config, addr, &Propose { envelopes }).await {
+        let request = Propose { envelopes };
+        match attempt(members, config, addr, &request).await {
             Attempt::Answer(replies) => return answer(jobs, replies),
+            Attempt::Rejected(CallError::TooLarge { bytes, .. }) if jobs.len() > 1 => {
+                // Another length than the request's is the reply's, so it was done.
+                let was_done = bytes != weight::on_wire(&request) as u64;
+                return deliver_singly(members, config, jobs, was_done).await;
+            }
             Attempt::Rejected(error) => {
                 return jobs
                     .into_iter()
@@ -163,6 +151,23 @@ async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
             }
         }
     }
+}
+
+/// Tries each job by itself: one that is too large fails alone.
+async fn deliver_singly(members: &Members, config: &ClientConfig, jobs: Vec<Job>, was_done: bool) {
+    tracing::warn!(
+        jobs = jobs.len(),
+        "proposals are too large together; sent singly"
+    );
+    let each = jobs.into_iter().filter_map(|job| {
+        if was_done && !job.has_keys() {
+            let reason = "the reply is too large".to_owned();
+            job.fail(ClientError::OutcomeUnknownWithoutKey { reason });
+            return None;
+        }
+        Some(Box::pin(deliver(members, config, vec![job])))
+    });
+    futures::future::join_all(each.collect::<Vec<_>>()).await;
 }
 
 /// Hands each job its part of the replies.

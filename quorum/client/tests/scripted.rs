@@ -47,15 +47,14 @@ struct Site {
 }
 
 fn bind(authority: &Authority, role: Role, id: &str) -> Mesh {
+    bind_with(authority, role, id, MeshConfig::default())
+}
+
+fn bind_with(authority: &Authority, role: Role, id: &str, config: MeshConfig) -> Mesh {
     let identity = Identity::new("test", role, id).unwrap();
     let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
     let credentials = Credentials::issued_by(authority, &identity, validity).unwrap();
-    Mesh::bind(
-        "127.0.0.1:0".parse().unwrap(),
-        credentials,
-        MeshConfig::default(),
-    )
-    .unwrap()
+    Mesh::bind("127.0.0.1:0".parse().unwrap(), credentials, config).unwrap()
 }
 
 impl Site {
@@ -67,7 +66,17 @@ impl Site {
 
     /// A member that claims that `leader` leads, itself when `None`.
     fn member(&self, id: u64, leader: Option<SocketAddr>, script: Vec<Act>) -> Member {
-        let mesh = bind(&self.authority, Role::Quorum, &id.to_string());
+        self.member_with(id, leader, script, MeshConfig::default())
+    }
+
+    fn member_with(
+        &self,
+        id: u64,
+        leader: Option<SocketAddr>,
+        script: Vec<Act>,
+        config: MeshConfig,
+    ) -> Member {
+        let mesh = bind_with(&self.authority, Role::Quorum, &id.to_string(), config);
         let leader = leader.unwrap_or(mesh.local_addr());
         let script = Arc::new(Mutex::new(VecDeque::from(script)));
         let seen: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
@@ -263,6 +272,51 @@ async fn many_callers_share_requests_and_a_list_keeps_its_order() {
     let list = names.iter().map(|name| command(name, None)).collect();
     assert_eq!(client.propose_all(list).await.unwrap().len(), 1300);
     assert_eq!(member.seen.lock().unwrap().concat(), names);
+}
+
+fn large(bytes: usize) -> Envelope {
+    Envelope {
+        command: Command::RevokeCertificates {
+            name: "n1".to_owned(),
+            role: Role::Agent,
+            reason: "x".repeat(bytes),
+        },
+        ..command("a", None)
+    }
+}
+
+/// Proposes the large one while others wait, all at once. Returns what the large one met.
+async fn beside_others(client: &QuorumClient, large: Envelope) -> Result<(), ClientError> {
+    let others = (0..40).map(|i| {
+        let client = client.clone();
+        async move { client.propose(command(&format!("p{i}"), None)).await }
+    });
+    let others = futures::future::join_all(others);
+    let (replies, guilty) = futures::join!(others, client.propose(large));
+    for reply in replies {
+        reply.unwrap().unwrap();
+    }
+    guilty.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_fails_alone() {
+    let site = Site::new();
+    // More than any member takes; then more than this one does, though the client does not know.
+    for (bytes, limit) in [(5 << 20, 4 << 20), (200_000, 100_000)] {
+        let config = MeshConfig {
+            max_request_bytes: limit,
+            ..MeshConfig::default()
+        };
+        let member = site.member_with(1, None, Vec::new(), config);
+        let config = ClientConfig {
+            in_flight: 1,
+            ..short()
+        };
+        let client = site.client(&[&member], config);
+        let met = beside_others(&client, large(bytes)).await;
+        assert!(matches!(met, Err(ClientError::Rejected(_))), "{met:?}");
+    }
 }
 
 fn event(revision: u64) -> Event {
