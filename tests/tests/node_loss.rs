@@ -5,6 +5,7 @@
 use lattice_client::SubmitOptions;
 use lattice_tests::{
     daemon::Daemon,
+    monitor::Monitor,
     procs,
     script::{Behaviour, Script},
     site::{Plan, Site},
@@ -151,6 +152,7 @@ async fn rebooted(site: &Site, agent: &mut Daemon) {
 async fn silence_frees_nothing_a_person_and_a_boot_do() {
     let plan = Plan::with_agents(["n1", "n2", "n3"]);
     let mut site = Site::found(lattice_tests::programs!(), &plan).await;
+    let monitor = Monitor::start(site.observer(), site.jobs());
     let mut agents = std::mem::take(&mut site.agents);
     let mut all = agents.values_mut();
     let (n1, n2, n3) = (
@@ -161,4 +163,9 @@ async fn silence_frees_nothing_a_person_and_a_boot_do() {
     tokio::join!(silent(&site, n1), forced(&site, n2), rebooted(&site, n3));
     site.are_ready(&["n1".to_owned(), "n3".to_owned()]).await;
     assert_eq!(site.jobs_left(), []);
+    // What a person forced is the one thing that the monitor objects to; and it does see it.
+    let seen = monitor.seen().await;
+    println!("the monitor saw: {:#?}", seen.violations);
+    let forced = |violation: &String| violation.starts_with("n2 is held by nobody while");
+    assert!(!seen.violations.is_empty() && seen.violations.iter().all(forced));
 }

@@ -246,7 +246,7 @@ async fn kill_agent(
 }
 
 /// While it starts the supervisor, the agent is killed this long after it recorded the attempt.
-const MOMENTS: [u64; 4] = [0, 2, 5, 15];
+const MOMENTS: [u64; 8] = [0, 1, 2, 3, 5, 8, 15, 30];
 
 /// At `Starting`, again and again with other delays; later, the agent that started the supervisor
 /// and the one that found it.

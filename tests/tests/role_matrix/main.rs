@@ -131,6 +131,21 @@ fn mesh(bed: &Bed, server: Server) -> &Mesh {
     }
 }
 
+/// Callers of every role, connected to every daemon and let in while they were trusted.
+async fn connected(bed: &Bed, cards: &Cards) -> Vec<(Server, Role, Line)> {
+    let mut lines = Vec::new();
+    for server in [Server::Quorum, Server::Control, Server::Agent] {
+        for role in Role::ALL {
+            let card = &cards.cards[&(Caller::Revoked, role)];
+            let line = Line::open(Some(card), mesh(bed, server).local_addr()).await;
+            // Everybody may ask that of everybody.
+            assert_eq!(line.ask("mesh.trust").await, Answer::LetIn);
+            lines.push((server, role, line));
+        }
+    }
+    lines
+}
+
 /// Declares the certificates of `Caller::Revoked` void, and waits until every daemon knows.
 async fn revoke(bed: &Bed) {
     for role in Role::ALL {
@@ -202,8 +217,7 @@ fn named(rule: &Rule) -> &'static str {
 }
 
 /// Every cell, asked; a line for each that is not as specified.
-async fn ask_all(bed: &Bed) -> (Matrix, Vec<String>) {
-    let cards = Cards::print(bed);
+async fn ask_all(bed: &Bed, cards: &Cards) -> (Matrix, Vec<String>) {
     let titles = Caller::ALL.map(Caller::title);
     let head = ["served by", "method"].into_iter().chain(titles);
     let mut matrix = Matrix::new(head.chain(["another's name"]));
@@ -248,9 +262,19 @@ async fn everybody_may_call_what_is_specified_and_nothing_else() {
     let bed = Bed::found().await;
     bed.is_ready().await;
     the_specification_is_complete(&bed);
+    let cards = Cards::print(&bed);
+    let lines = connected(&bed, &cards).await;
     revoke(&bed).await;
+    for (server, role, line) in &lines {
+        let answer = line.ask("mesh.trust").await;
+        println!(
+            "{role} connected to {server:?} before it was revoked: {}",
+            shown(&answer)
+        );
+        assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+    }
     let before = bed.hot().await;
-    let (matrix, wrong) = ask_all(&bed).await;
+    let (matrix, wrong) = ask_all(&bed, &cards).await;
     let after = bed.hot().await;
     println!("{matrix}");
     assert!(wrong.is_empty(), "{wrong:#?}");
