@@ -49,9 +49,10 @@ fn refused(error: &NotIssued) -> EnrolRefused {
         NotIssued::Refused(Refusal::Invalid { field, reason }) => EnrolRefused::Invalid {
             reason: format!("{field}: {reason}"),
         },
-        NotIssued::Refused(Refusal::NameTaken { name, .. }) => {
-            EnrolRefused::NameTaken { name: name.clone() }
-        }
+        NotIssued::Refused(Refusal::NameTaken { name, needs }) => EnrolRefused::NameTaken {
+            name: name.clone(),
+            needs: needs.clone(),
+        },
         NotIssued::Refused(_) => EnrolRefused::TokenRefused,
         NotIssued::Invalid(reason) => EnrolRefused::Invalid {
             reason: reason.clone(),

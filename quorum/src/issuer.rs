@@ -24,6 +24,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// In whose name members propose: one for all, so that a repeat at another member is known as such.
 pub(crate) const MEMBERS: &str = "service:quorum";
+/// Everything about one certificate. Shorter than whoever asks waits: an answer that nobody hears
+/// may have used a token up.
+const DEADLINE: Duration = Duration::from_secs(12);
 /// Longest a certificate waits for a leader and its commit.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Between two tries.
@@ -94,6 +97,18 @@ impl Issuer {
     /// A certificate for `identity`, once the quorum has agreed to the command that `asked` makes
     /// of its times. Repeats of one key get the certificate of the first.
     pub(crate) async fn issue(
+        &self,
+        identity: &Identity,
+        csr: &CertificateSigningRequestDer<'_>,
+        asked: Asked<'_>,
+    ) -> Result<Issued, NotIssued> {
+        let issuing = timeout(DEADLINE, self.issue_in_time(identity, csr, asked));
+        issuing
+            .await
+            .unwrap_or_else(|_| Err(unavailable("the quorum took too long to agree; ask again")))
+    }
+
+    async fn issue_in_time(
         &self,
         identity: &Identity,
         csr: &CertificateSigningRequestDer<'_>,

@@ -1,7 +1,7 @@
 //! The asking side: calls and streams.
 
 use crate::{
-    CallError, MeshError, Peer, Rpc, StreamRpc,
+    CallError, MeshError, Peer, Role, Rpc, StreamRpc,
     endpoint::Link,
     leave::Use,
     wire::{Fault, Status, decode, encode, read_frame, request_bytes},
@@ -118,10 +118,14 @@ impl Peer {
     }
 
     fn max_reply(&self) -> usize {
-        self.state
-            .core
-            .upgrade()
-            .map_or(0, |core| core.config.max_reply_bytes)
+        let of_endpoint = self.state.core.upgrade().map_or(0, |core| {
+            let config = &core.config;
+            match self.state.expect.role {
+                Role::Agent => config.max_reply_bytes.min(config.max_agent_reply_bytes),
+                Role::Quorum | Role::Control => config.max_reply_bytes,
+            }
+        });
+        self.max_reply.map_or(of_endpoint, |own| own.min(of_endpoint))
     }
 
     async fn send_request(

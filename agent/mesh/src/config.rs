@@ -10,6 +10,9 @@ pub struct MeshConfig {
     pub max_request_bytes: usize,
     /// Longest reply or stream item accepted or sent, bytes.
     pub max_reply_bytes: usize,
+    /// Longest reply or stream item accepted from an agent, bytes, where `max_reply_bytes` is more.
+    /// There are thousands of them, and one that is not itself any more must not fill our memory.
+    pub max_agent_reply_bytes: usize,
     /// Longest a handler of a call may take before its caller is told and it is dropped.
     pub request_timeout: Duration,
     /// Longest a dial, with its handshake and the peer's acceptance, may take.
@@ -47,6 +50,7 @@ impl Default for MeshConfig {
         Self {
             max_request_bytes: 4 << 20,
             max_reply_bytes: 16 << 20,
+            max_agent_reply_bytes: 16 << 20,
             request_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(3),
             idle_timeout: Duration::from_secs(30),

@@ -72,10 +72,12 @@ pub enum EnrolRefused {
     )]
     TokenRefused,
     /// The name is taken.
-    #[error("the name {name} is enrolled already; repeat with --replace to take it over")]
+    #[error("the name {name} is enrolled already; {needs}")]
     NameTaken {
         /// The name.
         name: String,
+        /// What would allow to take it over.
+        needs: String,
     },
     /// The request is not well formed.
     #[error("the enrolment request is not valid: {reason}")]

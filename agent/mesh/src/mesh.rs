@@ -168,7 +168,10 @@ impl Mesh {
             .entry((addr, expect.clone()))
             .or_insert_with(|| Arc::new(PeerState::new(core, addr, expect)))
             .clone();
-        Peer { state }
+        Peer {
+            state,
+            max_reply: None,
+        }
     }
 
     /// Dials now, and returns when the peer has accepted us and is whom we expect.

@@ -54,6 +54,8 @@ pub(crate) struct PeerState {
 #[derive(Clone)]
 pub struct Peer {
     pub(crate) state: Arc<PeerState>,
+    /// Longest reply this handle takes, where the endpoint would take more.
+    pub(crate) max_reply: Option<usize>,
 }
 
 impl fmt::Debug for Peer {
@@ -191,6 +193,14 @@ impl Peer {
     /// Whom we expect there.
     pub fn expect(&self) -> &Expect {
         &self.state.expect
+    }
+
+    /// The same peer, of which replies and stream items of at most so many bytes are taken, less
+    /// than the endpoint's own limits allow.
+    #[must_use]
+    pub fn taking_at_most(mut self, bytes: usize) -> Self {
+        self.max_reply = Some(bytes);
+        self
     }
 
     /// Dials now unless it is connected, and tells who answered.

@@ -51,7 +51,8 @@ impl Desk {
         let mut taken = self.taken.lock().unwrap();
         if taken.contains(&request.name) && !request.replace {
             let name = request.name.clone();
-            return Err(EnrolRefused::NameTaken { name });
+            let needs = "ask for it with join.replace".to_owned();
+            return Err(EnrolRefused::NameTaken { name, needs });
         }
         token.uses_left -= 1;
         taken.push(request.name.clone());
@@ -188,7 +189,7 @@ async fn a_taken_name_needs_replace() {
     let token = office.token(Role::Agent, None, 3);
     enrol(office.addr(), &token, "a1").await.unwrap();
     let again = enrol(office.addr(), &token, "a1").await.unwrap_err();
-    assert!(matches!(refused(&again), EnrolRefused::NameTaken { name } if name == "a1"));
+    assert!(matches!(refused(&again), EnrolRefused::NameTaken { name, .. } if name == "a1"));
     let config = MeshConfig::default();
     let replaced = enrol_with(office.addr(), &token, "a1", true, &config).await;
     assert_eq!(replaced.unwrap().credentials.identity().id(), "a1");
