@@ -14,6 +14,17 @@ deny:
 # Write the expected outputs of golden tests anew; review the diff.
 bless:
     LATTICE_BLESS=1 cargo test -p lattice-hwprobe
+    LATTICE_BLESS=1 cargo test -p lattice-tests --test role_matrix
+
+# Who may call what, what is killed when, and who was connected before: the tables.
+matrices:
+    cargo test -p lattice-tests --test role_matrix --test restart_matrix -- --nocapture
+    cargo test -p lattice-agent --test steps -- --nocapture
+    cargo test -p lattice-mesh --test resumption -- --nocapture
+
+# Cut half of the agents off for so long, in network namespaces; needs root.
+partition cut_s="120":
+    LATTICE_CUT_S={{cut_s}} cargo test --release -p lattice-tests --test partition -- --nocapture
 
 # Kill the leader of three processes under 64 writers, so often.
 chaos kills="20":
