@@ -125,7 +125,8 @@ impl Peer {
                 Role::Quorum | Role::Control => config.max_reply_bytes,
             }
         });
-        self.max_reply.map_or(of_endpoint, |own| own.min(of_endpoint))
+        self.max_reply
+            .map_or(of_endpoint, |own| own.min(of_endpoint))
     }
 
     async fn send_request(

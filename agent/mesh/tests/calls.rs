@@ -490,3 +490,28 @@ async fn a_shutdown_waits_for_no_dial_and_gives_the_port_back() {
     let took = began.elapsed();
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
+
+#[tokio::test]
+async fn an_agent_is_believed_less_at_a_time_than_others() {
+    let authority = authority("demo");
+    let config = MeshConfig {
+        max_agent_reply_bytes: 1000,
+        ..MeshConfig::default()
+    };
+    let control = bind_with(credentials(&authority, "demo", Role::Control, "c1"), config);
+    let text = "x".repeat(2000);
+    for (role, id) in [(Role::Agent, "a1"), (Role::Quorum, "1")] {
+        let server = bind(&authority, role, id);
+        server.serve(router()).unwrap();
+        let peer = control.peer(server.local_addr(), Expect::exactly(role, id));
+        let called = peer.call(&echo(&text), SHORT).await;
+        let is_too_large =
+            |called: &Result<_, CallError>| matches!(called, Err(CallError::TooLarge { .. }));
+        assert_eq!(is_too_large(&called), role == Role::Agent);
+        let short = peer.call(&echo("hello"), SHORT).await;
+        assert!(short.is_ok(), "{short:?}");
+        let less = peer.clone().taking_at_most(4);
+        let called = less.call(&echo("hello"), SHORT).await;
+        assert!(is_too_large(&called));
+    }
+}
