@@ -1,0 +1,80 @@
+//! Where the daemons of a site listen.
+
+use super::Plan;
+use crate::netns::Netns;
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
+};
+
+/// Where daemons listen.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    pub(super) quorum: Vec<SocketAddr>,
+    pub(super) control: Vec<SocketAddr>,
+    pub(super) https: Vec<SocketAddr>,
+    pub(super) agents: Vec<SocketAddr>,
+}
+
+/// Where ports are looked for: below those that the system gives to whoever asks for any, which
+/// could take one between our look and a daemon's start.
+const PORTS: std::ops::Range<u16> = 10_000..32_000;
+
+/// Addresses that were free a moment ago, for UDP and TCP. All are held until all are known, so
+/// they differ.
+fn free(count: usize) -> Vec<SocketAddr> {
+    let first: u16 = rand::random_range(PORTS);
+    let held = (first..PORTS.end)
+        .chain(PORTS.start..first)
+        .filter_map(|port| {
+            let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            Some((UdpSocket::bind(addr).ok()?, TcpListener::bind(addr).ok()?))
+        });
+    let held: Vec<_> = held.take(count).collect();
+    held.iter()
+        .map(|(udp, _)| udp.local_addr().unwrap())
+        .collect()
+}
+
+impl Addresses {
+    /// As the plan needs them.
+    pub(super) fn choose(
+        plan: &Plan,
+        services: Option<&Netns>,
+        hosts: &BTreeMap<String, Netns>,
+    ) -> Self {
+        let voters = usize::try_from(plan.voters).unwrap();
+        let controls = plan.controls + plan.joining;
+        let Some(services) = services else {
+            let mut mesh = free(voters + controls * 2 + plan.agents.len());
+            let agents = mesh.split_off(voters + controls * 2);
+            let https = mesh.split_off(voters + controls);
+            let control = mesh.split_off(voters);
+            return Self {
+                quorum: mesh,
+                control,
+                https,
+                agents,
+            };
+        };
+        let ports = |first: u16, count: usize| {
+            (first..)
+                .take(count)
+                .map(|port| SocketAddr::new(services.ip(), port))
+                .collect()
+        };
+        let agent = |name: &String| SocketAddr::new(hosts[name].ip(), 7600);
+        Self {
+            quorum: ports(7101, voters),
+            control: ports(7201, controls),
+            https: ports(8443, controls),
+            agents: plan.agents.iter().map(agent).collect(),
+        }
+    }
+}
+
+/// As a list in YAML.
+pub(super) fn list(addrs: &[SocketAddr]) -> String {
+    let all: Vec<String> = addrs.iter().map(|addr| format!("\"{addr}\"")).collect();
+    format!("[{}]", all.join(", "))
+}

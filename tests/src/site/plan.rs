@@ -1,0 +1,67 @@
+//! What a site is made of, and the hooks with which a test holds a job.
+
+use std::time::Duration;
+
+/// What a site is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// Quorum members.
+    pub voters: u64,
+    /// Controls, with certificates made by hand.
+    pub controls: usize,
+    /// More controls, which enrol; see [`Site::start_joining`].
+    pub joining: usize,
+    /// Names of nodes.
+    pub agents: Vec<String>,
+    /// Services and each agent on hosts of their own.
+    pub hosts: bool,
+    /// More lines for each configuration of a quorum member, at the top level.
+    pub quorum_lines: String,
+    /// How long all certificates hold, those made by hand too; the usual time without it.
+    pub lifetime: Option<Duration>,
+    /// More lines for each control's configuration, at the top level.
+    pub control_lines: String,
+    /// More lines below each agent's `executor`, indented by two.
+    pub executor_lines: String,
+    /// A prolog and an epilog that a test can hold; see [`Site::hold`].
+    pub hooks: bool,
+}
+
+/// A hook that can be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    /// Before a rank.
+    Prolog,
+    /// After it.
+    Epilog,
+}
+
+impl Hook {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Prolog => "prolog",
+            Self::Epilog => "epilog",
+        }
+    }
+}
+
+/// Says that it is there, and goes when it may.
+pub(super) const HOOK: &str = r#"#!/bin/sh
+at="$1/$LATTICE_NODE.$LATTICE_HOOK"
+echo "$LATTICE_ALLOCATION_ID.$LATTICE_ATTEMPT" >> "$at.ran"
+touch "$at.here"
+while [ -e "$at.hold" ]; do sleep 0.05; done
+rm -f "$at.here"
+"#;
+
+impl Plan {
+    /// Three members, one control and these nodes.
+    pub fn with_agents<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
+        Self {
+            voters: 3,
+            controls: 1,
+            agents: names.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+}

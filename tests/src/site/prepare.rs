@@ -1,0 +1,245 @@
+//! Certificates, keys, tokens and configurations, made as an operator makes them.
+
+use super::{
+    CLUSTER, Plan, Site,
+    addresses::list,
+    plan::{HOOK, Hook},
+};
+use crate::{daemon::Daemon, wait::eventually};
+use lattice_client::{Client, Endpoint};
+use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
+use std::{
+    fmt::Write as _,
+    fs,
+    net::SocketAddr,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+const CELL: &str = "cell-a";
+/// The administrator's, as written into the file of tokens.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+/// Nobody on this machine; whose the jobs are where the test is root.
+const NOBODY: u32 = 65_534;
+
+impl Site {
+    /// Certificates, keys, tokens and configurations of the services.
+    pub(super) fn prepare(&mut self, plan: &Plan) {
+        self.lattice(&["admin", "ca", "create", "--cluster", CLUSTER, "--out", "ca"]);
+        for id in 1..=plan.voters {
+            self.issue(plan, Role::Quorum, &id.to_string(), &format!("quorum-{id}"));
+            let daemon = self.daemon(
+                &format!("quorum-{id}"),
+                self.programs.quorum,
+                &self.quorum_config(plan, id),
+            );
+            self.quorum.push(daemon);
+        }
+        for n in 1..=plan.controls {
+            self.issue(
+                plan,
+                Role::Control,
+                &format!("c{n}"),
+                &format!("control-{n}"),
+            );
+            let daemon = self.daemon(
+                &format!("control-{n}"),
+                self.programs.control,
+                &self.control_config(plan, n),
+            );
+            self.controls.push(daemon);
+        }
+        // It does not renew.
+        self.issue(&Plan::default(), Role::Control, "observer", "observer");
+        let ip = self.addresses.https[0].ip().to_string();
+        self.lattice(&["admin", "https", "--host", &ip, "--out", "https"]);
+        secret(&self.path("ada.token"), TOKEN);
+        let tokens = format!("tokens: [{{name: ada, role: admin, token: {TOKEN}}}]\n");
+        secret(&self.path("tokens.yaml"), &tokens);
+        fs::create_dir(self.path("hooks")).unwrap();
+        for hook in [Hook::Prolog, Hook::Epilog] {
+            let path = self.path(&format!("hooks/{}", hook.word()));
+            fs::write(&path, HOOK).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    /// Credentials for a process that cannot enrol. The command line counts in days.
+    fn issue(&self, plan: &Plan, role: Role, id: &str, out: &str) {
+        if let Some(lifetime) = plan.lifetime {
+            let authority = Authority::load(&self.path("ca")).unwrap();
+            let identity = Identity::new(CLUSTER, role, id).unwrap();
+            let validity = Validity::from_now(SystemClock.now(), lifetime);
+            let own = Credentials::issued_by(&authority, &identity, validity).unwrap();
+            return own.save(&self.path(out)).unwrap();
+        }
+        let role = role.as_str();
+        let of = [
+            "--cluster",
+            CLUSTER,
+            "--role",
+            role,
+            "--id",
+            id,
+            "--out",
+            out,
+        ];
+        self.lattice(&[&["admin", "ca", "issue", "--ca", "ca"], &of[..]].concat());
+    }
+
+    fn daemon(&self, name: &str, program: &str, config: &str) -> Daemon {
+        let path = self.path(&format!("{name}.yaml"));
+        fs::write(&path, config).unwrap();
+        Daemon::new(name, program, path)
+    }
+
+    fn quorum_config(&self, plan: &Plan, id: u64) -> String {
+        let at = self.folder.path().display();
+        let listen = self.addresses.quorum[id as usize - 1];
+        let lifetime = plan.lifetime.map_or_else(String::new, |lifetime| {
+            format!(", lifetime: {}s", lifetime.as_secs())
+        });
+        let mut text = format!(
+            "cluster: {CLUSTER}\nid: {id}\nlisten: \"{listen}\"\n\
+             data_dir: {at}/quorum-{id}-data\ncredentials: {at}/quorum-{id}\n\
+             enrolment: {{authority: {at}/ca, default_cell: {CELL}, burst: 1000{lifetime}}}\nmembers:\n"
+        );
+        for (n, addr) in self.addresses.quorum.iter().enumerate() {
+            writeln!(text, "  - {{id: {}, addr: \"{addr}\"}}", n + 1).unwrap();
+        }
+        text + &plan.quorum_lines
+    }
+
+    fn control_config(&self, plan: &Plan, n: usize) -> String {
+        let at = self.folder.path().display();
+        let (listen, https) = (self.addresses.control[n - 1], self.addresses.https[n - 1]);
+        let members = list(&self.addresses.quorum);
+        format!(
+            "cluster: {CLUSTER}\nlisten: \"{listen}\"\ncredentials: {at}/control-{n}\n\
+             quorum: {members}\ncells: [{{name: {CELL}}}]\nhttps: {{listen: \"{https}\", \
+             certificate: {at}/https/https.pem, key: {at}/https/https.key}}\n\
+             tokens: {at}/tokens.yaml\nauto_register: true\n{}",
+            plan.control_lines,
+        )
+    }
+
+    fn agent_config(&self, plan: &Plan, name: &str, listen: SocketAddr) -> String {
+        let at = self.folder.path().display();
+        let (control, quorum) = (list(&self.addresses.control), list(&self.addresses.quorum));
+        let user = match rustix::process::geteuid().is_root() {
+            true => format!("run_as: {{uid: {NOBODY}, gid: {NOBODY}}}"),
+            false => "allow_same_user: true".to_owned(),
+        };
+        let hook = |hook: Hook| {
+            let word = hook.word();
+            let given = format!("args: [{at}/hooks], timeout_s: 600");
+            format!("    {word}: {{program: {at}/hooks/{word}, {given}}}\n")
+        };
+        let hooks = match plan.hooks {
+            true => format!("  hooks:\n{}{}", hook(Hook::Prolog), hook(Hook::Epilog)),
+            false => String::new(),
+        };
+        format!(
+            "node: {name}\nlisten: \"{listen}\"\ndata_dir: {at}/agent-{name}\n\
+             control: {control}\njoin: {{token_file: {at}/join.token, quorum: {quorum}}}\n\
+             topology: {{group: g0}}\ngossip: {{interval_ms: 500}}\n\
+             probe: {{nvml: {{source: disabled}}}}\nexecutor:\n  {user}\n  grace_s: 60\n{hooks}{}",
+            plan.executor_lines,
+        )
+    }
+
+    pub(super) fn context(&mut self) {
+        let server = format!("https://{}", self.addresses.https[0]);
+        let from = ["--ca", "https/https-ca.pem", "--token-file", "ada.token"];
+        let to = ["--out", "context.json"];
+        let command = ["admin", "context", "--server", &server];
+        self.lattice(&[&command[..], &from, &to].concat());
+        let ca_pem = fs::read_to_string(self.path("https/https-ca.pem")).unwrap();
+        let api = |addr: &SocketAddr| {
+            Client::new(Endpoint {
+                url: format!("https://{addr}"),
+                ca_pem: ca_pem.clone(),
+                token: TOKEN.to_owned().into(),
+            })
+            .unwrap()
+        };
+        self.apis = self.addresses.https.iter().map(api).collect();
+    }
+
+    /// Starts the agents, which enrol with a token.
+    pub(super) fn enrol(&mut self, plan: &Plan) {
+        if plan.agents.is_empty() {
+            return;
+        }
+        let uses = plan.agents.len().to_string();
+        let create = ["admin", "token", "create", "--role", "agent", "--ttl", "1h"];
+        let token = self.lattice(&[&create[..], &["--uses", &uses]].concat());
+        secret(&self.path("join.token"), &token);
+        for (name, listen) in plan.agents.iter().zip(self.addresses.agents.clone()) {
+            let config = self.agent_config(plan, name, listen);
+            let mut agent = self.daemon(&format!("agent-{name}"), self.programs.agent, &config);
+            agent.place(self.hosts.get(name).cloned());
+            agent.start();
+            self.agents.insert(name.clone(), agent);
+        }
+    }
+
+    /// Starts the controls that enrol, each with a token of its own. The last one is whom
+    /// [`Site::api_of`] then finds behind the others.
+    pub async fn start_joining(&mut self, plan: &Plan) {
+        for n in plan.controls + 1..=plan.controls + plan.joining {
+            let name = format!("control-{n}");
+            let token = self.lattice(&["admin", "token", "create", "--role", "control"]);
+            secret(&self.path(&format!("{name}.token")), &token);
+            let join = format!(
+                "join: {{name: c{n}, token: {}.token}}\n",
+                self.path(&name).display()
+            );
+            let config = self.control_config(plan, n) + &join;
+            let mut control = self.daemon(&name, self.programs.control, &config);
+            control.start();
+            self.controls.push(control);
+            let api = self.api_of(n - 1).clone();
+            eventually("the new control answers", || async {
+                api.readyz().await.ok()
+            })
+            .await;
+        }
+    }
+
+    /// Lets a node whose certificates hold no more enrol again, as an operator does it: a token
+    /// that permits to take the name, the agent told to, and what it had is gone.
+    pub fn readmit(&mut self, node: &str) {
+        let token = [
+            "admin",
+            "token",
+            "create",
+            "--role",
+            "agent",
+            "--nodes",
+            node,
+            "--replace",
+        ];
+        let token = self.lattice(&token);
+        fs::write(self.path("join.token"), token).unwrap();
+        let agent = self.agent(node);
+        agent.kill();
+        let config = fs::read_to_string(agent.config()).unwrap();
+        let config = config.replace("join: {", "join: {replace: true, ");
+        fs::write(agent.config(), config).unwrap();
+        fs::remove_dir_all(self.path(&format!("agent-{node}/identity"))).unwrap();
+        self.agent(node).start();
+    }
+}
+
+fn secret(path: &Path, text: &str) {
+    use std::io::Write as _;
+    let mut open = fs::OpenOptions::new();
+    let mut file = open
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
