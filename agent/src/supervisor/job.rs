@@ -4,6 +4,7 @@ use super::child::{Becomes, Child, Directory, Step};
 use super::script::{self, Script};
 use crate::attempt::LaunchRecord;
 use lattice_quorum_types::hostlist;
+use lattice_quorum_types::spec::OutputFiles;
 use lattice_quorum_types::wire::LogStream;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, getpid};
@@ -84,32 +85,9 @@ pub(super) fn output_file(
     let Some(pattern) = wanted else {
         return Ok(None);
     };
-    let path = fill_in(pattern, launch).map_err(|why| format!("output file {pattern}: {why}"))?;
+    let path = OutputFiles::file_of(pattern, launch.key.allocation, launch.rank, &launch.node)
+        .map_err(|why| format!("output file {pattern}: {why}"))?;
     Ok(Some(working_dir(launch).join(path)))
-}
-
-/// Puts in what `%j`, `%r`, `%n` and `%%` stand for.
-fn fill_in(pattern: &str, launch: &LaunchRecord) -> Result<String, String> {
-    let mut path = String::new();
-    let mut characters = pattern.chars();
-    while let Some(character) = characters.next() {
-        if character != '%' {
-            path.push(character);
-            continue;
-        }
-        match characters.next() {
-            Some('j') => path.push_str(&launch.key.allocation.to_string()),
-            Some('r') => path.push_str(&launch.rank.to_string()),
-            Some('n') => path.push_str(launch.node.as_str()),
-            Some('%') => path.push('%'),
-            Some(other) => return Err(format!("%{other} stands for nothing (%j, %r, %n do)")),
-            None => return Err("it ends in %; write %% for a percent sign".to_owned()),
-        }
-    }
-    match path.is_empty() {
-        true => Err("it is empty".to_owned()),
-        false => Ok(path),
-    }
 }
 
 /// What a child works with, as the person who submitted it knows it.

@@ -168,19 +168,10 @@ fn path(text: Option<String>, field: &'static str) -> Result<Option<String>, Fie
     if text.ends_with('/') {
         return fail(format!("{text:?} is a folder; name a file in it"));
     }
-    let mut rest = text.as_str();
-    while let Some((_, after)) = rest.split_once('%') {
-        match after.chars().next() {
-            Some('j' | 'r' | 'n' | '%') => rest = &after[1..],
-            _ => {
-                let reason = format!(
-                    "{text:?}: after % comes j (allocation), r (rank), n (node), or another %"
-                );
-                return fail(reason);
-            }
-        }
+    match OutputFiles::check(&text) {
+        Ok(()) => Ok(Some(text)),
+        Err(error) => fail(format!("{text:?}: {error}")),
     }
-    Ok(Some(text))
 }
 
 const SPREADS: [(&str, Spread); 3] = [

@@ -1,6 +1,6 @@
 //! What a user asks for.
 
-use crate::{NodeId, ProjectPath, VclusterName};
+use crate::{AllocationId, NodeId, ProjectPath, VclusterName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -47,6 +47,71 @@ impl Workload {
             + self.output.stdout.as_ref().map_or(0, String::len)
             + self.output.stderr.as_ref().map_or(0, String::len)
     }
+}
+
+/// Why a text is no file for output.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidOutputFile {
+    /// Nothing at all.
+    #[error("it is empty")]
+    Empty,
+    /// A percent sign that stands for nothing.
+    #[error(
+        "after % comes j (allocation), r (rank), n (node), or another % for a percent sign, not {}",
+        .found.map_or("the end".to_owned(), |c| format!("{c:?}"))
+    )]
+    Placeholder {
+        /// What follows it; `None` at the end.
+        found: Option<char>,
+    },
+}
+
+impl OutputFiles {
+    /// The file that `pattern` stands for on one rank.
+    pub fn file_of(
+        pattern: &str,
+        id: AllocationId,
+        rank: u32,
+        node: &NodeId,
+    ) -> Result<String, InvalidOutputFile> {
+        fill_in(pattern, |placeholder| match placeholder {
+            'j' => Some(id.to_string()),
+            'r' => Some(rank.to_string()),
+            'n' => Some(node.to_string()),
+            _ => None,
+        })
+    }
+
+    /// Whether `pattern` stands for a file on every rank.
+    pub fn check(pattern: &str) -> Result<(), InvalidOutputFile> {
+        let known = |placeholder| matches!(placeholder, 'j' | 'r' | 'n').then(|| "1".to_owned());
+        fill_in(pattern, known).map(drop)
+    }
+}
+
+fn fill_in(
+    pattern: &str,
+    stands_for: impl Fn(char) -> Option<String>,
+) -> Result<String, InvalidOutputFile> {
+    let mut path = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if character != '%' {
+            path.push(character);
+            continue;
+        }
+        let found = characters.next();
+        let known = match found {
+            Some('%') => Some("%".to_owned()),
+            Some(other) => stands_for(other),
+            None => None,
+        };
+        path += &known.ok_or(InvalidOutputFile::Placeholder { found })?;
+    }
+    if path.is_empty() {
+        return Err(InvalidOutputFile::Empty);
+    }
+    Ok(path)
 }
 
 /// How to lay the nodes over dragonfly groups.
@@ -120,4 +185,27 @@ pub struct AllocationSpec {
     pub requeue: Requeue,
     /// Submit on hold.
     pub hold: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn an_output_file_is_another_one_on_every_rank() {
+        let node = NodeId::new("gpu007").unwrap();
+        let file = |pattern| OutputFiles::file_of(pattern, AllocationId(42), 3, &node);
+        assert_eq!(file("out/%j.%r-%n.100%%").unwrap(), "out/42.3-gpu007.100%");
+        for (pattern, why) in [
+            ("", "it is empty"),
+            ("out-%", "not the end"),
+            ("out-%x", "not 'x'"),
+        ] {
+            let error = file(pattern).unwrap_err();
+            assert!(error.to_string().contains(why), "{pattern}: {error}");
+            assert_eq!(OutputFiles::check(pattern), Err(error));
+        }
+        assert_eq!(OutputFiles::check("%j"), Ok(()));
+    }
 }

@@ -82,7 +82,9 @@ fn in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Problem {
     let (id, rank) = (record.id, log.rank);
     let place = record.ranks.get(rank as usize);
     let path = match place {
-        Some(place) => filled_in(pattern, id, rank, &place.node),
+        // As the node fills it in; what could not be was refused at submit.
+        Some(place) => OutputFiles::file_of(pattern, id, rank, &place.node)
+            .unwrap_or_else(|_| pattern.to_owned()),
         None => pattern.to_owned(),
     };
     let below = match (path.starts_with('/'), &record.spec.workload.working_dir) {
@@ -97,25 +99,6 @@ fn in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Problem {
         record.user
     );
     Problem::new(Kind::Conflict, "output_in_file", detail)
-}
-
-/// The name as the node fills it in.
-fn filled_in(pattern: &str, id: AllocationId, rank: u32, node: &NodeId) -> String {
-    let mut path = String::new();
-    let mut rest = pattern.chars();
-    while let Some(c) = rest.next() {
-        if c != '%' {
-            path.push(c);
-            continue;
-        }
-        match rest.next() {
-            Some('j') => path.push_str(&id.to_string()),
-            Some('r') => path.push_str(&rank.to_string()),
-            Some('n') => path.push_str(node.as_str()),
-            other => path.extend(other),
-        }
-    }
-    path
 }
 
 fn log_problem(error: &LogError) -> Problem {

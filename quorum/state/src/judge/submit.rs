@@ -5,7 +5,7 @@ use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Outcome, Refusal, Revision,
     event::AllocationChange,
-    spec::{AllocationSpec, MAX_WORKLOAD_BYTES},
+    spec::{AllocationSpec, MAX_WORKLOAD_BYTES, OutputFiles},
 };
 use std::collections::BTreeSet;
 
@@ -135,19 +135,16 @@ fn check_output(spec: &AllocationSpec) -> Result<(), Refusal> {
     ];
     for (field, file) in files {
         let Some(file) = file else { continue };
-        if file.is_empty() || file.len() > MAX_PATH_BYTES {
-            return Err(invalid(field, format!("use 1 to {MAX_PATH_BYTES} bytes")));
+        if file.len() > MAX_PATH_BYTES {
+            return Err(invalid(
+                field,
+                format!("use {MAX_PATH_BYTES} bytes at most"),
+            ));
         }
         if file.chars().any(char::is_control) {
             return Err(invalid(field, "use no control characters"));
         }
-        let mut rest = file.chars();
-        while let Some(c) = rest.next() {
-            if c == '%' && !matches!(rest.next(), Some('j' | 'r' | 'n' | '%')) {
-                let known = "%j (allocation), %r (rank), %n (node) and %% are known";
-                return Err(invalid(field, known));
-            }
-        }
+        OutputFiles::check(file).map_err(|error| invalid(field, error.to_string()))?;
     }
     Ok(())
 }
