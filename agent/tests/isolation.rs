@@ -347,7 +347,7 @@ async fn output_that_the_user_may_not_write_fails_that_job_alone_and_says_why() 
         (3, text(&link), None, "it is a link"),
         (4, text(&pipe), None, "neither a file nor a device"),
         (5, text(&home.join("no/out")), None, "No such file"),
-        (6, "%q".to_owned(), None, "%q not 'q'"),
+        (6, "%q".to_owned(), None, "not 'q'"),
         (
             7,
             "out".to_owned(),
