@@ -2,9 +2,12 @@
 //!
 //! It is measured, not guessed: a field that is added to a command or to a record counts by itself.
 
-use crate::Event;
+use crate::{Allocation, Event, allocation::Rank, event::EventKind};
 use postcard::ser_flavors::Size;
 use serde::Serialize;
+
+/// What the allocator adds to the name and the boot of a rank, bytes.
+const ALLOCATED: usize = 64;
 
 /// Bytes on the wire, exactly: every string and every element counts.
 pub fn on_wire<T: Serialize>(value: &T) -> usize {
@@ -12,10 +15,15 @@ pub fn on_wire<T: Serialize>(value: &T) -> usize {
     postcard::serialize_with_flavor::<T, Size, usize>(value, Size::default()).unwrap_or(usize::MAX)
 }
 
-/// Bytes in memory, about. Names and texts have an allocation each, which costs about as much
-/// again as what is in it.
+/// Bytes in memory, about: every text, and what holds it where there are many of a kind.
 pub fn in_memory(event: &Event) -> usize {
-    size_of::<Event>().saturating_add(on_wire(event).saturating_mul(2))
+    let held = match &event.kind {
+        EventKind::Allocation { record, .. } => {
+            size_of::<Allocation>() + record.ranks.len() * (size_of::<Rank>() + ALLOCATED)
+        }
+        _ => 0,
+    };
+    (size_of::<Event>() + held).saturating_add(on_wire(event))
 }
 
 #[cfg(test)]
@@ -27,7 +35,6 @@ mod tests {
         allocation::RankExit,
         audit::{AuditAction, AuditEntry},
         command::{Power, Principal, RankReport},
-        event::EventKind,
         rpc::Role,
     };
 
