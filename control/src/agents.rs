@@ -7,7 +7,7 @@ use lattice_hwprobe::Inventory;
 use lattice_mesh::{CallError, Expect, Items, Mesh, Peer, Role, Rpc};
 use lattice_quorum_types::{
     NodeId,
-    wire::{GetInventory, ReadLog},
+    wire::{AttemptStatus, GetInventory, ListAttempts, ReadLog},
 };
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,6 +15,15 @@ use std::{net::SocketAddr, time::Duration};
 const FRESH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The last reading is at hand.
 const LAST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest answer to a question that is asked of many, bytes: they say yes, no, and why.
+const MAX_ANSWER_BYTES: usize = 128 << 10;
+/// Longest list of attempts, bytes. A node runs a few and forgets what was acknowledged.
+const MAX_LIST_BYTES: usize = 1 << 20;
+/// Most attempts in such a list.
+pub(crate) const MAX_ATTEMPTS: usize = 10_000;
+/// How long an agent may take to list its attempts.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Output of a rank as it comes.
 pub type LogChunks = BoxStream<'static, Result<Bytes, AgentError>>;
@@ -58,13 +67,11 @@ impl Agents {
         request: &R,
         deadline: Duration,
     ) -> Result<R::Reply, AgentError> {
-        let called = self.peer_at(addr, node).call(request, deadline).await;
-        called.map_err(|source| AgentError::Call {
-            node: node.clone(),
-            source,
-        })
+        let peer = self.peer_at(addr, node).taking_at_most(MAX_ANSWER_BYTES);
+        asked(node, peer.call(request, deadline).await)
     }
 
+    /// A question with a short answer.
     pub(crate) async fn call<R: Rpc>(
         &self,
         view: &View,
@@ -72,11 +79,38 @@ impl Agents {
         request: &R,
         deadline: Duration,
     ) -> Result<R::Reply, AgentError> {
-        let called = self.peer(view, node)?.call(request, deadline).await;
-        called.map_err(|source| AgentError::Call {
-            node: node.clone(),
-            source,
-        })
+        let peer = self.peer(view, node)?.taking_at_most(MAX_ANSWER_BYTES);
+        asked(node, peer.call(request, deadline).await)
+    }
+
+    /// A question whose answer may be as long as any agent's.
+    pub(crate) async fn fetch<R: Rpc>(
+        &self,
+        view: &View,
+        node: &NodeId,
+        request: &R,
+        deadline: Duration,
+    ) -> Result<R::Reply, AgentError> {
+        asked(node, self.peer(view, node)?.call(request, deadline).await)
+    }
+
+    /// All attempts an agent knows whose end is not acknowledged.
+    pub(crate) async fn attempts(
+        &self,
+        view: &View,
+        node: &NodeId,
+    ) -> Result<Vec<AttemptStatus>, AgentError> {
+        let peer = self.peer(view, node)?.taking_at_most(MAX_LIST_BYTES);
+        let told = asked(node, peer.call(&ListAttempts, LIST_TIMEOUT).await)?;
+        if told.len() > MAX_ATTEMPTS {
+            let (node, told) = (node.clone(), told.len());
+            let reason = format!(
+                "it names {told} attempts, and no agent has more than {MAX_ATTEMPTS}: look what is \
+                 wrong with it"
+            );
+            return Err(AgentError::Refused { node, reason });
+        }
+        Ok(told)
     }
 
     pub(crate) async fn inventory(
@@ -91,7 +125,7 @@ impl Agents {
         };
         let deadline = if fresh { FRESH_TIMEOUT } else { LAST_TIMEOUT };
         let request = GetInventory { fresh };
-        let answer = self.call(view, node, &request, deadline).await?;
+        let answer = self.fetch(view, node, &request, deadline).await?;
         let bytes = answer.map_err(refused)?;
         serde_json::from_slice(&bytes)
             .map_err(|e| refused(format!("its inventory cannot be read: {e}")))
@@ -117,6 +151,13 @@ impl Agents {
         };
         Ok(futures::stream::unfold(reading, Reading::next).boxed())
     }
+}
+
+fn asked<T>(node: &NodeId, called: Result<T, CallError>) -> Result<T, AgentError> {
+    called.map_err(|source| AgentError::Call {
+        node: node.clone(),
+        source,
+    })
 }
 
 /// Before an output is asked for again on another connection.

@@ -8,7 +8,8 @@ use lattice_quorum_types::VclusterName;
 use serde::Deserialize;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
-/// The hot state of a large cluster is one reply.
+/// The hot state of a large cluster is one reply of a quorum member. Agents are held to much less
+/// ([`MeshConfig::max_agent_reply_bytes`]).
 const MAX_REPLY_BYTES: usize = 256 << 20;
 
 /// The configuration file.

@@ -39,11 +39,17 @@ use lattice_quorum_types::{
     view::{Answer, Query},
     wire::{AttemptKey, LogStream, ReadLog, Unavailable},
 };
-use std::sync::{
-    Arc, Mutex, OnceLock, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 use tokio::sync::watch;
+
+/// How long the view may take to show what a read has shown.
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the core is made of. All of it comes from outside.
 pub(crate) struct Parts {
@@ -179,6 +185,19 @@ impl Core {
     /// When no majority answers in time.
     pub async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
         self.store.read(query).await
+    }
+
+    /// A view that shows everything that was committed before this was called.
+    ///
+    /// # Errors
+    /// When no majority answers in time, or the watch does not follow.
+    pub(crate) async fn present_view(&self) -> Result<Arc<View>, Unavailable> {
+        let Answer::Revision(revision) = self.read(Query::Revision).await? else {
+            return Err(Unavailable::NoMajority);
+        };
+        let follows = tokio::time::timeout(FOLLOW_TIMEOUT, self.reached(revision));
+        follows.await.map_err(|_| Unavailable::NoMajority)?;
+        Ok(self.view())
     }
 
     /// A node's whole inventory, read from its agent; `fresh` probes again.

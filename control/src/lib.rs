@@ -30,6 +30,7 @@ mod tasks;
 mod timings;
 mod tls;
 mod view;
+mod words;
 
 pub use agents::LogChunks;
 pub use app::App;

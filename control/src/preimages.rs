@@ -109,7 +109,7 @@ async fn fetch<T>(
     let fetched = cell.get_or_try_init(|| async {
         for node in holders.iter().take(ASKED) {
             let request = GetPreimage { digest: digest.0 };
-            let reason = match agents.call(view, node, &request, ASK_TIMEOUT).await {
+            let reason = match agents.fetch(view, node, &request, ASK_TIMEOUT).await {
                 Ok(Some(bytes)) => match read(&bytes) {
                     Ok(value) => return Ok(Arc::new(value)),
                     Err(reason) => {

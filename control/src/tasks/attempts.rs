@@ -15,15 +15,15 @@ use crate::{
     error::ProposeError,
     tasks::{activation::Activation, faults, lease::Lease, orphans},
     view::{NodeEntry, View},
+    words,
 };
-use futures::StreamExt;
+use futures::future::join_all;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, NodeId, Refusal,
     allocation::{Rank, RankPhase, StopCause},
     command::Fence,
     node::Holder,
-    view::{Answer, Query},
     wire::{AttemptKey, AttemptStatus, Terminate},
 };
 use std::{
@@ -31,7 +31,11 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{
+    sync::Semaphore,
+    task::{JoinError, JoinSet},
+    time::{Instant, timeout},
+};
 
 /// An agent that did not answer, or has an orphan, is asked again after this long.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -40,7 +44,13 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// How long an agent may take to begin to end an orphan.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Agents asked at a time.
-const MAX_CALLS: usize = 64;
+const MAX_CALLS: usize = 128;
+/// How long what one agent said may take to be compared and acted on.
+const COMPARE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Orphans of one agent that are ended at once; the others follow.
+const ENDED_AT_ONCE: usize = 16;
+/// How the drain reason of a node with orphans ends.
+const NOT_HELD: &str = "still run here though nothing holds the node for them";
 
 /// What runs where, as the quorum has it.
 type Running = BTreeMap<NodeId, BTreeSet<AttemptKey>>;
@@ -70,15 +80,19 @@ struct Asked {
     next: Instant,
 }
 
-/// See the module.
+/// See the module. Each agent is asked and compared in a task of its own, under a deadline: one that
+/// hangs or lies delays no other.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     core: Arc<Core>,
     lease: Arc<Lease>,
     asked: BTreeMap<NodeId, Asked>,
+    under_way: BTreeSet<NodeId>,
+    asks: JoinSet<(NodeId, Mark, Option<Compared>)>,
+    places: Arc<Semaphore>,
 }
 
-/// What one round did.
+/// What was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct AttemptsReport {
     /// Agents that answered.
@@ -106,6 +120,9 @@ impl Attempts {
             core,
             lease,
             asked: BTreeMap::new(),
+            under_way: BTreeSet::new(),
+            asks: JoinSet::new(),
+            places: Arc::new(Semaphore::new(MAX_CALLS)),
         }
     }
 
@@ -114,69 +131,150 @@ impl Attempts {
         let period = PERIOD.min(self.core.timings.attempts_every);
         let mut activation = Activation::new(&self.core, period, period).with_lease(&self.lease);
         loop {
-            activation.next().await;
+            tokio::select! {
+                () = activation.next() => {}
+                Some(answered) = self.asks.join_next() => {
+                    let report = self.note(answered);
+                    if report.stopped + report.orphans > 0 {
+                        tracing::warn!(?report, "an agent runs other than what it should");
+                    }
+                    continue;
+                }
+            }
             match self.lease.fence() {
                 Some(fence) => {
-                    let report = self.reconcile(&fence).await;
-                    if report.stopped + report.orphans > 0 {
-                        tracing::warn!(?report, "agents run other than what they should");
-                    }
+                    self.reconcile(&fence);
                 }
-                None => self.asked.clear(),
+                None => {
+                    // Dropped with what is under way: it was asked for under a lease that is over.
+                    self.asks = JoinSet::new();
+                    self.under_way.clear();
+                    self.asked.clear();
+                }
             }
         }
     }
 
-    /// Asks every agent that is due, stops what it lost, and ends what is not its own.
-    pub(crate) async fn reconcile(&mut self, fence: &Fence) -> AttemptsReport {
+    /// Asks every agent that is due. What it lost is stopped, and what is not its own is ended.
+    /// Returns how many are asked now.
+    pub(crate) fn reconcile(&mut self, fence: &Fence) -> usize {
         let view = self.core.view();
-        let running = running(&view);
+        let mut running = running(&view);
         self.asked.retain(|node, _| view.node(node).is_some());
         let due = due(&view, &running, &self.asked, Instant::now());
-        let core = &self.core;
-        let ask = |(node, mark): (NodeId, Mark)| async move {
-            let told = orphans::list(core, &node).await;
-            (node, mark, told)
-        };
-        let mut answers =
-            futures::stream::iter(due.into_iter().map(ask)).buffer_unordered(MAX_CALLS);
+        let mut begun = 0;
+        for (node, mark) in due {
+            if !self.under_way.insert(node.clone()) {
+                continue;
+            }
+            let expected = running.remove(&node).unwrap_or_default();
+            let (core, fence, places) = (self.core.clone(), fence.clone(), self.places.clone());
+            self.asks.spawn(async move {
+                // It is never closed.
+                let _place = places.acquire_owned().await;
+                let compared = ask(&core, &fence, &node, &expected).await;
+                (node, mark, compared)
+            });
+            begun += 1;
+        }
+        begun
+    }
+
+    /// Decides when an agent is asked again.
+    fn note(
+        &mut self,
+        answered: Result<(NodeId, Mark, Option<Compared>), JoinError>,
+    ) -> AttemptsReport {
         let mut report = AttemptsReport::default();
+        let (node, mark, compared) = match answered {
+            Ok(answered) => answered,
+            Err(error) => {
+                // Whose it was is not known: all are asked again.
+                tracing::error!(%error, "asking an agent for its attempts broke down");
+                self.asks = JoinSet::new();
+                self.under_way.clear();
+                return report;
+            }
+        };
         let every = self.core.timings.attempts_every;
-        while let Some((node, mark, told)) = answers.next().await {
-            let mut wait = ASK_AGAIN.min(every);
-            if let Ok(told) = told {
-                let expected = running.get(&node);
-                let compared = compare(core, fence, &node, expected, &told).await;
-                report.asked += 1;
-                report.stopped += compared.stopped;
-                report.orphans += compared.orphans;
+        let mut wait = ASK_AGAIN.min(every);
+        match compared {
+            Some(compared) => {
+                report.asked = 1;
+                (report.stopped, report.orphans) = (compared.stopped, compared.orphans);
                 if !compared.unfinished {
                     wait = every;
                 }
-            } else {
-                report.silent += 1;
             }
-            let next = Instant::now() + wait;
-            self.asked.insert(node, Asked { mark, next });
+            None => report.silent = 1,
         }
+        self.under_way.remove(&node);
+        let next = Instant::now() + wait;
+        self.asked.insert(node, Asked { mark, next });
         report
+    }
+
+    /// One whole round.
+    #[cfg(test)]
+    pub(crate) async fn round(&mut self, fence: &Fence) -> AttemptsReport {
+        self.reconcile(fence);
+        let mut sum = AttemptsReport::default();
+        while let Some(answered) = self.asks.join_next().await {
+            let one = self.note(answered);
+            sum.asked += one.asked;
+            sum.silent += one.silent;
+            sum.stopped += one.stopped;
+            sum.orphans += one.orphans;
+        }
+        sum
     }
 }
 
+/// `None`: it did not answer in time.
+async fn ask(
+    core: &Core,
+    fence: &Fence,
+    node: &NodeId,
+    expected: &BTreeSet<AttemptKey>,
+) -> Option<Compared> {
+    let told = orphans::list(core, node).await;
+    let told = told
+        .inspect_err(|error| tracing::debug!(%node, %error, "attempts not had"))
+        .ok()?;
+    let compared = timeout(COMPARE_TIMEOUT, compare(core, fence, node, expected, &told)).await;
+    Some(compared.unwrap_or(Compared {
+        unfinished: true,
+        ..Compared::default()
+    }))
+}
+
+/// One read of the quorum serves for all that differs, however much an agent claims: a view that
+/// shows everything committed before its answer came.
 async fn compare(
     core: &Core,
     fence: &Fence,
     node: &NodeId,
-    expected: Option<&BTreeSet<AttemptKey>>,
+    expected: &BTreeSet<AttemptKey>,
     told: &[AttemptStatus],
 ) -> Compared {
     let mut compared = Compared::default();
     let known: BTreeSet<AttemptKey> = told.iter().map(|status| status.key).collect();
-    for key in expected.into_iter().flatten() {
-        if known.contains(key) {
-            continue;
+    let is_lost = |key: &&AttemptKey| !known.contains(*key);
+    if expected.iter().all(|key| !is_lost(&key))
+        && orphans::not_held(&core.view(), node, told).is_empty()
+    {
+        return compared;
+    }
+    let present = match core.present_view().await {
+        Ok(present) => present,
+        Err(error) => {
+            compared.unfinished = true;
+            tracing::warn!(%node, %error, "it cannot be told yet whether its attempts are its own");
+            return compared;
         }
-        match stop_lost(core, fence, node, *key).await {
+    };
+    for key in expected.iter().filter(is_lost) {
+        match stop_lost(core, &present, fence, node, *key).await {
             Ok(stopped) => compared.stopped += usize::from(stopped),
             Err(error) => {
                 compared.unfinished = true;
@@ -184,7 +282,8 @@ async fn compare(
             }
         }
     }
-    match orphans::among(core, node, told).await {
+    let suspects = orphans::not_held(&present, node, told);
+    match orphans::still_run(core, node, suspects).await {
         Ok(orphans) if orphans.is_empty() => {}
         Ok(orphans) => {
             compared.orphans = orphans.len();
@@ -204,25 +303,34 @@ async fn compare(
 async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[AttemptKey]) {
     let names = orphans::names(orphans);
     tracing::error!(%node, orphans = names, "it runs what its node is not held for; ending it");
-    let reason = format!("{names} still run here though nothing holds the node for them");
-    match faults::keep_out(core, fence.clone(), node, &reason).await {
-        // Where there is no record nothing is assigned either.
-        Ok(_) | Err(ProposeError::Refused(Refusal::UnknownNode { .. })) => {}
-        Err(error) => tracing::warn!(%node, %error, "not kept out yet"),
+    let view = core.view();
+    let known = view
+        .node(node)
+        .and_then(|entry| faults::own_reason(entry))
+        .is_some_and(|reason| reason.ends_with(NOT_HELD));
+    if !known {
+        let reason = format!("{names} {NOT_HELD}");
+        match faults::keep_out(core, fence.clone(), node, &reason).await {
+            // Where there is no record nothing is assigned either.
+            Ok(()) | Err(ProposeError::Refused(Refusal::UnknownNode { .. })) => {}
+            Err(error) => tracing::warn!(%node, %error, "not kept out yet"),
+        }
     }
-    for key in orphans {
+    let ending = orphans.iter().take(ENDED_AT_ONCE).map(|key| async {
         let request = Terminate {
             key: *key,
             epoch: fence.epoch,
         };
-        let view = core.view();
-        let called = core.agents.call(&view, node, &request, CALL_TIMEOUT);
-        match called.await {
+        match core.agents.call(&view, node, &request, CALL_TIMEOUT).await {
             Ok(Ok(_)) => {}
-            Ok(Err(refused)) => tracing::warn!(%node, %refused, "an orphan is not ended yet"),
+            Ok(Err(refused)) => {
+                let refused = words::shortened(refused.to_string());
+                tracing::warn!(%node, refused, "an orphan is not ended yet");
+            }
             Err(error) => tracing::warn!(%node, %error, "an orphan is not ended yet"),
         }
-    }
+    });
+    join_all(ending).await;
 }
 
 /// Every rank that runs. One that is only assigned is launched again and again anyway, and in an
@@ -278,22 +386,19 @@ fn due(
     view.nodes.values().filter_map(is_due).collect()
 }
 
-/// Stops an allocation one of whose agents does not know its rank. `false`: it ended meanwhile.
+/// Stops an allocation one of whose agents does not know its rank. `false`: it ended meanwhile. The
+/// agent forgets an end once it is committed, so a view that is newer than its answer shows it.
 async fn stop_lost(
     core: &Core,
+    present: &View,
     fence: &Fence,
     node: &NodeId,
     lost: AttemptKey,
 ) -> Result<bool, ProposeError> {
-    // The agent forgets an end once it is committed, so a read that begins after its answer shows
-    // it; the view may not yet.
     let id = lost.allocation;
-    let present = match core.read(Query::Allocation { id }).await? {
-        Answer::Allocation(Some(present)) => present,
-        _ => return Ok(false),
-    };
-    let still_runs =
-        key(&present) == lost && running_ranks(&present).any(|rank| rank.node == *node);
+    let still_runs = present.allocation(id).is_some_and(|present| {
+        key(present) == lost && running_ranks(present).any(|rank| rank.node == *node)
+    });
     if !still_runs {
         return Ok(false);
     }

@@ -7,6 +7,7 @@ use crate::{
     error::{AgentError, ProposeError},
     tasks::{activation::Activation, faults, lease::Lease, reboots},
     view::View,
+    words,
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, NodeId, Refusal,
@@ -206,7 +207,8 @@ impl Dispatch {
             // Its allocation is being stopped.
             Called::Refused(_) if target.need == Need::Launch => (SETTLE, 0),
             Called::Refused(refused) => {
-                tracing::warn!(node = %target.node, %refused, "agent cannot end a rank; trying again");
+                let refused = words::shortened(refused.to_string());
+                tracing::warn!(node = %target.node, refused, "agent cannot end a rank; trying again");
                 (backoff(failures), failures.saturating_add(1))
             }
         };
@@ -221,7 +223,9 @@ impl Dispatch {
 /// again, and refused again.
 async fn stop(core: &Core, lease: &Lease, fence: Fence, target: &Target, refused: &LaunchRefused) {
     let id = target.key.allocation;
-    if let LaunchRefused::OtherBoot { expected, current } = refused {
+    if let LaunchRefused::OtherBoot { expected, current } = refused
+        && words::is_boot_id(current)
+    {
         let boots = (expected.as_str(), current.as_str());
         let reported = reboots::report_refused(core, &fence, &target.node, target.key, boots).await;
         if let Err(error) = reported {
@@ -230,7 +234,7 @@ async fn stop(core: &Core, lease: &Lease, fence: Fence, target: &Target, refused
         return;
     }
     let cause = if is_fault_of_node(&core.view(), &target.node, refused) {
-        let reason = refused.to_string();
+        let reason = words::shortened(refused.to_string());
         // First, or the allocation would get the same node again.
         if let Err(error) = faults::keep_out(core, fence.clone(), &target.node, &reason).await {
             tracing::warn!(node = %target.node, %error, "not kept out yet; the launch is tried again");
@@ -244,7 +248,7 @@ async fn stop(core: &Core, lease: &Lease, fence: Fence, target: &Target, refused
         StopCause::RankFailed {
             rank: target.rank,
             exit: RankExit::SpawnFailed {
-                reason: format!("node {}: {refused}", target.node),
+                reason: words::shortened(format!("node {}: {refused}", target.node)),
             },
         }
     };
@@ -265,7 +269,9 @@ fn is_fault_of_node(view: &View, node: &NodeId, refused: &LaunchRefused) -> bool
         LaunchRefused::UserNotAllowed { .. } => {
             view.node(node).is_some_and(|node| node.takes_no_work())
         }
-        LaunchRefused::StaleEpoch { .. } | LaunchRefused::OtherBoot { .. } => false,
+        // It is only asked where what it names as its boot is none.
+        LaunchRefused::OtherBoot { .. } => true,
+        LaunchRefused::StaleEpoch { .. } => false,
     }
 }
 

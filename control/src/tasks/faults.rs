@@ -4,13 +4,18 @@
 use crate::{
     core::Core,
     error::ProposeError,
-    tasks::{activation::Activation, gate, lease::Lease},
+    tasks::{
+        activation::Activation,
+        gate::{self, Said},
+        lease::Lease,
+    },
     view::{NodeEntry, View},
+    words,
 };
 use futures::StreamExt;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
-    Applied, Command, Envelope, NodeId, UnixMillis,
+    Applied, Command, Envelope, NodeId, Revision, UnixMillis,
     command::{Fence, Power, Principal},
     node::Lifecycle,
 };
@@ -28,42 +33,52 @@ const SPACING: Duration = Duration::from_secs(1);
 /// Nodes asked at a time.
 const MAX_CALLS: usize = 64;
 
-/// Drains a node for a fault its agent named.
+/// Drains a node for a fault its agent named. Nothing is written where that is known already.
 pub(crate) async fn keep_out(
     core: &Core,
     fence: Fence,
     node: &NodeId,
     reason: &str,
-) -> Result<Applied, ProposeError> {
+) -> Result<(), ProposeError> {
+    let reason = words::shortened(format!("takes no work: {reason}"));
+    let view = core.view();
+    if view.node(node).and_then(|entry| own_reason(entry)) == Some(&reason) {
+        return Ok(());
+    }
     tracing::warn!(%node, reason, "node cannot run work; drained");
-    let reason = format!("takes no work: {reason}");
-    drain(core, fence, node, Some(reason)).await
+    let envelope = drain_envelope(core, fence, node, Some(reason));
+    core.propose_one(envelope).await??;
+    Ok(())
 }
 
-/// Sets the dispatcher's own drain reason, or clears it.
-pub(crate) async fn drain(
-    core: &Core,
-    fence: Fence,
-    node: &NodeId,
-    reason: Option<String>,
-) -> Result<Applied, ProposeError> {
-    let envelope = drain_envelope(core, fence, node, reason);
-    Ok(core.propose_one(envelope).await??)
-}
-
-/// The command of [`drain`], for those who propose several together.
+/// Sets the dispatcher's own drain reason.
 pub(crate) fn drain_envelope(
     core: &Core,
     fence: Fence,
     node: &NodeId,
     reason: Option<String>,
 ) -> Envelope {
+    own(core, fence, node, reason, None)
+}
+
+/// Sets the dispatcher's own drain reason, or clears it. With `expected`, only while the node's
+/// record is of this revision.
+fn own(
+    core: &Core,
+    fence: Fence,
+    node: &NodeId,
+    reason: Option<String>,
+    expected: Option<Revision>,
+) -> Envelope {
     let principal = Principal {
         name: OWNER.to_owned(),
         power: Power::Service,
     };
-    let node = node.clone();
-    let command = Command::Drain { node, reason, expected: None };
+    let command = Command::Drain {
+        node: node.clone(),
+        reason: reason.map(words::shortened),
+        expected,
+    };
     core.envelope(principal, None, Some(fence), command)
 }
 
@@ -74,9 +89,12 @@ pub(crate) async fn clear_hooks(core: &Core, node: &NodeId) -> Result<Applied, P
         name: HOOKS.to_owned(),
         power: Power::Service,
     };
-    let (node, reason) = (node.clone(), None);
-    core.propose(principal, None, Command::Drain { node, reason, expected: None })
-        .await
+    let command = Command::Drain {
+        node: node.clone(),
+        reason: None,
+        expected: None,
+    };
+    core.propose(principal, None, command).await
 }
 
 /// The dispatcher's drain reason of a node.
@@ -92,6 +110,7 @@ pub(crate) async fn readmit(core: Arc<Core>, lease: Arc<Lease>) {
     let period = PERIOD.min(kept_out);
     let mut activation = Activation::new(&core, period, SPACING.min(kept_out)).with_lease(&lease);
     let mut next: BTreeMap<NodeId, Instant> = BTreeMap::new();
+    let mut said: BTreeMap<NodeId, Said> = BTreeMap::new();
     loop {
         activation.next().await;
         let Some(fence) = lease.fence() else {
@@ -101,6 +120,7 @@ pub(crate) async fn readmit(core: Arc<Core>, lease: Arc<Lease>) {
         let (view, now) = (core.view(), Instant::now());
         let found = recovered(&view, core.now(), kept_out);
         next.retain(|node, _| found.contains(node));
+        said.retain(|node, _| found.contains(node));
         let due = found
             .into_iter()
             .filter(|n| next.get(n).is_none_or(|at| *at <= now));
@@ -111,35 +131,65 @@ pub(crate) async fn readmit(core: Arc<Core>, lease: Arc<Lease>) {
         );
         let (core, view) = (&core, &view);
         let let_in = due.into_iter().map(|node| {
-            let fence = fence.clone();
-            async move { let_in(core, view, fence, node).await }
+            let (fence, said) = (fence.clone(), said.get(&node).copied());
+            async move {
+                let said = let_in(core, view, fence, &node, said).await;
+                (node, said)
+            }
         });
-        futures::stream::iter(let_in)
-            .buffer_unordered(MAX_CALLS)
-            .collect::<()>()
-            .await;
+        let mut answers = futures::stream::iter(let_in).buffer_unordered(MAX_CALLS);
+        let mut news = Vec::new();
+        while let Some(answer) = answers.next().await {
+            news.push(answer);
+        }
+        drop(answers);
+        said.extend(
+            news.into_iter()
+                .filter_map(|(node, said)| Some((node, said?))),
+        );
     }
 }
 
-/// Asks the node itself: what it gossips is not enough.
-async fn let_in(core: &Core, view: &View, fence: Fence, node: NodeId) {
-    let reason = match gate::check(core, &node).await {
-        Ok(()) => None,
+/// Asks the node itself: what it gossips is not enough. Returns what stands written why not.
+pub(crate) async fn let_in(
+    core: &Core,
+    view: &View,
+    fence: Fence,
+    node: &NodeId,
+    said: Option<Said>,
+) -> Option<Said> {
+    let entry = view.node(node)?;
+    let passed = gate::check(core, node).await;
+    let (envelope, says) = match &passed {
+        Ok(()) => {
+            // What happened to the node while its gate was asked is looked at first.
+            let expected = entry.record.as_ref().map(|record| record.revision);
+            (own(core, fence, node, None, expected), None)
+        }
         Err(error) => {
-            let reason = error.to_string();
-            let known = view.node(&node).and_then(|entry| own_reason(entry));
-            if known == Some(&reason) {
-                return;
+            let reason = words::shortened(error.to_string());
+            let is_known = own_reason(entry) == Some(&reason);
+            if is_known || said.is_some_and(|said| said.covers(error)) {
+                return said.or_else(|| Some(Said::now(error)));
             }
-            Some(reason)
+            let envelope = own(core, fence, node, Some(reason), None);
+            (envelope, Some(Said::now(error)))
         }
     };
-    let stays_out = reason.clone();
-    match (drain(core, fence, &node, reason).await, stays_out) {
-        (Ok(_), None) => tracing::info!(%node, "node takes work again"),
-        (Ok(_), Some(reason)) => tracing::warn!(%node, reason, "node is not let back in"),
-        (Err(error), _) => tracing::warn!(%node, %error, "node not let back in yet"),
+    let proposed = core.propose_one(envelope).await;
+    match (proposed.map_err(ProposeError::from), &passed) {
+        (Ok(Ok(_)), Ok(())) => tracing::info!(%node, "node takes work again"),
+        (Ok(Ok(_)), Err(reason)) => tracing::warn!(%node, %reason, "node is not let back in"),
+        (Ok(Err(refusal)), _) => {
+            tracing::warn!(%node, %refusal, "node not let back in yet");
+            return said;
+        }
+        (Err(error), _) => {
+            tracing::warn!(%node, %error, "node not let back in yet");
+            return said;
+        }
     }
+    says
 }
 
 /// Nodes drained here for long enough that are alive, free, and name no fault. Those that join are

@@ -5,15 +5,23 @@ use crate::{
     core::Core,
     error::AgentError,
     tasks::orphans::{self, OrphansError},
+    words,
 };
 use lattice_quorum_types::{
     NodeId,
     wire::{AttemptKey, CheckHealth, Unavailable},
 };
-use std::time::Duration;
+use std::{
+    mem::{Discriminant, discriminant},
+    time::Duration,
+};
+use tokio::time::Instant;
 
 /// A site's gate may take a while; agents bound it.
 const GATE_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// The words of a failure that goes on are written down again after this long.
+const SAY_AGAIN: Duration = Duration::from_secs(600);
 
 /// Why a node may not go back into service.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -65,6 +73,28 @@ pub(crate) async fn check(core: &Core, node: &NodeId) -> Result<(), GateError> {
     let asked = core.agents.call(&view, node, &CheckHealth, GATE_TIMEOUT);
     asked.await?.map_err(|failed| GateError::Failed {
         node: node.clone(),
-        reason: failed.reason,
+        reason: words::shortened(failed.reason),
     })
+}
+
+/// What was last written down of a node that does not pass. A gate that says it in other words each
+/// time must not write each time: the words of the same failure are renewed now and then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Said {
+    kind: Discriminant<GateError>,
+    at: Instant,
+}
+
+impl Said {
+    pub(crate) fn now(error: &GateError) -> Self {
+        Self {
+            kind: discriminant(error),
+            at: Instant::now(),
+        }
+    }
+
+    /// Whether this one goes without saying.
+    pub(crate) fn covers(&self, error: &GateError) -> bool {
+        self.kind == discriminant(error) && self.at.elapsed() < SAY_AGAIN
+    }
 }

@@ -6,13 +6,12 @@ use lattice_quorum_types::{
     Allocation, NodeId,
     allocation::RankPhase,
     command::RankReport,
-    view::{Answer, Query},
-    wire::{AttemptKey, AttemptStatus, ListAttempts, Unavailable},
+    wire::{AttemptKey, AttemptStatus, Unavailable},
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
-/// How long an agent may take to answer.
-const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Attempts that are named in a text; of the others there is the number.
+const NAMED: usize = 4;
 
 /// Why it could not be told.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -25,51 +24,46 @@ pub(crate) enum OrphansError {
     Unavailable(#[from] Unavailable),
 }
 
-/// What runs on a node and is not its own any more.
+/// What runs on a node and is not its own any more, by all that was committed before this was
+/// asked.
 pub(crate) async fn of(core: &Core, node: &NodeId) -> Result<Vec<AttemptKey>, OrphansError> {
     let told = list(core, node).await?;
-    among(core, node, &told).await
+    if !told.iter().any(runs) {
+        return Ok(Vec::new());
+    }
+    let present = core.present_view().await?;
+    still_run(core, node, not_held(&present, node, &told)).await
 }
 
 /// All attempts an agent knows whose end is not acknowledged.
 pub(crate) async fn list(core: &Core, node: &NodeId) -> Result<Vec<AttemptStatus>, AgentError> {
-    core.agents
-        .call(&core.view(), node, &ListAttempts, CALL_TIMEOUT)
-        .await
+    core.agents.attempts(&core.view(), node).await
 }
 
-/// Those of `told` that are orphans. What is not held by a linearizable read never will be held
-/// again, for attempts only grow; what its agent then still names without an end, runs.
-pub(crate) async fn among(
+/// Those of `suspects` that the agent still names without an end. What a view that is newer than
+/// the agent's first answer does not show as held never will be held again, for attempts only grow;
+/// so they run without a holder.
+pub(crate) async fn still_run(
     core: &Core,
     node: &NodeId,
-    told: &[AttemptStatus],
+    suspects: Vec<AttemptKey>,
 ) -> Result<Vec<AttemptKey>, OrphansError> {
-    let suspects = not_held(&core.view(), node, told);
-    let mut orphans = BTreeSet::new();
-    for key in suspects {
-        let id = key.allocation;
-        let held = match core.store.read(Query::Allocation { id }).await? {
-            Answer::Allocation(Some(allocation)) => holds(&allocation, key, node),
-            _ => false,
-        };
-        if !held {
-            orphans.insert(key);
-        }
-    }
-    if orphans.is_empty() {
+    if suspects.is_empty() {
         return Ok(Vec::new());
     }
+    let suspects: BTreeSet<AttemptKey> = suspects.into_iter().collect();
     let still = list(core, node).await?;
     let still = still.iter().filter(|status| runs(status));
-    Ok(still
+    let mut still: Vec<AttemptKey> = still
         .map(|status| status.key)
-        .filter(|key| orphans.contains(key))
-        .collect())
+        .filter(|key| suspects.contains(key))
+        .collect();
+    still.dedup();
+    Ok(still)
 }
 
 /// Attempts without an end that the view does not show on this node.
-fn not_held(view: &View, node: &NodeId, told: &[AttemptStatus]) -> Vec<AttemptKey> {
+pub(crate) fn not_held(view: &View, node: &NodeId, told: &[AttemptStatus]) -> Vec<AttemptKey> {
     let held = |key: &AttemptKey| {
         let allocation = view.allocation(key.allocation);
         allocation.is_some_and(|allocation| holds(allocation, *key, node))
@@ -96,8 +90,12 @@ fn holds(allocation: &Allocation, key: AttemptKey, node: &NodeId) -> bool {
 /// As people read them.
 pub(crate) fn names(attempts: &[AttemptKey]) -> String {
     let name = |key: &AttemptKey| format!("allocation {} attempt {}", key.allocation, key.attempt);
-    let names: Vec<String> = attempts.iter().map(name).collect();
-    names.join(", ")
+    let names: Vec<String> = attempts.iter().take(NAMED).map(name).collect();
+    let names = names.join(", ");
+    match attempts.len().saturating_sub(NAMED) {
+        0 => names,
+        more => format!("{names} and {more} more"),
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +111,18 @@ mod tests {
     fn orphans(told: &[AttemptStatus], phase: RankPhase) -> Vec<AttemptKey> {
         let view = testing::view_of_rank("a", Some("b1"), phase, Some("b1"));
         not_held(&view, &testing::id("a"), told)
+    }
+
+    #[test]
+    fn few_are_named_however_many_are_claimed() {
+        let claimed = |n| -> Vec<AttemptKey> {
+            let key = |attempt| AttemptKey { attempt, ..KEY };
+            (1..=n).map(key).collect()
+        };
+        assert_eq!(names(&claimed(1)), "allocation 7 attempt 1");
+        let many = names(&claimed(10_000));
+        assert!(many.ends_with("attempt 4 and 9996 more"), "{many}");
+        assert!(many.len() < 200);
     }
 
     #[test]

@@ -8,12 +8,16 @@ use crate::{
     error::ProposeError,
     tasks::{activation::Activation, lease::Lease},
     view::View,
+    words,
 };
+use futures::StreamExt;
 use lattice_quorum_types::{
-    Applied, Command, NodeId, UnixMillis,
+    AllocationState, Applied, Command, NodeId, UnixMillis,
     allocation::{Rank, RankExit, RankPhase},
     command::{Fence, RankReport},
-    wire::{AttemptKey, Ping},
+    rpc::Role,
+    view::{Answer, Query},
+    wire::{AttemptKey, Ping, Unavailable},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -24,6 +28,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 const SPACING: Duration = Duration::from_millis(200);
 /// How long a node may take to name its boot once more.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Nodes asked at a time.
+const MAX_CALLS: usize = 64;
+/// How the quorum's words begin where it revokes the certificates of a name that is taken.
+const TAKEN_OVER: &str = "taken over";
 
 /// A rank and the boot it was assigned under, which seems to be over.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,35 +95,94 @@ impl Reboots {
             reported: 0,
         };
         let grace = self.core.timings.reboot_grace;
-        for lost in found {
-            let since = self.since.get(&lost).copied().unwrap_or(now);
-            if now.saturating_duration_since(since) < grace {
-                continue;
+        let is_due = |lost: &Over| {
+            let since = self.since.get(lost).copied().unwrap_or(now);
+            now.saturating_duration_since(since) >= grace
+        };
+        let due: Vec<Over> = found.into_iter().filter(is_due).collect();
+        if due.is_empty() {
+            return report;
+        }
+        let taken = match Taken::read(&self.core).await {
+            Ok(taken) => taken,
+            Err(error) => {
+                tracing::warn!(%error, "lost ranks are not reported yet");
+                return report;
             }
-            match self.confirm(fence, &lost).await {
-                Ok(reported) => report.reported += usize::from(reported),
-                Err(error) => {
-                    tracing::warn!(node = %lost.node, id = %lost.key.allocation, %error, "a lost rank is not reported yet");
-                }
-            }
+        };
+        let (core, taken) = (&self.core, &taken);
+        let confirm = |lost: Over| async move {
+            let confirmed = confirm(core, fence, taken, &lost).await;
+            confirmed.unwrap_or_else(|error| {
+                tracing::warn!(node = %lost.node, id = %lost.key.allocation, %error, "a lost rank is not reported yet");
+                false
+            })
+        };
+        let mut confirmed =
+            futures::stream::iter(due.into_iter().map(confirm)).buffer_unordered(MAX_CALLS);
+        while let Some(reported) = confirmed.next().await {
+            report.reported += usize::from(reported);
         }
         report
     }
+}
 
-    /// Asks the node once more: the boot in the view may be older than the assignment, the answer
-    /// to a question that is asked now is not.
-    async fn confirm(&self, fence: &Fence, lost: &Over) -> Result<bool, ProposeError> {
-        let core = &self.core;
-        let view = core.view();
-        let asked = core.agents.call(&view, &lost.node, &Ping, PING_TIMEOUT);
-        let Ok(pong) = asked.await else {
-            return Ok(false);
+/// Asks the node once more: the boot in the view may be older than the assignment, the answer to a
+/// question that is asked now is not.
+async fn confirm(
+    core: &Core,
+    fence: &Fence,
+    taken: &Taken,
+    lost: &Over,
+) -> Result<bool, ProposeError> {
+    let view = core.view();
+    let asked = core.agents.call(&view, &lost.node, &Ping, PING_TIMEOUT);
+    let Ok(pong) = asked.await else {
+        return Ok(false);
+    };
+    let is_another = words::is_boot_id(&pong.boot_id) && pong.boot_id != lost.boot;
+    if pong.node != lost.node || !is_another {
+        return Ok(false);
+    }
+    report_lost(core, fence, taken, lost, (&pong.boot_id, pong.at)).await?;
+    Ok(true)
+}
+
+/// When names of nodes were taken over with a token: another machine may answer to them since.
+#[derive(Debug, Default)]
+struct Taken(BTreeMap<String, UnixMillis>);
+
+impl Taken {
+    async fn read(core: &Core) -> Result<Self, Unavailable> {
+        let Answer::Certificates(all) = core.read(Query::Certificates).await? else {
+            return Err(Unavailable::NoMajority);
         };
-        if pong.node != lost.node || pong.boot_id == lost.boot {
-            return Ok(false);
+        let agents = all.into_iter().filter(|one| one.role == Role::Agent);
+        let taken = agents.filter_map(|one| {
+            let revoked = one.revoked?;
+            let is_taken = revoked.reason.starts_with(TAKEN_OVER);
+            is_taken.then_some((one.name, revoked.issued_before))
+        });
+        Ok(Self(taken.collect()))
+    }
+
+    /// Whether the name was another machine's when the rank was assigned, as far as that is known.
+    fn since(&self, view: &View, lost: &Over) -> bool {
+        let taken_at = self.0.get(lost.node.as_str());
+        let assigned = view.allocation(lost.key.allocation).map(|allocation| {
+            match allocation.state {
+                // An attempt that stops was assigned before it did, and when is not kept.
+                AllocationState::Stopping => {
+                    let began = allocation.started_at.unwrap_or(allocation.eligible_at);
+                    began.max(allocation.eligible_at)
+                }
+                _ => allocation.state_since,
+            }
+        });
+        match (taken_at, assigned) {
+            (Some(taken_at), Some(assigned)) => *taken_at >= assigned,
+            _ => false,
         }
-        report_lost(core, fence, lost, &pong.boot_id, pong.at).await?;
-        Ok(true)
     }
 }
 
@@ -130,20 +197,24 @@ pub(crate) async fn report_refused(
     let lost = Over {
         node: node.clone(),
         key,
-        boot: then.to_owned(),
+        boot: words::shortened(then.to_owned()),
     };
-    report_lost(core, fence, &lost, now, core.now()).await
+    let taken = Taken::read(core).await?;
+    report_lost(core, fence, &taken, &lost, (now, core.now())).await
 }
 
 async fn report_lost(
     core: &Core,
     fence: &Fence,
+    taken: &Taken,
     lost: &Over,
-    now: &str,
-    at: UnixMillis,
+    (now, at): (&str, UnixMillis),
 ) -> Result<Applied, ProposeError> {
     let Over { node, key, boot } = lost;
-    let evidence = format!("node rebooted: boot {boot} is over, {now} is");
+    let evidence = match taken.since(&core.view(), lost) {
+        true => format!("its name was taken over with a token, boot {boot} is over"),
+        false => format!("node rebooted: boot {boot} is over, {now} is"),
+    };
     tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "a rank is lost");
     let command = Command::Report {
         id: key.allocation,

@@ -7,10 +7,11 @@ use crate::{
     tasks::{
         activation::Activation,
         faults,
-        gate::{self, GateError},
+        gate::{self, GateError, Said},
         lease::Lease,
     },
     view::{NodeEntry, View},
+    words,
 };
 use lattice_hwprobe::Class;
 use lattice_placement::Liveness;
@@ -51,6 +52,8 @@ pub(crate) struct Register {
     /// Where new nodes go.
     vcluster: VclusterName,
     progress: BTreeMap<NodeId, Progress>,
+    /// What stands written of those that do not pass.
+    said: BTreeMap<NodeId, Said>,
     gates: JoinSet<Asked>,
     /// Answers that have come and were not handed on yet.
     heard: Vec<Asked>,
@@ -82,6 +85,7 @@ impl Register {
             lease,
             vcluster,
             progress: BTreeMap::new(),
+            said: BTreeMap::new(),
             gates: JoinSet::new(),
             heard: Vec::new(),
         }
@@ -145,6 +149,8 @@ impl Register {
         }
         let (view, now) = (self.core.view(), Instant::now());
         self.progress
+            .retain(|node, _| view.node(node).is_some_and(|entry| joins(entry)));
+        self.said
             .retain(|node, _| view.node(node).is_some_and(|entry| joins(entry)));
         let mut asked = 0;
         for entry in view.nodes.values().filter(|entry| joins(entry)) {
@@ -217,7 +223,7 @@ impl Register {
 
     /// What follows from a node's answer.
     fn steps(
-        &self,
+        &mut self,
         view: &View,
         fence: &Fence,
         node: &NodeId,
@@ -241,8 +247,13 @@ impl Register {
         }
         let known = faults::own_reason(entry);
         let says_no = match &passed {
-            Err(GateError::Failed { .. } | GateError::StillRuns { .. }) => {
-                passed.as_ref().err().map(ToString::to_string)
+            Err(error @ (GateError::Failed { .. } | GateError::StillRuns { .. })) => {
+                let said = self.said.get(node);
+                if known.is_some() && said.is_some_and(|said| said.covers(error)) {
+                    return steps;
+                }
+                self.said.insert(node.clone(), Said::now(error));
+                Some(words::shortened(error.to_string()))
             }
             Err(_) => return steps,
             Ok(()) => None,

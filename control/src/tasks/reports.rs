@@ -1,7 +1,7 @@
 //! Reports of agents: committed first, answered then. Reports that come together share a proposal:
 //! the quorum client groups them.
 
-use crate::{core::Core, error::ProposeError};
+use crate::{core::Core, error::ProposeError, words};
 use lattice_mesh::{Caller, Failed, Router};
 use lattice_quorum_types::{
     Command, NodeId, Refusal,
@@ -28,13 +28,17 @@ async fn answer(
     Ok(commit(&core, node, report).await)
 }
 
-async fn commit(core: &Core, node: NodeId, report: Report) -> Result<ReportAnswer, Unavailable> {
+pub(crate) async fn commit(
+    core: &Core,
+    node: NodeId,
+    report: Report,
+) -> Result<ReportAnswer, Unavailable> {
     let Report { key, report } = report;
     let command = Command::Report {
         id: key.allocation,
         attempt: key.attempt,
         node,
-        report,
+        report: words::shortened_report(report),
     };
     match core.propose_as_service(None, command).await {
         Ok(_) => Ok(ReportAnswer::Committed),

@@ -46,7 +46,17 @@ pub(crate) async fn drain(
     let node = name(node)?;
     if !force_release {
         let reason = Some(reason);
-        let applied = propose(core, caller, key, Command::Drain { node, reason, expected: None }).await?;
+        let applied = propose(
+            core,
+            caller,
+            key,
+            Command::Drain {
+                node,
+                reason,
+                expected: None,
+            },
+        )
+        .await?;
         return Ok(Drained {
             revision: applied.revision,
             given_up: None,
@@ -63,7 +73,11 @@ pub(crate) async fn drain(
         // Nothing holds it: there is nothing to give up, and draining it does the rest.
         Err(problem) if problem.field.as_deref() == Some("node") => {
             let reason = Some(reason);
-            let drain = Command::Drain { node, reason, expected: None };
+            let drain = Command::Drain {
+                node,
+                reason,
+                expected: None,
+            };
             let revision = propose(core, caller, None, drain).await?.revision;
             let given_up = None;
             return Ok(Drained { revision, given_up });
@@ -151,7 +165,17 @@ pub(crate) async fn undrain(
             })?;
     }
     let reason = None;
-    let applied = propose(core, caller, key, Command::Drain { node, reason, expected: None }).await?;
+    let applied = propose(
+        core,
+        caller,
+        key,
+        Command::Drain {
+            node,
+            reason,
+            expected: None,
+        },
+    )
+    .await?;
     Ok(Changed {
         revision: applied.revision,
     })

@@ -10,6 +10,7 @@ use crate::{
     observe::{self, Found},
     timings::Timings,
     view::{NodeEntry, View},
+    words,
 };
 use futures::future::select_ok;
 use judge::{Answers, Said, Thresholds, judge_all};
@@ -264,7 +265,14 @@ impl Pings {
                 let (core, node) = (&core, &node);
                 Box::pin(async move {
                     let called = core.agents.call_at(addr, node, &Ping, within).await;
-                    let pong = called.ok().filter(|pong| pong.node == *node).ok_or(())?;
+                    let pong = called.map_err(drop)?;
+                    if pong.node != *node {
+                        return Err(());
+                    }
+                    if !words::is_boot_id(&pong.boot_id) {
+                        tracing::warn!(%node, "what it names as its boot is none; not believed");
+                        return Err(());
+                    }
                     Ok::<_, ()>((pong.boot_id, addr))
                 })
             };

@@ -14,15 +14,18 @@ use crate::tasks::{
     orphans,
     reboots::Reboots,
     register::Register,
+    reports,
 };
 use lattice_hwprobe::{Class, ClassMark, Digest};
+use lattice_mesh::{Clock as _, SystemClock};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
-    AllocationState, Command, VclusterName,
+    AllocationId, AllocationState, Command, UnixMillis, VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
-    command::ExpectedNode,
+    command::{ExpectedNode, RankReport},
     node::Lifecycle,
-    wire::{AttemptStatus, GateFailed},
+    view::Query,
+    wire::{AttemptKey, AttemptStatus, GateFailed, Report, ReportAnswer},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -88,7 +91,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
     let report = None;
     world.says.lock().unwrap().attempts = vec![AttemptStatus { key, report }];
     let mut attempts = Attempts::new(world.core.clone(), lease(&world));
-    let quiet = attempts.reconcile(&world.fence).await;
+    let quiet = attempts.round(&world.fence).await;
     assert_eq!((quiet.asked, quiet.orphans, quiet.stopped), (1, 0, 0));
     world.admin(Command::ForceRelease {
         node: id(NODE),
@@ -96,7 +99,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
         expected: None,
     });
     world.fold();
-    let found = attempts.reconcile(&world.fence).await;
+    let found = attempts.round(&world.fence).await;
     assert_eq!((found.asked, found.orphans), (1, 1));
     assert_eq!(world.says.lock().unwrap().terminated, [key]);
     let owners = |world: &World| -> Vec<String> {
@@ -118,7 +121,7 @@ async fn a_lost_record_stops_the_allocation_and_frees_nothing() {
     let world = World::new();
     let key = world.runs_under("b1");
     let report = Attempts::new(world.core.clone(), lease(&world))
-        .reconcile(&world.fence)
+        .round(&world.fence)
         .await;
     assert_eq!(report.stopped, 1);
     let stopping = world.allocation(key.allocation);
@@ -209,4 +212,162 @@ async fn sensitive_work_waits_for_the_nodes_own_claim() {
     let view = world.core.view();
     let refused = view.node(&id(NODE)).unwrap().claim_refused.clone();
     assert!(refused.unwrap().contains("other digests"));
+}
+
+const LONG: usize = 5 << 20;
+
+#[tokio::test]
+async fn what_a_node_writes_at_length_is_cut_before_it_is_proposed() {
+    let world = World::new();
+    let key = world.runs_under("b1");
+    let report = RankReport::Ended {
+        at: UnixMillis(1),
+        exit: RankExit::Lost {
+            evidence: "x".repeat(LONG),
+        },
+        fault: Some("y".repeat(LONG)),
+    };
+    let report = Report { key, report };
+    let answer = reports::commit(&world.core, id(NODE), report).await;
+    assert_eq!(answer, Ok(ReportAnswer::Committed));
+    assert!(world.longest_proposal() < 4096);
+    let ended = world.allocation(key.allocation);
+    let RankPhase::Ended { exit, .. } = &ended.ranks[0].phase else {
+        panic!("{ended:?}")
+    };
+    assert!(exit.to_string().contains("(cut; it had 5242880 bytes)"));
+}
+
+#[tokio::test]
+async fn a_gate_that_says_it_differently_each_time_writes_once() {
+    let world = World::new();
+    let node = id(NODE);
+    faults::keep_out(&world.core, world.fence.clone(), &node, "no journal")
+        .await
+        .unwrap();
+    let mut said = None;
+    let mut written = Vec::new();
+    for n in 0..4 {
+        world.fold();
+        let reason = format!("exit code 1: {n} seconds past");
+        world.says.lock().unwrap().gate = Err(GateFailed { reason });
+        let before = world.commands();
+        let view = world.core.view();
+        said = faults::let_in(&world.core, &view, world.fence.clone(), &node, said).await;
+        written.push(world.commands() - before);
+    }
+    assert_eq!(written, [1, 0, 0, 0]);
+    let reason = &world.node().drain[0].reason;
+    assert!(reason.contains("0 seconds past"), "{reason}");
+    world.says.lock().unwrap().gate = Ok(());
+    let view = world.core.view();
+    faults::let_in(&world.core, &view, world.fence.clone(), &node, said).await;
+    assert!(world.node().is_assignable());
+}
+
+/// Something happened to the node while its gate was asked: it is looked at again first.
+#[tokio::test]
+async fn a_node_that_changed_since_it_was_looked_at_is_not_let_in() {
+    let world = World::new();
+    let node = id(NODE);
+    faults::keep_out(&world.core, world.fence.clone(), &node, "no journal")
+        .await
+        .unwrap();
+    world.fold();
+    let view = world.core.view();
+    let fault = "the wipe failed".to_owned();
+    world.admin(Command::Drain {
+        node: node.clone(),
+        reason: Some(fault),
+        expected: None,
+    });
+    faults::let_in(&world.core, &view, world.fence.clone(), &node, None).await;
+    let owners: Vec<String> = world.node().drain.into_iter().map(|d| d.owner).collect();
+    assert_eq!(owners, [faults::OWNER, "root"]);
+}
+
+fn claimed(n: u32) -> Vec<AttemptStatus> {
+    let status = |attempt| AttemptStatus {
+        key: AttemptKey {
+            allocation: AllocationId(900),
+            attempt,
+        },
+        report: None,
+    };
+    (1..=n).map(status).collect()
+}
+
+#[tokio::test]
+async fn an_agent_that_claims_thousands_costs_one_read_and_few_words() {
+    let world = World::new();
+    world.runs_under("b1");
+    world.says.lock().unwrap().attempts = claimed(5_000);
+    world.reads();
+    let mut attempts = Attempts::new(world.core.clone(), lease(&world));
+    let report = attempts.round(&world.fence).await;
+    assert_eq!((report.asked, report.orphans), (1, 5_000));
+    assert_eq!(world.reads(), [Query::Revision]);
+    let reason = world.node().drain[0].reason.clone();
+    assert!(reason.contains("and 4996 more"), "{reason}");
+    assert!(reason.len() < 300, "{reason}");
+    assert_eq!(world.says.lock().unwrap().terminated.len(), 16);
+    // Fewer of them, in the next round: it is known already why the node is out.
+    world.fold();
+    world.says.lock().unwrap().attempts = claimed(4_000);
+    let before = world.commands();
+    let mut again = Attempts::new(world.core.clone(), lease(&world));
+    assert_eq!(again.round(&world.fence).await.orphans, 4_000);
+    assert_eq!(world.commands(), before);
+}
+
+#[tokio::test]
+async fn a_list_that_no_agent_can_have_is_no_answer() {
+    let world = World::new();
+    let key = world.runs_under("b1");
+    world.says.lock().unwrap().attempts = claimed(10_001);
+    let report = Attempts::new(world.core.clone(), lease(&world))
+        .round(&world.fence)
+        .await;
+    assert_eq!((report.asked, report.silent, report.stopped), (0, 1, 0));
+    let runs = world.allocation(key.allocation).state;
+    assert_eq!(runs, AllocationState::Running);
+    let refused = gate::check(&world.core, &id(NODE)).await.unwrap_err();
+    assert!(refused.to_string().contains("10001 attempts"), "{refused}");
+}
+
+#[tokio::test]
+async fn what_is_no_boot_id_ends_nothing() {
+    let world = World::new();
+    let key = world.runs_under("b1");
+    world.confirm_boot("b2");
+    for boot in ["x".repeat(40), "b".repeat(65), String::new()] {
+        world.says.lock().unwrap().boot = boot;
+        let report = Reboots::new(world.core.clone(), lease(&world))
+            .reconcile(&world.fence)
+            .await;
+        assert_eq!((report.found, report.reported), (1, 0));
+    }
+    let runs = world.allocation(key.allocation).state;
+    assert_eq!(runs, AllocationState::Running);
+}
+
+#[tokio::test]
+async fn another_machine_under_the_name_is_not_called_a_reboot() {
+    let world = World::new();
+    let now = SystemClock.now().0 / 1000 * 1000;
+    let key = world.runs_under("b1");
+    world.is_taken_over(UnixMillis(now + 1000));
+    world.says.lock().unwrap().boot = "b2".to_owned();
+    world.confirm_boot("b2");
+    let report = Reboots::new(world.core.clone(), lease(&world))
+        .reconcile(&world.fence)
+        .await;
+    assert_eq!((report.found, report.reported), (1, 1));
+    let ended = world.allocation(key.allocation);
+    let evidence = "its name was taken over with a token, boot b1 is over".to_owned();
+    assert!(
+        matches!(&ended.ranks[0].phase, RankPhase::Ended { exit, .. }
+            if *exit == RankExit::Lost { evidence }),
+        "{ended:?}"
+    );
 }

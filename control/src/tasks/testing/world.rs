@@ -19,13 +19,16 @@ use lattice_placement::Liveness;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, Revision,
-    VclusterName,
-    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    UnixMillis, VclusterName,
+    command::{
+        ExpectedNode, Fence, IssuedCertificate, Power, Principal, RankReport, SCHEMA, TokenGrant,
+    },
     id::LeaseName,
     limit::Limits,
     node::{Lifecycle, Node},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     view::{Answer, Query, WatchItem},
+    weight,
     wire::{
         AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, ListAttempts, Ping,
         Pong, Terminate, Unavailable,
@@ -33,7 +36,7 @@ use lattice_quorum_types::{
 };
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -50,7 +53,15 @@ pub(crate) struct Says {
     pub(crate) terminated: Vec<AttemptKey>,
 }
 
-struct Copy(Mutex<State>);
+/// The state, and whose view follows it as it would by a watch.
+#[derive(Default)]
+struct Copy {
+    state: Mutex<State>,
+    core: OnceLock<Weak<Core>>,
+    reads: Mutex<Vec<Query>>,
+    /// Bytes of the longest command that was proposed.
+    longest: Mutex<usize>,
+}
 
 #[async_trait::async_trait]
 impl Store for Copy {
@@ -58,10 +69,19 @@ impl Store for Copy {
         &self,
         envelopes: Vec<Envelope>,
     ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
+        let longest = envelopes.iter().map(weight::on_wire).max().unwrap_or(0);
+        let mut known = self.longest.lock().unwrap();
+        *known = longest.max(*known);
+        drop(known);
         Ok(envelopes.iter().map(|e| self.apply(e)).collect())
     }
     async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
-        Ok(self.state().query(&query))
+        self.reads.lock().unwrap().push(query.clone());
+        let answer = self.state().query(&query);
+        if query == Query::Revision {
+            self.fold();
+        }
+        Ok(answer)
     }
     fn watch(&self, _: Revision) -> BoxStream<'static, WatchItem> {
         stream::pending().boxed()
@@ -70,7 +90,15 @@ impl Store for Copy {
 
 impl Copy {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn fold(&self) {
+        let Answer::Hot(hot) = self.state().query(&Query::Hot) else {
+            panic!("another answer")
+        };
+        let core = self.core.get().and_then(Weak::upgrade).unwrap();
+        core.heard();
+        core.restart(|view| fold::replace(view, *hot));
     }
     fn apply(&self, envelope: &Envelope) -> Result<Applied, Refusal> {
         let mut state = self.state();
@@ -113,7 +141,7 @@ impl World {
             today,
         );
         agent.serve(router(says.clone(), signer.unwrap())).unwrap();
-        let store = Arc::new(Copy(Mutex::new(State::new())));
+        let store = Arc::new(Copy::default());
         let core = Core::new(Parts {
             cluster: "test".to_owned(),
             name: "c1".to_owned(),
@@ -126,6 +154,7 @@ impl World {
                 ..Timings::default()
             },
         });
+        store.core.set(Arc::downgrade(&core)).unwrap();
         let lease = LeaseName::new("dispatch").unwrap();
         let mut world = Self {
             core,
@@ -231,11 +260,50 @@ impl World {
 
     /// Shows in the view what the state is.
     pub(crate) fn fold(&self) {
-        let Answer::Hot(hot) = self.store.state().query(&Query::Hot) else {
-            panic!("another answer")
+        self.store.fold();
+    }
+
+    /// What was read since this was asked last.
+    pub(crate) fn reads(&self) -> Vec<Query> {
+        std::mem::take(&mut self.store.reads.lock().unwrap())
+    }
+
+    /// Bytes of the longest command that was proposed.
+    pub(crate) fn longest_proposal(&self) -> usize {
+        *self.store.longest.lock().unwrap()
+    }
+
+    /// A quorum member enrols another machine under the node's name.
+    pub(crate) fn is_taken_over(&self, issued_at: UnixMillis) {
+        let hash = "ab".repeat(32);
+        let grant = TokenGrant {
+            hash: hash.clone(),
+            role: Role::Agent,
+            names: None,
+            cidrs: Vec::new(),
+            uses: 1,
+            replace: true,
+            expires_at: SystemClock.now().after(600_000),
         };
-        self.core.heard();
-        self.core.restart(|view| fold::replace(view, *hot));
+        self.admin(Command::CreateToken { grant });
+        let certificate = IssuedCertificate {
+            issued_at,
+            expires_at: issued_at.after(86_400_000),
+        };
+        let command = Command::ConsumeToken {
+            hash,
+            name: NODE.to_owned(),
+            role: Role::Agent,
+            from: None,
+            replace: true,
+            certificate,
+        };
+        self.apply("service:quorum", Power::Service, None, command);
+    }
+
+    /// How many commands were committed, whatever came of them.
+    pub(crate) fn commands(&self) -> u64 {
+        self.store.state().last_index()
     }
 
     pub(crate) fn admin(&self, command: Command) -> Outcome {

@@ -1,0 +1,108 @@
+//! What agents say, before control believes it or writes it into the state: bounded, whatever it
+//! is.
+
+use lattice_quorum_types::{allocation::RankExit, command::RankReport};
+
+/// Longest text of an agent that goes into the state, bytes. Records of them stay for ever.
+pub(crate) const MAX_BYTES: usize = 1024;
+/// Longest boot id: those of Linux have 36 characters.
+const MAX_BOOT: usize = 64;
+
+/// As much of a text as is kept, and that it was cut.
+pub(crate) fn shortened(text: String) -> String {
+    if text.len() <= MAX_BYTES {
+        return text;
+    }
+    let note = format!(" (cut; it had {} bytes)", text.len());
+    let kept = text.floor_char_boundary(MAX_BYTES - note.len());
+    format!("{}{note}", &text[..kept])
+}
+
+/// A report with texts of bounded length.
+pub(crate) fn shortened_report(report: RankReport) -> RankReport {
+    match report {
+        RankReport::Started { at } => RankReport::Started { at },
+        RankReport::Ended { at, exit, fault } => RankReport::Ended {
+            at,
+            exit: match exit {
+                RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {
+                    reason: shortened(reason),
+                },
+                RankExit::Lost { evidence } => RankExit::Lost {
+                    evidence: shortened(evidence),
+                },
+                RankExit::Exited { .. }
+                | RankExit::Signaled { .. }
+                | RankExit::Walltime
+                | RankExit::Stopped => exit,
+            },
+            fault: fault.map(shortened),
+        },
+    }
+}
+
+/// Whether this may be a host's boot id. Anything else is not believed: it would be kept with every
+/// rank, and compared.
+pub(crate) fn is_boot_id(text: &str) -> bool {
+    let allowed = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-');
+    (1..=MAX_BOOT).contains(&text.len()) && text.bytes().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_quorum_types::UnixMillis;
+
+    #[test]
+    fn texts_are_cut_between_characters_and_say_so() {
+        assert_eq!(shortened("short".to_owned()), "short");
+        let exact = "x".repeat(MAX_BYTES);
+        assert_eq!(shortened(exact.clone()), exact);
+        for shift in 0..4 {
+            let long = format!("{}{}", "x".repeat(shift), "€".repeat(2_000_000));
+            let cut = shortened(long.clone());
+            assert!(
+                cut.len() <= MAX_BYTES && cut.len() > MAX_BYTES - 4,
+                "{}",
+                cut.len()
+            );
+            let note = format!("(cut; it had {} bytes)", long.len());
+            assert!(cut.ends_with(&note), "{cut}");
+            // Twice is once: a repeat is the same command.
+            assert_eq!(shortened(cut.clone()), cut);
+        }
+    }
+
+    #[test]
+    fn every_text_of_a_report_is_bounded() {
+        let long = || "y".repeat(5_000_000);
+        let ended = |exit| RankReport::Ended {
+            at: UnixMillis(1),
+            exit,
+            fault: Some(long()),
+        };
+        let (reason, evidence) = (long(), long());
+        for exit in [
+            RankExit::SpawnFailed { reason },
+            RankExit::Lost { evidence },
+        ] {
+            let report = shortened_report(ended(exit));
+            assert!(lattice_quorum_types::weight::on_wire(&report) < 3 * MAX_BYTES);
+        }
+        let other = RankReport::Ended {
+            at: UnixMillis(1),
+            exit: RankExit::Exited { code: 3 },
+            fault: None,
+        };
+        assert_eq!(shortened_report(other.clone()), other);
+    }
+
+    #[test]
+    fn a_boot_id_is_short_and_plain() {
+        assert!(is_boot_id("5a0c1d1e-3d5f-4a27-9b1c-2f0f4c7d8e9a"));
+        assert!(is_boot_id(&"a".repeat(64)));
+        for other in ["", "boot 7", "A", "é", &"a".repeat(65)] {
+            assert!(!is_boot_id(other), "{other}");
+        }
+    }
+}
