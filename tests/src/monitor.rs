@@ -7,10 +7,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{sync::oneshot, task::JoinHandle, time::MissedTickBehavior};
 
 /// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(40);
+const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// What was seen.
 #[derive(Debug, Clone, Default)]
@@ -38,11 +38,13 @@ impl Monitor {
         let (stop, mut stopped) = oneshot::channel();
         let watching = tokio::spawn(async move {
             let (mut seen, mut last) = (Seen::default(), Instant::now());
+            let mut tick = tokio::time::interval(LOOK_EVERY);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
             while stopped.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
                 look(&observer, &mut jobs, &mut seen).await;
                 seen.longest_gap = seen.longest_gap.max(last.elapsed());
                 last = Instant::now();
-                tokio::time::sleep(LOOK_EVERY).await;
+                tick.tick().await;
             }
             seen
         });

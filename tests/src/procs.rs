@@ -4,6 +4,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
+    time::{Duration, Instant},
 };
 
 /// A process; a later one with the same number has another start.
@@ -66,7 +67,13 @@ pub struct Jobs {
     site: String,
     strangers: BTreeSet<Process>,
     known: BTreeMap<Process, OfJob>,
+    /// Without the mark, and since when they are known.
+    unmarked: BTreeMap<Process, Instant>,
 }
+
+/// A process that executes the job does so within milliseconds of its birth; one that is older and
+/// carries no mark never will.
+const SETTLED: Duration = Duration::from_secs(1);
 
 impl Jobs {
     /// For the site with this name; made before any job of it runs.
@@ -75,24 +82,28 @@ impl Jobs {
             site: site.to_owned(),
             strangers: all().into_iter().collect(),
             known: BTreeMap::new(),
+            unmarked: BTreeMap::new(),
         }
     }
 
     /// Every process of a job that lives now.
     pub fn alive(&mut self) -> BTreeMap<Process, OfJob> {
-        let mut alive = BTreeMap::new();
+        let (mut alive, mut unmarked) = (BTreeMap::new(), BTreeMap::new());
         for process in all() {
             if self.strangers.contains(&process) {
                 continue;
             }
-            // What a process executes later may carry the mark though it did not before, so only
-            // those that carry it are remembered.
+            let since = self.unmarked.get(&process).copied();
+            let since = since.unwrap_or_else(Instant::now);
             let known = self.known.get(&process).cloned();
-            if let Some(of) = known.or_else(|| self.ask(process)) {
-                alive.insert(process, of);
+            let asked = || (since.elapsed() < SETTLED).then(|| self.ask(process))?;
+            match known.or_else(asked) {
+                Some(of) => drop(alive.insert(process, of)),
+                None => drop(unmarked.insert(process, since)),
             }
         }
         self.known.clone_from(&alive);
+        self.unmarked = unmarked;
         alive
     }
 
@@ -129,6 +140,7 @@ pub fn of_site(site: &str) -> BTreeMap<Process, OfJob> {
         site: site.to_owned(),
         strangers: BTreeSet::new(),
         known: BTreeMap::new(),
+        unmarked: BTreeMap::new(),
     };
     jobs.alive()
 }

@@ -235,6 +235,7 @@ async fn whatever_is_killed_a_job_runs_once_and_its_true_end_is_told() {
     };
     let mut site = Site::found(lattice_tests::programs!(), &plan).await;
     let monitor = Monitor::start(site.observer(), site.jobs());
+    let begun = Instant::now();
     let mut agents = std::mem::take(&mut site.agents);
     let mut controls = std::mem::take(&mut site.controls);
     let mut quorum = std::mem::take(&mut site.quorum);
@@ -250,8 +251,10 @@ async fn whatever_is_killed_a_job_runs_once_and_its_true_end_is_told() {
     let seen = monitor.seen().await;
     print_matrix(&cells);
     println!(
-        "{} looks at every process and holder, {:.1} s apart at most; up to {} processes of jobs",
+        "{} looks at every process and holder in {:.1} s, {:.1} s apart at most; up to {} processes \
+         of jobs",
         seen.looks,
+        begun.elapsed().as_secs_f64(),
         seen.longest_gap.as_secs_f64(),
         seen.most_processes
     );
