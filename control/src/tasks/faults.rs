@@ -84,7 +84,11 @@ fn own(
 
 /// Clears the drain reason that a failed hook of the site gave. For a person who looked, and after
 /// the gate: no reconciler does it, for the hook may have been the one that wipes.
-pub(crate) async fn clear_hooks(core: &Core, node: &NodeId) -> Result<Applied, ProposeError> {
+pub(crate) async fn clear_hooks(
+    core: &Core,
+    node: &NodeId,
+    expected: Option<Revision>,
+) -> Result<Applied, ProposeError> {
     let principal = Principal {
         name: HOOKS.to_owned(),
         power: Power::Service,
@@ -92,7 +96,7 @@ pub(crate) async fn clear_hooks(core: &Core, node: &NodeId) -> Result<Applied, P
     let command = Command::Drain {
         node: node.clone(),
         reason: None,
-        expected: None,
+        expected,
     };
     core.propose(principal, None, command).await
 }

@@ -7,7 +7,7 @@ use super::{
     propose,
 };
 use crate::{
-    Core, ProposeError,
+    Core, ProposeError, View,
     http::caller::{Caller, Role},
     tasks::{
         faults,
@@ -20,11 +20,12 @@ use lattice_api::{
     project::Changed,
 };
 use lattice_quorum_types::{
-    Command, NodeId,
+    Command, NodeId, Revision,
     audit::{AuditAction, AuditEntry},
     event::EventKind,
-    node::DrainReason,
+    node::{DrainReason, Node},
 };
+use std::sync::Arc;
 
 /// Takes a node out of use; with `force_release` takes it from its holder too.
 pub(crate) async fn drain(
@@ -63,11 +64,11 @@ pub(crate) async fn drain(
         });
     }
     caller.check_role(Role::Operator, "releasing a node by force")?;
-    check_holder(core, caller, &node)?;
+    let expected = check_holder(core, caller, &node).await?;
     let command = Command::ForceRelease {
         node: node.clone(),
         reason: reason.clone(),
-        expected: None,
+        expected,
     };
     let applied = match propose(core, caller, key, command).await {
         // Nothing holds it: there is nothing to give up, and draining it does the rest.
@@ -118,27 +119,42 @@ fn released(entry: &AuditEntry) -> Option<HolderView> {
     }
 }
 
-/// Who is an operator of some tenants only gives up no other tenant's work.
-fn check_holder(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem> {
-    let view = core.view();
+/// Who is an operator of some tenants only gives up no other tenant's work. Returns the revision of
+/// the node at which that was looked at, by what is committed: it is released at no other.
+async fn check_holder(
+    core: &Core,
+    caller: &Caller,
+    node: &NodeId,
+) -> Result<Option<Revision>, Problem> {
+    let view = present(core).await?;
     let record = view.node(node).and_then(|entry| entry.record.as_ref());
-    let holder = record.and_then(|record| record.holder);
-    let held = holder.and_then(|holder| view.allocation(holder.allocation));
-    match held {
-        Some(held) if !caller.sees(&held.spec.project) => {
+    let Some(record) = record else {
+        // The quorum says so.
+        return Ok(None);
+    };
+    if let Some(holder) = record.holder {
+        let held = view.allocation(holder.allocation);
+        if !held.is_some_and(|held| caller.sees(&held.spec.project)) {
             let detail = format!(
                 "{node} is held by another tenant's allocation; ask an operator of the whole \
                  cluster"
             );
-            Err(Problem::new(Kind::Forbidden, "forbidden", detail))
+            return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
         }
-        _ => Ok(()),
     }
+    Ok(Some(record.revision))
+}
+
+async fn present(core: &Core) -> Result<Arc<View>, Problem> {
+    let present = core.present_view().await;
+    present.map_err(|unavailable| Problem::from(&unavailable))
 }
 
 /// Clears the caller's own drain reason, and one that a failed hook of the site gave: that is for a
 /// person to clear. Where none is left the node goes back into service, so the site's health gate is
-/// asked first.
+/// asked first. All of that is decided on one record of the node, as it is committed: when it is
+/// another one by then (somebody else undrained it too, or took it from its holder while the gate was
+/// asked), nothing is cleared.
 pub(crate) async fn undrain(
     core: &Core,
     caller: &Caller,
@@ -148,54 +164,44 @@ pub(crate) async fn undrain(
 ) -> Result<Changed, Problem> {
     let node = name(node)?;
     caller.check_role(Role::Operator, "undraining a node")?;
+    let view = present(core).await?;
+    let record = view.node(&node).and_then(|entry| entry.record.as_ref());
     if skip_gate {
         caller.check_whole(Role::Admin, "undraining without the health gate")?;
         tracing::warn!(by = %caller.name, %node, "undrained without asking the health gate");
-    } else if goes_back(core, caller, &node) {
+    } else if record.is_some_and(|record| goes_back(caller, record)) {
         gate(core, &node).await?;
     }
-    if has_hooks_reason(core, &node) {
+    let mut expected = record.map(|record| record.revision);
+    if record.is_some_and(has_hooks_reason) {
         caller.writer()?;
         tracing::info!(by = %caller.name, %node, "the reason of a failed hook is cleared");
-        faults::clear_hooks(core, &node)
-            .await
-            .map_err(|error| match error {
-                ProposeError::Refused(refusal) => Problem::from(&refusal),
-                ProposeError::Unavailable(unavailable) => Problem::from(&unavailable),
-            })?;
+        let cleared = faults::clear_hooks(core, &node, expected).await;
+        let cleared = cleared.map_err(|error| match error {
+            ProposeError::Refused(refusal) => Problem::from(&refusal),
+            ProposeError::Unavailable(unavailable) => Problem::from(&unavailable),
+        })?;
+        expected = Some(cleared.revision);
     }
-    let reason = None;
-    let applied = propose(
-        core,
-        caller,
-        key,
-        Command::Drain {
-            node,
-            reason,
-            expected: None,
-        },
-    )
-    .await?;
+    let command = Command::Drain {
+        node,
+        reason: None,
+        expected,
+    };
+    let applied = propose(core, caller, key, command).await?;
     Ok(Changed {
         revision: applied.revision,
     })
 }
 
-fn has_hooks_reason(core: &Core, node: &NodeId) -> bool {
-    let view = core.view();
-    let record = view.node(node).and_then(|entry| entry.record.as_ref());
-    record.is_some_and(|record| record.drain.iter().any(|d| d.owner == faults::HOOKS))
+fn has_hooks_reason(record: &Node) -> bool {
+    record.drain.iter().any(|d| d.owner == faults::HOOKS)
 }
 
 /// Whether nothing but what the caller clears keeps it out of service.
-fn goes_back(core: &Core, caller: &Caller, node: &NodeId) -> bool {
-    let view = core.view();
-    let record = view.node(node).and_then(|entry| entry.record.as_ref());
-    record.is_some_and(|record| {
-        let own =
-            |drain: &DrainReason| *drain.owner == *caller.name || drain.owner == faults::HOOKS;
-        !record.drain.is_empty() && record.drain.iter().all(own)
-    })
+fn goes_back(caller: &Caller, record: &Node) -> bool {
+    let own = |drain: &DrainReason| *drain.owner == *caller.name || drain.owner == faults::HOOKS;
+    record.drain.iter().all(own)
 }
 
 /// As a problem: what keeps the node out, and who may do without.

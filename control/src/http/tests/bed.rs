@@ -64,7 +64,12 @@ pub(super) struct Bed {
     agent_addr: SocketAddr,
     /// What the health gate of every node says no with.
     pub(super) gate: Gate,
+    /// What somebody does while a health gate is asked.
+    pub(super) meanwhile: Meanwhile,
 }
+
+/// See [`Bed::meanwhile`].
+type Meanwhile = Arc<Mutex<Option<Envelope>>>;
 
 /// See [`Bed::gate`].
 type Gate = Arc<Mutex<Option<String>>>;
@@ -90,11 +95,14 @@ fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
 
 /// Answers as an agent does: nothing runs, the gate says what it is told to, an inventory, and output that comes in two pieces. Whoever follows
 /// the errors waits for ever.
-fn agent_router(gate: Gate) -> Router {
+fn agent_router(gate: Gate, meanwhile: Meanwhile, store: OneCopy) -> Router {
     Router::new()
         .rpc(|_, _: ListAttempts| async { Ok(vec![]) })
         .rpc(move |_, _: CheckHealth| {
             let says = gate.lock().unwrap().clone();
+            if let Some(envelope) = meanwhile.lock().unwrap().take() {
+                store.apply(&envelope).unwrap();
+            }
             async move { Ok(says.map_or(Ok(()), |reason| Err(GateFailed { reason }))) }
         })
         .rpc(|_, _: GetInventory| async move {
@@ -145,8 +153,10 @@ impl Bed {
         let authority = Authority::create("test", today).unwrap();
         let agent = mesh(&authority, Role::Agent, "gpu001");
         let gate = Gate::default();
-        agent.serve(agent_router(gate.clone())).unwrap();
         let store = OneCopy::new();
+        let meanwhile = Meanwhile::default();
+        let router = agent_router(gate.clone(), meanwhile.clone(), store.clone());
+        agent.serve(router).unwrap();
         let core = Core::new(Parts {
             cluster: "test".to_owned(),
             name: "c1".to_owned(),
@@ -169,6 +179,7 @@ impl Bed {
             agent_addr: agent.local_addr(),
             _agent: agent,
             gate,
+            meanwhile,
         };
         bed.open();
         bed
@@ -404,6 +415,17 @@ impl Bed {
         let options = SubmitOptions::default();
         let made = client.submit(&job(project, nodes), options).await;
         made.unwrap().id.unwrap()
+    }
+}
+
+/// A command of an operator's.
+pub(super) fn operator_envelope(name: &str, command: Command) -> Envelope {
+    Envelope {
+        principal: Principal {
+            name: name.to_owned(),
+            power: Power::Operator,
+        },
+        ..service_envelope(None, command)
     }
 }
 

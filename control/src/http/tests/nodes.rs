@@ -1,7 +1,8 @@
 //! Nodes, conformance and the cluster's numbers.
 
-use super::bed::Bed;
+use super::bed::{Bed, operator_envelope};
 use lattice_client::ClientError;
+use lattice_quorum_types::{Command, NodeId};
 
 #[tokio::test]
 async fn nodes_are_listed_a_page_at_a_time_and_shown() {
@@ -185,6 +186,29 @@ async fn a_forced_release_says_what_it_gave_up() {
     let diver = bed.client("diver");
     let denied = diver.force_release("gpu002", "mine").await.unwrap_err();
     assert_eq!(denied.exit_code(), 5, "{denied}");
+}
+
+#[tokio::test]
+async fn a_node_taken_by_force_while_its_gate_is_asked_stays_out() {
+    let bed = Bed::furnished().await;
+    let op = bed.client("op");
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    bed.assign(id, &["gpu001"]).await;
+    bed.begins(id, "gpu001").await;
+    op.drain("gpu001", "fan is loud").await.unwrap();
+    // The same person's reason then says so, and would be cleared with the first one.
+    let release = Command::ForceRelease {
+        node: NodeId::new("gpu001").unwrap(),
+        reason: "it hangs".to_owned(),
+        expected: None,
+    };
+    *bed.meanwhile.lock().unwrap() = Some(operator_envelope("op", release));
+    let changed = op.undrain("gpu001").await.unwrap_err();
+    assert_eq!(changed.problem().unwrap().code, "node_changed");
+    bed.settled().await;
+    let node = op.node("gpu001").await.unwrap();
+    assert_eq!((node.lifecycle.as_str(), node.drain.len()), ("drained", 1));
+    assert!(node.drain[0].reason.contains("it hangs"));
 }
 
 #[tokio::test]
