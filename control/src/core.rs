@@ -42,7 +42,7 @@ use lattice_quorum_types::{
 use std::{
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -79,6 +79,7 @@ pub struct Core {
     heard_at: AtomicU64,
     renewal: OnceLock<Renewal>,
     trust_news: watch::Sender<TrustNews>,
+    trust_contradicts: AtomicBool,
 }
 
 impl std::fmt::Debug for Core {
@@ -105,6 +106,7 @@ impl Core {
             heard_at: AtomicU64::new(0),
             renewal: OnceLock::new(),
             trust_news: watch::Sender::new(TrustNews::Unknown),
+            trust_contradicts: AtomicBool::new(false),
         })
     }
 
@@ -145,6 +147,12 @@ impl Core {
     /// ended, or is trusted no more. Then it is about to reach nobody, or reaches nobody already.
     pub fn certificate_problem(&self) -> Option<&'static str> {
         self.certificate()?.health_reason(self.now())
+    }
+
+    /// Whether the quorum's state demands an older, or another, trust bundle than is in force here:
+    /// it was founded anew or restored, and what it revokes is not in force.
+    pub fn trust_contradicts(&self) -> bool {
+        self.trust_contradicts.load(Ordering::Relaxed)
     }
 
     /// Every change from now on, or after a revision. What is no longer kept is told as
@@ -367,6 +375,11 @@ impl Core {
     /// Who is trusted changed, or may have while nothing was heard.
     pub(crate) fn hears_of_trust(&self, news: TrustNews) {
         self.trust_news.send_replace(news);
+    }
+
+    /// Notes whether what is in force contradicts the quorum's state.
+    pub(crate) fn finds_trust_contradicting(&self, contradicts: bool) {
+        self.trust_contradicts.store(contradicts, Ordering::Relaxed);
     }
 
     /// The last that was heard of trust.

@@ -10,14 +10,14 @@ use crate::{
     view::NodeEntry,
 };
 use futures::StreamExt;
-use lattice_mesh::{PushTrust, SignedBundle};
+use lattice_mesh::{PushTrust, SignedBundle, TrustBundle};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     NodeId,
-    view::{Answer, Query},
+    view::{Answer, Query, TrustView},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// Looks at least this often.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -34,7 +34,12 @@ const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(5);
 /// Between two looks at our own certificate.
 const OWN_PERIOD: Duration = Duration::from_secs(1);
 /// Agents told at a time.
-const MAX_CALLS: usize = 64;
+const MAX_CALLS: usize = 256;
+/// Between two bundles that are pushed to everybody; the first one goes at once. Each name that is
+/// taken over makes a bundle: when a thousand nodes boot without disks, this bounds what that costs.
+const BETWEEN_PUSHES: Duration = Duration::from_secs(5);
+/// A contradiction is looked at again this often.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What one run of an agent is known to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +55,22 @@ struct Told {
 pub(crate) struct Trust {
     core: Arc<Core>,
     told: BTreeMap<NodeId, Told>,
+    /// The last bundle that was pushed, and since when.
+    pushed: Option<Pushed>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pushed {
+    number: u64,
+    at: Instant,
+}
+
+impl Pushed {
+    /// Until when another bundle waits.
+    fn holds_back(pushed: Option<Self>, number: u64, now: Instant) -> Option<Instant> {
+        let until = pushed.filter(|p| p.number != number)?.at + BETWEEN_PUSHES;
+        (until > now).then_some(until)
+    }
 }
 
 /// What one round did.
@@ -66,6 +87,7 @@ impl Trust {
         Self {
             core,
             told: BTreeMap::new(),
+            pushed: None,
         }
     }
 
@@ -75,9 +97,12 @@ impl Trust {
         let mut activation = Activation::new(&self.core, period, SPACING);
         let mut in_force = self.core.agents.mesh().watch_trust();
         loop {
+            let number = self.core.agents.mesh().trust_state().number;
+            let held_back = Pushed::holds_back(self.pushed, number, Instant::now());
             tokio::select! {
                 () = activation.next() => {}
                 Ok(()) = in_force.changed() => {}
+                () = sleep_until(held_back.unwrap_or_else(Instant::now)), if held_back.is_some() => {}
             }
             let report = self.reconcile().await;
             if report != TrustReport::default() {
@@ -96,6 +121,12 @@ impl Trust {
         let view = self.core.view();
         self.told.retain(|node, _| view.node(node).is_some());
         let now = Instant::now();
+        if Pushed::holds_back(self.pushed, number, now).is_some() {
+            return TrustReport::default();
+        }
+        if self.pushed.is_none_or(|pushed| pushed.number != number) {
+            self.pushed = Some(Pushed { number, at: now });
+        }
         let due = |entry: &&Arc<NodeEntry>| {
             let told = self.told.get(&entry.id);
             entry.liveness == Liveness::Alive && is_due(told, generation(entry), number, now)
@@ -143,24 +174,87 @@ pub(crate) async fn catch_up(core: Arc<Core>) {
     let mut pause = ASK_AGAIN;
     loop {
         let heard = *news.borrow_and_update();
-        let wanted = match heard {
-            TrustNews::Number(number) => Some(number),
-            TrustNews::Unknown => match core.read(Query::Trust).await {
-                Ok(Answer::Trust(trust)) => Some(trust.number),
+        let mesh = core.agents.mesh();
+        // Before the state is read: what it says then is as new or newer.
+        let (number, bundle) = (mesh.trust_state().number, mesh.bundle());
+        let stands = match heard {
+            TrustNews::Number(wanted) if wanted.0 > number => Some(Stands::Behind),
+            TrustNews::Number(_) | TrustNews::Unknown => match core.read(Query::Trust).await {
+                Ok(Answer::Trust(state)) => {
+                    let bundle = bundle.and_then(|bundle| bundle.peek().ok());
+                    Some(stands(number, bundle.as_ref(), &state))
+                }
                 Ok(_) | Err(_) => None,
             },
         };
-        let in_force = core.agents.mesh().trust_state().number;
-        if wanted.is_some_and(|wanted| wanted.0 <= in_force) {
-            if news.changed().await.is_err() {
-                return;
-            }
-            pause = ASK_AGAIN;
-            continue;
+        let contradicts = stands == Some(Stands::Contradicts);
+        if contradicts && !core.trust_contradicts() {
+            tracing::error!(
+                in_force = number,
+                "the quorum's state demands an older, or another, trust bundle than is in force \
+                 here: it was founded anew or restored. What it revokes is not in force. Stop this \
+                 control and every agent, remove trust.bundle beside their certificates, and start \
+                 them; or found the cluster with a new authority and enrol everybody anew"
+            );
         }
-        core.asks_for_trust();
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(ASK_AGAIN_AT_LAST);
+        if stands.is_some() {
+            core.finds_trust_contradicting(contradicts);
+        }
+        match stands {
+            Some(Stands::Same) => {
+                if news.changed().await.is_err() {
+                    return;
+                }
+                pause = ASK_AGAIN;
+            }
+            Some(Stands::Contradicts) => {
+                if let Ok(Err(_)) = timeout(LOOK_AGAIN, news.changed()).await {
+                    return;
+                }
+            }
+            Some(Stands::Behind) | None => {
+                core.asks_for_trust();
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(ASK_AGAIN_AT_LAST);
+            }
+        }
+    }
+}
+
+/// How what is in force here stands to what the quorum's state demands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Same,
+    Behind,
+    /// The state knows nothing of what is in force: no bundle of it will be accepted.
+    Contradicts,
+}
+
+fn stands(number: u64, bundle: Option<&TrustBundle>, state: &TrustView) -> Stands {
+    if state.number.0 != number {
+        return match state.number.0 > number {
+            true => Stands::Behind,
+            false => Stands::Contradicts,
+        };
+    }
+    let Some(bundle) = bundle else {
+        return Stands::Same;
+    };
+    let authorities = bundle.authorities.iter();
+    let same_authorities = authorities
+        .map(|authority| (&authority.certificate, authority.issuing))
+        .eq(state
+            .authorities
+            .iter()
+            .map(|a| (&a.certificate, a.issuing)));
+    let revoked = bundle.revoked.iter();
+    let same_revoked = revoked.map(|r| (r.role, &r.name, r.issued_before)).eq(state
+        .revoked
+        .iter()
+        .map(|r| (r.role, &r.name, r.issued_before)));
+    match same_authorities && same_revoked {
+        true => Stands::Same,
+        false => Stands::Contradicts,
     }
 }
 
@@ -212,6 +306,70 @@ fn is_due(told: Option<&Told>, generation: Option<u64>, number: u64, now: Instan
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lattice_mesh::Role;
+    use lattice_quorum_types::{Revision, UnixMillis, view::Revoked};
+
+    /// A bundle and the state's account of it, with these names revoked.
+    fn known(number: u64, names: &[&str]) -> (TrustBundle, TrustView) {
+        let revoked = |name: &&str| lattice_mesh::Revoked {
+            role: Role::Agent,
+            name: (*name).to_owned(),
+            issued_before: UnixMillis(5),
+            forget_at: UnixMillis(9),
+        };
+        let bundle = TrustBundle {
+            cluster: "test".to_owned(),
+            number,
+            authorities: Vec::new(),
+            revoked: names.iter().map(revoked).collect(),
+        };
+        let revoked = bundle.revoked.iter().map(|r| Revoked {
+            role: r.role,
+            name: r.name.clone(),
+            issued_before: r.issued_before,
+            forget_at: r.forget_at,
+        });
+        let state = TrustView {
+            number: Revision(number),
+            authorities: Vec::new(),
+            revoked: revoked.collect(),
+        };
+        (bundle, state)
+    }
+
+    #[test]
+    fn a_quorum_that_counts_anew_is_not_taken_for_caught_up_with() {
+        let (bundle, same) = known(7, &["a"]);
+        assert_eq!(stands(7, Some(&bundle), &same), Stands::Same);
+        assert_eq!(stands(7, Some(&bundle), &known(8, &[]).1), Stands::Behind);
+        let lower = known(3, &["a"]).1;
+        assert_eq!(stands(7, Some(&bundle), &lower), Stands::Contradicts);
+        let other = known(7, &["a", "b"]).1;
+        assert_eq!(stands(7, Some(&bundle), &other), Stands::Contradicts);
+        assert_eq!(stands(0, None, &TrustView::default()), Stands::Same);
+    }
+
+    #[test]
+    fn a_storm_of_bundles_costs_a_bounded_number_of_pushes() {
+        let start = Instant::now();
+        let (mut pushed, mut at) = (None, Vec::new());
+        // A minute in which there is another bundle every 100 ms.
+        for number in 1..=600 {
+            let now = start + Duration::from_millis(100 * number);
+            if Pushed::holds_back(pushed, number, now).is_none() {
+                pushed = Some(Pushed { number, at: now });
+                at.push(number);
+            }
+        }
+        assert_eq!(at[..3], [1, 51, 101]);
+        assert_eq!(at.len(), 12);
+        // The last one is held back for no longer, and is not held back by itself.
+        let (last, number) = (pushed.map(|p| p.at), 601);
+        let until = Pushed::holds_back(pushed, number, start + Duration::from_secs(60));
+        assert_eq!(until, last.map(|at| at + BETWEEN_PUSHES));
+        let same = Pushed::holds_back(pushed, 551, start + Duration::from_secs(60));
+        assert_eq!(same, None);
+    }
 
     #[test]
     fn an_agent_is_told_when_it_or_the_bundle_is_another_one() {

@@ -104,6 +104,11 @@ pub(crate) fn ready(core: &Core) -> Result<(), Problem> {
         Some(age) if age > READY_AGE_MS => {
             format!("the quorum was last heard {age} ms ago")
         }
+        Some(_) if core.trust_contradicts() => {
+            "the quorum demands an older, or another, trust bundle than is in force here \
+             (trust.contradicts): it was founded anew or restored; the log says what to do"
+                .to_owned()
+        }
         Some(_) => match core.certificate_problem() {
             // It still holds; renewal goes on, and the log and the metrics tell of it.
             None | Some("certificate.expiring") => return Ok(()),
