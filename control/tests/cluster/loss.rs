@@ -101,7 +101,7 @@ pub async fn rebooted_node(bed: &mut Bed) {
     bed.start_agent_with(
         "gpu003",
         |settings| settings.data_dir = settings.data_dir.join("after-the-boot"),
-        |edges| edges.boot_id = "another-boot".to_owned(),
+        |edges| edges.boot_id = "b007-2".to_owned(),
     )
     .await;
     let again = shows(&core, "a second attempt", |view| {
@@ -110,7 +110,7 @@ pub async fn rebooted_node(bed: &mut Bed) {
         runs.then(|| held.clone())
     })
     .await;
-    assert_eq!(again.ranks[0].boot.as_deref(), Some("another-boot"));
+    assert_eq!(again.ranks[0].boot.as_deref(), Some("b007-2"));
     let first = records(&mut changes, id);
     let lost = first.iter().find_map(|record| match &record.ranks[..] {
         [rank] if record.attempt == 1 => match &rank.phase {
@@ -124,7 +124,7 @@ pub async fn rebooted_node(bed: &mut Bed) {
         panic!("{exit:?}")
     };
     println!("the evidence: {evidence}");
-    assert!(evidence.contains("another-boot is"), "{evidence}");
+    assert!(evidence.contains("b007-2 is"), "{evidence}");
     assert_eq!(
         stop,
         Some(StopCause::NodeLost {
