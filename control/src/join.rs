@@ -7,14 +7,11 @@ use crate::{
 use lattice_mesh::{Clock, Credentials, JoinToken, MeshConfig, SystemClock, enrol_at_any};
 use std::path::Path;
 
-/// The file that [`lattice_mesh::Credentials::save`] writes last for others to look at.
-const CERTIFICATE: &str = "identity.pem";
-
 /// Whether enrolment is still to come, or to come again: with a certificate that has ended nobody
 /// renews it. One that was revoked stays: to come back after that is for a person to decide.
 pub(crate) fn is_due(config: &Config) -> Option<&JoinConfig> {
     let join = config.join.as_ref()?;
-    if !config.credentials.join(CERTIFICATE).exists() {
+    if !Credentials::are_in(&config.credentials) {
         return Some(join);
     }
     // One that cannot be read is told as what it is, later.
