@@ -12,7 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use support::{
-    Bench, Ledger, eventually, is_root, key, pid_in, recorded_pid, runs, shell, terminate,
+    Bench, Ledger, eventually, headless_program, is_root, key, pid_in, recorded_pid, runs, shell,
+    terminate,
 };
 
 /// Where cgroups of version 2 are, if this user may make some.
@@ -337,5 +338,57 @@ async fn cgroups_that_are_required_and_cannot_be_had_keep_the_agent_from_startin
     let executor = bench.open();
     executor.launch(shell(key(1), "exit 2")).await.unwrap();
     assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 2 });
+    executor.stop().await;
+}
+
+/// A job with a process, in a session of its own, whose first thread has ended.
+async fn with_headless(bench: &Bench) -> (Executor, i32) {
+    let (program, pid_file) = (
+        headless_program(bench.folder.path()),
+        bench.file("headless.pid"),
+    );
+    let executor = bench.open();
+    let script = format!(
+        "setsid {} {} & while :; do sleep 0.05; done",
+        program.display(),
+        pid_file.display()
+    );
+    executor.launch(shell(key(1), &script)).await.unwrap();
+    bench.ledger.started(key(1)).await;
+    let pid = pid_in(&pid_file).await;
+    eventually("its first thread to end", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.contains(") Z ").then_some(())
+    })
+    .await;
+    assert!(runs(pid));
+    (executor, pid)
+}
+
+#[tokio::test]
+async fn a_process_whose_first_thread_has_ended_is_ended_with_its_rank() {
+    let bench = Bench::new();
+    let (executor, pid) = with_headless(&bench).await;
+    executor.terminate(terminate(key(1))).await.unwrap();
+    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Stopped);
+    assert!(!runs(pid));
+    executor.stop().await;
+}
+
+#[tokio::test]
+async fn a_process_whose_first_thread_has_ended_is_found_when_its_supervisor_was_killed() {
+    let watched = Arc::new(Mutex::new(Vec::new()));
+    let (ledger, alive_at_end) = watching(watched.clone());
+    let bench = Bench::reporting_to(ledger);
+    let (executor, pid) = with_headless(&bench).await;
+    watched.lock().unwrap().push(pid);
+    kill(recorded_pid(&bench.attempt_dir(key(1)), "supervisor.json"));
+    lost(&bench, 1).await;
+    assert_eq!(
+        *alive_at_end.lock().unwrap(),
+        [0; 0],
+        "told before it was gone"
+    );
+    assert!(!runs(pid));
     executor.stop().await;
 }

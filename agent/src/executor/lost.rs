@@ -222,6 +222,7 @@ mod tests {
             parent: 1,
             session: 1,
             state,
+            threads: 1,
             start_ticks: 1,
         }
     }

@@ -18,10 +18,20 @@ pub struct Process {
     pub parent: i32,
     /// Its session.
     pub session: i32,
-    /// State letter; `Z` is a process that is gone but not reaped.
+    /// State letter of its first thread; see [`Process::is_gone`].
     pub state: char,
+    /// How many threads it has, the first one included until it is reaped.
+    pub threads: u32,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
+}
+
+impl Process {
+    /// It has ended and was not reaped. One whose first thread alone has ended runs on in the
+    /// others, and has the same letter.
+    pub fn is_gone(&self) -> bool {
+        self.state == 'Z' && self.threads <= 1
+    }
 }
 
 /// What the kernel says of a process.
@@ -40,6 +50,7 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
+        threads: fields.get(17)?.parse().ok()?,
         start_ticks: fields.get(19)?.parse().ok()?,
     })
 }
@@ -79,7 +90,7 @@ pub(super) fn signal_descendants(signals: &[Signal]) {
             return;
         }
     };
-    for found in below.iter().filter(|found| found.state != 'Z') {
+    for found in below.iter().filter(|found| !found.is_gone()) {
         for signal in signals {
             signal_process(found, *signal);
         }
@@ -140,21 +151,37 @@ pub(crate) fn left_of_attempt(
             left.ours.push(process);
             continue;
         }
-        if process.state == 'Z' || process.start_ticks < first_tick {
+        if process.is_gone() || process.start_ticks < first_tick {
             continue;
         }
         if in_session(&process) {
             left.ours.push(process);
             continue;
         }
-        let environment = std::fs::read(format!("/proc/{}/environ", process.pid));
-        match kin(environment, &mark, || may_be_of(process.pid, uid)) {
+        match kin(environment(process.pid), &mark, || {
+            may_be_of(process.pid, uid)
+        }) {
             Kin::Ours => left.ours.push(process),
             Kin::Unknown => left.unknown.push(process),
             Kin::Stranger => {}
         }
     }
     Ok(left)
+}
+
+/// The environment a process was started with. Where its first thread has ended the kernel tells
+/// it of the others only.
+fn environment(pid: i32) -> io::Result<Vec<u8>> {
+    let first = std::fs::read(format!("/proc/{pid}/environ"));
+    if first.as_ref().is_ok_and(|read| !read.is_empty()) {
+        return first;
+    }
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let mut of_others = threads.into_iter().flatten().filter_map(|thread| {
+        let read = std::fs::read(thread.ok()?.path().join("environ")).ok()?;
+        (!read.is_empty()).then_some(read)
+    });
+    of_others.next().map_or(first, Ok)
 }
 
 /// A process of some attempt of this agent.
@@ -171,11 +198,11 @@ pub(crate) struct Marked {
 pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<Marked>> {
     let own = geteuid().as_raw();
     let mut found = Vec::new();
-    for process in all()?.into_iter().filter(|process| process.state != 'Z') {
-        let read = |name| std::fs::read(format!("/proc/{}/{name}", process.pid));
-        let by_mark = || key_in(&read("environ").ok()?, agent);
+    for process in all()?.into_iter().filter(|process| !process.is_gone()) {
+        let by_mark = || key_in(&environment(process.pid).ok()?, agent);
         let by_command = || {
-            let key = supervised(&read("cmdline").ok()?, attempts)?;
+            let command = std::fs::read(format!("/proc/{}/cmdline", process.pid));
+            let key = supervised(&command.ok()?, attempts)?;
             // Anybody can call a process like that.
             may_be_of(process.pid, own).then_some(key)
         };
@@ -267,8 +294,20 @@ mod tests {
         let stat = "42 (a) R (b) S 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
         let found = parse(42, stat).unwrap();
         assert_eq!((found.parent, found.session, found.state), (7, 42, 'S'));
-        assert_eq!(found.start_ticks, 98765);
+        assert_eq!((found.threads, found.start_ticks), (1, 98765));
         assert_eq!(parse(1, "1 (init"), None);
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_not_gone() {
+        let stat = |threads| {
+            let text =
+                format!("42 (a) Z 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 {threads} 0 98765 1");
+            parse(42, &text).unwrap()
+        };
+        assert!(!stat(2).is_gone());
+        assert!(stat(1).is_gone());
+        assert!(stat(0).is_gone());
     }
 
     #[test]

@@ -226,10 +226,45 @@ pub async fn pid_in(path: &Path) -> i32 {
     .await
 }
 
-/// Whether a process runs; a zombie does not.
+/// Whether a process runs; a zombie does not, unless only its first thread is one.
 pub fn runs(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split(' ').collect();
+    fields[1] != "Z" || fields[18].parse::<u32>().unwrap() > 1
+}
+
+/// Builds a program that writes its process id to the file it is given and then ends its first
+/// thread: the kernel shows it as a zombie, and it runs on.
+pub fn headless_program(folder: &Path) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let (source, program) = (folder.join("headless.c"), folder.join("headless"));
+    let text = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *stay(void *unused) { for (;;) pause(); return unused; }
+int main(int argc, char **argv) {
+  pthread_t other;
+  if (argc < 2 || pthread_create(&other, NULL, stay, NULL)) return 1;
+  FILE *file = fopen(argv[1], "w");
+  fprintf(file, "%d\n", (int)getpid());
+  fclose(file);
+  pthread_exit(NULL);
+}
+"#;
+    std::fs::write(&source, text).unwrap();
+    // The linker that built this test.
+    let mut compiler = std::process::Command::new("cc");
+    let built = compiler
+        .arg("-pthread")
+        .arg(&source)
+        .arg("-o")
+        .arg(&program);
+    assert!(built.status().unwrap().success());
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
 }
 
 /// Two people with accounts of their own, as numbers that nobody else on this machine has.
