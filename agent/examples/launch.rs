@@ -71,6 +71,7 @@ fn settings(folder: &std::path::Path) -> anyhow::Result<ExecutorSettings> {
         hooks: Hooks::default(),
         cgroup: CgroupSettings::default(),
         orphans: OrphanPolicy::End,
+        orphan_hold: lattice_agent::executor::ORPHAN_HOLD,
         output_cap_bytes: 1 << 20,
         grace: Duration::from_secs(30),
         keep_output: Duration::from_secs(60),

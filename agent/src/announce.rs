@@ -93,12 +93,14 @@ fn health(
         .chain(announcement.findings.iter().cloned())
         .chain(incomplete.map(|class| format!("{}.incomplete", class.name())))
         .collect();
-    let is_sound = announcement.findings.is_empty() && certificate.is_none();
-    let verdict = match (hindrances.is_empty(), is_sound, reasons.is_empty()) {
-        (false, _, _) => Verdict::Faulty,
-        (true, true, true) => Verdict::Healthy,
-        (true, true, false) => Verdict::Unknown,
-        (true, false, _) => Verdict::Degraded,
+    let stops_work = hindrances.iter().any(|hindrance| hindrance.stops_work());
+    let is_sound =
+        announcement.findings.is_empty() && certificate.is_none() && hindrances.is_empty();
+    let verdict = match (stops_work, is_sound, reasons.is_empty()) {
+        (true, _, _) => Verdict::Faulty,
+        (false, true, true) => Verdict::Healthy,
+        (false, true, false) => Verdict::Unknown,
+        (false, false, _) => Verdict::Degraded,
     };
     Some(Health { verdict, reasons })
 }
@@ -190,5 +192,8 @@ mod tests {
         let both = health(&announcement, &both, None).unwrap();
         assert_eq!(both.verdict, Verdict::Faulty);
         assert_eq!(both.reasons, ["executor.off", "executor.journal"]);
+        let strays = health(&announcement, &[Hindrance::Strays], None).unwrap();
+        assert_eq!(strays.verdict, Verdict::Degraded);
+        assert_eq!(strays.reasons, ["orphans.left"]);
     }
 }

@@ -257,6 +257,7 @@ fn executor_settings(
         hooks: work.hooks.clone(),
         cgroup: work.cgroup.clone(),
         orphans: work.orphans,
+        orphan_hold: crate::executor::ORPHAN_HOLD,
         output_cap_bytes: work.output_cap_bytes,
         grace: work.grace,
         keep_output: work.keep_output,

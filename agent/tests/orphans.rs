@@ -226,9 +226,88 @@ async fn an_agent_that_comes_up_ends_what_nothing_is_recorded_of(bench: Bench) {
     second.stop().await;
 }
 
+/// Kills by its id alone what may be gone already.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[tokio::test]
-async fn orphans_are_found_by_their_marks_and_ended() {
-    an_agent_that_comes_up_ends_what_nothing_is_recorded_of(Bench::new()).await;
+async fn orphans_that_only_their_marks_show_are_ended_and_nothing_is_said_of_the_attempt() {
+    let bench = Bench::new();
+    let (first, main, supervisor) = forgotten(&bench, 1).await;
+    first.stop().await;
+    std::fs::remove_dir_all(bench.attempt_dir(key(1))).unwrap();
+    let told_before = bench.ledger.all().len();
+    let second = bench.open();
+    assert_eq!(second.hindrances(), [Hindrance::Orphans]);
+    eventually("the node to be fit again", || {
+        second.hindrances().is_empty().then_some(())
+    })
+    .await;
+    assert!(!runs(main) && !runs(supervisor));
+    assert_eq!(bench.ledger.all().len(), told_before);
+    assert!(!bench.attempt_dir(key(1)).exists());
+    second.stop().await;
+}
+
+/// Starts a process that says it is of an attempt which is still to come.
+fn forged(number: u64, mark: &str) -> Killed {
+    let mut command = std::process::Command::new("/bin/sleep");
+    command
+        .arg("1000")
+        .env_clear()
+        .env("LATTICE_ALLOCATION_ID", number.to_string())
+        .env("LATTICE_ATTEMPT", "1")
+        .env("LATTICE_ATTEMPT_MARK", mark);
+    Killed(command.spawn().unwrap())
+}
+
+#[tokio::test]
+async fn who_forges_orphans_ends_no_attempt_and_does_not_hold_the_node() {
+    let mut bench = Bench::new();
+    bench.settings.orphan_hold = std::time::Duration::from_millis(300);
+    let (first, _, _) = forgotten(&bench, 1).await;
+    let text = std::fs::read(bench.attempt_dir(key(1)).join("launch.json")).unwrap();
+    let read: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let agent = read["mark"].as_str().unwrap().split('-').next().unwrap();
+    first.terminate(terminate(key(1))).await.unwrap();
+    bench.ledger.end(key(1)).await;
+    first.stop().await;
+
+    let mark = format!("{agent}-forged");
+    let (stop, mut now) = (
+        Arc::new(std::sync::atomic::AtomicBool::new(false)),
+        forged(7, &mark),
+    );
+    let second = bench.open();
+    let respawner = {
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            while !stop.load(std::sync::atomic::Ordering::SeqCst) {
+                if now.0.try_wait().unwrap().is_some() {
+                    now = forged(7, &mark);
+                }
+            }
+        })
+    };
+    assert_eq!(second.hindrances(), [Hindrance::Orphans]);
+    second.launch(shell(key(7), "exit 3")).await.unwrap_err();
+    eventually("the node to take work", || {
+        (second.hindrances() == [Hindrance::Strays]).then_some(())
+    })
+    .await;
+    // The attempt that was forged runs like any other.
+    let wanted = shell(key(7), "sleep 1.5; exit 3");
+    second.launch(wanted).await.unwrap();
+    assert_eq!(bench.ledger.end(key(7)).await, RankExit::Exited { code: 3 });
+    stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    respawner.join().unwrap();
+    second.stop().await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ mod support;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::spec::Workload;
-use lattice_quorum_types::wire::{LaunchRefused, ReportAnswer};
+use lattice_quorum_types::wire::{LaunchRefused, Report, ReportAnswer};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use support::{Bench, Ledger, eventually, key, launch, pid_in, runs, shell, terminate};
@@ -224,6 +224,13 @@ async fn a_repeated_launch_starts_nothing_and_answers_with_what_became_of_the_fi
         panic!("{late:?}");
     };
     assert_eq!(exit, RankExit::Exited { code: 5 });
+    // Who asks for what has ended is told so as it is told of every end, too.
+    let is_end = |report: &&Report| matches!(report.report, RankReport::Ended { .. });
+    eventually("the end to be told again, and taken", || {
+        let told = bench.ledger.all().iter().filter(is_end).count();
+        (told == 2 && executor.list().is_empty()).then_some(())
+    })
+    .await;
     assert_eq!(std::fs::read_to_string(&runs_file).unwrap(), "run\n");
     executor.stop().await;
 }

@@ -13,6 +13,8 @@ pub enum Hindrance {
     Journal,
     /// Processes run of which nothing is recorded.
     Orphans,
+    /// Processes call themselves ours, of which nothing is recorded, and cannot be ended.
+    Strays,
     /// What the site runs after a rank is not done since the node was booted.
     Finishing,
     /// The site's health gate failed, or was not passed yet.
@@ -26,9 +28,16 @@ impl Hindrance {
             Self::Off => "executor.off",
             Self::Journal => "executor.journal",
             Self::Orphans => "executor.orphans",
+            // Control takes whatever begins with `executor.` for a reason to place nothing.
+            Self::Strays => "orphans.left",
             Self::Finishing => "executor.finishing",
             Self::Gate => "executor.gate",
         }
+    }
+
+    /// Whether work is kept away because of it.
+    pub fn stops_work(self) -> bool {
+        self != Self::Strays
     }
 }
 

@@ -27,7 +27,7 @@ mod user_map;
 pub use crate::supervisor::{CgroupError, CgroupSettings, CgroupUse};
 pub use accounts::{Accounts, LookupError};
 pub use hindrance::{Changes, Hindrance};
-pub use orphans::OrphanPolicy;
+pub use orphans::{HOLD as ORPHAN_HOLD, OrphanPolicy};
 pub use report::{Control, NotReported};
 pub use run_as::{AgentUser, Chosen, Ids, RunAs};
 pub use settings::{ExecutorSettings, Hooks, OpenError};
@@ -215,7 +215,8 @@ impl Executor {
         self.shared.journal.fault()
     }
 
-    /// Why no work is to be placed here.
+    /// Why no work is to be placed here, and what else people should look at
+    /// ([`Hindrance::stops_work`]).
     pub fn hindrances(&self) -> Vec<Hindrance> {
         let off = (!self.is_enabled()).then_some(Hindrance::Off);
         let fault = self.journal_fault();
@@ -366,10 +367,14 @@ impl Executor {
             Some(exit) => Some(exit),
             None => self.shared.attempts.dir(key).exit().map_err(journal)?,
         };
-        Ok(exit.map(|exit| AttemptStatus {
-            key,
-            report: Some(rank::ended(exit)),
-        }))
+        let Some(exit) = exit else {
+            return Ok(None);
+        };
+        // Control has this end, or was told so, and asks all the same. The answer alone does not
+        // end a rank there: it is reported once more.
+        let report = Some(rank::ended(exit));
+        self.follow(key, self.shared.attempts.dir(key), report.clone());
+        Ok(Some(AttemptStatus { key, report }))
     }
 
     /// Watches an attempt, and tells control, until control has its end.

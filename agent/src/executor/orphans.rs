@@ -4,10 +4,14 @@
 //! They are found by their cgroup, by the mark in their environment (it names this agent), and by
 //! the command line of their supervisor. A process that is in no cgroup, cleared its environment
 //! and lost its supervisor is not found.
+//!
+//! Who can start a process on this machine can give it any environment and command line, so these
+//! decide only what is ended. An end is recorded where the cgroup shows whose the processes are, or
+//! where control asked for it.
 
 use super::hindrance::Hindrance;
 use super::lost::{self, until_none_is_left};
-use super::rank::{Rank, ended};
+use super::rank::Rank;
 use super::{Executor, Shared};
 use crate::attempt::{AttemptDir, ExitRecord, OrphanRecord, RecordError};
 use crate::supervisor::{Cgroup, Cgroups, Left, Process, marked, process};
@@ -21,6 +25,12 @@ use std::time::Duration;
 
 /// Between two looks at orphans that are left alone.
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long an agent keeps work away for processes that call themselves its own. Somebody could
+/// start them again and again.
+pub const HOLD: Duration = Duration::from_secs(60);
+/// Between two words in the log on those that outlast it.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// What is done with processes of which nothing is recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
@@ -49,6 +59,8 @@ pub(super) struct Found {
     /// Those of it that supervise.
     supervisors: usize,
     group: Option<Cgroup>,
+    /// Its group holds some of them: nobody but root puts a process there.
+    is_proven: bool,
 }
 
 impl Found {
@@ -63,7 +75,9 @@ impl Found {
         self.left.ours.iter().map(|process| process.pid).collect()
     }
     fn add(&mut self, process: Process) {
-        if !self.left.ours.contains(&process) {
+        let is_same =
+            |one: &Process| (one.pid, one.start_ticks) == (process.pid, process.start_ticks);
+        if !self.left.ours.iter().any(is_same) {
             self.left.ours.push(process);
         }
     }
@@ -87,6 +101,7 @@ impl Finder {
             for pid in group.processes()? {
                 // One that ended meanwhile is no loss.
                 if let Some(process) = Pid::from_raw(pid).and_then(|pid| process(pid).ok()) {
+                    of_key.is_proven |= !process.is_gone();
                     of_key.add(process);
                 }
             }
@@ -109,10 +124,9 @@ impl Finder {
 
 /// Ends what runs of an attempt without a record, and says it is lost when all is gone.
 pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
-    let key = rank.key();
-    shared.hindrances.add(Hindrance::Orphans, key);
-    let finder = shared.finder();
-    let search = until_none_is_left(rank.as_ref(), move || finder.kill(key)).await;
+    let (key, finder) = (rank.key(), shared.finder());
+    let clearing = until_none_is_left(rank.as_ref(), move || finder.kill(key));
+    let search = keeping_work_away(shared, key, clearing).await;
     let evidence = format!(
         "nothing was recorded of it on this node; {} processes with its mark, in its cgroup or \
          supervising it were found and ended",
@@ -122,13 +136,61 @@ pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     let lost = RankExit::Lost { evidence };
     let exit = ExitRecord::new(shared.clock.now(), lost);
     lost::write_end(shared, rank, exit, write_exit_anew).await;
-    shared.hindrances.remove(Hindrance::Orphans, key);
+}
+
+/// No work is taken while `gone` waits for processes of `key` to go. Those that are not known to
+/// be ours keep it away for a while only: people are told of them, again and again.
+async fn keeping_work_away<T>(
+    shared: &Shared,
+    key: AttemptKey,
+    gone: impl Future<Output = T>,
+) -> T {
+    let hindrances = &shared.hindrances;
+    hindrances.add(Hindrance::Orphans, key);
+    tokio::pin!(gone);
+    let mut pause = shared.settings.orphan_hold;
+    let done = loop {
+        tokio::select! {
+            done = &mut gone => break done,
+            () = tokio::time::sleep(pause) => {}
+        }
+        let finder = shared.finder();
+        let found = tokio::task::spawn_blocking(move || finder.of(key)).await;
+        let found = found.ok().and_then(Result::ok).unwrap_or_default();
+        let (allocation, attempt, pids) = (key.allocation, key.attempt, found.pids());
+        let is_proven = found.is_proven;
+        tracing::error!(
+            %allocation, attempt, ?pids, keeps_work_away = is_proven,
+            "processes run of which nothing is recorded, and they do not go: see who starts them"
+        );
+        if !is_proven {
+            hindrances.add(Hindrance::Strays, key);
+            hindrances.remove(Hindrance::Orphans, key);
+        }
+        pause = REPEAT_INTERVAL;
+    };
+    hindrances.remove(Hindrance::Orphans, key);
+    hindrances.remove(Hindrance::Strays, key);
+    done
 }
 
 /// Its folder may never have been made.
 fn write_exit_anew(dir: &AttemptDir, exit: &ExitRecord) -> Result<(), RecordError> {
     dir.make()?;
     dir.write_exit(exit)
+}
+
+/// Control may dispatch the attempt that these processes name: from then on nothing tells them from
+/// its own, which are not to be killed. A rank is known before anything of it starts, so who is
+/// found before the look at what is known, and not known then, is not of it.
+fn kill_unless_known(shared: &Shared, finder: &Finder, key: AttemptKey) -> Result<Left, String> {
+    let found = finder.of(key).map_err(|error| error.to_string())?;
+    if shared.known().contains_key(&key) || shared.attempts.dir(key).exists() {
+        return Ok(Left::default());
+    }
+    // Not its group, which may be made meanwhile.
+    lost::kill(&found.left, None);
+    Ok(found.left)
 }
 
 impl Executor {
@@ -191,22 +253,29 @@ impl Executor {
             }
             match (self.shared.settings.orphans, ended_before) {
                 (OrphanPolicy::Report, _) => self.leave_alone(key, &found),
-                (OrphanPolicy::End, None) => drop(self.take_up(key, &found.pids())),
-                (OrphanPolicy::End, Some(exit)) => self.clear_away(key, &found, exit),
+                (OrphanPolicy::End, None) if found.is_proven => {
+                    drop(self.take_up(key, &found.pids()));
+                }
+                (OrphanPolicy::End, told) => self.clear_away(key, &found, told.is_some()),
             }
         }
     }
 
-    /// Its end was told before; what runs is ended all the same.
-    fn clear_away(&self, key: AttemptKey, found: &Found, exit: ExitRecord) {
-        let rank = Rank::new(key, self.shared.attempts.dir(key), Some(ended(exit)));
+    /// Ends what runs. Of the attempt nothing is said: its end was told before, or only these
+    /// processes say that there was one.
+    fn clear_away(&self, key: AttemptKey, found: &Found, is_told: bool) {
+        let rank = Rank::new(key, self.shared.attempts.dir(key), None);
         let pids = found.pids();
-        tracing::error!(attempt = %rank, ?pids, "processes outlived the end that was recorded");
+        tracing::error!(attempt = %rank, ?pids, "processes run of which nothing is recorded; ending");
         self.shared.hindrances.add(Hindrance::Orphans, key);
         let (shared, finder) = (self.shared.clone(), self.shared.finder());
         self.spawn(async move {
-            until_none_is_left(&rank, move || finder.kill(key)).await;
-            shared.hindrances.remove(Hindrance::Orphans, key);
+            let at = shared.clone();
+            let clearing = until_none_is_left(&rank, move || match is_told {
+                true => finder.kill(key),
+                false => kill_unless_known(&at, &finder, key),
+            });
+            keeping_work_away(&shared, key, clearing).await;
         });
     }
 
@@ -220,17 +289,19 @@ impl Executor {
         self.shared.hindrances.add(Hindrance::Orphans, key);
         let (shared, finder) = (self.shared.clone(), self.shared.finder());
         self.spawn(async move {
-            loop {
-                tokio::time::sleep(LOOK_PAUSE).await;
-                let at = finder.clone();
-                let found = tokio::task::spawn_blocking(move || at.of(key)).await;
-                if let Ok(Ok(found)) = found
-                    && found.is_empty()
-                {
-                    shared.hindrances.remove(Hindrance::Orphans, key);
-                    return;
+            let gone = async {
+                loop {
+                    tokio::time::sleep(LOOK_PAUSE).await;
+                    let at = finder.clone();
+                    let found = tokio::task::spawn_blocking(move || at.of(key)).await;
+                    if let Ok(Ok(found)) = found
+                        && found.is_empty()
+                    {
+                        return;
+                    }
                 }
-            }
+            };
+            keeping_work_away(&shared, key, gone).await;
         });
     }
 }

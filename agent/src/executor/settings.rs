@@ -26,6 +26,8 @@ pub struct ExecutorSettings {
     pub cgroup: CgroupSettings,
     /// What is done with processes of which nothing is recorded.
     pub orphans: OrphanPolicy,
+    /// How long such processes keep work away while nothing but their own word says whose they are.
+    pub orphan_hold: Duration,
     /// Most bytes kept of each output of a rank.
     pub output_cap_bytes: u64,
     /// Between SIGTERM and SIGKILL.

@@ -204,7 +204,7 @@ pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<Marked>> {
             let command = std::fs::read(format!("/proc/{}/cmdline", process.pid));
             let key = supervised(&command.ok()?, attempts)?;
             // Anybody can call a process like that.
-            may_be_of(process.pid, own).then_some(key)
+            is_wholly_of(process.pid, own).then_some(key)
         };
         let supervised = by_command();
         if let Some(key) = supervised.or_else(by_mark) {
@@ -277,11 +277,26 @@ fn may_be_of(pid: i32, uid: u32) -> bool {
     }
 }
 
+/// Whether a process is this user's alone. A program that is started with the rights of its file
+/// belongs to whoever started it as well.
+fn is_wholly_of(pid: i32, uid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    status.is_ok_and(|status| {
+        let ids = user_ids(&status);
+        ids.is_some_and(|ids| ids.iter().all(|id| *id == uid))
+    })
+}
+
+/// Real, effective, saved, and for files.
+fn user_ids(status: &str) -> Option<[u32; 4]> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let ids: Result<Vec<u32>, _> = line.split_whitespace().map(str::parse).collect();
+    ids.ok()?.try_into().ok()
+}
+
 /// Whether any of the four user ids is this one.
 fn runs_as(status: &str, uid: u32) -> Option<bool> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    let is_one = |id: &str| id.parse() == Ok(uid);
-    Some(line.split_whitespace().any(is_one))
+    Some(user_ids(status)?.contains(&uid))
 }
 
 #[cfg(test)]
@@ -341,6 +356,8 @@ mod tests {
         let me = getpid().as_raw_nonzero().get();
         assert!(may_be_of(me, geteuid().as_raw()));
         assert!(!may_be_of(me, 4_000_000_000));
+        assert!(is_wholly_of(me, geteuid().as_raw()));
+        assert_eq!(user_ids(status), Some([1000, 1001, 1000, 1000]));
         assert!(!may_be_of(i32::MAX, geteuid().as_raw()));
     }
 

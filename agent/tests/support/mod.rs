@@ -165,6 +165,7 @@ impl Bench {
                 ..CgroupSettings::default()
             },
             orphans: OrphanPolicy::End,
+            orphan_hold: lattice_agent::executor::ORPHAN_HOLD,
             output_cap_bytes: 1 << 20,
             grace: Duration::from_secs(5),
             keep_output: Duration::from_secs(3600),
