@@ -101,8 +101,10 @@ fn default_timeout() -> u64 {
 
 impl Check for ExecutorConfig {
     fn check(&self, problems: &mut Problems) {
-        if let Some(Ids { uid, gid }) = self.run_as {
-            if uid == 0 || gid == 0 {
+        if let Some(ids @ Ids { uid, gid }) = self.run_as {
+            if !ids.are_real() {
+                problems.add("run_as", "4294967295 is no uid or gid of anybody");
+            } else if uid == 0 || gid == 0 {
                 problems.add("run_as", "must not be root: no work runs as root");
             } else if uid < self.min_uid {
                 let text = format!("uid {uid} is below executor.min_uid ({})", self.min_uid);

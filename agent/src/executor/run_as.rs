@@ -6,6 +6,9 @@ use crate::attempt::LocalUser;
 use lattice_quorum_types::wire::LaunchRefused;
 use std::sync::Arc;
 
+/// What the kernel takes for "do not change this id".
+const NO_ID: u32 = u32::MAX;
+
 /// A uid and gid to become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,6 +26,13 @@ pub struct AgentUser {
     pub uid: u32,
     /// Its effective group.
     pub gid: u32,
+}
+
+impl Ids {
+    /// Whether the kernel can be told to become them.
+    pub(crate) fn are_real(self) -> bool {
+        self.uid != NO_ID && self.gid != NO_ID
+    }
 }
 
 impl AgentUser {
@@ -104,6 +114,13 @@ impl RunAs {
         if account.uid == 0 || account.gid == 0 {
             return Err(NoAccount::Refused(format!(
                 "it would run as {} (uid {}, gid {}), and no work runs as root",
+                account.name, account.uid, account.gid
+            )));
+        }
+        if account.uid == NO_ID || account.gid == NO_ID {
+            return Err(NoAccount::Refused(format!(
+                "{} has uid {} and gid {}, and {NO_ID} is nobody's: the kernel takes it for \
+                 \"stay who you are\"",
                 account.name, account.uid, account.gid
             )));
         }
@@ -307,6 +324,9 @@ mod tests {
                 .contains("no work runs as root")
         );
         assert!(reason(&fixed(1000, 0), "alice").await.contains("gid 0"));
+        for ids in [fixed(u32::MAX, 1000), fixed(1000, u32::MAX)] {
+            assert!(reason(&ids, "alice").await.contains("nobody's"));
+        }
         assert!(
             reason(&fixed(33, 33), "alice")
                 .await

@@ -8,7 +8,8 @@ use crate::attempt::LocalUser;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, fstat, openat};
 use rustix::io::{Errno, dup2};
 use rustix::process::{
-    Gid, Pid, Signal, Uid, chdir, getppid, set_parent_process_death_signal, setsid, umask,
+    Gid, Pid, Signal, Uid, chdir, getegid, geteuid, getgid, getppid, getuid,
+    set_parent_process_death_signal, setsid, umask,
 };
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::ffi::CString;
@@ -74,12 +75,30 @@ pub(super) struct Becomes {
 }
 
 impl Becomes {
-    pub(super) fn of(user: &LocalUser) -> Self {
-        let groups = user.groups.iter().filter(|gid| **gid != 0);
-        Self {
+    /// `None` for numbers that are root's, or that the kernel takes for "stay who you are".
+    pub(super) fn of(user: &LocalUser) -> Option<Self> {
+        let is_nobodys = |id: u32| id == 0 || id == u32::MAX;
+        if is_nobodys(user.uid) || is_nobodys(user.gid) {
+            return None;
+        }
+        let groups = user.groups.iter().filter(|gid| !is_nobodys(**gid));
+        Some(Self {
             uid: Uid::from_raw(user.uid),
             gid: Gid::from_raw(user.gid),
             groups: groups.map(|gid| Gid::from_raw(*gid)).collect(),
+        })
+    }
+
+    /// Whether this process is that user in every way, the saved ids included: from one of those
+    /// that is root's there would be a way back. For when no capability is held any more.
+    fn check(&self) -> rustix::io::Result<()> {
+        let is_user = getuid() == self.uid && geteuid() == self.uid;
+        let is_group = getgid() == self.gid && getegid() == self.gid;
+        let way_back = set_thread_res_gid(self.gid, Gid::ROOT, self.gid).is_ok()
+            || set_thread_res_uid(self.uid, Uid::ROOT, self.uid).is_ok();
+        match is_user && is_group && !way_back {
+            true => Ok(()),
+            false => Err(Errno::PERM),
         }
     }
 }
@@ -107,6 +126,9 @@ impl Child {
             set_thread_res_uid(user.uid, user.uid, user.uid).map_err(at(Step::User))?;
         }
         privileges::drop_all().map_err(at(Step::Privileges))?;
+        if let Some(user) = &self.user {
+            user.check().map_err(at(Step::User))?;
+        }
         // The supervisor's is private; the job's files are its user's business.
         umask(Mode::from_raw_mode(0o022));
         // From here on with the user's own rights: its paths are its business as well.

@@ -7,7 +7,7 @@ use lattice_quorum_types::hostlist;
 use lattice_quorum_types::spec::OutputFiles;
 use lattice_quorum_types::wire::LogStream;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, getpid};
+use rustix::process::{Pid, geteuid, getpid};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -154,10 +154,21 @@ fn prepare(
     };
     let of_file = |file: &Option<PathBuf>| file.as_deref().map(text).transpose();
     let directory = text(&places.directory)?;
+    let user = match &launch.become_user {
+        Some(user) => Some(Becomes::of(user).ok_or_else(|| {
+            let (name, uid, gid) = (&user.name, user.uid, user.gid);
+            format!("no work runs as {name} (uid {uid}, gid {gid})")
+        })?),
+        // The record says so only where the agent is not root.
+        None if geteuid().is_root() => {
+            return Err("its record names no user to become, and no work runs as root".to_owned());
+        }
+        None => None,
+    };
     Ok(Child {
         supervisor: getpid(),
         cgroup,
-        user: launch.become_user.as_ref().map(Becomes::of),
+        user,
         directory: match launch.workload.working_dir {
             Some(_) => Directory::Wanted(directory),
             None => Directory::Home(directory),
