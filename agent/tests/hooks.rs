@@ -311,6 +311,10 @@ async fn after_a_reboot_what_is_to_be_wiped_is_wiped_before_the_node_takes_work(
     kill(supervisor);
     eventually("it to be gone", || (!runs(supervisor)).then_some(())).await;
     bench.settings.boot_id = "boot-2".to_owned();
+    // They are not flushed, and this is what a loss of power makes of such files.
+    for name in ["supervisor.json", "started.json"] {
+        std::fs::write(bench.attempt_dir(key(1)).join(name), "").unwrap();
+    }
     let second = bench.open();
     pid_in(&pid_file).await;
     assert_eq!(second.hindrances(), [Hindrance::Finishing]);

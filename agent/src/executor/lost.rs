@@ -3,7 +3,7 @@
 use super::Shared;
 use super::rank::Rank;
 use crate::attempt::{AttemptDir, ExitRecord, RecordError};
-use crate::supervisor::{Cgroup, Left, left_of_attempt, signal_process};
+use crate::supervisor::{Cgroup, Left, Sought, left_of_attempt, signal_process};
 use lattice_quorum_types::allocation::RankExit;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -72,6 +72,12 @@ impl Once {
 /// killed here, and only when none is left is the rank said to be lost.
 pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     let search = clear(shared, rank).await;
+    let dir = rank.dir().clone();
+    let living = tokio::task::spawn_blocking(move || dir.living_supervisor()).await;
+    if !matches!(living, Ok(Ok(None))) {
+        // One that came up meanwhile writes the end itself; else it is looked for once more.
+        return;
+    }
     let evidence = search.evidence();
     tracing::warn!(attempt = %rank, %evidence, "a rank is lost");
     let lost = RankExit::Lost { evidence };
@@ -82,21 +88,19 @@ pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
 /// Ends everything that is left of the rank's processes, and comes back when they are gone.
 async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
-    until_none_is_left(rank.as_ref(), move || kill_left(&dir, &boot_id)).await
+    until_none_is_left(rank.as_ref(), move || {
+        kill_left(&dir, &boot_id, Sought::Job)
+    })
+    .await
 }
 
-/// The same for hooks that a killed supervisor left. Their environment is ours, and can be read:
-/// strangers that cannot are not waited for.
+/// The same for hooks that a killed supervisor left. The job's processes were gone before.
 pub(super) async fn clear_hooks(shared: &Shared, rank: &Arc<Rank>) {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
-    let kill = move || {
-        let left = kill_left(&dir, &boot_id)?;
-        Ok(Left {
-            unknown: Vec::new(),
-            ..left
-        })
-    };
-    until_none_is_left(rank.as_ref(), kill).await;
+    until_none_is_left(rank.as_ref(), move || {
+        kill_left(&dir, &boot_id, Sought::Hooks)
+    })
+    .await;
 }
 
 /// `kill_left` ends what it finds, and is asked until it finds nothing.
@@ -152,19 +156,26 @@ fn obstacle(left: &Left) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Kills what is left and says who that was.
-fn kill_left(dir: &AttemptDir, boot_id: &str) -> Result<Left, String> {
+/// Kills what is left and says who that was. Nothing is left while a supervisor lives: it came up
+/// meanwhile, and what runs is its own.
+fn kill_left(dir: &AttemptDir, boot_id: &str, sought: Sought) -> Result<Left, String> {
     let failed = |error: &dyn std::error::Error| crate::with_causes(error);
     let launch = dir.launch().map_err(|e| failed(&e))?;
-    let supervisor = dir.supervisor().map_err(|e| failed(&e))?;
-    let started = dir.started().map_err(|e| failed(&e))?;
     let launch = launch.ok_or("the record of what was to run is missing")?;
-    // Numbers of processes mean something under the boot that gave them only.
-    let is_now = launch.boot_id == boot_id;
-    let supervisor = supervisor.filter(|_| is_now);
-    let started = started.filter(|_| is_now);
-    let left = left_of_attempt(&launch, supervisor.as_ref(), started.as_ref());
+    // Numbers of processes mean something under the boot that gave them only. These files are not
+    // flushed: after a crash of the machine they may be empty.
+    let (supervisor, started) = match launch.boot_id == boot_id {
+        true => (
+            dir.supervisor().map_err(|e| failed(&e))?,
+            dir.started().map_err(|e| failed(&e))?,
+        ),
+        false => (None, None),
+    };
+    let left = left_of_attempt(&launch, supervisor.as_ref(), started.as_ref(), sought);
     let left = left.map_err(|e| failed(&e))?;
+    if dir.living_supervisor().map_err(|e| failed(&e))?.is_some() {
+        return Ok(Left::default());
+    }
     let group = launch.cgroup.map(|group| Cgroup::at(group.path));
     kill(&left, group.as_ref());
     Ok(left)

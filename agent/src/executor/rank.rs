@@ -135,6 +135,9 @@ fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
     if let Some(exit) = dir.exit()? {
         return Ok(Sight::Ended(exit));
     }
+    // Before the lock: a supervisor takes the lock and then writes this, so one that is seen here
+    // and holds no lock is gone. The other way round it may have come up in between.
+    let was = dir.supervisor();
     if let Some(by) = dir.living_supervisor()? {
         let started = dir.started()?;
         return Ok(Sight::Supervised { by, started });
@@ -149,7 +152,7 @@ fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
     if dir.orphan()?.is_some() {
         return Ok(Sight::Orphaned);
     }
-    let was = dir.supervisor()?.is_some();
+    let was = was?.is_some();
     Ok(Sight::Unsupervised { was })
 }
 

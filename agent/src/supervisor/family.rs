@@ -121,12 +121,23 @@ pub(crate) struct Left {
     pub(crate) unknown: Vec<Process>,
 }
 
+/// Which processes of an attempt are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sought {
+    /// The job's, and those of the hook before it.
+    Job,
+    /// Those of the hooks after it. They are the agent's user's, and their environment can be
+    /// read. The job had the same mark, and its user may still know it.
+    Hooks,
+}
+
 /// Looks at every process that is not older than the supervisor. The session counts only as long
 /// as no stranger leads it by now.
 pub(crate) fn left_of_attempt(
     launch: &LaunchRecord,
     supervisor: Option<&SupervisorRecord>,
     started: Option<&StartedRecord>,
+    sought: Sought,
 ) -> io::Result<Left> {
     let mark = format!("{}={}", super::job::MARK, launch.mark).into_bytes();
     let user = launch.become_user.as_ref();
@@ -154,7 +165,17 @@ pub(crate) fn left_of_attempt(
         if process.is_gone() || process.start_ticks < first_tick {
             continue;
         }
-        if in_session(&process) {
+        if sought == Sought::Hooks {
+            let environment = environment(process.pid);
+            if kin(environment, &mark, || false) == Kin::Ours
+                && is_wholly_of(process.pid, geteuid().as_raw())
+            {
+                left.ours.push(process);
+            }
+            continue;
+        }
+        // A number of a session may be somebody else's by now.
+        if in_session(&process) && may_be_of(process.pid, uid) {
             left.ours.push(process);
             continue;
         }

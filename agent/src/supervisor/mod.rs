@@ -21,7 +21,7 @@ mod stop;
 
 pub(crate) use cgroup::Cgroup;
 pub use cgroup::{CgroupError, CgroupSettings, CgroupUse, Cgroups};
-pub(crate) use family::{Left, left_of_attempt, marked, signal_process};
+pub(crate) use family::{Left, Sought, left_of_attempt, marked, signal_process};
 pub use family::{Process, process};
 pub(crate) use hook::{OUTPUT_CAP as HOOK_OUTPUT_CAP, PATH as HOOK_PATH, with_last_line};
 
