@@ -3,7 +3,7 @@
 //! `format.json` says by whom it can be read, `lock` keeps a second agent out, `identity/` holds
 //! certificate and key, `membership.json` what enrolment told, `executor/` the attempts.
 
-use crate::attempt::write_durably;
+use crate::attempt::{open_to_others, others_may_write, write_durably};
 use lattice_mesh::Credentials;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -35,6 +35,16 @@ pub enum DataDirError {
     InUse {
         /// Which.
         path: PathBuf,
+    },
+    /// Somebody beside the agent's user could put another identity, or records, into it.
+    #[error("data directory {}", open_to_others(path, *uid, *mode))]
+    OpenToOthers {
+        /// Which.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its permissions.
+        mode: u32,
     },
     /// A newer build wrote it.
     #[error(
@@ -95,6 +105,10 @@ impl DataDir {
             .map_err(failed(path))?;
         // Supervisors run elsewhere: a relative path would mean another folder to them.
         let path = &path.canonicalize().map_err(failed(path))?;
+        if let Some((uid, mode)) = others_may_write(path).map_err(failed(path))? {
+            let path = path.to_owned();
+            return Err(DataDirError::OpenToOthers { path, uid, mode });
+        }
         let lock_path = path.join("lock");
         let lock = OpenOptions::new()
             .read(true)
@@ -205,6 +219,29 @@ mod tests {
         drop(first);
         let again = DataDir::open(&path).unwrap();
         assert_eq!(again.membership().unwrap().unwrap().cell.unwrap(), "c0");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_is_refused_with_what_to_do() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(folder.path(), mode).unwrap();
+        };
+        for open in [0o770, 0o707, 0o1777] {
+            mode(open);
+            let refused = DataDir::open(folder.path()).unwrap_err().to_string();
+            assert!(refused.contains(&format!("mode {open:04o}")), "{refused}");
+            assert!(refused.contains("chmod go-w"), "{refused}");
+            assert!(crate::attempt::Attempts::open(folder.path()).is_err());
+        }
+        mode(0o755);
+        drop(DataDir::open(folder.path()).unwrap());
+        if chown(folder.path(), Some(65534), None).is_ok() {
+            let refused = DataDir::open(folder.path()).unwrap_err().to_string();
+            assert!(refused.contains("belongs to uid 65534"), "{refused}");
+        }
     }
 
     #[test]

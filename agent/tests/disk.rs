@@ -10,6 +10,7 @@ use lattice_gossip::{Member, Verdict};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{LaunchRefused, Terminate};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{Bench, eventually, is_root, key, open_to_others, pid_in, runs, shell};
@@ -205,6 +206,8 @@ async fn control_is_told_of_a_full_disk_and_of_its_end() {
     let Some(disk) = Disk::mount(&settings.data_dir, "size=512k") else {
         return;
     };
+    // Of the agent's user alone, as its folder has to be.
+    std::fs::set_permissions(&disk.0, std::fs::Permissions::from_mode(0o700)).unwrap();
     let mut app = App::bind(settings, cluster.edges("n1")).await.unwrap();
     app.start().await.unwrap();
     let fill = disk.0.join("fill");

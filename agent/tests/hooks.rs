@@ -337,6 +337,39 @@ async fn after_a_reboot_what_is_to_be_wiped_is_wiped_before_the_node_takes_work(
     second.stop().await;
 }
 
+#[test]
+fn what_a_health_gate_leaves_behind_holds_nobody_up() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let left = runtime.block_on(pass_a_gate_that_leaves_something());
+    // Waits for threads that still read.
+    drop(runtime);
+    assert!(runs(left), "it was waited for");
+    kill(left);
+}
+
+async fn pass_a_gate_that_leaves_something() -> i32 {
+    let mut bench = Bench::new();
+    let left = bench.file("left.pid");
+    // What it starts keeps the gate's output open.
+    let text = format!(
+        "echo fine; setsid sh -c 'echo $$ > {}; exec sleep 60' & \
+         while [ ! -s {} ]; do sleep 0.01; done",
+        left.display(),
+        left.display(),
+    );
+    bench.settings.hooks.health_gate = Some(hook(&bench, "gate", &text));
+    let executor = bench.open();
+    let left = pid_in(&left).await;
+    eventually("the gate to be passed", || {
+        executor.hindrances().is_empty().then_some(())
+    })
+    .await;
+    let log = bench.settings.folder.join("health_gate.log");
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "fine\n");
+    executor.stop().await;
+    left
+}
+
 #[tokio::test]
 async fn the_health_gate_keeps_a_node_out_until_it_is_passed() {
     let mut bench = Bench::new();

@@ -57,10 +57,29 @@ async fn a_script_can_be_read_by_the_user_it_runs_as_and_the_agents_files_cannot
 }
 
 #[tokio::test]
+async fn a_job_of_another_user_can_open_its_output_by_name() {
+    let bench = Bench::new();
+    let executor = bench.open();
+    let script = "echo one > /dev/stdout; echo two > /dev/stderr";
+    executor.launch(shell(key(1), script)).await.unwrap();
+    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 0 });
+    assert_eq!(bench.stdout(key(1)), "one\n");
+    let errors = std::fs::read_to_string(bench.attempt_dir(key(1)).join("stderr")).unwrap();
+    assert_eq!(errors, "two\n");
+    executor.stop().await;
+}
+
+#[tokio::test]
 async fn work_that_would_run_as_root_or_as_the_system_is_refused_and_nothing_is_recorded() {
     let mut bench = Bench::new();
     bench.settings.run_as.agent = AgentUser { uid: 0, gid: 0 };
-    for (n, uid, gid) in [(1, 0, 0), (2, 33, 33), (3, 1000, 0)] {
+    for (n, uid, gid) in [
+        (1, 0, 0),
+        (2, 33, 33),
+        (3, 1000, 0),
+        (4, u32::MAX, 1000),
+        (5, 1000, u32::MAX),
+    ] {
         bench.settings.run_as.fixed = Some(Ids { uid, gid });
         let executor = bench.open();
         let refused = executor.launch(shell(key(n), "id -u")).await.unwrap_err();

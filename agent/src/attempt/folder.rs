@@ -8,11 +8,11 @@ use super::record::{
 };
 use lattice_quorum_types::AllocationId;
 use lattice_quorum_types::wire::{AttemptKey, LogStream};
-use rustix::process::Pid;
+use rustix::process::{Pid, geteuid};
 use serde::Serialize;
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// More than the records of an attempt with a script of usual length take.
@@ -31,6 +31,14 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> RecordError + '_ {
     }
 }
 
+/// Owner and permissions of a folder, if anybody but this process's user can write there.
+pub(crate) fn others_may_write(path: &Path) -> io::Result<Option<(u32, u32)>> {
+    let meta = std::fs::metadata(path)?;
+    let (uid, mode) = (meta.uid(), meta.mode() & 0o7777);
+    let is_ours = uid == geteuid().as_raw() && mode & 0o022 == 0;
+    Ok((!is_ours).then_some((uid, mode)))
+}
+
 impl Attempts {
     /// Opens, or makes, the folder (mode 0700).
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, RecordError> {
@@ -40,6 +48,9 @@ impl Attempts {
             .mode(0o700)
             .create(&path)
             .map_err(failed(&path))?;
+        if let Some((uid, mode)) = others_may_write(&path).map_err(failed(&path))? {
+            return Err(RecordError::OpenToOthers { path, uid, mode });
+        }
         Ok(Self { path })
     }
 

@@ -46,5 +46,10 @@ pub fn holder(path: &Path) -> io::Result<Option<Pid>> {
     };
     let wanted = Flock::from(FlockType::WriteLock);
     let found = fcntl_getlk(&file, &wanted)?;
-    Ok(found.and_then(|lock| lock.pid))
+    match found.map(|lock| lock.pid) {
+        Some(None) => Err(io::Error::other(
+            "its lock is held by a process that cannot be seen from here (another pid namespace)",
+        )),
+        holder => Ok(holder.flatten()),
+    }
 }

@@ -28,8 +28,10 @@ mod record;
 mod tests;
 
 pub use durable::{write_durably, write_durably_from_reserve};
+pub(crate) use folder::others_may_write;
 pub use folder::{AttemptDir, Attempts};
 pub use lock::{Lock, holder};
+pub(crate) use record::open_to_others;
 pub use record::{
     CgroupRecord, ExitRecord, FORMAT, Hook, HookName, LaunchRecord, LocalUser, OrphanRecord,
     RankHooks, RecordError, StartedRecord, SupervisorRecord,

@@ -12,6 +12,16 @@ use std::path::{Path, PathBuf};
 /// Format written by this build.
 pub const FORMAT: u32 = 1;
 
+/// What is to be done about a folder that [`super::others_may_write`].
+pub(crate) fn open_to_others(path: &Path, uid: u32, mode: u32) -> String {
+    let (path, own) = (path.display(), rustix::process::geteuid().as_raw());
+    format!(
+        "{path} belongs to uid {uid} and has mode {mode:04o}: others than the agent's user (uid \
+         {own}) could change what is in it. See that nothing in it is somebody else's, then: chown \
+         {own} {path}; chmod go-w {path}"
+    )
+}
+
 /// Why a file of an attempt cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -22,6 +32,16 @@ pub enum RecordError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// Somebody beside the agent's user could put records into it.
+    #[error("{}", open_to_others(path, *uid, *mode))]
+    OpenToOthers {
+        /// Which folder.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its permissions.
+        mode: u32,
     },
     /// It is not what this build writes.
     #[error(

@@ -7,12 +7,14 @@ use lattice_quorum_types::NodeId;
 use lattice_quorum_types::wire::GateFailed;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 
 /// Between two tries of a gate that failed on a node without work.
@@ -94,13 +96,34 @@ impl Gate {
             failed(format!("{program} could not be started: {error}"))
         })?;
         let mut group = Group::of(&child);
-        let log = self.log.clone();
-        let keeping = tokio::task::spawn_blocking(move || keep(output, &log));
         let limit = Duration::from_millis(hook.timeout_ms);
-        let ended = tokio::time::timeout(limit, child.wait()).await;
-        // Also what it left behind, which may hold its output open.
-        group.end();
-        let _ = tokio::time::timeout(DRAIN_WITHIN, keeping).await;
+        let mut kept = Vec::new();
+        let ended = {
+            let reading = read(output, &mut kept);
+            tokio::pin!(reading);
+            let mut is_read = false;
+            let ended = tokio::time::timeout(limit, async {
+                loop {
+                    tokio::select! {
+                        status = child.wait() => return status,
+                        () = &mut reading, if !is_read => is_read = true,
+                    }
+                }
+            })
+            .await;
+            // Also what it left behind, which may hold its output open. What went into a session of
+            // its own holds it on, and is not waited for.
+            group.end();
+            if !is_read {
+                let _ = tokio::time::timeout(DRAIN_WITHIN, reading).await;
+            }
+            ended
+        };
+        let log = self.log.clone();
+        let written = tokio::task::spawn_blocking(move || keep(&kept, &log)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(%error, "cannot keep what the health gate wrote");
+        }
         let what = match ended {
             Ok(Ok(status)) if status.success() => return Ok(()),
             Ok(Ok(status)) => described(status),
@@ -112,7 +135,7 @@ impl Gate {
         Err(failed(told.unwrap_or_else(|error| error.to_string())))
     }
 
-    fn start(&self, hook: &Hook) -> io::Result<(Child, io::PipeReader)> {
+    fn start(&self, hook: &Hook) -> io::Result<(Child, Receiver)> {
         let (output, input) = io::pipe()?;
         let child = Command::new(&hook.program)
             .args(&hook.args)
@@ -129,7 +152,7 @@ impl Gate {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
-        Ok((child, output))
+        Ok((child, Receiver::from_owned_fd(output.into())?))
     }
 }
 
@@ -163,23 +186,22 @@ impl Drop for Group {
     }
 }
 
-/// Keeps what it writes, up to a cap; the rest is read and dropped.
-fn keep(mut output: io::PipeReader, log: &Path) -> io::Result<()> {
+/// Takes what it writes, up to a cap; the rest is read and dropped.
+async fn read(mut output: Receiver, kept: &mut Vec<u8>) {
+    let most = usize::try_from(HOOK_OUTPUT_CAP).unwrap_or(usize::MAX);
+    let mut chunk = [0; 4096];
+    while let Ok(read @ 1..) = output.read(&mut chunk).await {
+        let room = most.saturating_sub(kept.len());
+        kept.extend_from_slice(chunk.get(..read.min(room)).unwrap_or_default());
+    }
+}
+
+fn keep(output: &[u8], log: &Path) -> io::Result<()> {
     let mut file = File::options()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
         .open(log)?;
-    let mut left = usize::try_from(HOOK_OUTPUT_CAP).unwrap_or(usize::MAX);
-    let mut chunk = [0; 4096];
-    loop {
-        let read = output.read(&mut chunk)?;
-        if read == 0 {
-            return Ok(());
-        }
-        let kept = chunk.get(..read.min(left)).unwrap_or_default();
-        file.write_all(kept)?;
-        left -= kept.len();
-    }
+    file.write_all(output)
 }

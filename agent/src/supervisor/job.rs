@@ -2,12 +2,13 @@
 
 use super::child::{Becomes, Child, Directory, Step};
 use super::script::{self, Script};
-use crate::attempt::LaunchRecord;
+use crate::attempt::{LaunchRecord, LocalUser};
 use lattice_quorum_types::hostlist;
 use lattice_quorum_types::spec::OutputFiles;
 use lattice_quorum_types::wire::LogStream;
+use rustix::fs::fchown;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, geteuid, getpid};
+use rustix::process::{Gid, Pid, Uid, geteuid, getpid};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -119,27 +120,45 @@ pub(super) fn spawn(launch: &LaunchRecord, procs: Option<OwnedFd>) -> Result<Job
     let (complaints, complain) =
         pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|e| e.to_string())?;
     let child = prepare(launch, &places, procs, complain)?;
-    let captured = |file: &Option<PathBuf>| match file {
-        Some(_) => Stdio::null(),
-        None => Stdio::piped(),
-    };
+    let user = launch.become_user.as_ref();
+    let (stdout, from_stdout) = captured(places.stdout.as_ref(), user)?;
+    let (stderr, from_stderr) = captured(places.stderr.as_ref(), user)?;
     let mut command = Command::new(program);
     command
         .args(arguments)
         .env_clear()
         .envs(environment(launch)?)
         .stdin(Stdio::null())
-        .stdout(captured(&places.stdout))
-        .stderr(captured(&places.stderr));
+        .stdout(stdout)
+        .stderr(stderr);
     before_exec(&mut command, child);
     let started = command.spawn();
-    let mut child = started.map_err(|error| places.explain(complaint(&complaints), &error))?;
+    let child = started.map_err(|error| places.explain(complaint(&complaints), &error))?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     Ok(Job {
         pid: pid.ok_or_else(|| format!("{program} has no process id"))?,
-        stdout: child.stdout.take().map(OwnedFd::from),
-        stderr: child.stderr.take().map(OwnedFd::from),
+        stdout: from_stdout,
+        stderr: from_stderr,
     })
+}
+
+/// What the job writes to, and where that is read; nothing is where the output goes to a file.
+/// The pipe belongs to the user: only its owner can open it once more, as `/dev/stderr` does.
+fn captured(
+    file: Option<&PathBuf>,
+    user: Option<&LocalUser>,
+) -> Result<(Stdio, Option<OwnedFd>), String> {
+    if file.is_some() {
+        return Ok((Stdio::null(), None));
+    }
+    let (from, to) = io::pipe().map_err(|error| format!("no pipe for its output: {error}"))?;
+    if let Some(user) = user.filter(|user| user.uid != u32::MAX && user.gid != u32::MAX) {
+        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+        if let Err(error) = fchown(&to, Some(uid), Some(gid)) {
+            eprintln!("the job cannot open /dev/stdout or /dev/stderr: {error}");
+        }
+    }
+    Ok((Stdio::from(to), Some(OwnedFd::from(from))))
 }
 
 fn prepare(
@@ -236,7 +255,7 @@ impl Places {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::attempt::{LocalUser, RankHooks};
+    use crate::attempt::RankHooks;
     use lattice_quorum_types::spec::Workload;
     use lattice_quorum_types::wire::AttemptKey;
     use lattice_quorum_types::{AllocationId, NodeId, Revision, UnixMillis};

@@ -58,7 +58,8 @@ impl Drop for Daemon {
 
 /// Its configuration, enrolled as `n1`; `work` adds to `executor`.
 pub fn configure(cluster: &Cluster, data: &Path, work: &str) -> PathBuf {
-    std::fs::create_dir(data).unwrap();
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().mode(0o700).create(data).unwrap();
     cluster
         .credentials("n1")
         .save(&data.join("identity"))
