@@ -128,6 +128,11 @@ impl Bed {
         path
     }
 
+    /// An agent's own folder, which it makes: one that others may write to is refused.
+    pub fn agent_folder(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("agent-{name}"))
+    }
+
     pub fn credentials(&self, role: Role, id: &str) -> Credentials {
         let identity = Identity::new(CLUSTER, role, id).unwrap();
         let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
@@ -199,7 +204,7 @@ impl Bed {
         edit: impl FnOnce(&mut lattice_agent::Settings),
         edit_edges: impl FnOnce(&mut lattice_agent::Edges),
     ) {
-        let data = self.part(&format!("agent-{name}"));
+        let data = self.agent_folder(name);
         let mut settings =
             lattice_agent::Settings::new(node(name), loopback(), data, captured(name));
         let controls = [&self.control, &self.spare].into_iter().flatten();

@@ -162,7 +162,7 @@ pub async fn broken_journal(bed: &mut Bed) {
         (fit.count() == NODES.len()).then_some(())
     })
     .await;
-    let attempts = bed.part("agent-gpu004").join("executor/attempts");
+    let attempts = bed.agent_folder("gpu004").join("executor/attempts");
     let aside = attempts.with_file_name("aside");
     std::fs::rename(&attempts, &aside).unwrap();
     let id = bed.submit(NODES.len() as u32, "true").await;
@@ -205,7 +205,7 @@ pub async fn lost_record(bed: &mut Bed) {
     let id = bed.submit(NODES.len() as u32, &gate.then("exit 0")).await;
     bed.reaches(id, &[AllocationState::Running]).await;
     bed.stop_agent("gpu002").await;
-    let attempts = bed.part("agent-gpu002").join("executor/attempts");
+    let attempts = bed.agent_folder("gpu002").join("executor/attempts");
     std::fs::rename(attempts, bed.part("gone").join("attempts")).unwrap();
     bed.start_agent("gpu002", |_| {}).await;
     let ended = bed.reaches(id, &[AllocationState::Failed]).await;
