@@ -270,8 +270,6 @@ async fn start_agent(
     data: PathBuf,
     control: &lattice_control::App,
 ) -> lattice_agent::App {
-    std::fs::create_dir(&data).unwrap();
-    lattice_tests::open_to_others(&data);
     let host = Host::new("/", NvmlSource::Disabled);
     let mut settings = lattice_agent::Settings::new(node(name), loopback(), data, host);
     settings.control = vec![control.mesh_addr()];
