@@ -189,15 +189,6 @@ impl TrustBundle {
         self.authorities.iter().map(der).collect()
     }
 
-    /// From when on certificates of `identity` count, if earlier ones are revoked.
-    pub fn revoked_before(&self, identity: &Identity) -> Option<UnixMillis> {
-        self.revoked
-            .iter()
-            .filter(|r| r.role == identity.role() && r.name == identity.id())
-            .map(|r| r.issued_before)
-            .max()
-    }
-
     fn check(&self) -> Result<(), BundleRefused> {
         at_most("authorities", self.authorities.len(), MAX_AUTHORITIES)?;
         at_most("revocations", self.revoked.len(), MAX_REVOKED)?;

@@ -2,10 +2,10 @@
 //! later: an agent's claim about its node, for one.
 
 use crate::{
-    Credentials, CredentialsError, Identity, Mesh, TrustBundle,
+    Credentials, CredentialsError, Identity, Mesh,
     signature::{Kind, is_signed, message},
     tls::provider,
-    trust::{Distrust, admit_under},
+    trust::Distrust,
     verify::Leaf,
 };
 use bytes::Bytes;
@@ -109,22 +109,6 @@ impl Mesh {
     ) -> Result<Identity, StatementRefused> {
         let chain = signed.chain()?;
         let member = self.core().trust().admit_chain(&chain, at, &provider())?;
-        signed.check_signature(chain.first(), context, bytes)?;
-        Ok(member.identity)
-    }
-}
-
-impl TrustBundle {
-    /// As [`Mesh::verify_signed`], by this bundle and without an endpoint.
-    pub fn verify_signed(
-        &self,
-        context: &str,
-        bytes: &[u8],
-        signed: &Signed,
-        at: UnixMillis,
-    ) -> Result<Identity, StatementRefused> {
-        let chain = signed.chain()?;
-        let member = admit_under(self, &chain, at, &provider())?;
         signed.check_signature(chain.first(), context, bytes)?;
         Ok(member.identity)
     }

@@ -1,7 +1,7 @@
 //! What is trusted at this moment, in the form handshakes ask for, and judging peers by it.
 
 use crate::{
-    Credentials, CredentialsError, Identity, Role, TrustBundle, TrustedAuthority,
+    Credentials, CredentialsError, Identity, Role, TrustedAuthority,
     verify::{Leaf, chain_to},
 };
 use arc_swap::ArcSwap;
@@ -196,40 +196,6 @@ impl Trust {
         chain_to(&self.roots, leaf, rest, unix_time(now), provider)
             .map_err(|e| Distrust::Other(e.to_string()))?;
         self.admit(leaf)
-    }
-}
-
-/// As [`Trust::admit_chain`], by a bundle alone.
-pub(crate) fn admit_under(
-    bundle: &TrustBundle,
-    chain: &[CertificateDer<'_>],
-    now: UnixMillis,
-    provider: &CryptoProvider,
-) -> Result<Member, Distrust> {
-    let other = |reason: String| Distrust::Other(reason);
-    let (leaf, rest) = chain
-        .split_first()
-        .ok_or_else(|| other("there is no certificate".to_owned()))?;
-    let roots = store_of(&bundle.roots()).map_err(|e| other(e.to_string()))?;
-    chain_to(&roots, leaf, rest, unix_time(now), provider).map_err(|e| other(e.to_string()))?;
-    let leaf = Leaf::read(leaf).map_err(other)?;
-    let issued_at = leaf.issued_at;
-    let identity = leaf.identity().map_err(other)?;
-    if identity.cluster() != bundle.cluster {
-        return Err(other(format!(
-            "{identity} is not of cluster {}",
-            bundle.cluster
-        )));
-    }
-    match bundle.revoked_before(&identity) {
-        Some(issued_before) if issued_at < issued_before => Err(Distrust::Revoked {
-            identity,
-            issued_before,
-        }),
-        _ => Ok(Member {
-            identity,
-            issued_at,
-        }),
     }
 }
 

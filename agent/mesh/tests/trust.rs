@@ -565,11 +565,6 @@ async fn a_statement_is_worth_its_signer_its_context_and_its_bytes() {
         judge.verify_signed("test claim", b"fp=1", &said, now),
         Ok(agent.identity())
     );
-    let by_bundle = bundle(1, &ours, &[]);
-    assert_eq!(
-        by_bundle.verify_signed("test claim", b"fp=1", &said, now),
-        Ok(agent.identity())
-    );
     for (context, bytes) in [
         ("test claim", &b"fp=2"[..]),
         ("test claimf", b"p=1"),
@@ -577,10 +572,6 @@ async fn a_statement_is_worth_its_signer_its_context_and_its_bytes() {
     ] {
         let refused = judge.verify_signed(context, bytes, &said, now).unwrap_err();
         assert_eq!(refused, StatementRefused::WrongSignature);
-        assert_eq!(
-            by_bundle.verify_signed(context, bytes, &said, now),
-            Err(refused)
-        );
     }
     // Somebody else's chain in front.
     let mut stolen = said.clone();
@@ -599,8 +590,6 @@ async fn a_statement_is_worth_its_signer_its_context_and_its_bytes() {
             matches!(refused, StatementRefused::NotTrusted { .. }),
             "{refused}"
         );
-        let refused = by_bundle.verify_signed("test claim", b"fp=1", &said, at);
-        assert!(refused.is_err(), "{what}");
     };
     not_trusted(
         "another authority",
@@ -630,9 +619,9 @@ async fn a_statement_is_worth_its_signer_its_context_and_its_bytes() {
         .verify_signed("test claim", b"fp=1", &said, now)
         .unwrap_err();
     show("revoked", &refused);
-    assert_eq!(
-        revoking.verify_signed("test claim", b"fp=1", &said, now),
-        Err(refused)
+    assert!(
+        matches!(refused, StatementRefused::NotTrusted { .. }),
+        "{refused}"
     );
 }
 
