@@ -7,6 +7,7 @@
 )]
 
 pub mod raw;
+pub mod renewal;
 pub mod resuming;
 pub mod trust;
 

@@ -1,0 +1,233 @@
+//! What must hold of a state, recomputed from its records.
+
+use super::*;
+
+pub fn certificates(state: &State) -> Vec<CertificateView> {
+    match state.query(&Query::Certificates) {
+        Answer::Certificates(all) => all,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn trust(state: &State) -> TrustView {
+    match state.query(&Query::Trust) {
+        Answer::Trust(trust) => trust,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn audit(state: &State) -> Vec<AuditEntry> {
+    let (after, limit) = (0, u32::MAX);
+    match state.query(&Query::Audit { after, limit }) {
+        Answer::Audit(entries) => entries,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Usage, counts and sums recomputed from the records.
+pub fn check_sums(state: &State) {
+    let mut own: BTreeMap<ProjectPath, (u64, u64)> = BTreeMap::new();
+    for a in state.live_allocations().filter(|a| a.state.holds()) {
+        let usage = own.entry(a.spec.project.clone()).or_default();
+        usage.0 += u64::from(a.spec.nodes);
+        usage.1 += 1;
+    }
+    for project in state.projects() {
+        let mine = own.get(&project.path).copied().unwrap_or_default();
+        let below = own
+            .iter()
+            .filter(|(p, _)| **p != project.path && p.is_within(&project.path));
+        let below = below.fold((0, 0), |sum, (_, u)| (sum.0 + u.0, sum.1 + u.1));
+        assert_eq!(
+            (project.own.nodes, project.own.allocations),
+            mine,
+            "own of {}",
+            project.path
+        );
+        assert_eq!((project.subtree.nodes, project.subtree.allocations), below);
+    }
+    let everything = Query::Allocations {
+        after: AllocationId(0),
+        limit: u32::MAX,
+        states: Vec::new(),
+        within: None,
+    };
+    let Answer::Allocations(all) = state.query(&everything) else {
+        panic!("allocations")
+    };
+    assert!(
+        all.windows(2).all(|pair| pair[0].id < pair[1].id),
+        "in id order, each once"
+    );
+    let Answer::Counts(counts) = state.query(&Query::Counts) else {
+        panic!("counts")
+    };
+    for (kind, count) in counts {
+        let found = all.iter().filter(|a| a.state == kind).count() as u64;
+        assert_eq!(count, found, "number of {kind} allocations");
+    }
+}
+
+/// Children's limits fit their parent's; at most one holder per node, and both sides agree on it.
+pub fn check_tree_and_nodes(state: &State) {
+    for project in state.projects() {
+        for resource in Resource::ALL {
+            let Some(limit) = project.limits.get(resource) else {
+                continue;
+            };
+            let children = state
+                .projects()
+                .filter(|p| p.path.parent().as_ref() == Some(&project.path));
+            let sum: u64 = children.map(|c| c.limits.get(resource).unwrap()).sum();
+            assert!(
+                sum <= limit,
+                "children of {} have {sum} of {limit}",
+                project.path
+            );
+        }
+    }
+    let released: BTreeSet<_> = audit(state).into_iter().filter_map(released).collect();
+    let mut held = BTreeSet::new();
+    for a in state.live_allocations().filter(|a| a.state.holds()) {
+        assert_eq!(a.ranks.len(), a.spec.nodes as usize);
+        for rank in &a.ranks {
+            let (id, holder) = (&rank.node, state.node(&rank.node).unwrap().holder);
+            let holder = holder.map(|h| (h.allocation, h.attempt));
+            if released.contains(&(id.clone(), a.id, a.attempt)) {
+                assert!(
+                    matches!(rank.phase, RankPhase::Ended { .. }),
+                    "{id} may run"
+                );
+                assert_ne!(holder, Some((a.id, a.attempt)), "{id} is held again");
+            } else {
+                assert!(held.insert(id.clone()), "node {id} has two holders");
+                assert_eq!(holder, Some((a.id, a.attempt)), "{id} is free too early");
+            }
+        }
+    }
+    for node in state.nodes() {
+        assert_eq!(
+            node.holder.is_some(),
+            held.contains(&node.id),
+            "holder of {}",
+            node.id
+        );
+        assert!(node.lifecycle != Lifecycle::Drained || node.holder.is_none());
+        assert!(node.lifecycle != Lifecycle::Retired || node.holder.is_none());
+    }
+}
+
+/// Which attempt lost which node by force.
+pub fn released(entry: AuditEntry) -> Option<(NodeId, AllocationId, u32)> {
+    match entry.action {
+        AuditAction::ForceReleased {
+            node,
+            allocation,
+            attempt,
+            ..
+        } => Some((node, allocation?, attempt)),
+        _ => None,
+    }
+}
+
+/// A certificate that was issued, as the test remembers it.
+#[derive(Debug, Clone)]
+pub struct Issued {
+    name: String,
+    certificate: IssuedCertificate,
+    is_void: bool,
+}
+
+/// The number of the trust names its content; the audit is only appended to; what was declared
+/// void stays so as long as it would hold, and nothing else is void.
+pub fn check_trust(before: &State, after: &State, issued: &[Issued]) {
+    let (was, is) = (trust(before), trust(after));
+    assert_eq!(
+        was.number == is.number,
+        was == is,
+        "one number, one content"
+    );
+    assert!(was.number <= is.number);
+    let issuing = is.authorities.iter().filter(|a| a.issuing).count();
+    assert_eq!(issuing, usize::from(!is.authorities.is_empty()));
+    let entries = audit(after);
+    assert!(entries.starts_with(&audit(before)), "the audit was changed");
+    verify_chain(&entries).unwrap();
+    let mut seconds = BTreeSet::new();
+    for Issued {
+        name,
+        certificate,
+        is_void,
+    } in issued
+    {
+        let is_new = seconds.insert((name, certificate.issued_at));
+        assert!(is_new, "two certificates of {name} share a second");
+        let refused = is
+            .revoked
+            .iter()
+            .any(|r| r.name == *name && certificate.issued_at < r.issued_before);
+        if certificate.expires_at > after.now() {
+            assert_eq!(refused, *is_void, "{name} {certificate:?}");
+        }
+    }
+}
+
+/// Takes down what a step issued or declared void.
+pub fn note(issued: &mut Vec<Issued>, c: &Cluster, from: usize, entries: usize) {
+    for entry in audit(&c.state).into_iter().skip(entries) {
+        match entry.action {
+            AuditAction::Enrolled {
+                name,
+                replaced: true,
+                ..
+            }
+            | AuditAction::CertificatesRevoked { name, .. } => {
+                let of_name = issued.iter_mut().filter(|one| one.name == name);
+                of_name.for_each(|one| one.is_void = true);
+            }
+            _ => {}
+        }
+    }
+    for envelope in &c.log[from..] {
+        let (Command::ConsumeToken {
+            name, certificate, ..
+        }
+        | Command::RenewCertificate {
+            name, certificate, ..
+        }) = &envelope.command
+        else {
+            continue;
+        };
+        let view = certificates(&c.state).into_iter().find(|v| v.name == *name);
+        let is_newest = view.is_some_and(|v| v.issued_at == Some(certificate.issued_at));
+        let is_known =
+            |one: &Issued| one.name == *name && one.certificate.issued_at == certificate.issued_at;
+        if is_newest && !issued.iter().any(is_known) {
+            issued.push(Issued {
+                name: name.clone(),
+                certificate: *certificate,
+                is_void: false,
+            });
+        }
+    }
+}
+
+/// Usage above a limit is there only because the limit was lowered: it never grows there.
+pub fn check_limits(before: &State, after: &State) {
+    for project in after.projects() {
+        for resource in Resource::ALL {
+            let Some(limit) = project.limits.get(resource) else {
+                continue;
+            };
+            let usage = project.total().get(resource);
+            let was = before
+                .project(&project.path)
+                .map_or(0, |p| p.total().get(resource));
+            assert!(
+                usage <= limit || usage <= was,
+                "{} grew to {usage} of {limit}",
+                project.path
+            );
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What holds after any sequence of commands, refused ones included.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod checks;
+#[path = "../common/mod.rs"]
+mod common;
+mod moves;
+
+use bytes::Bytes;
+use checks::*;
+use common::{Cluster, envelope, node, path, principal};
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, Envelope, NodeId, ProjectPath, UnixMillis,
+    VclusterName,
+    allocation::{RankExit, RankPhase, StopCause},
+    audit::{AuditAction, AuditEntry, verify_chain},
+    command::{ExpectedNode, Fence, IssuedCertificate, LimitChange, Power, RankReport, TokenGrant},
+    id::LeaseName,
+    limit::{LimitPatch, Limits, Patch, Resource},
+    node::Lifecycle,
+    rpc::Role,
+    spec::Requeue,
+    view::{Answer, CertificateView, Query, TrustView},
+};
+use moves::*;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const PROJECTS: [&str; 6] = ["t", "t/a", "t/b", "t/a/c", "t/a/d", "u"];
+const NODES: usize = 8;
+
+/// Takes a move; every third command carries an idempotency key, drawn from a few.
+fn take(c: &mut Cluster, step: &Move) {
+    if let Move::Wait { ms } = step {
+        c.clock += ms;
+        return;
+    }
+    for (name, power, command) in resolve(c, step) {
+        let fenced = power == Power::Service
+            && matches!(command, Command::Assign { .. } | Command::Stop { .. });
+        let mut envelope = envelope(c.now(), principal(name, power), command);
+        if fenced {
+            let epoch = c.state.lease("schedule.main").map_or(0, |(epoch, _)| epoch);
+            envelope.fence = Some(Fence {
+                lease: lease(),
+                epoch,
+            });
+        }
+        if c.index.is_multiple_of(3) {
+            envelope.key = Some(format!("key-{}", c.index % 30));
+        }
+        step_checked(c, envelope);
+    }
+}
+
+/// Applies one command and checks that a refusal leaves no trace and a revision counts by one.
+fn step_checked(c: &mut Cluster, envelope: Envelope) {
+    let (digest, revision) = (c.state.digest(), c.state.revision());
+    match c.apply(envelope) {
+        Err(_) => {
+            assert_eq!(digest, c.state.digest(), "a refused command left a trace");
+            assert_eq!(revision, c.state.revision());
+        }
+        Ok(applied) => {
+            let made = c.state.revision().0 - revision.0;
+            assert!(made <= 1, "one command made {made} revisions");
+            assert!(
+                made == 1 || applied.events.is_empty(),
+                "events without a revision"
+            );
+            if let Some(Command::ForceRelease { node, .. }) = c.log.last().map(|e| &e.command)
+                && !applied.events.is_empty()
+            {
+                let node = c.state.node(node).unwrap();
+                assert!(!node.is_assignable() && node.drain.iter().any(|d| d.owner == "olga"));
+            }
+            for (i, event) in applied.events.iter().enumerate() {
+                assert_eq!(
+                    (event.revision, event.ordinal),
+                    (c.state.revision(), i as u32)
+                );
+            }
+        }
+    }
+}
+
+fn replay(log: &[Envelope], from: State, start: usize) -> State {
+    let mut state = from;
+    for (i, envelope) in log.iter().enumerate().skip(start) {
+        let _ = state.apply(i as u64 + 1, envelope);
+    }
+    state
+}
+
+fn founded() -> Cluster {
+    let mut c = Cluster::default();
+    c.create(
+        "t",
+        Some(Limits {
+            max_nodes: Some(8),
+            max_concurrent_allocations: Some(4),
+        }),
+    )
+    .unwrap();
+    let inner = Limits {
+        max_nodes: Some(6),
+        max_concurrent_allocations: Some(3),
+    };
+    c.create("t/a", Some(inner)).unwrap();
+    let leaf = Limits {
+        max_nodes: Some(5),
+        max_concurrent_allocations: Some(2),
+    };
+    c.create("t/a/c", Some(leaf)).unwrap();
+    c.add_nodes(NODES - 2);
+    c
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_limits_and_holders_hold_after_every_command(steps in prop::collection::vec(moves(), 1..120)) {
+        let mut c = founded();
+        let mut issued = Vec::new();
+        for step in &steps {
+            let (before, from, entries) = (c.state.clone(), c.log.len(), audit(&c.state).len());
+            take(&mut c, step);
+            note(&mut issued, &c, from, entries);
+            check_trust(&before, &c.state, &issued);
+            check_limits(&before, &c.state);
+            check_sums(&c.state);
+            check_tree_and_nodes(&c.state);
+        }
+    }
+
+    #[test]
+    fn any_log_replays_to_the_same_bytes_also_through_a_snapshot(
+        steps in prop::collection::vec(moves(), 1..120),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut c = founded();
+        steps.iter().for_each(|step| take(&mut c, step));
+        let bytes = c.state.snapshot();
+        prop_assert_eq!(&bytes, &replay(&c.log, State::new(), 0).snapshot());
+        let cut = cut.index(c.log.len() + 1);
+        let half = replay(&c.log[..cut], State::new(), 0);
+        let restored = State::restore(&half.snapshot()).unwrap();
+        prop_assert_eq!(half.digest(), restored.digest());
+        prop_assert_eq!(&bytes, &replay(&c.log, restored, cut).snapshot());
+    }
+}
+
+fn kind(entry: &AuditEntry) -> String {
+    let text = format!("{:?}", entry.action);
+    let kind = text.split_whitespace().next().unwrap();
+    let replaced = text.contains("replaced: true");
+    format!("{kind}{}", if replaced { ", replaced" } else { "" })
+}
+
+/// The random moves are worth nothing if they never get anywhere.
+#[test]
+fn random_moves_reach_every_state() {
+    use proptest::{strategy::ValueTree, test_runner::TestRunner};
+    let mut runner = TestRunner::deterministic();
+    let strategy = prop::collection::vec(moves(), 120);
+    let mut reached = BTreeSet::new();
+    let mut wrote = BTreeSet::new();
+    for _ in 0..60 {
+        let steps = strategy.new_tree(&mut runner).unwrap().current();
+        let mut c = founded();
+        for step in &steps {
+            take(&mut c, step);
+            wrote.extend(audit(&c.state).iter().map(kind));
+            let others_run = c.state.live_allocations().filter(|a| a.state.holds());
+            let others_run = others_run.flat_map(|a| &a.ranks).any(|rank| {
+                matches!(&rank.phase, RankPhase::Ended { exit: RankExit::Lost { evidence }, .. }
+                    if evidence.contains("by force by olga"))
+            });
+            if others_run {
+                wrote.insert("a released node, others run".to_owned());
+            }
+            let Answer::Counts(counts) = c.state.query(&Query::Counts) else {
+                panic!("counts")
+            };
+            reached.extend(
+                counts
+                    .into_iter()
+                    .filter(|(_, n)| *n > 0)
+                    .map(|(state, _)| state),
+            );
+        }
+    }
+    let wanted = [
+        "a released node, others run",
+        "AuthorityAdded",
+        "AuthorityPromoted",
+        "AuthorityRetired",
+        "CertificatesRevoked",
+        "Enrolled",
+        "Enrolled, replaced",
+        "ForceReleased",
+        "TokenCreated",
+        "TokenRevoked",
+    ];
+    for wanted in wanted {
+        assert!(wrote.contains(wanted), "{wanted}: {wrote:?}");
+    }
+    // No command blocks an allocation or starts a checkpoint yet.
+    let out_of_reach = [AllocationState::Blocked, AllocationState::Checkpointing];
+    let wanted: BTreeSet<_> = AllocationState::ALL
+        .into_iter()
+        .filter(|s| !out_of_reach.contains(s))
+        .collect();
+    assert_eq!(reached, wanted);
+}

@@ -1,0 +1,486 @@
+//! Random steps, and the commands they stand for when they are taken.
+
+use super::*;
+
+/// One random step; resolved against the state when it is taken, so that many are accepted.
+#[derive(Debug, Clone)]
+pub enum Move {
+    Create {
+        project: usize,
+        nodes: Option<u64>,
+        allocations: Option<u64>,
+    },
+    Delete {
+        project: usize,
+    },
+    Limit {
+        changes: Vec<(usize, u64)>,
+    },
+    Submit {
+        project: usize,
+        nodes: u32,
+        requeue: Requeue,
+        hold: bool,
+    },
+    Cancel {
+        nth: usize,
+        owner: bool,
+    },
+    Hold {
+        nth: usize,
+    },
+    Release {
+        nth: usize,
+    },
+    Assign {
+        nth: usize,
+        shift: usize,
+        stale: bool,
+        fenced: bool,
+    },
+    Stop {
+        nth: usize,
+        suspend: bool,
+    },
+    Start {
+        nth: usize,
+        rank: usize,
+    },
+    StartAll {
+        nth: usize,
+    },
+    End {
+        nth: usize,
+        rank: usize,
+        exit: RankExit,
+    },
+    EndAll {
+        nth: usize,
+    },
+    Drain {
+        node: usize,
+        set: bool,
+    },
+    Lifecycle {
+        node: usize,
+        to: Lifecycle,
+    },
+    Register {
+        node: usize,
+    },
+    Lease {
+        who: usize,
+        ttl_ms: u64,
+        give_back: bool,
+    },
+    Force {
+        node: usize,
+        power: Power,
+    },
+    EndFaulty {
+        nth: usize,
+        rank: usize,
+        spawned: bool,
+    },
+    Accept {
+        node: usize,
+    },
+    Token {
+        uses: u32,
+        replace: bool,
+    },
+    RevokeToken,
+    Enrol {
+        name: usize,
+        replace: bool,
+        lifetime_ms: u64,
+    },
+    Renew {
+        name: usize,
+        older: bool,
+    },
+    RevokeName {
+        name: usize,
+    },
+    Authority {
+        which: u8,
+        what: u8,
+    },
+    Wait {
+        ms: u64,
+    },
+}
+
+pub fn exits() -> impl Strategy<Value = RankExit> {
+    prop_oneof![
+        4 => Just(RankExit::Exited { code: 0 }),
+        1 => Just(RankExit::Exited { code: 1 }),
+        1 => Just(RankExit::Signaled { signal: 9 }),
+        1 => Just(RankExit::Walltime),
+        1 => Just(RankExit::Stopped),
+        2 => Just(RankExit::Lost { evidence: "rebooted".to_owned() }),
+    ]
+}
+
+pub fn moves() -> impl Strategy<Value = Move> {
+    let project = 0..PROJECTS.len();
+    let nth = 0..6usize;
+    let requeue = prop_oneof![
+        Just(Requeue::Never),
+        Just(Requeue::Once),
+        Just(Requeue::Always)
+    ];
+    let lifecycles = prop_oneof![
+        4 => Just(Lifecycle::Ready),
+        1 => Just(Lifecycle::Draining),
+        1 => Just(Lifecycle::Quarantined),
+        1 => Just(Lifecycle::Retired),
+    ];
+    prop_oneof![
+        3 => (project.clone(), prop::option::of(0..9u64), prop::option::of(0..4u64))
+            .prop_map(|(project, nodes, allocations)| Move::Create { project, nodes, allocations }),
+        1 => project.clone().prop_map(|project| Move::Delete { project }),
+        4 => prop::collection::vec((project.clone(), 0..12u64), 1..4)
+            .prop_map(|changes| Move::Limit { changes }),
+        8 => (project, 0..5u32, requeue, prop::bool::weighted(0.1)).prop_map(
+            |(project, nodes, requeue, hold)| Move::Submit { project, nodes, requeue, hold }
+        ),
+        2 => (nth.clone(), any::<bool>()).prop_map(|(nth, owner)| Move::Cancel { nth, owner }),
+        1 => nth.clone().prop_map(|nth| Move::Hold { nth }),
+        1 => nth.clone().prop_map(|nth| Move::Release { nth }),
+        10 => (nth.clone(), 0..3usize, prop::bool::weighted(0.1), any::<bool>())
+            .prop_map(|(nth, shift, stale, fenced)| Move::Assign { nth, shift, stale, fenced }),
+        1 => (nth.clone(), any::<bool>()).prop_map(|(nth, suspend)| Move::Stop { nth, suspend }),
+        3 => (nth.clone(), 0..4usize).prop_map(|(nth, rank)| Move::Start { nth, rank }),
+        4 => nth.clone().prop_map(|nth| Move::StartAll { nth }),
+        4 => (nth.clone(), 0..4usize, exits())
+            .prop_map(|(nth, rank, exit)| Move::End { nth, rank, exit }),
+        5 => nth.clone().prop_map(|nth| Move::EndAll { nth }),
+        2 => (0..NODES, any::<bool>()).prop_map(|(node, set)| Move::Drain { node, set }),
+        3 => (0..NODES, lifecycles).prop_map(|(node, to)| Move::Lifecycle { node, to }),
+        2 => (0..NODES).prop_map(|node| Move::Register { node }),
+        2 => (0..2usize, 1..90_000u64, prop::bool::weighted(0.2))
+            .prop_map(|(who, ttl_ms, give_back)| Move::Lease { who, ttl_ms, give_back }),
+        2 => (0..NODES, prop_oneof![1 => Just(Power::Service), 4 => Just(Power::Operator)])
+            .prop_map(|(node, power)| Move::Force { node, power }),
+        2 => (nth.clone(), 0..4usize, any::<bool>())
+            .prop_map(|(nth, rank, spawned)| Move::EndFaulty { nth, rank, spawned }),
+        3 => (0..NODES).prop_map(|node| Move::Accept { node }),
+        2 => (0..4u32, any::<bool>()).prop_map(|(uses, replace)| Move::Token { uses, replace }),
+        1 => Just(Move::RevokeToken),
+        3 => (0..3usize, any::<bool>(), prop_oneof![Just(3_600_000u64), Just(30 * 24 * 3_600_000)])
+            .prop_map(|(name, replace, lifetime_ms)| Move::Enrol { name, replace, lifetime_ms }),
+        2 => (0..3usize, prop::bool::weighted(0.2))
+            .prop_map(|(name, older)| Move::Renew { name, older }),
+        1 => (0..3usize).prop_map(|name| Move::RevokeName { name }),
+        2 => (0..2u8, 0..3u8).prop_map(|(which, what)| Move::Authority { which, what }),
+        2 => prop_oneof![1..5_000u64, Just(90_000), Just(13 * 3600 * 1000), Just(40 * 24 * 3600 * 1000)]
+            .prop_map(|ms| Move::Wait { ms }),
+    ]
+}
+
+pub fn nth(state: &State, nth: usize) -> Option<&Allocation> {
+    let count = state.live_allocations().count();
+    if count == 0 {
+        None
+    } else {
+        state.live_allocations().nth(nth % count)
+    }
+}
+
+pub fn enrolled(name: usize) -> String {
+    format!("n{:03}", name + 5)
+}
+
+/// As the proposer stamps it.
+pub fn certificate(c: &Cluster, name: &str, lifetime_ms: u64) -> IssuedCertificate {
+    let earliest = c.state.next_issue(Role::Agent, name).max(c.state.now());
+    let now = c.now().min(c.state.now().after(80_000_000));
+    let issued_at = UnixMillis(earliest.max(now).0.div_ceil(1000) * 1000);
+    IssuedCertificate {
+        issued_at,
+        expires_at: issued_at.after(lifetime_ms),
+    }
+}
+
+pub fn lease() -> LeaseName {
+    LeaseName::new("schedule.main").unwrap()
+}
+
+/// The commands a move stands for now.
+pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
+    let state = &c.state;
+    let id_of = |i: usize| nth(state, i).map_or(AllocationId(9_999), |a| a.id);
+    let admin = |command| vec![("root", Power::Admin, command)];
+    let service = |command| vec![("service:control/c1", Power::Service, command)];
+    let report = |a: &Allocation, rank: usize, report: RankReport| {
+        let node = a
+            .ranks
+            .get(rank)
+            .map_or_else(|| node("elsewhere"), |r| r.node.clone());
+        Command::Report {
+            id: a.id,
+            attempt: a.attempt,
+            node,
+            report,
+        }
+    };
+    match step {
+        Move::Create {
+            project,
+            nodes,
+            allocations,
+        } => admin(Command::CreateProject {
+            path: path(PROJECTS[*project]),
+            limits: nodes.map(|n| Limits {
+                max_nodes: Some(n),
+                max_concurrent_allocations: *allocations,
+            }),
+            admins: vec!["alice".to_owned()],
+            description: String::new(),
+        }),
+        Move::Delete { project } => admin(Command::DeleteProject {
+            path: path(PROJECTS[*project]),
+        }),
+        Move::Limit { changes } => {
+            let changes = changes.iter().map(|(project, n)| LimitChange {
+                path: path(PROJECTS[*project]),
+                patch: LimitPatch {
+                    max_nodes: Patch::Set(*n),
+                    ..LimitPatch::default()
+                },
+            });
+            admin(Command::SetLimits {
+                changes: changes.collect(),
+            })
+        }
+        Move::Submit {
+            project,
+            nodes,
+            requeue,
+            hold,
+        } => {
+            let spec = common::spec(PROJECTS[*project], *nodes);
+            let spec = lattice_quorum_types::spec::AllocationSpec {
+                requeue: *requeue,
+                hold: *hold,
+                ..spec
+            };
+            vec![(
+                "alice",
+                Power::User,
+                Command::Submit {
+                    spec: Box::new(spec),
+                },
+            )]
+        }
+        Move::Cancel { nth, owner } => {
+            let who = if *owner { "alice" } else { "mallory" };
+            vec![(who, Power::User, Command::Cancel { id: id_of(*nth) })]
+        }
+        Move::Hold { nth } => admin(Command::Hold { id: id_of(*nth) }),
+        Move::Release { nth } => admin(Command::Release { id: id_of(*nth) }),
+        Move::Assign {
+            nth: i,
+            shift,
+            stale,
+            fenced,
+        } => {
+            let Some(allocation) = nth(state, *i) else {
+                return Vec::new();
+            };
+            let all: Vec<_> = state.nodes().collect();
+            let free = all.iter().filter(|n| n.is_assignable()).skip(*shift % 2);
+            // With shift 2, nodes that may be held already are asked for as well.
+            let chosen: Vec<_> = if *shift == 2 {
+                all.iter().collect()
+            } else {
+                free.collect()
+            };
+            let nodes = chosen
+                .iter()
+                .take(allocation.spec.nodes as usize)
+                .map(|n| ExpectedNode {
+                    node: n.id.clone(),
+                    version: n.version - u64::from(*stale),
+                    boot: stale.then(|| "boot-1".to_owned()),
+                });
+            let command = Command::Assign {
+                id: allocation.id,
+                nodes: nodes.collect(),
+            };
+            if *fenced {
+                service(command)
+            } else {
+                admin(command)
+            }
+        }
+        Move::Stop { nth, suspend } => {
+            let cause = if *suspend {
+                StopCause::Suspended
+            } else {
+                StopCause::Walltime
+            };
+            service(Command::Stop {
+                id: id_of(*nth),
+                cause,
+            })
+        }
+        Move::Start { nth: i, rank } => nth(state, *i).map_or_else(Vec::new, |a| {
+            service(report(a, *rank, RankReport::Started { at: c.now() }))
+        }),
+        Move::StartAll { nth: i } => nth(state, *i).map_or_else(Vec::new, |a| {
+            let started = || RankReport::Started { at: c.now() };
+            (0..a.ranks.len())
+                .flat_map(|rank| service(report(a, rank, started())))
+                .collect()
+        }),
+        Move::End { nth: i, rank, exit } => nth(state, *i).map_or_else(Vec::new, |a| {
+            service(report(
+                a,
+                *rank,
+                RankReport::Ended {
+                    at: c.now(),
+                    exit: exit.clone(),
+                    fault: None,
+                },
+            ))
+        }),
+        Move::EndAll { nth: i } => nth(state, *i).map_or_else(Vec::new, |a| {
+            let ended = || RankReport::Ended {
+                at: c.now(),
+                exit: RankExit::Exited { code: 0 },
+                fault: None,
+            };
+            (0..a.ranks.len())
+                .flat_map(|rank| service(report(a, rank, ended())))
+                .collect()
+        }),
+        Move::Drain { node: i, set } => {
+            let reason = set.then(|| "noisy fan".to_owned());
+            service(Command::Drain {
+                node: node(&format!("n{i:03}")),
+                reason,
+                expected: None,
+            })
+        }
+        Move::Lifecycle { node: i, to } => {
+            let node = node(&format!("n{i:03}"));
+            service(Command::SetLifecycle {
+                node,
+                lifecycle: *to,
+            })
+        }
+        Move::Register { node: i } => {
+            let vcluster = VclusterName::new("main").unwrap();
+            service(Command::RegisterNode {
+                node: node(&format!("n{i:03}")),
+                vcluster,
+            })
+        }
+        Move::Lease {
+            who,
+            ttl_ms,
+            give_back,
+        } => {
+            let holder = format!("control/c{who}");
+            service(if *give_back {
+                Command::ReleaseLease {
+                    lease: lease(),
+                    holder,
+                }
+            } else {
+                Command::AcquireLease {
+                    lease: lease(),
+                    holder,
+                    ttl_ms: *ttl_ms,
+                }
+            })
+        }
+        Move::Force { node: i, power } => {
+            let command = Command::ForceRelease {
+                node: node(&format!("n{i:03}")),
+                reason: "pulled the plug".to_owned(),
+                expected: None,
+            };
+            vec![("olga", *power, command)]
+        }
+        Move::EndFaulty {
+            nth: i,
+            rank,
+            spawned,
+        } => nth(state, *i).map_or_else(Vec::new, |a| {
+            let exit = if *spawned {
+                RankExit::Exited { code: 0 }
+            } else {
+                let reason = "the prolog failed".to_owned();
+                RankExit::SpawnFailed { reason }
+            };
+            let fault = Some("the disk is read-only".to_owned());
+            let at = c.now();
+            service(report(a, *rank, RankReport::Ended { at, exit, fault }))
+        }),
+        Move::Accept { node: i } => admin(Command::SetLifecycle {
+            node: node(&format!("n{i:03}")),
+            lifecycle: Lifecycle::Ready,
+        }),
+        Move::Token { uses, replace } => admin(Command::CreateToken {
+            grant: TokenGrant {
+                hash: "ab".repeat(32),
+                role: Role::Agent,
+                names: None,
+                cidrs: Vec::new(),
+                uses: *uses,
+                replace: *replace,
+                expires_at: c.now().after(3_600_000),
+            },
+        }),
+        Move::RevokeToken => admin(Command::RevokeToken { id: "ab".repeat(6) }),
+        Move::Enrol {
+            name,
+            replace,
+            lifetime_ms,
+        } => {
+            let name = enrolled(*name);
+            vec![(
+                "service:quorum",
+                Power::Service,
+                Command::ConsumeToken {
+                    hash: "ab".repeat(32),
+                    role: Role::Agent,
+                    from: None,
+                    replace: *replace,
+                    certificate: certificate(c, &name, *lifetime_ms),
+                    name,
+                },
+            )]
+        }
+        Move::Renew { name, older } => {
+            let name = enrolled(*name);
+            let newest = certificates(state).into_iter().find(|v| v.name == name);
+            let newest = newest.and_then(|view| view.issued_at).unwrap_or(c.now());
+            let command = Command::RenewCertificate {
+                role: Role::Agent,
+                shown_issued_at: UnixMillis(newest.0 - if *older { 1000 } else { 0 }),
+                certificate: certificate(c, &name, 3_600_000),
+                name,
+            };
+            vec![("service:quorum", Power::Service, command)]
+        }
+        Move::RevokeName { name } => admin(Command::RevokeCertificates {
+            name: enrolled(*name),
+            role: Role::Agent,
+            reason: "lost".to_owned(),
+        }),
+        Move::Authority { which, what } => {
+            let certificate = Bytes::from(vec![*which; 100]);
+            let pin = blake3::hash(&certificate).to_hex().to_string();
+            admin(match what {
+                0 => Command::AddAuthority { certificate },
+                1 => Command::PromoteAuthority { pin },
+                _ => Command::RetireAuthority { pin },
+            })
+        }
+        Move::Wait { .. } => Vec::new(),
+    }
+}
