@@ -38,6 +38,14 @@ pub(crate) fn shortened_report(report: RankReport) -> RankReport {
             },
             fault: fault.map(shortened),
         },
+        // No agent says so, for none can know it; what it meant is that nothing is left of it.
+        RankReport::NeverStarted { at, evidence } => RankReport::Ended {
+            at,
+            exit: RankExit::Lost {
+                evidence: shortened(evidence),
+            },
+            fault: None,
+        },
     }
 }
 
@@ -95,6 +103,21 @@ mod tests {
             fault: None,
         };
         assert_eq!(shortened_report(other.clone()), other);
+    }
+
+    #[test]
+    fn an_agent_cannot_say_that_nothing_ever_ran() {
+        let (at, evidence) = (UnixMillis(1), "believe me".to_owned());
+        let told = RankReport::NeverStarted {
+            at,
+            evidence: evidence.clone(),
+        };
+        let taken = RankReport::Ended {
+            at,
+            exit: RankExit::Lost { evidence },
+            fault: None,
+        };
+        assert_eq!(shortened_report(told), taken);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Every action there is, as filters name it.
-pub const ACTIONS: [&str; 8] = [
+pub const ACTIONS: [&str; 9] = [
     "force_released",
     "token_created",
     "token_revoked",
@@ -20,6 +20,7 @@ pub const ACTIONS: [&str; 8] = [
     "authority_added",
     "authority_promoted",
     "authority_retired",
+    "gate_skipped",
 ];
 
 /// One entry.
@@ -112,6 +113,7 @@ pub fn word(action: &AuditAction) -> &'static str {
         AuditAction::AuthorityAdded { .. } => "authority_added",
         AuditAction::AuthorityPromoted { .. } => "authority_promoted",
         AuditAction::AuthorityRetired { .. } => "authority_retired",
+        AuditAction::GateSkipped { .. } => "gate_skipped",
     }
 }
 
@@ -169,13 +171,19 @@ pub fn summary(action: &AuditAction) -> String {
         AuditAction::AuthorityRetired { pin } => {
             format!("trusts authority {} no more", short(pin))
         }
+        AuditAction::GateSkipped { node, cleared } => format!(
+            "undrained node {node} without its health gate; cleared {}",
+            cleared.join("; ")
+        ),
     }
 }
 
 /// Whether an entry is about this node.
 pub fn is_about_node(action: &AuditAction, wanted: &NodeId) -> bool {
     match action {
-        AuditAction::ForceReleased { node, .. } => node == wanted,
+        AuditAction::ForceReleased { node, .. } | AuditAction::GateSkipped { node, .. } => {
+            node == wanted
+        }
         AuditAction::Enrolled { role, name, .. }
         | AuditAction::CertificatesRevoked { role, name, .. } => {
             *role == Role::Agent && name == wanted.as_str()
@@ -241,6 +249,10 @@ mod tests {
             AuditAction::AuthorityAdded { pin: pin.clone() },
             AuditAction::AuthorityPromoted { pin: pin.clone() },
             AuditAction::AuthorityRetired { pin },
+            AuditAction::GateSkipped {
+                node: NodeId::new("gpu007").unwrap(),
+                cleared: vec!["root: firmware".to_owned()],
+            },
         ]
     }
 
@@ -277,7 +289,12 @@ mod tests {
             .collect();
         assert_eq!(
             about,
-            ["force_released", "enrolled", "certificates_revoked"]
+            [
+                "force_released",
+                "enrolled",
+                "certificates_revoked",
+                "gate_skipped"
+            ]
         );
         let about = |id| {
             let all = every_action();

@@ -238,6 +238,7 @@ fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::UnknownTrust { .. } => Kind::NotFound,
         Refusal::Forbidden { .. }
         | Refusal::TokenRefused { .. }
+        | Refusal::TokenNetwork { .. }
         | Refusal::CertificateRevoked { .. } => Kind::Forbidden,
         Refusal::Invalid { .. } => Kind::Invalid,
         Refusal::UnsupportedSchema { .. } => Kind::Unavailable,

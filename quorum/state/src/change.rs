@@ -1,8 +1,8 @@
 //! What a judged command will do: whole records as they will be. Committing them cannot fail.
 
-use crate::{lease::Lease, token::Token, trust::Identity};
+use crate::{lease::Lease, token::Token, trust::Identity, unstarted::NeverStarted};
 use lattice_quorum_types::{
-    Allocation, NodeId, Outcome, ProjectPath, audit::AuditAction, command::Principal,
+    Allocation, AllocationId, NodeId, Outcome, ProjectPath, audit::AuditAction, command::Principal,
     event::AllocationChange, id::LeaseName, node::Node, project::Project, rpc::Role,
     view::Authority,
 };
@@ -14,6 +14,11 @@ pub(crate) enum Change {
     Allocation {
         change: AllocationChange,
         record: Box<Allocation>,
+    },
+    /// What is known of ranks that never started, as it will be. Before the allocation itself.
+    NeverStarted {
+        id: AllocationId,
+        known: NeverStarted,
     },
     /// A node as it will be.
     Node(Box<Node>),

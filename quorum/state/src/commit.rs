@@ -72,6 +72,7 @@ impl State {
                 });
                 self.store(*record);
             }
+            Change::NeverStarted { id, known } => self.unstarted.set(id, known),
             Change::Node(mut node) => {
                 node.revision = revision;
                 events.push(EventKind::Node {
@@ -163,6 +164,7 @@ impl State {
         self.last_id = self.last_id.max(record.id.0);
         if record.state.is_terminal() {
             self.tree.count_unfinished(path, Direction::GiveBack);
+            self.unstarted.forget(record.id);
             self.archive.append(record);
         } else {
             self.hot.insert(record.id, record);

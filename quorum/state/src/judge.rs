@@ -106,6 +106,9 @@ pub(crate) fn judge(
             reason,
             expected,
         } => force::release(case, node, reason, *expected),
+        Command::UndrainUnchecked { node, expected } => {
+            nodes::undrain_unchecked(case, node, *expected)
+        }
     }
 }
 

@@ -146,7 +146,9 @@ fn as_asked(command: &Command) -> Command {
         }
         Command::RenewCertificate { certificate, .. } => *certificate = UNSTAMPED,
         // What it rests on is looked at anew for each repeat, and the first one changed it.
-        Command::Drain { expected, .. } | Command::ForceRelease { expected, .. } => {
+        Command::Drain { expected, .. }
+        | Command::ForceRelease { expected, .. }
+        | Command::UndrainUnchecked { expected, .. } => {
             *expected = None;
         }
         _ => {}

@@ -30,6 +30,7 @@ mod state;
 mod token;
 mod tree;
 mod trust;
+mod unstarted;
 pub mod v1;
 
 pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};

@@ -12,6 +12,7 @@ use crate::{
     token::Tokens,
     tree::Tree,
     trust::{Identity, Trust},
+    unstarted::Unstarted,
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Applied, Envelope, NodeId, ProjectPath, Refusal,
@@ -51,6 +52,8 @@ pub struct State {
     pub(crate) keys: Keys,
     pub(crate) trust: Trust,
     pub(crate) audit: Audit,
+    /// Last, since format 2 ended before it.
+    pub(crate) unstarted: Unstarted,
 }
 
 impl Default for State {
@@ -85,6 +88,7 @@ impl State {
             keys: Keys::default(),
             trust: Trust::default(),
             audit: Audit::default(),
+            unstarted: Unstarted::default(),
         }
     }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Cluster, limits, node, path, spec};
 use lattice_quorum_types::{
-    AllocationId, AllocationState, Applied, Command, NodeId, Refusal,
+    AllocationId, AllocationState, Applied, Command, NodeId, Refusal, Revision,
     allocation::{RankExit, RankPhase, StopCause},
     audit::AuditAction,
     command::{Power, RankReport},
@@ -421,4 +421,56 @@ fn words_of_nodes_are_kept_in_part() {
     };
     let refused = c.propose("olga", Power::Operator, by_hand).unwrap_err();
     assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
+}
+
+#[test]
+fn a_gate_that_was_skipped_is_written_down() {
+    let mut c = Cluster::default();
+    c.add_nodes(2);
+    let id = c.state.nodes().next().unwrap().id.clone();
+    let skip = |node: &NodeId, expected| Command::UndrainUnchecked {
+        node: node.clone(),
+        expected,
+    };
+    let drain = |c: &mut Cluster, who: &str, reason: &str| {
+        let command = Command::Drain {
+            node: id.clone(),
+            reason: Some(reason.to_owned()),
+            expected: None,
+        };
+        c.propose(who, Power::Service, command).unwrap();
+    };
+    drain(&mut c, "root", "a fan");
+    drain(&mut c, "olga", "firmware");
+    drain(&mut c, "service:hooks", "epilog: exit code 2");
+    for power in [Power::User, Power::Operator, Power::Service] {
+        let refused = c.propose("root", power, skip(&id, None)).unwrap_err();
+        assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
+    }
+    let now = c.state.node(&id).unwrap().revision;
+    let late = c.admin(skip(&id, Some(Revision(now.0 - 1)))).unwrap_err();
+    assert!(matches!(late, Refusal::NodeChanged { .. }), "{late}");
+    c.admin(skip(&id, Some(now))).unwrap();
+    let left = c.state.node(&id).unwrap();
+    let owners: Vec<_> = left.drain.iter().map(|d| d.owner.as_str()).collect();
+    assert_eq!((owners, left.is_assignable()), (vec!["olga"], false));
+    undrain(&mut c, "olga", &id);
+    assert!(c.state.node(&id).unwrap().is_assignable());
+    // Nothing is cleared, so nothing is written.
+    let (digest, revision) = (c.state.digest(), c.state.revision());
+    c.admin(skip(&id, None)).unwrap();
+    assert_eq!((c.state.digest(), c.state.revision()), (digest, revision));
+    let (after, limit) = (0, 10);
+    let Answer::Audit(entries) = c.state.query(&Query::Audit { after, limit }) else {
+        panic!("audit")
+    };
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].by.name, "root");
+    let cleared = ["root: a fan", "service:hooks: epilog: exit code 2"];
+    let cleared = cleared.map(str::to_owned).to_vec();
+    let node = id;
+    assert_eq!(
+        entries[0].action,
+        AuditAction::GateSkipped { node, cleared }
+    );
 }

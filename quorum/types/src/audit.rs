@@ -71,6 +71,13 @@ pub enum AuditAction {
         /// blake3 of its certificate.
         pin: String,
     },
+    /// Drain reasons of a node were cleared without asking its health gate.
+    GateSkipped {
+        /// The node.
+        node: NodeId,
+        /// What was cleared: each reason behind its owner.
+        cleared: Vec<String>,
+    },
 }
 
 /// One entry. Written by `apply`, never changed.

@@ -111,6 +111,14 @@ pub enum RankReport {
         /// this reason as it is given back.
         fault: Option<String>,
     },
+    /// It ended without ever having been started: no process of it was ever there. Only who sends
+    /// launches can know that, and says it under its lease; agents never do.
+    NeverStarted {
+        /// By the clock of who says so.
+        at: UnixMillis,
+        /// How that is known.
+        evidence: String,
+    },
 }
 
 /// A certificate that is about to leave.
@@ -322,6 +330,14 @@ pub enum Command {
         reason: String,
         /// The node's revision at which its holder was looked at; refused when it has another by
         /// now, and so perhaps another holder.
+        expected: Option<Revision>,
+    },
+    /// Clears the principal's own drain reason and that of a failed hook without the node's health
+    /// gate having been asked: a person answers for that, and it is written down.
+    UndrainUnchecked {
+        /// Which node.
+        node: NodeId,
+        /// The node's revision that this rests on; refused when it has another by now.
         expected: Option<Revision>,
     },
 }

@@ -202,9 +202,6 @@ async fn promote(pin: &str, connection: &Connection) -> Result<(), Failure> {
     let issuing = all.iter().find(|authority| authority.phase == "issuing");
     let issuing = issuing.map_or(pin, |authority| short_pin(&authority.pin));
     eprintln!("authority {issuing} issues from now on; every member renews within ten minutes");
-    eprintln!(
-        "  join tokens made before are of no use once the quorum members have: make new ones then"
-    );
     for old in all.iter().filter(|authority| authority.phase != "issuing") {
         let pin = short_pin(&old.pin);
         eprintln!(
@@ -222,5 +219,6 @@ async fn retire(args: &RetireArgs, connection: &Connection) -> Result<(), Failur
         "authority {} is trusted no more; who still shows a certificate of it is refused",
         args.pin
     );
+    eprintln!("  join tokens that know the cluster by nothing newer are of no use: make new ones");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Certificate authorities: add, promote, retire.
 
-use super::{audit, certificates, propose, read, tokens, unexpected};
+use super::{audit, certificates, change, read, tokens, unexpected};
 use crate::{
     Core,
     http::caller::{Caller, Role},
@@ -31,28 +31,14 @@ async fn trusted(core: &Core) -> Result<Vec<Authority>, Problem> {
     }
 }
 
-/// The pin that newcomers are told: of the authority whose certificate they are shown by a quorum
-/// member. After a promotion that is the former one until the first member has renewed. `None`
-/// while the state knows no authority.
-pub(super) async fn shown(core: &Core) -> Result<Option<Pin>, Problem> {
-    let all = trusted(core).await?;
-    let issuing = all.iter().find(|authority| authority.issuing);
-    let mut pin = issuing.map(|authority| authority.pin.clone());
-    if let (Some(issuing), true) = (&pin, all.len() > 1) {
-        let in_use = in_use(core).await?;
-        let shows = |pin: &String| {
-            let mut members = in_use.get(pin).into_iter().flatten();
-            members.any(|c| c.role == Member::Quorum)
-        };
-        if !shows(issuing) {
-            let reigns = reigns(core).await?;
-            let former = reigns.into_iter().rev().map(|(_, pin)| pin);
-            let is_trusted = |pin: &String| all.iter().any(|a| a.pin == *pin && !a.issuing);
-            pin = former.into_iter().find(is_trusted).or(pin);
-        }
-    }
-    let pin = pin.map(|pin| pin.parse());
-    pin.transpose().map_err(|_| unexpected())
+/// The pins that newcomers are told: of the authority that issues, and of all others that are
+/// trusted. `None` while the state knows no authority.
+pub(super) async fn pins(core: &Core) -> Result<Option<(Pin, Vec<Pin>)>, Problem> {
+    let mut all = trusted(core).await?;
+    all.sort_by_key(|authority| !authority.issuing);
+    let pins: Result<Vec<Pin>, _> = all.iter().map(|a| a.pin.parse()).collect();
+    let mut pins = pins.map_err(|_| unexpected())?.into_iter();
+    Ok(pins.next().map(|first| (first, pins.collect())))
 }
 
 /// Since when each authority was the one that issued, oldest first. The first that became known
@@ -124,18 +110,6 @@ async fn find(core: &Core, pin: &str) -> Result<Authority, Problem> {
             id: beginning,
         })),
     }
-}
-
-async fn change(
-    core: &Core,
-    caller: &Caller,
-    key: Option<String>,
-    command: Command,
-) -> Result<Changed, Problem> {
-    let applied = propose(core, caller, key, command).await?;
-    Ok(Changed {
-        revision: applied.revision,
-    })
 }
 
 pub(crate) async fn add(

@@ -1,6 +1,6 @@
 //! Members' certificates.
 
-use super::{nodes::name as node_name, paging, propose, read, unexpected};
+use super::{change, nodes::name as node_name, paging, read, unexpected};
 use crate::{
     Core,
     http::caller::{Caller, Role},
@@ -126,8 +126,5 @@ pub(crate) async fn revoke(
     }
     let name = name.to_owned();
     let command = Command::RevokeCertificates { name, role, reason };
-    let applied = propose(core, caller, key, command).await?;
-    Ok(Changed {
-        revision: applied.revision,
-    })
+    change(core, caller, key, command).await
 }

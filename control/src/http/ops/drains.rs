@@ -3,11 +3,12 @@
 use super::{
     audit,
     certificates::check_reason,
+    change,
     nodes::{agent_problem, name},
     propose,
 };
 use crate::{
-    Core, ProposeError, View,
+    Core, View,
     http::caller::{Caller, Role},
     tasks::{
         faults,
@@ -173,14 +174,15 @@ pub(crate) async fn undrain(
         gate(core, &node).await?;
     }
     let mut expected = record.map(|record| record.revision);
+    if skip_gate {
+        let command = Command::UndrainUnchecked { node, expected };
+        return change(core, caller, key, command).await;
+    }
     if record.is_some_and(has_hooks_reason) {
         caller.writer()?;
         tracing::info!(by = %caller.name, %node, "the reason of a failed hook is cleared");
         let cleared = faults::clear_hooks(core, &node, expected).await;
-        let cleared = cleared.map_err(|error| match error {
-            ProposeError::Refused(refusal) => Problem::from(&refusal),
-            ProposeError::Unavailable(unavailable) => Problem::from(&unavailable),
-        })?;
+        let cleared = cleared.map_err(|error| super::problem(&error))?;
         expected = Some(cleared.revision);
     }
     let command = Command::Drain {
@@ -188,10 +190,7 @@ pub(crate) async fn undrain(
         reason: None,
         expected,
     };
-    let applied = propose(core, caller, key, command).await?;
-    Ok(Changed {
-        revision: applied.revision,
-    })
+    change(core, caller, key, command).await
 }
 
 fn has_hooks_reason(record: &Node) -> bool {

@@ -17,7 +17,10 @@ pub(crate) mod status;
 pub(crate) mod tokens;
 
 use crate::{Core, ProposeError, http::caller::Caller};
-use lattice_api::problem::{Kind, Problem};
+use lattice_api::{
+    problem::{Kind, Problem},
+    project::Changed,
+};
 use lattice_quorum_types::{
     Applied, Command, Revision, UnixMillis,
     view::{Answer, Query},
@@ -37,12 +40,30 @@ pub(crate) async fn propose(
 ) -> Result<Applied, Problem> {
     let principal = caller.writer()?;
     let proposed = core.propose(principal, key, command).await;
-    let applied = proposed.map_err(|error| match error {
-        ProposeError::Refused(refusal) => Problem::from(&refusal),
-        ProposeError::Unavailable(unavailable) => Problem::from(&unavailable),
-    })?;
+    let applied = proposed.map_err(|error| problem(&error))?;
     let _ = tokio::time::timeout(SEE_OWN_WRITE, core.reached(applied.revision)).await;
     Ok(applied)
+}
+
+/// As [`propose`], for what tells of nothing but its revision.
+pub(crate) async fn change(
+    core: &Core,
+    caller: &Caller,
+    key: Option<String>,
+    command: Command,
+) -> Result<Changed, Problem> {
+    let applied = propose(core, caller, key, command).await?;
+    Ok(Changed {
+        revision: applied.revision,
+    })
+}
+
+/// Why a command was not applied.
+pub(crate) fn problem(error: &ProposeError) -> Problem {
+    match error {
+        ProposeError::Refused(refusal) => Problem::from(refusal),
+        ProposeError::Unavailable(unavailable) => Problem::from(unavailable),
+    }
 }
 
 /// Whether it would be applied, by the quorum's own rule; nothing changes.

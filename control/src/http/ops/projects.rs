@@ -1,6 +1,6 @@
 //! Projects and limits.
 
-use super::{paging, propose, unexpected};
+use super::{change, paging, propose, unexpected};
 use crate::{Core, http::caller::Caller};
 use lattice_api::{
     page::Page,
@@ -123,10 +123,7 @@ pub(crate) async fn delete(
 ) -> Result<Changed, Problem> {
     let path = place(text)?;
     caller.check_sees(&path)?;
-    let applied = propose(core, caller, key, Command::DeleteProject { path }).await?;
-    Ok(Changed {
-        revision: applied.revision,
-    })
+    change(core, caller, key, Command::DeleteProject { path }).await
 }
 
 pub(crate) async fn set_limits(
@@ -139,8 +136,5 @@ pub(crate) async fn set_limits(
     for change in &changes {
         caller.check_sees(&change.path)?;
     }
-    let applied = propose(core, caller, key, Command::SetLimits { changes }).await?;
-    Ok(Changed {
-        revision: applied.revision,
-    })
+    change(core, caller, key, Command::SetLimits { changes }).await
 }

@@ -1,6 +1,6 @@
 //! Join tokens.
 
-use super::{authorities, propose, read, time, unexpected};
+use super::{authorities, change, propose, read, time, unexpected};
 use crate::{
     Core,
     http::caller::{Caller, Role},
@@ -28,8 +28,10 @@ pub(crate) async fn create(
     caller.check_whole(Role::Admin, "making join tokens")?;
     let terms = request.into_terms()?;
     let (role, uses) = (terms.role, terms.uses);
-    let authority = authorities::shown(core).await?.unwrap_or(founder);
-    let token = JoinToken::generate(role, authority);
+    let (first, others) = authorities::pins(core)
+        .await?
+        .unwrap_or((founder, Vec::new()));
+    let token = JoinToken::generate(role, first).trusting(others);
     let grant = terms.into_grant(token.hash(), core.now());
     let expires_at = grant.expires_at;
     // Without a key of the caller's: a repeat could not be told the text again.
@@ -75,8 +77,5 @@ pub(crate) async fn revoke(
 ) -> Result<Changed, Problem> {
     caller.check_whole(Role::Admin, "withdrawing join tokens")?;
     let id = beginning("id", id)?;
-    let applied = propose(core, caller, key, Command::RevokeToken { id }).await?;
-    Ok(Changed {
-        revision: applied.revision,
-    })
+    change(core, caller, key, Command::RevokeToken { id }).await
 }

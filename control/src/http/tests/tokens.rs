@@ -41,7 +41,10 @@ async fn a_token_is_good_for_what_was_asked_and_no_more() {
     assert_eq!(made.uses, 1);
     // What an agent reads out of the text it is given.
     let read: JoinToken = made.token.parse().unwrap();
-    assert_eq!((read.role(), read.pin()), (Role::Agent, bed.authority));
+    assert_eq!(
+        (read.role(), read.pins()),
+        (Role::Agent, &[bed.authority][..])
+    );
     let enrol = |name: &str, role| bed.service_answer(enrolment(&read, name, role, "127.0.0.1"));
     for (name, role) in [("gpu103", Role::Agent), ("gpu101", Role::Control)] {
         let refused = enrol(name, role).unwrap_err();

@@ -5,7 +5,7 @@ use super::Case;
 use crate::State;
 use lattice_quorum_types::{
     Allocation, Command, Envelope, Refusal,
-    command::{Power, Principal},
+    command::{Power, Principal, RankReport},
 };
 
 /// Refuses a principal whose power does not suffice, and a fence that is missing or over.
@@ -47,7 +47,8 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::RevokeToken { .. }
         | Command::RevokeCertificates { .. }
         | Command::PromoteAuthority { .. }
-        | Command::RetireAuthority { .. } => (&[Power::Admin], "the role admin"),
+        | Command::RetireAuthority { .. }
+        | Command::UndrainUnchecked { .. } => (&[Power::Admin], "the role admin"),
         // A person answers for it: never a service by itself.
         Command::ForceRelease { .. } => (
             &[Power::Operator, Power::Admin],
@@ -57,7 +58,16 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     if !allowed.contains(&principal.power) {
         return Err(forbidden(principal, needs));
     }
-    let fenced = matches!(command, Command::Assign { .. } | Command::Stop { .. });
+    // What never started is known to the dispatcher alone, and only while it is the only one.
+    let fenced = matches!(
+        command,
+        Command::Assign { .. }
+            | Command::Stop { .. }
+            | Command::Report {
+                report: RankReport::NeverStarted { .. },
+                ..
+            }
+    );
     if fenced && principal.power == Power::Service && fence.is_none() {
         return Err(forbidden(
             principal,

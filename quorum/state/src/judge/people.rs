@@ -15,7 +15,8 @@ pub(super) fn cancel(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
         by: case.principal.name.clone(),
     };
     // Already being stopped for good. One that would come back, suspended or requeued, does not.
-    if present.state == AllocationState::Stopping && end_state(present).is_terminal() {
+    let end = end_state(present, case.state.unstarted.get(id));
+    if present.state == AllocationState::Stopping && end.is_terminal() {
         return Ok(Verdict::nothing());
     }
     let (state, change) = if present.state.holds() {

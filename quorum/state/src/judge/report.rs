@@ -1,7 +1,10 @@
 //! Reports of ranks, and the transitions that follow from them.
 
 use super::{Case, force, invalid, nodes, people::entering, wrong_state};
-use crate::change::{Change, Direction, Verdict};
+use crate::{
+    change::{Change, Direction, Verdict},
+    unstarted::NeverStarted,
+};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, UnixMillis,
     allocation::{Rank, RankExit, RankPhase, StopCause},
@@ -11,11 +14,12 @@ use lattice_quorum_types::{
     spec::Requeue,
 };
 
-/// In whose name a node is drained where a site's hook failed.
-const HOOKS: &str = "service:hooks";
-
 /// Attempts after which a fault of a node puts an allocation back no more: it met five bad nodes.
 pub(super) const FAULTY_ATTEMPTS: u32 = 5;
+
+/// So often an attempt of which nothing ever started puts an allocation back without counting.
+/// Afterwards it counts: something is wrong, and somebody has to hear of it.
+pub(super) const UNCOUNTED_ATTEMPTS: u32 = 5;
 
 /// Takes down what became of one rank. A repeat changes nothing, also after the end.
 pub(super) fn report(
@@ -54,17 +58,29 @@ pub(super) fn report(
     }
     let mut record = present.clone();
     record.ranks[position].phase = phase;
-    let mut drained = None;
-    if let RankReport::Ended { exit, fault, .. } = report {
-        let fault = fault.as_deref().map(|fault| case.short(fault));
-        let exit = case.short_exit(exit);
+    let fault = match report {
+        RankReport::Ended { fault, .. } => fault.as_deref().map(|fault| case.short(fault)),
+        RankReport::Started { .. } | RankReport::NeverStarted { .. } => None,
+    };
+    if let RankPhase::Ended { exit, .. } = &record.ranks[position].phase {
+        let exit = exit.clone();
         note_exit(case, &mut record, position, &exit, fault.as_deref());
-        drained = fault.and_then(|fault| {
-            let node = case.state.nodes.get(node)?;
-            Some(nodes::with_reason(node, HOOKS, &fault, case.now))
-        });
     }
-    Ok(settle(case, present, record, drained))
+    let drained = fault.and_then(|fault| {
+        let node = case.state.nodes.get(node)?;
+        Some(nodes::with_reason(node, nodes::HOOKS, &fault, case.now))
+    });
+    let was = &present.ranks[position].phase;
+    let never_started = matches!(
+        (report, was),
+        (RankReport::NeverStarted { .. }, RankPhase::Assigned)
+    );
+    let known = case.state.unstarted.get(id).cloned();
+    let known = match never_started {
+        true => Some(known.unwrap_or_default().with(attempt, position as u32)),
+        false => known,
+    };
+    Ok(settle_knowing(case, present, record, drained, known))
 }
 
 /// The phase after a report; `None` when the report says nothing new.
@@ -77,8 +93,20 @@ fn next_phase(case: Case<'_>, present: &RankPhase, report: &RankReport) -> Optio
                 exit: case.short_exit(exit),
             })
         }
+        // One that runs by its agent's word did start: then it is lost as any other.
+        (
+            RankPhase::Assigned | RankPhase::Running { .. },
+            RankReport::NeverStarted { at, evidence },
+        ) => Some(RankPhase::Ended {
+            at: *at,
+            exit: RankExit::Lost {
+                evidence: case.short(evidence),
+            },
+        }),
         (RankPhase::Running { .. } | RankPhase::Ended { .. }, RankReport::Started { .. })
-        | (RankPhase::Ended { .. }, RankReport::Ended { .. }) => None,
+        | (RankPhase::Ended { .. }, RankReport::Ended { .. } | RankReport::NeverStarted { .. }) => {
+            None
+        }
     }
 }
 
@@ -127,12 +155,26 @@ pub(super) fn settle(
     record: Allocation,
     touched: Option<Node>,
 ) -> Verdict {
+    let known = case.state.unstarted.get(record.id).cloned();
+    settle_knowing(case, before, record, touched, known)
+}
+
+/// As [`settle`], with what this command adds to what is known of ranks that never started.
+fn settle_knowing(
+    case: Case<'_>,
+    before: &Allocation,
+    record: Allocation,
+    touched: Option<Node>,
+    known: Option<NeverStarted>,
+) -> Verdict {
     use AllocationState::{Starting, Stopping};
     let is_ended = |rank: &Rank| matches!(rank.phase, RankPhase::Ended { .. });
     let is_assigned = |rank: &Rank| rank.phase == RankPhase::Assigned;
     if record.ranks.iter().all(is_ended) {
-        return finish(case, record, touched);
+        return finish(case, record, touched, known);
     }
+    let news = known.filter(|known| Some(known) != case.state.unstarted.get(record.id));
+    let id = record.id;
     let (change, record) = if record.stop.is_some() && before.state != Stopping {
         (
             AllocationChange::Stopping,
@@ -151,17 +193,26 @@ pub(super) fn settle(
     } else {
         (AllocationChange::Progressed, record)
     };
-    let mut changes = vec![Change::Allocation {
+    let mut changes: Vec<Change> = news
+        .into_iter()
+        .map(|known| Change::NeverStarted { id, known })
+        .collect();
+    changes.push(Change::Allocation {
         change,
         record: Box::new(record),
-    }];
+    });
     changes.extend(touched.map(|node| Change::Node(Box::new(node))));
     Verdict::done(changes)
 }
 
 /// Every process is gone: through Stopping, within this command, to where it ends, and the nodes
 /// go back. One that was taken from it by force may belong to another allocation by now.
-fn finish(case: Case<'_>, record: Allocation, touched: Option<Node>) -> Verdict {
+fn finish(
+    case: Case<'_>,
+    record: Allocation,
+    touched: Option<Node>,
+    known: Option<NeverStarted>,
+) -> Verdict {
     let (path, nodes) = (record.spec.project.clone(), u64::from(record.spec.nodes));
     let holder = Some(Holder {
         allocation: record.id,
@@ -183,7 +234,8 @@ fn finish(case: Case<'_>, record: Allocation, touched: Option<Node>) -> Verdict 
         direction: Direction::GiveBack,
     });
 
-    let state = end_state(&record);
+    let state = end_state(&record, known.as_ref());
+    let uncounted = known.filter(|known| goes_back_uncounted(&record, known));
     let change = match state {
         AllocationState::Pending => AllocationChange::Requeued,
         AllocationState::Suspended => AllocationChange::Progressed,
@@ -200,26 +252,48 @@ fn finish(case: Case<'_>, record: Allocation, touched: Option<Node>) -> Verdict 
         eligible_at,
         ..entering(case, &record, state)
     };
-    let mut changes = vec![Change::Allocation {
+    let mut changes: Vec<Change> = uncounted
+        .into_iter()
+        .map(|known| Change::NeverStarted {
+            id: record.id,
+            known: known.put_back(),
+        })
+        .collect();
+    changes.push(Change::Allocation {
         change,
         record: Box::new(record),
-    }];
+    });
     changes.append(&mut freed);
     Verdict::done(changes)
 }
 
+/// Whether an allocation goes back to the queue without its policy being asked: no rank of this
+/// attempt that has ended was ever started.
+fn goes_back_uncounted(record: &Allocation, known: &NeverStarted) -> bool {
+    let lost = matches!(
+        record.stop,
+        Some(StopCause::NodeLost { .. } | StopCause::NodeFault { .. })
+    );
+    lost && known.covers(record) && known.uncounted() < UNCOUNTED_ATTEMPTS
+}
+
 /// Where an allocation ends once its processes are gone.
-pub(super) fn end_state(record: &Allocation) -> AllocationState {
+pub(super) fn end_state(record: &Allocation, known: Option<&NeverStarted>) -> AllocationState {
+    if known.is_some_and(|known| goes_back_uncounted(record, known)) {
+        return AllocationState::Pending;
+    }
+    let uncounted = known.map_or(0, NeverStarted::uncounted);
+    let attempt = record.attempt.saturating_sub(uncounted);
     match (&record.stop, record.spec.requeue) {
         (None, _) => AllocationState::Completed,
         (Some(StopCause::Cancelled { .. }), _) => AllocationState::Cancelled,
         (Some(StopCause::Suspended), _) => AllocationState::Suspended,
         (Some(StopCause::NodeLost { .. }), Requeue::Always) => AllocationState::Pending,
-        (Some(StopCause::NodeLost { .. }), Requeue::Once) if record.attempt == 1 => {
+        (Some(StopCause::NodeLost { .. }), Requeue::Once) if attempt == 1 => {
             AllocationState::Pending
         }
         (Some(StopCause::NodeFault { .. }), requeue)
-            if requeue == Requeue::Always || record.attempt <= FAULTY_ATTEMPTS =>
+            if requeue == Requeue::Always || attempt <= FAULTY_ATTEMPTS =>
         {
             AllocationState::Pending
         }

@@ -231,9 +231,12 @@ fn usable<'a>(case: Case<'a>, asked: &Enrolment<'_>) -> Result<&'a Token, Refusa
     }
     let inside = |from| grant.cidrs.iter().any(|cidr| cidr.contains(from));
     if !grant.cidrs.is_empty() && !asked.from.is_some_and(inside) {
-        return refused(match asked.from {
-            Some(from) => format!("it is not for use from {from}"),
-            None => "it is for some networks only, and this one is not known".to_owned(),
+        let Some(from) = asked.from else {
+            return refused("it is for some networks only, and this one is not known".to_owned());
+        };
+        return Err(Refusal::TokenNetwork {
+            from,
+            networks: grant.cidrs.clone(),
         });
     }
     Ok(token)

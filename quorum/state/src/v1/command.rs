@@ -424,6 +424,7 @@ fn report_as_first(report: now::command::RankReport) -> Option<RankReport> {
             exit,
             fault: None,
         } => Some(RankReport::Ended { at, exit }),
-        now::command::RankReport::Ended { fault: Some(_), .. } => None,
+        now::command::RankReport::Ended { fault: Some(_), .. }
+        | now::command::RankReport::NeverStarted { .. } => None,
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     token::{self, Tokens},
     tree::Tree,
     trust::Trust,
+    unstarted::Unstarted,
 };
 use lattice_quorum_types::{
     self as now, AllocationId, AllocationState, NodeId, Outcome, Revision, UnixMillis,
@@ -175,6 +176,7 @@ impl From<State> for crate::State {
             keys: keys(old.keys),
             trust: Trust::default(),
             audit: Audit::default(),
+            unstarted: Unstarted::default(),
         }
     }
 }

@@ -38,7 +38,15 @@ fn take(c: &mut Cluster, step: &Move) {
     }
     for (name, power, command) in resolve(c, step) {
         let fenced = power == Power::Service
-            && matches!(command, Command::Assign { .. } | Command::Stop { .. });
+            && matches!(
+                command,
+                Command::Assign { .. }
+                    | Command::Stop { .. }
+                    | Command::Report {
+                        report: RankReport::NeverStarted { .. },
+                        ..
+                    }
+            );
         let mut envelope = envelope(c.now(), principal(name, power), command);
         if fenced {
             let epoch = c.state.lease("schedule.main").map_or(0, |(epoch, _)| epoch);
@@ -181,6 +189,22 @@ fn random_moves_reach_every_state() {
             if others_run {
                 wrote.insert("a released node, others run".to_owned());
             }
+            let uncounted = c
+                .log
+                .last()
+                .is_some_and(|envelope| match &envelope.command {
+                    Command::Report {
+                        id,
+                        report: RankReport::NeverStarted { .. },
+                        ..
+                    } => c.state.allocation(*id).is_some_and(|a| {
+                        a.state == AllocationState::Pending && a.spec.requeue == Requeue::Never
+                    }),
+                    _ => false,
+                });
+            if uncounted {
+                wrote.insert("never started, waits again".to_owned());
+            }
             let Answer::Counts(counts) = c.state.query(&Query::Counts) else {
                 panic!("counts")
             };
@@ -201,6 +225,8 @@ fn random_moves_reach_every_state() {
         "Enrolled",
         "Enrolled, replaced",
         "ForceReleased",
+        "GateSkipped",
+        "never started, waits again",
         "TokenCreated",
         "TokenRevoked",
     ];

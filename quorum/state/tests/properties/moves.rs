@@ -82,6 +82,13 @@ pub enum Move {
         rank: usize,
         spawned: bool,
     },
+    NeverStarted {
+        nth: usize,
+        rank: usize,
+    },
+    UndrainUnchecked {
+        node: usize,
+    },
     Accept {
         node: usize,
     },
@@ -165,6 +172,8 @@ pub fn moves() -> impl Strategy<Value = Move> {
             .prop_map(|(node, power)| Move::Force { node, power }),
         2 => (nth.clone(), 0..4usize, any::<bool>())
             .prop_map(|(nth, rank, spawned)| Move::EndFaulty { nth, rank, spawned }),
+        4 => (nth.clone(), 0..4usize).prop_map(|(nth, rank)| Move::NeverStarted { nth, rank }),
+        2 => (0..NODES).prop_map(|node| Move::UndrainUnchecked { node }),
         3 => (0..NODES).prop_map(|node| Move::Accept { node }),
         2 => (0..4u32, any::<bool>()).prop_map(|(uses, replace)| Move::Token { uses, replace }),
         1 => Just(Move::RevokeToken),
@@ -173,7 +182,7 @@ pub fn moves() -> impl Strategy<Value = Move> {
         2 => (0..3usize, prop::bool::weighted(0.2))
             .prop_map(|(name, older)| Move::Renew { name, older }),
         1 => (0..3usize).prop_map(|name| Move::RevokeName { name }),
-        2 => (0..2u8, 0..3u8).prop_map(|(which, what)| Move::Authority { which, what }),
+        3 => (0..2u8, 0..3u8).prop_map(|(which, what)| Move::Authority { which, what }),
         2 => prop_oneof![1..5_000u64, Just(90_000), Just(13 * 3600 * 1000), Just(40 * 24 * 3600 * 1000)]
             .prop_map(|ms| Move::Wait { ms }),
     ]
@@ -420,6 +429,22 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
             let at = c.now();
             service(report(a, *rank, RankReport::Ended { at, exit, fault }))
         }),
+        Move::NeverStarted { nth: i, rank } => nth(state, *i).map_or_else(Vec::new, |a| {
+            let evidence = "nothing was sent".to_owned();
+            let at = c.now();
+            service(report(a, *rank, RankReport::NeverStarted { at, evidence }))
+        }),
+        Move::UndrainUnchecked { node: i } => {
+            let (node, expected) = (node(&format!("n{i:03}")), None);
+            let reason = Some("firmware".to_owned());
+            let drain = Command::Drain {
+                node: node.clone(),
+                reason,
+                expected,
+            };
+            let unchecked = Command::UndrainUnchecked { node, expected };
+            [admin(drain), admin(unchecked)].concat()
+        }
         Move::Accept { node: i } => admin(Command::SetLifecycle {
             node: node(&format!("n{i:03}")),
             lifecycle: Lifecycle::Ready,

@@ -1,0 +1,267 @@
+//! Attempts of which nothing ever started: they go back to the queue and count for nothing, where
+//! that is certain.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use AllocationState::{Cancelled, Failed, Pending, Running, Starting, Stopping};
+use common::{Cluster, envelope, limits, path, principal, spec};
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    AllocationId, AllocationState, Applied, Command, NodeId, Outcome, Refusal,
+    allocation::{RankExit, RankPhase, StopCause},
+    command::{Fence, Power, RankReport},
+    event::{AllocationChange, EventKind},
+    id::LeaseName,
+    spec::{AllocationSpec, Requeue},
+};
+
+const EVIDENCE: &str = "boot 1 was over before anything was sent";
+
+struct Bed {
+    c: Cluster,
+    fence: Fence,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let mut c = Cluster::default();
+        c.create("atlas", Some(limits(8))).unwrap();
+        c.add_nodes(3);
+        let lease = LeaseName::new("dispatch").unwrap();
+        let (holder, ttl_ms) = ("c1".to_owned(), 600_000);
+        let acquired = c.propose(
+            "service:control/c1",
+            Power::Service,
+            Command::AcquireLease {
+                lease: lease.clone(),
+                holder,
+                ttl_ms,
+            },
+        );
+        let Outcome::Leased { epoch, .. } = acquired.unwrap().outcome else {
+            panic!("no lease")
+        };
+        let fence = Fence { lease, epoch };
+        Self { c, fence }
+    }
+
+    fn submit(&mut self, nodes: u32, requeue: Requeue) -> AllocationId {
+        let spec = AllocationSpec {
+            requeue,
+            ..spec("atlas", nodes)
+        };
+        let id = self.c.submit(spec).unwrap();
+        self.c.assign(id).unwrap();
+        id
+    }
+
+    /// What the dispatcher says of a rank.
+    fn never_started(&mut self, id: AllocationId, rank: usize) -> Result<Applied, Refusal> {
+        let fence = Some(self.fence.clone());
+        self.says(id, rank, fence)
+    }
+
+    fn says(
+        &mut self,
+        id: AllocationId,
+        rank: usize,
+        fence: Option<Fence>,
+    ) -> Result<Applied, Refusal> {
+        let held = self.c.state.allocation(id).unwrap();
+        let command = Command::Report {
+            id,
+            attempt: held.attempt,
+            node: held.ranks[rank].node.clone(),
+            report: RankReport::NeverStarted {
+                at: self.c.now(),
+                evidence: EVIDENCE.to_owned(),
+            },
+        };
+        let service = principal("service:control/c1", Power::Service);
+        let mut envelope = envelope(self.c.now(), service, command);
+        envelope.fence = fence;
+        self.c.apply(envelope)
+    }
+
+    fn report(&mut self, id: AllocationId, rank: usize, exit: RankExit) {
+        let node = self.c.nodes_of(id).swap_remove(rank);
+        let (at, fault) = (self.c.now(), None);
+        self.c
+            .report(id, &node, RankReport::Ended { at, exit, fault })
+            .unwrap();
+    }
+
+    fn starts(&mut self, id: AllocationId, rank: usize) {
+        let (node, at) = (self.c.nodes_of(id).swap_remove(rank), self.c.now());
+        self.c
+            .report(id, &node, RankReport::Started { at })
+            .unwrap();
+    }
+
+    /// The boot under which it ran is over.
+    fn is_lost(&mut self, id: AllocationId) {
+        let evidence = "node rebooted".to_owned();
+        self.report(id, 0, RankExit::Lost { evidence });
+    }
+
+    fn state(&self, id: AllocationId) -> AllocationState {
+        self.c.state.allocation(id).unwrap().state
+    }
+}
+
+#[test]
+fn what_never_ran_waits_again_whatever_its_policy() {
+    for requeue in [Requeue::Never, Requeue::Once, Requeue::Always] {
+        let mut bed = Bed::new();
+        let id = bed.submit(1, requeue);
+        let applied = bed.never_started(id, 0).unwrap();
+        assert!(applied.events.iter().any(|event| matches!(
+            &event.kind,
+            EventKind::Allocation {
+                change: AllocationChange::Requeued,
+                ..
+            }
+        )));
+        let waits = bed.c.state.allocation(id).unwrap().clone();
+        assert_eq!((waits.state, waits.attempt), (Pending, 1), "{requeue:?}");
+        let RankPhase::Ended { exit, .. } = &waits.ranks[0].phase else {
+            panic!("{waits:?}")
+        };
+        assert_eq!(exit.to_string(), format!("lost: {EVIDENCE}"));
+        assert!(bed.c.state.nodes().all(|node| node.holder.is_none()));
+        let used = bed.c.state.project(&path("atlas")).unwrap().total().nodes;
+        assert_eq!(used, 0);
+    }
+}
+
+#[test]
+fn it_is_not_counted_against_once_before_or_after_it_was_spent() {
+    let mut bed = Bed::new();
+    let id = bed.submit(1, Requeue::Once);
+    bed.never_started(id, 0).unwrap();
+    // The second attempt is the first that counts.
+    bed.c.assign(id).unwrap();
+    bed.starts(id, 0);
+    bed.is_lost(id);
+    assert_eq!(bed.state(id), Pending);
+    bed.c.assign(id).unwrap();
+    bed.never_started(id, 0).unwrap();
+    assert_eq!(bed.state(id), Pending);
+    bed.c.assign(id).unwrap();
+    bed.starts(id, 0);
+    bed.is_lost(id);
+    let ended = bed.c.state.allocation(id).unwrap();
+    assert_eq!((ended.state, ended.attempt), (Failed, 4));
+}
+
+/// A reply to a launch was lost, and the node was booted anew: it may have run, and nobody says
+/// that it never did.
+#[test]
+fn what_may_have_run_is_lost_and_counts() {
+    let mut bed = Bed::new();
+    for (requeue, wanted) in [(Requeue::Never, Failed), (Requeue::Once, Pending)] {
+        let id = bed.submit(1, requeue);
+        bed.is_lost(id);
+        assert_eq!(bed.state(id), wanted);
+    }
+}
+
+#[test]
+fn one_rank_that_ran_makes_the_attempt_count() {
+    let mut bed = Bed::new();
+    let id = bed.submit(2, Requeue::Never);
+    bed.starts(id, 0);
+    bed.never_started(id, 1).unwrap();
+    assert_eq!(bed.state(id), Stopping);
+    bed.report(id, 0, RankExit::Stopped);
+    assert_eq!(bed.state(id), Failed);
+    // Nor is it certain of one that only its agent's word ended before it was seen to start.
+    let id = bed.submit(2, Requeue::Never);
+    bed.never_started(id, 1).unwrap();
+    bed.report(id, 0, RankExit::Stopped);
+    assert_eq!(bed.state(id), Failed);
+    let id = bed.submit(2, Requeue::Never);
+    for rank in [0, 1] {
+        bed.never_started(id, rank).unwrap();
+    }
+    assert_eq!(bed.state(id), Pending);
+}
+
+#[test]
+fn an_agents_word_that_it_runs_outweighs_it() {
+    let mut bed = Bed::new();
+    let id = bed.submit(1, Requeue::Never);
+    bed.starts(id, 0);
+    assert_eq!(bed.state(id), Running);
+    bed.never_started(id, 0).unwrap();
+    let ended = bed.c.state.allocation(id).unwrap();
+    assert_eq!(ended.state, Failed);
+    let node = ended.ranks[0].node.clone();
+    assert_eq!(ended.stop, Some(StopCause::NodeLost { node }));
+}
+
+#[test]
+fn what_goes_back_for_nothing_does_so_five_times() {
+    let mut bed = Bed::new();
+    let id = bed.submit(1, Requeue::Never);
+    for _ in 0..5 {
+        bed.never_started(id, 0).unwrap();
+        assert_eq!(bed.state(id), Pending);
+        bed.c.assign(id).unwrap();
+    }
+    bed.never_started(id, 0).unwrap();
+    assert_eq!(bed.state(id), Failed);
+}
+
+#[test]
+fn only_the_dispatcher_under_its_lease_says_so() {
+    let mut bed = Bed::new();
+    let id = bed.submit(1, Requeue::Never);
+    let refused = bed.says(id, 0, None).unwrap_err();
+    assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
+    let stale = Fence {
+        epoch: bed.fence.epoch + 1,
+        ..bed.fence.clone()
+    };
+    let refused = bed.says(id, 0, Some(stale)).unwrap_err();
+    assert!(matches!(refused, Refusal::StaleEpoch { .. }), "{refused}");
+    assert_eq!(bed.state(id), Starting);
+}
+
+#[test]
+fn a_cancel_meanwhile_holds() {
+    let mut bed = Bed::new();
+    let id = bed.submit(2, Requeue::Never);
+    bed.never_started(id, 0).unwrap();
+    assert_eq!(bed.state(id), Stopping);
+    bed.c.admin(Command::Cancel { id }).unwrap();
+    bed.never_started(id, 1).unwrap();
+    assert_eq!(bed.state(id), Cancelled);
+}
+
+#[test]
+fn what_is_known_of_it_outlives_a_restart_and_ends_with_the_allocation() {
+    let mut bed = Bed::new();
+    let empty = bed.c.state.snapshot().len();
+    let id = bed.submit(2, Requeue::Once);
+    bed.never_started(id, 0).unwrap();
+    bed.c.state = State::restore(&bed.c.state.snapshot()).unwrap();
+    bed.never_started(id, 1).unwrap();
+    assert_eq!(bed.state(id), Pending);
+    bed.c.state = State::restore(&bed.c.state.snapshot()).unwrap();
+    bed.c.assign(id).unwrap();
+    bed.c.start_all(id);
+    let node: NodeId = bed.c.nodes_of(id).remove(1);
+    let (at, fault) = (bed.c.now(), None);
+    let evidence = "node rebooted".to_owned();
+    let exit = RankExit::Lost { evidence };
+    bed.c
+        .report(id, &node, RankReport::Ended { at, exit, fault })
+        .unwrap();
+    bed.report(id, 0, RankExit::Stopped);
+    assert_eq!(bed.state(id), Pending, "the first that counts");
+    bed.c.admin(Command::Cancel { id }).unwrap();
+    assert_eq!(bed.state(id), Cancelled);
+    assert!(bed.c.state.snapshot().len() > empty);
+}
