@@ -114,7 +114,7 @@ async fn round(
         let (report, at) = told.recv().await.context("the executor is gone")?;
         match report.report {
             RankReport::Started { .. } => times.push(at.duration_since(launched_at)),
-            RankReport::Ended { .. } => waiting -= 1,
+            _ => waiting -= 1,
         }
     }
     Ok(times)

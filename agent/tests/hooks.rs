@@ -46,7 +46,7 @@ async fn end(bench: &Bench, key: AttemptKey) -> (RankExit, Option<String>) {
     };
     match bench.ledger.wait_for(is_end).await.report {
         RankReport::Ended { exit, fault, .. } => (exit, fault),
-        RankReport::Started { .. } => unreachable!(),
+        other => unreachable!("{other:?}"),
     }
 }
 
@@ -434,6 +434,57 @@ async fn a_health_gate_that_hangs_is_ended_with_all_it_started() {
     let pid = pid_in(&child).await;
     eventually("its child to be gone", || (!runs(pid)).then_some(())).await;
     executor.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_checked_is_run_whatever_becomes_of_a_link_to_it() {
+    let mut bench = Bench::new();
+    let checked = hook(&bench, "checked", "true");
+    // What others put in its place would run with the agent's rights.
+    let evil = executable(
+        bench.file("evil"),
+        &format!("echo evil >> {}", bench.file("ran").display()),
+    );
+    let links = bench.file("links");
+    std::fs::create_dir(&links).unwrap();
+    let (within, link) = (links.join("site"), links.join("hook"));
+    std::os::unix::fs::symlink(&within, &link).unwrap();
+    std::os::unix::fs::symlink(&checked.program, &within).unwrap();
+    let linked = Hook {
+        program: link,
+        ..checked
+    };
+    bench.settings.hooks.rank.prolog = Some(linked.clone());
+    bench.settings.hooks.rank.epilog = Some(linked.clone());
+    bench.settings.hooks.health_gate = Some(linked);
+    let executor = bench.open();
+    eventually("the gate to be passed", || {
+        executor.hindrances().is_empty().then_some(())
+    })
+    .await;
+    std::fs::remove_file(&within).unwrap();
+    std::os::unix::fs::symlink(&evil, &within).unwrap();
+    executor.launch(job(&bench, 1, "true")).await.unwrap();
+    assert_eq!(
+        end(&bench, key(1)).await,
+        (RankExit::Exited { code: 0 }, None)
+    );
+    executor.check_health().await.unwrap();
+    let ran_now = ran(&bench);
+    assert_eq!(
+        ran_now,
+        ["health_gate", "prolog", "job", "epilog", "health_gate"]
+    );
+    executor.stop().await;
+    // The next agent looks again, and finds it wanting: its folder is everybody's.
+    std::fs::set_permissions(
+        bench.folder.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
+    let clock = Arc::new(SystemClock);
+    let error = Executor::open(bench.settings.clone(), bench.ledger.clone(), clock).unwrap_err();
+    assert!(matches!(error, OpenError::Hook { .. }), "{error:?}");
 }
 
 #[tokio::test]

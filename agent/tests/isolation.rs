@@ -9,6 +9,7 @@ use cluster::{Cluster, empty_host};
 use lattice_agent::App;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::wire::{AttemptKey, Launch};
+use std::ffi::CStr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -231,7 +232,11 @@ async fn a_supervisor_can_end_processes_and_nothing_more_and_a_job_can_do_nothin
         true => KILL_AND_SEE,
         false => ONLY_KILL,
     };
-    for (pid, kept) in [(scene.supervisor, needed), (scene.alice, NONE)] {
+    // Each thread has its own; by their ids, in the folders of both processes.
+    let threads = support::threads(scene.supervisor);
+    println!("threads of a supervisor: {}", threads.len());
+    let supervisors = threads.into_iter().map(|thread| (thread, needed));
+    for (pid, kept) in supervisors.chain([(scene.alice, NONE)]) {
         assert_eq!(status_of(pid, "CapEff"), [kept], "{pid}");
         assert_eq!(status_of(pid, "CapPrm"), [kept], "{pid}");
         assert_eq!(status_of(pid, "CapBnd"), [NONE], "{pid}");
@@ -284,6 +289,94 @@ async fn with_output(bench: &Bench, number: u64, stdout: &str, dir: Option<&Path
     let end = bench.ledger.end(key(number)).await;
     executor.stop().await;
     end
+}
+
+/// Puts a key into this process's session keyring, as a service manager or an administrator's
+/// login does. `None`, and says so, where there are no keyrings.
+#[expect(unsafe_code, reason = "keyrings have no wrapper")]
+fn agents_key(name: &CStr) -> Option<libc::c_long> {
+    const SESSION: libc::c_long = -3;
+    let own = std::ptr::null::<libc::c_char>();
+    let join = libc::c_long::from(libc::KEYCTL_JOIN_SESSION_KEYRING);
+    // SAFETY: a null name; then two texts that end with a zero, and three bytes with their count.
+    // This thread gets a session keyring of its own, and so what it starts.
+    let (joined, key) = unsafe {
+        let joined = libc::syscall(libc::SYS_keyctl, join, own);
+        let (kind, secret) = (c"user".as_ptr(), c"abc".as_ptr());
+        let key = libc::syscall(
+            libc::SYS_add_key,
+            kind,
+            name.as_ptr(),
+            secret,
+            3_usize,
+            SESSION,
+        );
+        (joined, key)
+    };
+    if joined < 0 || key < 0 {
+        let error = std::io::Error::last_os_error();
+        eprintln!("SKIPPED: this kernel holds no keys: {error}");
+        return None;
+    }
+    Some(key)
+}
+
+/// Builds a program that prints a key's bytes, given its number: `0` and the bytes, or the errno.
+fn key_reader(folder: &Path) -> PathBuf {
+    let (source, program) = (folder.join("key.c"), folder.join("key"));
+    let text = r#"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+  char bytes[8] = "";
+  long read = syscall(SYS_keyctl, 11 /* KEYCTL_READ */, atol(argv[1]), bytes, 7);
+  printf("%d %s\n", read < 0 ? errno : 0, bytes);
+}
+"#;
+    std::fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    let built = compiler.arg(&source).arg("-o").arg(&program).status();
+    assert!(built.unwrap().success());
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[tokio::test]
+async fn a_job_has_no_key_of_the_agents_session() {
+    if is_skipped_without_root() {
+        return;
+    }
+    let Some(held) = agents_key(c"lattice-test-key") else {
+        return;
+    };
+    let bench = bench();
+    let reader = key_reader(bench.folder.path());
+    let command = format!("{} {held}", reader.display());
+    // Whoever the agent starts has it, unless something is done about it: of whatever user.
+    let mut anybody = Command::new(&reader);
+    let anybody = anybody.arg(held.to_string()).uid(BOB).gid(BOB).output();
+    let said = String::from_utf8(anybody.unwrap().stdout).unwrap();
+    assert_eq!(said, "0 abc\n", "the key can be read by others");
+
+    let executor = bench.open();
+    let script = format!("{command}; cat /proc/keys; grep -c lattice-test-key /proc/keys");
+    executor
+        .launch(of("bob", shell(key(1), &script)))
+        .await
+        .unwrap();
+    bench.ledger.end(key(1)).await;
+    let said = bench.stdout(key(1));
+    println!("{said}");
+    let denied = rustix::io::Errno::ACCESS.raw_os_error();
+    assert!(said.starts_with(&format!("{denied} \n")), "{said}");
+    assert!(said.ends_with("\n0\n"), "{said}");
+    // One of its own, which is its user's.
+    let own = format!(" {BOB} {BOB} keyring   _ses: empty");
+    assert!(said.contains(&own), "{said}");
+    executor.stop().await;
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use super::durable::{keep_reserve, write_atomically, write_durably, write_durably_from_reserve};
 use super::lock::{Lock, holder};
 use super::record::{
-    ExitRecord, HookName, LaunchRecord, OrphanRecord, RecordError, StartedRecord, SupervisorRecord,
-    encode, read,
+    ExitRecord, HookName, LaunchRecord, OrphanRecord, RecordError, StartedRecord, StartingRecord,
+    SupervisorRecord, encode, read,
 };
 use lattice_quorum_types::AllocationId;
 use lattice_quorum_types::wire::{AttemptKey, LogStream};
@@ -179,6 +179,10 @@ impl AttemptDir {
     pub fn started(&self) -> Result<Option<StartedRecord>, RecordError> {
         read(&self.file("started.json"))
     }
+    /// What hangs that is being started, if anything does.
+    pub fn starting(&self) -> Result<Option<StartingRecord>, RecordError> {
+        read(&self.file("starting.json"))
+    }
     /// How the job ended, before the site's hooks had their turn.
     pub fn job_end(&self) -> Result<Option<ExitRecord>, RecordError> {
         read(&self.file("job.json"))
@@ -228,6 +232,14 @@ impl AttemptDir {
     /// Records the start. Not flushed, as above.
     pub fn write_started(&self, started: &StartedRecord) -> Result<(), RecordError> {
         self.write("started.json", started, write_atomically)
+    }
+    /// Records that a start hangs. Not flushed, as above.
+    pub fn write_starting(&self, starting: &StartingRecord) -> Result<(), RecordError> {
+        self.write("starting.json", starting, write_atomically)
+    }
+    /// Forgets it again.
+    pub fn clear_starting(&self) -> Result<(), RecordError> {
+        self.remove_file(&self.file("starting.json"))
     }
     /// Records the job's end, durably; from the reserve where there is no room.
     pub fn write_job_end(&self, end: &ExitRecord) -> Result<(), RecordError> {
@@ -284,6 +296,7 @@ impl AttemptDir {
             "orphan.json",
             "supervisor.json",
             "started.json",
+            "starting.json",
             "stop",
             "lock",
         ] {

@@ -7,6 +7,7 @@
 //! | `launch.json` | agent, durably, before anything starts | what to run (holds the user's environment: mode 0600) |
 //! | `lock` | supervisor | held (POSIX record lock) for as long as it lives |
 //! | `supervisor.json` | supervisor, first | its process; a second one never starts the job again |
+//! | `starting.json` | supervisor, while it is so | a start hangs, and where |
 //! | `started.json` | supervisor | the job's process runs |
 //! | `stop` | agent | somebody asked to end it |
 //! | `reserve`, `reserve.2` | agent, before anything starts | nothing: room for the ends on a full disk |
@@ -34,5 +35,5 @@ pub use lock::{Lock, holder};
 pub(crate) use record::open_to_others;
 pub use record::{
     CgroupRecord, ExitRecord, FORMAT, Hook, HookName, LaunchRecord, LocalUser, OrphanRecord,
-    RankHooks, RecordError, StartedRecord, SupervisorRecord,
+    RankHooks, RecordError, StartedRecord, StartingRecord, SupervisorRecord,
 };

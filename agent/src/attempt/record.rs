@@ -6,6 +6,7 @@ use lattice_quorum_types::wire::AttemptKey;
 use lattice_quorum_types::{NodeId, Revision, UnixMillis};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -209,6 +210,27 @@ pub struct StartedRecord {
     pub pid: i32,
     /// Start time in clock ticks since boot, as in `/proc/<pid>/stat`.
     pub start_ticks: u64,
+}
+
+/// A process that is being started, the job's first one or a hook, hangs on its way to its program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartingRecord {
+    /// When its start began.
+    pub since: UnixMillis,
+    /// What it was at last, in words.
+    pub at: String,
+    /// SIGKILL was sent, and has not ended it yet.
+    pub is_killed: bool,
+}
+
+impl fmt::Display for StartingRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "its start hangs at {}", self.at)?;
+        if self.is_killed {
+            f.write_str("; SIGKILL has not ended it: it is stuck in the kernel")?;
+        }
+        Ok(())
+    }
 }
 
 impl LaunchRecord {

@@ -183,7 +183,8 @@ impl ExecutorConfig {
         if let Some(path) = &self.user_map {
             UserMap::open(path, agent)?;
         }
-        Ok(self.hooks.settings().check(agent)?)
+        self.hooks.settings().checked(agent)?;
+        Ok(())
     }
 
     pub(super) fn into_settings(self) -> WorkSettings {

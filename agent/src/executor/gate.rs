@@ -16,6 +16,9 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 /// Between two tries of a gate that failed on a node without work.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
@@ -31,6 +34,8 @@ pub(super) struct Gate {
     log: PathBuf,
     hindrances: Arc<Hindrances>,
     running: tokio::sync::Mutex<()>,
+    /// One that hangs is not joined by a second one.
+    starting: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Gate {
@@ -48,6 +53,7 @@ impl Gate {
             log: folder.join("health_gate.log"),
             hindrances,
             running: tokio::sync::Mutex::default(),
+            starting: Arc::default(),
         }
     }
 
@@ -91,18 +97,23 @@ impl Gate {
 
     async fn run(&self, hook: &Hook) -> Result<(), GateFailed> {
         let failed = |reason: String| GateFailed { reason };
-        let (mut child, output) = self.start(hook).map_err(|error| {
-            let program = hook.program.display();
-            failed(format!("{program} could not be started: {error}"))
-        })?;
-        let mut group = Group::of(&child);
         let limit = Duration::from_millis(hook.timeout_ms);
+        let deadline = Instant::now() + limit;
+        let program = hook.program.display();
+        let not_started = |why| failed(format!("{program} could not be started: {why}"));
+        let started = timeout_at(deadline, self.start(hook)).await;
+        let (mut child, output) = match started {
+            Ok(Ok(started)) => started,
+            Ok(Err(error)) => return Err(not_started(error.to_string())),
+            Err(_) => return Err(not_started(format!("it hangs since {} s", limit.as_secs()))),
+        };
+        let mut group = Group::of(&child);
         let mut kept = Vec::new();
         let ended = {
             let reading = read(output, &mut kept);
             tokio::pin!(reading);
             let mut is_read = false;
-            let ended = tokio::time::timeout(limit, async {
+            let ended = timeout_at(deadline, async {
                 loop {
                     tokio::select! {
                         status = child.wait() => return status,
@@ -135,9 +146,15 @@ impl Gate {
         Err(failed(told.unwrap_or_else(|error| error.to_string())))
     }
 
-    fn start(&self, hook: &Hook) -> io::Result<(Child, Receiver)> {
+    /// In a thread of its own: it takes as long as the filesystem with the program, and the agent
+    /// has other things to do. One whose start is not waited for is killed when it comes up.
+    async fn start(&self, hook: &Hook) -> io::Result<(Child, Receiver)> {
+        let starting = self.starting.clone().try_lock_owned();
+        let starting =
+            starting.map_err(|_| io::Error::other("the start before this one still hangs"))?;
         let (output, input) = io::pipe()?;
-        let child = Command::new(&hook.program)
+        let mut command = Command::new(&hook.program);
+        command
             .args(&hook.args)
             .env_clear()
             .envs(&hook.env)
@@ -150,8 +167,20 @@ impl Gate {
             .stdout(input.try_clone()?)
             .stderr(input)
             .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
+            .kill_on_drop(true);
+        let (tell, told) = oneshot::channel();
+        let runtime = Handle::current();
+        std::thread::Builder::new()
+            .name("gate".to_owned())
+            .spawn(move || {
+                let _within = runtime.enter();
+                let started = command.spawn();
+                drop(starting);
+                let _ = tell.send(started);
+            })?;
+        let child = told
+            .await
+            .map_err(|_| io::Error::other("its thread is gone"))??;
         Ok((child, Receiver::from_owned_fd(output.into())?))
     }
 }

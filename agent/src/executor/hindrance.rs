@@ -1,10 +1,10 @@
-//! Why no work can be placed on this node, whatever its hardware is like.
+//! Why no work can be placed on this node, or what else is wrong, whatever its hardware is like.
 
 use lattice_quorum_types::wire::AttemptKey;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::watch;
 
-/// A reason to place nothing here.
+/// A reason to place nothing here, or for people to look ([`Hindrance::stops_work`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hindrance {
     /// It is configured not to run any.
@@ -17,6 +17,8 @@ pub enum Hindrance {
     Strays,
     /// What the site runs after a rank is not done since the node was booted.
     Finishing,
+    /// What an attempt starts hangs on its way to its program. Its node is kept by it anyway.
+    Starting,
     /// The site's health gate failed, or was not passed yet.
     Gate,
 }
@@ -30,6 +32,7 @@ impl Hindrance {
             Self::Orphans => "executor.orphans",
             // Control takes whatever begins with `executor.` for a reason to place nothing.
             Self::Strays => "orphans.left",
+            Self::Starting => "start.hangs",
             Self::Finishing => "executor.finishing",
             Self::Gate => "executor.gate",
         }
@@ -37,7 +40,7 @@ impl Hindrance {
 
     /// Whether work is kept away because of it.
     pub fn stops_work(self) -> bool {
-        self != Self::Strays
+        !matches!(self, Self::Strays | Self::Starting)
     }
 }
 

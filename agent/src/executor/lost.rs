@@ -43,9 +43,12 @@ impl Search {
     fn evidence(&self) -> String {
         let mut text = "its supervisor ended without recording an end; ".to_owned();
         text += &match self.ended.len() {
-            0 => "no process with its mark, in its cgroup or in its session was found".to_owned(),
+            0 => "no process with its mark, in its cgroup, in its session or on its way to its \
+                  program was found"
+                .to_owned(),
             n => format!(
-                "{n} processes with its mark, in its cgroup or in its session were found and ended"
+                "{n} processes with its mark, in its cgroup, in its session or on their way to its \
+                 program were found and ended"
             ),
         };
         if !self.awaited.is_empty() {
@@ -171,7 +174,12 @@ fn kill_left(dir: &AttemptDir, boot_id: &str, sought: Sought) -> Result<Left, St
         ),
         false => (None, None),
     };
-    let left = left_of_attempt(&launch, supervisor.as_ref(), started.as_ref(), sought);
+    let left = left_of_attempt(
+        &launch,
+        supervisor.as_ref(),
+        started.as_ref(),
+        (dir.path(), sought),
+    );
     let left = left.map_err(|e| failed(&e))?;
     if dir.living_supervisor().map_err(|e| failed(&e))?.is_some() {
         return Ok(Left::default());

@@ -130,11 +130,11 @@ impl Shared {
 impl Executor {
     /// Opens the folder. Nothing is started or told before [`Executor::resume`].
     pub fn open(
-        settings: ExecutorSettings,
+        mut settings: ExecutorSettings,
         control: Arc<dyn Control>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
-        settings.hooks.check(settings.run_as.agent)?;
+        settings.hooks = settings.hooks.checked(settings.run_as.agent)?;
         let agent = agent_name(&settings.folder);
         let place = format!("{}-{agent}", settings.node);
         let cgroups = Cgroups::open(&settings.cgroup, &place)?;

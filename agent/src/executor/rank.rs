@@ -2,19 +2,19 @@
 
 use super::Shared;
 use super::ending;
-use super::hindrance::Hindrance;
+use super::hindrance::{Hindrance, Hindrances};
 use super::lost;
 use super::orphans;
 use super::report;
 use super::spawn;
-use crate::attempt::{AttemptDir, ExitRecord, RecordError, StartedRecord};
+use crate::attempt::{AttemptDir, ExitRecord, RecordError, StartedRecord, StartingRecord};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
 use rustix::process::Pid;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
@@ -28,6 +28,8 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// A supervisor that a former agent started cannot wake this one when its job starts: first look,
 /// then half as often each time.
 const START_POLL: Duration = Duration::from_millis(50);
+/// Nor when something hangs that it starts after the job.
+const HANG_POLL: Duration = Duration::from_secs(10);
 
 /// One attempt and the latest word on it.
 pub(super) struct Rank {
@@ -38,6 +40,8 @@ pub(super) struct Rank {
     is_end_wanted: AtomicBool,
     /// Processes of it were found and no record, whether or not that could be written.
     is_orphaned: AtomicBool,
+    /// What of it hangs that is being started.
+    hang: Mutex<Option<StartingRecord>>,
 }
 
 impl fmt::Display for Rank {
@@ -63,6 +67,7 @@ impl Rank {
             report: watch::Sender::new(report),
             is_end_wanted: AtomicBool::new(false),
             is_orphaned: AtomicBool::new(false),
+            hang: Mutex::default(),
         }
     }
     /// What runs of it is to be ended, whatever its folder says.
@@ -101,6 +106,21 @@ impl Rank {
     pub(super) fn has_ended(&self) -> bool {
         matches!(&*self.report.borrow(), Some(RankReport::Ended { .. }))
     }
+    /// Says, once, that something of it hangs which is being started, or does no more.
+    fn say_hang(&self, hang: Option<StartingRecord>, hindrances: &Hindrances) {
+        let mut said = self.hang.lock().unwrap_or_else(PoisonError::into_inner);
+        if *said == hang {
+            return;
+        }
+        match &hang {
+            Some(hang) => {
+                tracing::warn!(attempt = %self, "{hang}");
+                hindrances.add(Hindrance::Starting, self.key);
+            }
+            None => hindrances.remove(Hindrance::Starting, self.key),
+        }
+        *said = hang;
+    }
     /// The latest word. An end is the last one.
     fn say(&self, report: RankReport) {
         self.report.send_if_modified(|now| {
@@ -120,6 +140,7 @@ enum Sight {
     Supervised {
         by: Pid,
         started: Option<StartedRecord>,
+        hang: Option<StartingRecord>,
     },
     /// The job has ended; no supervisor lives that runs the site's hooks after it.
     Unfinished(ExitRecord),
@@ -139,8 +160,8 @@ fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
     // and holds no lock is gone. The other way round it may have come up in between.
     let was = dir.supervisor();
     if let Some(by) = dir.living_supervisor()? {
-        let started = dir.started()?;
-        return Ok(Sight::Supervised { by, started });
+        let (started, hang) = (dir.started()?, dir.starting()?);
+        return Ok(Sight::Supervised { by, started, hang });
     }
     // It may have written the end, and gone, between the two looks above.
     if let Some(exit) = dir.exit()? {
@@ -157,7 +178,7 @@ fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
 }
 
 /// Looks off the async threads, and passes on what is to be told.
-async fn look_and_say(rank: &Arc<Rank>) -> Result<Sight, String> {
+async fn look_and_say(shared: &Shared, rank: &Arc<Rank>) -> Result<Sight, String> {
     let at = rank.clone();
     let look = move || {
         let sight = look(&at.dir)?;
@@ -170,6 +191,11 @@ async fn look_and_say(rank: &Arc<Rank>) -> Result<Sight, String> {
     let sight = sight
         .map_err(|error| error.to_string())?
         .map_err(|error| crate::with_causes(&error))?;
+    let hang = match &sight {
+        Sight::Supervised { hang, .. } => hang.clone(),
+        _ => None,
+    };
+    rank.say_hang(hang, &shared.hindrances);
     match &sight {
         Sight::Ended(exit) => rank.say(ended(exit.clone())),
         Sight::Supervised {
@@ -193,9 +219,11 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
     let mut tries = Tries::default();
     let mut finishing = Tries::default();
     while !rank.has_ended() {
-        match look_and_say(rank).await {
+        match look_and_say(shared, rank).await {
             Ok(Sight::Ended(_)) => {}
-            Ok(Sight::Supervised { by, started }) => adopt(rank, by, started.is_some()).await,
+            Ok(Sight::Supervised { by, started, .. }) => {
+                adopt(shared, rank, by, started.is_some()).await;
+            }
             Ok(Sight::Unfinished(end)) => {
                 // A hook whose supervisor was killed must not meet its own repetition.
                 lost::clear_hooks(shared, rank).await;
@@ -230,6 +258,7 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
             }
         }
     }
+    rank.say_hang(None, &shared.hindrances);
     shared.hindrances.remove(Hindrance::Finishing, rank.key());
 }
 
@@ -273,7 +302,7 @@ async fn supervise(shared: &Shared, rank: &Arc<Rank>) {
     if let Some(mut words) = child.stdout.take() {
         let mut bytes = [0; 64];
         while let Ok(1..) = words.read(&mut bytes).await {
-            if let Err(error) = look_and_say(rank).await {
+            if let Err(error) = look_and_say(shared, rank).await {
                 tracing::error!(attempt = %rank, %error, "cannot tell where an attempt stands");
             }
         }
@@ -285,7 +314,7 @@ async fn supervise(shared: &Shared, rank: &Arc<Rank>) {
 }
 
 /// Stays with a supervisor that somebody else started until it is gone.
-async fn adopt(rank: &Arc<Rank>, by: Pid, started: bool) {
+async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
     let gone = match spawn::gone(by) {
         Ok(gone) => gone,
         Err(error) => {
@@ -295,20 +324,25 @@ async fn adopt(rank: &Arc<Rank>, by: Pid, started: bool) {
         }
     };
     // The process id may have changed hands between the look and the handle.
-    if !matches!(look_and_say(rank).await, Ok(Sight::Supervised { by: now, .. }) if now == by) {
+    if !matches!(look_and_say(shared, rank).await, Ok(Sight::Supervised { by: now, .. }) if now == by)
+    {
         return;
     }
     let gone = gone.wait();
     tokio::pin!(gone);
-    let mut started = started;
-    let mut pause = START_POLL;
+    let mut pause = match started {
+        true => HANG_POLL,
+        false => START_POLL,
+    };
     loop {
         tokio::select! {
             () = &mut gone => return,
-            () = tokio::time::sleep(pause), if !started => {
-                pause = (pause * 2).min(LOOK_PAUSE);
-                let sight = look_and_say(rank).await;
-                started = !matches!(sight, Ok(Sight::Supervised { started: None, .. }));
+            () = tokio::time::sleep(pause) => {
+                let sight = look_and_say(shared, rank).await;
+                pause = match sight {
+                    Ok(Sight::Supervised { started: None, .. }) => (pause * 2).min(LOOK_PAUSE),
+                    _ => HANG_POLL,
+                };
             }
         }
     }

@@ -52,22 +52,25 @@ pub struct Hooks {
 
 impl Hooks {
     /// Each that there is, by its key in the configuration.
-    fn all(&self) -> impl Iterator<Item = (&'static str, &Hook)> {
+    fn all(&mut self) -> impl Iterator<Item = (&'static str, &mut Hook)> {
         let all = [
-            ("prolog", &self.rank.prolog),
-            ("epilog", &self.rank.epilog),
-            ("wipe", &self.rank.wipe),
-            ("health_gate", &self.health_gate),
+            ("prolog", &mut self.rank.prolog),
+            ("epilog", &mut self.rank.epilog),
+            ("wipe", &mut self.rank.wipe),
+            ("health_gate", &mut self.health_gate),
         ];
         all.into_iter()
-            .filter_map(|(key, hook)| Some((key, hook.as_ref()?)))
+            .filter_map(|(key, hook)| Some((key, hook.as_mut()?)))
     }
 
-    /// Checks that each is an executable file that only root and `agent` can change.
-    pub fn check(&self, agent: AgentUser) -> Result<(), OpenError> {
-        self.all().try_for_each(|(key, hook)| {
-            trusted::program(&hook.program, agent).map_err(|source| OpenError::Hook { key, source })
-        })
+    /// Checks that each is an executable file that only root and `agent` can change. What comes
+    /// back names what was checked, whatever becomes of links on the way to it.
+    pub fn checked(mut self, agent: AgentUser) -> Result<Self, OpenError> {
+        for (key, hook) in self.all() {
+            let real = trusted::program(&hook.program, agent);
+            hook.program = real.map_err(|source| OpenError::Hook { key, source })?;
+        }
+        Ok(self)
     }
 }
 

@@ -57,22 +57,26 @@ pub enum Untrusted {
     },
 }
 
-/// Checks that only root and the agent's user can change the file at `path`.
-pub(super) fn file(path: &Path, agent: AgentUser) -> Result<(), Untrusted> {
-    check(path, agent).map(drop)
+/// Checks that only root and the agent's user can change the file at `path`. The path of what was
+/// checked, without links: nobody else can put something in its place, whereas a link on the way
+/// to it may lead elsewhere later.
+pub(super) fn file(path: &Path, agent: AgentUser) -> Result<PathBuf, Untrusted> {
+    Ok(check(path, agent)?.0)
 }
 
 /// [`file`], and that it can be executed.
-pub(super) fn program(path: &Path, agent: AgentUser) -> Result<(), Untrusted> {
-    if check(path, agent)?.mode() & ANY_EXECUTES == 0 {
+pub(super) fn program(path: &Path, agent: AgentUser) -> Result<PathBuf, Untrusted> {
+    let (real, found) = check(path, agent)?;
+    if found.mode() & ANY_EXECUTES == 0 {
         return Err(Untrusted::NotExecutable {
             path: path.to_owned(),
         });
     }
-    Ok(())
+    Ok(real)
 }
 
-fn check(path: &Path, agent: AgentUser) -> Result<Metadata, Untrusted> {
+/// What is found behind `path`, and where that is.
+fn check(path: &Path, agent: AgentUser) -> Result<(PathBuf, Metadata), Untrusted> {
     if !path.is_absolute() {
         return Err(Untrusted::Relative {
             path: path.to_owned(),
@@ -95,7 +99,7 @@ fn check(path: &Path, agent: AgentUser) -> Result<Metadata, Untrusted> {
         let meta = folder.metadata().map_err(failed)?;
         owned(folder, &meta, agent, STICKY)?;
     }
-    Ok(found)
+    Ok((real, found))
 }
 
 /// `excused`: bits that make up for being writable.

@@ -131,13 +131,13 @@ impl UserMap {
 }
 
 fn read(path: &Path, agent: AgentUser) -> Result<Read, UserMapError> {
-    trusted::file(path, agent)?;
+    let real = trusted::file(path, agent)?;
     let failed = |source| UserMapError::Io {
         path: path.to_owned(),
         source,
     };
-    let of = Version::of(&std::fs::metadata(path).map_err(failed)?);
-    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let of = Version::of(&std::fs::metadata(&real).map_err(failed)?);
+    let text = std::fs::read_to_string(&real).map_err(failed)?;
     let accounts = parse(&text).map_err(|reason| UserMapError::Malformed {
         path: path.to_owned(),
         reason,

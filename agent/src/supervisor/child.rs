@@ -3,7 +3,7 @@
 //! Everything is prepared before the fork. What runs after it makes system calls only: it
 //! allocates nothing, takes no lock and touches no memory of the parent.
 
-use super::privileges;
+use super::{keyring, privileges};
 use crate::attempt::LocalUser;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, fstat, openat};
 use rustix::io::{Errno, dup2};
@@ -16,7 +16,9 @@ use std::ffi::CString;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
-/// What went wrong, told to the supervisor as one byte: `exec` itself can only pass on an errno.
+/// Where a child is between fork and exec, told to the supervisor as one byte before each step: the
+/// last one is the step that hangs or has failed. `exec` itself can only pass on an errno, and
+/// nothing while it hangs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Step {
@@ -24,10 +26,12 @@ pub(super) enum Step {
     Cgroup,
     User,
     Privileges,
+    Parent,
+    Keyring,
     Directory,
     Stdout,
     Stderr,
-    Parent,
+    Program,
 }
 
 impl Step {
@@ -37,10 +41,12 @@ impl Step {
             Self::Cgroup,
             Self::User,
             Self::Privileges,
+            Self::Parent,
+            Self::Keyring,
             Self::Directory,
             Self::Stdout,
             Self::Stderr,
-            Self::Parent,
+            Self::Program,
         ];
         all.into_iter().find(|step| *step as u8 == byte)
     }
@@ -63,8 +69,8 @@ pub(super) struct Child {
     pub(super) directory: Directory,
     pub(super) stdout: Option<CString>,
     pub(super) stderr: Option<CString>,
-    /// Takes the [`Step`] that failed.
-    pub(super) complaints: OwnedFd,
+    /// Takes each [`Step`].
+    pub(super) steps: OwnedFd,
 }
 
 /// Whom it becomes.
@@ -105,44 +111,53 @@ impl Becomes {
 
 impl Child {
     /// Becomes what the job is to be, short of the program.
-    pub(super) fn become_job(&self) -> std::io::Result<()> {
-        self.every_step().map_err(|(step, errno)| {
-            let _ = rustix::io::write(&self.complaints, &[step as u8]);
-            errno.into()
-        })
-    }
-
-    fn every_step(&self) -> Result<(), (Step, Errno)> {
-        let at = |step| move |errno| (step, errno);
-        setsid().map_err(at(Step::Session))?;
+    pub(super) fn become_job(&self) -> rustix::io::Result<()> {
+        self.at(Step::Session);
+        setsid()?;
         if let Some(procs) = &self.cgroup {
+            self.at(Step::Cgroup);
             // Itself, and so everything it will start.
-            rustix::io::write(procs, b"0").map_err(at(Step::Cgroup))?;
+            rustix::io::write(procs, b"0")?;
         }
-        privileges::empty_bounding_set().map_err(at(Step::Privileges))?;
+        self.at(Step::Privileges);
+        privileges::empty_bounding_set()?;
         if let Some(user) = &self.user {
-            set_thread_groups(&user.groups).map_err(at(Step::User))?;
-            set_thread_res_gid(user.gid, user.gid, user.gid).map_err(at(Step::User))?;
-            set_thread_res_uid(user.uid, user.uid, user.uid).map_err(at(Step::User))?;
+            self.at(Step::User);
+            set_thread_groups(&user.groups)?;
+            set_thread_res_gid(user.gid, user.gid, user.gid)?;
+            set_thread_res_uid(user.uid, user.uid, user.uid)?;
         }
-        privileges::drop_all().map_err(at(Step::Privileges))?;
+        self.at(Step::Privileges);
+        privileges::drop_all()?;
         if let Some(user) = &self.user {
-            user.check().map_err(at(Step::User))?;
+            self.at(Step::User);
+            user.check()?;
         }
         // The supervisor's is private; the job's files are its user's business.
         umask(Mode::from_raw_mode(0o022));
-        // From here on with the user's own rights: its paths are its business as well.
-        self.enter_directory().map_err(at(Step::Directory))?;
-        redirect(self.stdout.as_ref(), 1).map_err(at(Step::Stdout))?;
-        redirect(self.stderr.as_ref(), 2).map_err(at(Step::Stderr))?;
-        // A change of user clears it, so it comes last.
-        set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(Step::Parent))?;
+        // After the change of user, which clears it, and before anything that can hang.
+        self.at(Step::Parent);
+        set_parent_process_death_signal(Some(Signal::KILL))?;
         // It may have died before the line above took effect.
-        if getppid() == Some(self.supervisor) {
-            Ok(())
-        } else {
-            Err((Step::Parent, Errno::INTR))
+        if getppid() != Some(self.supervisor) {
+            return Err(Errno::INTR);
         }
+        self.at(Step::Keyring);
+        keyring::leave_session()?;
+        // With the user's own rights: its paths are its business as well.
+        self.at(Step::Directory);
+        self.enter_directory()?;
+        self.at(Step::Stdout);
+        redirect(self.stdout.as_ref(), 1)?;
+        self.at(Step::Stderr);
+        redirect(self.stderr.as_ref(), 2)?;
+        self.at(Step::Program);
+        Ok(())
+    }
+
+    /// What cannot be told is only not named.
+    fn at(&self, step: Step) {
+        let _ = rustix::io::write(&self.steps, &[step as u8]);
     }
 
     fn enter_directory(&self) -> rustix::io::Result<()> {

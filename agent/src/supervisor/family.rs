@@ -114,7 +114,8 @@ pub(crate) fn signal_process(target: &Process, signal: Signal) {
 /// What is left of an attempt whose supervisor is gone.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    /// They carry its mark, or are in its cgroup or in the session of its first process.
+    /// They carry its mark, are in its cgroup or in the session of its first process, or have not
+    /// executed its program yet.
     pub(crate) ours: Vec<Process>,
     /// They run as its user and came after its supervisor, and whether they carry its mark cannot
     /// be read.
@@ -131,15 +132,15 @@ pub(crate) enum Sought {
     Hooks,
 }
 
-/// Looks at every process that is not older than the supervisor. The session counts only as long
-/// as no stranger leads it by now.
+/// Looks at every process that is not older than the supervisor, for the attempt in `folder`. The
+/// session counts only as long as no stranger leads it by now.
 pub(crate) fn left_of_attempt(
     launch: &LaunchRecord,
     supervisor: Option<&SupervisorRecord>,
     started: Option<&StartedRecord>,
-    sought: Sought,
+    (folder, sought): (&Path, Sought),
 ) -> io::Result<Left> {
-    let mark = format!("{}={}", super::job::MARK, launch.mark).into_bytes();
+    let mark = format!("{}={}", super::environment::MARK, launch.mark).into_bytes();
     let user = launch.become_user.as_ref();
     let uid = user.map_or_else(|| geteuid().as_raw(), |user| user.uid);
     let first_tick = supervisor.map_or(0, |supervisor| supervisor.start_ticks);
@@ -163,6 +164,14 @@ pub(crate) fn left_of_attempt(
             continue;
         }
         if process.is_gone() || process.start_ticks < first_tick {
+            continue;
+        }
+        // No mark in its environment yet, which is its supervisor's.
+        if is_unexecuted(process.pid, folder)
+            && (is_wholly_of(process.pid, geteuid().as_raw())
+                || sought == Sought::Job && may_be_of(process.pid, uid))
+        {
+            left.ours.push(process);
             continue;
         }
         if sought == Sought::Hooks {
@@ -247,7 +256,7 @@ fn key_in(environment: &[u8], agent: &str) -> Option<AttemptKey> {
             own.strip_prefix(name)?.strip_prefix('=')
         })
     };
-    let is_ours = value(super::job::MARK)?
+    let is_ours = value(super::environment::MARK)?
         .strip_prefix(agent)?
         .starts_with('-');
     if !is_ours {
@@ -261,12 +270,23 @@ fn key_in(environment: &[u8], agent: &str) -> Option<AttemptKey> {
 
 /// The attempt whose folder in `attempts` a command line supervises.
 fn supervised(command: &[u8], attempts: &Path) -> Option<AttemptKey> {
+    let folder = supervised_folder(command)?;
+    (folder.parent() == Some(attempts)).then(|| Attempts::key_of(folder))?
+}
+
+fn supervised_folder(command: &[u8]) -> Option<&Path> {
     let mut words = command.split(|byte| *byte == 0).skip(1);
     if words.next()? != super::SUBCOMMAND.as_bytes() {
         return None;
     }
-    let folder = Path::new(std::str::from_utf8(words.next()?).ok()?);
-    (folder.parent() == Some(attempts)).then(|| Attempts::key_of(folder))?
+    Some(Path::new(std::str::from_utf8(words.next()?).ok()?))
+}
+
+/// Whether a process has the command line of a supervisor of `folder`: where none lives, it is a
+/// copy of one, forked to become a job or a hook, that hangs on its way to the program.
+fn is_unexecuted(pid: i32, folder: &Path) -> bool {
+    let command = std::fs::read(format!("/proc/{pid}/cmdline"));
+    command.is_ok_and(|command| supervised_folder(&command) == Some(folder))
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -391,7 +411,7 @@ mod tests {
         let environment = |mark: &str| {
             format!("A=b\0LATTICE_ALLOCATION_ID=12\0LATTICE_ATTEMPT=3\0{MARK}={mark}\0")
         };
-        use super::super::job::MARK;
+        use super::super::environment::MARK;
         let told = |mark: &str| key_in(environment(mark).as_bytes(), "0a1b");
         assert_eq!(told("0a1b-ffff"), Some(key));
         // Another agent's, or one of a build that did not name its agent.

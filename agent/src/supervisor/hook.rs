@@ -1,15 +1,15 @@
 //! A site's executable around a rank: with a deadline, its output kept, nothing of it left behind.
 
+use super::starter::{self, Cut, Limits, Starting};
 use super::stop::{self, Killing};
+use super::telling::Telling;
 use super::{Signals, capture};
 use crate::attempt::{AttemptDir, ExitRecord, Hook, HookName, LaunchRecord};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::hostlist;
 use rustix::fs::Mode;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{
-    Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid, umask,
-};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal, setsid, umask};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -45,17 +45,31 @@ pub(super) async fn run(
     signals: &mut Signals,
 ) -> Outcome {
     let log = dir.hook_log(name);
-    let (main, output) = match start(&log, launch, (name, hook), end) {
-        Ok(started) => started,
-        Err(error) => {
-            let program = hook.program.display();
-            return failed(name, &format!("{program} could not be started: {error}"));
-        }
+    let program = hook.program.display();
+    let not_started = |error| failed(name, &format!("{program} could not be started: {error}"));
+    let (mut starting, output) = match start(&log, launch, (name, hook), end) {
+        Ok(starting) => starting,
+        Err(error) => return not_started(error),
     };
     let deadline = Instant::now() + Duration::from_millis(hook.timeout_ms);
-    let mut killing: Option<Killing> = None;
-    let mut is_stopped = false;
-    let mut is_late = false;
+    let limits = Limits {
+        deadline,
+        hears: end.is_none(),
+        group: None,
+    };
+    let mut telling = Telling::of(dir);
+    let at = format!("{} {program}", name.as_str());
+    let look = |is_killed| telling.look(at.clone(), is_killed);
+    let started = starting.wait(signals, limits, look).await;
+    telling.end();
+    let mut is_stopped = started.cut == Some(Cut::Asked);
+    let mut is_late = started.cut == Some(Cut::Late);
+    let main = match started.child {
+        Ok(main) => main,
+        Err(_) if is_stopped => return Outcome::Stopped,
+        Err(error) => return not_started(error),
+    };
+    let mut killing = started.cut.map(|_| Killing::begin(None));
     let mut status = None;
     loop {
         let reaped = stop::reap(main);
@@ -82,6 +96,7 @@ pub(super) async fn run(
             },
         }
     }
+    starting.starter.leave();
     output.finish().await;
     let what = match status {
         _ if is_stopped => return Outcome::Stopped,
@@ -119,7 +134,7 @@ fn environment(
         ("LATTICE_LOCAL_GID", account.gid.to_string()),
         ("LATTICE_SENSITIVE", u8::from(launch.sensitive).to_string()),
         // So that what is left of it is found when this supervisor is killed.
-        (super::job::MARK, launch.mark.clone()),
+        (super::environment::MARK, launch.mark.clone()),
     ];
     if let Some(end) = end {
         let (word, code) = end_words(&end.exit);
@@ -146,7 +161,7 @@ fn start(
     launch: &LaunchRecord,
     (name, hook): (HookName, &Hook),
     end: Option<&ExitRecord>,
-) -> io::Result<(Pid, capture::Capture)> {
+) -> io::Result<(Starting, capture::Capture)> {
     let (output, input) = pipe_with(PipeFlags::CLOEXEC)?;
     let errors: OwnedFd = input.try_clone()?;
     let mut command = Command::new(&hook.program);
@@ -161,12 +176,8 @@ fn start(
         .stderr(errors);
     before_exec(&mut command);
     let file = capture::open(log)?;
-    let child = command.spawn()?;
-    // Its ends of the pipe would keep it open.
-    drop(command);
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| io::Error::other("it has no process id"))?;
-    Ok((pid, capture::spawn(output, file, OUTPUT_CAP)?))
+    let capture = capture::spawn(output, file, OUTPUT_CAP)?;
+    Ok((starter::start(command, (), || {})?, capture))
 }
 
 #[expect(

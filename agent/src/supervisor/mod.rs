@@ -11,13 +11,21 @@
 mod capture;
 mod cgroup;
 mod child;
+mod environment;
 mod family;
 mod hook;
 mod job;
+mod keyring;
+mod places;
 mod prepare;
 mod privileges;
 mod script;
+mod start;
+mod starter;
 mod stop;
+mod telling;
+#[cfg(test)]
+mod testing;
 
 pub(crate) use cgroup::Cgroup;
 pub use cgroup::{CgroupError, CgroupSettings, CgroupUse, Cgroups};
@@ -25,7 +33,7 @@ pub(crate) use family::{Left, Sought, left_of_attempt, marked, signal_process};
 pub use family::{Process, process};
 pub(crate) use hook::{OUTPUT_CAP as HOOK_OUTPUT_CAP, PATH as HOOK_PATH, with_last_line};
 
-use crate::attempt::{AttemptDir, ExitRecord, HookName, LaunchRecord, RecordError, StartedRecord};
+use crate::attempt::{AttemptDir, ExitRecord, HookName, LaunchRecord, RecordError};
 use hook::Outcome;
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::allocation::RankExit;
@@ -111,6 +119,8 @@ async fn supervise(dir: &AttemptDir) -> Result<(), SupervisorError> {
         return Ok(());
     }
     let launch = dir.launch()?.ok_or(SupervisorError::NoLaunch)?;
+    // What one before this one was at is over. A disk that takes no writes is no reason to go.
+    let _ = dir.clear_starting();
     if let Some(group) = &launch.cgroup
         && let Err(error) = Cgroup::enter_supervisors(group)
     {
@@ -161,9 +171,9 @@ async fn attempt(
             }
         }
     }
-    let exit = match start(dir, launch)? {
+    let exit = match start::start(dir, launch, signals).await? {
         Ok(running) => stop::until_gone(signals, launch, running).await,
-        Err(reason) => RankExit::SpawnFailed { reason },
+        Err(exit) => exit,
     };
     if let Some(record) = &launch.cgroup {
         leave_group(dir, &Cgroup::at(&record.path));
@@ -204,75 +214,6 @@ async fn finish(dir: &AttemptDir, launch: &LaunchRecord, end: ExitRecord, signal
     )
     .await;
     notify("ended");
-}
-
-/// Starts the job and says so. The inner error is the job's fault, the outer one ours.
-fn start(
-    dir: &AttemptDir,
-    launch: &LaunchRecord,
-) -> Result<Result<stop::Running, String>, SupervisorError> {
-    let captured = |stream| capture::open(&dir.output(stream)).map_err(SupervisorError::Setup);
-    let (stdout, stderr) = (captured(LogStream::Stdout)?, captured(LogStream::Stderr)?);
-    let (group, procs) = match launch.cgroup.as_ref().map(Cgroup::make) {
-        Some(Ok((group, procs))) => (Some(group), Some(procs)),
-        Some(Err(error)) if launch.cgroup.as_ref().is_some_and(|c| c.is_required) => {
-            return Ok(Err(format!("its cgroup cannot be made: {error}")));
-        }
-        Some(Err(error)) => {
-            eprintln!("the job runs without a cgroup: {error}");
-            (None, None)
-        }
-        None => (None, None),
-    };
-    let job = match job::spawn(launch, procs) {
-        Ok(job) => job,
-        Err(reason) => return Ok(Err(reason)),
-    };
-    // Before anybody is told that it runs.
-    if let Err(error) = privileges::keep_what_ending_needs() {
-        eprintln!("privileges were kept that are not needed: {error}");
-    }
-    let mut outputs = Vec::new();
-    for (stream, pipe, mut file) in [
-        (LogStream::Stdout, job.stdout, stdout),
-        (LogStream::Stderr, job.stderr, stderr),
-    ] {
-        match pipe {
-            Some(pipe) => outputs.push(
-                capture::spawn(pipe, file, launch.output_cap_bytes)
-                    .map_err(SupervisorError::Setup)?,
-            ),
-            None => say_where(&mut file, launch, stream),
-        }
-    }
-    let started = StartedRecord {
-        at: now(),
-        pid: job.pid.as_raw_nonzero().get(),
-        // It is there until it is reaped, which nobody did yet.
-        start_ticks: process(job.pid).map_or(0, |first| first.start_ticks),
-    };
-    // The job runs; that its start could not be noted does not end it.
-    if let Err(error) = dir.write_started(&started) {
-        eprintln!("cannot note the start: {}", crate::with_causes(&error));
-    }
-    notify("started");
-    Ok(Ok(stop::Running {
-        main: job.pid,
-        outputs,
-        group,
-    }))
-}
-
-/// Who reads what was captured learns where to look.
-fn say_where(file: &mut std::fs::File, launch: &LaunchRecord, stream: LogStream) {
-    if let Ok(Some(path)) = job::output_file(launch, stream) {
-        let _ = writeln!(
-            file,
-            "[lattice: this output is in {} on {}]",
-            path.display(),
-            launch.node
-        );
-    }
 }
 
 /// Writes an end, however long the disk takes to have room for it.

@@ -11,8 +11,14 @@ use std::io;
 const MOST_CAPABILITIES: u32 = 63;
 
 /// Gives up everything but ending the job's processes, for good: nothing executed from here on
-/// can have more. This thread only: a supervisor has no other.
-pub(super) fn keep_what_ending_needs() -> io::Result<()> {
+/// can have more. This thread only, so each of a supervisor's does it.
+pub(super) fn give_up() {
+    if let Err(error) = keep_what_ending_needs() {
+        eprintln!("privileges were kept that are not needed: {error}");
+    }
+}
+
+fn keep_what_ending_needs() -> io::Result<()> {
     let mut kept = CapabilitySet::KILL;
     if processes_are_hidden() {
         // Those of others are not even listed without it.

@@ -2,6 +2,7 @@
 
 use super::capture::Capture;
 use super::cgroup::Cgroup;
+use super::starter::Starter;
 use super::{Signals, family};
 use crate::attempt::LaunchRecord;
 use lattice_quorum_types::allocation::RankExit;
@@ -25,6 +26,18 @@ pub(super) struct Running {
     pub(super) main: Pid,
     pub(super) outputs: Vec<Capture>,
     pub(super) group: Option<Cgroup>,
+    /// When its time is up.
+    pub(super) walltime_at: Instant,
+    /// Its start was cut short: it is killed, and this is its end.
+    pub(super) ended: Option<RankExit>,
+    /// As long as it stays, the job is not taken for one whose supervisor is gone.
+    pub(super) starter: Starter,
+}
+
+/// When the time of a job is up that begins now.
+pub(super) fn walltime_at(launch: &LaunchRecord) -> Instant {
+    let walltime = launch.walltime_ms.map_or(NEVER, Duration::from_millis);
+    Instant::now() + walltime.min(NEVER)
 }
 
 enum Phase {
@@ -87,11 +100,11 @@ pub(super) async fn until_gone(
     running: Running,
 ) -> RankExit {
     let grace = Duration::from_millis(launch.grace_ms);
-    let started_at = Instant::now();
-    let walltime = launch.walltime_ms.map_or(NEVER, Duration::from_millis);
-    let walltime_at = started_at + walltime.min(NEVER);
-    let mut phase = Phase::Running;
-    let mut exit: Option<RankExit> = None;
+    let mut exit = running.ended;
+    let mut phase = match &exit {
+        None => Phase::Running,
+        Some(_) => Phase::Killed(Killing::begin(running.group.as_ref())),
+    };
     loop {
         let reaped = reap(running.main);
         if let Some(status) = reaped.main {
@@ -112,7 +125,7 @@ pub(super) async fn until_gone(
                     phase = ask(grace);
                 }
             }
-            () = sleep_until(phase.wakes_at(walltime_at)) => {
+            () = sleep_until(phase.wakes_at(running.walltime_at)) => {
                 if matches!(phase, Phase::Running) {
                     exit = Some(RankExit::Walltime);
                     phase = ask(grace);
@@ -124,6 +137,7 @@ pub(super) async fn until_gone(
             }
         }
     }
+    running.starter.leave();
     for output in running.outputs {
         output.finish().await;
     }

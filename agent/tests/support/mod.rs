@@ -121,7 +121,7 @@ impl Ledger {
         let is_end = |r: &Report| r.key == key && matches!(r.report, RankReport::Ended { .. });
         match self.wait_for(is_end).await.report {
             RankReport::Ended { exit, .. } => exit,
-            RankReport::Started { .. } => unreachable!(),
+            other => unreachable!("{other:?}"),
         }
     }
 }
@@ -332,4 +332,11 @@ pub fn status_of(pid: i32, name: &str) -> Vec<String> {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let words = line.unwrap().trim_start_matches(':').split_whitespace();
     words.map(str::to_owned).collect()
+}
+
+/// The threads of a process. `/proc` has a folder for each, listed or not.
+pub fn threads(pid: i32) -> Vec<i32> {
+    let listed = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    listed.filter_map(|entry| number(entry.unwrap())).collect()
 }

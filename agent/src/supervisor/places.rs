@@ -1,0 +1,127 @@
+//! What a job is started with, as the person who submitted it knows it: in words for errors.
+
+use super::child::Step;
+use crate::attempt::LaunchRecord;
+use lattice_quorum_types::spec::OutputFiles;
+use lattice_quorum_types::wire::LogStream;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where a rank begins, as a path.
+pub(super) fn working_dir(launch: &LaunchRecord) -> PathBuf {
+    match &launch.workload.working_dir {
+        Some(dir) => PathBuf::from(dir),
+        None => launch.account.home.clone(),
+    }
+}
+
+/// The file of the user's that an output goes to, where there is one.
+pub(super) fn output_file(
+    launch: &LaunchRecord,
+    stream: LogStream,
+) -> Result<Option<PathBuf>, String> {
+    let files = &launch.workload.output;
+    let wanted = match stream {
+        LogStream::Stdout => &files.stdout,
+        LogStream::Stderr => &files.stderr,
+    };
+    let Some(pattern) = wanted else {
+        return Ok(None);
+    };
+    let path = OutputFiles::file_of(pattern, launch.key.allocation, launch.rank, &launch.node)
+        .map_err(|why| format!("output file {pattern}: {why}"))?;
+    Ok(Some(working_dir(launch).join(path)))
+}
+
+/// What a child works with.
+pub(super) struct Places {
+    pub(super) program: String,
+    pub(super) directory: PathBuf,
+    pub(super) stdout: Option<PathBuf>,
+    pub(super) stderr: Option<PathBuf>,
+    pub(super) user: String,
+}
+
+impl Places {
+    /// What `program` works with.
+    pub(super) fn of(launch: &LaunchRecord, program: &str) -> Result<Self, String> {
+        Ok(Self {
+            program: program.to_owned(),
+            directory: working_dir(launch),
+            stdout: output_file(launch, LogStream::Stdout)?,
+            stderr: output_file(launch, LogStream::Stderr)?,
+            user: launch.account.name.clone(),
+        })
+    }
+
+    /// What a child is at.
+    pub(super) fn at(&self, step: Option<Step>) -> String {
+        match step {
+            None => "its fork".to_owned(),
+            Some(Step::Session | Step::Parent) => "its ties to its supervisor".to_owned(),
+            Some(Step::Cgroup) => "its cgroup".to_owned(),
+            Some(Step::User) => format!("becoming {}", self.user),
+            Some(Step::Privileges) => "giving up privileges".to_owned(),
+            Some(Step::Keyring) => "its session keyring".to_owned(),
+            Some(Step::Directory) => format!("working directory {}", self.directory.display()),
+            Some(Step::Stdout) => output_at(self.stdout.as_deref()),
+            Some(Step::Stderr) => output_at(self.stderr.as_deref()),
+            Some(Step::Program) => format!("program {}", self.program),
+        }
+    }
+
+    /// Why a child gave up.
+    pub(super) fn explain(&self, step: Option<Step>, error: &io::Error) -> String {
+        match step {
+            None | Some(Step::Program) => format!("{}: {error}", self.program),
+            Some(Step::Session | Step::Parent) => format!("its supervisor went: {error}"),
+            Some(Step::Cgroup) => format!("it cannot enter its cgroup: {error}"),
+            Some(Step::User) => format!("it cannot become {}: {error}", self.user),
+            Some(Step::Privileges) => format!("it cannot give up privileges: {error}"),
+            Some(Step::Keyring) => {
+                format!("it cannot have a session keyring of its own: {error}")
+            }
+            Some(Step::Directory) => format!("{}: {error}", self.at(step)),
+            Some(Step::Stdout | Step::Stderr) => {
+                let errno = error.raw_os_error();
+                let file = self.at(step);
+                match errno.map(rustix::io::Errno::from_raw_os_error) {
+                    Some(rustix::io::Errno::LOOP) => {
+                        format!("{file}: it is a link, and links are not followed")
+                    }
+                    Some(rustix::io::Errno::NXIO) => {
+                        format!("{file}: it is neither a file nor a device")
+                    }
+                    _ => format!("{file}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+fn output_at(path: Option<&Path>) -> String {
+    format!("output file {}", path.unwrap_or(Path::new("-")).display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::launch;
+    use super::*;
+
+    #[test]
+    fn an_output_file_is_below_the_working_directory_and_knows_its_rank() {
+        let mut launch = launch(&[]);
+        launch.workload.output.stdout = Some("out/%j.%r-%n%%".to_owned());
+        let path = |launch: &LaunchRecord| output_file(launch, LogStream::Stdout);
+        let expected = PathBuf::from("/home/alice/out/12.1-gpu001%");
+        assert_eq!(path(&launch), Ok(Some(expected)));
+        launch.workload.working_dir = Some("/scratch".to_owned());
+        launch.workload.output.stdout = Some("/var/tmp/o".to_owned());
+        assert_eq!(path(&launch), Ok(Some(PathBuf::from("/var/tmp/o"))));
+        assert_eq!(output_file(&launch, LogStream::Stderr), Ok(None));
+        for wrong in ["", "a%", "a%u"] {
+            launch.workload.output.stdout = Some(wrong.to_owned());
+            assert!(path(&launch).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! From the record of what to run to a running job, with nobody kept waiting by it.
+
+use super::cgroup::Cgroup;
+use super::starter::{Cut, Limits};
+use super::telling::Telling;
+use super::{Signals, SupervisorError, capture, family, job, notify, places, privileges, stop};
+use crate::attempt::{AttemptDir, LaunchRecord, StartedRecord};
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::wire::LogStream;
+use rustix::process::Pid;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+
+/// Starts the job and says so. The inner error is its end, where nothing of it is left; the outer
+/// one is ours.
+pub(super) async fn start(
+    dir: &AttemptDir,
+    launch: &LaunchRecord,
+    signals: &mut Signals,
+) -> Result<Result<stop::Running, RankExit>, SupervisorError> {
+    let walltime_at = stop::walltime_at(launch);
+    let captured = |stream| capture::open(&dir.output(stream)).map_err(SupervisorError::Setup);
+    let (stdout, mut stderr) = (captured(LogStream::Stdout)?, captured(LogStream::Stderr)?);
+    let failed = |reason| Ok(Err(RankExit::SpawnFailed { reason }));
+    let (group, procs) = match make_group(launch) {
+        Ok(made) => made,
+        Err(reason) => return failed(reason),
+    };
+    let begun = job::prepare(launch, procs)
+        .and_then(|prepared| prepared.start().map_err(|e| format!("its start: {e}")));
+    let (mut starting, mut job) = match begun {
+        Ok(begun) => begun,
+        Err(reason) => return failed(reason),
+    };
+    let limits = Limits {
+        deadline: walltime_at,
+        hears: true,
+        group: group.as_ref(),
+    };
+    let mut telling = Telling::of(dir);
+    let look = |is_killed| telling.look(job.at(), is_killed);
+    let started = starting.wait(signals, limits, look).await;
+    telling.end();
+    let ended = started.cut.map(|cut| match cut {
+        Cut::Asked => RankExit::Stopped,
+        Cut::Late => RankExit::Walltime,
+    });
+    if ended.is_some() {
+        let _ = writeln!(
+            stderr,
+            "[lattice: ended while it was started: {}]",
+            job.at()
+        );
+    }
+    let main = match (started.child, ended.clone()) {
+        (Ok(main), _) => main,
+        (Err(_), Some(ended)) => return Ok(Err(ended)),
+        (Err(error), None) => return failed(job.explain(&error)),
+    };
+    // Before anybody is told that it runs.
+    privileges::give_up();
+    let mut outputs = Vec::new();
+    if ended.is_none() {
+        let pipes = [
+            (LogStream::Stdout, job.stdout, stdout),
+            (LogStream::Stderr, job.stderr, stderr),
+        ];
+        outputs = copy(pipes, launch)?;
+        say_started(dir, main);
+    }
+    Ok(Ok(stop::Running {
+        main,
+        outputs,
+        group,
+        walltime_at,
+        ended,
+        starter: starting.starter,
+    }))
+}
+
+/// The job's group and the way into it. The error is for the user.
+fn make_group(launch: &LaunchRecord) -> Result<(Option<Cgroup>, Option<OwnedFd>), String> {
+    let Some(record) = &launch.cgroup else {
+        return Ok((None, None));
+    };
+    match Cgroup::make(record) {
+        Ok((group, procs)) => Ok((Some(group), Some(procs))),
+        Err(error) if record.is_required => Err(format!("its cgroup cannot be made: {error}")),
+        Err(error) => {
+            eprintln!("the job runs without a cgroup: {error}");
+            Ok((None, None))
+        }
+    }
+}
+
+fn copy(
+    pipes: [(LogStream, Option<OwnedFd>, File); 2],
+    launch: &LaunchRecord,
+) -> Result<Vec<capture::Capture>, SupervisorError> {
+    let mut outputs = Vec::new();
+    for (stream, pipe, mut file) in pipes {
+        match pipe {
+            Some(pipe) => outputs.push(
+                capture::spawn(pipe, file, launch.output_cap_bytes)
+                    .map_err(SupervisorError::Setup)?,
+            ),
+            None => say_where(&mut file, launch, stream),
+        }
+    }
+    Ok(outputs)
+}
+
+/// Who reads what was captured learns where to look.
+fn say_where(file: &mut File, launch: &LaunchRecord, stream: LogStream) {
+    if let Ok(Some(path)) = places::output_file(launch, stream) {
+        let _ = writeln!(
+            file,
+            "[lattice: this output is in {} on {}]",
+            path.display(),
+            launch.node
+        );
+    }
+}
+
+fn say_started(dir: &AttemptDir, main: Pid) {
+    let started = StartedRecord {
+        at: super::now(),
+        pid: main.as_raw_nonzero().get(),
+        // It is there until it is reaped, which nobody did yet.
+        start_ticks: family::process(main).map_or(0, |first| first.start_ticks),
+    };
+    // The job runs; that its start could not be noted does not end it.
+    if let Err(error) = dir.write_started(&started) {
+        eprintln!("cannot note the start: {}", crate::with_causes(&error));
+    }
+    notify("started");
+}
