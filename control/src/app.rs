@@ -13,11 +13,12 @@ use crate::{
         attempts::Attempts,
         conformance::Conformance,
         dispatch::Dispatch,
-        faults,
+        faults::Readmit,
         lease::{self, Lease},
         liveness::Pings,
         node_loss::NodeLoss,
         reboots::Reboots,
+        reconciler::{self, Reconciler},
         register::Register,
         reports,
         schedule::Schedule,
@@ -289,38 +290,23 @@ impl App {
             let core = core();
             move || Conformance::new(core.clone()).run()
         });
-        running.keep("schedule", {
-            let (core, lease) = (core(), schedule.clone());
-            move || Schedule::new(core.clone(), lease.clone()).run()
+        let of_schedule = schedule.clone();
+        running.reconcile(schedule, move |core| {
+            Schedule::new(core, of_schedule.clone())
         });
-        running.keep("dispatch", {
-            let (core, lease) = (core(), dispatch.clone());
-            move || Dispatch::new(core.clone(), lease.clone()).run()
+        let of_dispatch = dispatch.clone();
+        running.reconcile(dispatch, move |core| {
+            Dispatch::new(core, of_dispatch.clone())
         });
-        running.keep("attempts", {
-            let (core, lease) = (core(), dispatch.clone());
-            move || Attempts::new(core.clone(), lease.clone()).run()
-        });
-        running.keep("reboots", {
-            let (core, lease) = (core(), dispatch.clone());
-            move || Reboots::new(core.clone(), lease.clone()).run()
-        });
+        running.reconcile(dispatch, Attempts::new);
+        running.reconcile(dispatch, Reboots::new);
         if let Some(stop_after) = self.settings.stop_lost_after {
-            let (core, lease) = (core(), dispatch.clone());
-            running.keep("node loss", move || {
-                NodeLoss::new(core.clone(), lease.clone(), stop_after).run()
-            });
+            running.reconcile(dispatch, move |core| NodeLoss::new(core, stop_after));
         }
-        running.keep("readmit", {
-            let (core, lease) = (core(), dispatch.clone());
-            move || faults::readmit(core.clone(), lease.clone())
-        });
+        running.reconcile(dispatch, Readmit::new);
         if self.settings.auto_register {
-            let (core, lease) = (core(), schedule.clone());
             let vcluster = self.settings.vcluster.clone();
-            running.keep("register", move || {
-                Register::new(core.clone(), lease.clone(), vcluster.clone()).run()
-            });
+            running.reconcile(schedule, move |core| Register::new(core, vcluster.clone()));
         }
     }
 
@@ -342,6 +328,18 @@ impl App {
 }
 
 impl Running {
+    /// Runs what `make` makes under this lease, for as long as [`Running::keep`] runs anything.
+    fn reconcile<R: Reconciler>(
+        &self,
+        lease: &Arc<Lease>,
+        make: impl Fn(Arc<Core>) -> R + Send + 'static,
+    ) {
+        let (core, lease) = (self.core.clone(), lease.clone());
+        self.keep(R::NAME, move || {
+            reconciler::run(core.clone(), lease.clone(), make(core.clone()))
+        });
+    }
+
     /// Runs `work` until the control stops, anew whenever it ends: a panic is our bug, and a
     /// reconciler that stands still would be a worse one.
     fn keep<F>(&self, name: &'static str, work: impl Fn() -> F + Send + 'static)

@@ -14,6 +14,7 @@ use std::{
     net::SocketAddr,
     sync::Arc,
 };
+use tokio::time::Instant;
 
 /// Takes over everything one cell shows now. Members that left it keep their registration, if
 /// they have one.
@@ -75,8 +76,8 @@ pub(crate) fn documents(core: &Core, documents: BTreeMap<NodeId, (Digest, Arc<No
 pub(crate) struct Found {
     pub(crate) liveness: Liveness,
     pub(crate) reason: Option<String>,
-    /// The boot it named when it last answered.
-    pub(crate) boot: Option<String>,
+    /// The boot it named when it last answered, and when that was.
+    pub(crate) boot: Option<(String, Instant)>,
     /// Where it last answered.
     pub(crate) reached_at: Option<SocketAddr>,
 }
@@ -91,7 +92,9 @@ pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, Found>) -> usize {
                 edit(view, id, |node| {
                     node.liveness = found.liveness;
                     node.liveness_reason.clone_from(&found.reason);
-                    node.boot.clone_from(&found.boot);
+                    if let Some((boot, at)) = &found.boot {
+                        name_boot(node, boot, *at);
+                    }
                     node.reached_at = found.reached_at;
                 });
                 changed.insert(id.clone());
@@ -101,6 +104,26 @@ pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, Found>) -> usize {
         (count > 0).then(|| told(changed))
     });
     count
+}
+
+/// Puts the boot beside a node that its agent just named in another answer than a ping's.
+pub(crate) fn boot(core: &Core, id: &NodeId, boot: &str, heard_at: Instant) {
+    core.publish(Wakes::Reconcilers, |view| {
+        let known = view.node(id)?;
+        if known.boot.as_deref() == Some(boot) {
+            return None;
+        }
+        edit(view, id, |node| name_boot(node, boot, heard_at));
+        Some(told(BTreeSet::from([id.clone()])))
+    });
+}
+
+/// Answers may be taken down in another order than they came in.
+fn name_boot(node: &mut NodeEntry, boot: &str, heard_at: Instant) {
+    if node.boot_heard_at.is_none_or(|known| known <= heard_at) {
+        node.boot = Some(boot.to_owned());
+        node.boot_heard_at = Some(heard_at);
+    }
 }
 
 /// Puts beside nodes what their own claims said against what they gossip, or that nothing does.

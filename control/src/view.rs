@@ -17,6 +17,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+use tokio::time::Instant;
 
 /// How the reasons begin for which an agent takes no work, however sound its hardware is.
 pub(crate) const EXECUTOR_REASONS: &str = "executor.";
@@ -83,6 +84,8 @@ pub struct NodeEntry {
     /// The boot its agent named when it last answered a ping of this control: confirmed, while
     /// [`Seen::boot_id`] is only said.
     pub boot: Option<String>,
+    /// When it named that boot: an answer that came before says nothing any more.
+    pub(crate) boot_heard_at: Option<Instant>,
     /// What its own signed claim said against what it gossips, when it was last asked. It gets no
     /// sensitive work then.
     pub claim_refused: Option<String>,
@@ -132,6 +135,7 @@ impl NodeEntry {
             liveness: Liveness::Unknown,
             liveness_reason: None,
             boot: None,
+            boot_heard_at: None,
             claim_refused: None,
             reached_at: None,
             answered_at: Arc::default(),

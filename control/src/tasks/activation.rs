@@ -65,7 +65,8 @@ async fn changed(lease: Option<&mut watch::Receiver<u64>>) {
     }
 }
 
-async fn due(at: Option<Instant>) {
+/// Resolves at this moment, or never.
+pub(crate) async fn due(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,

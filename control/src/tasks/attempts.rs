@@ -13,7 +13,10 @@
 use crate::{
     core::Core,
     error::ProposeError,
-    tasks::{activation::Activation, faults, lease::Lease, orphans},
+    tasks::{
+        faults, orphans,
+        reconciler::{Pace, Reconciler},
+    },
     view::{NodeEntry, View},
     words,
 };
@@ -85,7 +88,6 @@ struct Asked {
 #[derive(Debug)]
 pub(crate) struct Attempts {
     core: Arc<Core>,
-    lease: Arc<Lease>,
     asked: BTreeMap<NodeId, Asked>,
     under_way: BTreeSet<NodeId>,
     asks: JoinSet<(NodeId, Mark, Option<Compared>)>,
@@ -114,44 +116,48 @@ struct Compared {
     unfinished: bool,
 }
 
+impl Reconciler for Attempts {
+    const NAME: &'static str = "attempts";
+
+    fn pace(&self) -> Pace {
+        let period = PERIOD.min(self.core.timings.attempts_every);
+        Pace {
+            period,
+            spacing: period,
+        }
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        self.reconcile(&fence);
+    }
+
+    fn forget(&mut self) {
+        // With what is under way: it was asked for under a lease that is over.
+        self.asks = JoinSet::new();
+        self.under_way.clear();
+        self.asked.clear();
+    }
+
+    /// An answer is taken down as it comes; when its agent is asked again is for the next pass.
+    async fn wakes(&mut self) {
+        while let Some(answered) = self.asks.join_next().await {
+            let report = self.note(answered);
+            if report.stopped + report.orphans > 0 {
+                tracing::warn!(?report, "an agent runs other than what it should");
+            }
+        }
+        std::future::pending().await
+    }
+}
+
 impl Attempts {
-    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
         Self {
             core,
-            lease,
             asked: BTreeMap::new(),
             under_way: BTreeSet::new(),
             asks: JoinSet::new(),
             places: Arc::new(Semaphore::new(MAX_CALLS)),
-        }
-    }
-
-    /// Runs for ever.
-    pub(crate) async fn run(mut self) {
-        let period = PERIOD.min(self.core.timings.attempts_every);
-        let mut activation = Activation::new(&self.core, period, period).with_lease(&self.lease);
-        loop {
-            tokio::select! {
-                () = activation.next() => {}
-                Some(answered) = self.asks.join_next() => {
-                    let report = self.note(answered);
-                    if report.stopped + report.orphans > 0 {
-                        tracing::warn!(?report, "an agent runs other than what it should");
-                    }
-                    continue;
-                }
-            }
-            match self.lease.fence() {
-                Some(fence) => {
-                    self.reconcile(&fence);
-                }
-                None => {
-                    // Dropped with what is under way: it was asked for under a lease that is over.
-                    self.asks = JoinSet::new();
-                    self.under_way.clear();
-                    self.asked.clear();
-                }
-            }
         }
     }
 

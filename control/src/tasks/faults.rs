@@ -5,9 +5,8 @@ use crate::{
     core::Core,
     error::ProposeError,
     tasks::{
-        activation::Activation,
         gate::{self, Said},
-        lease::Lease,
+        reconciler::{Pace, Reconciler},
     },
     view::{NodeEntry, View},
     words,
@@ -108,32 +107,31 @@ pub(crate) fn own_reason(entry: &NodeEntry) -> Option<&str> {
     Some(&own.reason)
 }
 
-/// Lets nodes back in, for ever.
-pub(crate) async fn readmit(core: Arc<Core>, lease: Arc<Lease>) {
-    let kept_out = core.timings.kept_out;
-    let period = PERIOD.min(kept_out);
-    let mut activation = Activation::new(&core, period, SPACING.min(kept_out)).with_lease(&lease);
-    let mut next: BTreeMap<NodeId, Instant> = BTreeMap::new();
-    let mut said: BTreeMap<NodeId, Said> = BTreeMap::new();
-    loop {
-        activation.next().await;
-        let Some(fence) = lease.fence() else {
-            next.clear();
-            continue;
-        };
-        let (view, now) = (core.view(), Instant::now());
-        let found = recovered(&view, core.now(), kept_out);
-        next.retain(|node, _| found.contains(node));
-        said.retain(|node, _| found.contains(node));
-        let due = found
-            .into_iter()
-            .filter(|n| next.get(n).is_none_or(|at| *at <= now));
-        let due: Vec<NodeId> = due.collect();
-        next.extend(
-            due.iter()
-                .map(|n| (n.clone(), now + core.timings.gate_every)),
-        );
-        let (core, view) = (&core, &view);
+/// Lets nodes back in.
+#[derive(Debug)]
+pub(crate) struct Readmit {
+    core: Arc<Core>,
+    /// When each is asked next.
+    next: BTreeMap<NodeId, Instant>,
+    /// What stands written of those that do not pass.
+    said: BTreeMap<NodeId, Said>,
+}
+
+impl Reconciler for Readmit {
+    const NAME: &'static str = "readmit";
+
+    fn pace(&self) -> Pace {
+        let kept_out = self.core.timings.kept_out;
+        Pace {
+            period: PERIOD.min(kept_out),
+            spacing: SPACING.min(kept_out),
+        }
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        let (view, now) = (self.core.view(), Instant::now());
+        let due = self.due(&view, now);
+        let (core, said, view) = (&self.core, &self.said, &view);
         let let_in = due.into_iter().map(|node| {
             let (fence, said) = (fence.clone(), said.get(&node).copied());
             async move {
@@ -141,16 +139,38 @@ pub(crate) async fn readmit(core: Arc<Core>, lease: Arc<Lease>) {
                 (node, said)
             }
         });
-        let mut answers = futures::stream::iter(let_in).buffer_unordered(MAX_CALLS);
-        let mut news = Vec::new();
-        while let Some(answer) = answers.next().await {
-            news.push(answer);
+        let answers = futures::stream::iter(let_in).buffer_unordered(MAX_CALLS);
+        let news: Vec<(NodeId, Option<Said>)> = answers.collect().await;
+        let news = news.into_iter();
+        self.said
+            .extend(news.filter_map(|(node, said)| Some((node, said?))));
+    }
+
+    fn forget(&mut self) {
+        self.next.clear();
+    }
+}
+
+impl Readmit {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            next: BTreeMap::new(),
+            said: BTreeMap::new(),
         }
-        drop(answers);
-        said.extend(
-            news.into_iter()
-                .filter_map(|(node, said)| Some((node, said?))),
-        );
+    }
+
+    /// Whom to ask now; each is asked again after a while.
+    fn due(&mut self, view: &View, now: Instant) -> Vec<NodeId> {
+        let timings = &self.core.timings;
+        let found = recovered(view, self.core.now(), timings.kept_out);
+        self.next.retain(|node, _| found.contains(node));
+        self.said.retain(|node, _| found.contains(node));
+        let is_due = |node: &NodeId| self.next.get(node).is_none_or(|at| *at <= now);
+        let due: Vec<NodeId> = found.into_iter().filter(is_due).collect();
+        let again = now + timings.gate_every;
+        self.next.extend(due.iter().map(|n| (n.clone(), again)));
+        due
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     error::ProposeError,
     feed::Change,
 };
-use lattice_quorum_types::{Command, Outcome, Refusal, command::Fence, id::LeaseName};
+use lattice_quorum_types::{Command, Outcome, Refusal, Revision, command::Fence, id::LeaseName};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -32,6 +32,8 @@ const SOONEST: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Held {
     epoch: u64,
+    /// It was granted at this revision, or before.
+    granted_at: Revision,
     until: Instant,
 }
 
@@ -89,6 +91,13 @@ impl Lease {
         })
     }
 
+    /// A revision at which the lease was held with this epoch: nobody else acted under it from then
+    /// on. `None` when it is not held so.
+    pub(crate) fn granted_at(&self, epoch: u64) -> Option<Revision> {
+        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(held.filter(|held| held.epoch == epoch)?.granted_at)
+    }
+
     /// Wakes when the lease is taken or lost.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -130,8 +139,12 @@ impl Lease {
         let report = match core.propose_as_service(None, command).await {
             Ok(applied) => match applied.outcome {
                 Outcome::Leased { epoch, .. } => {
-                    let until = asked_at + TTL;
-                    self.set(Some(Held { epoch, until }));
+                    let held = Held {
+                        epoch,
+                        granted_at: self.granted_at(epoch).unwrap_or(applied.revision),
+                        until: asked_at + TTL,
+                    };
+                    self.set(Some(held));
                     LeaseReport::Held { epoch }
                 }
                 other => LeaseReport::NoAnswer {

@@ -14,6 +14,7 @@ pub(crate) mod liveness;
 pub(crate) mod node_loss;
 pub(crate) mod orphans;
 pub(crate) mod reboots;
+pub(crate) mod reconciler;
 pub(crate) mod register;
 pub(crate) mod reports;
 pub(crate) mod schedule;

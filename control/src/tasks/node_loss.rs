@@ -7,7 +7,7 @@
 
 use crate::{
     core::Core,
-    tasks::{activation::Activation, lease::Lease},
+    tasks::reconciler::{Pace, Reconciler},
     view::View,
 };
 use lattice_mesh::Role;
@@ -31,34 +31,37 @@ const SPACING: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct NodeLoss {
     core: Arc<Core>,
-    lease: Arc<Lease>,
     /// How long a node is unreachable before its allocation is stopped.
     stop_after: Duration,
     /// Since when this control, holding the lease, knows nodes as unreachable.
     since: BTreeMap<NodeId, Instant>,
 }
 
-impl NodeLoss {
-    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>, stop_after: Duration) -> Self {
-        Self {
-            core,
-            lease,
-            stop_after,
-            since: BTreeMap::new(),
+impl Reconciler for NodeLoss {
+    const NAME: &'static str = "node loss";
+
+    fn pace(&self) -> Pace {
+        Pace {
+            period: PERIOD,
+            spacing: SPACING,
         }
     }
 
-    /// Runs for ever.
-    pub(crate) async fn run(mut self) {
-        let mut activation = Activation::new(&self.core, PERIOD, SPACING).with_lease(&self.lease);
-        loop {
-            activation.next().await;
-            match self.lease.fence() {
-                Some(fence) => {
-                    self.reconcile(&fence).await;
-                }
-                None => self.since.clear(),
-            }
+    async fn pass(&mut self, fence: Fence) {
+        self.reconcile(&fence).await;
+    }
+
+    fn forget(&mut self) {
+        self.since.clear();
+    }
+}
+
+impl NodeLoss {
+    pub(crate) fn new(core: Arc<Core>, stop_after: Duration) -> Self {
+        Self {
+            core,
+            stop_after,
+            since: BTreeMap::new(),
         }
     }
 

@@ -6,13 +6,13 @@
 use crate::{
     core::Core,
     error::ProposeError,
-    tasks::{activation::Activation, lease::Lease},
+    tasks::reconciler::{Pace, Reconciler},
     view::View,
     words,
 };
 use futures::StreamExt;
 use lattice_quorum_types::{
-    AllocationState, Applied, Command, NodeId, UnixMillis,
+    Allocation, AllocationState, Applied, Command, NodeId, UnixMillis,
     allocation::{Rank, RankExit, RankPhase},
     command::{Fence, RankReport},
     rpc::Role,
@@ -45,7 +45,6 @@ struct Over {
 #[derive(Debug)]
 pub(crate) struct Reboots {
     core: Arc<Core>,
-    lease: Arc<Lease>,
     /// Since when each is known here.
     since: BTreeMap<Over, Instant>,
 }
@@ -59,26 +58,30 @@ pub(crate) struct RebootsReport {
     pub(crate) reported: usize,
 }
 
-impl Reboots {
-    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
-        Self {
-            core,
-            lease,
-            since: BTreeMap::new(),
+impl Reconciler for Reboots {
+    const NAME: &'static str = "reboots";
+
+    fn pace(&self) -> Pace {
+        Pace {
+            period: PERIOD,
+            spacing: SPACING,
         }
     }
 
-    /// Runs for ever.
-    pub(crate) async fn run(mut self) {
-        let mut activation = Activation::new(&self.core, PERIOD, SPACING).with_lease(&self.lease);
-        loop {
-            activation.next().await;
-            match self.lease.fence() {
-                Some(fence) => {
-                    self.reconcile(&fence).await;
-                }
-                None => self.since.clear(),
-            }
+    async fn pass(&mut self, fence: Fence) {
+        self.reconcile(&fence).await;
+    }
+
+    fn forget(&mut self) {
+        self.since.clear();
+    }
+}
+
+impl Reboots {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            since: BTreeMap::new(),
         }
     }
 
@@ -201,6 +204,46 @@ pub(crate) async fn report_refused(
     };
     let taken = Taken::read(core).await?;
     report_lost(core, fence, &taken, &lost, (now, core.now())).await
+}
+
+/// How the evidence begins where no process ever was.
+const NEVER_STARTED: &str = "never started: ";
+
+/// Whether an allocation that waits came back from this boot of this node without anything of it
+/// having been started there: the boot is over, whatever the view says of the node.
+pub(crate) fn is_known_over(waits: &Allocation, node: &NodeId, boot: &str) -> bool {
+    let is_over = |rank: &Rank| match &rank.phase {
+        RankPhase::Ended {
+            exit: RankExit::Lost { evidence },
+            ..
+        } => evidence.starts_with(NEVER_STARTED),
+        _ => false,
+    };
+    let mut ranks = waits.ranks.iter();
+    ranks.any(|rank| rank.node == *node && rank.boot.as_deref() == Some(boot) && is_over(rank))
+}
+
+/// Reports a rank of which it is certain that nothing of it was ever started: its node was booted
+/// anew before a launch reached it.
+pub(crate) async fn report_never_started(
+    core: &Core,
+    fence: &Fence,
+    node: &NodeId,
+    key: AttemptKey,
+    (then, now): (&str, &str),
+) -> Result<Applied, ProposeError> {
+    let evidence = words::shortened(format!(
+        "{NEVER_STARTED}boot {then} was over before a launch was taken, {now} is"
+    ));
+    tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "a rank ended before it began");
+    let at = core.now();
+    let command = Command::Report {
+        id: key.allocation,
+        attempt: key.attempt,
+        node: node.clone(),
+        report: RankReport::NeverStarted { at, evidence },
+    };
+    core.propose_as_service(Some(fence.clone()), command).await
 }
 
 async fn report_lost(

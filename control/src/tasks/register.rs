@@ -5,10 +5,9 @@
 use crate::{
     core::Core,
     tasks::{
-        activation::Activation,
         faults,
         gate::{self, GateError, Said},
-        lease::Lease,
+        reconciler::{Pace, Reconciler},
     },
     view::{NodeEntry, View},
     words,
@@ -48,7 +47,6 @@ enum Progress {
 #[derive(Debug)]
 pub(crate) struct Register {
     core: Arc<Core>,
-    lease: Arc<Lease>,
     /// Where new nodes go.
     vcluster: VclusterName,
     progress: BTreeMap<NodeId, Progress>,
@@ -57,6 +55,8 @@ pub(crate) struct Register {
     gates: JoinSet<Asked>,
     /// Answers that have come and were not handed on yet.
     heard: Vec<Asked>,
+    /// Answers that the next pass acts on.
+    answered: Vec<Asked>,
 }
 
 /// What one round did.
@@ -78,40 +78,50 @@ enum Step {
     Readies,
 }
 
+impl Reconciler for Register {
+    const NAME: &'static str = "register";
+
+    fn pace(&self) -> Pace {
+        Pace {
+            period: PERIOD,
+            spacing: SPACING,
+        }
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        let answered = std::mem::take(&mut self.answered);
+        if !answered.is_empty() {
+            let report = self.admit(fence, answered).await;
+            if report != RegisterReport::default() {
+                tracing::info!(?report, "register");
+            }
+        }
+        self.reconcile();
+    }
+
+    fn forget(&mut self) {
+        self.gates.abort_all();
+        self.heard.clear();
+        self.answered.clear();
+        self.progress.clear();
+    }
+
+    async fn wakes(&mut self) {
+        let answered = self.answered().await;
+        self.answered.extend(answered);
+    }
+}
+
 impl Register {
-    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
+    pub(crate) fn new(core: Arc<Core>, vcluster: VclusterName) -> Self {
         Self {
             core,
-            lease,
             vcluster,
             progress: BTreeMap::new(),
             said: BTreeMap::new(),
             gates: JoinSet::new(),
             heard: Vec::new(),
-        }
-    }
-
-    /// Runs for ever.
-    pub(crate) async fn run(mut self) {
-        let mut activation = Activation::new(&self.core, PERIOD, SPACING).with_lease(&self.lease);
-        loop {
-            let answered = tokio::select! {
-                () = activation.next() => Vec::new(),
-                answered = self.answered() => answered,
-            };
-            let Some(fence) = self.lease.fence() else {
-                self.gates.abort_all();
-                self.heard.clear();
-                self.progress.clear();
-                continue;
-            };
-            if !answered.is_empty() {
-                let report = self.admit(fence, answered).await;
-                if report != RegisterReport::default() {
-                    tracing::info!(?report, "register");
-                }
-            }
-            self.reconcile();
+            answered: Vec::new(),
         }
     }
 

@@ -5,7 +5,12 @@
 use crate::{
     core::{Core, Wakes},
     feed::{Change, Observed},
-    tasks::{activation::Activation, claims::Claims, lease::Lease},
+    tasks::{
+        claims::Claims,
+        lease::Lease,
+        reboots,
+        reconciler::{Pace, Reconciler},
+    },
     view::{LastPlan, NodeEntry, View},
 };
 use lattice_placement::{
@@ -13,7 +18,7 @@ use lattice_placement::{
     RunningView,
 };
 use lattice_quorum_types::{
-    AllocationState, Command, Envelope, Refusal, Revision, VclusterName,
+    Allocation, AllocationState, Command, Envelope, Refusal, Revision, VclusterName,
     command::{ExpectedNode, Fence},
     view::Hot,
 };
@@ -62,34 +67,22 @@ pub(crate) struct Schedule {
     warm: BTreeMap<VclusterName, Warm>,
 }
 
-impl Schedule {
-    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
-        Self {
-            claims: Claims::new(core.clone()),
-            core,
-            lease,
-            warm: BTreeMap::new(),
+impl Reconciler for Schedule {
+    const NAME: &'static str = "schedule";
+
+    fn pace(&self) -> Pace {
+        Pace {
+            period: PERIOD,
+            spacing: DEBOUNCE,
         }
     }
 
-    /// Runs for ever.
-    pub(crate) async fn run(mut self) {
-        let mut activation = Activation::new(&self.core, PERIOD, DEBOUNCE).with_lease(&self.lease);
-        loop {
-            tokio::select! {
-                () = activation.next() => {}
-                () = self.claims.answered() => {}
-            }
-            let Some(fence) = self.lease.fence() else {
-                self.forget();
-                continue;
-            };
-            let report = self.reconcile(fence).await;
-            if report.proposed > 0 {
-                tracing::debug!(?report, "schedule");
-                // The next plan must see what this one took. It is a few milliseconds away.
-                let _ = timeout(OWN_WRITES, self.core.reached(report.revision)).await;
-            }
+    async fn pass(&mut self, fence: Fence) {
+        let report = self.reconcile(fence).await;
+        if report.proposed > 0 {
+            tracing::debug!(?report, "schedule");
+            // The next plan must see what this one took. It is a few milliseconds away.
+            let _ = timeout(OWN_WRITES, self.core.reached(report.revision)).await;
         }
     }
 
@@ -106,6 +99,21 @@ impl Schedule {
                 waiting,
             }))])
         });
+    }
+
+    async fn wakes(&mut self) {
+        self.claims.answered().await;
+    }
+}
+
+impl Schedule {
+    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
+        Self {
+            claims: Claims::new(core.clone()),
+            core,
+            lease,
+            warm: BTreeMap::new(),
+        }
     }
 
     /// One cycle over every vCluster.
@@ -130,7 +138,7 @@ impl Schedule {
             }
             let command = Command::Assign {
                 id: placement.id,
-                nodes: under_boots(&view, placement)?,
+                nodes: under_boots(&view, held, placement)?,
             };
             let (service, fence) = (core.service(), Some(fence.clone()));
             Some(core.envelope(service, None, fence, command))
@@ -237,10 +245,18 @@ impl Schedule {
 }
 
 /// The nodes of a placement, each with the boot it named itself when it last answered a ping: what
-/// is assigned under one boot never starts under another. `None` while one of them has not.
-fn under_boots(view: &View, placement: &Placement) -> Option<Vec<ExpectedNode>> {
+/// is assigned under one boot never starts under another. `None` while one of them has not, or has
+/// not answered since a boot that is known to be over: another control may have heard of that first,
+/// and would put the work back as fast as it is assigned here.
+fn under_boots(
+    view: &View,
+    waits: &Allocation,
+    placement: &Placement,
+) -> Option<Vec<ExpectedNode>> {
     let with_boot = |expected: &ExpectedNode| {
         let boot = view.node(&expected.node)?.boot.clone();
+        let is_over = |boot: &String| reboots::is_known_over(waits, &expected.node, boot);
+        let boot = boot.filter(|boot| !is_over(boot));
         if boot.is_none() {
             let (id, node) = (placement.id, &expected.node);
             tracing::debug!(%id, %node, "not assigned yet: the node has not named its boot");

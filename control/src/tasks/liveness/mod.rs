@@ -39,8 +39,8 @@ const MAX_ROUNDS: usize = 128;
 #[derive(Debug)]
 struct Track {
     answers: Answers,
-    /// What it said when it last answered.
-    boot: Option<String>,
+    /// What it said when it last answered, and when that came.
+    boot: Option<(String, Instant)>,
     /// Where it last answered.
     reached_at: Option<SocketAddr>,
     next_ping: Instant,
@@ -54,6 +54,7 @@ struct Track {
 struct Heard {
     node: NodeId,
     boot: String,
+    at: Instant,
     addr: SocketAddr,
 }
 
@@ -150,18 +151,25 @@ impl Pings {
     fn note(&mut self, heard: Vec<Heard>) {
         let (now, view) = (Instant::now(), self.core.view());
         let mut found = BTreeMap::new();
-        for Heard { node, boot, addr } in heard {
+        for Heard {
+            node,
+            boot,
+            at,
+            addr,
+        } in heard
+        {
             let Some(track) = self.tracks.get_mut(&node) else {
                 continue;
             };
             track.answers.heard_at = now;
             track.answers.ever_answered = true;
             track.answers.said = None;
-            let rebooted = track.boot.as_ref().is_some_and(|before| *before != boot);
-            if rebooted {
-                tracing::info!(%node, before = ?track.boot, now = boot, "node was booted anew");
+            if let Some((before, _)) = &track.boot
+                && *before != boot
+            {
+                tracing::info!(%node, before, now = boot, "node was booted anew");
             }
-            (track.boot, track.reached_at) = (Some(boot), Some(addr));
+            (track.boot, track.reached_at) = (Some((boot, at)), Some(addr));
             let Some(entry) = view.node(&node) else {
                 continue;
             };
@@ -278,7 +286,13 @@ impl Pings {
             };
             let (answer, _) = select_ok(addrs.into_iter().map(ping)).await.ok()?;
             let (boot, addr) = answer;
-            Some(Heard { node, boot, addr })
+            let at = Instant::now();
+            Some(Heard {
+                node,
+                boot,
+                at,
+                addr,
+            })
         });
     }
 
@@ -334,8 +348,15 @@ fn addrs(entry: &NodeEntry, track: &Track) -> Vec<SocketAddr> {
 fn is_shown(entry: &NodeEntry, track: &Track, liveness: Liveness, reason: Option<&str>) -> bool {
     entry.liveness == liveness
         && entry.liveness_reason.as_deref() == reason
-        && entry.boot == track.boot
+        && is_boot_shown(entry, track)
         && entry.reached_at == track.reached_at
+}
+
+/// Another answer may have named a later boot than the last ping's.
+fn is_boot_shown(entry: &NodeEntry, track: &Track) -> bool {
+    track.boot.as_ref().is_none_or(|(boot, at)| {
+        entry.boot.as_ref() == Some(boot) || entry.boot_heard_at.is_some_and(|known| known > *at)
+    })
 }
 
 fn found_of(track: &Track, liveness: Liveness, reason: Option<String>) -> Found {

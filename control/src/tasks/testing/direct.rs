@@ -9,7 +9,6 @@ use crate::tasks::{
     claims::Claims,
     faults,
     gate::{self, GateError},
-    lease::Lease,
     node_loss::NodeLoss,
     orphans,
     reboots::Reboots,
@@ -27,11 +26,7 @@ use lattice_quorum_types::{
     view::Query,
     wire::{AttemptKey, AttemptStatus, GateFailed, Report, ReportAnswer},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
-fn lease(world: &World) -> Arc<Lease> {
-    Lease::new(world.fence.lease.clone(), "c1".to_owned())
-}
+use std::{collections::BTreeMap, time::Duration};
 
 #[tokio::test]
 async fn a_rank_of_a_boot_that_is_over_is_lost_with_what_was_seen() {
@@ -39,7 +34,7 @@ async fn a_rank_of_a_boot_that_is_over_is_lost_with_what_was_seen() {
     let key = world.runs_under("b1");
     world.says.lock().unwrap().boot = "b2".to_owned();
     world.confirm_boot("b2");
-    let report = Reboots::new(world.core.clone(), lease(&world))
+    let report = Reboots::new(world.core.clone())
         .reconcile(&world.fence)
         .await;
     assert_eq!((report.found, report.reported), (1, 1));
@@ -60,7 +55,7 @@ async fn a_view_older_than_the_assignment_loses_nothing() {
     let world = World::new();
     let key = world.runs_under("b2");
     world.says.lock().unwrap().boot = "b2".to_owned();
-    let report = Reboots::new(world.core.clone(), lease(&world))
+    let report = Reboots::new(world.core.clone())
         .reconcile(&world.fence)
         .await;
     assert_eq!((report.found, report.reported), (1, 0));
@@ -90,7 +85,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
     let key = world.runs_under("b1");
     let report = None;
     world.says.lock().unwrap().attempts = vec![AttemptStatus { key, report }];
-    let mut attempts = Attempts::new(world.core.clone(), lease(&world));
+    let mut attempts = Attempts::new(world.core.clone());
     let quiet = attempts.round(&world.fence).await;
     assert_eq!((quiet.asked, quiet.orphans, quiet.stopped), (1, 0, 0));
     world.admin(Command::ForceRelease {
@@ -120,9 +115,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
 async fn a_lost_record_stops_the_allocation_and_frees_nothing() {
     let world = World::new();
     let key = world.runs_under("b1");
-    let report = Attempts::new(world.core.clone(), lease(&world))
-        .round(&world.fence)
-        .await;
+    let report = Attempts::new(world.core.clone()).round(&world.fence).await;
     assert_eq!(report.stopped, 1);
     let stopping = world.allocation(key.allocation);
     assert_eq!(stopping.state, AllocationState::Stopping);
@@ -136,7 +129,7 @@ async fn only_a_node_unreachable_for_long_has_its_work_stopped_and_keeps_it() {
     let world = World::new();
     let key = world.runs_under("b1");
     let state = || world.allocation(key.allocation).state;
-    let mut loss = NodeLoss::new(world.core.clone(), lease(&world), Duration::ZERO);
+    let mut loss = NodeLoss::new(world.core.clone(), Duration::ZERO);
     assert_eq!(loss.reconcile(&world.fence).await, 0);
     world.calls_it(Liveness::Suspect);
     assert_eq!(loss.reconcile(&world.fence).await, 0);
@@ -148,7 +141,7 @@ async fn only_a_node_unreachable_for_long_has_its_work_stopped_and_keeps_it() {
     assert_eq!(loss.reconcile(&world.fence).await, 1);
     assert_eq!(state(), AllocationState::Stopping);
     assert!(world.node().holder.is_some());
-    let mut patient = NodeLoss::new(world.core.clone(), lease(&world), Duration::from_secs(600));
+    let mut patient = NodeLoss::new(world.core.clone(), Duration::from_secs(600));
     assert_eq!(patient.reconcile(&world.fence).await, 0);
 }
 
@@ -161,7 +154,7 @@ async fn a_node_joins_when_its_gate_lets_it_and_says_why_when_not() {
     world.fold();
     world.is_read();
     let vcluster = VclusterName::new("default").unwrap();
-    let mut register = Register::new(world.core.clone(), lease(&world), vcluster);
+    let mut register = Register::new(world.core.clone(), vcluster);
     let reason = "exit code 3: a link is down".to_owned();
     world.says.lock().unwrap().gate = Err(GateFailed { reason });
     assert_eq!(register.reconcile(), 1);
@@ -176,7 +169,7 @@ async fn a_node_joins_when_its_gate_lets_it_and_says_why_when_not() {
     assert_eq!(register.reconcile(), 0);
     world.says.lock().unwrap().gate = Ok(());
     let vcluster = VclusterName::new("default").unwrap();
-    let mut register = Register::new(world.core.clone(), lease(&world), vcluster);
+    let mut register = Register::new(world.core.clone(), vcluster);
     assert_eq!(register.reconcile(), 1);
     let answered = register.answered().await;
     let report = register.admit(world.fence.clone(), answered).await;
@@ -303,7 +296,7 @@ async fn an_agent_that_claims_thousands_costs_one_read_and_few_words() {
     world.runs_under("b1");
     world.says.lock().unwrap().attempts = claimed(5_000);
     world.reads();
-    let mut attempts = Attempts::new(world.core.clone(), lease(&world));
+    let mut attempts = Attempts::new(world.core.clone());
     let report = attempts.round(&world.fence).await;
     assert_eq!((report.asked, report.orphans), (1, 5_000));
     assert_eq!(world.reads(), [Query::Revision]);
@@ -315,7 +308,7 @@ async fn an_agent_that_claims_thousands_costs_one_read_and_few_words() {
     world.fold();
     world.says.lock().unwrap().attempts = claimed(4_000);
     let before = world.commands();
-    let mut again = Attempts::new(world.core.clone(), lease(&world));
+    let mut again = Attempts::new(world.core.clone());
     assert_eq!(again.round(&world.fence).await.orphans, 4_000);
     assert_eq!(world.commands(), before);
 }
@@ -325,9 +318,7 @@ async fn a_list_that_no_agent_can_have_is_no_answer() {
     let world = World::new();
     let key = world.runs_under("b1");
     world.says.lock().unwrap().attempts = claimed(10_001);
-    let report = Attempts::new(world.core.clone(), lease(&world))
-        .round(&world.fence)
-        .await;
+    let report = Attempts::new(world.core.clone()).round(&world.fence).await;
     assert_eq!((report.asked, report.silent, report.stopped), (0, 1, 0));
     let runs = world.allocation(key.allocation).state;
     assert_eq!(runs, AllocationState::Running);
@@ -342,7 +333,7 @@ async fn what_is_no_boot_id_ends_nothing() {
     world.confirm_boot("b2");
     for boot in ["x".repeat(40), "b".repeat(65), String::new()] {
         world.says.lock().unwrap().boot = boot;
-        let report = Reboots::new(world.core.clone(), lease(&world))
+        let report = Reboots::new(world.core.clone())
             .reconcile(&world.fence)
             .await;
         assert_eq!((report.found, report.reported), (1, 0));
@@ -359,7 +350,7 @@ async fn another_machine_under_the_name_is_not_called_a_reboot() {
     world.is_taken_over(UnixMillis(now + 1000));
     world.says.lock().unwrap().boot = "b2".to_owned();
     world.confirm_boot("b2");
-    let report = Reboots::new(world.core.clone(), lease(&world))
+    let report = Reboots::new(world.core.clone())
         .reconcile(&world.fence)
         .await;
     assert_eq!((report.found, report.reported), (1, 1));

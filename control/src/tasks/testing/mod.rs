@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod direct;
+mod launches;
 pub(crate) mod world;
 
 use crate::view::{NodeEntry, Seen, View};

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use lattice_hwprobe::{Class, ClassMark, Digest, NodeDocument};
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
-    Validity,
+    Authority, Clock as _, Credentials, Failed, Identity, Mesh, MeshConfig, Role, Router,
+    SystemClock, Validity,
 };
 use lattice_placement::Liveness;
 use lattice_quorum_state::State;
@@ -30,8 +30,8 @@ use lattice_quorum_types::{
     view::{Answer, Query, WatchItem},
     weight,
     wire::{
-        AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, ListAttempts, Ping,
-        Pong, Terminate, Unavailable,
+        AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, Launch, LaunchRefused,
+        ListAttempts, Ping, Pong, Terminate, Unavailable,
     },
 };
 use std::{
@@ -39,6 +39,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
 };
+use tokio::time::Instant;
 
 /// The only node.
 pub(crate) const NODE: &str = "a";
@@ -51,6 +52,27 @@ pub(crate) struct Says {
     pub(crate) digests: BTreeMap<String, [u8; 32]>,
     /// What it was told to end.
     pub(crate) terminated: Vec<AttemptKey>,
+    /// What it began, each under the boot of then. It remembers nothing of another boot.
+    pub(crate) began: Vec<(AttemptKey, String)>,
+    /// Its answers to launches are lost on the way.
+    pub(crate) loses_replies: bool,
+    /// It is another boot with each launch that it refuses.
+    pub(crate) flaps: bool,
+}
+
+impl Says {
+    fn launched(&mut self, launch: &Launch) -> Result<AttemptStatus, LaunchRefused> {
+        let (key, current) = (launch.key, self.boot.clone());
+        let status = AttemptStatus { key, report: None };
+        if self.began.contains(&(key, current.clone())) {
+            return Ok(status);
+        }
+        if let Some(expected) = launch.boot.clone().filter(|boot| *boot != current) {
+            return Err(LaunchRefused::OtherBoot { expected, current });
+        }
+        self.began.push((key, current));
+        Ok(status)
+    }
 }
 
 /// The state, and whose view follows it as it would by a watch.
@@ -134,6 +156,9 @@ impl World {
             gate: Ok(()),
             digests: BTreeMap::new(),
             terminated: Vec::new(),
+            began: Vec::new(),
+            loses_replies: false,
+            flaps: false,
         }));
         let signer = Credentials::issued_by(
             &authority,
@@ -213,7 +238,7 @@ impl World {
         let found = Found {
             liveness,
             reason: None,
-            boot: Some(boot.to_owned()),
+            boot: Some((boot.to_owned(), Instant::now())),
             reached_at: Some(self.agent.local_addr()),
         };
         observe::liveness(&self.core, &BTreeMap::from([(id(NODE), found)]));
@@ -328,8 +353,8 @@ impl World {
         self.store.apply(&envelope).unwrap().outcome
     }
 
-    /// An allocation that was assigned the node under this boot, and runs.
-    pub(crate) fn runs_under(&self, boot: &str) -> AttemptKey {
+    /// An allocation that waits.
+    pub(crate) fn waits(&self, requeue: Requeue) -> AllocationId {
         let spec = AllocationSpec {
             name: None,
             project: ProjectPath::new("atlas").unwrap(),
@@ -343,13 +368,18 @@ impl World {
             class: 5,
             sensitive: false,
             constraints: Constraints::default(),
-            requeue: Requeue::Never,
+            requeue,
             hold: false,
         };
         let spec = Box::new(spec);
         let Outcome::Submitted { id: allocation } = self.admin(Command::Submit { spec }) else {
             panic!("not submitted")
         };
+        allocation
+    }
+
+    /// It is assigned the node under this boot.
+    pub(crate) fn assign(&self, allocation: AllocationId, boot: &str) -> AttemptKey {
         let expected = ExpectedNode {
             node: id(NODE),
             version: self.node().version,
@@ -359,10 +389,18 @@ impl World {
             id: allocation,
             nodes: vec![expected],
         });
-        let key = AttemptKey {
+        self.fold();
+        let attempt = self.allocation(allocation).attempt;
+        AttemptKey {
             allocation,
-            attempt: 1,
-        };
+            attempt,
+        }
+    }
+
+    /// An allocation that was assigned the node under this boot, and runs.
+    pub(crate) fn runs_under(&self, boot: &str) -> AttemptKey {
+        let allocation = self.waits(Requeue::Never);
+        let key = self.assign(allocation, boot);
         self.service(Command::Report {
             id: allocation,
             attempt: 1,
@@ -388,16 +426,35 @@ impl World {
 }
 
 fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
-    let (pinged, listed, gated, ended, claimed) =
-        (says.clone(), says.clone(), says.clone(), says.clone(), says);
+    let (pinged, listed, gated, ended, claimed) = (
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+    );
     Router::new()
         .rpc(move |_, _: Ping| {
+            let mut says = pinged.lock().unwrap();
+            if says.flaps {
+                says.boot.push('0');
+            }
             let pong = Pong {
                 node: id(NODE),
-                boot_id: pinged.lock().unwrap().boot.clone(),
+                boot_id: says.boot.clone(),
                 at: SystemClock.now(),
             };
             async move { Ok(pong) }
+        })
+        .rpc(move |_, launch: Launch| {
+            let mut says = says.lock().unwrap();
+            let (answer, is_lost) = (says.launched(&launch), says.loses_replies);
+            async move {
+                match is_lost {
+                    true => Err(Failed::new("cut off")),
+                    false => Ok(answer),
+                }
+            }
         })
         .rpc(move |_, _: ListAttempts| {
             let attempts = listed.lock().unwrap().attempts.clone();

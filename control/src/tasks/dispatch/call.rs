@@ -1,0 +1,131 @@
+//! Calls for one rank, and whether a launch of it may have arrived.
+
+use super::{Need, Target};
+use crate::{core::Core, error::AgentError, view::View, words};
+use lattice_quorum_types::{
+    Allocation, NodeId,
+    wire::{AttemptStatus, Launch, LaunchRefused, Ping, Terminate},
+};
+use std::{net::SocketAddr, time::Duration};
+
+/// How long an agent may take to record an attempt and answer.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it may take to name its boot.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How a call ended.
+#[derive(Debug)]
+pub(super) enum Called {
+    Answered,
+    Failed(AgentError),
+    Refused(LaunchRefused),
+}
+
+/// Calls until there is an answer or a failure; begins anew where the agent is now when it turns up
+/// at another address meanwhile. `may_run` becomes true with the first launch of which it is not
+/// certain that it started nothing, also when this is dropped before it ends.
+pub(super) async fn call_agent(
+    core: &Core,
+    allocation: &Allocation,
+    target: &Target,
+    epoch: u64,
+    may_run: &mut bool,
+) -> Called {
+    let mut inputs = core.inputs();
+    loop {
+        let view = core.view();
+        let called_at = addr(&view, &target.node);
+        let moved = async {
+            while inputs.changed().await.is_ok() {
+                if addr(&core.view(), &target.node) != called_at {
+                    return;
+                }
+            }
+            std::future::pending().await
+        };
+        let call = async {
+            match target.need {
+                Need::Launch => launch(core, &view, allocation, target, epoch, may_run).await,
+                Need::Terminate => terminate(core, &view, target, epoch).await,
+            }
+        };
+        tokio::select! {
+            called = call => return called,
+            () = moved => {}
+        }
+    }
+}
+
+fn addr(view: &View, node: &NodeId) -> Option<SocketAddr> {
+    view.node(node)?.addr()
+}
+
+/// Before the first launch the agent is asked for its boot: one that went to a process of a boot that
+/// is over, and whose answer is lost with it, could never be told from one that started something.
+async fn launch(
+    core: &Core,
+    view: &View,
+    allocation: &Allocation,
+    target: &Target,
+    epoch: u64,
+    may_run: &mut bool,
+) -> Called {
+    let assigned = allocation.ranks.get(target.rank as usize);
+    let boot = assigned.and_then(|rank| rank.boot.clone());
+    if !*may_run && let Some(expected) = &boot {
+        let asked = core.agents.call(view, &target.node, &Ping, PING_TIMEOUT);
+        let current = match asked.await {
+            Ok(pong) => pong.boot_id,
+            Err(error) => return Called::Failed(error),
+        };
+        if words::is_boot_id(&current) && current != *expected {
+            let expected = expected.clone();
+            return Called::Refused(LaunchRefused::OtherBoot { expected, current });
+        }
+    }
+    let request = Launch {
+        key: target.key,
+        epoch,
+        revision: allocation.revision,
+        user: allocation.user.clone(),
+        project: allocation.spec.project.to_string(),
+        nodes: allocation.nodes().cloned().collect(),
+        rank: target.rank,
+        workload: allocation.spec.workload.clone(),
+        walltime_ms: allocation.spec.walltime_ms,
+        boot,
+        sensitive: allocation.spec.sensitive,
+    };
+    let before = std::mem::replace(may_run, true);
+    let asked = core.agents.call(view, &target.node, &request, CALL_TIMEOUT);
+    let answered = asked.await;
+    *may_run = before || started_perhaps(&answered);
+    called(answered)
+}
+
+async fn terminate(core: &Core, view: &View, target: &Target, epoch: u64) -> Called {
+    let key = target.key;
+    let request = Terminate { key, epoch };
+    let asked = core.agents.call(view, &target.node, &request, CALL_TIMEOUT);
+    called(asked.await)
+}
+
+fn called(answered: Result<Result<AttemptStatus, LaunchRefused>, AgentError>) -> Called {
+    match answered {
+        Ok(Ok(_)) => Called::Answered,
+        Ok(Err(refused)) => Called::Refused(refused),
+        Err(error) => Called::Failed(error),
+    }
+}
+
+/// Whether a launch that ended so may have started anything. An agent that is under another boot and
+/// knows nothing of the attempt has started nothing with it; of its other refusals it is not asked,
+/// and one of an old epoch says that somebody else sends launches too.
+fn started_perhaps(answered: &Result<Result<AttemptStatus, LaunchRefused>, AgentError>) -> bool {
+    match answered {
+        Ok(Err(LaunchRefused::OtherBoot { .. })) => false,
+        Ok(_) | Err(AgentError::Refused { .. }) => true,
+        Err(AgentError::UnknownNode { .. } | AgentError::NotSeen { .. }) => false,
+        Err(AgentError::Call { source, .. }) => source.may_have_run(),
+    }
+}

@@ -1,0 +1,356 @@
+//! Dispatch: every rank of a Starting allocation is launched, every rank of a Stopping one is
+//! ended, each by calls to its agent that are repeated until the quorum shows the effect. Agents
+//! answer repeats with the existing outcome, so repeating is free of harm.
+
+mod call;
+mod refused;
+
+use crate::{
+    core::Core,
+    tasks::{
+        activation::due,
+        lease::Lease,
+        reconciler::{Pace, Reconciler},
+    },
+    view::View,
+    words,
+};
+use call::{Called, call_agent};
+use lattice_quorum_types::{
+    Allocation, AllocationState, NodeId, Revision,
+    allocation::{Rank, RankPhase},
+    command::Fence,
+    wire::{AttemptKey, LaunchRefused},
+};
+use refused::{Boots, Refused};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinError, JoinSet},
+    time::Instant,
+};
+
+/// Looks at least this often.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Many events come together when ranks report; they are looked at together.
+const SPACING: Duration = Duration::from_millis(2);
+/// An answered call is repeated when the quorum still shows no effect of it after this long.
+const SETTLE: Duration = Duration::from_secs(5);
+/// First wait after a failed call; doubles up to [`MAX_BACKOFF`].
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
+/// Longest wait after a failed call.
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+/// Calls at a time. Each carries the names of all nodes of its allocation.
+const MAX_CALLS: usize = 256;
+
+/// What a rank needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    Launch,
+    Terminate,
+}
+
+/// One rank on its node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Target {
+    key: AttemptKey,
+    rank: u32,
+    node: NodeId,
+    need: Need,
+}
+
+/// Where the calls for one target stand.
+#[derive(Debug, Clone, Copy)]
+struct Calls {
+    progress: Progress,
+    failures: u32,
+    /// Of a launch: one of them may have started something.
+    may_run: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Progress {
+    UnderWay,
+    Waits { until: Instant },
+}
+
+/// What is assigned after this revision has been launched by nobody else: a dispatcher before this
+/// one is over, and this one has forgotten nothing since.
+#[derive(Debug, Clone, Copy)]
+struct Alone {
+    epoch: u64,
+    since: Revision,
+}
+
+/// What one round did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DispatchReport {
+    /// Ranks that need a call.
+    pub(crate) wanted: usize,
+    /// Calls begun now.
+    pub(crate) begun: usize,
+}
+
+type Joined = Result<(Target, Called, bool), JoinError>;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    core: Arc<Core>,
+    lease: Arc<Lease>,
+    alone: Option<Alone>,
+    progress: BTreeMap<Target, Calls>,
+    calls: JoinSet<(Target, Called, bool)>,
+    places: Arc<Semaphore>,
+    boots: Arc<Boots>,
+}
+
+impl Reconciler for Dispatch {
+    const NAME: &'static str = "dispatch";
+
+    fn pace(&self) -> Pace {
+        Pace {
+            period: PERIOD,
+            spacing: SPACING,
+        }
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        self.reconcile(&fence);
+    }
+
+    fn forget(&mut self) {
+        // With what is under way: two calls for one rank would not know of each other.
+        self.calls = JoinSet::new();
+        self.progress.clear();
+        self.alone = None;
+    }
+
+    async fn wakes(&mut self) {
+        loop {
+            let next_try = self.next_try();
+            tokio::select! {
+                Some(joined) = self.calls.join_next() => self.joined(joined),
+                () = due(next_try) => return,
+            }
+        }
+    }
+}
+
+impl Dispatch {
+    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
+        Self {
+            core,
+            lease,
+            alone: None,
+            progress: BTreeMap::new(),
+            calls: JoinSet::new(),
+            places: Arc::new(Semaphore::new(MAX_CALLS)),
+            boots: Arc::default(),
+        }
+    }
+
+    /// One whole round, with what is left of the one before.
+    #[cfg(test)]
+    pub(crate) async fn round(&mut self, fence: &Fence) -> DispatchReport {
+        for calls in self.progress.values_mut() {
+            if let Progress::Waits { until } = &mut calls.progress {
+                *until = Instant::now();
+            }
+        }
+        let report = self.reconcile(fence);
+        while let Some(joined) = self.calls.join_next().await {
+            self.joined(joined);
+        }
+        report
+    }
+
+    fn joined(&mut self, joined: Joined) {
+        match joined {
+            Ok((target, called, may_run)) => self.note(target, called, may_run),
+            Err(error) => {
+                tracing::error!(%error, "a call broke down; all are made again");
+                self.forget();
+            }
+        }
+    }
+
+    fn next_try(&self) -> Option<Instant> {
+        let waits = self
+            .progress
+            .values()
+            .filter_map(|calls| match calls.progress {
+                Progress::Waits { until } => Some(until),
+                Progress::UnderWay => None,
+            });
+        waits.min()
+    }
+
+    /// Begins every call that is needed and not under way.
+    pub(crate) fn reconcile(&mut self, fence: &Fence) -> DispatchReport {
+        let view = self.core.view();
+        self.note_lease(fence.epoch, view.revision);
+        let wanted = wanted(&view);
+        self.progress.retain(|target, _| wanted.contains(target));
+        let mut report = DispatchReport {
+            wanted: wanted.len(),
+            begun: 0,
+        };
+        let now = Instant::now();
+        for target in wanted {
+            let Some(allocation) = view.allocation(target.key.allocation) else {
+                continue;
+            };
+            let calls = match self.progress.get(&target) {
+                Some(calls) => *calls,
+                None => Calls {
+                    progress: Progress::Waits { until: now },
+                    failures: 0,
+                    may_run: !is_new(self.alone, allocation),
+                },
+            };
+            match calls.progress {
+                Progress::UnderWay => continue,
+                Progress::Waits { until } if until > now => continue,
+                Progress::Waits { .. } => {}
+            }
+            self.begin(
+                target.clone(),
+                allocation.clone(),
+                fence.clone(),
+                calls.may_run,
+            );
+            let progress = Progress::UnderWay;
+            self.progress.insert(target, Calls { progress, ..calls });
+            report.begun += 1;
+        }
+        report
+    }
+
+    /// With another epoch, everything that was assigned until now may have been launched before.
+    fn note_lease(&mut self, epoch: u64, seen: Revision) {
+        if self.alone.is_some_and(|alone| alone.epoch == epoch) {
+            return;
+        }
+        let granted = self.lease.granted_at(epoch);
+        self.alone = granted.map(|granted| Alone {
+            epoch,
+            since: granted.max(seen),
+        });
+    }
+
+    fn begin(&mut self, target: Target, allocation: Arc<Allocation>, fence: Fence, launched: bool) {
+        let (core, lease, places) = (self.core.clone(), self.lease.clone(), self.places.clone());
+        let boots = self.boots.clone();
+        self.calls.spawn(async move {
+            // It is never closed.
+            let _place = places.acquire_owned().await;
+            let mut may_run = launched;
+            let called = call_agent(&core, &allocation, &target, fence.epoch, &mut may_run).await;
+            if let (Called::Refused(refused), Need::Launch) = (&called, target.need)
+                && !matches!(refused, LaunchRefused::StaleEpoch { .. })
+            {
+                let what = Refused {
+                    target: &target,
+                    refused,
+                    never_started: !may_run,
+                };
+                refused::act(&core, &lease, fence, &boots, what).await;
+            }
+            (target, called, may_run)
+        });
+    }
+
+    /// Decides when a target is looked at again.
+    fn note(&mut self, target: Target, called: Called, may_run: bool) {
+        let Some(Calls {
+            progress: Progress::UnderWay,
+            failures,
+            may_run: known,
+        }) = self.progress.get(&target).copied()
+        else {
+            return;
+        };
+        let (pause, failures) = match called {
+            Called::Answered => (SETTLE, 0),
+            Called::Failed(error) => {
+                if failures == 0 {
+                    let (node, allocation) = (&target.node, target.key.allocation);
+                    let need = target.need;
+                    tracing::info!(%node, %allocation, ?need, %error, "agent not reached; trying again");
+                }
+                (backoff(failures), failures.saturating_add(1))
+            }
+            Called::Refused(LaunchRefused::StaleEpoch { given, current }) => {
+                let node = &target.node;
+                tracing::warn!(given, current, %node, "an agent says that another dispatcher has spoken");
+                self.lease.is_doubted(given);
+                (MAX_BACKOFF, failures)
+            }
+            // Its allocation is being stopped.
+            Called::Refused(_) if target.need == Need::Launch => (SETTLE, 0),
+            Called::Refused(refused) => {
+                let refused = words::shortened(refused.to_string());
+                tracing::warn!(node = %target.node, refused, "agent cannot end a rank; trying again");
+                (backoff(failures), failures.saturating_add(1))
+            }
+        };
+        let until = Instant::now() + pause;
+        let calls = Calls {
+            progress: Progress::Waits { until },
+            failures,
+            may_run: known || may_run,
+        };
+        self.progress.insert(target, calls);
+    }
+}
+
+/// Whether nobody can have launched a rank of it before this dispatcher does. While all its ranks
+/// are only assigned, its last change was the assignment.
+fn is_new(alone: Option<Alone>, allocation: &Allocation) -> bool {
+    let mut ranks = allocation.ranks.iter();
+    allocation.state == AllocationState::Starting
+        && ranks.all(|rank| rank.phase == RankPhase::Assigned)
+        && alone.is_some_and(|alone| allocation.revision > alone.since)
+}
+
+/// Every rank that needs a call, by what the quorum shows.
+fn wanted(view: &View) -> BTreeSet<Target> {
+    let of_one = |allocation: &Arc<Allocation>| {
+        let need = match allocation.state {
+            AllocationState::Starting => Need::Launch,
+            AllocationState::Stopping => Need::Terminate,
+            _ => return Vec::new(),
+        };
+        let key = AttemptKey {
+            allocation: allocation.id,
+            attempt: allocation.attempt,
+        };
+        let needs_it = |phase: &RankPhase| match need {
+            Need::Launch => *phase == RankPhase::Assigned,
+            Need::Terminate => !matches!(phase, RankPhase::Ended { .. }),
+        };
+        let ranks = (0..).zip(&allocation.ranks);
+        let needy = ranks.filter(|(_, rank)| needs_it(&rank.phase));
+        let target = |(number, rank): (u32, &Rank)| Target {
+            key,
+            rank: number,
+            node: rank.node.clone(),
+            need,
+        };
+        needy.map(target).collect()
+    };
+    let moving = view.moving.iter().filter_map(|id| view.allocation(*id));
+    moving.flat_map(of_one).collect()
+}
+
+fn backoff(failures: u32) -> Duration {
+    MIN_BACKOFF
+        .saturating_mul(2_u32.saturating_pow(failures.min(8)))
+        .min(MAX_BACKOFF)
+}
