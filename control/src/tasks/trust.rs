@@ -10,7 +10,7 @@ use crate::{
     view::NodeEntry,
 };
 use futures::StreamExt;
-use lattice_mesh::{PushTrust, SignedBundle, TrustBundle};
+use lattice_mesh::{PushTrust, SignedBundle, TrustBundle, TrustedAuthority};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     NodeId,
@@ -37,6 +37,7 @@ const OWN_PERIOD: Duration = Duration::from_secs(1);
 const MAX_CALLS: usize = 256;
 /// Between two bundles that are pushed to everybody; the first one goes at once. Each name that is
 /// taken over makes a bundle: when a thousand nodes boot without disks, this bounds what that costs.
+/// Another authority waits for nothing: whoever has not heard of it refuses who is of it already.
 const BETWEEN_PUSHES: Duration = Duration::from_secs(5);
 /// A contradiction is looked at again this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -57,19 +58,29 @@ pub(crate) struct Trust {
     told: BTreeMap<NodeId, Told>,
     /// The last bundle that was pushed, and since when.
     pushed: Option<Pushed>,
+    /// Until when the bundle in force waits.
+    held_back: Option<Instant>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Pushed {
     number: u64,
+    authorities: Vec<TrustedAuthority>,
     at: Instant,
 }
 
 impl Pushed {
+    fn of(bundle: TrustBundle, at: Instant) -> Self {
+        Self {
+            number: bundle.number,
+            authorities: bundle.authorities,
+            at,
+        }
+    }
     /// Until when another bundle waits.
-    fn holds_back(pushed: Option<Self>, number: u64, now: Instant) -> Option<Instant> {
-        let until = pushed.filter(|p| p.number != number)?.at + BETWEEN_PUSHES;
-        (until > now).then_some(until)
+    fn holds_back(&self, bundle: &TrustBundle, now: Instant) -> Option<Instant> {
+        let until = self.at + BETWEEN_PUSHES;
+        (self.authorities == bundle.authorities && until > now).then_some(until)
     }
 }
 
@@ -88,6 +99,7 @@ impl Trust {
             core,
             told: BTreeMap::new(),
             pushed: None,
+            held_back: None,
         }
     }
 
@@ -97,8 +109,7 @@ impl Trust {
         let mut activation = Activation::new(&self.core, period, SPACING);
         let mut in_force = self.core.agents.mesh().watch_trust();
         loop {
-            let number = self.core.agents.mesh().trust_state().number;
-            let held_back = Pushed::holds_back(self.pushed, number, Instant::now());
+            let held_back = self.held_back;
             tokio::select! {
                 () = activation.next() => {}
                 Ok(()) = in_force.changed() => {}
@@ -121,11 +132,22 @@ impl Trust {
         let view = self.core.view();
         self.told.retain(|node, _| view.node(node).is_some());
         let now = Instant::now();
-        if Pushed::holds_back(self.pushed, number, now).is_some() {
-            return TrustReport::default();
-        }
-        if self.pushed.is_none_or(|pushed| pushed.number != number) {
-            self.pushed = Some(Pushed { number, at: now });
+        self.held_back = None;
+        // Read only when it is another one: it may name thousands.
+        if self
+            .pushed
+            .as_ref()
+            .is_none_or(|pushed| pushed.number != number)
+        {
+            let Ok(says) = bundle.peek() else {
+                return TrustReport::default();
+            };
+            let pushed = self.pushed.as_ref();
+            self.held_back = pushed.and_then(|pushed| pushed.holds_back(&says, now));
+            if self.held_back.is_some() {
+                return TrustReport::default();
+            }
+            self.pushed = Some(Pushed::of(says, now));
         }
         let due = |entry: &&Arc<NodeEntry>| {
             let told = self.told.get(&entry.id);
@@ -352,23 +374,41 @@ mod tests {
     #[test]
     fn a_storm_of_bundles_costs_a_bounded_number_of_pushes() {
         let start = Instant::now();
-        let (mut pushed, mut at) = (None, Vec::new());
+        let bundle = |number| known(number, &[]).0;
+        let mut pushed = Pushed::of(bundle(1), start);
+        let mut at = vec![1];
         // A minute in which there is another bundle every 100 ms.
-        for number in 1..=600 {
-            let now = start + Duration::from_millis(100 * number);
-            if Pushed::holds_back(pushed, number, now).is_none() {
-                pushed = Some(Pushed { number, at: now });
+        for number in 2..=600 {
+            let now = start + Duration::from_millis(100 * (number - 1));
+            if pushed.holds_back(&bundle(number), now).is_none() {
+                pushed = Pushed::of(bundle(number), now);
                 at.push(number);
             }
         }
         assert_eq!(at[..3], [1, 51, 101]);
         assert_eq!(at.len(), 12);
-        // The last one is held back for no longer, and is not held back by itself.
-        let (last, number) = (pushed.map(|p| p.at), 601);
-        let until = Pushed::holds_back(pushed, number, start + Duration::from_secs(60));
-        assert_eq!(until, last.map(|at| at + BETWEEN_PUSHES));
-        let same = Pushed::holds_back(pushed, 551, start + Duration::from_secs(60));
-        assert_eq!(same, None);
+        // The last one is held back for no longer.
+        let now = start + Duration::from_millis(59_900);
+        let until = pushed.holds_back(&bundle(601), now);
+        assert_eq!(until, Some(pushed.at + BETWEEN_PUSHES));
+    }
+
+    #[test]
+    fn another_authority_is_not_held_back() {
+        let start = Instant::now();
+        let pushed = Pushed::of(known(1, &[]).0, start);
+        let (mut next, _) = known(2, &[]);
+        assert!(pushed.holds_back(&next, start).is_some());
+        next.authorities.push(TrustedAuthority {
+            certificate: b"another".as_slice().into(),
+            issuing: false,
+        });
+        assert_eq!(pushed.holds_back(&next, start), None);
+        // That it issues now is as urgent.
+        let pushed = Pushed::of(next.clone(), start);
+        next.number = 3;
+        next.authorities[0].issuing = true;
+        assert_eq!(pushed.holds_back(&next, start), None);
     }
 
     #[test]
