@@ -92,7 +92,17 @@ pub struct Membership {
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    _lock: File,
+    _lock: Lock,
+}
+
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    /// Also where a child that has not executed its program yet holds a copy of the descriptor.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl DataDir {
@@ -129,7 +139,7 @@ impl DataDir {
         }
         let dir = Self {
             path: path.to_owned(),
-            _lock: lock,
+            _lock: Lock(lock),
         };
         dir.check_format()?;
         Ok(dir)
