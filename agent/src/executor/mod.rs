@@ -6,10 +6,13 @@
 //! [`Launch`] says and ends what a [`Terminate`] says.
 
 mod accounts;
+mod answers;
 mod ending;
 mod epoch;
+mod follow;
 mod gate;
 mod hindrance;
+mod ids;
 mod journal;
 mod log;
 mod lost;
@@ -19,6 +22,7 @@ mod recover;
 mod report;
 mod run_as;
 mod settings;
+mod shared;
 mod spawn;
 mod taking;
 mod trusted;
@@ -27,30 +31,28 @@ mod user_map;
 pub use crate::supervisor::{CgroupError, CgroupSettings, CgroupUse};
 pub use accounts::{Accounts, LookupError};
 pub use hindrance::{Changes, Hindrance};
+pub use ids::{AgentUser, Ids};
 pub use orphans::{HOLD as ORPHAN_HOLD, OrphanPolicy};
 pub use report::{Control, NotReported};
-pub use run_as::{AgentUser, Chosen, Ids, RunAs};
+pub use run_as::{Chosen, RunAs};
 pub use settings::{ExecutorSettings, Hooks, OpenError};
 pub use spawn::OWN_PROGRAM;
 pub use trusted::Untrusted;
 pub use user_map::{UserMap, UserMapError};
 
-use crate::attempt::{AttemptDir, Attempts, ExitRecord, RecordError};
+use crate::attempt::{AttemptDir, Attempts, RecordError};
 use crate::supervisor::Cgroups;
 use epoch::HighestEpoch;
 use gate::Gate;
 use hindrance::Hindrances;
 use journal::Journal;
-use lattice_mesh::{Clock, ItemSender};
+use lattice_mesh::Clock;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::{
-    AttemptKey, AttemptStatus, GateFailed, Launch, LaunchRefused, ReadLog, Terminate,
-};
-use orphans::Finder;
+use lattice_quorum_types::wire::{AttemptKey, GateFailed};
 use rank::Rank;
-use std::collections::BTreeMap;
+use shared::Shared;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -69,61 +71,6 @@ pub struct Executor {
 impl std::fmt::Debug for Executor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Executor({})", self.shared.settings.folder.display())
-    }
-}
-
-struct Shared {
-    settings: ExecutorSettings,
-    attempts: Attempts,
-    /// Held while an attempt is recorded: launches and terminations are judged one by one.
-    epoch: Arc<tokio::sync::Mutex<HighestEpoch>>,
-    /// Attempts whose end control has not taken yet.
-    known: Mutex<BTreeMap<AttemptKey, Arc<Rank>>>,
-    /// Ends of attempts never seen that the disk does not take yet.
-    unwritten: Mutex<BTreeMap<AttemptKey, ExitRecord>>,
-    journal: Arc<Journal>,
-    hindrances: Arc<Hindrances>,
-    gate: Arc<Gate>,
-    /// This agent, as its processes' marks and its cgroup name it: another one on the machine,
-    /// for a node of the same name, must not take them for its own.
-    agent: String,
-    cgroups: Option<Cgroups>,
-    control: Arc<dyn Control>,
-    clock: Arc<dyn Clock>,
-    cancel: CancellationToken,
-    tasks: TaskTracker,
-}
-
-impl Shared {
-    /// The map is whole between statements, so a panic elsewhere does not spoil it.
-    fn known(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, Arc<Rank>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-    /// As above.
-    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, ExitRecord>> {
-        let unwritten = self.unwritten.lock();
-        unwritten.unwrap_or_else(PoisonError::into_inner)
-    }
-    /// Whether a rank has not ended.
-    fn has_work(&self) -> bool {
-        self.known().values().any(|rank| !rank.has_ended())
-    }
-    /// Leaves nothing behind where nothing runs; whether there is nothing more to do.
-    fn leave_cgroups(&self) -> bool {
-        let cgroups = self.cgroups.as_ref().filter(|_| !self.has_work());
-        cgroups.is_none_or(Cgroups::remove_if_empty)
-    }
-    fn finder(&self) -> Finder {
-        Finder {
-            agent: self.agent.clone(),
-            attempts: self.attempts.path().to_owned(),
-            cgroups: self.cgroups.clone(),
-        }
-    }
-    /// The answer to a launch that cannot be recorded.
-    fn refused(&self, error: RecordError) -> LaunchRefused {
-        self.journal.failed(&error);
-        journal(error)
     }
 }
 
@@ -235,90 +182,6 @@ impl Executor {
         self.shared.gate.check().await
     }
 
-    /// Starts a rank, or says where it stands when it was seen before.
-    pub async fn launch(&self, launch: Launch) -> Result<AttemptStatus, LaunchRefused> {
-        // Before the lock: a directory service that hangs holds up this user's work alone.
-        let chosen = self.choose(&launch).await;
-        let mut epoch = self.shared.epoch.clone().lock_owned().await;
-        let executor = self.clone();
-        on_disk(move || {
-            epoch.hear(launch.epoch)?;
-            if let Some(status) = executor.seen(launch.key)? {
-                return Ok(status);
-            }
-            let (key, shared) = (launch.key, &executor.shared);
-            shared.check_boot(&launch)?;
-            let record = shared.record(launch, chosen?);
-            epoch.write().map_err(|error| shared.refused(error))?;
-            let dir = shared.journal_launch(key, &record);
-            let dir = dir.map_err(|error| shared.refused(error))?;
-            executor.follow(key, dir, None);
-            Ok(AttemptStatus { key, report: None })
-        })
-        .await
-    }
-
-    async fn choose(&self, launch: &Launch) -> Result<Chosen, LaunchRefused> {
-        if !self.is_enabled() {
-            return Err(LaunchRefused::UserNotAllowed {
-                user: launch.user.clone(),
-                reason: "this agent only observes (executor.enabled is false)".to_owned(),
-            });
-        }
-        self.shared.settings.run_as.choose(&launch.user).await
-    }
-
-    /// Ends a rank; one that was never seen is recorded as stopped. The answer may still say that
-    /// it runs: its end is reported.
-    pub async fn terminate(&self, terminate: Terminate) -> Result<AttemptStatus, LaunchRefused> {
-        let mut epoch = self.shared.epoch.clone().lock_owned().await;
-        let executor = self.clone();
-        on_disk(move || {
-            epoch.hear(terminate.epoch)?;
-            if let Err(error) = epoch.write() {
-                // Held in memory; the next launch is refused until it is written.
-                executor.shared.journal.failed(&error);
-            }
-            let key = terminate.key;
-            let Some(status) = executor.seen(key)? else {
-                // What nothing is recorded of may run all the same.
-                let running = executor.take_up_unseen(key);
-                return Ok(running.unwrap_or_else(|| executor.stop_unseen(key)));
-            };
-            let rank = executor.shared.known().get(&key).cloned();
-            if let Some(rank) = rank.filter(|rank| !rank.has_ended()) {
-                executor.ask_to_end(&rank).map_err(journal)?;
-            }
-            Ok(status)
-        })
-        .await
-    }
-
-    /// All attempts whose end control has not taken.
-    pub fn list(&self) -> Vec<AttemptStatus> {
-        let known = self.shared.known();
-        known.values().map(|rank| rank.status()).collect()
-    }
-
-    /// How many ranks run now.
-    pub fn running(&self) -> usize {
-        let known = self.shared.known();
-        let runs =
-            |rank: &&Arc<Rank>| matches!(rank.status().report, Some(RankReport::Started { .. }));
-        known.values().filter(runs).count()
-    }
-
-    /// Sends a rank's captured output.
-    pub async fn read_log(
-        &self,
-        wanted: ReadLog,
-        to: &ItemSender<Result<bytes::Bytes, String>>,
-    ) -> Result<(), lattice_mesh::Failed> {
-        let dir = self.shared.attempts.dir(wanted.key);
-        let rank = self.shared.known().get(&wanted.key).cloned();
-        log::send(&dir, rank.as_deref(), &wanted, to).await
-    }
-
     /// Stops watching and telling. What runs goes on below its supervisors.
     pub async fn stop(&self) {
         self.shared.cancel.cancel();
@@ -357,26 +220,6 @@ impl Executor {
         let _ = self.shared.leave_cgroups();
     }
 
-    /// Where an attempt stands, if it was ever seen. Blocks on the disk.
-    fn seen(&self, key: AttemptKey) -> Result<Option<AttemptStatus>, LaunchRefused> {
-        if let Some(rank) = self.shared.known().get(&key) {
-            return Ok(Some(rank.status()));
-        }
-        let unwritten = self.shared.unwritten().get(&key).cloned();
-        let exit = match unwritten {
-            Some(exit) => Some(exit),
-            None => self.shared.attempts.dir(key).exit().map_err(journal)?,
-        };
-        let Some(exit) = exit else {
-            return Ok(None);
-        };
-        // Control has this end, or was told so, and asks all the same. The answer alone does not
-        // end a rank there: it is reported once more.
-        let report = Some(rank::ended(exit));
-        self.follow(key, self.shared.attempts.dir(key), report.clone());
-        Ok(Some(AttemptStatus { key, report }))
-    }
-
     /// Watches an attempt, and tells control, until control has its end.
     fn follow(&self, key: AttemptKey, dir: AttemptDir, report: Option<RankReport>) {
         self.follow_rank(Rank::new(key, dir, report));
@@ -385,7 +228,7 @@ impl Executor {
     fn follow_rank(&self, rank: Rank) {
         let rank = Arc::new(rank);
         self.shared.known().insert(rank.key(), rank.clone());
-        self.spawn(rank::follow(self.shared.clone(), rank));
+        self.spawn(follow::follow(self.shared.clone(), rank));
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
@@ -402,22 +245,4 @@ fn agent_name(folder: &Path) -> String {
     let hash = blake3::hash(folder.as_os_str().as_encoded_bytes());
     let hex = hash.to_hex();
     hex.as_str().chars().take(12).collect()
-}
-
-fn journal(error: RecordError) -> LaunchRefused {
-    LaunchRefused::JournalFailed {
-        reason: crate::with_causes(&error),
-    }
-}
-
-/// Runs what blocks on the disk off the async threads. It is not cut short when its caller goes.
-async fn on_disk<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, LaunchRefused> + Send + 'static,
-) -> Result<T, LaunchRefused> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| {
-        Err(LaunchRefused::JournalFailed {
-            reason: error.to_string(),
-        })
-    })
 }

@@ -1,35 +1,13 @@
-//! One attempt, from its record to its end.
+//! One attempt as this agent knows it: the latest word on it, and what it was asked.
 
-use super::Shared;
-use super::ending;
 use super::hindrance::{Hindrance, Hindrances};
-use super::lost;
-use super::orphans;
-use super::report;
-use super::spawn;
-use crate::attempt::{AttemptDir, ExitRecord, RecordError, StartedRecord, StartingRecord};
-use lattice_quorum_types::allocation::RankExit;
+use crate::attempt::{AttemptDir, ExitRecord, StartingRecord};
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
-use rustix::process::Pid;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
-
-/// Supervisors that die before they could say anything are started this often.
-const MOST_TRIES: u32 = 5;
-/// Between two of them, times the number of tries.
-const TRY_PAUSE: Duration = Duration::from_millis(200);
-/// The disk or the kernel refuses to tell: asked again after this.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// A supervisor that a former agent started cannot wake this one when its job starts: first look,
-/// then half as often each time.
-const START_POLL: Duration = Duration::from_millis(50);
-/// Nor when something hangs that it starts after the job.
-const HANG_POLL: Duration = Duration::from_secs(10);
 
 /// One attempt and the latest word on it.
 pub(super) struct Rank {
@@ -84,7 +62,10 @@ impl Rank {
     pub(super) fn want_end(&self) {
         self.is_end_wanted.store(true, Ordering::SeqCst);
     }
-    fn is_end_wanted(&self) -> bool {
+    pub(super) fn is_orphaned(&self) -> bool {
+        self.is_orphaned.load(Ordering::SeqCst)
+    }
+    pub(super) fn is_end_wanted(&self) -> bool {
         self.is_end_wanted.load(Ordering::SeqCst)
     }
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<RankReport>> {
@@ -107,7 +88,7 @@ impl Rank {
         matches!(&*self.report.borrow(), Some(RankReport::Ended { .. }))
     }
     /// Says, once, that something of it hangs which is being started, or does no more.
-    fn say_hang(&self, hang: Option<StartingRecord>, hindrances: &Hindrances) {
+    pub(super) fn say_hang(&self, hang: Option<StartingRecord>, hindrances: &Hindrances) {
         let mut said = self.hang.lock().unwrap_or_else(PoisonError::into_inner);
         if *said == hang {
             return;
@@ -122,7 +103,7 @@ impl Rank {
         *said = hang;
     }
     /// The latest word. An end is the last one.
-    fn say(&self, report: RankReport) {
+    pub(super) fn say(&self, report: RankReport) {
         self.report.send_if_modified(|now| {
             let is_news =
                 !matches!(now, Some(RankReport::Ended { .. })) && now.as_ref() != Some(&report);
@@ -131,219 +112,5 @@ impl Rank {
             }
             is_news
         });
-    }
-}
-
-/// What the files and the kernel say of an attempt.
-enum Sight {
-    Ended(ExitRecord),
-    Supervised {
-        by: Pid,
-        started: Option<StartedRecord>,
-        hang: Option<StartingRecord>,
-    },
-    /// The job has ended; no supervisor lives that runs the site's hooks after it.
-    Unfinished(ExitRecord),
-    /// No supervisor lives; whether there was one.
-    Unsupervised {
-        was: bool,
-    },
-    /// Processes of it were found, and no record.
-    Orphaned,
-}
-
-fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
-    if let Some(exit) = dir.exit()? {
-        return Ok(Sight::Ended(exit));
-    }
-    // Before the lock: a supervisor takes the lock and then writes this, so one that is seen here
-    // and holds no lock is gone. The other way round it may have come up in between.
-    let was = dir.supervisor();
-    if let Some(by) = dir.living_supervisor()? {
-        let (started, hang) = (dir.started()?, dir.starting()?);
-        return Ok(Sight::Supervised { by, started, hang });
-    }
-    // It may have written the end, and gone, between the two looks above.
-    if let Some(exit) = dir.exit()? {
-        return Ok(Sight::Ended(exit));
-    }
-    if let Some(end) = dir.job_end()? {
-        return Ok(Sight::Unfinished(end));
-    }
-    if dir.orphan()?.is_some() {
-        return Ok(Sight::Orphaned);
-    }
-    let was = was?.is_some();
-    Ok(Sight::Unsupervised { was })
-}
-
-/// Looks off the async threads, and passes on what is to be told.
-async fn look_and_say(shared: &Shared, rank: &Arc<Rank>) -> Result<Sight, String> {
-    let at = rank.clone();
-    let look = move || {
-        let sight = look(&at.dir)?;
-        if matches!(sight, Sight::Supervised { .. }) && at.is_end_wanted() {
-            ending::signal_supervisor(&at.dir)?;
-        }
-        Ok::<Sight, RecordError>(sight)
-    };
-    let sight = tokio::task::spawn_blocking(look).await;
-    let sight = sight
-        .map_err(|error| error.to_string())?
-        .map_err(|error| crate::with_causes(&error))?;
-    let hang = match &sight {
-        Sight::Supervised { hang, .. } => hang.clone(),
-        _ => None,
-    };
-    rank.say_hang(hang, &shared.hindrances);
-    match &sight {
-        Sight::Ended(exit) => rank.say(ended(exit.clone())),
-        Sight::Supervised {
-            started: Some(started),
-            ..
-        } => rank.say(RankReport::Started { at: started.at }),
-        Sight::Supervised { started: None, .. }
-        | Sight::Unfinished(_)
-        | Sight::Unsupervised { .. }
-        | Sight::Orphaned => {}
-    }
-    Ok(sight)
-}
-
-/// Sees to it that the attempt ends, and that control hears of it.
-pub(super) async fn follow(shared: Arc<Shared>, rank: Arc<Rank>) {
-    tokio::join!(run(&shared, &rank), report::tell(&shared, &rank));
-}
-
-async fn run(shared: &Shared, rank: &Arc<Rank>) {
-    let mut tries = Tries::default();
-    let mut finishing = Tries::default();
-    while !rank.has_ended() {
-        match look_and_say(shared, rank).await {
-            Ok(Sight::Ended(_)) => {}
-            Ok(Sight::Supervised { by, started, .. }) => {
-                adopt(shared, rank, by, started.is_some()).await;
-            }
-            Ok(Sight::Unfinished(end)) => {
-                // A hook whose supervisor was killed must not meet its own repetition.
-                lost::clear_hooks(shared, rank).await;
-                if finishing.is_another_due().await {
-                    supervise(shared, rank).await;
-                } else {
-                    let fault = format!("its epilog or wipe did not run: {}", no_supervisor(rank));
-                    let fault = Some(fault);
-                    let exit = ExitRecord { fault, ..end };
-                    lost::write_end(shared, rank, exit, AttemptDir::write_exit).await;
-                }
-            }
-            Ok(Sight::Unsupervised { .. }) if rank.is_orphaned.load(Ordering::SeqCst) => {
-                orphans::end(shared, rank).await;
-            }
-            Ok(Sight::Unsupervised { was: true }) => lost::end(shared, rank).await,
-            Ok(Sight::Orphaned) => orphans::end(shared, rank).await,
-            Ok(Sight::Unsupervised { was: false }) if rank.is_end_wanted() => {
-                write_end(shared, rank, RankExit::Stopped).await;
-            }
-            Ok(Sight::Unsupervised { was: false }) => {
-                if tries.is_another_due().await {
-                    supervise(shared, rank).await;
-                } else {
-                    let reason = no_supervisor(rank);
-                    write_end(shared, rank, RankExit::SpawnFailed { reason }).await;
-                }
-            }
-            Err(error) => {
-                tracing::error!(attempt = %rank, %error, "cannot tell where an attempt stands");
-                tokio::time::sleep(LOOK_PAUSE).await;
-            }
-        }
-    }
-    rank.say_hang(None, &shared.hindrances);
-    shared.hindrances.remove(Hindrance::Finishing, rank.key());
-}
-
-/// How often a supervisor was started.
-#[derive(Default)]
-struct Tries(u32);
-
-impl Tries {
-    /// Whether there is to be another one; waits between two of them.
-    async fn is_another_due(&mut self) -> bool {
-        if self.0 > 0 {
-            tokio::time::sleep(TRY_PAUSE * self.0).await;
-        }
-        self.0 += 1;
-        self.0 <= MOST_TRIES
-    }
-}
-
-fn no_supervisor(rank: &Rank) -> String {
-    format!(
-        "its supervisor did not come up in {MOST_TRIES} tries; see {} on the node",
-        rank.dir.supervisor_log().display()
-    )
-}
-
-/// The end of a rank of which nothing ever ran.
-async fn write_end(shared: &Shared, rank: &Arc<Rank>, exit: RankExit) {
-    let exit = ExitRecord::new(shared.clock.now(), exit);
-    lost::write_end(shared, rank, exit, AttemptDir::write_exit).await;
-}
-
-/// Starts a supervisor and stays with it until it is gone. Each byte it prints means "look".
-async fn supervise(shared: &Shared, rank: &Arc<Rank>) {
-    let mut child = match spawn::supervisor(&shared.settings.program, &rank.dir) {
-        Ok(child) => child,
-        Err(error) => {
-            tracing::error!(attempt = %rank, %error, "cannot start a supervisor");
-            return;
-        }
-    };
-    if let Some(mut words) = child.stdout.take() {
-        let mut bytes = [0; 64];
-        while let Ok(1..) = words.read(&mut bytes).await {
-            if let Err(error) = look_and_say(shared, rank).await {
-                tracing::error!(attempt = %rank, %error, "cannot tell where an attempt stands");
-            }
-        }
-    }
-    if let Err(error) = child.wait().await {
-        tracing::error!(attempt = %rank, %error, "cannot wait for a supervisor");
-        tokio::time::sleep(LOOK_PAUSE).await;
-    }
-}
-
-/// Stays with a supervisor that somebody else started until it is gone.
-async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
-    let gone = match spawn::gone(by) {
-        Ok(gone) => gone,
-        Err(error) => {
-            tracing::debug!(attempt = %rank, %error, "the supervisor went while it was looked at");
-            tokio::time::sleep(START_POLL).await;
-            return;
-        }
-    };
-    // The process id may have changed hands between the look and the handle.
-    if !matches!(look_and_say(shared, rank).await, Ok(Sight::Supervised { by: now, .. }) if now == by)
-    {
-        return;
-    }
-    let gone = gone.wait();
-    tokio::pin!(gone);
-    let mut pause = match started {
-        true => HANG_POLL,
-        false => START_POLL,
-    };
-    loop {
-        tokio::select! {
-            () = &mut gone => return,
-            () = tokio::time::sleep(pause) => {
-                let sight = look_and_say(shared, rank).await;
-                pause = match sight {
-                    Ok(Sight::Supervised { started: None, .. }) => (pause * 2).min(LOOK_PAUSE),
-                    _ => HANG_POLL,
-                };
-            }
-        }
     }
 }

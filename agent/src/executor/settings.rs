@@ -1,7 +1,8 @@
 //! What an executor is told, and why it does not open.
 
+use super::ids::AgentUser;
 use super::orphans::OrphanPolicy;
-use super::run_as::{AgentUser, RunAs};
+use super::run_as::RunAs;
 use super::trusted::{self, Untrusted};
 use crate::attempt::{Hook, RankHooks, RecordError};
 use crate::supervisor::{CgroupError, CgroupSettings};

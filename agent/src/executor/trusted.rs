@@ -1,6 +1,6 @@
 //! Files that decide what is done with the agent's rights: nobody else may be able to change them.
 
-use super::run_as::AgentUser;
+use super::ids::AgentUser;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;

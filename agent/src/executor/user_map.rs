@@ -5,7 +5,7 @@
 //! be read leaves the former list in force, and the log says so until it is corrected.
 
 use super::accounts::is_account_name;
-use super::run_as::AgentUser;
+use super::ids::AgentUser;
 use super::trusted::{self, Untrusted};
 use std::collections::BTreeMap;
 use std::fs::Metadata;

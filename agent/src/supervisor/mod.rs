@@ -16,6 +16,7 @@ mod family;
 mod hook;
 mod job;
 mod keyring;
+mod kin;
 mod places;
 mod prepare;
 mod privileges;
@@ -29,9 +30,10 @@ mod testing;
 
 pub(crate) use cgroup::Cgroup;
 pub use cgroup::{CgroupError, CgroupSettings, CgroupUse, Cgroups};
-pub(crate) use family::{Left, Sought, left_of_attempt, marked, signal_process};
+pub(crate) use family::signal_process;
 pub use family::{Process, process};
 pub(crate) use hook::{OUTPUT_CAP as HOOK_OUTPUT_CAP, PATH as HOOK_PATH, with_last_line};
+pub(crate) use kin::{Left, Sought, left_of_attempt, marked};
 
 use crate::attempt::{AttemptDir, ExitRecord, HookName, LaunchRecord, RecordError};
 use hook::Outcome;

@@ -1,0 +1,78 @@
+//! Asks the name services by way of `getent`.
+
+use super::files::{parse_line, with_groups};
+use super::{Answer, Key, LookupError};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// Its exit code for a key that is not there.
+const NOT_FOUND: i32 = 2;
+
+/// The account of `key`, within `deadline`.
+pub(super) async fn ask(getent: &Path, deadline: Duration, key: &Key) -> Answer {
+    let (program, text) = (getent.display().to_string(), key.text());
+    let failed = |reason: String| LookupError::Failed {
+        program: program.clone(),
+        key: text.clone(),
+        reason,
+    };
+    let asking = async {
+        let Some(said) = question(getent, &["passwd", &text]).await.map_err(failed)? else {
+            return Ok(None);
+        };
+        let line = said.lines().next().unwrap_or_default();
+        let user = parse_line(line);
+        let user = user.ok_or_else(|| failed(format!("{line:?} is no account")))?;
+        let groups = match key {
+            Key::Uid(uid) if user.uid == *uid => return Ok(Some(user)),
+            Key::Name(name) if user.name == *name => question(getent, &["initgroups", name])
+                .await
+                .map_err(failed)?,
+            // Another spelling, or another domain: the site says that both are the same.
+            Key::Uid(_) | Key::Name(_) => {
+                return Err(failed(format!(
+                    "answered with {}; name that account in executor.user_map",
+                    user.name
+                )));
+            }
+        };
+        let said = groups.ok_or_else(|| failed("its groups are not known".to_owned()))?;
+        let groups = said
+            .split_whitespace()
+            .skip(1)
+            .filter_map(|g| g.parse().ok());
+        Ok(Some(with_groups(user, groups)))
+    };
+    let answer = tokio::time::timeout(deadline, asking).await;
+    answer.unwrap_or_else(|_| {
+        Err(LookupError::Deadline {
+            program: program.clone(),
+            key: text.clone(),
+            seconds: deadline.as_secs(),
+        })
+    })
+}
+
+/// What it prints; `None` where the key is not known. It is killed when this is dropped.
+async fn question(getent: &Path, arguments: &[&str]) -> Result<Option<String>, String> {
+    let done = Command::new(getent)
+        .args(arguments)
+        .env_clear()
+        .env("LC_ALL", "C")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| error.to_string())?;
+    if done.status.success() {
+        return Ok(Some(String::from_utf8_lossy(&done.stdout).into_owned()));
+    }
+    if done.status.code() == Some(NOT_FOUND) {
+        return Ok(None);
+    }
+    let complaint = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    Err(format!("{}: {complaint}", done.status))
+}

@@ -1,0 +1,136 @@
+//! What control asks of an executor, and what it is answered.
+
+use super::rank::{self, Rank};
+use super::{Chosen, Executor, log};
+use crate::attempt::RecordError;
+use lattice_mesh::ItemSender;
+use lattice_quorum_types::command::RankReport;
+use lattice_quorum_types::wire::{
+    AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLog, Terminate,
+};
+use std::sync::Arc;
+
+impl Executor {
+    /// Starts a rank, or says where it stands when it was seen before.
+    pub async fn launch(&self, launch: Launch) -> Result<AttemptStatus, LaunchRefused> {
+        // Before the lock: a directory service that hangs holds up this user's work alone.
+        let chosen = self.choose(&launch).await;
+        let mut epoch = self.shared.epoch.clone().lock_owned().await;
+        let executor = self.clone();
+        on_disk(move || {
+            epoch.hear(launch.epoch)?;
+            if let Some(status) = executor.seen(launch.key)? {
+                return Ok(status);
+            }
+            let (key, shared) = (launch.key, &executor.shared);
+            shared.check_boot(&launch)?;
+            let record = shared.record(launch, chosen?);
+            epoch.write().map_err(|error| shared.refused(error))?;
+            let dir = shared.journal_launch(key, &record);
+            let dir = dir.map_err(|error| shared.refused(error))?;
+            executor.follow(key, dir, None);
+            Ok(AttemptStatus { key, report: None })
+        })
+        .await
+    }
+
+    async fn choose(&self, launch: &Launch) -> Result<Chosen, LaunchRefused> {
+        if !self.is_enabled() {
+            return Err(LaunchRefused::UserNotAllowed {
+                user: launch.user.clone(),
+                reason: "this agent only observes (executor.enabled is false)".to_owned(),
+            });
+        }
+        self.shared.settings.run_as.choose(&launch.user).await
+    }
+
+    /// Ends a rank; one that was never seen is recorded as stopped. The answer may still say that
+    /// it runs: its end is reported.
+    pub async fn terminate(&self, terminate: Terminate) -> Result<AttemptStatus, LaunchRefused> {
+        let mut epoch = self.shared.epoch.clone().lock_owned().await;
+        let executor = self.clone();
+        on_disk(move || {
+            epoch.hear(terminate.epoch)?;
+            if let Err(error) = epoch.write() {
+                // Held in memory; the next launch is refused until it is written.
+                executor.shared.journal.failed(&error);
+            }
+            let key = terminate.key;
+            let Some(status) = executor.seen(key)? else {
+                // What nothing is recorded of may run all the same.
+                let running = executor.take_up_unseen(key);
+                return Ok(running.unwrap_or_else(|| executor.stop_unseen(key)));
+            };
+            let rank = executor.shared.known().get(&key).cloned();
+            if let Some(rank) = rank.filter(|rank| !rank.has_ended()) {
+                executor.ask_to_end(&rank).map_err(journal)?;
+            }
+            Ok(status)
+        })
+        .await
+    }
+
+    /// All attempts whose end control has not taken.
+    pub fn list(&self) -> Vec<AttemptStatus> {
+        let known = self.shared.known();
+        known.values().map(|rank| rank.status()).collect()
+    }
+
+    /// How many ranks run now.
+    pub fn running(&self) -> usize {
+        let known = self.shared.known();
+        let runs =
+            |rank: &&Arc<Rank>| matches!(rank.status().report, Some(RankReport::Started { .. }));
+        known.values().filter(runs).count()
+    }
+
+    /// Sends a rank's captured output.
+    pub async fn read_log(
+        &self,
+        wanted: ReadLog,
+        to: &ItemSender<Result<bytes::Bytes, String>>,
+    ) -> Result<(), lattice_mesh::Failed> {
+        let dir = self.shared.attempts.dir(wanted.key);
+        let rank = self.shared.known().get(&wanted.key).cloned();
+        log::send(&dir, rank.as_deref(), &wanted, to).await
+    }
+
+    /// Where an attempt stands, if it was ever seen. Blocks on the disk.
+    fn seen(&self, key: AttemptKey) -> Result<Option<AttemptStatus>, LaunchRefused> {
+        if let Some(rank) = self.shared.known().get(&key) {
+            return Ok(Some(rank.status()));
+        }
+        let unwritten = self.shared.unwritten().get(&key).cloned();
+        let exit = match unwritten {
+            Some(exit) => Some(exit),
+            None => self.shared.attempts.dir(key).exit().map_err(journal)?,
+        };
+        let Some(exit) = exit else {
+            return Ok(None);
+        };
+        // Control has this end, or was told so, and asks all the same. The answer alone does not
+        // end a rank there: it is reported once more.
+        let report = Some(rank::ended(exit));
+        self.follow(key, self.shared.attempts.dir(key), report.clone());
+        Ok(Some(AttemptStatus { key, report }))
+    }
+}
+
+/// The answer where the disk refuses.
+pub(super) fn journal(error: RecordError) -> LaunchRefused {
+    LaunchRefused::JournalFailed {
+        reason: crate::with_causes(&error),
+    }
+}
+
+/// Runs what blocks on the disk off the async threads. It is not cut short when its caller goes.
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LaunchRefused> + Send + 'static,
+) -> Result<T, LaunchRefused> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| {
+        Err(LaunchRefused::JournalFailed {
+            reason: error.to_string(),
+        })
+    })
+}
