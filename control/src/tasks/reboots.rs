@@ -28,6 +28,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 const SPACING: Duration = Duration::from_millis(200);
 /// How long a node may take to name its boot once more.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// A rank that is still being launched is left to the dispatcher for so much longer: its agent refuses
+/// the launch, and only the dispatcher knows whether the rank was ever started. Longer than its
+/// longest pause between two calls, and a call.
+const LAUNCHED_WITHIN: Duration = Duration::from_secs(15);
 /// Nodes asked at a time.
 const MAX_CALLS: usize = 64;
 /// How the quorum's words begin where it revokes the certificates of a name that is taken.
@@ -39,6 +43,8 @@ struct Over {
     node: NodeId,
     key: AttemptKey,
     boot: String,
+    /// It is still being launched.
+    launches: bool,
 }
 
 /// See the module.
@@ -99,6 +105,10 @@ impl Reboots {
         };
         let grace = self.core.timings.reboot_grace;
         let is_due = |lost: &Over| {
+            let grace = match lost.launches {
+                true => grace + LAUNCHED_WITHIN,
+                false => grace,
+            };
             let since = self.since.get(lost).copied().unwrap_or(now);
             now.saturating_duration_since(since) >= grace
         };
@@ -201,6 +211,7 @@ pub(crate) async fn report_refused(
         node: node.clone(),
         key,
         boot: words::shortened(then.to_owned()),
+        launches: true,
     };
     let taken = Taken::read(core).await?;
     report_lost(core, fence, &taken, &lost, (now, core.now())).await
@@ -253,7 +264,9 @@ async fn report_lost(
     lost: &Over,
     (now, at): (&str, UnixMillis),
 ) -> Result<Applied, ProposeError> {
-    let Over { node, key, boot } = lost;
+    let Over {
+        node, key, boot, ..
+    } = lost;
     let evidence = match taken.since(&core.view(), lost) {
         true => format!("its name was taken over with a token, boot {boot} is over"),
         false => format!("node rebooted: boot {boot} is over, {now} is"),
@@ -291,6 +304,8 @@ fn over(view: &View) -> Vec<Over> {
                 attempt: holder.attempt,
             },
             boot,
+            launches: allocation.state == AllocationState::Starting
+                && rank.phase == RankPhase::Assigned,
         })
     };
     view.nodes.values().filter_map(of_node).collect()

@@ -10,6 +10,7 @@ use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Outcome,
     allocation::{RankExit, RankPhase, StopCause},
+    command::ExpectedNode,
     event::EventKind,
     spec::Requeue,
 };
@@ -136,6 +137,73 @@ pub async fn rebooted_node(bed: &mut Bed) {
     let ended = bed.reaches(id, &[AllocationState::Completed]).await;
     assert_eq!(ended.attempt, 2);
     assert_eq!(lines(&starts), ["1", "2"], "one start in each attempt");
+    bed.stop_agent("gpu003").await;
+    bed.start_agent("gpu003", |_| {}).await;
+    all_alive_and_ready(&core).await;
+}
+
+/// Comes back under another boot between the last look at it and the launch.
+pub async fn booted_before_the_launch(bed: &mut Bed) {
+    let core = bed.core();
+    all_alive_and_ready(&core).await;
+    let entry = core.view().node(&node("gpu003")).unwrap().clone();
+    let (before, record) = (entry.boot.clone().unwrap(), entry.record.clone().unwrap());
+    let gate = Gate::new();
+    let starts = gate.file("starts");
+    let Command::Submit { mut spec } =
+        submit(1, &format!("echo $LATTICE_ATTEMPT >> {}", starts.display()))
+    else {
+        unreachable!()
+    };
+    // Nothing that control would place by itself: here it is assigned by hand.
+    spec.constraints.gpu_models = vec!["none of them".to_owned()];
+    let Outcome::Submitted { id } = bed.admin(Command::Submit { spec }).await else {
+        panic!("not submitted")
+    };
+    let assign = |version: u64, boot: String| Command::Assign {
+        id,
+        nodes: vec![ExpectedNode {
+            node: node("gpu003"),
+            version,
+            boot: Some(boot),
+        }],
+    };
+    bed.stop_agent("gpu003").await;
+    bed.admin(assign(record.version, before.clone())).await;
+    bed.reaches(id, &[AllocationState::Starting]).await;
+    bed.start_agent_with(
+        "gpu003",
+        |_| {},
+        |edges| edges.boot_id = "b007-3".to_owned(),
+    )
+    .await;
+    let waits = bed
+        .reaches(id, &[AllocationState::Pending, AllocationState::Failed])
+        .await;
+    let exit = match &waits.ranks[0].phase {
+        RankPhase::Ended { exit, .. } => exit.to_string(),
+        other => panic!("{other:?}"),
+    };
+    println!("the evidence: {exit}");
+    assert_eq!(waits.state, AllocationState::Pending, "{waits:?}");
+    let evidence = format!("lost: never started: boot {before} was over before");
+    assert!(exit.starts_with(&evidence), "{exit}");
+    let version = shows(&core, "the node free under its boot", |view| {
+        let entry = view.node(&node("gpu003"))?;
+        let record = entry.record.as_ref().filter(|r| r.is_assignable())?;
+        (entry.boot.as_deref() == Some("b007-3")).then_some(record.version)
+    })
+    .await;
+    bed.admin(assign(version, "b007-3".to_owned())).await;
+    let ended = bed
+        .reaches(id, &[AllocationState::Completed, AllocationState::Failed])
+        .await;
+    assert_eq!(
+        (ended.state, ended.attempt),
+        (AllocationState::Completed, 2),
+        "{ended:?}"
+    );
+    assert_eq!(lines(&starts), ["2"], "nothing of the first attempt ran");
     bed.stop_agent("gpu003").await;
     bed.start_agent("gpu003", |_| {}).await;
     all_alive_and_ready(&core).await;

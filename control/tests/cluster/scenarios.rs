@@ -84,6 +84,10 @@ pub async fn run(filter: Option<&str>) {
         crate::loss::rebooted_node(&mut bed)
     );
     play!(
+        "what_was_assigned_under_a_boot_that_was_over_runs_once_and_under_the_next",
+        crate::loss::booted_before_the_launch(&mut bed)
+    );
+    play!(
         "a_node_that_only_control_does_not_reach_stays_suspect",
         crate::loss::cut_off_from_control(&mut bed)
     );
