@@ -2,7 +2,9 @@
 
 use crate::issuer::{Issuer, NotIssued, key_of};
 use futures::{FutureExt, future::BoxFuture};
-use lattice_mesh::{EnrolRefused, EnrolRequest, Enroller, Identity, Issued};
+use lattice_mesh::{
+    EnrolRefused, EnrolRequest, Enroller, Identity, Issued, OfficeProof, OfficeSession, Pin,
+};
 use lattice_quorum_types::{Command, Refusal};
 use std::net::SocketAddr;
 
@@ -40,6 +42,19 @@ impl Enroller for Issuer {
         }
         .boxed()
     }
+
+    fn prove(&self, pins: &[Pin], session: &OfficeSession) -> Option<OfficeProof> {
+        let trust = self.member.replica.trust();
+        let mut trusted = pins.iter().map(Pin::to_string);
+        let held = trusted.find_map(|pin| {
+            let trusted = trust.authorities.iter().any(|a| a.pin == pin);
+            trusted.then(|| self.authorities.with_pin(&pin))?
+        })?;
+        let proof = held.prove(session);
+        proof
+            .inspect_err(|error| tracing::error!(%error, "an authority's key cannot sign"))
+            .ok()
+    }
 }
 
 /// A stranger is told what it can change, and nothing of the tokens there are.
@@ -53,6 +68,13 @@ fn refused(error: &NotIssued) -> EnrolRefused {
             name: name.clone(),
             needs: needs.clone(),
         },
+        // Only who has the token's secret, and all else right, comes to hear this.
+        NotIssued::Refused(Refusal::TokenNetwork { from, networks }) => {
+            EnrolRefused::WrongNetwork {
+                from: *from,
+                networks: networks.clone(),
+            }
+        }
         NotIssued::Refused(_) => EnrolRefused::TokenRefused,
         NotIssued::Invalid(reason) => EnrolRefused::Invalid {
             reason: reason.clone(),

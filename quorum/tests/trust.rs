@@ -42,7 +42,12 @@ async fn propose(client: &QuorumClient, command: Command) -> Result<Applied, Ref
 }
 
 async fn token(client: &QuorumClient, authority: &Authority, uses: u32) -> JoinToken {
-    let token = JoinToken::generate(Role::Agent, authority.pin());
+    token_of(client, &[authority], uses).await
+}
+
+async fn token_of(client: &QuorumClient, authorities: &[&Authority], uses: u32) -> JoinToken {
+    let mut pins = authorities.iter().map(|authority| authority.pin());
+    let token = JoinToken::generate(Role::Agent, pins.next().unwrap()).trusting(pins);
     let grant = TokenGrant {
         replace: true,
         ..grant(&token, uses)
@@ -136,8 +141,16 @@ async fn a_token_is_for_its_networks_and_taking_a_name_voids_what_was_there() {
             .await
             .unwrap();
     }
-    let away = enrol(addrs[0], &elsewhere, "n1").await;
-    assert_eq!(refused(away), EnrolRefused::TokenRefused);
+    let away = refused(enrol(addrs[0], &elsewhere, "n1").await);
+    let said = away.to_string();
+    assert!(
+        said.contains("not for use from 127.0.0.1") && said.contains("10.1.0.0/16"),
+        "{said}"
+    );
+    // Who has no good token for this name learns nothing of networks.
+    let guess = JoinToken::generate(Role::Agent, cluster.authority.pin());
+    let unknown = enrol(addrs[0], &guess, "n1").await;
+    assert_eq!(refused(unknown), EnrolRefused::TokenRefused);
     let first = enrol(addrs[1], &here, "n1").await.unwrap().credentials;
     for replace in [false, true] {
         // The token does not permit it, whatever is asked.
@@ -302,21 +315,6 @@ fn control_for(cluster: &Cluster, id: &str) -> Mesh {
     control(&cluster.authority, id)
 }
 
-/// Enrols by the token that the member at `addr` is known by.
-async fn enrol_by_either(
-    addr: SocketAddr,
-    tokens: &[JoinToken; 2],
-    name: &str,
-) -> Result<lattice_mesh::Enrolled, EnrolError> {
-    for round in 0.. {
-        match enrol(addr, &tokens[round % 2], name).await {
-            Err(EnrolError::PinMismatch { .. } | EnrolError::Mesh(_)) if round < 50 => {}
-            answer => return answer,
-        }
-    }
-    unreachable!("it ends in the loop")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn one_authority_takes_the_place_of_another() {
     let cluster = Cluster::start_short(Duration::from_secs(40)).await;
@@ -349,7 +347,7 @@ async fn one_authority_takes_the_place_of_another() {
         known.iter().any(|a| a.issuing && a.pin == pin(&old))
     })
     .await;
-    let before = token(&client, &old, 5).await;
+    let before = token(&client, &old, 9).await;
     let enrolled = enrol(cluster.addrs()[0], &before, "n1").await.unwrap();
     let spare = enrolled.credentials.clone();
     let n1 = Agent::start(enrolled.credentials, cluster.addrs());
@@ -370,17 +368,20 @@ async fn one_authority_takes_the_place_of_another() {
         numbers.all(|n| n >= number) && n1.mesh.trust_state().number >= number
     };
     until("the promotion is in force", || async { at_all(promoted.0) }).await;
-    // A token names the authority of the certificate that the asked member shows, which becomes
-    // the new one within seconds here.
-    let during = [before, token(&client, &new, 5).await];
-    // The third cannot issue any more, and says so; a joining agent goes on to the next.
-    match refused(enrol_by_either(cluster.addrs()[2], &during, "n2").await) {
-        EnrolRefused::Unavailable { reason } => {
-            assert!(reason.contains("no key of the authority"), "{reason}");
+    // Tokens of before and of now, whatever certificate the asked member shows at this moment: it
+    // becomes the new authority's within seconds here.
+    let during = token_of(&client, &[&new, &old], 5).await;
+    for (token, name) in [(&before, "n4"), (&during, "n5")] {
+        // The third cannot issue any more, and says so; a joining agent goes on to the next.
+        match refused(enrol(cluster.addrs()[2], token, "n2").await) {
+            EnrolRefused::Unavailable { reason } => {
+                assert!(reason.contains("no key of the authority"), "{reason}");
+            }
+            other => panic!("{other}"),
         }
-        other => panic!("{other}"),
+        enrol(cluster.addrs()[1], token, name).await.unwrap();
     }
-    let enrolled = enrol_by_either(cluster.addrs()[0], &during, "n2").await;
+    let enrolled = enrol(cluster.addrs()[0], &before, "n2").await;
     let enrolled = enrolled.unwrap();
     let n2 = Agent::start(enrolled.credentials, cluster.addrs());
     // Old and new talk to each other, both ways.
@@ -399,6 +400,10 @@ async fn one_authority_takes_the_place_of_another() {
         c1.state().renewals > 0 && mesh.trust_state().standing == Standing::Good
     })
     .await;
+    // Nobody shows a certificate of the old one any more; its key is still held.
+    for (addr, name) in cluster.addrs().into_iter().zip(["n6", "n7"]) {
+        enrol(addr, &before, name).await.unwrap();
+    }
     let retire = Command::RetireAuthority { pin: pin(&old) };
     let retired = propose(&client, retire).await.unwrap().revision;
     until("the retirement is in force", || async { at_all(retired.0) }).await;
@@ -419,9 +424,17 @@ async fn one_authority_takes_the_place_of_another() {
         .connect(n2.mesh.local_addr(), Expect::role(Role::Agent))
         .await;
     assert!(no.is_err());
-    // And the quorum goes on.
+    // And the quorum goes on. A token of the old one alone is of no use, though its key is held.
+    for addr in cluster.addrs() {
+        match enrol(addr, &before, "n3").await {
+            Err(error @ EnrolError::PinMismatch { .. }) => println!("{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
     let after = token(&client, &new, 1).await;
-    enrol(cluster.addrs()[0], &after, "n3").await.unwrap();
+    for (token, name) in [(&during, "n3"), (&after, "n8")] {
+        enrol(cluster.addrs()[0], token, name).await.unwrap();
+    }
     cluster.stop().await;
 }
 

@@ -1,7 +1,7 @@
 //! The authority that issues certificates: throw-away for one machine, or a file on the quorum
 //! members. It is never part of replicated state.
 
-use crate::{Identity, Pin, store::write_secret};
+use crate::{Identity, OfficeProof, OfficeSession, Pin, store::write_secret};
 use lattice_quorum_types::UnixMillis;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
@@ -228,6 +228,14 @@ impl Authority {
             });
         }
         self.key.sign(message).map_err(signing)
+    }
+
+    /// Proves to a stranger that who serves its session holds the key of this authority.
+    pub fn prove(&self, session: &OfficeSession) -> Result<OfficeProof, CaError> {
+        Ok(OfficeProof {
+            certificate: self.certificate.to_vec(),
+            signature: self.sign(&session.message())?,
+        })
     }
 
     /// Issues a certificate for `identity` over the public key in `csr`. Only the key is taken

@@ -1,7 +1,7 @@
 //! Enrolment: how a stranger with a join token becomes a member.
 //!
 //! It has a protocol of its own, on which nothing else is served. The stranger judges the server
-//! by the token's pin; the server judges the stranger by the token alone, and what it issues is
+//! by the token's pins; the server judges the stranger by the token alone, and what it issues is
 //! named by what the token allows, never by the signing request.
 
 use crate::{
@@ -10,21 +10,32 @@ use crate::{
     credentials::KeyAndCsr,
     door::Door,
     endpoint::{ALERT_BUSY, CLOSE_DONE, CLOSE_RATE_LIMITED, Core, alert, dial_error},
+    office::{self, OfficeProof, OfficeSession, Unproven},
     tls::{SERVER_NAME, enrol_config},
-    token::hash_secret,
-    verify::PIN_MISMATCH,
+    token::{hash_secret, in_words},
+    verify::Leaf,
     wire::{
-        ENROL, Fault, Status, decode, encode, fault_bytes, frame_bytes, read_body, read_frame,
-        read_method, request_bytes, send_last,
+        ENROL, Fault, PROVE, ReadFault, Status, decode, encode, fault_bytes, frame_bytes,
+        read_body, read_frame, read_method, request_bytes, send_last,
     },
 };
 use futures::future::BoxFuture;
-use lattice_quorum_types::UnixMillis;
+use lattice_quorum_types::{
+    UnixMillis,
+    cidr::{self, Cidr},
+};
 use quinn::{Connection, ConnectionError, RecvStream};
 use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 /// Longest enrolment request: token, name and a signing request are about 600 bytes.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
@@ -57,7 +68,7 @@ pub struct EnrolRequest {
 pub struct Issued {
     /// Certificates (DER), leaf first.
     pub chain: Vec<Vec<u8>>,
-    /// Certificates (DER) to trust from now on; the pinned one must be among them.
+    /// Certificates (DER) to trust from now on; a pinned one must be among them.
     pub roots: Vec<Vec<u8>>,
     /// The gossip cell, for agents.
     pub cell: Option<String>,
@@ -97,6 +108,17 @@ pub enum EnrolRefused {
         /// Why.
         reason: String,
     },
+    /// The token is good, but not at this address.
+    #[error(
+        "the join token is not for use from {from}, the address the quorum member sees; it is for {}; enrol from there, or create one for this network with `lattice admin token create --cidr`",
+        cidr::list(.networks)
+    )]
+    WrongNetwork {
+        /// Where the request came from.
+        from: IpAddr,
+        /// What the token is for.
+        networks: Vec<Cidr>,
+    },
 }
 
 /// Decides on enrolments. The daemon that holds the issuing key implements it.
@@ -108,6 +130,12 @@ pub trait Enroller: Send + Sync + 'static {
         request: EnrolRequest,
         remote: SocketAddr,
     ) -> BoxFuture<'_, Result<Issued, EnrolRefused>>;
+
+    /// Proves with [`crate::Authority::prove`] that it holds the key of one of `pins`, if that is
+    /// trusted at present. Who has no key proves nothing.
+    fn prove(&self, _pins: &[Pin], _session: &OfficeSession) -> Option<OfficeProof> {
+        None
+    }
 }
 
 /// What an enrolment brought.
@@ -122,15 +150,18 @@ pub struct Enrolled {
 /// Why an enrolment failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
-    /// The server was judged by the token's pin, and is not the one.
+    /// The server was judged by the token's pins, and neither its certificate nor a key it holds is
+    /// of one of them.
     #[error(
-        "the server at {addr} does not belong to the cluster of this token (expected CA pin {pin}); nothing was sent to it"
+        "the server at {addr} did not show that it belongs to the cluster of this token (CA pin {}); nothing was sent to it. {}", in_words(.pins, " or "), why_unknown(.shown.as_ref())
     )]
     PinMismatch {
         /// Whom we asked.
         addr: SocketAddr,
-        /// The token's pin.
-        pin: Pin,
+        /// The token's pins.
+        pins: Vec<Pin>,
+        /// Another authority that it names as its own, if it does. Nothing proves that.
+        shown: Option<Pin>,
     },
     /// The server said no.
     #[error(transparent)]
@@ -158,6 +189,18 @@ pub enum EnrolError {
     /// The key could not be made, or the certificate not be used.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
+}
+
+/// What a person can do about it.
+fn why_unknown(shown: Option<&Pin>) -> String {
+    let make = "make a new one with `lattice admin token create`";
+    match shown {
+        Some(shown) => format!(
+            "Either it is of another cluster, or this token was made before authority {shown} and \
+             the one it names was retired since: then {make}"
+        ),
+        None => format!("If the cluster's authority was changed since the token was made, {make}"),
+    }
 }
 
 impl EnrolError {
@@ -215,7 +258,10 @@ pub async fn enrol_at_any(
             Err(error) if error.is_final() => return Some(Err(error)),
             Err(error) => {
                 tracing::warn!(%addr, %error, "not enrolled here");
-                last = Some(Err(error));
+                // What one said counts for more than that another was not reached.
+                if !matches!(last, Some(Err(EnrolError::Refused(_)))) {
+                    last = Some(Err(error));
+                }
             }
         }
     }
@@ -264,7 +310,7 @@ async fn enrol_as(
 }
 
 /// Enrols a key that the caller has made, for a process that runs already: what is issued is for
-/// `csr`, under roots with the token's pin among them. Whose it is the caller checks.
+/// `csr`, under roots with one of the token's pins among them. Whose it is the caller checks.
 pub async fn enrol_key(
     addr: SocketAddr,
     token: &JoinToken,
@@ -284,7 +330,6 @@ pub async fn enrol_key(
         addr: any,
         source: source.into(),
     })?;
-    let client = enrol_config(token.pin(), config)?;
     let asked = Asked {
         secret: token.secret().expose_secret().to_owned(),
         role: token.role(),
@@ -292,20 +337,12 @@ pub async fn enrol_key(
         replace,
         csr: csr.to_vec(),
     };
-    let issued = ask(
-        &quic,
-        client,
-        addr,
-        token.pin(),
-        asked,
-        config.connect_timeout,
-    )
-    .await;
+    let issued = ask(&quic, addr, token.pins(), asked, config).await;
     quic.close(CLOSE_DONE.into(), b"done");
     // Lets the close leave; a lost one only costs the server an idle timeout.
     let _ = tokio::time::timeout(Duration::from_millis(200), quic.wait_idle()).await;
     let issued = issued?;
-    let is_pinned = |root: &Vec<u8>| Pin::of(&root.as_slice().into()) == token.pin();
+    let is_pinned = |root: &Vec<u8>| token.pins().contains(&Pin::of(&root.as_slice().into()));
     if issued.roots.iter().any(is_pinned) {
         Ok(issued)
     } else {
@@ -316,37 +353,14 @@ pub async fn enrol_key(
 
 async fn ask(
     quic: &quinn::Endpoint,
-    client: quinn::ClientConfig,
     addr: SocketAddr,
-    pin: Pin,
+    pins: &[Pin],
     asked: Asked,
-    connect_timeout: Duration,
+    config: &MeshConfig,
 ) -> Result<Issued, EnrolError> {
-    let unreachable = |reason: String| MeshError::Unreachable { addr, reason };
-    let connecting = quic
-        .connect_with(client, addr, SERVER_NAME)
-        .map_err(|e| unreachable(e.to_string()))?;
-    let connection = tokio::time::timeout(connect_timeout, connecting)
-        .await
-        .map_err(|_| {
-            unreachable(format!(
-                "no answer within {} ms",
-                connect_timeout.as_millis()
-            ))
-        })?
-        .map_err(|e| match &e {
-            ConnectionError::TransportError(t) if t.to_string().contains(PIN_MISMATCH) => {
-                EnrolError::PinMismatch { addr, pin }
-            }
-            // Not worth a handshake to it, and so without a word of when.
-            ConnectionError::ConnectionClosed(close)
-                if alert(close.error_code) == Some(ALERT_BUSY) =>
-            {
-                let retry_in_ms = 1000;
-                EnrolRefused::RateLimited { retry_in_ms }.into()
-            }
-            other => dial_error(addr, other).into(),
-        })?;
+    let unproven = Arc::new(AtomicBool::new(false));
+    let client = enrol_config(pins, unproven.clone(), config)?;
+    let connection = dial(quic, client, addr, config.connect_timeout).await?;
     let lost = |reason: String| match connection.close_reason() {
         Some(ConnectionError::ApplicationClosed(close))
             if close.error_code == CLOSE_RATE_LIMITED.into() =>
@@ -359,6 +373,17 @@ async fn ask(
     };
     let body = SecretBody::of(&asked).map_err(lost)?;
     let exchange = async {
+        if unproven.load(Ordering::SeqCst) {
+            let proved = office::demand(&connection, pins, config).await;
+            proved.map_err(|unproven| match unproven {
+                Unproven::Lost(reason) => lost(reason),
+                Unproven::NoProof => EnrolError::PinMismatch {
+                    addr,
+                    pins: pins.to_vec(),
+                    shown: shown_authority(&connection, pins),
+                },
+            })?;
+        }
         let (mut send, mut recv) = connection
             .open_bi()
             .await
@@ -380,6 +405,38 @@ async fn ask(
     tokio::time::timeout(STRANGER_TIMEOUT, exchange)
         .await
         .unwrap_or_else(|_| Err(lost("no answer in time".to_owned())))
+}
+
+async fn dial(
+    quic: &quinn::Endpoint,
+    client: quinn::ClientConfig,
+    addr: SocketAddr,
+    connect_timeout: Duration,
+) -> Result<Connection, EnrolError> {
+    let unreachable = |reason: String| MeshError::Unreachable { addr, reason };
+    let connecting = quic
+        .connect_with(client, addr, SERVER_NAME)
+        .map_err(|e| unreachable(e.to_string()))?;
+    let connected = tokio::time::timeout(connect_timeout, connecting).await;
+    let silent = || format!("no answer within {} ms", connect_timeout.as_millis());
+    let connected = connected.map_err(|_| unreachable(silent()))?;
+    connected.map_err(|e| match &e {
+        // Not worth a handshake to it, and so without a word of when.
+        ConnectionError::ConnectionClosed(close) if alert(close.error_code) == Some(ALERT_BUSY) => {
+            let retry_in_ms = 1000;
+            EnrolRefused::RateLimited { retry_in_ms }.into()
+        }
+        other => dial_error(addr, other).into(),
+    })
+}
+
+/// The first authority behind the server's own certificate that the token does not name: as it says.
+fn shown_authority(connection: &Connection, pins: &[Pin]) -> Option<Pin> {
+    let identity = connection.peer_identity()?;
+    let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    let is_ca = |c: &&CertificateDer<'_>| Leaf::read(c).is_ok_and(|read| read.is_ca);
+    let mut shown = chain.iter().filter(is_ca).map(Pin::of);
+    shown.find(|pin| !pins.contains(pin))
 }
 
 /// An encoded request; named so that nobody logs it.
@@ -408,29 +465,26 @@ pub(crate) async fn serve_stranger(
         return;
     }
     let serve = async {
-        let Ok((mut send, mut recv)) = connection.accept_bi().await else {
-            return;
-        };
-        let last = match read_asked(&mut recv, core.config.clock.now()).await {
-            Ok(request) => {
-                let (name, role) = (request.name.clone(), request.role);
-                let answer = enroller.enrol(request, remote).await;
-                match &answer {
-                    Ok(_) => tracing::info!(%remote, name, %role, "enrolled"),
-                    Err(refused) => {
-                        tracing::info!(%remote, name, %role, %refused, "enrolment refused")
-                    }
-                }
-                match encode(&answer) {
-                    Ok(payload) => frame_bytes(Status::Item, &payload),
-                    Err(reason) => fault_bytes(&Fault::HandlerFailed { reason }),
-                }
+        let mut may_ask_for_proof = true;
+        while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+            let method = read_method(&mut recv).await.map_err(ReadFault::into_fault);
+            let asks_for_proof = matches!(&method, Ok(method) if method == PROVE);
+            if may_ask_for_proof && asks_for_proof {
+                may_ask_for_proof = false;
+                let proof = office::prove(&connection, &mut recv, enroller).await;
+                send_last(&mut send, &proof).await;
+                continue;
             }
-            Err(fault) => fault_bytes(&fault),
-        };
-        send_last(&mut send, &last).await;
-        let _ = recv.stop(0u32.into());
-        let _ = send.stopped().await;
+            let last = match method {
+                Ok(method) if method == ENROL => decide(core, enroller, remote, &mut recv).await,
+                Ok(method) => fault_bytes(&Fault::UnknownMethod { method }),
+                Err(fault) => fault_bytes(&fault),
+            };
+            send_last(&mut send, &last).await;
+            let _ = recv.stop(0u32.into());
+            let _ = send.stopped().await;
+            return;
+        }
     };
     tokio::select! {
         () = core.cancel.cancelled() => {}
@@ -439,16 +493,33 @@ pub(crate) async fn serve_stranger(
     connection.close(CLOSE_DONE.into(), b"done");
 }
 
-async fn read_asked(recv: &mut RecvStream, now: UnixMillis) -> Result<EnrolRequest, Fault> {
-    let bad = |fault| match fault {
-        crate::wire::ReadFault::Lost(reason) => Fault::malformed(reason),
-        crate::wire::ReadFault::Bad(fault) => fault,
+/// The answer to one enrolment, as a frame.
+async fn decide(
+    core: &Core,
+    enroller: &dyn Enroller,
+    remote: SocketAddr,
+    recv: &mut RecvStream,
+) -> Vec<u8> {
+    let request = match read_asked(recv, core.config.clock.now()).await {
+        Ok(request) => request,
+        Err(fault) => return fault_bytes(&fault),
     };
-    let method = read_method(recv).await.map_err(bad)?;
-    if method != ENROL {
-        return Err(Fault::UnknownMethod { method });
+    let (name, role) = (request.name.clone(), request.role);
+    let answer = enroller.enrol(request, remote).await;
+    match &answer {
+        Ok(_) => tracing::info!(%remote, name, %role, "enrolled"),
+        Err(refused) => tracing::info!(%remote, name, %role, %refused, "enrolment refused"),
     }
-    let body = read_body(recv, MAX_REQUEST_BYTES).await.map_err(bad)?;
+    match encode(&answer) {
+        Ok(payload) => frame_bytes(Status::Item, &payload),
+        Err(reason) => fault_bytes(&Fault::HandlerFailed { reason }),
+    }
+}
+
+async fn read_asked(recv: &mut RecvStream, now: UnixMillis) -> Result<EnrolRequest, Fault> {
+    let body = read_body(recv, MAX_REQUEST_BYTES)
+        .await
+        .map_err(ReadFault::into_fault)?;
     let asked: Asked = decode(&body).map_err(Fault::malformed)?;
     let secret = SecretString::from(asked.secret);
     // Checks the name's form before anyone compares it with anything.

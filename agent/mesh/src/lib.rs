@@ -24,6 +24,7 @@ mod leave;
 mod limiter;
 mod mesh;
 mod message;
+mod office;
 mod peer;
 mod renewal;
 mod reset;
@@ -60,6 +61,7 @@ pub use lattice_quorum_types::rpc::{Role, Rpc, StreamRpc};
 pub use limiter::RateLimit;
 pub use mesh::{Mesh, WeakMesh};
 pub use message::MAX_MESSAGE_BYTES;
+pub use office::{OfficeProof, OfficeSession};
 pub use peer::Peer;
 pub use renewal::{
     AskMembers, RenewError, RenewRefused, Renewal, RenewalSettings, RenewalSource, RenewalState,

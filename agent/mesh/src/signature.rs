@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     TrustBundle,
     /// A statement of a member, by its own key.
     Statement,
+    /// That who serves a stranger's session holds an authority's key, by that key.
+    Office,
 }
 
 impl Kind {
@@ -26,6 +28,7 @@ impl Kind {
         match self {
             Self::TrustBundle => "lattice mesh 1 trust bundle",
             Self::Statement => "lattice mesh 1 statement",
+            Self::Office => "lattice mesh 1 enrolment office",
         }
     }
 }

@@ -18,7 +18,11 @@ use rustls::{
     server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 /// Between enrolled processes.
 pub(crate) const MESH_ALPN: &[u8] = b"lattice/1";
@@ -177,14 +181,17 @@ pub(crate) fn client_config(
     })
 }
 
-/// A stranger's configuration: no certificate, the server judged by the token's pin.
+/// A stranger's configuration: no certificate, the server judged by the token's pins. Sets
+/// `unproven` when its certificate alone does not show that it is the right one.
 pub(crate) fn enrol_config(
-    pin: crate::Pin,
+    pins: &[crate::Pin],
+    unproven: Arc<AtomicBool>,
     config: &MeshConfig,
 ) -> Result<quinn::ClientConfig, MeshError> {
     let provider = provider();
     let verifier = PinnedServer {
-        pin,
+        pins: pins.to_vec(),
+        unproven,
         provider: provider.clone(),
     };
     let time = Arc::new(TlsTime(config.clock.clone()));

@@ -1,5 +1,7 @@
-//! Join tokens: `lattice-join-1.<role>.<pin>.<secret>`.
+//! Join tokens: `lattice-join-1.<role>.<pin>.<secret>`, with further pins behind the first, each
+//! after a `+`.
 
+use crate::MAX_AUTHORITIES;
 use lattice_quorum_types::rpc::Role;
 use rustls_pki_types::CertificateDer;
 use secrecy::{ExposeSecret, SecretString};
@@ -10,6 +12,8 @@ use std::{fmt, str::FromStr};
 const PREFIX: &str = "lattice-join-1";
 /// The secret has 256 bits: its hash can lie in replicated state without being guessed.
 const SECRET_HEX: usize = 64;
+/// Between the pins of a token: nothing that a shell or YAML reads as something else.
+const BETWEEN_PINS: char = '+';
 
 /// blake3 of the certificate authority's certificate (DER): how a stranger knows our servers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,17 +57,19 @@ impl FromStr for Pin {
     }
 }
 
-/// What lets a new process enrol: its role, the authority's pin, and a secret. The secret never
-/// appears in `Debug` or `Display`; [`JoinToken::expose`] gives the text to hand over.
+/// What lets a new process enrol: its role, the pins of the authorities it knows the cluster by,
+/// and a secret. The secret never appears in `Debug` or `Display`; [`JoinToken::expose`] gives the
+/// text to hand over.
 #[derive(Clone)]
 pub struct JoinToken {
     role: Role,
-    pin: Pin,
+    /// One at least, [`MAX_AUTHORITIES`] at most, each once.
+    pins: Vec<Pin>,
     secret: SecretString,
 }
 
 impl JoinToken {
-    /// A new token with a random secret.
+    /// A new token with a random secret, which knows the cluster by one authority.
     pub fn generate(role: Role, pin: Pin) -> Self {
         Self::from_secret(role, pin, rand::random())
     }
@@ -72,17 +78,27 @@ impl JoinToken {
         let secret = blake3::Hash::from_bytes(secret).to_hex().to_string();
         Self {
             role,
-            pin,
+            pins: vec![pin],
             secret: secret.into(),
         }
+    }
+    /// The same token, which knows the cluster by these authorities too: it outlives the change
+    /// from one of them to another. Beyond [`MAX_AUTHORITIES`] they are left out.
+    pub fn trusting(mut self, pins: impl IntoIterator<Item = Pin>) -> Self {
+        for pin in pins {
+            if self.pins.len() < MAX_AUTHORITIES && !self.pins.contains(&pin) {
+                self.pins.push(pin);
+            }
+        }
+        self
     }
     /// The role it enrols.
     pub fn role(&self) -> Role {
         self.role
     }
-    /// The authority it trusts.
-    pub fn pin(&self) -> Pin {
-        self.pin
+    /// The authorities it knows the cluster by, in the order of its text; never none.
+    pub fn pins(&self) -> &[Pin] {
+        &self.pins
     }
     /// blake3 of the secret part, lower-case hex: what may be stored and replicated.
     pub fn hash(&self) -> String {
@@ -91,11 +107,18 @@ impl JoinToken {
     /// The whole text, secret included.
     pub fn expose(&self) -> SecretString {
         let secret = self.secret.expose_secret();
-        format!("{PREFIX}.{}.{}.{secret}", self.role.as_str(), self.pin).into()
+        let pins = in_words(&self.pins, &BETWEEN_PINS.to_string());
+        format!("{PREFIX}.{}.{pins}.{secret}", self.role.as_str()).into()
     }
     pub(crate) fn secret(&self) -> &SecretString {
         &self.secret
     }
+}
+
+/// All of them, with something in between.
+pub(crate) fn in_words(pins: &[Pin], between: &str) -> String {
+    let pins: Vec<String> = pins.iter().map(Pin::to_string).collect();
+    pins.join(between)
 }
 
 /// What is stored of a secret.
@@ -105,7 +128,7 @@ pub(crate) fn hash_secret(secret: &str) -> String {
 
 impl fmt::Debug for JoinToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JoinToken({}, {})", self.role, self.pin)
+        write!(f, "JoinToken({}, {:?})", self.role, self.pins)
     }
 }
 
@@ -114,8 +137,8 @@ impl FromStr for JoinToken {
     fn from_str(text: &str) -> Result<Self, InvalidToken> {
         let fail = |reason| InvalidToken { reason };
         let parts: Vec<&str> = text.trim().split('.').collect();
-        let [prefix, role, pin, secret] = parts.as_slice() else {
-            return Err(fail("the form is lattice-join-1.<role>.<pin>.<secret>"));
+        let [prefix, role, pins, secret] = parts.as_slice() else {
+            return Err(fail("the form is lattice-join-1.<role>.<pins>.<secret>"));
         };
         if *prefix != PREFIX {
             return Err(fail("it does not start with lattice-join-1"));
@@ -127,11 +150,23 @@ impl FromStr for JoinToken {
         if secret.len() != SECRET_HEX || !secret.bytes().all(is_hex) {
             return Err(fail("the secret is 64 lower-case hexadecimal digits"));
         }
-        Ok(Self {
+        let pins: Vec<Pin> = pins
+            .split(BETWEEN_PINS)
+            .take(MAX_AUTHORITIES + 1)
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        let [first, others @ ..] = pins.as_slice() else {
+            return Err(fail("it has no pin"));
+        };
+        if pins.len() > MAX_AUTHORITIES {
+            return Err(fail("it has more pins than a cluster has authorities"));
+        }
+        let token = Self {
             role,
-            pin: pin.parse()?,
+            pins: vec![*first],
             secret: (*secret).into(),
-        })
+        };
+        Ok(token.trusting(others.iter().copied()))
     }
 }
 
@@ -153,9 +188,39 @@ mod tests {
         );
         let read: JoinToken = format!(" {}\n", text.expose_secret()).parse().unwrap();
         assert_eq!(
-            (read.role(), read.pin(), read.hash()),
-            (Role::Agent, Pin([7; 32]), token().hash())
+            (read.role(), read.pins(), read.hash()),
+            (Role::Agent, &[Pin([7; 32])][..], token().hash())
         );
+    }
+
+    #[test]
+    fn a_token_of_several_authorities_keeps_their_order_and_has_each_once() {
+        let others = [Pin([3; 32]), Pin([7; 32]), Pin([5; 32])];
+        let made = token().trusting(others);
+        let pins = [Pin([7; 32]), Pin([3; 32]), Pin([5; 32])];
+        assert_eq!(made.pins(), pins);
+        let text = made.expose();
+        let read: JoinToken = text.expose_secret().parse().unwrap();
+        assert_eq!((read.pins(), read.hash()), (&pins[..], token().hash()));
+        let twice = format!("{0}+{0}", Pin([7; 32]));
+        let twice = text
+            .expose_secret()
+            .replacen(&Pin([7; 32]).to_string(), &twice, 1);
+        let read: JoinToken = twice.parse().unwrap();
+        assert_eq!(read.pins(), pins);
+    }
+
+    #[test]
+    fn a_token_has_at_most_as_many_pins_as_a_cluster_has_authorities() {
+        let many = (1..=MAX_AUTHORITIES as u8 + 3).map(|n| Pin([n; 32]));
+        let full = token().trusting(many);
+        assert_eq!(full.pins().len(), MAX_AUTHORITIES);
+        let text = full.expose();
+        assert!(text.expose_secret().parse::<JoinToken>().is_ok());
+        let one_more = format!("+{}.", "ee".repeat(32));
+        let (head, secret) = text.expose_secret().rsplit_once('.').unwrap();
+        let error = format!("{head}{one_more}{secret}").parse::<JoinToken>();
+        assert!(error.unwrap_err().to_string().contains("more pins"));
     }
 
     #[test]
@@ -179,6 +244,9 @@ mod tests {
             format!("lattice-join-1.root.{pin}.{secret}"),
             format!("lattice-join-1.agent.{pin}"),
             format!("lattice-join-1.agent.xyz.{secret}"),
+            format!("lattice-join-1.agent..{secret}"),
+            format!("lattice-join-1.agent.{pin}+.{secret}"),
+            format!("lattice-join-1.agent.{pin},{pin}.{secret}"),
             format!("lattice-join-1.agent.{pin}.short"),
             format!("lattice-join-1.agent.{pin}.{}", "G".repeat(64)),
         ] {

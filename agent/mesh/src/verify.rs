@@ -17,7 +17,13 @@ use rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use x509_parser::{extensions::GeneralName, prelude::FromDer, prelude::X509Certificate};
 
 /// What we read from a certificate.
@@ -216,10 +222,14 @@ impl ClientCertVerifier for MeshClients {
     signatures!();
 }
 
-/// Judges the server a stranger enrols with: its chain must hold the pinned authority, and it
-/// must be a quorum member. An agent's own certificate must not be enough to collect tokens.
+/// Judges the server a stranger enrols with: it must be a quorum member of an authority with one
+/// of the token's pins. An agent's own certificate must not be enough to collect tokens.
+///
+/// A server whose certificate is of another authority is let through, marked as unproven: it has
+/// to prove that it holds the key of a pinned one before anything is told to it ([`crate::office`]).
 pub(crate) struct PinnedServer {
-    pub(crate) pin: crate::Pin,
+    pub(crate) pins: Vec<crate::Pin>,
+    pub(crate) unproven: Arc<AtomicBool>,
     pub(crate) provider: Arc<CryptoProvider>,
 }
 
@@ -228,9 +238,6 @@ impl fmt::Debug for PinnedServer {
         f.write_str("PinnedServer")
     }
 }
-
-/// Said by [`PinnedServer`] when no certificate has the pin; told apart by `enrol`.
-pub(crate) const PIN_MISMATCH: &str = "no certificate of the server has the token's pin";
 
 impl ServerCertVerifier for PinnedServer {
     fn verify_server_cert(
@@ -241,13 +248,19 @@ impl ServerCertVerifier for PinnedServer {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let authority = intermediates
-            .iter()
-            .find(|c| crate::Pin::of(c) == self.pin)
-            .ok_or_else(|| rejected(PIN_MISMATCH.to_owned()))?;
         let mut roots = RootCertStore::empty();
-        roots.add(authority.clone())?;
-        chain_to(&roots, end_entity, intermediates, now, &self.provider)?;
+        for shown in intermediates {
+            if self.pins.contains(&crate::Pin::of(shown)) {
+                roots.add(shown.clone().into_owned())?;
+            }
+        }
+        match chain_to(&roots, end_entity, intermediates, now, &self.provider) {
+            Ok(()) => {}
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                self.unproven.store(true, Ordering::SeqCst);
+            }
+            Err(error) => return Err(error),
+        }
         let identity = Leaf::read(end_entity)
             .and_then(Leaf::identity)
             .map_err(rejected)?;

@@ -16,8 +16,10 @@ const READ_STEP: usize = 64 << 10;
 pub(crate) const HELLO: &str = "mesh.hello";
 /// Answered by every endpoint without a handler, which begins nothing more on the connection.
 pub(crate) const LEAVE: &str = "mesh.leave";
-/// The one request of the enrolment protocol.
+/// The request of the enrolment protocol.
 pub(crate) const ENROL: &str = "mesh.enrol";
+/// May come before it, once: the server shows that it holds the key of an authority.
+pub(crate) const PROVE: &str = "mesh.prove";
 
 /// First byte of every reply frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +124,14 @@ pub(crate) enum ReadFault {
 }
 
 impl ReadFault {
+    /// What is answered to who sent it.
+    pub(crate) fn into_fault(self) -> Fault {
+        match self {
+            Self::Lost(reason) => Fault::malformed(reason),
+            Self::Bad(fault) => fault,
+        }
+    }
+
     pub(crate) fn into_error(self, addr: SocketAddr) -> CallError {
         match self {
             Self::Lost(reason) => CallError::Transport {

@@ -30,6 +30,12 @@ pub enum InvalidCidr {
     },
 }
 
+/// All of them, as a person reads a list.
+pub fn list(networks: &[Cidr]) -> String {
+    let networks: Vec<String> = networks.iter().map(Cidr::to_string).collect();
+    networks.join(", ")
+}
+
 /// As 128 bits, with the length of its kind of address.
 fn bits(address: IpAddr) -> (u128, u8) {
     match address {

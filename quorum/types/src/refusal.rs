@@ -3,9 +3,11 @@
 //! A refusal is not an error: the command was understood, judged and not applied. The texts are
 //! the public contract; each says which rule, which levels, the numbers, and what to do next.
 
-use crate::{AllocationId, AllocationState, NodeId, ProjectPath, id::LeaseName, limit::Resource};
+use crate::{
+    AllocationId, AllocationState, NodeId, ProjectPath, cidr::{self, Cidr}, id::LeaseName, limit::Resource,
+};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 /// One level of the tree that a request would violate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,6 +221,13 @@ pub enum Refusal {
         /// As asked for.
         id: String,
     },
+    /// A join token that is good, but not at this address.
+    TokenNetwork {
+        /// Where the request came from.
+        from: IpAddr,
+        /// What the token is for.
+        networks: Vec<Cidr>,
+    },
 }
 
 impl Refusal {
@@ -247,6 +256,7 @@ impl Refusal {
             Refusal::CertificateRevoked { .. } => "certificate_revoked",
             Refusal::NodeChanged { .. } => "node_changed",
             Refusal::UnknownTrust { .. } => "unknown_trust",
+            Refusal::TokenNetwork { .. } => "token_network",
         }
     }
 }
@@ -399,6 +409,11 @@ impl fmt::Display for Refusal {
                 )
             }
             Refusal::UnknownTrust { kind, id } => write!(f, "there is no {kind} {id}"),
+            Refusal::TokenNetwork { from, networks } => write!(
+                f,
+                "join token refused: it is not for use from {from}, but from {}",
+                cidr::list(networks)
+            ),
         }
     }
 }
