@@ -195,5 +195,8 @@ mod tests {
         let strays = health(&announcement, &[Hindrance::Strays], None).unwrap();
         assert_eq!(strays.verdict, Verdict::Degraded);
         assert_eq!(strays.reasons, ["orphans.left"]);
+        let hang = health(&announcement, &[Hindrance::Starting], None).unwrap();
+        assert_eq!(hang.verdict, Verdict::Degraded);
+        assert_eq!(hang.reasons, ["start.hangs"]);
     }
 }
