@@ -27,12 +27,13 @@ pub(crate) enum Pause {
     Yes,
 }
 
-/// Tries `request` at `addr`, and notes what that tells about the leader.
+/// Tries `request` at `addr`, no longer than `until`, and notes what that tells about the leader.
 pub(crate) async fn attempt<R, T>(
     members: &Members,
     config: &ClientConfig,
     addr: SocketAddr,
     request: &R,
+    until: Instant,
 ) -> Attempt<T>
 where
     R: Rpc<Reply = Result<T, Unavailable>>,
@@ -54,7 +55,8 @@ where
             return not_done(format!("{addr} does not answer"));
         }
     }
-    let mut call = std::pin::pin!(peer.call(request, config.attempt_timeout));
+    let left = until.saturating_duration_since(Instant::now());
+    let mut call = std::pin::pin!(peer.call(request, config.attempt_timeout.min(left)));
     let mut patience = config.patience;
     let answer = loop {
         match timeout(patience, &mut call).await {

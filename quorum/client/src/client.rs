@@ -129,13 +129,14 @@ impl QuorumClient {
         let mut waits = Waits::new(&self.config);
         loop {
             let addr = self.members.target().await.ok_or(ClientError::NoMembers)?;
-            let (reason, pause) = match attempt(&self.members, &self.config, addr, &request).await {
-                Attempt::Answer(answer) => return Ok(answer),
-                Attempt::Rejected(error) => return Err(ClientError::Rejected(error)),
-                Attempt::NotDone { reason, pause } => (reason, pause),
-                // Reading twice is reading once.
-                Attempt::Unknown { reason } => (reason, Pause::Yes),
-            };
+            let (reason, pause) =
+                match attempt(&self.members, &self.config, addr, &request, until).await {
+                    Attempt::Answer(answer) => return Ok(answer),
+                    Attempt::Rejected(error) => return Err(ClientError::Rejected(error)),
+                    Attempt::NotDone { reason, pause } => (reason, pause),
+                    // Reading twice is reading once.
+                    Attempt::Unknown { reason } => (reason, Pause::Yes),
+                };
             waits.wait(pause, until).await;
             if Instant::now() >= until {
                 let after = started.elapsed();

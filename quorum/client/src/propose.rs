@@ -120,7 +120,7 @@ async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
             .cloned()
             .collect();
         let request = Propose { envelopes };
-        match attempt(members, config, addr, &request).await {
+        match attempt(members, config, addr, &request, until).await {
             Attempt::Answer(replies) => return answer(jobs, replies),
             Attempt::Rejected(CallError::TooLarge { bytes, .. }) if jobs.len() > 1 => {
                 // Another length than the request's is the reply's, so it was done.

@@ -242,6 +242,26 @@ async fn nobody_there_is_said_within_the_deadline() {
     assert!(matches!(error, ClientError::NoMembers), "{error}");
 }
 
+/// A try that has begun just before the deadline ends with it, however long tries may last.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_says_nothing_does_not_outlast_the_deadline() {
+    let site = Site::new();
+    let member = site.member(1, None, vec![Act::Hang]);
+    let config = ClientConfig {
+        deadline: Duration::from_secs(1),
+        attempt_timeout: Duration::from_secs(60),
+        ..short()
+    };
+    let client = site.client(&[&member], config);
+    let started = Instant::now();
+    let error = client.propose(command("a", Some("k"))).await.unwrap_err();
+    assert!(
+        matches!(error, ClientError::OutcomeUnknown { .. }),
+        "{error}"
+    );
+    assert!(started.elapsed() < Duration::from_secs(3));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_may_not_propose_is_told_at_once() {
     let site = Site::new();
