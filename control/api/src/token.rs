@@ -46,7 +46,7 @@ pub struct TokenRequest {
     pub replace: bool,
 }
 
-fn once() -> u32 {
+pub(crate) fn once() -> u32 {
     1
 }
 

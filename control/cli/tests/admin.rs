@@ -175,6 +175,15 @@ fn written_down(cluster: &Cluster, held: &str) {
         "power is off"
     );
     assert!(cluster.said(&["audit", "verify"]).contains("holds"));
+    cluster.said(&["node", "undrain", "gpu003", "--skip-gate"]);
+    let skipped = cluster.json(&["audit", "query", "--action", "gate_skipped"]);
+    assert_eq!(skipped[0]["by"], "demo");
+    assert_eq!(
+        skipped[0]["action"]["gate_skipped"]["cleared"],
+        serde_json::json!(["demo: released by force: power is off"])
+    );
+    let table = cluster.run(&["audit", "query", "--node", "gpu003"]).stdout;
+    assert!(table.contains("without its health gate"), "{table}");
     let export = cluster.run(&["audit", "export"]).stdout;
     let file = cluster.sandbox.path("audit.jsonl");
     let arg = file.to_str().unwrap().to_owned();

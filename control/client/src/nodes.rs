@@ -103,7 +103,7 @@ impl Client {
         self.undrain_with(name, false).await
     }
 
-    /// The same without asking the health gate. For administrators.
+    /// The same without asking the health gate. For administrators; kept in the audit.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -13,7 +13,7 @@ mod allocations;
 mod nodes;
 mod projects;
 
-use crate::http::{Caller, extract::check_key, state::Api};
+use crate::http::{Caller, MAX_BODY_BYTES, extract::check_key, state::Api};
 use axum::Router;
 use lattice_api::{
     Problem,
@@ -29,19 +29,22 @@ pub(crate) fn add(router: Router, api: &Api) -> Router {
     router
         .route_service(
             "/lattice.v1.Allocations/{*method}",
-            AllocationsServer::new(allocations::Service(api.clone())),
+            AllocationsServer::new(allocations::Service(api.clone()))
+                .max_decoding_message_size(MAX_BODY_BYTES),
         )
         .route_service(
             "/lattice.v1.Nodes/{*method}",
-            NodesServer::new(nodes::Service(api.clone())),
+            NodesServer::new(nodes::Service(api.clone())).max_decoding_message_size(MAX_BODY_BYTES),
         )
         .route_service(
             "/lattice.v1.Projects/{*method}",
-            ProjectsServer::new(projects::Service(api.clone())),
+            ProjectsServer::new(projects::Service(api.clone()))
+                .max_decoding_message_size(MAX_BODY_BYTES),
         )
         .route_service(
             "/lattice.v1.AdminService/{*method}",
-            AdminServiceServer::new(admin::Service(api.clone())),
+            AdminServiceServer::new(admin::Service(api.clone()))
+                .max_decoding_message_size(MAX_BODY_BYTES),
         )
 }
 

@@ -31,5 +31,5 @@ pub use auth::{Auth, AuthError};
 pub(crate) use caller::Caller;
 pub use caller::Role;
 pub use routes::openapi;
-pub(crate) use server::watch_over;
+pub(crate) use server::{MAX_BODY_BYTES, watch_over};
 pub use server::{Port, serve};

@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 /// Largest request body: a workload has 64 KiB at most, a batch of limits for thousands of
 /// projects fits too.
-const MAX_BODY_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
 /// Time that requests in flight get when the port closes; streams never end by themselves.
 const CLOSE_GRACE: Duration = Duration::from_millis(1_500);
 /// Requests a second for each principal, and at once.

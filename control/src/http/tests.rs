@@ -15,6 +15,7 @@ mod edge;
 mod events;
 mod grpc;
 mod nodes;
+mod parity;
 mod port;
 mod projects;
 mod roles;

@@ -138,7 +138,7 @@ impl Schedule {
             }
             let command = Command::Assign {
                 id: placement.id,
-                nodes: under_boots(&view, held, placement)?,
+                nodes: under_boots(&view, held, &placement.nodes)?,
             };
             let (service, fence) = (core.service(), Some(fence.clone()));
             Some(core.envelope(service, None, fence, command))
@@ -251,14 +251,14 @@ impl Schedule {
 fn under_boots(
     view: &View,
     waits: &Allocation,
-    placement: &Placement,
+    nodes: &[ExpectedNode],
 ) -> Option<Vec<ExpectedNode>> {
     let with_boot = |expected: &ExpectedNode| {
         let boot = view.node(&expected.node)?.boot.clone();
         let is_over = |boot: &String| reboots::is_known_over(waits, &expected.node, boot);
         let boot = boot.filter(|boot| !is_over(boot));
         if boot.is_none() {
-            let (id, node) = (placement.id, &expected.node);
+            let (id, node) = (waits.id, &expected.node);
             tracing::debug!(%id, %node, "not assigned yet: the node has not named its boot");
         }
         Some(ExpectedNode {
@@ -266,7 +266,7 @@ fn under_boots(
             ..expected.clone()
         })
     };
-    placement.nodes.iter().map(with_boot).collect()
+    nodes.iter().map(with_boot).collect()
 }
 
 /// The solver's view of one vCluster, from scratch.

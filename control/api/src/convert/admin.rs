@@ -1,6 +1,5 @@
 //! What administrators ask: tokens, certificates, authorities, drains, the audit.
 
-use super::filled;
 use crate::{
     audit::{self, AuditView},
     authority::AuthorityView,
@@ -8,7 +7,7 @@ use crate::{
     node::Drained,
     page::Page,
     project::Changed,
-    token::{TokenCreated, TokenRequest, TokenView},
+    token::{TokenCreated, TokenRequest, TokenView, once},
     v1,
 };
 
@@ -25,8 +24,9 @@ impl From<v1::CreateTokenRequest> for TokenRequest {
         Self {
             role: r.role,
             ttl: r.ttl,
-            uses: r.uses.max(1),
-            nodes: filled(r.nodes),
+            uses: r.uses.unwrap_or_else(once),
+            // Given and empty is refused: it must never come to mean "any name".
+            nodes: r.nodes,
             cidrs: r.cidrs,
             replace: r.replace,
         }

@@ -26,7 +26,7 @@ pub struct UndrainArgs {
     /// The nodes: gpu007, gpu[001-004].
     #[arg(required = true, value_name = "NODES")]
     nodes: Vec<String>,
-    /// Without asking the site's health gate. For administrators.
+    /// Without asking the site's health gate. For administrators; kept in the audit.
     #[arg(long)]
     skip_gate: bool,
 }

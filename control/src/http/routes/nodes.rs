@@ -123,7 +123,7 @@ pub(super) async fn drain(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Gate {
-    /// Without asking the node's health gate. For administrators.
+    /// Without asking the node's health gate. For administrators; kept in the audit.
     #[serde(default)]
     skip_gate: bool,
 }

@@ -225,7 +225,7 @@ async fn administrators_find_the_same_here() {
     let create = v1::CreateTokenRequest {
         role: "agent".to_owned(),
         ttl: "1h".to_owned(),
-        nodes: "gpu[101-104]".to_owned(),
+        nodes: Some("gpu[101-104]".to_owned()),
         cidrs: vec!["10.1.0.0/16".to_owned()],
         replace: true,
         ..Default::default()

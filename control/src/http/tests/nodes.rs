@@ -1,7 +1,7 @@
 //! Nodes, conformance and the cluster's numbers.
 
 use super::bed::{Bed, operator_envelope};
-use lattice_client::ClientError;
+use lattice_client::{AuditFilter, ClientError};
 use lattice_quorum_types::{Command, NodeId};
 
 #[tokio::test]
@@ -133,6 +133,47 @@ async fn a_node_goes_back_when_its_gate_lets_it_or_an_administrator_says_so() {
     let silent = op.undrain("gpu002").await.unwrap_err();
     assert_eq!(silent.exit_code(), 3, "{silent}");
     assert!(silent.to_string().contains("stays drained"), "{silent}");
+}
+
+#[tokio::test]
+async fn a_gate_that_was_skipped_is_in_the_audit_with_who_did_it() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    bed.assign(id, &["gpu001"]).await;
+    bed.ends_with_fault(id, "gpu001", "epilog: exit code 2: cannot unmount")
+        .await;
+    root.drain("gpu001", "firmware").await.unwrap();
+    *bed.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
+    assert!(root.undrain("gpu001").await.is_err());
+    let of_node = || AuditFilter {
+        action: Some("gate_skipped".to_owned()),
+        node: Some("gpu001".to_owned()),
+        ..AuditFilter::default()
+    };
+    let op = bed.client("op");
+    let none = op.audit_page(&of_node(), 0, None).await.unwrap();
+    assert!(none.items.is_empty(), "nothing was skipped yet");
+    root.undrain_without_gate("gpu001").await.unwrap();
+    let node = op.node("gpu001").await.unwrap();
+    assert_eq!((node.drain.len(), node.lifecycle.as_str()), (0, "ready"));
+    let found = op.audit_page(&of_node(), 0, None).await.unwrap();
+    let [entry] = &found.items[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!(entry.by, "root");
+    assert_eq!(
+        entry.summary,
+        "undrained node gpu001 without its health gate; cleared service:hooks: epilog: exit code \
+         2: cannot unmount; root: firmware"
+    );
+    // A gate that was asked, and one of a node that nothing was cleared of, are none.
+    *bed.gate.lock().unwrap() = None;
+    root.drain("gpu001", "firmware").await.unwrap();
+    root.undrain("gpu001").await.unwrap();
+    root.undrain_without_gate("gpu001").await.unwrap();
+    let found = op.audit_page(&of_node(), 0, None).await.unwrap();
+    assert_eq!(found.items.len(), 1);
 }
 
 #[tokio::test]

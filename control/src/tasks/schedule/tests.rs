@@ -140,3 +140,44 @@ fn a_planner_kept_warm_by_differences_sees_what_a_new_one_would() {
         assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
     }
 }
+
+/// What came back from a boot without having been started there is not assigned under it again, even
+/// where the view is older than that.
+#[test]
+fn no_assignment_names_a_boot_that_is_known_to_be_over() {
+    use crate::tasks::testing;
+    use lattice_quorum_types::{
+        NodeId,
+        allocation::{Rank, RankExit, RankPhase},
+    };
+    let waits = |node: &str, evidence: &str| {
+        let (at, evidence) = (UnixMillis(5), evidence.to_owned());
+        let exit = RankExit::Lost { evidence };
+        let rank = Rank {
+            node: NodeId::new(node).unwrap(),
+            boot: Some("b1".to_owned()),
+            phase: RankPhase::Ended { at, exit },
+        };
+        testing::allocation(AllocationState::Pending, vec![rank])
+    };
+    let over = "never started: boot b1 was over before a launch was taken, b2 is";
+    let named = |waits: Allocation, shown: &str| {
+        let node = NodeEntry {
+            boot: Some(shown.to_owned()),
+            ..testing::entry("a")
+        };
+        let planned = ExpectedNode {
+            node: node.id.clone(),
+            version: 1,
+            boot: None,
+        };
+        let view = testing::view_of([node], waits.clone());
+        under_boots(&view, &waits, &[planned])?.remove(0).boot
+    };
+    assert_eq!(named(waits("a", over), "b1"), None);
+    assert_eq!(named(waits("a", over), "b2").as_deref(), Some("b2"));
+    // Of another node, or lost in another way, it says nothing.
+    assert_eq!(named(waits("b", over), "b1").as_deref(), Some("b1"));
+    let lost = "its supervisor was killed";
+    assert_eq!(named(waits("a", lost), "b1").as_deref(), Some("b1"));
+}

@@ -1,0 +1,451 @@
+//! What administrators do, on both faces: who is refused on one is refused on the other, with the
+//! same code and the same field.
+
+use super::bed::Bed;
+use lattice_api::{Problem, v1};
+use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
+use lattice_quorum_types::Command;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tonic::{
+    Request, Status,
+    transport::{Certificate, Channel, ClientTlsConfig},
+};
+use v1::admin_service_client::AdminServiceClient;
+
+const WHO: [&str; 6] = ["eye", "alice", "diver", "op", "warden", "root"];
+
+/// The same question as gRPC asks it.
+#[derive(Clone)]
+enum Ask {
+    CreateToken(v1::CreateTokenRequest),
+    ListTokens,
+    RevokeToken(&'static str),
+    ListCertificates(u32, &'static str),
+    Revoke(&'static str, &'static str, &'static str),
+    ListAuthorities,
+    AddAuthority(String),
+    Promote(&'static str),
+    Retire(&'static str, bool),
+    Drain(&'static str, &'static str, bool),
+    Undrain(&'static str, bool),
+    Audit(v1::QueryAuditRequest),
+}
+
+type Case = (Method, String, Value, Ask);
+
+fn token(role: &str, ttl: &str) -> v1::CreateTokenRequest {
+    v1::CreateTokenRequest {
+        role: role.to_owned(),
+        ttl: ttl.to_owned(),
+        ..Default::default()
+    }
+}
+
+/// Everything there is to ask, asked well.
+fn good(pem: &str) -> Vec<Case> {
+    let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
+    let (null, pin) = (Value::Null, "0123456789ab");
+    let drain = |force: bool| json!({"reason": "why", "force_release": force});
+    let case = |method: &Method, path: &str, body: Value, ask| {
+        (method.clone(), path.to_owned(), body, ask)
+    };
+    vec![
+        case(&get, "tokens", null.clone(), Ask::ListTokens),
+        case(
+            &post,
+            "tokens",
+            json!({"role": "agent", "ttl": "1h"}),
+            Ask::CreateToken(token("agent", "1h")),
+        ),
+        case(
+            &delete,
+            "tokens/0123456789ab",
+            null.clone(),
+            Ask::RevokeToken(pin),
+        ),
+        case(
+            &get,
+            "certificates",
+            null.clone(),
+            Ask::ListCertificates(0, ""),
+        ),
+        case(
+            &post,
+            "certificates/agent/gpu001/revoke",
+            json!({"reason": "why"}),
+            Ask::Revoke("agent", "gpu001", "why"),
+        ),
+        case(&get, "authorities", null.clone(), Ask::ListAuthorities),
+        case(
+            &post,
+            "authorities",
+            json!({"certificate": pem}),
+            Ask::AddAuthority(pem.to_owned()),
+        ),
+        case(
+            &post,
+            "authorities/0123456789ab/promote",
+            null.clone(),
+            Ask::Promote(pin),
+        ),
+        case(
+            &delete,
+            "authorities/0123456789ab",
+            null.clone(),
+            Ask::Retire(pin, false),
+        ),
+        case(&get, "audit", null.clone(), Ask::Audit(Default::default())),
+        case(
+            &post,
+            "nodes/gpu002/drain",
+            drain(false),
+            Ask::Drain("gpu002", "why", false),
+        ),
+        // Held by a tenant that `diver` and `warden` do not look after.
+        case(
+            &post,
+            "nodes/gpu003/drain",
+            drain(true),
+            Ask::Drain("gpu003", "why", true),
+        ),
+        case(
+            &post,
+            "nodes/gpu002/undrain",
+            null.clone(),
+            Ask::Undrain("gpu002", false),
+        ),
+        case(
+            &post,
+            "nodes/gpu002/undrain?skip_gate=true",
+            null,
+            Ask::Undrain("gpu002", true),
+        ),
+    ]
+}
+
+/// What cannot be read, is nobody, or would do harm: refused to an administrator.
+fn bad() -> Vec<Case> {
+    let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
+    let null = Value::Null;
+    let case = |method: &Method, path: &str, body: Value, ask| {
+        (method.clone(), path.to_owned(), body, ask)
+    };
+    let with = |edit: &dyn Fn(&mut v1::CreateTokenRequest)| {
+        let mut request = token("agent", "1h");
+        edit(&mut request);
+        Ask::CreateToken(request)
+    };
+    let audit = |edit: &dyn Fn(&mut v1::QueryAuditRequest)| {
+        let mut request = v1::QueryAuditRequest::default();
+        edit(&mut request);
+        Ask::Audit(request)
+    };
+    let tokens = |body| (post.clone(), "tokens".to_owned(), body);
+    let token_case = |body, ask| {
+        let (method, path, body) = tokens(body);
+        (method, path, body, ask)
+    };
+    let long = "x".repeat(2_000);
+    let long: &'static str = Box::leak(long.into_boxed_str());
+    vec![
+        token_case(
+            json!({"role": "chef", "ttl": "1h"}),
+            Ask::CreateToken(token("chef", "1h")),
+        ),
+        token_case(
+            json!({"role": "agent", "ttl": ""}),
+            Ask::CreateToken(token("agent", "")),
+        ),
+        token_case(
+            json!({"role": "agent", "ttl": "8d"}),
+            Ask::CreateToken(token("agent", "8d")),
+        ),
+        token_case(
+            json!({"role": "agent", "ttl": "1h", "uses": 0}),
+            with(&|r| r.uses = Some(0)),
+        ),
+        token_case(
+            json!({"role": "agent", "ttl": "1h", "nodes": ""}),
+            with(&|r| r.nodes = Some(String::new())),
+        ),
+        token_case(
+            json!({"role": "agent", "ttl": "1h", "nodes": "gpu[1-"}),
+            with(&|r| r.nodes = Some("gpu[1-".to_owned())),
+        ),
+        token_case(
+            json!({"role": "agent", "ttl": "1h", "cidrs": ["10.1.0.0/40"]}),
+            with(&|r| r.cidrs = vec!["10.1.0.0/40".to_owned()]),
+        ),
+        case(&delete, "tokens/xyz", null.clone(), Ask::RevokeToken("xyz")),
+        case(
+            &delete,
+            "tokens/0123456789ab",
+            null.clone(),
+            Ask::RevokeToken("0123456789ab"),
+        ),
+        case(
+            &get,
+            "certificates?cursor=x",
+            null.clone(),
+            Ask::ListCertificates(0, "x"),
+        ),
+        case(
+            &get,
+            "certificates?limit=5001",
+            null.clone(),
+            Ask::ListCertificates(5_001, ""),
+        ),
+        case(
+            &post,
+            "certificates/agent/gpu001/revoke",
+            json!({"reason": " "}),
+            Ask::Revoke("agent", "gpu001", " "),
+        ),
+        case(
+            &post,
+            "certificates/cook/gpu001/revoke",
+            json!({"reason": "why"}),
+            Ask::Revoke("cook", "gpu001", "why"),
+        ),
+        case(
+            &post,
+            "certificates/agent/gpu999/revoke",
+            json!({"reason": "why"}),
+            Ask::Revoke("agent", "gpu999", "why"),
+        ),
+        case(
+            &post,
+            "certificates/control/c1/revoke",
+            json!({"reason": "why"}),
+            Ask::Revoke("control", "c1", "why"),
+        ),
+        case(
+            &post,
+            "authorities",
+            json!({"certificate": "no PEM"}),
+            Ask::AddAuthority("no PEM".to_owned()),
+        ),
+        case(
+            &post,
+            "authorities/xyz/promote",
+            null.clone(),
+            Ask::Promote("xyz"),
+        ),
+        case(
+            &delete,
+            "authorities/0123456789ab?force=true",
+            null.clone(),
+            Ask::Retire("0123456789ab", true),
+        ),
+        case(
+            &post,
+            "nodes/gpu001/drain",
+            json!({"reason": ""}),
+            Ask::Drain("gpu001", "", false),
+        ),
+        case(
+            &post,
+            "nodes/gpu001/drain",
+            json!({"reason": long, "force_release": true}),
+            Ask::Drain("gpu001", long, true),
+        ),
+        case(
+            &post,
+            "nodes/gpu999/drain",
+            json!({"reason": "why", "force_release": true}),
+            Ask::Drain("gpu999", "why", true),
+        ),
+        case(
+            &post,
+            "nodes/gpu999/undrain",
+            null.clone(),
+            Ask::Undrain("gpu999", false),
+        ),
+        case(
+            &post,
+            "nodes/gpu999/undrain?skip_gate=true",
+            null.clone(),
+            Ask::Undrain("gpu999", true),
+        ),
+        case(
+            &get,
+            "audit?action=deleted",
+            null.clone(),
+            audit(&|r| r.action = "deleted".to_owned()),
+        ),
+        case(
+            &get,
+            "audit?since=yesterday",
+            null.clone(),
+            audit(&|r| r.since = "yesterday".to_owned()),
+        ),
+        case(
+            &get,
+            "audit?node=gpu%5B1-",
+            null,
+            audit(&|r| r.node = "gpu[1-".to_owned()),
+        ),
+    ]
+}
+
+/// `None` when it was done; else the status, the code and the field.
+type Said = Option<(u16, String, Option<String>)>;
+
+fn said(problem: Problem) -> Said {
+    Some((problem.status, problem.code, problem.field))
+}
+
+async fn rest(bed: &Bed, who: &str, (method, path, body, _): &Case) -> Said {
+    let url = bed.url(&format!("/api/v1/{path}"));
+    let request = bed.raw().request(method.clone(), url);
+    let request = request.bearer_auth(bed.token(who));
+    let request = match body {
+        Value::Null => request,
+        body => request.json(body),
+    };
+    let answer = request.send().await.unwrap();
+    match answer.status().is_success() {
+        true => None,
+        false => said(answer.json().await.unwrap()),
+    }
+}
+
+async fn grpc(bed: &Bed, who: &str, ask: &Ask) -> Said {
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&bed.ca_pem));
+    let endpoint = Channel::from_shared(bed.url("")).unwrap();
+    let channel = endpoint.tls_config(tls).unwrap().connect().await.unwrap();
+    let bearer = format!("Bearer {}", bed.token(who));
+    let with_token = move |mut request: Request<()>| {
+        let metadata = request.metadata_mut();
+        metadata.insert("authorization", bearer.parse().unwrap());
+        Ok::<_, Status>(request)
+    };
+    let mut admin = AdminServiceClient::with_interceptor(channel, with_token);
+    let name = |text: &str| text.to_owned();
+    let idempotency_key = None;
+    let done = match ask.clone() {
+        Ask::CreateToken(request) => admin.create_token(request).await.map(drop),
+        Ask::ListTokens => admin.list_tokens(v1::ListTokensRequest {}).await.map(drop),
+        Ask::RevokeToken(id) => {
+            let id = name(id);
+            let request = v1::RevokeTokenRequest {
+                id,
+                idempotency_key,
+            };
+            admin.revoke_token(request).await.map(drop)
+        }
+        Ask::ListCertificates(limit, cursor) => {
+            let cursor = name(cursor);
+            let request = v1::ListCertificatesRequest { limit, cursor };
+            admin.list_certificates(request).await.map(drop)
+        }
+        Ask::Revoke(role, whose, reason) => {
+            let request = v1::RevokeCertificatesRequest {
+                role: name(role),
+                name: name(whose),
+                reason: name(reason),
+                idempotency_key,
+            };
+            admin.revoke_certificates(request).await.map(drop)
+        }
+        Ask::ListAuthorities => {
+            let request = v1::ListAuthoritiesRequest {};
+            admin.list_authorities(request).await.map(drop)
+        }
+        Ask::AddAuthority(certificate) => {
+            let request = v1::AddAuthorityRequest {
+                certificate,
+                idempotency_key,
+            };
+            admin.add_authority(request).await.map(drop)
+        }
+        Ask::Promote(pin) => {
+            let pin = name(pin);
+            let request = v1::AuthorityPin {
+                pin,
+                idempotency_key,
+            };
+            admin.promote_authority(request).await.map(drop)
+        }
+        Ask::Retire(pin, force) => {
+            let pin = name(pin);
+            let request = v1::RetireAuthorityRequest {
+                pin,
+                force,
+                idempotency_key,
+            };
+            admin.retire_authority(request).await.map(drop)
+        }
+        Ask::Drain(node, reason, force_release) => {
+            let request = v1::DrainNodeRequest {
+                name: name(node),
+                reason: name(reason),
+                force_release,
+                idempotency_key,
+            };
+            admin.drain_node(request).await.map(drop)
+        }
+        Ask::Undrain(node, skip_gate) => {
+            let name = name(node);
+            let request = v1::UndrainNodeRequest {
+                name,
+                skip_gate,
+                idempotency_key,
+            };
+            admin.undrain_node(request).await.map(drop)
+        }
+        Ask::Audit(request) => admin.query_audit(request).await.map(drop),
+    };
+    let status = done.err()?;
+    said(serde_json::from_slice(status.details()).unwrap())
+}
+
+/// A node that is held, another that is drained by everybody who may, and an authority.
+async fn furnished() -> Bed {
+    let bed = Bed::furnished().await;
+    let year = Validity::from_now(SystemClock.now(), Duration::from_secs(365 * 86_400));
+    let authority = Authority::create("test", year).unwrap();
+    let certificate = authority.certificate().to_vec().into();
+    bed.member_answer(Command::AddAuthority { certificate })
+        .unwrap();
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    bed.assign(id, &["gpu003"]).await;
+    bed
+}
+
+#[tokio::test]
+async fn both_faces_let_in_and_refuse_the_same_callers() {
+    let year = Validity::from_now(SystemClock.now(), Duration::from_secs(365 * 86_400));
+    let other = Authority::create("test", year).unwrap();
+    let pem = lattice_api::x509::to_pem(other.certificate());
+    let mut wrong = Vec::new();
+    for case in good(&pem) {
+        for who in WHO {
+            // A cluster for each answer, so that none depends on the one before it.
+            let (a, b) = (furnished().await, furnished().await);
+            let (a, b) = (rest(&a, who, &case).await, grpc(&b, who, &case.3).await);
+            if a != b {
+                wrong.push(format!("{who}: {} {}: {a:?} but {b:?}", case.0, case.1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn both_faces_refuse_the_same_questions() {
+    let bed = furnished().await;
+    let mut wrong = Vec::new();
+    for case in bad() {
+        let (a, b) = (
+            rest(&bed, "root", &case).await,
+            grpc(&bed, "root", &case.3).await,
+        );
+        if a != b || a.is_none() {
+            wrong.push(format!("{} {} {}: {a:?} but {b:?}", case.0, case.1, case.2));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
