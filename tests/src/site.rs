@@ -24,12 +24,23 @@ use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output},
     time::Instant,
 };
 
 const CLUSTER: &str = "site";
+
+/// What a quorum member is called, by its number.
+fn quorum_name(id: u64) -> String {
+    format!("quorum-{id}")
+}
+
+/// What a control is called, from 1.
+fn control_name(n: usize) -> String {
+    format!("control-{n}")
+}
+
 /// Everybody's work.
 pub const PROJECT: &str = "acme";
 
@@ -43,12 +54,14 @@ pub struct Site {
     pub controls: Vec<Daemon>,
     /// Agents by node.
     pub agents: BTreeMap<String, Daemon>,
-    /// Hosts of the agents, where they have some.
+    /// Hosts, where there are some: of agents by node, of the others by the daemon's name.
     pub hosts: BTreeMap<String, Netns>,
     /// The network between hosts.
     pub network: Option<Network>,
     addresses: Addresses,
     apis: Vec<Client>,
+    /// The control that is asked, from 0.
+    asked: usize,
     folder: tempfile::TempDir,
 }
 
@@ -61,15 +74,14 @@ impl Site {
             .unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let mut network = plan.hosts.then(Network::new);
-        let services = network.as_mut().map(|network| network.host("services"));
         let hosts: BTreeMap<String, Netns> = match &mut network {
             Some(network) => {
-                let host = |name: &String| (name.clone(), network.host(name));
-                plan.agents.iter().map(host).collect()
+                let host = |name: String| (name.clone(), network.host(&name));
+                plan.hosts_names().map(host).collect()
             }
             None => BTreeMap::new(),
         };
-        let addresses = Addresses::choose(plan, services.as_ref(), &hosts);
+        let addresses = Addresses::choose(plan, &hosts);
         let mut site = Self {
             programs,
             quorum: Vec::new(),
@@ -79,14 +91,15 @@ impl Site {
             network,
             addresses,
             apis: Vec::new(),
+            asked: 0,
             folder,
         };
         site.prepare(plan);
         for daemon in site.quorum.iter_mut().chain(&mut site.controls) {
-            daemon.place(services.clone());
+            daemon.place(site.hosts.get(daemon.name()).cloned());
             daemon.start();
         }
-        site.context();
+        site.contexts();
         site.comes_up().await;
         site.enrol(plan);
         site.are_ready(&plan.agents).await;
@@ -110,7 +123,21 @@ impl Site {
 
     /// A command of the `lattice` command line, with an environment of its own.
     pub fn cli(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(self.programs.cli);
+        let command = Command::new(self.programs.cli);
+        self.to_control(command, self.asked, args).output().unwrap()
+    }
+
+    /// A command on the host of one of the controls, from 0, that asks this one.
+    ///
+    /// # Panics
+    /// When the site has no hosts.
+    pub fn cli_beside(&self, n: usize, args: &[&str]) -> Command {
+        let place = &self.hosts[&control_name(n + 1)];
+        let command = place.command(Path::new(self.programs.cli));
+        self.to_control(command, n, args)
+    }
+
+    fn to_control(&self, mut command: Command, n: usize, args: &[&str]) -> Command {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LATTICE_")) {
             command.env_remove(name);
         }
@@ -120,11 +147,11 @@ impl Site {
             .env("HOME", self.folder.path())
             .env("XDG_RUNTIME_DIR", self.folder.path())
             .env_remove("XDG_CONFIG_HOME");
-        let context = self.path("context.json");
+        let context = self.context_of(n);
         if context.exists() {
             command.env("LATTICE_CONTEXT", context);
         }
-        command.output().unwrap()
+        command
     }
 
     /// The same, which must succeed; what it printed.
@@ -144,9 +171,14 @@ impl Site {
         serde_json::from_str(&printed).unwrap()
     }
 
-    /// The first control's API.
+    /// The API of the control that is asked: the first, where nothing else was said.
     pub fn api(&self) -> &Client {
-        &self.apis[0]
+        &self.apis[self.asked]
+    }
+
+    /// From now on another control is asked, from 0.
+    pub fn ask_control(&mut self, n: usize) {
+        self.asked = n;
     }
 
     /// The API of one of the controls, from 0.

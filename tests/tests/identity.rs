@@ -4,15 +4,17 @@
 
 use futures::StreamExt as _;
 use lattice_client::{LogOptions, LogOutput};
+use lattice_mesh::{JoinToken, enrol};
 use lattice_quorum_types::AllocationId;
 use lattice_tests::{
+    matrix::Matrix,
     script::{Behaviour, Script},
     site::{Plan, Site},
     wait::{eventually, until},
 };
 use rustix::process::Signal;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -134,7 +136,8 @@ fn authorities(site: &Site) -> BTreeMap<String, (String, Option<u64>)> {
 }
 
 /// Add, promote, retire, as an operator does it: everybody, quorum members too, gets a certificate
-/// of the new authority while a job runs, and the old one's are refused then.
+/// of the new authority while a job runs, and the old one's are refused then. Tokens are good as
+/// long as an authority is trusted that was when they were made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_authority_is_changed_while_work_runs() {
     let plan = Plan {
@@ -161,8 +164,60 @@ async fn the_authority_is_changed_while_work_runs() {
     assert_eq!(site.jobs_left(), []);
 }
 
+fn token(site: &Site) -> JoinToken {
+    let create = [
+        "admin", "token", "create", "--role", "control", "--uses", "9",
+    ];
+    site.lattice(&create).parse().unwrap()
+}
+
+/// Enrols a name at each member, with a token, and says how that went.
+async fn enrol_everywhere(site: &Site, token: &JoinToken, name: &str) -> BTreeSet<String> {
+    let mut went = BTreeSet::new();
+    for (n, addr) in site.members().iter().enumerate() {
+        let went_here = match enrol(*addr, token, &format!("{name}-{n}")).await {
+            Ok(_) => "enrolled".to_owned(),
+            Err(error) => error.to_string().replace(&addr.to_string(), "a member"),
+        };
+        went.insert(went_here);
+    }
+    went
+}
+
+/// Tokens made before, during and after, used during the overlap and after it.
+#[derive(Default)]
+struct Tokens {
+    table: Matrix,
+}
+
+impl Tokens {
+    async fn are_used(
+        &mut self,
+        site: &Site,
+        when: &str,
+        tokens: &[(&str, &JoinToken)],
+    ) -> Vec<BTreeSet<String>> {
+        let mut all = Vec::new();
+        for (made, token) in tokens {
+            let name = format!("{when}-{made}").replace(' ', "-");
+            let went = enrol_everywhere(site, token, &name).await;
+            let words: Vec<String> = went.iter().cloned().collect();
+            let pins = token.pins().len().to_string();
+            let row = [(*made).to_owned(), pins, when.to_owned(), words.join("; ")];
+            self.table.row(row);
+            all.push(went);
+        }
+        all
+    }
+}
+
 async fn change_authority(site: &Site) {
     let begun = Instant::now();
+    let early = token(site);
+    let enrolled = BTreeSet::from(["enrolled".to_owned()]);
+    let mut tokens = Tokens {
+        table: Matrix::new(["token made", "pins", "used", "at each of three members"]),
+    };
     let old: Vec<String> = authorities(site).into_keys().collect();
     let [old] = old.as_slice() else {
         panic!("one authority: {old:?}");
@@ -180,11 +235,16 @@ async fn change_authority(site: &Site) {
     site.lattice(&["admin", "ca", "add", "ca/next/ca.pem"]);
     let all = authorities(site);
     let new = all.keys().find(|pin| *pin != old).unwrap();
+    let added = token(site);
     site.lattice(&["admin", "ca", "promote", new]);
-    // Two agents, a control, three members.
+    let made = [("before", &early), ("between add and promote", &added)];
+    let went = tokens.are_used(site, "promoted", &made).await;
+    assert!(went.iter().all(|went| *went == enrolled), "{went:?}");
+    let overlap = token(site);
+    // Two agents, a control, three members; and those that were just enrolled.
     eventually("everybody has a certificate of the new authority", || {
         let all = authorities(site);
-        let renewed = all[new].1 == Some(6) && all[old].1 == Some(0);
+        let renewed = all[new].1 == Some(6 + 6) && all[old].1 == Some(0);
         std::future::ready(renewed.then_some(()))
     })
     .await;
@@ -192,13 +252,33 @@ async fn change_authority(site: &Site) {
         "all renewed {:.1} s after the new authority came",
         begun.elapsed().as_secs_f64()
     );
+    // Nobody shows a certificate of the old authority any more.
+    let made = [("before", &early), ("after promote", &overlap)];
+    let went = tokens.are_used(site, "all renewed", &made).await;
+    assert!(went.iter().all(|went| *went == enrolled), "{went:?}");
     site.lattice(&["admin", "ca", "retire", old]);
     assert_eq!(authorities(site).len(), 1);
+    let late = token(site);
     eventually(
         "who was connected with a certificate of the old one is out",
         || async { observer.hot().await.is_none().then_some(()) },
     )
     .await;
+    let made = [
+        ("before", &early),
+        ("between add and promote", &added),
+        ("after promote", &overlap),
+        ("after retire", &late),
+    ];
+    let went = tokens.are_used(site, "retired", &made).await;
+    println!("{}", tokens.table);
+    let [before, others @ ..] = went.as_slice() else {
+        panic!("{went:?}");
+    };
+    assert!(others.iter().all(|went| *went == enrolled), "{others:?}");
+    let why = format!("this token was made before authority {new}");
+    let says_why = |said: &String| said.contains(&why) && said.contains("admin token create");
+    assert!(before.iter().all(says_why), "{before:?}");
 }
 
 async fn renewals(site: &Site) {

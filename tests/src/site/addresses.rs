@@ -38,14 +38,10 @@ fn free(count: usize) -> Vec<SocketAddr> {
 
 impl Addresses {
     /// As the plan needs them.
-    pub(super) fn choose(
-        plan: &Plan,
-        services: Option<&Netns>,
-        hosts: &BTreeMap<String, Netns>,
-    ) -> Self {
+    pub(super) fn choose(plan: &Plan, hosts: &BTreeMap<String, Netns>) -> Self {
         let voters = usize::try_from(plan.voters).unwrap();
         let controls = plan.controls + plan.joining;
-        let Some(services) = services else {
+        if hosts.is_empty() {
             let mut mesh = free(voters + controls * 2 + plan.agents.len());
             let agents = mesh.split_off(voters + controls * 2);
             let https = mesh.split_off(voters + controls);
@@ -56,19 +52,14 @@ impl Addresses {
                 https,
                 agents,
             };
-        };
-        let ports = |first: u16, count: usize| {
-            (first..)
-                .take(count)
-                .map(|port| SocketAddr::new(services.ip(), port))
-                .collect()
-        };
-        let agent = |name: &String| SocketAddr::new(hosts[name].ip(), 7600);
+        }
+        let at = |host: &String, port| SocketAddr::new(hosts[host].ip(), port);
+        let controls = |port| plan.control_names().map(|name| at(&name, port)).collect();
         Self {
-            quorum: ports(7101, voters),
-            control: ports(7201, controls),
-            https: ports(8443, controls),
-            agents: plan.agents.iter().map(agent).collect(),
+            quorum: plan.quorum_names().map(|name| at(&name, 7100)).collect(),
+            control: controls(7200),
+            https: controls(8443),
+            agents: plan.agents.iter().map(|name| at(name, 7600)).collect(),
         }
     }
 }

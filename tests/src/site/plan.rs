@@ -13,8 +13,11 @@ pub struct Plan {
     pub joining: usize,
     /// Names of nodes.
     pub agents: Vec<String>,
-    /// Services and each agent on hosts of their own.
+    /// Each daemon on a host of its own.
     pub hosts: bool,
+    /// Enrolments that one address may ask a member for at once, one more each second; many
+    /// without it.
+    pub enrol_burst: Option<u32>,
     /// More lines for each configuration of a quorum member, at the top level.
     pub quorum_lines: String,
     /// How long all certificates hold, those made by hand too; the usual time without it.
@@ -55,6 +58,20 @@ rm -f "$at.here"
 "#;
 
 impl Plan {
+    pub(super) fn quorum_names(&self) -> impl Iterator<Item = String> {
+        (1..=self.voters).map(super::quorum_name)
+    }
+
+    pub(super) fn control_names(&self) -> impl Iterator<Item = String> {
+        (1..=self.controls + self.joining).map(super::control_name)
+    }
+
+    /// Who has a host, where there are some.
+    pub(super) fn hosts_names(&self) -> impl Iterator<Item = String> {
+        let services = self.quorum_names().chain(self.control_names());
+        services.chain(self.agents.clone())
+    }
+
     /// Three members, one control and these nodes.
     pub fn with_agents<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
         Self {

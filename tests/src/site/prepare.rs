@@ -3,17 +3,20 @@
 use super::{
     CLUSTER, Plan, Site,
     addresses::list,
+    control_name,
     plan::{HOOK, Hook},
+    quorum_name,
 };
 use crate::{daemon::Daemon, wait::eventually};
 use lattice_client::{Client, Endpoint};
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     fs,
     net::SocketAddr,
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 const CELL: &str = "cell-a";
@@ -27,23 +30,18 @@ impl Site {
     pub(super) fn prepare(&mut self, plan: &Plan) {
         self.lattice(&["admin", "ca", "create", "--cluster", CLUSTER, "--out", "ca"]);
         for id in 1..=plan.voters {
-            self.issue(plan, Role::Quorum, &id.to_string(), &format!("quorum-{id}"));
+            self.issue(plan, Role::Quorum, &id.to_string(), &quorum_name(id));
             let daemon = self.daemon(
-                &format!("quorum-{id}"),
+                &quorum_name(id),
                 self.programs.quorum,
                 &self.quorum_config(plan, id),
             );
             self.quorum.push(daemon);
         }
         for n in 1..=plan.controls {
-            self.issue(
-                plan,
-                Role::Control,
-                &format!("c{n}"),
-                &format!("control-{n}"),
-            );
+            self.issue(plan, Role::Control, &format!("c{n}"), &control_name(n));
             let daemon = self.daemon(
-                &format!("control-{n}"),
+                &control_name(n),
                 self.programs.control,
                 &self.control_config(plan, n),
             );
@@ -51,8 +49,13 @@ impl Site {
         }
         // It does not renew.
         self.issue(&Plan::default(), Role::Control, "observer", "observer");
-        let ip = self.addresses.https[0].ip().to_string();
-        self.lattice(&["admin", "https", "--host", &ip, "--out", "https"]);
+        let mut web = vec!["admin".to_owned(), "https".to_owned()];
+        let ips: BTreeSet<_> = self.addresses.https.iter().map(SocketAddr::ip).collect();
+        for ip in ips {
+            web.extend(["--host".to_owned(), ip.to_string()]);
+        }
+        web.extend(["--out".to_owned(), "https".to_owned()]);
+        self.lattice(&web.iter().map(String::as_str).collect::<Vec<_>>());
         secret(&self.path("ada.token"), TOKEN);
         let tokens = format!("tokens: [{{name: ada, role: admin, token: {TOKEN}}}]\n");
         secret(&self.path("tokens.yaml"), &tokens);
@@ -99,10 +102,11 @@ impl Site {
         let lifetime = plan.lifetime.map_or_else(String::new, |lifetime| {
             format!(", lifetime: {}s", lifetime.as_secs())
         });
+        let burst = plan.enrol_burst.unwrap_or(1000);
         let mut text = format!(
             "cluster: {CLUSTER}\nid: {id}\nlisten: \"{listen}\"\n\
              data_dir: {at}/quorum-{id}-data\ncredentials: {at}/quorum-{id}\n\
-             enrolment: {{authority: {at}/ca, default_cell: {CELL}, burst: 1000{lifetime}}}\nmembers:\n"
+             enrolment: {{authority: {at}/ca, default_cell: {CELL}, burst: {burst}{lifetime}}}\nmembers:\n"
         );
         for (n, addr) in self.addresses.quorum.iter().enumerate() {
             writeln!(text, "  - {{id: {}, addr: \"{addr}\"}}", n + 1).unwrap();
@@ -123,7 +127,7 @@ impl Site {
         )
     }
 
-    fn agent_config(&self, plan: &Plan, name: &str, listen: SocketAddr) -> String {
+    fn agent_config(&self, plan: &Plan, name: &str, listen: SocketAddr, token: &str) -> String {
         let at = self.folder.path().display();
         let (control, quorum) = (list(&self.addresses.control), list(&self.addresses.quorum));
         let user = match rustix::process::geteuid().is_root() {
@@ -141,19 +145,27 @@ impl Site {
         };
         format!(
             "node: {name}\nlisten: \"{listen}\"\ndata_dir: {at}/agent-{name}\n\
-             control: {control}\njoin: {{token_file: {at}/join.token, quorum: {quorum}}}\n\
+             control: {control}\njoin: {{token_file: {at}/{token}, quorum: {quorum}}}\n\
              topology: {{group: g0}}\ngossip: {{interval_ms: 500}}\n\
              probe: {{nvml: {{source: disabled}}}}\nexecutor:\n  {user}\n  grace_s: 60\n{hooks}{}",
             plan.executor_lines,
         )
     }
 
-    pub(super) fn context(&mut self) {
-        let server = format!("https://{}", self.addresses.https[0]);
-        let from = ["--ca", "https/https-ca.pem", "--token-file", "ada.token"];
-        let to = ["--out", "context.json"];
-        let command = ["admin", "context", "--server", &server];
-        self.lattice(&[&command[..], &from, &to].concat());
+    /// Where the command line is told of a control, from 0.
+    pub(super) fn context_of(&self, n: usize) -> PathBuf {
+        self.path(&format!("context-{}.json", n + 1))
+    }
+
+    pub(super) fn contexts(&mut self) {
+        for (n, addr) in self.addresses.https.iter().enumerate() {
+            let server = format!("https://{addr}");
+            let from = ["--ca", "https/https-ca.pem", "--token-file", "ada.token"];
+            let out = self.context_of(n);
+            let to = ["--out", out.to_str().unwrap()];
+            let command = ["admin", "context", "--server", &server];
+            self.lattice(&[&command[..], &from, &to].concat());
+        }
         let ca_pem = fs::read_to_string(self.path("https/https-ca.pem")).unwrap();
         let api = |addr: &SocketAddr| {
             Client::new(Endpoint {
@@ -176,7 +188,7 @@ impl Site {
         let token = self.lattice(&[&create[..], &["--uses", &uses]].concat());
         secret(&self.path("join.token"), &token);
         for (name, listen) in plan.agents.iter().zip(self.addresses.agents.clone()) {
-            let config = self.agent_config(plan, name, listen);
+            let config = self.agent_config(plan, name, listen, "join.token");
             let mut agent = self.daemon(&format!("agent-{name}"), self.programs.agent, &config);
             agent.place(self.hosts.get(name).cloned());
             agent.start();
@@ -184,11 +196,27 @@ impl Site {
         }
     }
 
+    /// Starts one more agent on another host, which enrols with this token.
+    ///
+    /// # Panics
+    /// When the site has no hosts.
+    pub fn start_newcomer(&mut self, plan: &Plan, name: &str, token: &str) {
+        let host = self.network.as_mut().unwrap().host(name);
+        let file = format!("{name}.token");
+        secret(&self.path(&file), token);
+        let config = self.agent_config(plan, name, (host.ip(), 7600).into(), &file);
+        let mut agent = self.daemon(&format!("agent-{name}"), self.programs.agent, &config);
+        agent.place(Some(host.clone()));
+        agent.start();
+        self.hosts.insert(name.to_owned(), host);
+        self.agents.insert(name.to_owned(), agent);
+    }
+
     /// Starts the controls that enrol, each with a token of its own. The last one is whom
     /// [`Site::api_of`] then finds behind the others.
     pub async fn start_joining(&mut self, plan: &Plan) {
         for n in plan.controls + 1..=plan.controls + plan.joining {
-            let name = format!("control-{n}");
+            let name = control_name(n);
             let token = self.lattice(&["admin", "token", "create", "--role", "control"]);
             secret(&self.path(&format!("{name}.token")), &token);
             let join = format!(
@@ -197,6 +225,7 @@ impl Site {
             );
             let config = self.control_config(plan, n) + &join;
             let mut control = self.daemon(&name, self.programs.control, &config);
+            control.place(self.hosts.get(&name).cloned());
             control.start();
             self.controls.push(control);
             let api = self.api_of(n - 1).clone();

@@ -1,14 +1,11 @@
 //! A caller that keeps to no rule of ours: it trusts everybody, shows what it likes or nothing,
 //! and names a method with a body that never comes. Whoever answers it has not read a body.
 
+#[path = "../../../agent/mesh/tests/common/raw.rs"]
+#[expect(dead_code, reason = "the mesh's own tests do more with it")]
+mod peer;
+
 use lattice_mesh::Credentials;
-use quinn::crypto::rustls::QuicClientConfig;
-use rustls::{
-    DigitallySignedStruct, Error, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring, verify_tls13_signature},
-};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 /// Longer than an answer takes on a busy machine.
@@ -27,75 +24,6 @@ pub enum Answer {
     Refused(String),
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-#[derive(Debug)]
-struct AnyServer;
-
-impl ServerCertVerifier for AnyServer {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("TLS 1.3 only".to_owned()))
-    }
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = provider().signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, &algorithms)
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
-}
-
-/// The private key of credentials, by the only way out there is: the file.
-fn key_of(own: &Credentials) -> PrivateKeyDer<'static> {
-    let folder = tempfile::tempdir().unwrap();
-    own.save(folder.path()).unwrap();
-    PrivateKeyDer::from_pem_file(folder.path().join("identity.key")).unwrap()
-}
-
-/// An endpoint that shows `own`, or nothing.
-fn endpoint(own: Option<&Credentials>) -> quinn::Endpoint {
-    let builder = rustls::ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyServer));
-    let mut tls = match own {
-        Some(own) => builder
-            .with_client_auth_cert(own.chain().to_vec(), key_of(own))
-            .unwrap(),
-        None => builder.with_no_client_auth(),
-    };
-    tls.alpn_protocols = vec![b"lattice/1".to_vec()];
-    let quic = QuicClientConfig::try_from(tls).unwrap();
-    let mut endpoint = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(quic)));
-    endpoint
-}
-
 /// A connection of one caller to one daemon, or why there is none.
 pub struct Line {
     _endpoint: quinn::Endpoint,
@@ -105,7 +33,7 @@ pub struct Line {
 impl Line {
     /// Dials.
     pub async fn open(own: Option<&Credentials>, to: SocketAddr) -> Self {
-        let endpoint = endpoint(own);
+        let endpoint = peer::counting_client(own, b"lattice/1", Arc::default());
         let connecting = endpoint.connect(to, "lattice.invalid").unwrap();
         let connected = tokio::time::timeout(PATIENCE, connecting).await.unwrap();
         Self {
