@@ -25,6 +25,7 @@ mod limiter;
 mod mesh;
 mod message;
 mod office;
+mod outdated;
 mod peer;
 mod renewal;
 mod reset;

@@ -4,6 +4,7 @@ use crate::{
     Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
     door::Door,
     endpoint::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN, Core, lock},
+    outdated::Counter,
     peer::PeerState,
     reset::RandomIds,
     serve::{Acceptor, accept_loop},
@@ -88,10 +89,7 @@ impl Mesh {
         let reset = credentials.reset().clone();
         let mut endpoint = quinn::EndpointConfig::new(Arc::new(reset));
         endpoint.cid_generator(|| Box::new(RandomIds));
-        let trust = Arc::new(TrustStore::from_pointee(Trust::new(
-            credentials,
-            &provider(),
-        )?));
+        let trust = Arc::new(TrustStore::new(Trust::new(credentials, &provider())?));
         let client = client_config(&trust, &config)?;
         let runtime = Arc::new(quinn::TokioRuntime);
         let quic = quinn::Endpoint::new(endpoint, None, socket, runtime).map_err(bind_error)?;
@@ -152,6 +150,7 @@ impl Mesh {
             router,
             door,
             deaf,
+            outdated: Counter::new(),
         };
         core.tasks.spawn(accept_loop(acceptor));
         Ok(())

@@ -203,6 +203,10 @@ impl Peer {
         self
     }
 
+    pub(crate) fn core(&self) -> Result<Arc<Core>, MeshError> {
+        self.state.core()
+    }
+
     /// Dials now unless it is connected, and tells who answered.
     pub async fn connected(&self) -> Result<crate::Identity, MeshError> {
         Ok(self.state.link().await?.identity)

@@ -6,8 +6,9 @@ use crate::{
     endpoint::{CLOSE_EXPIRED, CLOSE_RATE_LIMITED, Core, Link},
     enrol::serve_stranger,
     message::serve_message,
+    outdated::Counter,
     router::{Handler, StreamFn, UnaryFn},
-    tls::ENROL_ALPN,
+    tls::{ENROL_ALPN, TRUST_ALPN},
     verify::Leaf,
     wire::{
         Fault, HELLO, LEAVE, ReadFault, Status, fault_bytes, frame_bytes, read_body, read_method,
@@ -40,6 +41,7 @@ pub(crate) struct Acceptor {
     pub(crate) door: Arc<Door>,
     /// How strangers are met that are not listened to.
     pub(crate) deaf: Arc<quinn::ServerConfig>,
+    pub(crate) outdated: Counter,
 }
 
 /// Accepts until shutdown.
@@ -110,6 +112,9 @@ impl Acceptor {
             return;
         }
         match core.link(connection, made) {
+            Ok(link) if protocol.as_deref() == Some(TRUST_ALPN) => {
+                self.outdated.serve(core, &link).await;
+            }
             Ok(link) => core.adopt(link),
             Err(error) => tracing::info!(%addr, %error, "mesh connection refused"),
         }

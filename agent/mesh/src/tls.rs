@@ -5,7 +5,7 @@ use crate::{
     clock::TlsTime,
     door::Door,
     trust::TrustStore,
-    verify::{MeshClients, MeshServers, PinnedServer},
+    verify::{AnyServer, MeshClients, MeshServers, PinnedServer},
 };
 use quinn::{
     TransportConfig,
@@ -28,6 +28,8 @@ use std::{
 pub(crate) const MESH_ALPN: &[u8] = b"lattice/1";
 /// For strangers with a join token; nothing else is served on it.
 pub(crate) const ENROL_ALPN: &[u8] = b"lattice-enrol/1";
+/// For members that were away while the authority changed ([`crate::outdated`]).
+pub(crate) const TRUST_ALPN: &[u8] = b"lattice-trust/1";
 /// TLS needs a name to connect to. Ours are in certificates as URIs; this one is never sent.
 pub(crate) const SERVER_NAME: &str = "lattice.invalid";
 
@@ -126,7 +128,7 @@ pub(crate) fn server_config(
             trust: trust.clone(),
             strangers,
         }));
-    tls.alpn_protocols = vec![MESH_ALPN.to_vec()];
+    tls.alpn_protocols = vec![MESH_ALPN.to_vec(), TRUST_ALPN.to_vec()];
     if strangers_may_enrol {
         tls.alpn_protocols.push(ENROL_ALPN.to_vec());
     }
@@ -179,6 +181,26 @@ pub(crate) fn client_config(
         to_agents: to(Role::Agent)?,
         to_others: to(Role::Control)?,
     })
+}
+
+/// The configuration of a member that was away: it shows its certificate, and judges none.
+pub(crate) fn outdated_config(
+    trust: &Arc<TrustStore>,
+    config: &MeshConfig,
+) -> Result<quinn::ClientConfig, MeshError> {
+    let provider = provider();
+    let verifier = AnyServer {
+        provider: provider.clone(),
+    };
+    let time = Arc::new(TlsTime(config.clock.clone()));
+    let tls = rustls::ClientConfig::builder_with_details(provider, time)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(failed)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_cert_resolver(Arc::new(Shown(trust.clone())));
+    let own = trust.load().credentials.identity().role();
+    finish_client(tls, TRUST_ALPN, dialling(config, own, Role::Quorum)?)
 }
 
 /// A stranger's configuration: no certificate, the server judged by the token's pins. Sets

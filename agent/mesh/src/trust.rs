@@ -18,6 +18,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::sync::Notify;
 
 /// How our own certificate stands in what is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +88,39 @@ pub(crate) struct Trust {
 }
 
 /// The credentials in force: read at every handshake, swapped by rotation and by bundles.
-pub(crate) type TrustStore = ArcSwap<Trust>;
+pub(crate) struct TrustStore {
+    in_force: ArcSwap<Trust>,
+    /// Somebody showed a certificate of an authority that is not trusted here: it is of another
+    /// cluster, or the authority of this one has changed while this process was away.
+    pub(crate) strange_authority: Notify,
+}
+
+impl TrustStore {
+    pub(crate) fn new(first: Trust) -> Self {
+        Self {
+            in_force: ArcSwap::from_pointee(first),
+            strange_authority: Notify::new(),
+        }
+    }
+    pub(crate) fn load(&self) -> arc_swap::Guard<Arc<Trust>> {
+        self.in_force.load()
+    }
+    pub(crate) fn load_full(&self) -> Arc<Trust> {
+        self.in_force.load_full()
+    }
+    pub(crate) fn swap(&self, next: Arc<Trust>) -> Arc<Trust> {
+        self.in_force.swap(next)
+    }
+    /// Passes a judgement of a chain on, and remembers that it was of a strange authority.
+    pub(crate) fn noticing<T>(&self, judged: Result<T, rustls::Error>) -> Result<T, rustls::Error> {
+        use rustls::{CertificateError as Why, Error::InvalidCertificate};
+        // An authority of the same name, another key: then only the signature tells.
+        if let Err(InvalidCertificate(Why::UnknownIssuer | Why::BadSignature)) = &judged {
+            self.strange_authority.notify_one();
+        }
+        judged
+    }
+}
 
 impl Trust {
     pub(crate) fn new(

@@ -80,7 +80,8 @@ fn upgrade(core: &Weak<Core>) -> Result<Arc<Core>, Failed> {
         .ok_or_else(|| Failed::new("this process is shutting down"))
 }
 
-fn newer_than(core: &Core, have: u64) -> Option<SignedBundle> {
+/// What is in force, if its number is higher.
+pub(crate) fn newer_than(core: &Core, have: u64) -> Option<SignedBundle> {
     let trust = core.trust();
     let credentials = &trust.credentials;
     let newer = credentials.trust_number() > have;

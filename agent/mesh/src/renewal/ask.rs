@@ -1,7 +1,7 @@
 //! Renewal by asking members over the mesh.
 
 use super::{RenewError, RenewRefused, RenewalSource};
-use crate::{GetTrust, Issued, Peer, Renew, Rpc, SignedBundle};
+use crate::{GetTrust, Issued, MeshError, Peer, Renew, Rpc, SignedBundle};
 use futures::{FutureExt, future::BoxFuture};
 use rustls_pki_types::CertificateSigningRequestDer;
 use std::{
@@ -65,6 +65,33 @@ impl AskMembers {
         };
         Err(RenewError::NotReached { reason })
     }
+
+    /// A later bundle from a member that is there, but whose certificate is of an authority that is
+    /// not trusted here: the cluster's may have changed.
+    async fn ask_as_outdated(&self, have: u64) -> Option<SignedBundle> {
+        for member in (self.members)() {
+            let Err(error) = member.connected().await else {
+                continue;
+            };
+            if !is_distrust(&error) {
+                continue;
+            }
+            match member.trust_of_whoever_answers(have).await {
+                Ok(Some(bundle)) => return Some(bundle),
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, "no trust bundle from {}", member.addr()),
+            }
+        }
+        None
+    }
+}
+
+fn is_distrust(error: &MeshError) -> bool {
+    match error {
+        MeshError::NotTrusted { .. } => true,
+        MeshError::BackingOff { last, .. } => is_distrust(last),
+        _ => false,
+    }
 }
 
 impl RenewalSource for AskMembers {
@@ -80,6 +107,16 @@ impl RenewalSource for AskMembers {
     }
 
     fn trust(&self, have: u64) -> BoxFuture<'_, Result<Option<SignedBundle>, RenewError>> {
-        async move { self.ask(&GetTrust { have }, TRUST_TIMEOUT, Ok).await }.boxed()
+        async move {
+            let asked = self.ask(&GetTrust { have }, TRUST_TIMEOUT, Ok).await;
+            match asked {
+                Err(RenewError::NotReached { reason }) => {
+                    let outdated = self.ask_as_outdated(have).await;
+                    outdated.map(Some).ok_or(RenewError::NotReached { reason })
+                }
+                other => other,
+            }
+        }
+        .boxed()
     }
 }

@@ -8,6 +8,9 @@ const SPREAD: f64 = 0.05;
 /// Everyone renews within this time, or a twentieth of a shorter life, when another authority
 /// issues: soon, yet not ten thousand at once.
 const SUPERSEDED_SPREAD: Duration = Duration::from_secs(600);
+/// Nobody renews in this first part of it: a certificate of the new authority is refused by those
+/// who have not heard of it yet.
+const SUPERSEDED_HEAD_START: f64 = 0.1;
 
 /// A number between 0 and 1 that is fixed by seed and occasion.
 pub(super) fn fraction(seed: u64, occasion: u64) -> f64 {
@@ -33,7 +36,8 @@ pub(super) fn superseded_wait(
     fraction: f64,
 ) -> Duration {
     let life = Duration::from_millis(expires_at.since(issued_at));
-    SUPERSEDED_SPREAD.min(life / 20).mul_f64(fraction)
+    let part = SUPERSEDED_HEAD_START + (1.0 - SUPERSEDED_HEAD_START) * fraction;
+    SUPERSEDED_SPREAD.min(life / 20).mul_f64(part)
 }
 
 /// The wait after `failures` in a row; never past what is `left` of the life without another try

@@ -26,6 +26,7 @@ pub(super) struct Task {
     state: watch::Sender<RenewalState>,
     look: Arc<Notify>,
     ask_trust_at: Instant,
+    trust_asked_at: Option<Instant>,
     /// No renewal before this, and how many have failed in a row.
     retry_at: Instant,
     failures: u32,
@@ -54,6 +55,7 @@ impl Task {
             state,
             look,
             ask_trust_at: now,
+            trust_asked_at: None,
             retry_at: now,
             failures: 0,
             superseded: None,
@@ -65,7 +67,11 @@ impl Task {
     }
 
     pub(super) async fn run(mut self) {
-        let Some(mut trust_changes) = self.core.upgrade().map(|c| c.trust_state.subscribe()) else {
+        let Some((trust, mut trust_changes)) = self
+            .core
+            .upgrade()
+            .map(|core| (core.trust.clone(), core.trust_state.subscribe()))
+        else {
             return;
         };
         loop {
@@ -76,6 +82,7 @@ impl Task {
             tokio::select! {
                 () = tokio::time::sleep(wait.min(LOOK_EVERY)) => {}
                 changed = trust_changes.changed() => if changed.is_err() { return },
+                () = trust.strange_authority.notified() => self.ask_trust_soon(),
                 () = self.look.notified() => {
                     self.ask_trust_at = Instant::now();
                     self.retry_at = Instant::now();
@@ -128,7 +135,16 @@ impl Task {
         wait.max(self.retry_at.saturating_duration_since(Instant::now()))
     }
 
+    /// Sooner than planned, yet not for everybody who knocks.
+    fn ask_trust_soon(&mut self) {
+        let now = Instant::now();
+        let earliest = |asked_at| asked_at + self.settings.min_retry;
+        let soon = self.trust_asked_at.map_or(now, earliest).max(now);
+        self.ask_trust_at = self.ask_trust_at.min(soon);
+    }
+
     async fn ask_trust(&mut self, core: &Arc<Core>) {
+        self.trust_asked_at = Some(Instant::now());
         let have = core.trust().credentials.trust_number();
         let asked = self.source.trust(have).await;
         let failed = match asked {

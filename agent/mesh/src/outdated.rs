@@ -1,0 +1,127 @@
+//! How a member that was away while the authority changed learns of it.
+//!
+//! It trusts the former authority alone, and so refuses everybody who has renewed since, though its
+//! own certificate still counts with them: it would be cut off until its certificate ends. So it
+//! asks a quorum member on a protocol of its own, `lattice-trust/1`, on which it shows its
+//! certificate and does not judge theirs. What it is handed is judged by its own signatures, one
+//! of which must be of an authority that it trusts; nothing else is said there.
+
+use crate::{
+    GetTrust, MeshError, Peer, Rpc, SignedBundle,
+    endpoint::{CLOSE_DONE, CLOSE_RATE_LIMITED, Core, Link, dial_error},
+    tls::{SERVER_NAME, outdated_config},
+    trust_rpc::newer_than,
+    wire::{
+        Fault, ReadFault, Status, decode, encode, fault_bytes, frame_bytes, read_body, read_frame,
+        read_method, request_bytes, send_last,
+    },
+};
+use quinn::{Connection, RecvStream};
+use std::{net::SocketAddr, time::Duration};
+use tokio::sync::Semaphore;
+
+/// Longest a connection of this kind stays.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Of them at a time: it is for who was away, not for a fleet.
+const MAX_AT_A_TIME: usize = 64;
+/// Longest request: a number.
+const MAX_REQUEST_BYTES: usize = 64;
+/// Longest answer: a bundle and its signatures.
+const MAX_ANSWER_BYTES: usize = crate::MAX_BUNDLE_BYTES + (16 << 10);
+
+/// Room for those who ask.
+pub(crate) struct Counter(Semaphore);
+
+impl Counter {
+    pub(crate) fn new() -> Self {
+        Self(Semaphore::new(MAX_AT_A_TIME))
+    }
+
+    /// Answers one question of a member, which was judged as on any connection.
+    pub(crate) async fn serve(&self, core: &Core, link: &Link) {
+        let connection = &link.connection;
+        let Ok(_place) = self.0.try_acquire() else {
+            connection.close(CLOSE_RATE_LIMITED.into(), b"1000");
+            return;
+        };
+        let answer = async {
+            let Ok((mut send, mut recv)) = connection.accept_bi().await else {
+                return;
+            };
+            let bytes = answer(core, &mut recv).await;
+            send_last(
+                &mut send,
+                &bytes.unwrap_or_else(|fault| fault_bytes(&fault)),
+            )
+            .await;
+            let _ = send.stopped().await;
+            tracing::info!(peer = %link.identity, "a member that was away asked for the trust bundle");
+        };
+        tokio::select! {
+            () = core.cancel.cancelled() => {}
+            _ = tokio::time::timeout(TIMEOUT, answer) => {}
+        }
+        connection.close(CLOSE_DONE.into(), b"done");
+    }
+}
+
+async fn answer(core: &Core, recv: &mut RecvStream) -> Result<Vec<u8>, Fault> {
+    let method = read_method(recv).await.map_err(ReadFault::into_fault)?;
+    let body = read_body(recv, MAX_REQUEST_BYTES).await;
+    let body = body.map_err(ReadFault::into_fault)?;
+    if method != GetTrust::METHOD {
+        return Err(Fault::UnknownMethod { method });
+    }
+    let asked: GetTrust = decode(&body).map_err(Fault::malformed)?;
+    let failed = |reason| Fault::HandlerFailed { reason };
+    let newer = encode(&newer_than(core, asked.have)).map_err(failed)?;
+    Ok(frame_bytes(Status::Item, &newer))
+}
+
+impl Peer {
+    /// Asks whoever answers at this peer's address for its trust bundle, whatever authority its
+    /// certificate is of. `None` when it has none with a higher number than `have`.
+    pub(crate) async fn trust_of_whoever_answers(
+        &self,
+        have: u64,
+    ) -> Result<Option<SignedBundle>, MeshError> {
+        let core = self.core()?;
+        let addr = self.addr();
+        let client = outdated_config(&core.trust, &core.config)?;
+        let asking = tokio::time::timeout(TIMEOUT, async {
+            let connecting = core.quic.connect_with(client, addr, SERVER_NAME);
+            let connection = connecting
+                .map_err(|e| unreachable(addr, e.to_string()))?
+                .await
+                .map_err(|e| dial_error(addr, &e))?;
+            let asked = ask(&connection, have).await;
+            connection.close(CLOSE_DONE.into(), b"done");
+            asked.map_err(|reason| match connection.close_reason() {
+                Some(quinn::ConnectionError::LocallyClosed) | None => unreachable(addr, reason),
+                Some(error) => dial_error(addr, &error),
+            })
+        });
+        let asked = core.cancel.run_until_cancelled(asking).await;
+        let asked = asked.ok_or(MeshError::Closed)?;
+        asked.unwrap_or_else(|_| Err(unreachable(addr, "no answer in time".to_owned())))
+    }
+}
+
+fn unreachable(addr: SocketAddr, reason: String) -> MeshError {
+    MeshError::Unreachable { addr, reason }
+}
+
+async fn ask(connection: &Connection, have: u64) -> Result<Option<SignedBundle>, String> {
+    let opened = connection.open_bi().await;
+    let (mut send, mut recv) = opened.map_err(|e| e.to_string())?;
+    let request = request_bytes(GetTrust::METHOD, &encode(&GetTrust { have })?);
+    let sent = send.write_all(&request).await;
+    sent.map_err(|e| e.to_string())?;
+    let _ = send.finish();
+    match read_frame(&mut recv, MAX_ANSWER_BYTES).await {
+        Ok((Status::Item, payload)) => decode(&payload),
+        Ok((status, _)) => Err(format!("{status:?} instead of an answer")),
+        Err(ReadFault::Lost(reason)) => Err(reason),
+        Err(ReadFault::Bad(fault)) => Err(format!("{fault:?}")),
+    }
+}

@@ -1,0 +1,242 @@
+//! A member that was away while the authority changed: it learns of the change from those it would
+//! refuse, comes back by itself, and believes nobody who cannot sign as the authority it trusts.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{renewal::issue, trust::*, *};
+use lattice_mesh::{
+    AskMembers, Authority, Caller, Credentials, Expect, Identity, Mesh, Renew, Renewal,
+    RenewalSettings, Role, SignedBundle, Standing, TrustBundle, keep_renewed,
+};
+use std::{sync::Arc, time::Duration};
+
+/// The authority that was, and the one that is.
+struct Change {
+    old: Arc<Authority>,
+    new: Arc<Authority>,
+}
+
+/// Which authorities are trusted, and which of them issues.
+#[derive(Clone, Copy)]
+enum Phase {
+    Before,
+    Overlap,
+    Retired,
+}
+
+impl Change {
+    fn new() -> Self {
+        Self {
+            old: Arc::new(authority("demo")),
+            new: Arc::new(authority("demo")),
+        }
+    }
+    fn bundle(&self, number: u64, phase: Phase) -> TrustBundle {
+        let (old, new) = (&*self.old, &*self.new);
+        TrustBundle {
+            authorities: match phase {
+                Phase::Before => authorities(&[(old, true)]),
+                Phase::Overlap => authorities(&[(old, false), (new, true)]),
+                Phase::Retired => authorities(&[(new, true)]),
+            },
+            ..bundle(number, old, &[])
+        }
+    }
+    fn of_old(&self, identity: &Identity) -> Credentials {
+        Credentials::issued_by(&self.old, identity, today()).unwrap()
+    }
+    fn of_new(&self, identity: &Identity) -> Credentials {
+        let new = Credentials::issued_by(&self.new, identity, today()).unwrap();
+        trusting(&new, &[&self.old, &self.new])
+    }
+    /// A quorum member that has been there all the time and renews others.
+    fn member(&self, bundle: &SignedBundle) -> Mesh {
+        let member = bind_with(self.of_new(&id(Role::Quorum, "q1")), quiet());
+        let issuing = self.new.clone();
+        let roots = [&self.old, &self.new].map(|root| root.certificate().to_vec());
+        let renew = move |caller: Caller, renew: Renew| {
+            let csr = renew.csr.into();
+            let issued = issue(&issuing, &caller.identity, &csr, today(), &roots);
+            async move { Ok(Ok(issued)) }
+        };
+        let router = router().serving_trust(&member).rpc(renew);
+        member.serve(router).unwrap();
+        member.apply_bundle(bundle).unwrap();
+        member
+    }
+    /// An agent that knows the old authority only.
+    fn agent(&self) -> Mesh {
+        let agent = bind_with(self.of_old(&id(Role::Agent, "a1")), quiet());
+        agent.serve(router()).unwrap();
+        let known = self.bundle(1, Phase::Before);
+        agent
+            .apply_bundle(&known.sign([&*self.old]).unwrap())
+            .unwrap();
+        agent
+    }
+}
+
+fn quiet() -> lattice_mesh::MeshConfig {
+    lattice_mesh::MeshConfig {
+        max_backoff: Duration::from_millis(200),
+        ..lattice_mesh::MeshConfig::default()
+    }
+}
+
+fn kept_renewed(agent: &Mesh, member: &Mesh) -> Renewal {
+    let peer = agent.peer(member.local_addr(), Expect::role(Role::Quorum));
+    keep_renewed(
+        agent,
+        AskMembers::new(move || vec![peer.clone()]),
+        RenewalSettings {
+            min_retry: Duration::from_millis(200),
+            ..RenewalSettings::new(None, 7)
+        },
+    )
+}
+
+/// What `agent` says when it could ask and was not convinced.
+async fn stays_outside(agent: &Mesh, renewal: &Renewal) -> String {
+    let mut states = renewal.watch();
+    let said = states.wait_for(|state| state.last_error.is_some()).await;
+    let said = said.unwrap().last_error.clone().unwrap();
+    // Time for another try.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(agent.trust_state().number, 1);
+    assert_eq!(agent.trust_state().standing, Standing::Good);
+    said
+}
+
+#[tokio::test]
+async fn who_was_away_for_the_whole_change_comes_back_by_itself() {
+    let change = Change::new();
+    let bundle = change.bundle(3, Phase::Overlap);
+    let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
+    let agent = change.agent();
+    let peer = agent.peer(member.local_addr(), Expect::role(Role::Quorum));
+    let refused = peer.call(&echo("x"), SHORT).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("another authority"),
+        "{refused}"
+    );
+    let renewal = kept_renewed(&agent, &member);
+    let mut states = renewal.watch();
+    let known = states.wait_for(|state| state.trust_number == 3).await;
+    assert_eq!(known.unwrap().standing, Standing::Superseded);
+    until("it is heard", || async {
+        peer.call(&echo("x"), SHORT).await.is_ok()
+    })
+    .await;
+    // Judged as ever: what was learned does not let anybody else in.
+    let other = authority("demo");
+    let stranger = bind(&other, Role::Quorum, "q1");
+    stranger.serve(router()).unwrap();
+    let stranger = agent.peer(stranger.local_addr(), Expect::role(Role::Quorum));
+    assert!(stranger.call(&echo("x"), SHORT).await.is_err());
+}
+
+/// It was never away, but those who call have renewed before it heard: their being refused is what
+/// tells it to ask, long before it would.
+#[tokio::test]
+async fn being_called_by_who_has_renewed_is_reason_to_ask() {
+    let change = Change::new();
+    let before = change.bundle(1, Phase::Before);
+    let member = change.member(&before.sign([&*change.old]).unwrap());
+    member
+        .rotate(change.of_old(&id(Role::Quorum, "q1")))
+        .unwrap();
+    let agent = change.agent();
+    let renewal = kept_renewed(&agent, &member);
+    let asked = agent.peer(member.local_addr(), Expect::role(Role::Quorum));
+    asked.call(&echo("x"), SHORT).await.unwrap();
+    let overlap = change.bundle(3, Phase::Overlap);
+    let overlap = overlap.sign([&*change.old, &*change.new]).unwrap();
+    member.apply_bundle(&overlap).unwrap();
+    member
+        .rotate(change.of_new(&id(Role::Quorum, "q1")))
+        .unwrap();
+    let control = bind_with(change.of_new(&id(Role::Control, "c1")), quiet());
+    let calls = control.peer(agent.local_addr(), Expect::role(Role::Agent));
+    assert!(calls.call(&echo("x"), SHORT).await.is_err());
+    until("it lets control in", || async {
+        calls.call(&echo("x"), SHORT).await.is_ok()
+    })
+    .await;
+    assert_eq!(renewal.state().trust_number, 3);
+}
+
+#[tokio::test]
+async fn only_the_authority_that_is_trusted_can_name_the_next() {
+    let change = Change::new();
+    // Its member holds the new key alone.
+    let bundle = change.bundle(3, Phase::Overlap).sign([&*change.new]);
+    let member = bind_with(change.of_new(&id(Role::Quorum, "q1")), quiet());
+    member.serve(router().serving_trust(&member)).unwrap();
+    member.apply_bundle(&bundle.unwrap()).unwrap();
+    let agent = change.agent();
+    let said = stays_outside(&agent, &kept_renewed(&agent, &member)).await;
+    assert!(said.contains("trust bundle"), "{said}");
+}
+
+/// Its own certificate counts no more: it is let in by nobody, and enrols anew.
+#[tokio::test]
+async fn who_was_away_until_its_authority_was_retired_is_told_nothing() {
+    let change = Change::new();
+    let bundle = change.bundle(4, Phase::Retired);
+    let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
+    let agent = change.agent();
+    let said = stays_outside(&agent, &kept_renewed(&agent, &member)).await;
+    assert!(said.contains("do not trust each other"), "{said}");
+}
+
+/// Without a certificate nothing is told, and with one nothing but the bundle.
+#[tokio::test]
+async fn the_protocol_for_those_who_were_away_serves_nothing_else() {
+    let change = Change::new();
+    let bundle = change.bundle(3, Phase::Overlap);
+    let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
+    let own = change.of_old(&id(Role::Agent, "a1"));
+    let dial = |own: Option<&Credentials>| {
+        let client = raw::client(&change.old, own, b"lattice-trust/1");
+        let addr = member.local_addr();
+        async move {
+            let dialled = client.connect(addr, "lattice.invalid").unwrap().await;
+            (client, dialled)
+        }
+    };
+    let ask = |connection: quinn::Connection, method: &'static str, body: Vec<u8>| async move {
+        let (mut send, mut recv) = connection.open_bi().await.ok()?;
+        let mut request = vec![1, 0, method.len() as u8];
+        request.extend_from_slice(method.as_bytes());
+        request.extend_from_slice(&(body.len() as u32).to_be_bytes());
+        request.extend_from_slice(&body);
+        send.write_all(&request).await.ok()?;
+        recv.read_to_end(1 << 20).await.ok()
+    };
+    let (_client, connection) = dial(Some(&own)).await;
+    let told = ask(connection.unwrap(), "mesh.trust", vec![1])
+        .await
+        .unwrap();
+    assert_eq!(told[0], 0, "a bundle: {told:?}");
+    let (_client, connection) = dial(Some(&own)).await;
+    let told = ask(connection.unwrap(), "mesh.trust", vec![3])
+        .await
+        .unwrap();
+    assert_eq!(told, [0, 0, 0, 0, 1, 0], "none that is later");
+    for (method, body) in [
+        ("mesh.renew", vec![0]),
+        ("test.echo", vec![1, b'x']),
+        ("mesh.trust", vec![1; 65]),
+    ] {
+        let (_client, connection) = dial(Some(&own)).await;
+        let told = ask(connection.unwrap(), method, body).await.unwrap();
+        assert_eq!(told[0], 2, "{method} is a fault: {told:?}");
+    }
+    let (_client, connection) = dial(None).await;
+    let told = match connection {
+        Ok(connection) => ask(connection, "mesh.trust", vec![1]).await,
+        Err(_) => None,
+    };
+    assert_eq!(told, None);
+}
