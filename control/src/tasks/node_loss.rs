@@ -22,10 +22,11 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Looks at least this often.
-const PERIOD: Duration = Duration::from_secs(1);
 /// Nobody waits for it.
-const SPACING: Duration = Duration::from_millis(500);
+const PACE: Pace = Pace {
+    period: Duration::from_secs(1),
+    spacing: Duration::from_millis(500),
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -41,10 +42,7 @@ impl Reconciler for NodeLoss {
     const NAME: &'static str = "node loss";
 
     fn pace(&self) -> Pace {
-        Pace {
-            period: PERIOD,
-            spacing: SPACING,
-        }
+        PACE
     }
 
     async fn pass(&mut self, fence: Fence) {

@@ -22,10 +22,11 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Looks at least this often.
-const PERIOD: Duration = Duration::from_secs(1);
 /// Nobody waits for it.
-const SPACING: Duration = Duration::from_millis(200);
+const PACE: Pace = Pace {
+    period: Duration::from_secs(1),
+    spacing: Duration::from_millis(200),
+};
 /// How long a node may take to name its boot once more.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// A rank that is still being launched is left to the dispatcher for so much longer: its agent refuses
@@ -68,10 +69,7 @@ impl Reconciler for Reboots {
     const NAME: &'static str = "reboots";
 
     fn pace(&self) -> Pace {
-        Pace {
-            period: PERIOD,
-            spacing: SPACING,
-        }
+        PACE
     }
 
     async fn pass(&mut self, fence: Fence) {
@@ -248,11 +246,28 @@ pub(crate) async fn report_never_started(
     ));
     tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "a rank ended before it began");
     let at = core.now();
+    propose(
+        core,
+        fence,
+        node,
+        key,
+        RankReport::NeverStarted { at, evidence },
+    )
+    .await
+}
+
+async fn propose(
+    core: &Core,
+    fence: &Fence,
+    node: &NodeId,
+    key: AttemptKey,
+    report: RankReport,
+) -> Result<Applied, ProposeError> {
     let command = Command::Report {
         id: key.allocation,
         attempt: key.attempt,
         node: node.clone(),
-        report: RankReport::NeverStarted { at, evidence },
+        report,
     };
     core.propose_as_service(Some(fence.clone()), command).await
 }
@@ -272,17 +287,12 @@ async fn report_lost(
         false => format!("node rebooted: boot {boot} is over, {now} is"),
     };
     tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "a rank is lost");
-    let command = Command::Report {
-        id: key.allocation,
-        attempt: key.attempt,
-        node: node.clone(),
-        report: RankReport::Ended {
-            at,
-            exit: RankExit::Lost { evidence },
-            fault: None,
-        },
+    let report = RankReport::Ended {
+        at,
+        exit: RankExit::Lost { evidence },
+        fault: None,
     };
-    core.propose_as_service(Some(fence.clone()), command).await
+    propose(core, fence, node, *key, report).await
 }
 
 /// Every rank that has not ended and was assigned under another boot than its node last named.

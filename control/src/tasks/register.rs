@@ -23,10 +23,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Looks at least this often.
-const PERIOD: Duration = Duration::from_secs(5);
 /// A starting cluster's agents appear together.
-const SPACING: Duration = Duration::from_millis(100);
+const PACE: Pace = Pace {
+    period: Duration::from_secs(5),
+    spacing: Duration::from_millis(100),
+};
 /// An agent that could not be asked is asked again after this long.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Nodes asked at a time.
@@ -82,10 +83,7 @@ impl Reconciler for Register {
     const NAME: &'static str = "register";
 
     fn pace(&self) -> Pace {
-        Pace {
-            period: PERIOD,
-            spacing: SPACING,
-        }
+        PACE
     }
 
     async fn pass(&mut self, fence: Fence) {

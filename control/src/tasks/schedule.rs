@@ -29,10 +29,11 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// Looks at least this often: walltimes run, and estimates with them.
-const PERIOD: Duration = Duration::from_secs(5);
-/// Submits that come within this time are planned together.
-const DEBOUNCE: Duration = Duration::from_millis(20);
+/// Walltimes run, and estimates with them; submits that come within the spacing are planned together.
+const PACE: Pace = Pace {
+    period: Duration::from_secs(5),
+    spacing: Duration::from_millis(20),
+};
 /// How long a cycle waits to see its own assignments before it plans on the older view.
 const OWN_WRITES: Duration = Duration::from_secs(1);
 
@@ -71,10 +72,7 @@ impl Reconciler for Schedule {
     const NAME: &'static str = "schedule";
 
     fn pace(&self) -> Pace {
-        Pace {
-            period: PERIOD,
-            spacing: DEBOUNCE,
-        }
+        PACE
     }
 
     async fn pass(&mut self, fence: Fence) {

@@ -1,5 +1,6 @@
 //! Members' certificates.
 
+use super::Paging;
 use crate::http::{
     Caller,
     answer::Answer,
@@ -13,18 +14,6 @@ use lattice_api::{
     certificate::{CertificateView, RevokeRequest},
     project::Changed,
 };
-use serde::Deserialize;
-use utoipa::IntoParams;
-
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Paging {
-    /// Items on a page, 1 to 5000; 200 when left out.
-    limit: Option<u32>,
-    /// `next_cursor` of the page before.
-    cursor: Option<String>,
-}
 
 /// Every member that has a certificate, by role and name, a page at a time. For operators.
 #[utoipa::path(get, path = "/certificates", tag = "certificates", params(Paging), responses(

@@ -15,8 +15,20 @@ mod tokens;
 
 use super::state::Api;
 use axum::{Router, routing::get};
-use utoipa::openapi::OpenApi;
+use serde::Deserialize;
+use utoipa::{IntoParams, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
+
+/// Which page of a list.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Paging {
+    /// Items on a page, 1 to 5000; 200 when left out.
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
 
 /// Every route with its document.
 fn documented() -> OpenApiRouter<Api> {

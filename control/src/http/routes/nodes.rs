@@ -1,5 +1,6 @@
 //! Nodes.
 
+use super::Paging;
 use crate::http::{
     Caller,
     answer::Answer,
@@ -17,16 +18,6 @@ use lattice_api::{
 use lattice_hwprobe::Inventory;
 use serde::Deserialize;
 use utoipa::IntoParams;
-
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Paging {
-    /// Items on a page, 1 to 5000; 200 when left out.
-    limit: Option<u32>,
-    /// `next_cursor` of the page before.
-    cursor: Option<String>,
-}
 
 /// Every node by name, a page at a time.
 #[utoipa::path(get, path = "/nodes", tag = "nodes", params(Paging), responses(

@@ -34,10 +34,11 @@ use tokio::{
     time::Instant,
 };
 
-/// Looks at least this often.
-const PERIOD: Duration = Duration::from_secs(1);
 /// Many events come together when ranks report; they are looked at together.
-const SPACING: Duration = Duration::from_millis(2);
+const PACE: Pace = Pace {
+    period: Duration::from_secs(1),
+    spacing: Duration::from_millis(2),
+};
 /// An answered call is repeated when the quorum still shows no effect of it after this long.
 const SETTLE: Duration = Duration::from_secs(5);
 /// First wait after a failed call; doubles up to [`MAX_BACKOFF`].
@@ -114,10 +115,7 @@ impl Reconciler for Dispatch {
     const NAME: &'static str = "dispatch";
 
     fn pace(&self) -> Pace {
-        Pace {
-            period: PERIOD,
-            spacing: SPACING,
-        }
+        PACE
     }
 
     async fn pass(&mut self, fence: Fence) {
