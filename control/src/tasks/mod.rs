@@ -1,6 +1,6 @@
 //! Reconcilers: idempotent functions that compare what is with what should be, activated by an
 //! event or a timer. Each takes no input but the view, says what it did in a report, and may be
-//! stopped at any moment.
+//! stopped at any moment. What acts under a lease has the shape of `reconciler.rs`.
 
 pub(crate) mod activation;
 pub(crate) mod attempts;

@@ -4,7 +4,10 @@
 //! the public contract; each says which rule, which levels, the numbers, and what to do next.
 
 use crate::{
-    AllocationId, AllocationState, NodeId, ProjectPath, cidr::{self, Cidr}, id::LeaseName, limit::Resource,
+    AllocationId, AllocationState, NodeId, ProjectPath,
+    cidr::{self, Cidr},
+    id::LeaseName,
+    limit::Resource,
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr};

@@ -147,7 +147,8 @@ pub struct Constraints {
     pub spread: Spread,
 }
 
-/// What happens to an allocation whose node is lost.
+/// What happens to an allocation whose node is lost. An attempt of which it is certain that nothing
+/// was ever started is put back whatever this says, and not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Requeue {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tonic::{
     Request, Status,
+    service::{Interceptor, interceptor::InterceptedService},
     transport::{Certificate, Channel, ClientTlsConfig},
 };
 use v1::admin_service_client::AdminServiceClient;
@@ -312,7 +313,10 @@ async fn rest(bed: &Bed, who: &str, (method, path, body, _): &Case) -> Said {
     }
 }
 
-async fn grpc(bed: &Bed, who: &str, ask: &Ask) -> Said {
+async fn grpc_admin(
+    bed: &Bed,
+    who: &str,
+) -> AdminServiceClient<InterceptedService<Channel, impl Interceptor>> {
     let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&bed.ca_pem));
     let endpoint = Channel::from_shared(bed.url("")).unwrap();
     let channel = endpoint.tls_config(tls).unwrap().connect().await.unwrap();
@@ -322,7 +326,11 @@ async fn grpc(bed: &Bed, who: &str, ask: &Ask) -> Said {
         metadata.insert("authorization", bearer.parse().unwrap());
         Ok::<_, Status>(request)
     };
-    let mut admin = AdminServiceClient::with_interceptor(channel, with_token);
+    AdminServiceClient::with_interceptor(channel, with_token)
+}
+
+async fn grpc(bed: &Bed, who: &str, ask: &Ask) -> Said {
+    let mut admin = grpc_admin(bed, who).await;
     let name = |text: &str| text.to_owned();
     let idempotency_key = None;
     let done = match ask.clone() {
@@ -448,4 +456,22 @@ async fn both_faces_refuse_the_same_questions() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn neither_face_reads_a_body_without_end() {
+    let bed = Bed::empty().await;
+    let certificate = "x".repeat(2 << 20);
+    let post = bed.raw().post(bed.url("/api/v1/authorities"));
+    let post = post.bearer_auth(bed.token("root"));
+    let body = json!({"certificate": certificate});
+    let refused = post.json(&body).send().await.unwrap();
+    assert_eq!(refused.status(), 413);
+    let mut admin = grpc_admin(&bed, "root").await;
+    let request = v1::AddAuthorityRequest {
+        certificate,
+        idempotency_key: None,
+    };
+    let refused = admin.add_authority(request).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::OutOfRange, "{refused}");
 }

@@ -14,6 +14,7 @@ use lattice_quorum_types::{
     spec::Requeue,
 };
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// A dispatcher that has held its lease since before anything is assigned.
 struct Bed {
@@ -83,6 +84,7 @@ fn evidence(allocation: &Allocation) -> String {
 async fn what_was_assigned_under_a_boot_that_was_over_waits_again_and_counts_for_nothing() {
     let mut bed = Bed::new().await;
     let allocation = bed.world.waits(Requeue::Never);
+    let before = Instant::now();
     bed.boots("b2");
     bed.world.assign(allocation, "b1");
     bed.round().await;
@@ -93,7 +95,10 @@ async fn what_was_assigned_under_a_boot_that_was_over_waits_again_and_counts_for
         evidence,
         "never started: boot b1 was over before a launch was taken, b2 is"
     );
-    // The next assignment names the boot that is, without a ping in between.
+    // The next assignment names the boot that is, without a ping in between. An answer to an older
+    // ping that is taken down now does not undo that.
+    assert_eq!(bed.shown_boot().as_deref(), Some("b2"));
+    bed.world.heard_of_boot("b1", before);
     assert_eq!(bed.shown_boot().as_deref(), Some("b2"));
     assert!(reboots::is_known_over(&waits, &id(NODE), "b1"));
     assert!(!reboots::is_known_over(&waits, &id(NODE), "b2"));

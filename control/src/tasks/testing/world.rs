@@ -235,10 +235,19 @@ impl World {
     }
 
     fn found(&self, liveness: Liveness, boot: &str) {
+        self.heard(liveness, boot, Instant::now());
+    }
+
+    /// As if a ping that was answered then were taken down now.
+    pub(crate) fn heard_of_boot(&self, boot: &str, at: Instant) {
+        self.heard(Liveness::Alive, boot, at);
+    }
+
+    fn heard(&self, liveness: Liveness, boot: &str, at: Instant) {
         let found = Found {
             liveness,
             reason: None,
-            boot: Some((boot.to_owned(), Instant::now())),
+            boot: Some((boot.to_owned(), at)),
             reached_at: Some(self.agent.local_addr()),
         };
         observe::liveness(&self.core, &BTreeMap::from([(id(NODE), found)]));
