@@ -153,7 +153,7 @@ pub enum EnrolError {
     /// The server was judged by the token's pins, and neither its certificate nor a key it holds is
     /// of one of them.
     #[error(
-        "the server at {addr} did not show that it belongs to the cluster of this token (CA pin {}); nothing was sent to it. {}", in_words(.pins, " or "), why_unknown(.shown.as_ref())
+        "the server at {addr} did not show that it belongs to the cluster of this token (CA pin {}); the secret was not sent to it. {}", in_words(.pins, " or "), why_unknown(.shown.as_ref())
     )]
     PinMismatch {
         /// Whom we asked.
