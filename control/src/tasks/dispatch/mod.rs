@@ -80,12 +80,14 @@ enum Progress {
     Waits { until: Instant },
 }
 
-/// What is assigned after this revision has been launched by nobody else: a dispatcher before this
-/// one is over, and this one has forgotten nothing since.
+/// Since when there is no other dispatcher.
 #[derive(Debug, Clone, Copy)]
 struct Alone {
+    /// Of the lease that everything here is done under.
     epoch: u64,
-    since: Revision,
+    /// What is assigned after this revision has been launched by nobody else, and this one has
+    /// forgotten nothing of it. `None` where that is not known.
+    since: Option<Revision>,
 }
 
 /// What one round did.
@@ -230,16 +232,16 @@ impl Dispatch {
         report
     }
 
-    /// With another epoch, everything that was assigned until now may have been launched before.
+    /// With another epoch, everything that was assigned until now may have been launched by somebody
+    /// else meanwhile.
     fn note_lease(&mut self, epoch: u64, seen: Revision) {
         if self.alone.is_some_and(|alone| alone.epoch == epoch) {
             return;
         }
+        self.forget();
         let granted = self.lease.granted_at(epoch);
-        self.alone = granted.map(|granted| Alone {
-            epoch,
-            since: granted.max(seen),
-        });
+        let since = granted.map(|granted| granted.max(seen));
+        self.alone = Some(Alone { epoch, since });
     }
 
     fn begin(&mut self, target: Target, allocation: Arc<Allocation>, fence: Fence, launched: bool) {
@@ -314,7 +316,9 @@ fn is_new(alone: Option<Alone>, allocation: &Allocation) -> bool {
     let mut ranks = allocation.ranks.iter();
     allocation.state == AllocationState::Starting
         && ranks.all(|rank| rank.phase == RankPhase::Assigned)
-        && alone.is_some_and(|alone| allocation.revision > alone.since)
+        && alone
+            .and_then(|alone| alone.since)
+            .is_some_and(|since| allocation.revision > since)
 }
 
 /// Every rank that needs a call, by what the quorum shows.

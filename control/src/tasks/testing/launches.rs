@@ -178,6 +178,33 @@ async fn a_lease_that_was_granted_after_the_assignment_makes_nothing_certain() {
     assert_eq!(ended.state, AllocationState::Failed);
 }
 
+/// A ping that is not answered starts nothing; what another dispatcher did meanwhile is not known.
+#[tokio::test]
+async fn what_was_never_sent_is_certain_until_the_lease_changes_hands() {
+    for (changes_hands, wanted) in [
+        (false, AllocationState::Pending),
+        (true, AllocationState::Failed),
+    ] {
+        let mut bed = Bed::new().await;
+        let allocation = bed.world.waits(Requeue::Never);
+        bed.world.says.lock().unwrap().silent = true;
+        bed.world.assign(allocation, "b1");
+        bed.round().await;
+        let state = bed.world.allocation(allocation).state;
+        assert_eq!((state, bed.begun()), (AllocationState::Starting, 0));
+        if changes_hands {
+            bed.lease.give_back(&bed.world.core).await;
+            bed.lease.reconcile(&bed.world.core).await;
+            bed.fence = bed.lease.fence().unwrap();
+        }
+        bed.world.says.lock().unwrap().silent = false;
+        bed.boots("b2");
+        bed.round().await;
+        let state = bed.world.allocation(allocation).state;
+        assert_eq!(state, wanted, "changes hands: {changes_hands}");
+    }
+}
+
 #[tokio::test]
 async fn a_node_that_is_another_boot_each_time_is_kept_out() {
     let mut bed = Bed::new().await;

@@ -56,6 +56,8 @@ pub(crate) struct Says {
     pub(crate) began: Vec<(AttemptKey, String)>,
     /// Its answers to launches are lost on the way.
     pub(crate) loses_replies: bool,
+    /// It answers no pings.
+    pub(crate) silent: bool,
     /// It is another boot with each launch that it refuses.
     pub(crate) flaps: bool,
 }
@@ -158,6 +160,7 @@ impl World {
             terminated: Vec::new(),
             began: Vec::new(),
             loses_replies: false,
+            silent: false,
             flaps: false,
         }));
         let signer = Credentials::issued_by(
@@ -453,7 +456,11 @@ fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
                 boot_id: says.boot.clone(),
                 at: SystemClock.now(),
             };
-            async move { Ok(pong) }
+            let answer = match says.silent {
+                true => Err(Failed::new("cut off")),
+                false => Ok(pong),
+            };
+            async move { answer }
         })
         .rpc(move |_, launch: Launch| {
             let mut says = says.lock().unwrap();
