@@ -31,6 +31,7 @@ pub enum CaCommand {
     ///   2. lattice admin ca promote PIN: it issues from now on, and everybody renews
     ///   3. once `lattice admin ca list` counts no certificate of the old one:
     ///      lattice admin ca retire OLD_PIN
+    ///
     /// Leave the old folder with the members until then: by its key they serve join tokens that were
     /// made before.
     #[command(verbatim_doc_comment)]
