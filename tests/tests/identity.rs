@@ -3,10 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use futures::StreamExt as _;
-use lattice_client::{LogOptions, LogOutput};
+use lattice_client::{LogOptions, LogOutput, api::node::NodeView};
 use lattice_mesh::{JoinToken, enrol};
 use lattice_quorum_types::AllocationId;
 use lattice_tests::{
+    daemon::Daemon,
     matrix::Matrix,
     script::{Behaviour, Script},
     site::{Plan, Site},
@@ -91,12 +92,16 @@ async fn renew_twice(site: &Site, who: &[&str]) {
     .await;
 }
 
-/// No node was anything but alive, looked at as often as the API answers, until `done`.
-async fn always_alive(site: &Site, done: &tokio::sync::Notify) -> u64 {
+/// None of these nodes was anything but alive, looked at as often as the API answers, until `done`.
+async fn always_alive(site: &Site, nodes: &[&str], done: &tokio::sync::Notify) -> u64 {
     let mut looks = 0;
     let look = async {
         loop {
-            for node in site.api().nodes().await.unwrap() {
+            let all = site.api().nodes().await.unwrap();
+            let of_these = |node: &&NodeView| nodes.contains(&node.name.as_str());
+            let looked_at: Vec<&NodeView> = all.iter().filter(of_these).collect();
+            assert_eq!(looked_at.len(), nodes.len());
+            for node in looked_at {
                 assert_eq!(node.liveness, "alive", "{}", node.name);
             }
             looks += 1;
@@ -136,30 +141,36 @@ fn authorities(site: &Site) -> BTreeMap<String, (String, Option<u64>)> {
 }
 
 /// Add, promote, retire, as an operator does it: everybody, quorum members too, gets a certificate
-/// of the new authority while a job runs, and the old one's are refused then. Tokens are good as
-/// long as an authority is trusted that was when they were made.
+/// of the new authority while a job runs, and the old one's are refused then. A node that was off
+/// all the time comes back by itself before the old one is retired. Tokens are good as long as an
+/// authority is trusted that was when they were made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_authority_is_changed_while_work_runs() {
     let plan = Plan {
         // Everybody renews within a twentieth of it.
         lifetime: Some(Duration::from_secs(120)),
-        ..Plan::with_agents(["n1", "n2"])
+        ..Plan::with_agents(["n1", "n2", "n3"])
     };
-    let site = Site::found(lattice_tests::programs!(), &plan).await;
+    let mut site = Site::found(lattice_tests::programs!(), &plan).await;
+    let mut off = site.agents.remove("n3").unwrap();
+    off.kill();
     let script = Script::in_folder(site.path("counts"));
     let id = site.submit("n1", &counting(&script)).await;
     site.reaches(id, &["running"]).await;
     let done = tokio::sync::Notify::new();
     let work = async {
-        change_authority(&site).await;
-        let next = site.submit("n2", "exit 0").await;
-        site.reaches(next, &["completed"]).await;
+        change_authority(&site, &mut off).await;
+        for node in ["n2", "n3"] {
+            let next = site.submit(node, "exit 0").await;
+            site.reaches(next, &["completed"]).await;
+        }
         script.may_exit();
         let ended = site.reaches(id, &["failed", "completed"]).await;
         assert_eq!(ended.ranks[0].exit.as_deref(), Some("exit code 7"));
         done.notify_one();
     };
-    let (lines, looks, ()) = tokio::join!(count(&site, id), always_alive(&site, &done), work);
+    let alive = always_alive(&site, &["n1", "n2"], &done);
+    let (lines, looks, ()) = tokio::join!(count(&site, id), alive, work);
     println!("{lines} lines of output without a hole; alive at each of {looks} looks");
     assert_eq!(site.jobs_left(), []);
 }
@@ -211,7 +222,7 @@ impl Tokens {
     }
 }
 
-async fn change_authority(site: &Site) {
+async fn change_authority(site: &Site, off: &mut Daemon) {
     let begun = Instant::now();
     let early = token(site);
     let enrolled = BTreeSet::from(["enrolled".to_owned()]);
@@ -241,16 +252,25 @@ async fn change_authority(site: &Site) {
     let went = tokens.are_used(site, "promoted", &made).await;
     assert!(went.iter().all(|went| *went == enrolled), "{went:?}");
     let overlap = token(site);
-    // Two agents, a control, three members; and those that were just enrolled.
-    eventually("everybody has a certificate of the new authority", || {
+    let certificates = |of_new, of_old| {
         let all = authorities(site);
-        let renewed = all[new].1 == Some(6 + 6) && all[old].1 == Some(0);
+        let renewed = all[new].1 == Some(of_new) && all[old].1 == Some(of_old);
         std::future::ready(renewed.then_some(()))
-    })
-    .await;
+    };
+    // Two agents, a control, three members; and those that were just enrolled. n3 is off.
+    let what = "everybody who is there has a certificate of the new authority";
+    eventually(what, || certificates(6 + 6, 1)).await;
     println!(
-        "all renewed {:.1} s after the new authority came",
+        "all who are there renewed {:.1} s after the new authority came",
         begun.elapsed().as_secs_f64()
+    );
+    let back = Instant::now();
+    off.start();
+    let what = "who was off meanwhile has one too";
+    eventually(what, || certificates(6 + 6 + 1, 0)).await;
+    println!(
+        "who was off meanwhile renewed {:.1} s after it was started",
+        back.elapsed().as_secs_f64()
     );
     // Nobody shows a certificate of the old authority any more.
     let made = [("before", &early), ("after promote", &overlap)];
@@ -297,7 +317,8 @@ async fn renewals(site: &Site) {
         assert_eq!(ended.ranks[0].exit.as_deref(), Some("exit code 7"));
         done.notify_one();
     };
-    let (lines, looks, ()) = tokio::join!(count(site, id), always_alive(site, &done), work);
+    let alive = always_alive(site, &["n1", "n2"], &done);
+    let (lines, looks, ()) = tokio::join!(count(site, id), alive, work);
     println!(
         "certificates of {LIFETIME_S} s, renewed twice by two agents, two controls and three members \
          within {:.0} s; \

@@ -10,7 +10,7 @@ use lattice_mesh::{
     Authority, Clock, Credentials, Issued, Mesh, MeshConfig, RenewError, Renewal, RenewalSource,
     RenewalState, Role, SignedBundle, Standing, Validity, keep_renewed,
 };
-use lattice_quorum_types::UnixMillis;
+use lattice_quorum_types::{UnixMillis, command::IssuedCertificate};
 use rustls_pki_types::CertificateSigningRequestDer;
 use std::{
     sync::{Arc, Mutex},
@@ -95,12 +95,17 @@ struct Bed {
 
 /// An agent with a certificate of 30 days, as of now.
 fn bed() -> Bed {
+    bed_of(LIFE)
+}
+
+/// An agent with a first certificate of such a life, as of now.
+fn bed_of(life: Duration) -> Bed {
     let clock = Virtual(Instant::now());
     let authority = long_lived();
     let own = Credentials::issued_by(
         &authority,
         &id(Role::Agent, "a1"),
-        Validity::from_now(START, LIFE),
+        Validity::from_now(START, life),
     );
     let folder = tempfile::tempdir().unwrap();
     let own = own.unwrap();
@@ -296,6 +301,29 @@ async fn another_issuing_authority_is_followed_within_minutes() {
         (bed.state().standing, bed.state().renewals),
         (Standing::Good, 1)
     );
+}
+
+/// What was issued moments ago is not renewed by the quorum, so nobody asks for it.
+#[tokio::test(start_paused = true)]
+async fn who_has_just_enrolled_follows_as_soon_as_it_may() {
+    let life = Duration::from_secs(120);
+    let bed = bed_of(life);
+    let first = IssuedCertificate {
+        issued_at: START,
+        expires_at: Validity::from_now(START, life).expires_at(),
+    };
+    let new = long_lived();
+    *bed.cluster.authority.lock().unwrap() = new.clone();
+    let mut promoted = bundle(1, &new, &[]);
+    promoted.authorities = authorities(&[(&bed.authority, false), (&new, true)]);
+    let promoted = promoted.sign([&*bed.authority, &*new]).unwrap();
+    bed.mesh.apply_bundle(&promoted).unwrap();
+    let mut changes = bed.renewal.watch();
+    changes.wait_for(|state| state.renewals == 1).await.unwrap();
+    let tries = bed.tries();
+    assert_eq!(tries.len(), 1, "{tries:?}");
+    let from = first.renewable_from();
+    assert!(tries[0] >= from && tries[0] < from.after(1000), "{tries:?}");
 }
 
 #[tokio::test(start_paused = true)]

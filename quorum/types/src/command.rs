@@ -130,6 +130,15 @@ pub struct IssuedCertificate {
     pub expires_at: UnixMillis,
 }
 
+impl IssuedCertificate {
+    /// The first moment at which the next one of its name may be issued as its renewal: after a
+    /// minute, or an eighth of a shorter life. Each renewal is a command that all members keep.
+    pub fn renewable_from(self) -> UnixMillis {
+        let life = self.expires_at.since(self.issued_at);
+        self.issued_at.after((life / 8).min(60_000))
+    }
+}
+
 /// A join token as it is stored: its secret's hash and what it permits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenGrant {

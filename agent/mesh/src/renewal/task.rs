@@ -5,7 +5,7 @@ use super::{
     schedule::{fraction, renew_at, retry_wait, superseded_wait},
 };
 use crate::{Credentials, Standing, endpoint::Core, tls::provider, trust::Trust};
-use lattice_quorum_types::UnixMillis;
+use lattice_quorum_types::{UnixMillis, command::IssuedCertificate};
 use std::{
     path::Path,
     sync::{Arc, Weak},
@@ -130,7 +130,14 @@ impl Task {
             };
             self.superseded = Some((issued_at, since));
             let due = since + superseded_wait(issued_at, expires_at, fraction);
-            wait = wait.min(due.saturating_duration_since(now));
+            // Sooner it would be refused.
+            let present = IssuedCertificate {
+                issued_at,
+                expires_at,
+            };
+            let rest = present.renewable_from().since(core.config.clock.now());
+            let due = due.saturating_duration_since(now);
+            wait = wait.min(due.max(Duration::from_millis(rest)));
         }
         wait.max(self.retry_at.saturating_duration_since(Instant::now()))
     }

@@ -17,8 +17,6 @@ use lattice_quorum_types::{
 
 /// In whose name quorum members propose.
 const MEMBERS: &str = "service:quorum";
-/// A certificate younger than this, or than an eighth of its life, is not renewed, milliseconds.
-const MIN_AGE_MS: u64 = 60_000;
 /// Largest certificate of an authority, bytes. A chain of one key is below 1 KiB.
 const MAX_CERTIFICATE_BYTES: usize = 8 * 1024;
 /// Most authorities at one time: an overlap needs two.
@@ -61,16 +59,16 @@ pub(super) fn renew(
     })
 }
 
-/// Refuses to renew what was issued moments ago: each renewal is a command that all members keep.
+/// Refuses to renew what was issued moments ago.
 fn check_age(present: Option<&Identity>, next: IssuedCertificate) -> Result<(), Refusal> {
     let Some(newest) = present.and_then(|identity| identity.newest) else {
         return Ok(());
     };
-    let life = newest.expires_at.since(newest.issued_at);
-    let rest = MIN_AGE_MS.min(life / 8);
-    if next.issued_at.since(newest.issued_at) >= rest {
+    let from = newest.renewable_from();
+    if next.issued_at >= from {
         return Ok(());
     }
+    let rest = from.since(newest.issued_at);
     let reason = format!(
         "its certificate was issued moments ago; renew it after {} s",
         rest.div_ceil(1000)
