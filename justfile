@@ -24,7 +24,7 @@ matrices:
 
 # Cut half of the agents off for so long, in network namespaces; needs root.
 partition cut_s="120":
-    LATTICE_CUT_S={{cut_s}} cargo test --release -p lattice-tests --test partition -- --nocapture
+    LATTICE_CUT_S={{cut_s}} cargo test --release -p lattice-tests --test partition --test split -- --nocapture
 
 # Kill the leader of three processes under 64 writers, so often.
 chaos kills="20":
