@@ -12,17 +12,24 @@ use lattice_tests::{
     wait::{LOOK_EVERY, eventually, until},
 };
 use rustix::process::Signal;
-use std::time::{Duration, Instant};
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
 
-/// Waits for a word about a node, and says how long it took.
-async fn is(site: &Site, node: &str, liveness: &str) -> Duration {
+/// Waits for a word about a node, and says how long it took and what lay between two looks at most.
+async fn is(site: &Site, node: &str, liveness: &str) -> (Duration, Duration) {
     let begun = Instant::now();
+    let looked_at = Cell::new(begun);
+    let longest = Cell::new(Duration::ZERO);
     eventually(&format!("{node} is {liveness}"), || async {
         let view = site.api().node(node).await.ok()?;
+        longest.set(longest.get().max(looked_at.get().elapsed()));
+        looked_at.set(Instant::now());
         (view.liveness == liveness).then_some(())
     })
     .await;
-    begun.elapsed()
+    (begun.elapsed(), longest.get())
 }
 
 /// An agent that is stopped: suspect soon, no new work, and everything goes on when it continues.
@@ -31,9 +38,10 @@ async fn silent(site: &Site, agent: &Daemon) {
     let id = site.submit("n1", &script.text(Behaviour::Plain)).await;
     site.reaches(id, &["running"]).await;
     agent.signal(Signal::STOP);
-    let took = is(site, "n1", "suspect").await;
+    let (took, look) = is(site, "n1", "suspect").await;
     println!("silent: suspect after {:.2} s", took.as_secs_f64());
-    assert!(took < Duration::from_millis(3300), "{took:?}");
+    // 3 s; what a busy machine takes away from everybody is not control's.
+    assert!(took < Duration::from_millis(3300) + look, "{took:?}");
     let waits = site.submit("n1", "exit 0").await;
     let until = Instant::now() + Duration::from_secs(5);
     while Instant::now() < until {
@@ -44,7 +52,7 @@ async fn silent(site: &Site, agent: &Daemon) {
         tokio::time::sleep(LOOK_EVERY).await;
     }
     agent.signal(Signal::CONT);
-    let took = is(site, "n1", "alive").await;
+    let (took, _) = is(site, "n1", "alive").await;
     println!("silent: alive again after {:.2} s", took.as_secs_f64());
     script.may_exit();
     let ended = site.reaches(id, &["failed", "completed"]).await;

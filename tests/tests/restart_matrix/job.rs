@@ -99,8 +99,19 @@ pub struct Job<'a> {
 impl<'a> Job<'a> {
     /// Submits it; it goes as far as it is let.
     pub async fn submit(site: &'a Site, node: &str, victim: Victim, step: Step) -> Self {
-        let name = format!("{victim:?}-{step:?}").to_lowercase();
-        let script = Script::in_folder(site.path(&name));
+        let folder = format!("{victim:?}-{step:?}").to_lowercase();
+        Self::submit_in(site, &folder, node, victim, step).await
+    }
+
+    /// As [`Job::submit`], with a folder of its own for each try.
+    pub async fn submit_in(
+        site: &'a Site,
+        folder: &str,
+        node: &str,
+        victim: Victim,
+        step: Step,
+    ) -> Self {
+        let script = Script::in_folder(site.path(folder));
         match step {
             Step::Starting => site.hold(node, Hook::Prolog),
             Step::Epilog => {
