@@ -12,8 +12,8 @@ use quinn::{
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
 use rustls::{
-    SignatureScheme,
-    client::{ResolvesClientCert, Resumption},
+    ConfigBuilder, SignatureScheme,
+    client::{ResolvesClientCert, Resumption, WantsClientCert, danger::ServerCertVerifier},
     crypto::CryptoProvider,
     server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
     sign::CertifiedKey,
@@ -159,6 +159,20 @@ impl Dialling {
     }
 }
 
+/// A client's configuration up to what it shows.
+fn judging_by(
+    verifier: impl ServerCertVerifier + 'static,
+    provider: Arc<CryptoProvider>,
+    config: &MeshConfig,
+) -> Result<ConfigBuilder<rustls::ClientConfig, WantsClientCert>, MeshError> {
+    let time = Arc::new(TlsTime(config.clock.clone()));
+    let builder = rustls::ClientConfig::builder_with_details(provider, time)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(failed)?
+        .dangerous();
+    Ok(builder.with_custom_certificate_verifier(Arc::new(verifier)))
+}
+
 pub(crate) fn client_config(
     trust: &Arc<TrustStore>,
     config: &MeshConfig,
@@ -168,12 +182,7 @@ pub(crate) fn client_config(
         trust: trust.clone(),
         provider: provider.clone(),
     };
-    let time = Arc::new(TlsTime(config.clock.clone()));
-    let tls = rustls::ClientConfig::builder_with_details(provider, time)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(failed)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
+    let tls = judging_by(verifier, provider, config)?
         .with_client_cert_resolver(Arc::new(Shown(trust.clone())));
     let own = trust.load().credentials.identity().role();
     let to = |expected| finish_client(tls.clone(), MESH_ALPN, dialling(config, own, expected)?);
@@ -192,12 +201,7 @@ pub(crate) fn outdated_config(
     let verifier = AnyServer {
         provider: provider.clone(),
     };
-    let time = Arc::new(TlsTime(config.clock.clone()));
-    let tls = rustls::ClientConfig::builder_with_details(provider, time)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(failed)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
+    let tls = judging_by(verifier, provider, config)?
         .with_client_cert_resolver(Arc::new(Shown(trust.clone())));
     let own = trust.load().credentials.identity().role();
     finish_client(tls, TRUST_ALPN, dialling(config, own, Role::Quorum)?)
@@ -216,13 +220,7 @@ pub(crate) fn enrol_config(
         unproven,
         provider: provider.clone(),
     };
-    let time = Arc::new(TlsTime(config.clock.clone()));
-    let tls = rustls::ClientConfig::builder_with_details(provider, time)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(failed)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+    let tls = judging_by(verifier, provider, config)?.with_no_client_auth();
     let transport = dialling(config, Role::Agent, Role::Quorum)?;
     finish_client(tls, ENROL_ALPN, transport)
 }
