@@ -209,11 +209,18 @@ async fn a_repeated_launch_starts_nothing_and_answers_with_what_became_of_the_fi
     let bench = Bench::new();
     let executor = bench.open();
     let runs_file = bench.file("runs");
-    let script = format!("echo run >> {}; exit 5", runs_file.display());
+    // It ends when all have been answered: who asks for what has ended is told once more.
+    let may_end = bench.file("may-end");
+    let script = format!(
+        "echo run >> {}; until [ -e {} ]; do sleep 0.02; done; exit 5",
+        runs_file.display(),
+        may_end.display()
+    );
     let wanted = shell(key(1), &script);
     for _ in 0..5 {
         executor.launch(wanted.clone()).await.unwrap();
     }
+    std::fs::write(&may_end, "").unwrap();
     bench.ledger.end(key(1)).await;
     eventually("the end to be taken", || {
         executor.list().is_empty().then_some(())

@@ -369,7 +369,10 @@ fn refusal(what: &str, code: quinn::TransportErrorCode, detail: &str) -> String 
     let words = match alert(code) {
         Some(44) => "it was revoked; enrol anew, or ask who revoked it",
         Some(45) => "it has expired or is not valid yet; check both clocks, then renew it",
-        Some(48) => "it is of another authority; this may be another cluster",
+        Some(48) => {
+            "it is of another authority; this may be another cluster, or the authority was retired \
+             while its holder was away, which then enrols anew"
+        }
         Some(51) => "its signature is wrong; it may be of another authority",
         Some(116) => "there is none; enrol first",
         _ => "it is not acceptable",

@@ -150,7 +150,7 @@ impl Mesh {
             router,
             door,
             deaf,
-            outdated: Counter::new(),
+            outdated: Counter::default(),
         };
         core.tasks.spawn(accept_loop(acceptor));
         Ok(())

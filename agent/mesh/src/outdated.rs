@@ -8,7 +8,7 @@
 
 use crate::{
     GetTrust, MeshError, Peer, Rpc, SignedBundle,
-    endpoint::{CLOSE_DONE, CLOSE_RATE_LIMITED, Core, Link, dial_error},
+    endpoint::{CLOSE_DONE, CLOSE_RATE_LIMITED, Core, Link, dial_error, lock},
     tls::{SERVER_NAME, outdated_config},
     trust_rpc::newer_than,
     wire::{
@@ -17,8 +17,7 @@ use crate::{
     },
 };
 use quinn::{Connection, RecvStream};
-use std::{net::SocketAddr, time::Duration};
-use tokio::sync::Semaphore;
+use std::{collections::BTreeSet, net::SocketAddr, sync::Mutex, time::Duration};
 
 /// Longest a connection of this kind stays.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,18 +28,35 @@ const MAX_REQUEST_BYTES: usize = 64;
 /// Longest answer: a bundle and its signatures.
 const MAX_ANSWER_BYTES: usize = crate::MAX_BUNDLE_BYTES + (16 << 10);
 
-/// Room for those who ask.
-pub(crate) struct Counter(Semaphore);
+/// Room for those who ask: one place for each.
+#[derive(Default)]
+pub(crate) struct Counter(Mutex<BTreeSet<String>>);
+
+/// A taken place.
+struct Place<'a> {
+    counter: &'a Counter,
+    who: String,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        lock(&self.counter.0).remove(&self.who);
+    }
+}
 
 impl Counter {
-    pub(crate) fn new() -> Self {
-        Self(Semaphore::new(MAX_AT_A_TIME))
+    fn place(&self, who: String) -> Option<Place<'_>> {
+        let mut taken = lock(&self.0);
+        if taken.len() >= MAX_AT_A_TIME || !taken.insert(who.clone()) {
+            return None;
+        }
+        Some(Place { counter: self, who })
     }
 
     /// Answers one question of a member, which was judged as on any connection.
     pub(crate) async fn serve(&self, core: &Core, link: &Link) {
         let connection = &link.connection;
-        let Ok(_place) = self.0.try_acquire() else {
+        let Some(_place) = self.place(link.identity.uri()) else {
             connection.close(CLOSE_RATE_LIMITED.into(), b"1000");
             return;
         };
@@ -80,7 +96,8 @@ async fn answer(core: &Core, recv: &mut RecvStream) -> Result<Vec<u8>, Fault> {
 
 impl Peer {
     /// Asks whoever answers at this peer's address for its trust bundle, whatever authority its
-    /// certificate is of. `None` when it has none with a higher number than `have`.
+    /// certificate is of. `None` when it has none with a higher number than `have`; an error when
+    /// what it has is not one to put in force.
     pub(crate) async fn trust_of_whoever_answers(
         &self,
         have: u64,
@@ -103,7 +120,13 @@ impl Peer {
         });
         let asked = core.cancel.run_until_cancelled(asking).await;
         let asked = asked.ok_or(MeshError::Closed)?;
-        asked.unwrap_or_else(|_| Err(unreachable(addr, "no answer in time".to_owned())))
+        let silent = |_| Err(unreachable(addr, "no answer in time".to_owned()));
+        let bundle = asked.unwrap_or_else(silent)?;
+        // Before another one is not asked any more.
+        if let Some(bundle) = &bundle {
+            core.trust().credentials.with_bundle(bundle)?;
+        }
+        Ok(bundle)
     }
 }
 

@@ -84,11 +84,12 @@ fn quiet() -> lattice_mesh::MeshConfig {
     }
 }
 
-fn kept_renewed(agent: &Mesh, member: &Mesh) -> Renewal {
-    let peer = agent.peer(member.local_addr(), Expect::role(Role::Quorum));
+fn kept_renewed(agent: &Mesh, members: &[&Mesh]) -> Renewal {
+    let peer = |member: &&Mesh| agent.peer(member.local_addr(), Expect::role(Role::Quorum));
+    let peers: Vec<_> = members.iter().map(peer).collect();
     keep_renewed(
         agent,
-        AskMembers::new(move || vec![peer.clone()]),
+        AskMembers::new(move || peers.clone()),
         RenewalSettings {
             min_retry: Duration::from_millis(200),
             ..RenewalSettings::new(None, 7)
@@ -120,7 +121,7 @@ async fn who_was_away_for_the_whole_change_comes_back_by_itself() {
         refused.to_string().contains("another authority"),
         "{refused}"
     );
-    let renewal = kept_renewed(&agent, &member);
+    let renewal = kept_renewed(&agent, &[&member]);
     let mut states = renewal.watch();
     let known = states.wait_for(|state| state.trust_number == 3).await;
     assert_eq!(known.unwrap().standing, Standing::Superseded);
@@ -147,7 +148,7 @@ async fn being_called_by_who_has_renewed_is_reason_to_ask() {
         .rotate(change.of_old(&id(Role::Quorum, "q1")))
         .unwrap();
     let agent = change.agent();
-    let renewal = kept_renewed(&agent, &member);
+    let renewal = kept_renewed(&agent, &[&member]);
     let asked = agent.peer(member.local_addr(), Expect::role(Role::Quorum));
     asked.call(&echo("x"), SHORT).await.unwrap();
     let overlap = change.bundle(3, Phase::Overlap);
@@ -166,17 +167,68 @@ async fn being_called_by_who_has_renewed_is_reason_to_ask() {
     assert_eq!(renewal.state().trust_number, 3);
 }
 
+/// A member that holds the new key alone.
+fn without_the_old_key(change: &Change) -> Mesh {
+    let bundle = change.bundle(3, Phase::Overlap).sign([&*change.new]);
+    let member = bind_with(change.of_new(&id(Role::Quorum, "q3")), quiet());
+    member.serve(router().serving_trust(&member)).unwrap();
+    member.apply_bundle(&bundle.unwrap()).unwrap();
+    member
+}
+
 #[tokio::test]
 async fn only_the_authority_that_is_trusted_can_name_the_next() {
     let change = Change::new();
-    // Its member holds the new key alone.
-    let bundle = change.bundle(3, Phase::Overlap).sign([&*change.new]);
-    let member = bind_with(change.of_new(&id(Role::Quorum, "q1")), quiet());
-    member.serve(router().serving_trust(&member)).unwrap();
-    member.apply_bundle(&bundle.unwrap()).unwrap();
+    let member = without_the_old_key(&change);
     let agent = change.agent();
-    let said = stays_outside(&agent, &kept_renewed(&agent, &member)).await;
+    let said = stays_outside(&agent, &kept_renewed(&agent, &[&member])).await;
     assert!(said.contains("trust bundle"), "{said}");
+}
+
+/// One that cannot vouch for the new authority, or has heard of nothing itself, does not keep
+/// others from being asked.
+#[tokio::test]
+async fn a_member_whose_answer_is_of_no_use_does_not_end_the_search() {
+    let change = Change::new();
+    let bundle = change.bundle(3, Phase::Overlap);
+    let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
+    let of_no_use = without_the_old_key(&change);
+    let cut_off = bind_with(change.of_old(&id(Role::Quorum, "q2")), quiet());
+    cut_off.serve(router().serving_trust(&cut_off)).unwrap();
+    let before = change.bundle(1, Phase::Before).sign([&*change.old]);
+    cut_off.apply_bundle(&before.unwrap()).unwrap();
+    let agent = change.agent();
+    let renewal = kept_renewed(&agent, &[&of_no_use, &member, &cut_off]);
+    let mut states = renewal.watch();
+    let known = states.wait_for(|state| state.trust_number == 3).await;
+    assert_eq!(known.unwrap().standing, Standing::Superseded);
+}
+
+/// Who holds its place and asks nothing keeps nobody else from asking.
+#[tokio::test]
+async fn everybody_has_one_place() {
+    let change = Change::new();
+    let bundle = change.bundle(3, Phase::Overlap);
+    let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
+    let idle = change.of_old(&id(Role::Agent, "idle"));
+    let client = raw::client(&change.old, Some(&idle), b"lattice-trust/1");
+    let mut open = Vec::new();
+    for _ in 0..80 {
+        let dialled = client.connect(member.local_addr(), "lattice.invalid");
+        open.push(dialled.unwrap().await.unwrap());
+    }
+    until("all but one are sent away", || async {
+        let left = |c: &&quinn::Connection| c.close_reason().is_none();
+        open.iter().filter(left).count() == 1
+    })
+    .await;
+    let agent = change.agent();
+    let renewal = kept_renewed(&agent, &[&member]);
+    let mut states = renewal.watch();
+    states
+        .wait_for(|state| state.trust_number == 3)
+        .await
+        .unwrap();
 }
 
 /// Its own certificate counts no more: it is let in by nobody, and enrols anew.
@@ -186,7 +238,7 @@ async fn who_was_away_until_its_authority_was_retired_is_told_nothing() {
     let bundle = change.bundle(4, Phase::Retired);
     let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
     let agent = change.agent();
-    let said = stays_outside(&agent, &kept_renewed(&agent, &member)).await;
+    let said = stays_outside(&agent, &kept_renewed(&agent, &[&member])).await;
     assert!(said.contains("do not trust each other"), "{said}");
 }
 

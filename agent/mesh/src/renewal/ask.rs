@@ -1,7 +1,7 @@
 //! Renewal by asking members over the mesh.
 
 use super::{RenewError, RenewRefused, RenewalSource};
-use crate::{GetTrust, Issued, MeshError, Peer, Renew, Rpc, SignedBundle};
+use crate::{GetTrust, Issued, MeshError, Peer, Renew, SignedBundle};
 use futures::{FutureExt, future::BoxFuture};
 use rustls_pki_types::CertificateSigningRequestDer;
 use std::{
@@ -37,20 +37,20 @@ impl AskMembers {
         }
     }
 
-    /// The first answer that `is_answer` takes, or what everyone said instead.
-    async fn ask<R: Rpc, T>(
-        &self,
-        request: &R,
-        deadline: Duration,
-        take: impl Fn(R::Reply) -> Result<T, RenewRefused>,
-    ) -> Result<T, RenewError> {
+    /// Everybody, each time beginning with another one.
+    fn in_turn(&self) -> Vec<Peer> {
         let mut members = (self.members)();
         let first = self.next.fetch_add(1, Ordering::Relaxed) % members.len().max(1);
         members.rotate_left(first);
+        members
+    }
+
+    /// The answer of the first that can give one, or what everyone said instead.
+    async fn ask_renewal(&self, renew: &Renew) -> Result<Issued, RenewError> {
         let mut failures = Vec::new();
-        for member in members {
-            match member.call(request, deadline).await.map(&take) {
-                Ok(Ok(answer)) => return Ok(answer),
+        for member in self.in_turn() {
+            match member.call(renew, RENEW_TIMEOUT).await {
+                Ok(Ok(issued)) => return Ok(issued),
                 Ok(Err(RenewRefused::Unavailable { reason })) => {
                     failures.push(format!("{}: {reason}", member.addr()));
                 }
@@ -58,40 +58,59 @@ impl AskMembers {
                 Err(error) => failures.push(format!("{}: {error}", member.addr())),
             }
         }
-        let reason = if failures.is_empty() {
-            "there is no quorum member to ask".to_owned()
-        } else {
-            failures.join("; ")
-        };
-        Err(RenewError::NotReached { reason })
+        Err(not_reached(&failures))
     }
 
-    /// A later bundle from a member that is there, but whose certificate is of an authority that is
-    /// not trusted here: the cluster's may have changed.
-    async fn ask_as_outdated(&self, have: u64) -> Option<SignedBundle> {
-        for member in (self.members)() {
-            let Err(error) = member.connected().await else {
-                continue;
-            };
-            if !is_distrust(&error) {
+    /// The bundle of the first that answers. Who answers, but is of an authority that is not
+    /// trusted here, may know of a change: it is asked without being judged, unless somebody who is
+    /// trusted has news.
+    async fn ask_trust(&self, have: u64) -> Result<Option<SignedBundle>, RenewError> {
+        let (mut failures, mut distrusted) = (Vec::new(), Vec::new());
+        let mut answered = false;
+        for member in self.in_turn() {
+            if let Err(error) = member.connected().await {
+                failures.push(format!("{}: {error}", member.addr()));
+                if is_distrust(&error) {
+                    distrusted.push(member);
+                }
                 continue;
             }
-            match member.trust_of_whoever_answers(have).await {
-                Ok(Some(bundle)) => return Some(bundle),
-                Ok(None) => {}
-                Err(error) => tracing::debug!(%error, "no trust bundle from {}", member.addr()),
+            match member.call(&GetTrust { have }, TRUST_TIMEOUT).await {
+                Ok(Some(bundle)) => return Ok(Some(bundle)),
+                Ok(None) => {
+                    answered = true;
+                    break;
+                }
+                Err(error) => failures.push(format!("{}: {error}", member.addr())),
             }
         }
-        None
+        for member in distrusted {
+            match member.trust_of_whoever_answers(have).await {
+                Ok(Some(bundle)) => return Ok(Some(bundle)),
+                Ok(None) => {}
+                Err(error) => failures.push(format!("{}: {error}", member.addr())),
+            }
+        }
+        match answered {
+            true => Ok(None),
+            false => Err(not_reached(&failures)),
+        }
     }
 }
 
-fn is_distrust(error: &MeshError) -> bool {
-    match error {
-        MeshError::NotTrusted { .. } => true,
-        MeshError::BackingOff { last, .. } => is_distrust(last),
-        _ => false,
+fn not_reached(failures: &[String]) -> RenewError {
+    let reason = match failures {
+        [] => "there is no quorum member to ask".to_owned(),
+        failures => failures.join("; "),
+    };
+    RenewError::NotReached { reason }
+}
+
+fn is_distrust(mut error: &MeshError) -> bool {
+    while let MeshError::BackingOff { last, .. } = error {
+        error = last;
     }
+    matches!(error, MeshError::NotTrusted { .. })
 }
 
 impl RenewalSource for AskMembers {
@@ -99,24 +118,10 @@ impl RenewalSource for AskMembers {
         &self,
         csr: CertificateSigningRequestDer<'static>,
     ) -> BoxFuture<'_, Result<Issued, RenewError>> {
-        async move {
-            let renew = Renew { csr: csr.to_vec() };
-            self.ask(&renew, RENEW_TIMEOUT, |reply| reply).await
-        }
-        .boxed()
+        async move { self.ask_renewal(&Renew { csr: csr.to_vec() }).await }.boxed()
     }
 
     fn trust(&self, have: u64) -> BoxFuture<'_, Result<Option<SignedBundle>, RenewError>> {
-        async move {
-            let asked = self.ask(&GetTrust { have }, TRUST_TIMEOUT, Ok).await;
-            match asked {
-                Err(RenewError::NotReached { reason }) => {
-                    let outdated = self.ask_as_outdated(have).await;
-                    outdated.map(Some).ok_or(RenewError::NotReached { reason })
-                }
-                other => other,
-            }
-        }
-        .boxed()
+        self.ask_trust(have).boxed()
     }
 }
