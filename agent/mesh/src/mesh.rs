@@ -4,7 +4,7 @@ use crate::{
     Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
     door::Door,
     endpoint::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN, Core, lock},
-    outdated::Counter,
+    outdated::BundleServer,
     peer::PeerState,
     reset::RandomIds,
     serve::{Acceptor, accept_loop},
@@ -150,7 +150,7 @@ impl Mesh {
             router,
             door,
             deaf,
-            outdated: Counter::default(),
+            outdated: BundleServer::default(),
         };
         core.tasks.spawn(accept_loop(acceptor));
         Ok(())

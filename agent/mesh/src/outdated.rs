@@ -28,29 +28,29 @@ const MAX_REQUEST_BYTES: usize = 64;
 /// Longest answer: a bundle and its signatures.
 const MAX_ANSWER_BYTES: usize = crate::MAX_BUNDLE_BYTES + (16 << 10);
 
-/// Room for those who ask: one place for each.
+/// Hands out the bundle in force; who asks has one place.
 #[derive(Default)]
-pub(crate) struct Counter(Mutex<BTreeSet<String>>);
+pub(crate) struct BundleServer(Mutex<BTreeSet<String>>);
 
 /// A taken place.
 struct Place<'a> {
-    counter: &'a Counter,
+    server: &'a BundleServer,
     who: String,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        lock(&self.counter.0).remove(&self.who);
+        lock(&self.server.0).remove(&self.who);
     }
 }
 
-impl Counter {
+impl BundleServer {
     fn place(&self, who: String) -> Option<Place<'_>> {
         let mut taken = lock(&self.0);
         if taken.len() >= MAX_AT_A_TIME || !taken.insert(who.clone()) {
             return None;
         }
-        Some(Place { counter: self, who })
+        Some(Place { server: self, who })
     }
 
     /// Answers one question of a member, which was judged as on any connection.

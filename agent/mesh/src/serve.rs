@@ -6,7 +6,7 @@ use crate::{
     endpoint::{CLOSE_EXPIRED, CLOSE_RATE_LIMITED, Core, Link},
     enrol::serve_stranger,
     message::serve_message,
-    outdated::Counter,
+    outdated::BundleServer,
     router::{Handler, StreamFn, UnaryFn},
     tls::{ENROL_ALPN, TRUST_ALPN},
     verify::Leaf,
@@ -41,7 +41,7 @@ pub(crate) struct Acceptor {
     pub(crate) door: Arc<Door>,
     /// How strangers are met that are not listened to.
     pub(crate) deaf: Arc<quinn::ServerConfig>,
-    pub(crate) outdated: Counter,
+    pub(crate) outdated: BundleServer,
 }
 
 /// Accepts until shutdown.

@@ -2,7 +2,7 @@
 
 use crate::{
     Credentials, CredentialsError, Identity, Role, TrustedAuthority,
-    verify::{Leaf, chain_to},
+    verify::{Leaf, chain_to, is_of_strange_authority},
 };
 use arc_swap::ArcSwap;
 use lattice_quorum_types::UnixMillis;
@@ -113,9 +113,9 @@ impl TrustStore {
     }
     /// Passes a judgement of a chain on, and remembers that it was of a strange authority.
     pub(crate) fn noticing<T>(&self, judged: Result<T, rustls::Error>) -> Result<T, rustls::Error> {
-        use rustls::{CertificateError as Why, Error::InvalidCertificate};
-        // An authority of the same name, another key: then only the signature tells.
-        if let Err(InvalidCertificate(Why::UnknownIssuer | Why::BadSignature)) = &judged {
+        if let Err(error) = &judged
+            && is_of_strange_authority(error)
+        {
             self.strange_authority.notify_one();
         }
         judged

@@ -116,6 +116,15 @@ fn refused(distrust: Distrust) -> Error {
     }
 }
 
+/// Whether a chain failed because it leads to no authority that it was judged by.
+pub(crate) fn is_of_strange_authority(error: &Error) -> bool {
+    // The second one where authorities have one name: then only the signature tells.
+    matches!(
+        error,
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)
+    )
+}
+
 /// Chain from `leaf` to `roots` for TLS servers, at `now`.
 pub(crate) fn chain_to(
     roots: &RootCertStore,
@@ -282,10 +291,7 @@ impl ServerCertVerifier for PinnedServer {
         }
         match chain_to(&roots, end_entity, intermediates, now, &self.provider) {
             Ok(()) => {}
-            // The second one where authorities have one name: then only the signature tells.
-            Err(Error::InvalidCertificate(
-                CertificateError::UnknownIssuer | CertificateError::BadSignature,
-            )) => {
+            Err(error) if is_of_strange_authority(&error) => {
                 self.unproven.store(true, Ordering::SeqCst);
             }
             Err(error) => return Err(error),

@@ -19,7 +19,7 @@ use lattice_hwprobe::{Class, ClassMark, Digest};
 use lattice_mesh::{Clock as _, SystemClock};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
-    AllocationId, AllocationState, Command, UnixMillis, VclusterName,
+    Allocation, AllocationId, AllocationState, Command, UnixMillis, VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
     command::{ExpectedNode, RankReport},
     node::Lifecycle,
@@ -27,6 +27,18 @@ use lattice_quorum_types::{
     wire::{AttemptKey, AttemptStatus, GateFailed, Report, ReportAnswer},
 };
 use std::{collections::BTreeMap, time::Duration};
+
+/// The allocation of an attempt whose only rank was lost for this reason.
+fn is_lost(world: &World, key: AttemptKey, evidence: &str) -> Allocation {
+    let ended = world.allocation(key.allocation);
+    let evidence = evidence.to_owned();
+    assert!(
+        matches!(&ended.ranks[0].phase, RankPhase::Ended { exit, .. }
+            if *exit == RankExit::Lost { evidence }),
+        "{ended:?}"
+    );
+    ended
+}
 
 #[tokio::test]
 async fn a_rank_of_a_boot_that_is_over_is_lost_with_what_was_seen() {
@@ -38,13 +50,7 @@ async fn a_rank_of_a_boot_that_is_over_is_lost_with_what_was_seen() {
         .reconcile(&world.fence)
         .await;
     assert_eq!((report.found, report.reported), (1, 1));
-    let ended = world.allocation(key.allocation);
-    let evidence = "node rebooted: boot b1 is over, b2 is".to_owned();
-    assert!(
-        matches!(&ended.ranks[0].phase, RankPhase::Ended { exit, .. }
-            if *exit == RankExit::Lost { evidence }),
-        "{ended:?}"
-    );
+    let ended = is_lost(&world, key, "node rebooted: boot b1 is over, b2 is");
     assert_eq!(ended.state, AllocationState::Failed);
     assert_eq!(world.node().holder, None);
 }
@@ -354,11 +360,9 @@ async fn another_machine_under_the_name_is_not_called_a_reboot() {
         .reconcile(&world.fence)
         .await;
     assert_eq!((report.found, report.reported), (1, 1));
-    let ended = world.allocation(key.allocation);
-    let evidence = "its name was taken over with a token, boot b1 is over".to_owned();
-    assert!(
-        matches!(&ended.ranks[0].phase, RankPhase::Ended { exit, .. }
-            if *exit == RankExit::Lost { evidence }),
-        "{ended:?}"
+    is_lost(
+        &world,
+        key,
+        "its name was taken over with a token, boot b1 is over",
     );
 }
