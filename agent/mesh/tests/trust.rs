@@ -254,6 +254,9 @@ async fn revocation_closes_open_connections_and_refuses_new_ones() {
         bind(&authority, Role::Agent, "a1"),
         bind(&authority, Role::Agent, "a2"),
     );
+    // Of the same name, and issued before the moment of the revocation like the others: a second
+    // may turn before it is dialled.
+    let revoked = serving_trust(credentials(&authority, "demo", Role::Agent, "a1"));
     let peers = [&bad, &good].map(|m| m.peer(server.local_addr(), Expect::role(Role::Quorum)));
     for peer in &peers {
         peer.call(&echo("x"), SHORT).await.unwrap();
@@ -281,7 +284,6 @@ async fn revocation_closes_open_connections_and_refuses_new_ones() {
     assert!(refused.to_string().contains("it was revoked"), "{refused}");
 
     // The other direction: the dialler knows, the server does not.
-    let revoked = serving_trust(credentials(&authority, "demo", Role::Agent, "a1"));
     good.apply_bundle(&bundle).unwrap();
     let refused = good
         .connect(revoked.local_addr(), Expect::role(Role::Agent))
