@@ -28,23 +28,18 @@ pub(crate) fn shortened_report(report: RankReport) -> RankReport {
                 RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {
                     reason: shortened(reason),
                 },
-                RankExit::Lost { evidence } => RankExit::Lost {
-                    evidence: shortened(evidence),
-                },
+                // No agent says the second, for none can know it: it means that nothing is left of it.
+                RankExit::Lost { evidence } | RankExit::NeverStarted { evidence } => {
+                    RankExit::Lost {
+                        evidence: shortened(evidence),
+                    }
+                }
                 RankExit::Exited { .. }
                 | RankExit::Signaled { .. }
                 | RankExit::Walltime
                 | RankExit::Stopped => exit,
             },
             fault: fault.map(shortened),
-        },
-        // No agent says so, for none can know it; what it meant is that nothing is left of it.
-        RankReport::NeverStarted { at, evidence } => RankReport::Ended {
-            at,
-            exit: RankExit::Lost {
-                evidence: shortened(evidence),
-            },
-            fault: None,
         },
     }
 }
@@ -107,16 +102,18 @@ mod tests {
 
     #[test]
     fn an_agent_cannot_say_that_nothing_ever_ran() {
-        let (at, evidence) = (UnixMillis(1), "believe me".to_owned());
-        let told = RankReport::NeverStarted {
-            at,
-            evidence: evidence.clone(),
-        };
-        let taken = RankReport::Ended {
-            at,
-            exit: RankExit::Lost { evidence },
+        let ended = |exit| RankReport::Ended {
+            at: UnixMillis(1),
+            exit,
             fault: None,
         };
+        let evidence = || "believe me".to_owned();
+        let told = ended(RankExit::NeverStarted {
+            evidence: evidence(),
+        });
+        let taken = ended(RankExit::Lost {
+            evidence: evidence(),
+        });
         assert_eq!(shortened_report(told), taken);
     }
 

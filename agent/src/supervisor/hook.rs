@@ -152,7 +152,7 @@ fn end_words(exit: &RankExit) -> (&'static str, String) {
         RankExit::Walltime => ("walltime", String::new()),
         RankExit::Stopped => ("stopped", String::new()),
         RankExit::SpawnFailed { .. } => ("spawn_failed", String::new()),
-        RankExit::Lost { .. } => ("lost", String::new()),
+        RankExit::Lost { .. } | RankExit::NeverStarted { .. } => ("lost", String::new()),
     }
 }
 

@@ -215,21 +215,20 @@ pub(crate) async fn report_refused(
     report_lost(core, fence, &taken, &lost, (now, core.now())).await
 }
 
-/// How the evidence begins where no process ever was.
-const NEVER_STARTED: &str = "never started: ";
-
 /// Whether an allocation that waits came back from this boot of this node without anything of it
 /// having been started there: the boot is over, whatever the view says of the node.
 pub(crate) fn is_known_over(waits: &Allocation, node: &NodeId, boot: &str) -> bool {
-    let is_over = |rank: &Rank| match &rank.phase {
-        RankPhase::Ended {
-            exit: RankExit::Lost { evidence },
-            ..
-        } => evidence.starts_with(NEVER_STARTED),
-        _ => false,
-    };
-    let mut ranks = waits.ranks.iter();
-    ranks.any(|rank| rank.node == *node && rank.boot.as_deref() == Some(boot) && is_over(rank))
+    waits.ranks.iter().any(|rank| {
+        rank.node == *node
+            && rank.boot.as_deref() == Some(boot)
+            && matches!(
+                rank.phase,
+                RankPhase::Ended {
+                    exit: RankExit::NeverStarted { .. },
+                    ..
+                }
+            )
+    })
 }
 
 /// Reports a rank of which it is certain that nothing of it was ever started: its node was booted
@@ -242,18 +241,11 @@ pub(crate) async fn report_never_started(
     (then, now): (&str, &str),
 ) -> Result<Applied, ProposeError> {
     let evidence = words::shortened(format!(
-        "{NEVER_STARTED}boot {then} was over before a launch was taken, {now} is"
+        "boot {then} was over before a launch was taken, {now} is"
     ));
     tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "a rank ended before it began");
-    let at = core.now();
-    propose(
-        core,
-        fence,
-        node,
-        key,
-        RankReport::NeverStarted { at, evidence },
-    )
-    .await
+    let exit = RankExit::NeverStarted { evidence };
+    propose(core, fence, node, key, exit, core.now()).await
 }
 
 async fn propose(
@@ -261,13 +253,15 @@ async fn propose(
     fence: &Fence,
     node: &NodeId,
     key: AttemptKey,
-    report: RankReport,
+    exit: RankExit,
+    at: UnixMillis,
 ) -> Result<Applied, ProposeError> {
+    let fault = None;
     let command = Command::Report {
         id: key.allocation,
         attempt: key.attempt,
         node: node.clone(),
-        report,
+        report: RankReport::Ended { at, exit, fault },
     };
     core.propose_as_service(Some(fence.clone()), command).await
 }
@@ -287,12 +281,7 @@ async fn report_lost(
         false => format!("node rebooted: boot {boot} is over, {now} is"),
     };
     tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "a rank is lost");
-    let report = RankReport::Ended {
-        at,
-        exit: RankExit::Lost { evidence },
-        fault: None,
-    };
-    propose(core, fence, node, *key, report).await
+    propose(core, fence, node, *key, RankExit::Lost { evidence }, at).await
 }
 
 /// Every rank that has not ended and was assigned under another boot than its node last named.

@@ -1,6 +1,6 @@
 //! What a judged command will do: whole records as they will be. Committing them cannot fail.
 
-use crate::{lease::Lease, token::Token, trust::Identity, unstarted::NeverStarted};
+use crate::{lease::Lease, token::Token, trust::Identity};
 use lattice_quorum_types::{
     Allocation, AllocationId, NodeId, Outcome, ProjectPath, audit::AuditAction, command::Principal,
     event::AllocationChange, id::LeaseName, node::Node, project::Project, rpc::Role,
@@ -15,11 +15,9 @@ pub(crate) enum Change {
         change: AllocationChange,
         record: Box<Allocation>,
     },
-    /// What is known of ranks that never started, as it will be. Before the allocation itself.
-    NeverStarted {
-        id: AllocationId,
-        known: NeverStarted,
-    },
+    /// How many attempts of an allocation count for nothing, as it will be. Before the allocation
+    /// itself.
+    Uncounted { id: AllocationId, attempts: u32 },
     /// A node as it will be.
     Node(Box<Node>),
     /// A project as it will be: new, or with other limits. Usage is not changed this way.

@@ -72,7 +72,7 @@ impl State {
                 });
                 self.store(*record);
             }
-            Change::NeverStarted { id, known } => self.unstarted.set(id, known),
+            Change::Uncounted { id, attempts } => self.unstarted.set(id, attempts),
             Change::Node(mut node) => {
                 node.revision = revision;
                 events.push(EventKind::Node {

@@ -137,6 +137,9 @@ impl<'a> Case<'a> {
             RankExit::Lost { evidence } => RankExit::Lost {
                 evidence: self.short(evidence),
             },
+            RankExit::NeverStarted { evidence } => RankExit::NeverStarted {
+                evidence: self.short(evidence),
+            },
             other => other.clone(),
         }
     }

@@ -73,9 +73,12 @@ impl Bed {
             id,
             attempt: held.attempt,
             node: held.ranks[rank].node.clone(),
-            report: RankReport::NeverStarted {
+            report: RankReport::Ended {
                 at: self.c.now(),
-                evidence: EVIDENCE.to_owned(),
+                exit: RankExit::NeverStarted {
+                    evidence: EVIDENCE.to_owned(),
+                },
+                fault: None,
             },
         };
         let service = principal("service:control/c1", Power::Service);
@@ -128,7 +131,7 @@ fn what_never_ran_waits_again_whatever_its_policy() {
         let RankPhase::Ended { exit, .. } = &waits.ranks[0].phase else {
             panic!("{waits:?}")
         };
-        assert_eq!(exit.to_string(), format!("lost: {EVIDENCE}"));
+        assert_eq!(exit.to_string(), format!("lost: never started: {EVIDENCE}"));
         assert!(bed.c.state.nodes().all(|node| node.holder.is_none()));
         let used = bed.c.state.project(&path("atlas")).unwrap().total().nodes;
         assert_eq!(used, 0);

@@ -124,6 +124,12 @@ pub enum RankExit {
         /// How that is known.
         evidence: String,
     },
+    /// Lost without ever having been started: no process of it was ever there. Only who sends
+    /// launches can know that, and says it under its lease; agents never do.
+    NeverStarted {
+        /// How that is known.
+        evidence: String,
+    },
 }
 
 impl RankExit {
@@ -142,6 +148,7 @@ impl fmt::Display for RankExit {
             RankExit::Stopped => f.write_str("stopped"),
             RankExit::SpawnFailed { reason } => write!(f, "could not start: {reason}"),
             RankExit::Lost { evidence } => write!(f, "lost: {evidence}"),
+            RankExit::NeverStarted { evidence } => write!(f, "lost: never started: {evidence}"),
         }
     }
 }

@@ -111,14 +111,6 @@ pub enum RankReport {
         /// this reason as it is given back.
         fault: Option<String>,
     },
-    /// It ended without ever having been started: no process of it was ever there. Only who sends
-    /// launches can know that, and says it under its lease; agents never do.
-    NeverStarted {
-        /// By the clock of who says so.
-        at: UnixMillis,
-        /// How that is known.
-        evidence: String,
-    },
 }
 
 /// A certificate that is about to leave.

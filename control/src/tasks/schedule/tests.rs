@@ -150,9 +150,8 @@ fn no_assignment_names_a_boot_that_is_known_to_be_over() {
         NodeId,
         allocation::{Rank, RankExit, RankPhase},
     };
-    let waits = |node: &str, evidence: &str| {
-        let (at, evidence) = (UnixMillis(5), evidence.to_owned());
-        let exit = RankExit::Lost { evidence };
+    let waits = |node: &str, exit: &RankExit| {
+        let (at, exit) = (UnixMillis(5), exit.clone());
         let rank = Rank {
             node: NodeId::new(node).unwrap(),
             boot: Some("b1".to_owned()),
@@ -160,7 +159,8 @@ fn no_assignment_names_a_boot_that_is_known_to_be_over() {
         };
         testing::allocation(AllocationState::Pending, vec![rank])
     };
-    let over = "never started: boot b1 was over before a launch was taken, b2 is";
+    let evidence = "boot b1 was over before a launch was taken, b2 is".to_owned();
+    let over = &RankExit::NeverStarted { evidence };
     let named = |waits: Allocation, shown: &str| {
         let node = NodeEntry {
             boot: Some(shown.to_owned()),
@@ -178,6 +178,7 @@ fn no_assignment_names_a_boot_that_is_known_to_be_over() {
     assert_eq!(named(waits("a", over), "b2").as_deref(), Some("b2"));
     // Of another node, or lost in another way, it says nothing.
     assert_eq!(named(waits("b", over), "b1").as_deref(), Some("b1"));
-    let lost = "its supervisor was killed";
+    let evidence = "its supervisor was killed".to_owned();
+    let lost = &RankExit::Lost { evidence };
     assert_eq!(named(waits("a", lost), "b1").as_deref(), Some("b1"));
 }

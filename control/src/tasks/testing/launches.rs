@@ -7,10 +7,7 @@ use super::{
 };
 use crate::tasks::{dispatch::Dispatch, faults, lease::Lease, reboots};
 use lattice_quorum_types::{
-    Allocation, AllocationState,
-    allocation::{RankExit, RankPhase},
-    command::Fence,
-    node::Lifecycle,
+    Allocation, AllocationState, allocation::RankPhase, command::Fence, node::Lifecycle,
     spec::Requeue,
 };
 use std::sync::Arc;
@@ -70,12 +67,9 @@ impl Bed {
     }
 }
 
-fn evidence(allocation: &Allocation) -> String {
+fn exit(allocation: &Allocation) -> String {
     match &allocation.ranks[0].phase {
-        RankPhase::Ended {
-            exit: RankExit::Lost { evidence },
-            ..
-        } => evidence.clone(),
+        RankPhase::Ended { exit, .. } => exit.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -90,10 +84,10 @@ async fn what_was_assigned_under_a_boot_that_was_over_waits_again_and_counts_for
     bed.round().await;
     let waits = bed.world.allocation(allocation);
     assert_eq!(waits.state, AllocationState::Pending, "{waits:?}");
-    let evidence = evidence(&waits);
+    let exit = exit(&waits);
     assert_eq!(
-        evidence,
-        "never started: boot b1 was over before a launch was taken, b2 is"
+        exit,
+        "lost: never started: boot b1 was over before a launch was taken, b2 is"
     );
     // The next assignment names the boot that is, without a ping in between. An answer to an older
     // ping that is taken down now does not undo that.
@@ -132,7 +126,7 @@ async fn started_under_the_old_boot_with_the_reply_lost_it_counts() {
         bed.round().await;
         let ended = bed.world.allocation(allocation);
         assert_eq!(ended.state, wanted, "{ended:?}");
-        assert_eq!(evidence(&ended), "node rebooted: boot b1 is over, b2 is");
+        assert_eq!(exit(&ended), "lost: node rebooted: boot b1 is over, b2 is");
         assert_eq!(bed.shown_boot().as_deref(), Some("b2"));
         assert!(!reboots::is_known_over(&ended, &id(NODE), "b1"));
     }
@@ -161,7 +155,7 @@ async fn what_was_assigned_before_this_dispatcher_looked_counts() {
     bed.another().await;
     let ended = bed.world.allocation(allocation);
     assert_eq!(ended.state, AllocationState::Failed);
-    assert_eq!(evidence(&ended), "node rebooted: boot b1 is over, b2 is");
+    assert_eq!(exit(&ended), "lost: node rebooted: boot b1 is over, b2 is");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use super::Case;
 use crate::State;
 use lattice_quorum_types::{
     Allocation, Command, Envelope, Refusal,
+    allocation::RankExit,
     command::{Power, Principal, RankReport},
 };
 
@@ -64,7 +65,10 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         Command::Assign { .. }
             | Command::Stop { .. }
             | Command::Report {
-                report: RankReport::NeverStarted { .. },
+                report: RankReport::Ended {
+                    exit: RankExit::NeverStarted { .. },
+                    ..
+                },
                 ..
             }
     );

@@ -15,7 +15,7 @@ pub(super) fn cancel(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
         by: case.principal.name.clone(),
     };
     // Already being stopped for good. One that would come back, suspended or requeued, does not.
-    let end = end_state(present, case.state.unstarted.get(id));
+    let end = end_state(present, case.state.unstarted.attempts(id));
     if present.state == AllocationState::Stopping && end.is_terminal() {
         return Ok(Verdict::nothing());
     }

@@ -1,10 +1,7 @@
 //! Reports of ranks, and the transitions that follow from them.
 
 use super::{Case, force, invalid, nodes, people::entering, wrong_state};
-use crate::{
-    change::{Change, Direction, Verdict},
-    unstarted::NeverStarted,
-};
+use crate::change::{Change, Direction, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, UnixMillis,
     allocation::{Rank, RankExit, RankPhase, StopCause},
@@ -60,7 +57,7 @@ pub(super) fn report(
     record.ranks[position].phase = phase;
     let fault = match report {
         RankReport::Ended { fault, .. } => fault.as_deref().map(|fault| case.short(fault)),
-        RankReport::Started { .. } | RankReport::NeverStarted { .. } => None,
+        RankReport::Started { .. } => None,
     };
     if let RankPhase::Ended { exit, .. } = &record.ranks[position].phase {
         let exit = exit.clone();
@@ -70,17 +67,7 @@ pub(super) fn report(
         let node = case.state.nodes.get(node)?;
         Some(nodes::with_reason(node, nodes::HOOKS, &fault, case.now))
     });
-    let was = &present.ranks[position].phase;
-    let never_started = matches!(
-        (report, was),
-        (RankReport::NeverStarted { .. }, RankPhase::Assigned)
-    );
-    let known = case.state.unstarted.get(id).cloned();
-    let known = match never_started {
-        true => Some(known.unwrap_or_default().with(attempt, position as u32)),
-        false => known,
-    };
-    Ok(settle_knowing(case, present, record, drained, known))
+    Ok(settle(case, present, record, drained))
 }
 
 /// The phase after a report; `None` when the report says nothing new.
@@ -88,25 +75,17 @@ fn next_phase(case: Case<'_>, present: &RankPhase, report: &RankReport) -> Optio
     match (present, report) {
         (RankPhase::Assigned, RankReport::Started { at }) => Some(RankPhase::Running { at: *at }),
         (RankPhase::Assigned | RankPhase::Running { .. }, RankReport::Ended { at, exit, .. }) => {
-            Some(RankPhase::Ended {
-                at: *at,
-                exit: case.short_exit(exit),
-            })
+            let exit = match (present, case.short_exit(exit)) {
+                // One that runs by its agent's word did start: then it is lost as any other.
+                (RankPhase::Running { .. }, RankExit::NeverStarted { evidence }) => {
+                    RankExit::Lost { evidence }
+                }
+                (_, exit) => exit,
+            };
+            Some(RankPhase::Ended { at: *at, exit })
         }
-        // One that runs by its agent's word did start: then it is lost as any other.
-        (
-            RankPhase::Assigned | RankPhase::Running { .. },
-            RankReport::NeverStarted { at, evidence },
-        ) => Some(RankPhase::Ended {
-            at: *at,
-            exit: RankExit::Lost {
-                evidence: case.short(evidence),
-            },
-        }),
         (RankPhase::Running { .. } | RankPhase::Ended { .. }, RankReport::Started { .. })
-        | (RankPhase::Ended { .. }, RankReport::Ended { .. } | RankReport::NeverStarted { .. }) => {
-            None
-        }
+        | (RankPhase::Ended { .. }, RankReport::Ended { .. }) => None,
     }
 }
 
@@ -134,7 +113,9 @@ pub(super) fn note_exit(
         let node = || record.ranks[position].node.clone();
         record.stop = Some(match (exit, fault) {
             (RankExit::Walltime, _) => StopCause::Walltime,
-            (RankExit::Lost { .. }, _) => StopCause::NodeLost { node: node() },
+            (RankExit::Lost { .. } | RankExit::NeverStarted { .. }, _) => {
+                StopCause::NodeLost { node: node() }
+            }
             (RankExit::SpawnFailed { .. }, Some(fault)) => StopCause::NodeFault {
                 node: node(),
                 reason: fault.to_owned(),
@@ -155,26 +136,12 @@ pub(super) fn settle(
     record: Allocation,
     touched: Option<Node>,
 ) -> Verdict {
-    let known = case.state.unstarted.get(record.id).cloned();
-    settle_knowing(case, before, record, touched, known)
-}
-
-/// As [`settle`], with what this command adds to what is known of ranks that never started.
-fn settle_knowing(
-    case: Case<'_>,
-    before: &Allocation,
-    record: Allocation,
-    touched: Option<Node>,
-    known: Option<NeverStarted>,
-) -> Verdict {
     use AllocationState::{Starting, Stopping};
     let is_ended = |rank: &Rank| matches!(rank.phase, RankPhase::Ended { .. });
     let is_assigned = |rank: &Rank| rank.phase == RankPhase::Assigned;
     if record.ranks.iter().all(is_ended) {
-        return finish(case, record, touched, known);
+        return finish(case, record, touched);
     }
-    let news = known.filter(|known| Some(known) != case.state.unstarted.get(record.id));
-    let id = record.id;
     let (change, record) = if record.stop.is_some() && before.state != Stopping {
         (
             AllocationChange::Stopping,
@@ -193,26 +160,17 @@ fn settle_knowing(
     } else {
         (AllocationChange::Progressed, record)
     };
-    let mut changes: Vec<Change> = news
-        .into_iter()
-        .map(|known| Change::NeverStarted { id, known })
-        .collect();
-    changes.push(Change::Allocation {
+    let mut changes = vec![Change::Allocation {
         change,
         record: Box::new(record),
-    });
+    }];
     changes.extend(touched.map(|node| Change::Node(Box::new(node))));
     Verdict::done(changes)
 }
 
 /// Every process is gone: through Stopping, within this command, to where it ends, and the nodes
 /// go back. One that was taken from it by force may belong to another allocation by now.
-fn finish(
-    case: Case<'_>,
-    record: Allocation,
-    touched: Option<Node>,
-    known: Option<NeverStarted>,
-) -> Verdict {
+fn finish(case: Case<'_>, record: Allocation, touched: Option<Node>) -> Verdict {
     let (path, nodes) = (record.spec.project.clone(), u64::from(record.spec.nodes));
     let holder = Some(Holder {
         allocation: record.id,
@@ -234,8 +192,9 @@ fn finish(
         direction: Direction::GiveBack,
     });
 
-    let state = end_state(&record, known.as_ref());
-    let uncounted = known.filter(|known| goes_back_uncounted(&record, known));
+    let uncounted = case.state.unstarted.attempts(record.id);
+    let state = end_state(&record, uncounted);
+    let another = goes_back_uncounted(&record, uncounted).then_some(uncounted + 1);
     let change = match state {
         AllocationState::Pending => AllocationChange::Requeued,
         AllocationState::Suspended => AllocationChange::Progressed,
@@ -252,12 +211,10 @@ fn finish(
         eligible_at,
         ..entering(case, &record, state)
     };
-    let mut changes: Vec<Change> = uncounted
+    let id = record.id;
+    let mut changes: Vec<Change> = another
+        .map(|attempts| Change::Uncounted { id, attempts })
         .into_iter()
-        .map(|known| Change::NeverStarted {
-            id: record.id,
-            known: known.put_back(),
-        })
         .collect();
     changes.push(Change::Allocation {
         change,
@@ -269,20 +226,33 @@ fn finish(
 
 /// Whether an allocation goes back to the queue without its policy being asked: no rank of this
 /// attempt that has ended was ever started.
-fn goes_back_uncounted(record: &Allocation, known: &NeverStarted) -> bool {
+fn goes_back_uncounted(record: &Allocation, uncounted: u32) -> bool {
     let lost = matches!(
         record.stop,
         Some(StopCause::NodeLost { .. } | StopCause::NodeFault { .. })
     );
-    lost && known.covers(record) && known.uncounted() < UNCOUNTED_ATTEMPTS
+    lost && uncounted < UNCOUNTED_ATTEMPTS && nothing_started(&record.ranks)
 }
 
-/// Where an allocation ends once its processes are gone.
-pub(super) fn end_state(record: &Allocation, known: Option<&NeverStarted>) -> AllocationState {
-    if known.is_some_and(|known| goes_back_uncounted(record, known)) {
+/// Whether at least one rank has ended, and none that has was ever started.
+fn nothing_started(ranks: &[Rank]) -> bool {
+    let mut ended = false;
+    ranks.iter().all(|rank| match &rank.phase {
+        RankPhase::Assigned => true,
+        RankPhase::Running { .. } => false,
+        RankPhase::Ended { exit, .. } => {
+            ended = true;
+            matches!(exit, RankExit::NeverStarted { .. })
+        }
+    }) && ended
+}
+
+/// Where an allocation ends once its processes are gone. `uncounted` of its attempts before this one
+/// count for nothing.
+pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState {
+    if goes_back_uncounted(record, uncounted) {
         return AllocationState::Pending;
     }
-    let uncounted = known.map_or(0, NeverStarted::uncounted);
     let attempt = record.attempt.saturating_sub(uncounted);
     match (&record.stop, record.spec.requeue) {
         (None, _) => AllocationState::Completed,

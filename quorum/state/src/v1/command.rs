@@ -420,11 +420,14 @@ fn report_as_first(report: now::command::RankReport) -> Option<RankReport> {
     match report {
         now::command::RankReport::Started { at } => Some(RankReport::Started { at }),
         now::command::RankReport::Ended {
+            exit: RankExit::NeverStarted { .. },
+            ..
+        } => None,
+        now::command::RankReport::Ended {
             at,
             exit,
             fault: None,
         } => Some(RankReport::Ended { at, exit }),
-        now::command::RankReport::Ended { fault: Some(_), .. }
-        | now::command::RankReport::NeverStarted { .. } => None,
+        now::command::RankReport::Ended { fault: Some(_), .. } => None,
     }
 }

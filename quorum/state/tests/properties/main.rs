@@ -43,7 +43,10 @@ fn take(c: &mut Cluster, step: &Move) {
                 Command::Assign { .. }
                     | Command::Stop { .. }
                     | Command::Report {
-                        report: RankReport::NeverStarted { .. },
+                        report: RankReport::Ended {
+                            exit: RankExit::NeverStarted { .. },
+                            ..
+                        },
                         ..
                     }
             );
@@ -195,7 +198,11 @@ fn random_moves_reach_every_state() {
                 .is_some_and(|envelope| match &envelope.command {
                     Command::Report {
                         id,
-                        report: RankReport::NeverStarted { .. },
+                        report:
+                            RankReport::Ended {
+                                exit: RankExit::NeverStarted { .. },
+                                ..
+                            },
                         ..
                     } => c.state.allocation(*id).is_some_and(|a| {
                         a.state == AllocationState::Pending && a.spec.requeue == Requeue::Never

@@ -431,8 +431,9 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
         }),
         Move::NeverStarted { nth: i, rank } => nth(state, *i).map_or_else(Vec::new, |a| {
             let evidence = "nothing was sent".to_owned();
-            let at = c.now();
-            service(report(a, *rank, RankReport::NeverStarted { at, evidence }))
+            let exit = RankExit::NeverStarted { evidence };
+            let (at, fault) = (c.now(), None);
+            service(report(a, *rank, RankReport::Ended { at, exit, fault }))
         }),
         Move::UndrainUnchecked { node: i } => {
             let (node, expected) = (node(&format!("n{i:03}")), None);
