@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use clap::Parser;
 use lattice_agent::{App, Config, Edges};
 use lattice_config::{PREFIX, Source, environment, log};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -63,7 +64,13 @@ async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut app = App::bind(settings, edges).await?;
-    println!("lattice-agent {} listens on udp {}", app.node(), app.addr());
+    // Nobody need read it, and its disk may be full.
+    let _ = writeln!(
+        std::io::stdout(),
+        "lattice-agent {} listens on udp {}",
+        app.node(),
+        app.addr()
+    );
     app.start().await?;
     loop {
         tokio::select! {

@@ -6,14 +6,16 @@ mod support;
 
 use cluster::{Cluster, empty_host};
 use lattice_agent::App;
+use lattice_agent::attempt::Hook;
 use lattice_gossip::{Member, Verdict};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{LaunchRefused, Terminate};
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{Bench, eventually, is_root, key, open_to_others, pid_in, runs, shell};
+use support::{Bench, eventually, executable, is_root, key, open_to_others, pid_in, runs, shell};
 
 /// A filesystem in memory, gone with this.
 struct Disk(PathBuf);
@@ -126,6 +128,32 @@ async fn end_on_a_full_disk(options: &str, what: &str) {
 #[tokio::test]
 async fn a_rank_that_filled_the_disk_can_be_ended() {
     end_on_a_full_disk("size=512k", BLOCKS).await;
+}
+
+/// Its supervisor can neither note that it runs nor say in its own log that it cannot.
+#[tokio::test]
+async fn a_rank_that_starts_on_a_full_disk_ends_as_it_ends() {
+    let mut bench = Bench::new();
+    let at = bench.file("disk");
+    let Some(disk) = Disk::mount(&at, "size=512k") else {
+        return;
+    };
+    bench.settings.folder = disk.0.join("executor");
+    let fill = format!("cd {}; {BLOCKS}; true", disk.0.display());
+    bench.settings.hooks.rank.prolog = Some(Hook {
+        program: executable(bench.file("fills"), &fill),
+        args: Vec::new(),
+        timeout_ms: 20_000,
+        env: BTreeMap::new(),
+    });
+    let executor = bench.open();
+    let launched = shell(key(1), "exit 4");
+    executor.launch(launched).await.unwrap();
+    let ended = bench.ledger.end(key(1)).await;
+    let attempt = bench.attempt_dir(key(1));
+    assert!(!attempt.join("started.json").exists());
+    assert_eq!(ended, RankExit::Exited { code: 4 });
+    executor.stop().await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use clap::Parser;
 use lattice_config::{PREFIX, Source, log};
 use lattice_control::{App, Config, Edges, Settings, check_files, enrol, read_tokens};
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Places work, dispatches it to agents, and serves people and programs.
@@ -64,7 +64,9 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
     let edges = Edges::from_config(config)?;
     let mut app = App::bind(settings, edges).await?;
     app.start(Vec::new()).await?;
-    println!(
+    // Nobody need read it, and its disk may be full.
+    let _ = writeln!(
+        std::io::stdout(),
         "lattice-control: control of {cluster} listens on UDP {} and https://{}",
         app.mesh_addr(),
         app.https_addr()

@@ -5,7 +5,7 @@ use clap::Parser;
 use lattice_config::{PREFIX, Source, log};
 use lattice_mesh::Credentials;
 use lattice_quorum::{App, Config, Edges, Settings, authorities};
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// One member of the Lattice quorum.
@@ -66,7 +66,9 @@ async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Res
     let mut app = App::bind(settings, edges).await?;
     app.hold(authorities(config)?);
     app.start(Vec::new()).await?;
-    println!(
+    // Nobody need read it, and its disk may be full.
+    let _ = writeln!(
+        std::io::stdout(),
         "lattice-quorum: member {id} of {cluster} listens on UDP {}",
         app.addr()
     );

@@ -69,7 +69,8 @@ impl Daemon {
         self.environment.push((name.to_owned(), value.to_owned()));
     }
 
-    fn log_file(&self) -> PathBuf {
+    /// Where what it prints goes.
+    pub fn log_file(&self) -> PathBuf {
         self.config.with_extension("log")
     }
 

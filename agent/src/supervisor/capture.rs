@@ -3,6 +3,7 @@
 //! The job writes into a pipe and never opens the file, so no path of the user's is opened with
 //! our rights, and a job that prints for ever costs processor time but no disk.
 
+use super::complain::complain;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -116,7 +117,7 @@ impl Kept {
         self.left -= fits.len() as u64;
         if let Err(error) = written {
             self.state = State::Full;
-            eprintln!("output is lost from here on: {error}");
+            complain(format_args!("output is lost from here on: {error}"));
         } else if fits.len() < bytes.len() {
             self.state = State::Full;
             let note = format!(

@@ -1,5 +1,6 @@
 //! Processes below a supervisor, found through `/proc`.
 
+use super::complain::complain;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::io;
@@ -81,7 +82,7 @@ pub(super) fn signal_descendants(signals: &[Signal]) {
     let below = match descendants() {
         Ok(below) => below,
         Err(error) => {
-            eprintln!("cannot list processes: {error}");
+            complain(format_args!("cannot list processes: {error}"));
             return;
         }
     };

@@ -1,6 +1,7 @@
 //! Starts the job's first process.
 
 use super::child::{Becomes, Child, Directory, Step};
+use super::complain::complain;
 use super::environment::environment;
 use super::places::Places;
 use super::privileges;
@@ -124,7 +125,9 @@ fn captured(
     if let Some(user) = user.filter(|user| user.uid != u32::MAX && user.gid != u32::MAX) {
         let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
         if let Err(error) = fchown(&to, Some(uid), Some(gid)) {
-            eprintln!("the job cannot open /dev/stdout or /dev/stderr: {error}");
+            complain(format_args!(
+                "the job cannot open /dev/stdout or /dev/stderr: {error}"
+            ));
         }
     }
     Ok((Stdio::from(to), Some(OwnedFd::from(from))))

@@ -8,9 +8,13 @@
 //! It must not know the mesh, the agent's configuration or the network: all it knows is in the
 //! attempt's folder. What it prints on its standard output is only "look again".
 
+// What is printed may not be taken; see `complain` and `notify`.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod capture;
 mod cgroup;
 mod child;
+mod complain;
 mod environment;
 mod family;
 mod hook;
@@ -36,6 +40,7 @@ pub(crate) use hook::{OUTPUT_CAP as HOOK_OUTPUT_CAP, PATH as HOOK_PATH, with_las
 pub(crate) use kin::{Left, Sought, left_of_attempt, marked};
 
 use crate::attempt::{AttemptDir, ExitRecord, HookName, LaunchRecord, RecordError};
+use complain::complain;
 use hook::Outcome;
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::allocation::RankExit;
@@ -70,7 +75,7 @@ pub fn main(path: &Path) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = crate::with_causes(&error);
-            eprintln!("supervisor of {}: {text}", path.display());
+            complain(format_args!("supervisor of {}: {text}", path.display()));
             ExitCode::FAILURE
         }
     }
@@ -126,7 +131,7 @@ async fn supervise(dir: &AttemptDir) -> Result<(), SupervisorError> {
     if let Some(group) = &launch.cgroup
         && let Err(error) = Cgroup::enter_supervisors(group)
     {
-        eprintln!("cannot leave the agent's cgroup: {error}");
+        complain(format_args!("cannot leave the agent's cgroup: {error}"));
     }
     if let Some(end) = job_end {
         finish(dir, &launch, end, &mut signals).await;
@@ -195,7 +200,7 @@ fn leave_group(dir: &AttemptDir, group: &Cgroup) {
         );
     }
     if let Err(error) = group.remove() {
-        eprintln!("cannot remove the job's cgroup: {error}");
+        complain(format_args!("cannot remove the job's cgroup: {error}"));
     }
 }
 
@@ -225,10 +230,10 @@ async fn write(
     how: fn(&AttemptDir, &ExitRecord) -> Result<(), RecordError>,
 ) {
     while let Err(error) = how(dir, end) {
-        eprintln!(
+        complain(format_args!(
             "cannot write the end, trying again: {}",
             crate::with_causes(&error)
-        );
+        ));
         if !dir.exists() {
             // Somebody removed the folder: nobody waits for this end any more.
             return;

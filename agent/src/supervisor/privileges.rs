@@ -1,5 +1,6 @@
 //! What a supervisor, and a job, may still do.
 
+use super::complain::complain;
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -14,7 +15,9 @@ const MOST_CAPABILITIES: u32 = 63;
 /// can have more. This thread only, so each of a supervisor's does it.
 pub(super) fn give_up() {
     if let Err(error) = keep_what_ending_needs() {
-        eprintln!("privileges were kept that are not needed: {error}");
+        complain(format_args!(
+            "privileges were kept that are not needed: {error}"
+        ));
     }
 }
 

@@ -1,6 +1,7 @@
 //! From the record of what to run to a running job, with nobody kept waiting by it.
 
 use super::cgroup::Cgroup;
+use super::complain::complain;
 use super::starter::{Cut, Limits};
 use super::telling::Telling;
 use super::{Signals, SupervisorError, capture, family, job, notify, places, privileges, stop};
@@ -88,7 +89,7 @@ fn make_group(launch: &LaunchRecord) -> Result<(Option<Cgroup>, Option<OwnedFd>)
         Ok((group, procs)) => Ok((Some(group), Some(procs))),
         Err(error) if record.is_required => Err(format!("its cgroup cannot be made: {error}")),
         Err(error) => {
-            eprintln!("the job runs without a cgroup: {error}");
+            complain(format_args!("the job runs without a cgroup: {error}"));
             Ok((None, None))
         }
     }
@@ -132,7 +133,10 @@ fn say_started(dir: &AttemptDir, main: Pid) {
     };
     // The job runs; that its start could not be noted does not end it.
     if let Err(error) = dir.write_started(&started) {
-        eprintln!("cannot note the start: {}", crate::with_causes(&error));
+        complain(format_args!(
+            "cannot note the start: {}",
+            crate::with_causes(&error)
+        ));
     }
     notify("started");
 }

@@ -1,5 +1,6 @@
 //! Tells the agent, and who reads the log, where a start hangs.
 
+use super::complain::complain;
 use super::{notify, now};
 use crate::attempt::{AttemptDir, StartingRecord};
 use lattice_quorum_types::UnixMillis;
@@ -31,9 +32,12 @@ impl<'a> Telling<'a> {
         if self.told.as_ref() == Some(&record) {
             return;
         }
-        eprintln!("{record}");
+        complain(&record);
         if let Err(error) = self.dir.write_starting(&record) {
-            eprintln!("this cannot be noted: {}", crate::with_causes(&error));
+            complain(format_args!(
+                "this cannot be noted: {}",
+                crate::with_causes(&error)
+            ));
         }
         self.told = Some(record);
         notify("starting");
@@ -45,7 +49,10 @@ impl<'a> Telling<'a> {
             return;
         }
         if let Err(error) = self.dir.clear_starting() {
-            eprintln!("an old note stays: {}", crate::with_causes(&error));
+            complain(format_args!(
+                "an old note stays: {}",
+                crate::with_causes(&error)
+            ));
         }
         notify("started or not");
     }

@@ -38,6 +38,8 @@ pub fn start(filter: EnvFilter) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // It would say so on standard error, and panic: the disk of a log may be full.
+        .log_internal_errors(false)
         .with_ansi(coloured)
         .try_init();
 }

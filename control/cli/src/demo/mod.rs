@@ -105,6 +105,7 @@ fn log_to_stderr() {
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
+        .log_internal_errors(false)
         .try_init();
 }
 
