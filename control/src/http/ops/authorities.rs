@@ -22,7 +22,14 @@ use lattice_quorum_types::{
     rpc::Role as Member,
     view::{Answer, Authority, CertificateView as Known, Query},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// Longest a promotion waits until certificates that exist are of a second that is over. They are
+/// stamped at most a second ahead, as a rule.
+const STAMPS_PASS_WITHIN: Duration = Duration::from_secs(5);
+/// Between two looks meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 async fn trusted(core: &Core) -> Result<Vec<Authority>, Problem> {
     match read(core, Query::Trust).await? {
@@ -137,7 +144,38 @@ pub(crate) async fn promote(
 ) -> Result<Changed, Problem> {
     caller.check_whole(Role::Admin, "promoting an authority")?;
     let pin = find(core, pin).await?.pin;
+    stamps_pass(core).await?;
     change(core, caller, key, Command::PromoteAuthority { pin }).await
+}
+
+/// Waits until every certificate there is was issued in a second before this one, or [`in_use`] would
+/// count it for who is promoted now. What is issued between the last look and the promotion, some
+/// milliseconds, is counted so all the same.
+async fn stamps_pass(core: &Core) -> Result<(), Problem> {
+    let until = Instant::now() + STAMPS_PASS_WITHIN;
+    loop {
+        let known = certificates::known(core).await?;
+        let newest = known.iter().filter_map(|known| known.issued_at).max();
+        let second = |at: UnixMillis| at.0 / 1_000;
+        let Some(newest) = newest.filter(|at| second(*at) >= second(core.now())) else {
+            return Ok(());
+        };
+        if Instant::now() >= until {
+            let detail = format!(
+                "the newest certificate was issued at {}, which is not over by the clock of this \
+                 control ({}): members are issuing all the time, or clocks differ. Nothing was \
+                 changed; look at the clocks, and ask again.",
+                super::time(newest),
+                super::time(core.now())
+            );
+            return Err(Problem::new(
+                Kind::Unavailable,
+                "certificates_ahead",
+                detail,
+            ));
+        }
+        sleep(LOOK_AGAIN).await;
+    }
 }
 
 /// Members by role, names folded: `agent/gpu[001-004], control/c1`.

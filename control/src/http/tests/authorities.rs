@@ -1,6 +1,9 @@
 //! Changing the authority that issues.
 
-use super::{bed::Bed, certificates::renewed};
+use super::{
+    bed::Bed,
+    certificates::{renewed, renewed_at},
+};
 use lattice_client::{Client, ClientError};
 use lattice_mesh::{Authority, Clock as _, JoinToken, Role, SystemClock, Validity};
 use lattice_quorum_types::Command;
@@ -89,6 +92,34 @@ async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_show
     let left = root.authorities().await.unwrap();
     assert_eq!((&left[0].pin, &left[0].certificate), (&pin, &pem));
     assert_eq!(told().await, [second.pin()]);
+}
+
+/// Members stamp what they issue with the next whole second. A promotion in that second would take
+/// it for its own, and the old authority for unused.
+#[tokio::test]
+async fn what_was_issued_just_before_a_promotion_counts_for_the_old_one() {
+    let (bed, _) = bed().await;
+    let root = bed.client("root");
+    let (second, pem) = authority();
+    root.add_authority(&pem, None).await.unwrap();
+    let now = SystemClock.now().0 / 1_000;
+    renewed_at(&bed, Role::Agent, "gpu001", now);
+    renewed_at(&bed, Role::Agent, "gpu002", now + 1);
+    let pin = second.pin().to_string();
+    root.promote_authority(&pin, None).await.unwrap();
+    assert_eq!(
+        phases(&root).await,
+        [phase("trusted", 2), phase("issuing", 0)]
+    );
+    // A clock that is far ahead is said, and nothing is changed by it.
+    renewed_at(&bed, Role::Agent, "gpu003", now + 3_600);
+    let (_, pem) = authority();
+    root.add_authority(&pem, None).await.unwrap();
+    let third = root.authorities().await.unwrap().pop().unwrap().pin;
+    let refused = root.promote_authority(&third, None).await.unwrap_err();
+    assert_eq!(refused.problem().unwrap().code, "certificates_ahead");
+    let phases = phases(&root).await;
+    assert_eq!(phases.last().unwrap().0, "trusted");
 }
 
 #[tokio::test]

@@ -8,7 +8,12 @@ use lattice_quorum_types::{Command, UnixMillis, command::IssuedCertificate};
 /// As a member does for who renews; `ago_s` seconds ago.
 pub(super) fn renewed(bed: &Bed, role: Role, name: &str, ago_s: u64) {
     let now = SystemClock.now();
-    let issued_at = UnixMillis((now.0 / 1_000 - ago_s) * 1_000);
+    renewed_at(bed, role, name, now.0 / 1_000 - ago_s);
+}
+
+/// The same, in that second.
+pub(super) fn renewed_at(bed: &Bed, role: Role, name: &str, second: u64) {
+    let issued_at = UnixMillis(second * 1_000);
     let renew = Command::RenewCertificate {
         name: name.to_owned(),
         role,
