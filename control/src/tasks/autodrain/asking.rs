@@ -11,7 +11,7 @@ use crate::{
     view::{NodeEntry, View},
 };
 use lattice_placement::Liveness;
-use lattice_quorum_types::{NodeId, node::Lifecycle};
+use lattice_quorum_types::{NodeId, Revision, node::Lifecycle};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     task::{JoinError, JoinSet},
@@ -46,19 +46,32 @@ pub(super) struct Heard {
     pub(super) said: Result<String, String>,
 }
 
-/// When a node is asked again.
+/// What a node that was asked waits for before it is asked again.
 #[derive(Debug)]
-struct Again {
-    at: Instant,
-    /// What was gossiped of it when it was asked. Once nothing is any more there is news.
-    was_suspect: bool,
+enum Wait {
+    /// The end of a pause, or news: that it is suspected where it was not, or no longer is.
+    Pause { until: Instant, was_suspect: bool },
+    /// A view that shows what was written: an earlier one tells of a reason that is gone.
+    Shown(Revision),
+}
+
+impl Wait {
+    fn is_over(&self, view: &View, now: Instant, cause: Cause, node: &NodeId) -> bool {
+        match self {
+            Self::Pause { until, was_suspect } => {
+                let suspects = view.node(node).map(|entry| cause.suspects(entry));
+                *until <= now || suspects != Some(*was_suspect)
+            }
+            Self::Shown(written) => view.revision >= *written,
+        }
+    }
 }
 
 /// Who is asked, and who has answered.
 #[derive(Debug)]
 pub(super) struct Asking {
     core: Arc<Core>,
-    next: BTreeMap<(Cause, NodeId), Again>,
+    waits: BTreeMap<(Cause, NodeId), Wait>,
     /// Who is asked now.
     under_way: BTreeMap<(Cause, NodeId), Wanted>,
     asks: JoinSet<Heard>,
@@ -70,7 +83,7 @@ impl Asking {
     pub(super) fn new(core: Arc<Core>) -> Self {
         Self {
             core,
-            next: BTreeMap::new(),
+            waits: BTreeMap::new(),
             under_way: BTreeMap::new(),
             asks: JoinSet::new(),
             heard: Vec::new(),
@@ -85,13 +98,14 @@ impl Asking {
         is_one: impl Fn(Cause, &NodeEntry) -> bool,
     ) {
         let now = Instant::now();
-        self.next.retain(|_, again| again.at > now);
+        let is_over =
+            |wait: &Wait, (cause, node): &(Cause, NodeId)| wait.is_over(view, now, *cause, node);
+        self.waits.retain(|key, wait| !is_over(wait, key));
         let others = self.under_way.values().filter(|other| **other == wanted);
         let free = MAX_CALLS.saturating_sub(others.count());
         let due = candidates(view, is_one).filter(|(cause, entry)| {
             let key = (*cause, entry.id.clone());
-            let waits = |again: &Again| !again.was_suspect || cause.suspects(entry);
-            !self.under_way.contains_key(&key) && !self.next.get(&key).is_some_and(waits)
+            !self.under_way.contains_key(&key) && !self.waits.contains_key(&key)
         });
         let due: Vec<(Cause, Arc<NodeEntry>)> = due.take(free).collect();
         for (cause, entry) in due {
@@ -138,8 +152,7 @@ impl Asking {
     fn take(&mut self, ended: Result<Heard, JoinError>) {
         match ended {
             Ok(heard) => {
-                self.under_way
-                    .remove(&(heard.cause, heard.entry.id.clone()));
+                self.under_way.remove(&key(&heard));
                 self.heard.push(heard);
             }
             // Whose it was is not known: nobody counts as being asked.
@@ -162,28 +175,28 @@ impl Asking {
 
     /// Has it asked again after a pause.
     pub(super) fn again(&mut self, heard: &Heard, pause: Duration) {
-        let again = Again {
-            at: Instant::now() + pause,
+        let wait = Wait::Pause {
+            until: Instant::now() + pause,
             was_suspect: heard.cause.suspects(&heard.entry),
         };
-        let key = (heard.cause, heard.entry.id.clone());
-        self.next.insert(key, again);
+        self.waits.insert(key(heard), wait);
     }
 
-    /// Nothing is left of what it was asked for: it waits no more.
-    pub(super) fn settled(&mut self, cause: Cause, node: &NodeId) {
-        self.next.remove(&(cause, node.clone()));
+    /// Nothing is left of what it was asked for, as that revision says. What it is asked for next is
+    /// another matter, and waits for nothing else.
+    pub(super) fn settled(&mut self, heard: &Heard, written: Revision) {
+        self.waits.insert(key(heard), Wait::Shown(written));
     }
 
     /// Whether the node was asked and waits to be asked again.
     pub(super) fn waits(&self, cause: Cause, node: &NodeId) -> bool {
-        self.next.contains_key(&(cause, node.clone()))
+        self.waits.contains_key(&(cause, node.clone()))
     }
 
     /// As if the time had passed after which everybody is asked again.
     #[cfg(test)]
     pub(super) fn forget_pauses(&mut self) {
-        self.next.clear();
+        self.waits.clear();
     }
 
     /// How many are asked now.
@@ -191,6 +204,10 @@ impl Asking {
     pub(super) fn under_way(&self) -> usize {
         self.under_way.len()
     }
+}
+
+fn key(heard: &Heard) -> (Cause, NodeId) {
+    (heard.cause, heard.entry.id.clone())
 }
 
 /// Living members for which that holds, by cause.

@@ -214,10 +214,9 @@ impl AutoDrain {
             Err(why) => Err(why),
         };
         match outcome {
-            Ok(_) => {
+            Ok(applied) => {
                 tracing::info!(%node, ?cause, "what it was drained for is over");
-                // What it is drained for next is another matter, and waits for nothing.
-                self.asking.settled(cause, node);
+                self.asking.settled(heard, applied.revision);
                 true
             }
             Err(reason) => {

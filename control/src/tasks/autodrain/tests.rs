@@ -75,10 +75,15 @@ impl Bed {
     async fn pass(&mut self) -> AutoDrainReport {
         // Whoever was asked in vain is asked again at once.
         self.task.asking.forget_pauses();
-        let report = self.task.reconcile(self.world.fence.clone()).await;
+        let report = self.at_once().await;
         self.world.fold();
         self.judges.reconcile().await;
         report
+    }
+
+    /// A pass before the view shows what it wrote, with every pause as it is.
+    async fn at_once(&mut self) -> AutoDrainReport {
+        self.task.reconcile(self.world.fence.clone()).await
     }
 
     fn reasons(&self) -> Vec<(String, String)> {

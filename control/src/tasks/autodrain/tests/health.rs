@@ -332,3 +332,38 @@ async fn the_brake_is_not_held_for_what_nobody_asks_for_any_more() {
     assert_eq!(bed.task.act(&fence).await, AutoDrainReport::default());
     assert!(bed.world.core.view().brake.is_none());
 }
+
+/// Nobody forgets a pause here: what is known anew ends it.
+#[tokio::test]
+async fn a_node_that_was_cleared_and_breaks_again_is_drained_at_once() {
+    let mut bed = Bed::new(Policy::Warn);
+    bed.breaks();
+    assert_eq!(bed.at_once().await.drained, 1);
+    bed.drained_by_root(Some("its riser is swapped"));
+    bed.is_mended();
+    assert_eq!(bed.at_once().await.cleared, 1);
+    // By a view that does not show it yet the reason is there, and is cleared already.
+    let looked = bed.looked();
+    assert_eq!(bed.at_once().await, AutoDrainReport::default());
+    assert_eq!(bed.looked(), looked, "nobody is asked about what is gone");
+    bed.world.fold();
+    assert_eq!(bed.owners(), ["root"]);
+    assert_eq!(bed.at_once().await, AutoDrainReport::default());
+    bed.breaks();
+    assert_eq!(bed.at_once().await.drained, 1);
+    bed.world.fold();
+    assert_eq!(bed.owners(), ["root", Cause::Health.owner()]);
+}
+
+#[tokio::test]
+async fn who_did_not_confirm_is_asked_again_once_there_is_news_and_not_before() {
+    let mut bed = Bed::new(Policy::Warn);
+    bed.is_called(Health::Faulty, &[XID]);
+    bed.finds(&[]);
+    assert_eq!(bed.at_once().await.unconfirmed, 1);
+    assert_eq!(bed.at_once().await, AutoDrainReport::default());
+    bed.is_mended();
+    assert_eq!(bed.at_once().await, AutoDrainReport::default());
+    bed.breaks();
+    assert_eq!(bed.at_once().await.drained, 1);
+}
