@@ -39,7 +39,10 @@ fn args() -> Result<Args, String> {
             _ => return Err(format!("unknown argument {flag}")),
         }
     }
-    Ok(args)
+    match args.rounds {
+        0 => Err("--rounds: at least 1, for a median".to_owned()),
+        _ => Ok(args),
+    }
 }
 
 fn main() -> ExitCode {

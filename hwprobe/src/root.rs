@@ -9,7 +9,7 @@ use crate::text;
 use crate::{Digest, Reading};
 use rustix::fs::{FileType, Mode, OFlags};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -28,6 +28,9 @@ pub const MOST_BYTES: u64 = 64 << 20;
 
 /// How often one probe may open something: 768 processors with ten attributes each are 7,680.
 pub const MOST_ACCESSES: u64 = 1 << 17;
+
+/// How many folders a probe remembers the way to: the largest node has a few hundred.
+const MOST_FOLDERS: usize = 1 << 12;
 
 /// What the hash of a file is derived under; it never equals another kind of digest.
 const HASH_CONTEXT: &str = "lattice file content";
@@ -206,6 +209,8 @@ pub struct Root {
     unreadable: Arc<OnceLock<BTreeMap<PathBuf, Unread>>>,
     budget: Option<Arc<Budget>>,
     trace: Option<Trace>,
+    /// Where folders are, as they were asked for, once their links are followed.
+    folders: Option<Arc<Mutex<HashMap<PathBuf, PathBuf>>>>,
 }
 
 impl From<PathBuf> for Root {
@@ -229,6 +234,7 @@ impl Root {
             unreadable: Arc::default(),
             budget: None,
             trace: None,
+            folders: None,
         }
     }
 
@@ -239,11 +245,13 @@ impl Root {
     }
 
     /// The same root for one probe, which may read [`MOST_BYTES`] and open something
-    /// [`MOST_ACCESSES`] times in all.
+    /// [`MOST_ACCESSES`] times in all. Where a folder's links lead is found out once: attributes
+    /// lie a dozen deep, and most of a folder's are read together.
     #[must_use]
     pub fn bounded(&self) -> Self {
         Self {
             budget: Some(Arc::new(Budget::new())),
+            folders: Some(Arc::default()),
             ..self.clone()
         }
     }
@@ -253,6 +261,8 @@ impl Root {
         let trace = Trace::default();
         let root = Self {
             trace: Some(Arc::clone(&trace)),
+            // Every link that is followed is to be written down.
+            folders: self.folders.as_ref().map(|_| Arc::default()),
             ..self.clone()
         };
         (root, trace)
@@ -326,16 +336,41 @@ impl Root {
         }
     }
 
+    /// Where a folder is, as far as this probe has found out.
+    fn known(&self, folder: &Path) -> Option<PathBuf> {
+        let folders = self.folders.as_ref()?.lock();
+        let folders = folders.unwrap_or_else(PoisonError::into_inner);
+        folders.get(folder).cloned()
+    }
+
+    fn learn(&self, path: &Path, folder: &Path) {
+        if let (Some(folders), Some(parent)) = (&self.folders, path.parent()) {
+            let mut folders = folders.lock().unwrap_or_else(PoisonError::into_inner);
+            if folders.len() < MOST_FOLDERS {
+                folders.insert(parent.to_owned(), folder.to_owned());
+            }
+        }
+    }
+
     /// The link-free absolute path (as the machine saw it) of `path`.
     ///
     /// # Errors
     /// A missing component, too many links, or what the file system says.
     pub fn resolve(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
         self.access()?;
-        let mut done = PathBuf::from("/");
+        let path = path.as_ref();
+        let known = path.parent().and_then(|folder| self.known(folder));
+        let mut is_new = known.is_none();
+        let (mut done, mut todo) = match (known, path.file_name()) {
+            (Some(folder), Some(name)) => (folder, VecDeque::from([PathBuf::from(name)])),
+            _ => (PathBuf::from("/"), split(path)),
+        };
         let mut links = 0;
-        let mut todo: VecDeque<PathBuf> = split(path.as_ref());
         while let Some(part) = todo.pop_front() {
+            // Nothing but the name itself is left, for the first time.
+            if todo.is_empty() && std::mem::take(&mut is_new) {
+                self.learn(path, &done);
+            }
             if part == Path::new("..") {
                 done.pop();
                 continue;

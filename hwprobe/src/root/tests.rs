@@ -107,3 +107,53 @@ fn a_link_that_may_not_be_followed_is_denied_and_not_absent() {
     // And in a capture of that.
     assert_eq!(trace.lock().unwrap().unread.len(), 2);
 }
+
+/// What a probe remembers of the way to a folder changes nothing but what it costs.
+#[test]
+fn a_folder_that_was_found_once_is_where_it_was() {
+    use std::os::unix::fs::symlink;
+    let tree = tempfile::tempdir().unwrap();
+    let at = |path: &str| tree.path().join(path);
+    fs::create_dir_all(at("sys/devices/pci0/dev")).unwrap();
+    fs::create_dir_all(at("sys/class/net")).unwrap();
+    fs::create_dir_all(at("sys/bus/drivers/mlx")).unwrap();
+    fs::write(at("sys/devices/pci0/dev/vendor"), "0x15b3").unwrap();
+    fs::write(at("sys/bus/drivers/mlx/version"), "24.10").unwrap();
+    symlink("../../devices/pci0/dev", at("sys/class/net/eth0")).unwrap();
+    symlink("/sys/bus/drivers/mlx", at("sys/devices/pci0/dev/driver")).unwrap();
+    symlink("..", at("sys/devices/pci0/dev/up")).unwrap();
+    symlink("missing", at("sys/devices/pci0/dev/broken")).unwrap();
+    let paths = [
+        "/sys/class/net/eth0/vendor",
+        "/sys/class/net/eth0/vendor",
+        "/sys/class/net/eth0/driver/version",
+        "/sys/class/net/eth0/driver",
+        "/sys/class/net/eth0",
+        "/sys/class/net/eth0/up/dev/vendor",
+        "/sys/class/net/eth0/up",
+        "/sys/class/net/eth0/..",
+        "/sys/class/net/eth0/../dev/vendor",
+        "/sys/class/net/eth0/broken",
+        "/sys/class/net/eth0/broken/vendor",
+        "/sys/class/net/eth0/vendor/below",
+        "/sys/../../sys/class/net/eth0/vendor",
+        "sys/class/net/eth0/vendor",
+        "/sys/class/net/eth1/vendor",
+        "/sys",
+        "/",
+        "..",
+    ];
+    let plain = Root::new(tree.path());
+    let probe = plain.bounded();
+    let told = |root: &Root, path| root.resolve(path).map_err(|error| error.kind());
+    for path in paths.iter().chain(paths.iter().rev()) {
+        assert_eq!(told(&probe, path), told(&plain, path), "{path}");
+    }
+    assert_eq!(
+        probe.resolve("/sys/class/net/eth0/vendor").unwrap(),
+        Path::new("/sys/devices/pci0/dev/vendor")
+    );
+    // A device that goes while it is probed is gone.
+    fs::remove_dir_all(at("sys/devices/pci0")).unwrap();
+    assert_eq!(probe.bytes("/sys/class/net/eth0/vendor"), Reading::Absent);
+}
