@@ -182,6 +182,13 @@ fn a_probe_that_does_not_know_what_there_is_sees_nothing_and_one_that_lacks_a_va
         ["gpu.count: <failed: 8 on the bus, no driver>"]
     );
     assert!(state.report().reasons.is_empty(), "nothing speaks for it");
+    // Those of another vendor are counted apart.
+    let mut other = counted(Reading::Absent);
+    let record = other.records.get_mut(&Class::Gpu).unwrap();
+    let why = "8 AMD devices on the bus and no driver";
+    record.require("gpu.amd.count", Reading::<u32>::failed(why));
+    state.observe(NOW, &other);
+    assert_eq!(blind(&state), [format!("gpu.amd.count: <failed: {why}>")]);
     // A node without GPUs is not blind, nor is one with a value that cannot be read.
     state.observe(NOW + 1, &counted(Reading::Absent));
     assert_eq!(blind(&state), Vec::<String>::new());

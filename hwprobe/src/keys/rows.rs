@@ -202,7 +202,13 @@ pub const ROWS: &[Row] = &[
         NVML,
     )
     .needs_hardware(),
-    row("gpu.amd.count", "AMD GPUs on the bus", "", PCI),
+    row(
+        "gpu.amd.count",
+        "AMD GPUs on the bus; not known while there is no driver for those that need one",
+        "",
+        PCI,
+    )
+    .required(),
     row(
         "gpu.amd.module_version",
         "version of the loaded kernel module",

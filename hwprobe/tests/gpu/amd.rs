@@ -2,11 +2,17 @@
 
 use super::*;
 
+fn driven(tree: &Tree, address: &str, driver: &str) {
+    let link = format!("/sys/bus/pci/devices/{address}/driver");
+    tree.link(&link, &format!("../../../bus/pci/drivers/{driver}"));
+}
+
 fn mi250x(tree: &Tree, address: &str, unique: &str) {
     tree.pci(address, "038000", "1002", "7408");
     let file = |name: &str, text: &str| {
         tree.file(&format!("/sys/bus/pci/devices/{address}/{name}"), text);
     };
+    driven(tree, address, "amdgpu");
     file("vbios_version", "113-D65209-073");
     file("mem_info_vram_total", "68702699520");
     file("mem_info_vram_used", "10854400");
@@ -90,6 +96,7 @@ pub(crate) fn what_an_amd_gpu_may_not_be_asked_is_not_zero_errors() {
     const ONE: &str = "/sys/bus/pci/devices/0000:29:00.0";
     let tree = Tree::node();
     tree.pci("0000:29:00.0", "038000", "1002", "7408");
+    driven(&tree, "0000:29:00.0", "amdgpu");
     tree.file(&format!("{ONE}/vbios_version"), "113-D65209-073");
     let inventory = without_library(&tree);
     let key = "gpu.amd.0.ecc.uncorrected.volatile";
@@ -101,4 +108,126 @@ pub(crate) fn what_an_amd_gpu_may_not_be_asked_is_not_zero_errors() {
         let found = vital(&inventory, key);
         assert!(found.starts_with("<failed"), "{key}: {found}");
     }
+}
+
+const MODULE: &str = "/sys/module/amdgpu/initstate";
+const FOUR: [&str; 4] = [
+    "0000:29:00.0",
+    "0000:49:00.0",
+    "0000:a9:00.0",
+    "0000:c9:00.0",
+];
+
+fn missing(inventory: &Inventory) -> BTreeMap<String, String> {
+    match inventory.records[&Class::Gpu].state() {
+        ClassState::Incomplete { missing } => {
+            let missing = missing.into_iter();
+            missing.map(|(key, why)| (key, why.to_string())).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// As [`super::faults::no_library_but_devices`].
+pub(crate) fn amd_gpus_without_a_driver_are_not_known() {
+    let tree = Tree::node();
+    for address in FOUR {
+        tree.pci(address, "120000", "1002", "74a1");
+    }
+    let is_blind = |why: &str| {
+        let inventory = without_library(&tree);
+        let missing = missing(&inventory);
+        assert_eq!(missing["gpu.amd.count"], format!("<failed: {why}>"));
+        assert_eq!(missing["gpu.amd.3.memory"], "<failed: no driver>");
+        assert_eq!(inventory.facts.gpus(), None);
+        assert!(!inventory.identity.gpu_count.is_known());
+        assert!(!inventory.facts.gpu_model.is_known());
+        assert!(
+            codes(&inventory).is_empty(),
+            "nobody can say that they are broken"
+        );
+    };
+    is_blind("4 AMD devices on the bus and no driver");
+    // Another driver has them for somebody else.
+    driven(&tree, FOUR[0], "vfio-pci");
+    is_blind("4 AMD devices on the bus and no driver");
+    // While it starts it has some of them.
+    tree.file(MODULE, "coming");
+    tree.remove(&format!("/sys/bus/pci/devices/{}/driver", FOUR[0]));
+    driven(&tree, FOUR[0], "amdgpu");
+    is_blind("3 AMD devices on the bus and a driver that is still starting");
+}
+
+pub(crate) fn an_amd_gpu_that_the_driver_does_not_take_is_a_finding() {
+    let tree = Tree::node();
+    tree.file(MODULE, "live");
+    for address in FOUR {
+        mi250x(&tree, address, address);
+    }
+    let whole = without_library(&tree);
+    assert!(codes(&whole).is_empty());
+    assert_eq!(whole.facts.gpus(), Some(4));
+    // Let go of, its files are gone with the driver.
+    for file in ["driver", "vbios_version", "mem_info_vram_total"] {
+        tree.remove(&format!("/sys/bus/pci/devices/{}/{file}", FOUR[2]));
+    }
+    let inventory = without_library(&tree);
+    assert_eq!(codes(&inventory), ["gpu_count_mismatch"]);
+    let found = inventory.findings.iter().filter(|f| f.class == Class::Gpu);
+    let details: Vec<&str> = found.map(|found| found.detail.as_str()).collect();
+    let expected = "the bus has 4 AMD GPUs, the driver 3: not driven: 0000:a9:00.0";
+    assert_eq!(details, [expected]);
+    // How many there are is known, and how many can be used; what that one is is not.
+    assert_eq!(get(&inventory, "gpu.amd.count"), "4");
+    assert_eq!(inventory.facts.gpus(), Some(3));
+    let missing: Vec<String> = missing(&inventory).into_keys().collect();
+    assert_eq!(missing, ["gpu.amd.2.memory", "gpu.amd.2.vbios"]);
+    assert_eq!(inventory.facts.gpu_model, whole.facts.gpu_model);
+    let slots: Vec<u32> = inventory.identity.gpus.iter().map(|gpu| gpu.slot).collect();
+    assert_eq!(slots, [0, 1, 2, 3], "it keeps its slot");
+    // The module is there and has none of them: as a library that knows no device.
+    for address in [FOUR[0], FOUR[1], FOUR[3]] {
+        tree.remove(&format!("/sys/bus/pci/devices/{address}/driver"));
+    }
+    let inventory = without_library(&tree);
+    assert_eq!(codes(&inventory), ["gpu_count_mismatch"]);
+    assert_eq!(inventory.facts.gpus(), Some(0));
+}
+
+pub(crate) fn a_screen_needs_no_driver() {
+    const BOOT: &str = "/sys/bus/pci/devices/0000:c1:00.0/boot_vga";
+    let screen = |class: &str, vendor: &str, device: &str| {
+        let tree = Tree::node();
+        tree.pci("0000:c1:00.0", class, vendor, device);
+        tree.file(BOOT, "1");
+        tree
+    };
+    let is_nothing = |tree: &Tree, what: &str| {
+        let inventory = without_library(tree);
+        let record = &inventory.records[&Class::Gpu];
+        assert!(record.state().digest().is_some(), "{what}: {record:?}");
+        assert!(codes(&inventory).is_empty(), "{what}");
+        assert_eq!(inventory.facts.gpus(), Some(0), "{what}");
+        assert!(inventory.identity.gpus.is_empty(), "{what}");
+    };
+    is_nothing(&screen("030000", "1a03", "2000"), "ASPEED");
+    is_nothing(&screen("030000", "102b", "0536"), "Matrox");
+    is_nothing(&screen("030000", "1002", "515e"), "ATI ES1000");
+    // Graphics of a processor beside a console of the BMC: its device has parts of the processor.
+    for class in ["030000", "038000"] {
+        let tree = screen(class, "1002", "164e");
+        tree.file(BOOT, "0");
+        let count = "<failed: 1 AMD devices on the bus and no driver>";
+        assert_eq!(missing(&without_library(&tree))["gpu.amd.count"], count);
+        tree.pci("0000:c1:00.2", "108000", "1022", "1649");
+        is_nothing(&tree, class);
+    }
+    // A board that computes is none, wherever the console is shown, and one for both is asked where
+    // it has its driver.
+    let tree = screen("120000", "1002", "74a0");
+    tree.pci("0000:c1:00.2", "108000", "1022", "1649");
+    assert_eq!(without_library(&tree).facts.gpus(), None);
+    let tree = screen("030000", "1002", "7448");
+    driven(&tree, "0000:c1:00.0", "amdgpu");
+    assert_eq!(without_library(&tree).facts.gpus(), Some(1));
 }

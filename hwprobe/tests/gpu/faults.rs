@@ -38,13 +38,6 @@ pub(crate) fn a_hung_driver_is_a_timeout() {
     }
 }
 
-fn without_library(tree: &Tree) -> Inventory {
-    let program = std::env::current_exe().unwrap();
-    let library = Path::new("/nonexistent/libnvidia-ml.so.1");
-    let source = NvmlSource::child(program, Some(library));
-    probe_all(&Host::new(tree.path(), source))
-}
-
 pub(crate) fn no_library_and_no_device() {
     let inventory = without_library(&Tree::node());
     assert_eq!(

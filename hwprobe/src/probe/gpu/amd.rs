@@ -2,9 +2,12 @@
 //!
 //! The unique id and serial are identity; `pp_*` and the counters are vitals or nothing.
 
+mod bus;
+
 use crate::pci::{self, Function};
 use crate::probe::Probed;
 use crate::{ClassRecord, GpuIdentity, Reading, Root, Value, text};
+use bus::{DRIVER, Drive, Gpu};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Below the device's folder: one file per firmware, named `<block>_fw_version`.
@@ -18,46 +21,47 @@ const RAS_BLOCKS: [&str; 3] = ["umc", "sdma", "gfx"];
 /// The kernel knows about 20.
 const MOST_RAS_BLOCKS: usize = 64;
 
-/// The AMD GPUs of a bus: controllers for display, display without output (compute) and
-/// processing accelerators.
-pub(super) fn on_bus(root: &Root, functions: &Reading<Vec<Function>>) -> Reading<Vec<Function>> {
-    functions.as_ref().map(|functions| {
-        let is_gpu = |f: &&Function| {
-            f.is_vendor(pci::AMD)
-                && (f.is_gpu() || f.is_class("0380") || f.is_class("1200"))
-                && !f.is_virtual(root)
-        };
-        functions.iter().filter(is_gpu).cloned().collect()
-    })
-}
-
 /// Fills the AMD keys and returns what is there, by slot.
 pub(super) fn describe(
     root: &Root,
     functions: &Reading<Vec<Function>>,
     probed: &mut Probed,
-) -> Reading<Vec<Function>> {
-    let gpus = on_bus(root, functions);
-    let count = gpus.as_ref();
-    let count = count.map(|gpus| u32::try_from(gpus.len()).unwrap_or(u32::MAX));
-    probed.record.put("gpu.amd.count", count);
+) -> Reading<Vec<Gpu>> {
+    let gpus = bus::on_bus(root, functions);
+    let count = gpus.as_ref().and_then(|gpus| bus::count(root, gpus));
+    probed.record.require("gpu.amd.count", count.clone());
     for (slot, gpu) in gpus.present().into_iter().flatten().enumerate() {
         keys(root, slot, gpu, &mut probed.record);
-        vitals(root, slot, gpu, probed);
+        vitals(root, slot, &gpu.function, probed);
     }
-    if gpus.present().is_some_and(|gpus| !gpus.is_empty()) {
-        let version = root.line("/sys/module/amdgpu/version");
+    let known = gpus.present().map_or(&[][..], Vec::as_slice);
+    if !known.is_empty() {
+        let version = root.line(format!("/sys/module/{DRIVER}/version"));
         probed.record.put("gpu.amd.module_version", version);
+    }
+    if count.is_known() {
+        bus::cross_check(known, probed);
     }
     gpus
 }
 
-fn keys(root: &Root, slot: usize, gpu: &Function, record: &mut ClassRecord) {
+fn keys(root: &Root, slot: usize, gpu: &Gpu, record: &mut ClassRecord) {
     let key = |name: &str| format!("gpu.amd.{slot}.{name}");
+    let Gpu {
+        function: gpu,
+        drive,
+    } = gpu;
     record.require(key("pci_id"), pci::id(root, gpu));
     record.put(key("subsystem"), pci::subsystem(root, gpu));
-    record.require(key("vbios"), root.firmware(gpu.path("vbios_version")));
-    record.require(key("memory"), memory(root, gpu));
+    // The driver writes these files: without it they are not there, and the values are.
+    let (vbios, memory) = match drive {
+        Drive::Missing => (Reading::failed("no driver"), Reading::failed("no driver")),
+        Drive::Driven | Drive::Screen => {
+            (root.firmware(gpu.path("vbios_version")), memory(root, gpu))
+        }
+    };
+    record.require(key("vbios"), vbios);
+    record.require(key("memory"), memory);
     for (name, file) in [
         ("compute_partition", "current_compute_partition"),
         ("memory_partition", "current_memory_partition"),
@@ -201,38 +205,51 @@ fn sum(counts: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
     })
 }
 
-/// Identity, facts and cohort of a node whose GPUs are all AMD's.
-pub(super) fn speak_for_node(root: &Root, gpus: &[Function], probed: &mut Probed) {
-    let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
-    probed.facts.gpu_count = Reading::Present(count);
-    probed.identity.gpu_count = Reading::Present(count);
-    let mut models = BTreeSet::new();
-    for (slot, gpu) in gpus.iter().enumerate() {
-        let model = model(root, gpu);
-        models.insert(model.clone());
+/// Identity, facts and cohort of a node without GPUs of another vendor: those that can be used
+/// count, and those that should be have a place.
+pub(super) fn speak_for_node(root: &Root, gpus: &[Gpu], probed: &mut Probed) {
+    let mut driven = Vec::new();
+    for (slot, Gpu { function, drive }) in gpus.iter().enumerate() {
+        let model = model(root, function);
+        match drive {
+            Drive::Screen => continue,
+            Drive::Driven => driven.push((function, model.clone())),
+            Drive::Missing => {}
+        }
         probed.identity.gpus.push(GpuIdentity {
             slot: u32::try_from(slot).unwrap_or(u32::MAX),
-            address: Reading::Present(gpu.address.clone()),
+            address: Reading::Present(function.address.clone()),
             model,
-            uuid: root.firmware(gpu.path("unique_id")),
-            serial: root.firmware(gpu.path("serial_number")),
+            uuid: root.firmware(function.path("unique_id")),
+            serial: root.firmware(function.path("serial_number")),
         });
     }
-    let joined = models
-        .into_iter()
-        .reduce(|one, other| one.and_then(|one| other.map(|other| format!("{one} + {other}"))));
-    let joined = joined.unwrap_or(Reading::Absent);
-    probed.identity.gpu_model = joined.clone();
-    probed.facts.gpu_model = joined;
-    let smallest = gpus.iter().map(|gpu| {
+    let known = probed.record.get("gpu.amd.count");
+    // Absent without any: the same word as for a driver of NVIDIA's that has none.
+    let known = known.and_then(|_| driven.first().map_or(Reading::Absent, Reading::Present));
+    let known = known.map(|_| ());
+    let count = u32::try_from(driven.len()).unwrap_or(u32::MAX);
+    let count = known.clone().map(|()| count);
+    let memory = driven.iter().map(|(gpu, _)| {
         root.line(gpu.path("mem_info_vram_total"))
             .and_then(|raw| text::unsigned(&raw))
     });
-    let smallest = smallest.reduce(|one, other| match (one, other) {
+    let smallest = memory.reduce(|one, other| match (one, other) {
         (Reading::Present(one), Reading::Present(other)) => Reading::Present(one.min(other)),
         (Reading::Present(_), unknown) | (unknown, _) => unknown,
     });
-    probed.facts.gpu_memory_bytes = smallest.unwrap_or(Reading::Absent);
+    probed.facts.gpu_memory_bytes = known
+        .clone()
+        .and_then(|()| smallest.unwrap_or(Reading::Absent));
+    let models: BTreeSet<Reading<String>> = driven.into_iter().map(|(_, model)| model).collect();
+    let joined = models
+        .into_iter()
+        .reduce(|one, other| one.and_then(|one| other.map(|other| format!("{one} + {other}"))));
+    let model = known.and_then(|()| joined.unwrap_or(Reading::Absent));
+    probed.facts.gpu_model = model.clone();
+    probed.identity.gpu_model = model;
+    probed.facts.gpu_count = count.clone();
+    probed.identity.gpu_count = count;
 }
 
 /// The board's own name, else its PCI id.

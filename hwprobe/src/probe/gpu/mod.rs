@@ -16,6 +16,7 @@ use crate::pci::{self, Function};
 use crate::{Class, ClassRecord, GpuIdentity, Host, NvmlSource, Reading, Root, Value};
 use near::Place;
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 /// Values without which a GPU cannot be compared.
 const REQUIRED: &[&str] = &["model", "memory", "vbios"];
@@ -59,7 +60,7 @@ pub fn probe(host: &Host) -> Probed {
         amd::speak_for_node(root, amd, &mut probed);
     }
     for (slot, gpu) in amd.iter().enumerate() {
-        let address = Reading::Present(gpu.address.clone());
+        let address = Reading::Present(gpu.function.address.clone());
         gpus.push(Place::new(root, format!("gpu.amd.{slot}"), &address));
     }
     let ancestors = near::by_slot(&ancestors.unwrap_or_default(), &order);
@@ -241,11 +242,11 @@ fn cross_check(
     {
         let devices = devices.present().map_or(&[][..], Vec::as_slice);
         let functions = on_bus.present().map_or(&[][..], Vec::as_slice);
-        let mut what = format!("the bus has {bus_count} NVIDIA GPUs, the driver {driver_count}");
-        let missing = unclaimed(devices, functions);
-        if bus_count > driver_count && !missing.is_empty() {
-            what = format!("{what}: not driven: {}", missing.join(", "));
-        }
+        let missing = match bus_count > driver_count {
+            true => unclaimed(devices, functions),
+            false => Vec::new(),
+        };
+        let what = not_driven("NVIDIA", bus_count, driver_count, &missing);
         probed.find("gpu_count_mismatch", what);
     }
     if let (Some(Reading::Present(driver)), Some(Reading::Present(module))) = (
@@ -257,6 +258,20 @@ fn cross_check(
             "gpu_driver_mismatch",
             format!("the library speaks to driver {driver}, the loaded module is {module}"),
         );
+    }
+}
+
+/// What is said where a bus and its driver do not agree, of whatever vendor.
+fn not_driven(
+    vendor: &str,
+    on_bus: impl Display,
+    driven: impl Display,
+    missing: &[String],
+) -> String {
+    let what = format!("the bus has {on_bus} {vendor} GPUs, the driver {driven}");
+    match missing {
+        [] => what,
+        missing => format!("{what}: not driven: {}", missing.join(", ")),
     }
 }
 

@@ -1,0 +1,108 @@
+//! The AMD GPUs of a bus, held against their driver: one that nobody drives cannot be used, and
+//! says nothing of itself.
+
+use crate::pci::{self, Function};
+use crate::probe::Probed;
+use crate::probe::gpu::not_driven;
+use crate::{Reading, Root};
+
+/// Their driver, and the kernel module it comes with.
+pub(super) const DRIVER: &str = "amdgpu";
+/// AMD's vendor id as a maker of processors: parts of the chip that its graphics are in.
+const PROCESSORS: &str = "1022";
+
+/// An AMD GPU of the bus.
+pub(in crate::probe::gpu) struct Gpu {
+    pub(in crate::probe::gpu) function: Function,
+    pub(super) drive: Drive,
+}
+
+/// Whether there is a driver to ask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Drive {
+    /// There is, or the bus does not tell.
+    Driven,
+    /// None, though the GPU is there to be used.
+    Missing,
+    /// None is needed: it shows a server's console, or comes with its processor.
+    Screen,
+}
+
+/// The AMD GPUs of a bus: controllers for display, display without output (compute) and
+/// processing accelerators.
+pub(super) fn on_bus(root: &Root, functions: &Reading<Vec<Function>>) -> Reading<Vec<Gpu>> {
+    functions.as_ref().map(|functions| {
+        let is_gpu = |f: &&Function| {
+            f.is_vendor(pci::AMD)
+                && (f.is_gpu() || f.is_class("0380") || f.is_class("1200"))
+                && !f.is_virtual(root)
+        };
+        let gpus = functions.iter().filter(is_gpu).map(|function| Gpu {
+            drive: drive(root, function, functions),
+            function: function.clone(),
+        });
+        gpus.collect()
+    })
+}
+
+fn drive(root: &Root, gpu: &Function, functions: &[Function]) -> Drive {
+    match pci::driver(root, gpu) {
+        Reading::Present(driver) if driver != DRIVER => {}
+        Reading::Absent => {}
+        _ => return Drive::Driven,
+    }
+    if gpu.is_class("03") && (is_console(root, gpu) || is_integrated(gpu, functions)) {
+        Drive::Screen
+    } else {
+        Drive::Missing
+    }
+}
+
+/// Whether the machine shows its console there.
+fn is_console(root: &Root, gpu: &Function) -> bool {
+    root.line(gpu.path("boot_vga")) == Reading::Present("1".to_owned())
+}
+
+/// Whether functions of the processor (its security processor, its USB) are in the same device.
+fn is_integrated(gpu: &Function, functions: &[Function]) -> bool {
+    let device = |function: &Function| {
+        let device = function.address.rsplit_once('.');
+        device.map(|(device, _)| device.to_owned())
+    };
+    let mut processors = functions.iter().filter(|f| f.is_vendor(PROCESSORS));
+    processors.any(|function| device(function) == device(gpu))
+}
+
+/// How many the bus has; not known while there is no driver that could say whether they work.
+pub(super) fn count(root: &Root, gpus: &[Gpu]) -> Reading<u32> {
+    let has = |drive| gpus.iter().any(|gpu| gpu.drive == drive);
+    let missing = addresses(gpus, Drive::Missing).len();
+    let why = match root.line(format!("/sys/module/{DRIVER}/initstate")) {
+        _ if missing == 0 => None,
+        // It takes one after the other.
+        Reading::Present(state) if state == "coming" => Some("a driver that is still starting"),
+        Reading::Present(_) => None,
+        // A driver that is part of the kernel has a folder and no such file.
+        _ if has(Drive::Driven) || root.exists(format!("/sys/module/{DRIVER}")) => None,
+        _ => Some("no driver"),
+    };
+    match why {
+        Some(why) => Reading::failed(format!("{missing} AMD devices on the bus and {why}")),
+        None => Reading::Present(u32::try_from(gpus.len()).unwrap_or(u32::MAX)),
+    }
+}
+
+fn addresses(gpus: &[Gpu], drive: Drive) -> Vec<String> {
+    let those = gpus.iter().filter(|gpu| gpu.drive == drive);
+    those.map(|gpu| gpu.function.address.clone()).collect()
+}
+
+/// A GPU that the driver does not take, or has let go of, is a finding.
+pub(super) fn cross_check(gpus: &[Gpu], probed: &mut Probed) {
+    let missing = addresses(gpus, Drive::Missing);
+    let driven = addresses(gpus, Drive::Driven).len();
+    if !missing.is_empty() {
+        let what = not_driven("AMD", driven + missing.len(), driven, &missing);
+        probed.find("gpu_count_mismatch", what);
+    }
+}
