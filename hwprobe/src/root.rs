@@ -434,6 +434,8 @@ impl Root {
         let path = path.as_ref();
         let quiet = Self {
             trace: None,
+            // A link that is followed here is not written down, so others are to find it anew.
+            folders: None,
             ..self.clone()
         };
         let is_machine = self.path == Path::new("/");

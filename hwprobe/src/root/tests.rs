@@ -157,3 +157,19 @@ fn a_folder_that_was_found_once_is_where_it_was() {
     fs::remove_dir_all(at("sys/devices/pci0")).unwrap();
     assert_eq!(probe.bytes("/sys/class/net/eth0/vendor"), Reading::Absent);
 }
+
+#[test]
+fn a_hash_hides_no_link_from_the_trace() {
+    let tree = tempfile::tempdir().unwrap();
+    fs::create_dir(tree.path().join("real")).unwrap();
+    fs::write(tree.path().join("real/secret"), "s").unwrap();
+    fs::write(tree.path().join("real/plain"), "p").unwrap();
+    std::os::unix::fs::symlink("real", tree.path().join("link")).unwrap();
+    let (root, trace) = Root::new(tree.path()).traced();
+    let root = root.bounded();
+    assert!(root.hash("/link/secret").present().is_some());
+    assert!(root.bytes("/link/plain").present().is_some());
+    let trace = trace.lock().unwrap();
+    let link = trace.places.get(Path::new("/link"));
+    assert_eq!(link, Some(&Touched::Link("real".into())));
+}
