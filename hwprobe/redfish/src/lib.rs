@@ -7,11 +7,13 @@
 //!
 //! This crate must not know about gossip, the quorum or who holds a node.
 //!
-//! Begin at [`interpret`], then [`BmcReport`]; for readings of power alone at [`read_by_route`].
+//! Begin at [`interpret`], then [`BmcReport`]; for readings of power alone at [`read_by_route`]; for
+//! what a BMC did at [`read_deeds`].
 
 #![forbid(unsafe_code)]
 
 mod bios;
+mod deeds;
 pub mod documents;
 mod firmware;
 pub mod http;
@@ -25,6 +27,9 @@ mod vitals;
 mod walk;
 
 pub use bios::compare_versions;
+pub use deeds::{
+    Deed, DeedOf, DeedRoute, DeedSeverity, DeedsFound, DeedsRead, DeedsSeen, find_deeds, read_deeds,
+};
 pub use documents::{Documents, ResourcePath};
 pub use interpret::interpret;
 pub use power::{Route, RoutedPower, Shape, Source, read_by_route};

@@ -1,0 +1,85 @@
+//! Entries of a log.
+
+use super::page;
+use super::route::{Log, Name, concerned};
+use super::{Deed, DeedOf, DeedSeverity, DeedsRead, identity, message, severity, subject, time};
+use crate::documents::ResourcePath;
+use crate::walk::{Walk, string, type_name};
+use lattice_hwprobe::Reading;
+use serde_json::Value;
+
+/// The most entries of one log that are fetched one by one in a look: the newest.
+const MOST_FETCHED: usize = 16;
+
+pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut DeedsRead) {
+    let newest = read.seen.newest.get(&log.entries).cloned();
+    let listed = match page::newest(walk, &log.entries, newest.as_ref()) {
+        Reading::Present(listed) => listed,
+        other => {
+            read.silent.push((log.entries.clone(), other.map(|_| ())));
+            return;
+        }
+    };
+    let mut left = MOST_FETCHED;
+    let mut is_read = false;
+    let mut deeds = Vec::new();
+    for one in listed.iter().rev() {
+        is_read |= newest.as_ref() == Some(&one.path);
+        let value = match one.inline {
+            Some(value) => value,
+            None if is_read || left == 0 => break,
+            None => {
+                left -= 1;
+                match walk.get(&one.path) {
+                    Reading::Present(value) => value,
+                    // One that is gone or broken does not hide the others.
+                    _ => continue,
+                }
+            }
+        };
+        deeds.extend(entry(value, &one.path, log, systems));
+    }
+    deeds.reverse();
+    read.deeds.extend(deeds);
+    read.seen.remember(&log.entries, &listed);
+}
+
+/// When an entry is of. `Created` may be when the entry was read.
+pub(super) fn when(value: &Value) -> Option<u64> {
+    time(value, "EventTimestamp").or_else(|| time(value, "Created"))
+}
+
+fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Option<Deed> {
+    if type_name(value).is_some_and(|name| name != "LogEntry") {
+        return None;
+    }
+    let severity = severity(value, &["Severity", "MessageSeverity"]);
+    let (code, text) = message(value);
+    let message = text?;
+    let origin = value
+        .pointer("/Links/OriginOfCondition/@odata.id")
+        .and_then(Value::as_str);
+    let is_told = severity >= DeedSeverity::Warning
+        || subject::is_update_of(&message)
+        || code.as_deref().is_some_and(subject::is_update_code)
+        || origin.is_some_and(subject::is_update_origin);
+    if !is_told {
+        return None;
+    }
+    let id = string(value, "Id").unwrap_or(path.last());
+    let at = when(value);
+    // With a time it is the same entry whatever becomes of its text.
+    let time = at.map(|at| at.to_string());
+    let what = time.as_deref().unwrap_or(&message);
+    Some(Deed {
+        identity: identity(&[log.entries.as_str(), id, what]),
+        of: DeedOf::Log {
+            log: log.name.clone(),
+        },
+        systems: concerned(&log.of, systems, origin),
+        at,
+        severity,
+        code,
+        message,
+    })
+}

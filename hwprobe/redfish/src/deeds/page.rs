@@ -1,0 +1,137 @@
+//! The newest members of a list, however it is paged and whichever way it is ordered.
+
+use crate::documents::ResourcePath;
+use crate::walk::{Walk, kind, string};
+use lattice_hwprobe::Reading;
+use serde_json::Value;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+/// The most members of a list that are looked at: the newest.
+pub(super) const MOST_LOOKED_AT: usize = 256;
+/// The most pages of a list that are looked at in one look.
+const MOST_PAGES: usize = 4;
+
+/// One member of a list.
+#[derive(Clone, Debug)]
+pub(super) struct Listed<'a> {
+    pub(super) path: ResourcePath,
+    /// The resource, where the list has it.
+    pub(super) inline: Option<&'a Value>,
+}
+
+/// The newest members of the list at `path`, the oldest of them first. `newest` is the one that was
+/// newest at the last look: pages are turned until it is there.
+pub(super) fn newest<'a>(
+    walk: &mut Walk<'a>,
+    path: &ResourcePath,
+    newest: Option<&ResourcePath>,
+) -> Reading<Vec<Listed<'a>>> {
+    let first = match walk.get(path) {
+        Reading::Present(first) => first,
+        other => return other.map(|_| Vec::new()),
+    };
+    let mut listed = match members(first) {
+        Ok(listed) => listed,
+        Err(why) => return Reading::failed(format!("{path}: {why}")),
+    };
+    let is_descending = is_descending(&listed);
+    let mut pages = BTreeSet::from([path.clone()]);
+    let mut next = next_of(first);
+    if !is_descending && let Some(jump) = next.as_ref().and_then(|next| last_page(first, next)) {
+        // The newest are on the last page.
+        next = Some(jump);
+    }
+    for _ in 1..MOST_PAGES {
+        let is_known = |newest: &ResourcePath| listed.iter().any(|one| one.path == *newest);
+        let is_enough = is_descending && newest.is_none_or(is_known);
+        let Some(page) = next.take().filter(|_| !is_enough) else {
+            break;
+        };
+        if !pages.insert(page.clone()) {
+            break;
+        }
+        // What was read stands, whatever comes of further pages.
+        let Reading::Present(value) = walk.get(&page) else {
+            break;
+        };
+        listed.extend(members(value).unwrap_or_default());
+        next = next_of(value);
+    }
+    if is_descending {
+        listed.reverse();
+    }
+    let mut seen = BTreeSet::new();
+    listed.retain(|one| seen.insert(one.path.clone()));
+    let too_many = listed.len().saturating_sub(MOST_LOOKED_AT);
+    listed.drain(..too_many);
+    Reading::Present(listed)
+}
+
+/// Those of one page, in its order: at either end no more than are looked at.
+fn members(page: &Value) -> Result<Vec<Listed<'_>>, String> {
+    let listed = match page.get("Members") {
+        Some(Value::Array(listed)) => listed,
+        // Some leave it out where there is none.
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(other) => return Err(format!("members are {}", kind(other))),
+    };
+    let one = |entry: &'_ Value| -> Option<ResourcePath> {
+        ResourcePath::parse(string(entry, "@odata.id")?)
+    };
+    let of = |entry| {
+        let is_expanded = |value: &Value| value.get("Id").is_some() || value.get("Name").is_some();
+        Some(Listed {
+            path: one(entry)?,
+            inline: Some(entry).filter(|value| is_expanded(value)),
+        })
+    };
+    if listed.len() <= 2 * MOST_LOOKED_AT {
+        return Ok(listed.iter().filter_map(of).collect());
+    }
+    let (head, tail) = (
+        &listed[..MOST_LOOKED_AT],
+        &listed[listed.len() - MOST_LOOKED_AT..],
+    );
+    Ok(head.iter().chain(tail).filter_map(of).collect())
+}
+
+fn next_of(page: &Value) -> Option<ResourcePath> {
+    string(page, "Members@odata.nextLink").and_then(ResourcePath::parse)
+}
+
+/// Whether the newest come first: by the numbers in their ids, else by their times.
+fn is_descending(listed: &[Listed<'_>]) -> bool {
+    let (Some(first), Some(last)) = (listed.first(), listed.last()) else {
+        return false;
+    };
+    match (number(&first.path), number(&last.path)) {
+        (Some(first), Some(last)) if first != last => return first > last,
+        _ => {}
+    }
+    let times = || {
+        listed
+            .iter()
+            .filter_map(|one| super::log::when(one.inline?))
+    };
+    let order = times().next().cmp(&times().next_back());
+    order == Ordering::Greater
+}
+
+/// The number at the end of a member's path: `471269252011` of `JID_471269252011`.
+fn number(path: &ResourcePath) -> Option<u64> {
+    let last = path.last();
+    let digits = last.trim_end_matches(|c: char| c.is_ascii_digit());
+    last.get(digits.len()..)?.parse().ok()
+}
+
+/// Where the last page is, by how the list leads to its second one: `?$skip=50`.
+fn last_page(first: &Value, next: &ResourcePath) -> Option<ResourcePath> {
+    let count = first.get("Members@odata.count")?.as_u64()?;
+    let (before, rest) = next.as_str().split_once("skip=")?;
+    let end = rest.find(|c: char| !c.is_ascii_digit());
+    let (skip, after) = rest.split_at(end.unwrap_or(rest.len()));
+    let skip: u64 = skip.parse().ok()?;
+    let last = count.checked_sub(skip).filter(|last| *last > skip)?;
+    ResourcePath::parse(&format!("{before}skip={last}{after}"))
+}

@@ -1,0 +1,113 @@
+//! Tasks that ended.
+
+use super::route::{Name, concerned};
+use super::{
+    Deed, DeedOf, DeedsRead, MOST_NAME_CHARS, identity, message, page, severity, subject, time,
+    told,
+};
+use crate::documents::ResourcePath;
+use crate::walk::{Walk, string, type_name};
+use lattice_hwprobe::Reading;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The most tasks that are looked at: the newest.
+const MOST_TASKS: usize = 32;
+/// The most messages of a task that are looked at: the last.
+const MOST_MESSAGES: usize = 32;
+/// States of tasks that go on no more (DSP0268, `TaskState`), and one that a vendor adds.
+const ENDED: &[&str] = &["completed", "killed", "exception", "cancelled", "failed"];
+
+pub(super) fn read(
+    walk: &mut Walk<'_>,
+    list: &ResourcePath,
+    systems: &[Name],
+    read: &mut DeedsRead,
+) {
+    let newest = read.seen.newest.get(list).cloned();
+    let listed = match page::newest(walk, list, newest.as_ref()) {
+        Reading::Present(listed) => listed,
+        other => {
+            read.silent.push((list.clone(), other.map(|_| ())));
+            return;
+        }
+    };
+    // A list that has no more what was its newest was cleared: its numbers may have begun anew.
+    let is_same = newest.is_some_and(|newest| listed.iter().any(|one| one.path == newest));
+    let before = read.seen.ended.remove(list).filter(|_| is_same);
+    let before = before.unwrap_or_default();
+    let mut is_over = BTreeSet::new();
+    let mut deeds = Vec::new();
+    for one in listed.iter().rev().take(MOST_TASKS) {
+        if one.inline.is_none() && before.contains(&one.path) {
+            is_over.insert(one.path.clone());
+            continue;
+        }
+        let value = match one.inline {
+            Some(value) => value,
+            None => match walk.get(&one.path) {
+                Reading::Present(value) => value,
+                _ => continue,
+            },
+        };
+        let Some(state) = ended(value) else {
+            continue;
+        };
+        is_over.insert(one.path.clone());
+        deeds.extend(task(value, &one.path, state, systems));
+    }
+    deeds.reverse();
+    read.deeds.extend(deeds);
+    read.seen.ended.insert(list.clone(), is_over);
+    read.seen.remember(list, &listed);
+}
+
+/// How a task ended; nothing for one that goes on, and for what is no task.
+fn ended(value: &Value) -> Option<&'static str> {
+    if type_name(value).is_some_and(|name| name != "Task") {
+        return None;
+    }
+    let state = string(value, "TaskState")?.to_ascii_lowercase();
+    ENDED.iter().copied().find(|ended| *ended == state)
+}
+
+fn task(value: &Value, path: &ResourcePath, state: &str, systems: &[Name]) -> Option<Deed> {
+    let name = told(value, "Name", MOST_NAME_CHARS).unwrap_or_default();
+    let (code, message) = last_message(value);
+    let target = value.pointer("/Payload/TargetUri").and_then(Value::as_str);
+    let texts = [
+        Some(name.as_str()),
+        message.as_deref(),
+        code.as_deref(),
+        target,
+    ];
+    if !texts.into_iter().flatten().any(subject::is_of_setup) {
+        return None;
+    }
+    let (started_at, at) = (time(value, "StartTime"), time(value, "EndTime"));
+    // A BMC that restarts begins to count its tasks anew.
+    let when = started_at.or(at).map(|at| at.to_string());
+    let when = when.unwrap_or_default();
+    let all: Vec<String> = systems.iter().map(|system| system.id.clone()).collect();
+    Some(Deed {
+        identity: identity(&[path.as_str(), &name, &when]),
+        systems: concerned(&all, systems, target),
+        at: at.or(started_at),
+        severity: severity(value, &["TaskStatus"]),
+        code,
+        message: message.unwrap_or_default(),
+        of: DeedOf::Task {
+            name,
+            state: state.to_owned(),
+            started_at,
+        },
+    })
+}
+
+/// The last message that says something.
+fn last_message(value: &Value) -> (Option<String>, Option<String>) {
+    let messages = value.get("Messages").and_then(Value::as_array);
+    let messages = messages.into_iter().flatten().rev().take(MOST_MESSAGES);
+    let mut said = messages.map(message).filter(|(_, text)| text.is_some());
+    said.next().unwrap_or_default()
+}
