@@ -60,7 +60,7 @@ struct Parts {
     prober: Prober,
     /// Where the kernel's device events are listened to: they go to the prober.
     events: Option<(DeviceEvents, mpsc::Sender<Cause>)>,
-    /// Whether the node's health is looked after, and XIDs are listened to.
+    /// Whether the node's health is looked after, and its GPUs' events are listened to.
     watched: (bool, bool),
     /// When the kernel began to run, Unix milliseconds; `None` of a captured tree.
     booted_at: Option<u64>,
@@ -134,7 +134,7 @@ impl App {
             trigger: trigger.clone(),
             reads: reads.clone(),
         };
-        let watched = (settings.health.enabled, settings.health.xids);
+        let watched = (settings.health.enabled, settings.health.gpu_events);
         let table = match &settings.health.table {
             Some(table) => Table::clone(table),
             None => Table::shipped()?,

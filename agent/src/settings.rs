@@ -145,7 +145,7 @@ impl Settings {
                 enabled: true,
                 interval: HEALTH_INTERVAL,
                 table: None,
-                xids: host.root.path() == Path::new("/"),
+                gpu_events: host.root.path() == Path::new("/"),
             },
             probe: ProbeSettings {
                 device_events: host.root.path() == Path::new("/"),

@@ -371,7 +371,7 @@ async fn history(peer: &Peer) -> Vec<Event> {
 async fn xids(peer: &Peer) -> Vec<(String, String, u32)> {
     let all = history(peer).await;
     let xid = |event: Event| match event.event {
-        Happening::Xid { code, gpu, .. } => Some((code, gpu, event.count)),
+        Happening::GpuEvent { code, gpu, .. } => Some((code, gpu, event.count)),
         _ => None,
     };
     all.into_iter().filter_map(xid).collect()
@@ -413,7 +413,7 @@ async fn the_kernels_log_tells_of_xids_and_what_was_cleared_stays_so_over_a_rest
     std::fs::write(tree.root.join("dev/kmsg"), log).unwrap();
     let with_xids = || {
         let mut settings = settings(&cluster, &tree);
-        settings.health.xids = true;
+        settings.health.gpu_events = true;
         settings
     };
     let app = start(&cluster, with_xids(), "b1").await;
@@ -449,7 +449,7 @@ async fn a_driver_that_cannot_be_listened_to_is_a_note_and_no_fault() {
     let cluster = Cluster::start().await;
     let tree = Tree::copy(&cluster);
     let mut settings = settings(&cluster, &tree);
-    settings.health.xids = true;
+    settings.health.gpu_events = true;
     let nowhere = tree.root.join("libnvidia-ml.so.1");
     settings.probe.host.nvml = NvmlSource::child(program(), Some(&nowhere));
     let app = start(&cluster, settings, "b1").await;

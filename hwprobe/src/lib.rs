@@ -33,6 +33,7 @@ mod digest;
 mod document;
 mod encode;
 mod facts;
+pub mod gpu_events;
 mod groups;
 pub mod health;
 pub mod history;
@@ -60,7 +61,6 @@ mod topology;
 pub mod uevent;
 mod value;
 mod vitals;
-pub mod xid;
 
 pub use child::probe_isolated;
 pub use class::{Class, UnknownClass};

@@ -17,7 +17,8 @@ pub struct HealthConfig {
     pub interval_s: u64,
     /// A file with what the site changes in the shipped table of checks.
     pub table: Option<PathBuf>,
-    /// Whether XIDs are listened to; where `probe.root` is `/` unless it is said.
+    /// Whether events of GPUs (XIDs, and what AMD's driver tells) are listened to; where `probe.root`
+    /// is `/` unless it is said.
     pub xids: Option<bool>,
     /// Look at nothing.
     pub disabled: bool,
@@ -65,7 +66,7 @@ impl HealthConfig {
         settings.enabled = !self.disabled;
         settings.interval = Duration::from_secs(self.interval_s);
         if let Some(xids) = self.xids {
-            settings.xids = xids;
+            settings.gpu_events = xids;
         }
         Ok(())
     }

@@ -1,7 +1,9 @@
-//! Listens to XIDs, on a thread of its own.
+//! Listens to what GPUs' drivers tell, on a thread of its own.
 
 use super::NodeHealth;
-use lattice_hwprobe::xid::{KernelLog, SourceState, XidEvent, XidSource, XidSources, XidWatch};
+use lattice_hwprobe::gpu_events::{
+    GpuEvent, GpuEventSource, GpuEventSources, GpuEventWatch, KernelLog, SourceState,
+};
 use lattice_hwprobe::{Class, Host, NvmlSource, State};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ const KERNEL_WITHIN: Duration = Duration::from_millis(300);
 const MOST_EVENTS: usize = 256;
 /// Lines for events that come together: an application can raise thousands.
 const MOST_LOGGED: usize = 16;
-/// Said where there are GPUs and nobody tells of their XIDs.
+/// Said where there are GPUs and nobody tells of their events.
 const UNHEARD: &str = "xids.unheard";
 
 /// Ends the thread when it is dropped.
@@ -38,9 +40,9 @@ impl NodeHealth {
         let stop = Stop(Arc::default());
         let (this, is_over) = (self.clone(), stop.0.clone());
         let listen = move || this.listen_until(&is_over);
-        let thread = std::thread::Builder::new().name("xids".to_owned());
+        let thread = std::thread::Builder::new().name("gpu-events".to_owned());
         if let Err(error) = thread.spawn(listen) {
-            tracing::error!(%error, "XIDs cannot be listened to");
+            tracing::error!(%error, "events of GPUs cannot be listened to");
             self.change(|state| state.note(vec![UNHEARD]));
             return;
         }
@@ -50,13 +52,13 @@ impl NodeHealth {
 
     fn listen_until(&self, is_over: &AtomicBool) {
         let sources = sources(&self.0.host);
-        let mut watch = XidWatch::start(sources);
+        let mut watch = GpuEventWatch::start(sources);
         let mut heard = Heard::default();
         while !is_over.load(Ordering::Acquire) {
             let events = next(&mut watch);
             if !events.is_empty() {
                 log_events(&events);
-                self.xids(&events);
+                self.events(&events);
             }
             if let Some(notes) = heard.look(&watch) {
                 self.change(|state| state.note(notes));
@@ -65,7 +67,7 @@ impl NodeHealth {
     }
 }
 
-fn log_events(events: &[XidEvent]) {
+fn log_events(events: &[GpuEvent]) {
     for event in events.iter().take(MOST_LOGGED) {
         tracing::warn!(
             gpu = event.address,
@@ -83,9 +85,9 @@ fn log_events(events: &[XidEvent]) {
 
 /// What is new, once the kernel's log had the time to add its words to it: it says what the driver
 /// asks for, the driver's own event does not.
-fn next(watch: &mut XidWatch) -> Vec<XidEvent> {
+fn next(watch: &mut GpuEventWatch) -> Vec<GpuEvent> {
     let mut new = watch.poll(LOOK_EVERY);
-    let is_bare = |event: &XidEvent| event.source == XidSource::Nvml;
+    let is_bare = |event: &GpuEvent| event.source == GpuEventSource::Nvml;
     if new.iter().any(is_bare) && watch.kernel_log().present().is_some() {
         new.extend(watch.poll(KERNEL_WITHIN));
     }
@@ -98,10 +100,10 @@ fn next(watch: &mut XidWatch) -> Vec<XidEvent> {
 }
 
 /// The kernel's log below the same root as everything else.
-fn sources(host: &Host) -> XidSources {
+fn sources(host: &Host) -> GpuEventSources {
     let log = host.root.path().join("dev/kmsg");
     let is_there = host.root.path() == Path::new("/") || log.exists();
-    XidSources {
+    GpuEventSources {
         nvml: match host.disabled.contains(&Class::Gpu) {
             true => NvmlSource::Disabled,
             false => host.nvml.clone(),
@@ -123,7 +125,7 @@ struct Heard {
 
 impl Heard {
     /// Logs what is new, and gives the notes where they are others.
-    fn look(&mut self, watch: &XidWatch) -> Option<Vec<&'static str>> {
+    fn look(&mut self, watch: &GpuEventWatch) -> Option<Vec<&'static str>> {
         let states = [state(watch.nvml()), state(watch.kernel_log())];
         let before = self.states.replace(states);
         if before == Some(states) {
@@ -161,10 +163,10 @@ fn state(source: &SourceState) -> State {
 fn log(source: &str, state: &SourceState) {
     match state {
         SourceState::Present(heard) if heard.is_empty() => {
-            tracing::warn!(source, "XIDs are not heard: no GPU tells of them");
+            tracing::warn!(source, "events of GPUs are not heard: no GPU tells of any");
         }
-        SourceState::Present(_) => tracing::info!(source, "XIDs are listened to"),
+        SourceState::Present(_) => tracing::info!(source, "events of GPUs are listened to"),
         SourceState::Disabled { .. } => {}
-        unheard => tracing::warn!(source, state = ?unheard, "XIDs are not heard"),
+        unheard => tracing::warn!(source, state = ?unheard, "events of GPUs are not heard"),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`lattice_hwprobe::health`] decides; here is what it needs around it. [`NodeHealth`] gives its
 //! engine every read of the node (its own passes, [`pass`], and the prober's full reads) and the
-//! XIDs as they happen ([`listen`]), keeps what it remembers on the disk ([`store`]), and says what
+//! GPUs' events as they happen ([`listen`]), keeps what it remembers on the disk ([`store`]), and says what
 //! gossip is to be told ([`Said`]). [`state`] is the rule without any of that.
 //!
 //! It must not know who asks, nor drain anything: it tells.
@@ -21,9 +21,9 @@ pub(crate) use pass::Reads;
 pub(crate) use said::Said;
 
 use crate::node::NodeEvents;
+use lattice_hwprobe::gpu_events::GpuEvent;
 use lattice_hwprobe::health::Table;
 use lattice_hwprobe::history::Cause;
-use lattice_hwprobe::xid::XidEvent;
 use lattice_hwprobe::{Class, Host, Inventory};
 use lattice_mesh::Clock;
 use state::State;
@@ -55,9 +55,9 @@ pub struct HealthSettings {
     pub interval: Duration,
     /// What it is judged by; `None` is the table we ship.
     pub table: Option<Arc<Table>>,
-    /// Whether XIDs are listened to. They are the running machine's: a captured tree has none of
+    /// Whether GPUs' events (XIDs, and what AMD's driver tells) are listened to. They are the running machine's: a captured tree has none of
     /// its own.
-    pub xids: bool,
+    pub gpu_events: bool,
 }
 
 /// What an agent's health touches beside the node.
@@ -166,9 +166,9 @@ impl NodeHealth {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes XIDs.
-    fn xids(&self, events: &[XidEvent]) {
-        self.change(|state| events.iter().for_each(|event| state.xid(event)));
+    /// Takes what GPUs' drivers told.
+    fn events(&self, events: &[GpuEvent]) {
+        self.change(|state| events.iter().for_each(|event| state.event(event)));
     }
 
     /// Changes the state, and tells those who must know.

@@ -2,9 +2,9 @@
 
 use super::nics::{self, KnownNics};
 use super::said::Said;
+use lattice_hwprobe::gpu_events::{GpuEvent, SAME_WITHIN_MS};
 use lattice_hwprobe::health::{Engine, Memory, Reason, Report, Severity, Table};
 use lattice_hwprobe::history::{Happening, Turn};
-use lattice_hwprobe::xid::{SAME_WITHIN_MS, XidEvent};
 use lattice_hwprobe::{ClassRecord, ClassState, Inventory, Outcome, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ pub(super) struct State {
     judged: BTreeSet<String>,
     /// What is older was told to an earlier agent, or happened while there was none.
     began_ms: u64,
-    early: Vec<XidEvent>,
+    early: Vec<GpuEvent>,
     read_at_ms: Option<u64>,
     /// What each probe gave in the last read that ran it.
     probes: BTreeMap<String, Option<String>>,
@@ -170,7 +170,7 @@ impl State {
     }
 
     /// Takes an event of a GPU, or keeps it until it is known whose it is.
-    pub(super) fn xid(&mut self, event: &XidEvent) {
+    pub(super) fn event(&mut self, event: &GpuEvent) {
         if self.read_at_ms.is_some() || self.stored.slots.contains_key(&event.address) {
             self.take(event);
         } else if self.early.len() < MOST_EARLY {
@@ -178,7 +178,7 @@ impl State {
         }
     }
 
-    fn take(&mut self, event: &XidEvent) {
+    fn take(&mut self, event: &GpuEvent) {
         let told = &mut self.stored.told;
         let key = format!("{} {}", event.address, event.code);
         let is_old = |last: &u64| event.at_ms <= last.saturating_add(SAME_WITHIN_MS);
@@ -206,7 +206,7 @@ impl State {
         after.retain(|other| !is_it(other));
         let before: Vec<Reason> = before.into_iter().filter(|other| !is_it(other)).collect();
         turn(event.at_ms, &before, &after, &mut self.happened);
-        let happened = Happening::Xid {
+        let happened = Happening::GpuEvent {
             gpu: entity,
             address: event.address.clone(),
             code: reason.code,

@@ -1,8 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::Said;
 use super::state::{State, Stored};
+use lattice_hwprobe::gpu_events::{AmdEvent, EventCode, GpuEvent, GpuEventSource};
 use lattice_hwprobe::health::{Severity, Table};
-use lattice_hwprobe::xid::{AmdEvent, EventCode, XidEvent, XidSource};
 use lattice_hwprobe::{
     Class, ClassRecord, GpuIdentity, Inventory, NicIdentity, Outcome, ProbeOutcome, Reading, Vitals,
 };
@@ -15,13 +15,13 @@ fn state(stored: Stored, boot: &str, now_ms: u64) -> State {
     State::new(Table::shipped().unwrap(), stored, boot, now_ms)
 }
 
-fn xid(at_ms: u64, xid: u32) -> XidEvent {
-    XidEvent {
+fn xid(at_ms: u64, xid: u32) -> GpuEvent {
+    GpuEvent {
         seq: 1,
         at_ms,
         address: GPU.to_owned(),
         code: EventCode::Xid(xid),
-        source: XidSource::KernelLog,
+        source: GpuEventSource::KernelLog,
         detail: "GPU has fallen off the bus.".to_owned(),
     }
 }
@@ -65,7 +65,7 @@ fn pair(code: &str, entity: &str) -> (String, String) {
 #[test]
 fn an_xid_before_the_first_read_waits_until_its_gpu_has_a_name() {
     let mut state = state(Stored::default(), "b1", NOW);
-    state.xid(&xid(NOW - 5, 79));
+    state.event(&xid(NOW - 5, 79));
     assert_eq!(entities(&state), []);
     state.observe(NOW + 1, &read(Outcome::Complete, Some(false)));
     assert_eq!(entities(&state), [pair("gpu.xid.79", "gpu.1")]);
@@ -76,20 +76,20 @@ fn an_xid_before_the_first_read_waits_until_its_gpu_has_a_name() {
 fn what_the_kernel_tells_again_to_the_next_agent_is_one_occurrence_and_stays_cleared() {
     let mut first = state(Stored::default(), "b1", NOW);
     first.observe(NOW, &read(Outcome::Complete, Some(false)));
-    first.xid(&xid(NOW + 5, 79));
+    first.event(&xid(NOW + 5, 79));
     let mut second = state(first.stored(), "b1", NOW + 60_000);
     // The clock was moved by a second meanwhile, and so is the time that the log is read with.
-    second.xid(&xid(NOW + 1005, 79));
+    second.event(&xid(NOW + 1005, 79));
     assert_eq!(second.report().reasons[0].count, 1);
     assert_eq!(second.clear(NOW, "ada", ("gpu.xid.79", Some("gpu.0"))), 0);
     assert_eq!(second.clear(NOW, "ada", ("gpu.xid.79", None)), 1);
     let mut third = state(second.stored(), "b1", NOW + 90_000);
-    third.xid(&xid(NOW + 5, 79));
+    third.event(&xid(NOW + 5, 79));
     assert_eq!(entities(&third), []);
     // What happened while no agent ran counts, and so does what happens now.
-    third.xid(&xid(NOW + 70_000, 79));
+    third.event(&xid(NOW + 70_000, 79));
     assert_eq!(entities(&third), [pair("gpu.xid.79", "gpu.1")]);
-    third.xid(&xid(NOW + 90_001, 79));
+    third.event(&xid(NOW + 90_001, 79));
     assert_eq!(third.report().reasons[0].count, 2);
     let booted = state(third.stored(), "b2", NOW + 99_000);
     assert_eq!(entities(&booted), []);
@@ -102,7 +102,7 @@ fn a_gpu_that_is_gone_keeps_its_name() {
     let mut gone = read(Outcome::Complete, None);
     gone.identity.gpus.clear();
     state.observe(NOW + 1, &gone);
-    state.xid(&xid(NOW + 2, 79));
+    state.event(&xid(NOW + 2, 79));
     assert_eq!(entities(&state), [pair("gpu.xid.79", "gpu.1")]);
 }
 
@@ -110,16 +110,16 @@ fn a_gpu_that_is_gone_keeps_its_name() {
 fn an_event_of_amds_driver_is_of_the_gpu_as_its_live_values_are_named() {
     let mut state = state(Stored::default(), "b1", NOW);
     state.observe(NOW, &read(Outcome::Complete, None));
-    let reset = XidEvent {
+    let reset = GpuEvent {
         code: EventCode::Amd(AmdEvent::ResetBegun),
         detail: "GPU reset begin!".to_owned(),
         ..xid(NOW + 1, 79)
     };
-    state.xid(&reset);
+    state.event(&reset);
     assert_eq!(entities(&state), [pair("gpu.amd.reset_begun", "gpu.amd.1")]);
     assert_eq!(state.said().worst, Some(Severity::Faulty));
     let done = EventCode::Amd(AmdEvent::ResetDone);
-    state.xid(&XidEvent {
+    state.event(&GpuEvent {
         code: done,
         ..xid(NOW + 2, 79)
     });

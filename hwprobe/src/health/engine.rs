@@ -2,7 +2,7 @@
 
 use super::condition::Answer;
 use super::{Check, Reason, Rise, Severity, Table};
-use crate::xid::EventCode;
+use crate::gpu_events::EventCode;
 use crate::{Class, ClassRecord, ClassState, Inventory, Reading, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,7 +1,7 @@
 //! What a table says of an event that a GPU's driver told.
 
 use super::{Action, Severity, Table};
-use crate::xid::EventCode;
+use crate::gpu_events::EventCode;
 
 /// How long an event counts that no class has, seconds.
 const UNKNOWN_COUNTS_FOR: u64 = 86_400;

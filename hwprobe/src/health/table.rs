@@ -1,7 +1,7 @@
 //! The checks as data: the table we ship, and what a site changes in it.
 
 use super::{Action, Condition, Pattern, Severity};
-use crate::xid::EventCode;
+use crate::gpu_events::EventCode;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 use super::*;
-use crate::xid::{AmdEvent, EventCode};
+use crate::gpu_events::{AmdEvent, EventCode};
 use crate::{Class, Finding, Inventory, Reading, Value};
 
 const SECOND: u64 = 1000;

@@ -72,7 +72,8 @@ pub enum Happening {
         what: String,
     },
     /// A GPU's driver reported an error: an XID, or what AMD's driver tells instead.
-    Xid {
+    #[serde(rename = "xid")]
+    GpuEvent {
         /// `gpu.3`, or the PCI address where the slot is not known.
         gpu: String,
         /// The PCI address as sysfs writes it.
@@ -144,7 +145,7 @@ impl Happening {
             Self::Agent { .. } => "agent",
             Self::Driver { .. } => "driver",
             Self::Device { .. } => "device",
-            Self::Xid { .. } => "xid",
+            Self::GpuEvent { .. } => "xid",
             Self::Health { .. } => "health",
             Self::Cleared { .. } => "cleared",
         }
@@ -172,7 +173,7 @@ impl Happening {
             Self::Boot { .. } | Self::Agent { .. } => kind.to_owned(),
             Self::Driver { module } => format!("{kind} {module}"),
             Self::Device { what } => format!("{kind} {what}"),
-            Self::Xid { address, code, .. } => format!("{kind} {address} {code}"),
+            Self::GpuEvent { address, code, .. } => format!("{kind} {address} {code}"),
             Self::Health { code, entity, .. } => format!("{kind} {code} {entity}"),
             Self::Cleared {
                 by, code, entity, ..
@@ -192,7 +193,7 @@ impl Happening {
             Self::Agent { .. } => ("agent", 12, 12, HOUR_MS),
             Self::Driver { .. } => ("driver", 30, 2, HOUR_MS),
             Self::Device { .. } => ("device", 30, 2, HOUR_MS),
-            Self::Xid { severity, .. } => match severity {
+            Self::GpuEvent { severity, .. } => match severity {
                 Severity::Faulty => ("xid faulty", 30, 1, 6 * HOUR_MS),
                 Severity::Inform | Severity::Degraded => ("xid", 30, 1, 6 * HOUR_MS),
             },
@@ -219,7 +220,7 @@ impl Happening {
             Self::Agent { version } => vec![version],
             Self::Driver { module } => vec![module],
             Self::Device { what } => vec![what],
-            Self::Xid {
+            Self::GpuEvent {
                 gpu,
                 address,
                 code,

@@ -44,7 +44,7 @@ fn open(folder: &Path, boot: &str, hand: &Hand) -> (NodeEvents, NodeHistory) {
 }
 
 fn xid(gpu: u32, number: u32, severity: Severity) -> Happening {
-    Happening::Xid {
+    Happening::GpuEvent {
         gpu: format!("gpu.{gpu}"),
         address: format!("0000:{gpu:02x}:00.0"),
         code: format!("gpu.xid.{number}"),

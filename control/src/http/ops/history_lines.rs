@@ -173,7 +173,7 @@ fn happening(happened: &Happening) -> (String, NodeEventView) {
                 ..of()
             },
         ),
-        Happening::Xid {
+        Happening::GpuEvent {
             gpu,
             address,
             code,

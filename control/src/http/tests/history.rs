@@ -49,7 +49,7 @@ async fn told(bed: &Bed) -> u64 {
         }],
         more: 0,
     };
-    let xid = Happening::Xid {
+    let xid = Happening::GpuEvent {
         gpu: "gpu.3".to_owned(),
         address: "0000:41:00.0".to_owned(),
         code: "gpu.xid.79".to_owned(),

@@ -20,7 +20,7 @@ fn agent() -> Happening {
 }
 
 fn xid(detail: &str) -> Happening {
-    Happening::Xid {
+    Happening::GpuEvent {
         gpu: "gpu.3".to_owned(),
         address: "0000:41:00.0".to_owned(),
         code: "gpu.xid.79".to_owned(),
@@ -152,7 +152,7 @@ fn texts_of_drivers_and_people_are_cut_and_an_event_has_a_bound() {
 
 #[test]
 fn a_storm_of_what_does_no_harm_leaves_faults_their_share() {
-    let harmless = Happening::Xid {
+    let harmless = Happening::GpuEvent {
         gpu: "gpu.3".to_owned(),
         address: "0000:41:00.0".to_owned(),
         code: "gpu.xid.13".to_owned(),

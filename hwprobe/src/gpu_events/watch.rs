@@ -1,6 +1,6 @@
 //! Both sources at work: two threads, one channel, one log.
 
-use super::{EventCode, Recorded, Sighting, XidEvent, XidLog, XidSource, line, record};
+use super::{EventCode, GpuEvent, GpuEventLog, GpuEventSource, Recorded, Sighting, line, record};
 use crate::child::{self, Line, News};
 use crate::{NvmlSource, Reading};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,7 +24,7 @@ const LONGEST_LINE: usize = 64 << 10;
 
 /// Where events come from.
 #[derive(Clone, Debug)]
-pub struct XidSources {
+pub struct GpuEventSources {
     /// How the driver is listened to: the program of [`NvmlSource::Child`] with
     /// [`child::WATCH_SUBCOMMAND`] instead of its first argument. Other sources have no events.
     pub nvml: NvmlSource,
@@ -55,24 +55,24 @@ enum Told {
 
 /// Events as they happen. Dropping it ends its threads and the listening child.
 #[derive(Debug)]
-pub struct XidWatch {
+pub struct GpuEventWatch {
     told: Receiver<Told>,
-    log: XidLog,
+    log: GpuEventLog,
     nvml: SourceState,
     kernel_log: SourceState,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl XidWatch {
+impl GpuEventWatch {
     /// Begins to listen. Nothing here blocks; a source that cannot be had is a state.
     #[must_use]
-    pub fn start(sources: XidSources) -> Self {
+    pub fn start(sources: GpuEventSources) -> Self {
         let (tell, told) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let mut watch = Self {
             told,
-            log: XidLog::new(sources.most),
+            log: GpuEventLog::new(sources.most),
             nvml: Reading::disabled("the GPU driver has no child to listen in"),
             kernel_log: Reading::disabled("the kernel's log is not read"),
             stop,
@@ -81,13 +81,13 @@ impl XidWatch {
         if matches!(sources.nvml, NvmlSource::Child { .. }) {
             watch.nvml = Reading::disabled("not yet");
             let tell = tell.clone();
-            watch.spawn("xid-nvml", move |stop| {
+            watch.spawn("gpu-evt-nvml", move |stop| {
                 child::keep(&sources.nvml, stop, &mut |news| pass_on(news, &tell));
             });
         }
         if let KernelLog::Device(path) = sources.kernel_log {
             watch.kernel_log = Reading::disabled("not yet");
-            watch.spawn("xid-kernel", move |stop| follow(&path, stop, &tell));
+            watch.spawn("gpu-evt-kernel", move |stop| follow(&path, stop, &tell));
         }
         watch
     }
@@ -103,7 +103,7 @@ impl XidWatch {
 
     /// Waits for news for at most `wait` and returns the events that are new; an event the other
     /// source only confirms is changed in the log.
-    pub fn poll(&mut self, wait: Duration) -> Vec<XidEvent> {
+    pub fn poll(&mut self, wait: Duration) -> Vec<GpuEvent> {
         let ends_at = Instant::now() + wait;
         let mut new = Vec::new();
         loop {
@@ -135,7 +135,7 @@ impl XidWatch {
 
     /// Everything that is kept.
     #[must_use]
-    pub const fn log(&self) -> &XidLog {
+    pub const fn log(&self) -> &GpuEventLog {
         &self.log
     }
 
@@ -152,7 +152,7 @@ impl XidWatch {
     }
 }
 
-impl Drop for XidWatch {
+impl Drop for GpuEventWatch {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
@@ -171,7 +171,7 @@ fn pass_on(news: News, tell: &Sender<Told>) {
             at_ms,
             address,
             code: EventCode::Xid(xid),
-            source: XidSource::Nvml,
+            source: GpuEventSource::Nvml,
             detail: String::new(),
         }),
         News::Line(Line::Ready { watched, .. }) => Told::Nvml(Reading::Present(watched)),
@@ -254,7 +254,7 @@ fn sighting(text: &str) -> Option<Sighting> {
         at_ms: now_us.saturating_sub(up_us.saturating_sub(stamp_us)) / 1_000,
         address: told.address,
         code: told.code,
-        source: XidSource::KernelLog,
+        source: GpuEventSource::KernelLog,
         detail: told.detail,
     })
 }

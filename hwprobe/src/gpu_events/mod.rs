@@ -1,13 +1,13 @@
-//! XIDs: what NVIDIA's driver reports about a GPU while it runs, as a log with sequence and time;
-//! and what AMD's driver tells instead.
+//! What a GPU's driver reports while it runs, as a log with sequence and time: XIDs of NVIDIA's, and
+//! what AMD's tells instead.
 //!
-//! Two sources tell of the same XID: the driver's own events ([`XidWatch`] listens to them in a
+//! Two sources tell of the same XID: the driver's own events ([`GpuEventWatch`] listens to them in a
 //! child process) and the kernel's log ([`line`]). Each alone loses some: the library reports only
-//! what it takes for critical, and the kernel's log may be overwritten or forbidden. [`XidLog`]
+//! what it takes for critical, and the kernel's log may be overwritten or forbidden. [`GpuEventLog`]
 //! makes one event of an occurrence that both tell, and keeps who told it. AMD's driver tells
 //! through the kernel's log alone.
 //!
-//! Begin at [`XidLog::record`]; the rule of merging is there. [`XidWatch`] is the edge.
+//! Begin at [`GpuEventLog::record`]; the rule of merging is there. [`GpuEventWatch`] is the edge.
 
 mod amd;
 mod code;
@@ -16,7 +16,7 @@ mod watch;
 
 pub use code::{AmdEvent, EventCode};
 pub use kmsg::{KernelLine, line, record};
-pub use watch::{KernelLog, SourceState, XidSources, XidWatch};
+pub use watch::{GpuEventSources, GpuEventWatch, KernelLog, SourceState};
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ pub const SAME_WITHIN_MS: u64 = 10_000;
 /// Who told of an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum XidSource {
+pub enum GpuEventSource {
     /// The driver's events.
     Nvml,
     /// The kernel's log.
@@ -38,7 +38,7 @@ pub enum XidSource {
     Both,
 }
 
-impl XidSource {
+impl GpuEventSource {
     /// The stable lower-case name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -50,7 +50,7 @@ impl XidSource {
     }
 }
 
-impl fmt::Display for XidSource {
+impl fmt::Display for GpuEventSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -65,15 +65,15 @@ pub struct Sighting {
     pub address: String,
     /// What happened.
     pub code: EventCode,
-    /// [`XidSource::Nvml`] or [`XidSource::KernelLog`].
-    pub source: XidSource,
+    /// [`GpuEventSource::Nvml`] or [`GpuEventSource::KernelLog`].
+    pub source: GpuEventSource,
     /// What the kernel's line says beside that; empty for the driver's events.
     pub detail: String,
 }
 
 /// One occurrence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct XidEvent {
+pub struct GpuEvent {
     /// Counts up by one from 1 as long as the log lives: who polls sees what was lost.
     pub seq: u64,
     /// When it happened, Unix milliseconds, by the source that told first.
@@ -83,7 +83,7 @@ pub struct XidEvent {
     /// What happened.
     pub code: EventCode,
     /// Who told of it so far.
-    pub source: XidSource,
+    pub source: GpuEventSource,
     /// What the kernel's line says beside that.
     pub detail: String,
 }
@@ -99,13 +99,13 @@ pub enum Recorded {
 
 /// The last occurrences, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XidLog {
+pub struct GpuEventLog {
     most: usize,
     next: u64,
-    events: VecDeque<XidEvent>,
+    events: VecDeque<GpuEvent>,
 }
 
-impl XidLog {
+impl GpuEventLog {
     /// An empty log that keeps the last `most` events.
     #[must_use]
     pub const fn new(most: usize) -> Self {
@@ -121,17 +121,17 @@ impl XidLog {
     /// third of the other, and nothing is counted twice or swallowed.
     pub fn record(&mut self, sighting: Sighting) -> Recorded {
         let other = match sighting.source {
-            XidSource::Nvml => XidSource::KernelLog,
-            XidSource::KernelLog | XidSource::Both => XidSource::Nvml,
+            GpuEventSource::Nvml => GpuEventSource::KernelLog,
+            GpuEventSource::KernelLog | GpuEventSource::Both => GpuEventSource::Nvml,
         };
-        let is_same = |event: &&mut XidEvent| {
+        let is_same = |event: &&mut GpuEvent| {
             event.source == other
                 && event.code == sighting.code
                 && event.address == sighting.address
                 && event.at_ms.abs_diff(sighting.at_ms) <= SAME_WITHIN_MS
         };
         if let Some(event) = self.events.iter_mut().find(is_same) {
-            event.source = XidSource::Both;
+            event.source = GpuEventSource::Both;
             event.at_ms = event.at_ms.min(sighting.at_ms);
             if event.detail.is_empty() {
                 event.detail = sighting.detail;
@@ -140,7 +140,7 @@ impl XidLog {
         }
         let seq = self.next;
         self.next += 1;
-        self.events.push_back(XidEvent {
+        self.events.push_back(GpuEvent {
             seq,
             at_ms: sighting.at_ms,
             address: sighting.address,
@@ -156,7 +156,7 @@ impl XidLog {
 
     /// The event with this number, while it is kept.
     #[must_use]
-    pub fn get(&self, seq: u64) -> Option<&XidEvent> {
+    pub fn get(&self, seq: u64) -> Option<&GpuEvent> {
         let first = self.events.front()?.seq;
         self.events
             .get(usize::try_from(seq.checked_sub(first)?).ok()?)
@@ -164,7 +164,7 @@ impl XidLog {
 
     /// What happened after `seq`, oldest first. A first number that is not the next one says how
     /// many are no longer kept.
-    pub fn since(&self, seq: u64) -> impl Iterator<Item = &XidEvent> {
+    pub fn since(&self, seq: u64) -> impl Iterator<Item = &GpuEvent> {
         self.events.iter().filter(move |event| event.seq > seq)
     }
 
@@ -176,11 +176,11 @@ impl XidLog {
 
     /// XIDs that one source told and the other did not, though it had the time: `now_ms`
     /// is later by more than [`SAME_WITHIN_MS`].
-    pub fn unconfirmed(&self, now_ms: u64) -> impl Iterator<Item = &XidEvent> {
+    pub fn unconfirmed(&self, now_ms: u64) -> impl Iterator<Item = &GpuEvent> {
         self.events.iter().filter(move |event| {
             let has_two = matches!(event.code, EventCode::Xid(_));
             has_two
-                && event.source != XidSource::Both
+                && event.source != GpuEventSource::Both
                 && now_ms.saturating_sub(event.at_ms) > SAME_WITHIN_MS
         })
     }

@@ -9,8 +9,8 @@ mod support;
 use lattice_fake_nvml::{
     Control, DESCRIPTION_ENV, Driver, Fault, Field, Gpu, GpuRef, Pci, Xid, library_path,
 };
-use lattice_hwprobe::xid::{
-    AmdEvent, EventCode, KernelLog, XidEvent, XidSource, XidSources, XidWatch,
+use lattice_hwprobe::gpu_events::{
+    AmdEvent, EventCode, GpuEvent, GpuEventSource, GpuEventSources, GpuEventWatch, KernelLog,
 };
 use lattice_hwprobe::{NvmlSource, Reading, State, child};
 use std::io::Write;
@@ -103,8 +103,8 @@ impl Bed {
             .with_env(DESCRIPTION_ENV, description)
     }
 
-    fn watch(&self, nvml: NvmlSource) -> XidWatch {
-        XidWatch::start(XidSources {
+    fn watch(&self, nvml: NvmlSource) -> GpuEventWatch {
+        GpuEventWatch::start(GpuEventSources {
             nvml,
             kernel_log: KernelLog::Device(self.kmsg()),
             most: 100,
@@ -138,7 +138,7 @@ impl Bed {
 }
 
 /// Polls until the watch is as wanted.
-fn until(watch: &mut XidWatch, is_so: impl Fn(&XidWatch) -> bool) -> Vec<XidEvent> {
+fn until(watch: &mut GpuEventWatch, is_so: impl Fn(&GpuEventWatch) -> bool) -> Vec<GpuEvent> {
     let ends_at = Instant::now() + LONG;
     let mut events = Vec::new();
     while !is_so(watch) {
@@ -148,7 +148,7 @@ fn until(watch: &mut XidWatch, is_so: impl Fn(&XidWatch) -> bool) -> Vec<XidEven
     events
 }
 
-fn is_listening(watch: &XidWatch) -> bool {
+fn is_listening(watch: &GpuEventWatch) -> bool {
     watch.nvml().present().is_some()
 }
 
@@ -187,7 +187,7 @@ fn events_arrive_with_the_address() {
     ];
     assert_eq!(told, expected);
     for event in &events {
-        assert_eq!(event.source, XidSource::Nvml);
+        assert_eq!(event.source, GpuEventSource::Nvml);
         assert!((from..=now_ms()).contains(&event.at_ms), "{event:?}");
     }
 }
@@ -204,7 +204,10 @@ fn both_sources_make_one_event() {
     bed.log("nvidia: module license 'NVIDIA' taints kernel.");
     until(&mut watch, |watch| {
         let log = watch.log();
-        log.last() == 2 && log.since(0).any(|event| event.source == XidSource::Both)
+        log.last() == 2
+            && log
+                .since(0)
+                .any(|event| event.source == GpuEventSource::Both)
     });
     let log: Vec<_> = watch.log().since(0).collect();
     let of = |xid| {
@@ -212,10 +215,10 @@ fn both_sources_make_one_event() {
             .find(|event| event.code == EventCode::Xid(xid))
             .unwrap()
     };
-    assert_eq!(of(79).source, XidSource::Both);
+    assert_eq!(of(79).source, GpuEventSource::Both);
     assert_eq!(of(79).detail, "pid=42, GPU has fallen off the bus.");
     // The library was silent about this one.
-    assert_eq!(of(62).source, XidSource::KernelLog);
+    assert_eq!(of(62).source, GpuEventSource::KernelLog);
     assert_eq!(of(62).address, "0000:19:00.0");
     assert!(of(62).at_ms.abs_diff(now_ms()) < 60_000, "{:?}", of(62));
 }
@@ -280,7 +283,7 @@ fn what_cannot_be_had_is_a_state() {
     let bed = Bed::new();
     let none = std::path::Path::new("/nonexistent/libnvidia-ml.so.1");
     let program = std::env::current_exe().unwrap();
-    let mut watch = XidWatch::start(XidSources {
+    let mut watch = GpuEventWatch::start(GpuEventSources {
         nvml: NvmlSource::child(program, Some(none)),
         kernel_log: KernelLog::Device(bed.folder.path().join("none")),
         most: 100,
@@ -288,7 +291,7 @@ fn what_cannot_be_had_is_a_state() {
     until(&mut watch, |watch| {
         watch.nvml().state() == State::Failed && watch.kernel_log().state() == State::Absent
     });
-    let mut silent = XidWatch::start(XidSources {
+    let mut silent = GpuEventWatch::start(GpuEventSources {
         nvml: NvmlSource::Disabled,
         kernel_log: KernelLog::Disabled,
         most: 100,
@@ -315,7 +318,7 @@ fn amds_driver_tells_through_the_kernels_log() {
     assert_eq!(told, expected.map(EventCode::Amd));
     for event in &events {
         assert_eq!(event.address, "0000:c1:00.0");
-        assert_eq!(event.source, XidSource::KernelLog);
+        assert_eq!(event.source, GpuEventSource::KernelLog);
     }
     // Nobody else could confirm it, so that it stays with one source is no loss.
     assert_eq!(watch.log().unconfirmed(u64::MAX).count(), 0);

@@ -1,9 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 
-fn seen(source: XidSource, at_ms: u64, gpu: &str, xid: u32) -> Sighting {
+fn seen(source: GpuEventSource, at_ms: u64, gpu: &str, xid: u32) -> Sighting {
     let detail = match source {
-        XidSource::Nvml => "",
+        GpuEventSource::Nvml => "",
         _ => "pid=4711, name=python",
     };
     Sighting {
@@ -90,24 +90,24 @@ fn records_of_the_kernel_device_are_split() {
 
 #[test]
 fn what_both_sources_tell_is_one_event() {
-    let mut log = XidLog::new(100);
+    let mut log = GpuEventLog::new(100);
     assert_eq!(
-        log.record(seen(XidSource::KernelLog, 1_000, ONE, 79)),
+        log.record(seen(GpuEventSource::KernelLog, 1_000, ONE, 79)),
         Recorded::New(1)
     );
     assert_eq!(
-        log.record(seen(XidSource::Nvml, 1_040, ONE, 79)),
+        log.record(seen(GpuEventSource::Nvml, 1_040, ONE, 79)),
         Recorded::Confirms(1)
     );
     let event = log.get(1).unwrap();
-    assert_eq!((event.at_ms, event.source), (1_000, XidSource::Both));
+    assert_eq!((event.at_ms, event.source), (1_000, GpuEventSource::Both));
     // In the other order the line's text is taken over, and the earlier time stays.
     assert_eq!(
-        log.record(seen(XidSource::Nvml, 5_000, OTHER, 48)),
+        log.record(seen(GpuEventSource::Nvml, 5_000, OTHER, 48)),
         Recorded::New(2)
     );
     assert_eq!(
-        log.record(seen(XidSource::KernelLog, 4_990, OTHER, 48)),
+        log.record(seen(GpuEventSource::KernelLog, 4_990, OTHER, 48)),
         Recorded::Confirms(2)
     );
     let event = log.get(2).unwrap();
@@ -119,31 +119,31 @@ fn what_both_sources_tell_is_one_event() {
 
 #[test]
 fn repeats_of_one_source_are_counted_and_meet_those_of_the_other_one_by_one() {
-    let mut log = XidLog::new(100);
+    let mut log = GpuEventLog::new(100);
     for at_ms in [100, 200, 300] {
-        log.record(seen(XidSource::KernelLog, at_ms, ONE, 63));
+        log.record(seen(GpuEventSource::KernelLog, at_ms, ONE, 63));
     }
     assert_eq!(log.last(), 3);
     for (at_ms, seq) in [(310, 1), (320, 2), (330, 3)] {
-        let met = log.record(seen(XidSource::Nvml, at_ms, ONE, 63));
+        let met = log.record(seen(GpuEventSource::Nvml, at_ms, ONE, 63));
         assert_eq!(met, Recorded::Confirms(seq));
     }
     // A fourth of one alone is one more.
     assert_eq!(
-        log.record(seen(XidSource::Nvml, 340, ONE, 63)),
+        log.record(seen(GpuEventSource::Nvml, 340, ONE, 63)),
         Recorded::New(4)
     );
 }
 
 #[test]
 fn another_gpu_another_number_and_another_time_are_other_events() {
-    let mut log = XidLog::new(100);
-    log.record(seen(XidSource::KernelLog, 1_000, ONE, 45));
+    let mut log = GpuEventLog::new(100);
+    log.record(seen(GpuEventSource::KernelLog, 1_000, ONE, 45));
     for other in [
-        seen(XidSource::Nvml, 1_000, OTHER, 45),
+        seen(GpuEventSource::Nvml, 1_000, OTHER, 45),
         // Not hidden behind the one before it.
-        seen(XidSource::Nvml, 1_000, ONE, 62),
-        seen(XidSource::Nvml, 1_001 + SAME_WITHIN_MS, ONE, 45),
+        seen(GpuEventSource::Nvml, 1_000, ONE, 62),
+        seen(GpuEventSource::Nvml, 1_001 + SAME_WITHIN_MS, ONE, 45),
     ] {
         assert!(matches!(log.record(other), Recorded::New(_)));
     }
@@ -157,9 +157,9 @@ fn another_gpu_another_number_and_another_time_are_other_events() {
 
 #[test]
 fn a_full_log_forgets_the_oldest_and_numbers_go_on() {
-    let mut log = XidLog::new(3);
+    let mut log = GpuEventLog::new(3);
     for at in 1..=10 {
-        log.record(seen(XidSource::Nvml, at * 60_000, ONE, 13));
+        log.record(seen(GpuEventSource::Nvml, at * 60_000, ONE, 13));
     }
     let kept: Vec<u64> = log.since(5).map(|event| event.seq).collect();
     assert_eq!(kept, [8, 9, 10]);
