@@ -1,13 +1,13 @@
 //! Calls to agents: whom to dial for a node, and until when to wait.
 
-use crate::{error::AgentError, view::View};
+use crate::{error::AgentError, preimages::MOST_PREIMAGE_BYTES, view::View};
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
-use lattice_hwprobe::Inventory;
+use lattice_hwprobe::{Digest, Inventory};
 use lattice_mesh::{CallError, Expect, Items, Mesh, Peer, Role, Rpc};
 use lattice_quorum_types::{
     NodeId,
-    wire::{AttemptStatus, GetInventory, ListAttempts, ReadLog},
+    wire::{AttemptStatus, GetInventory, GetPreimage, ListAttempts, ReadLog},
 };
 use std::{net::SocketAddr, time::Duration};
 
@@ -18,6 +18,8 @@ const LAST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest answer to a question that is asked of many, bytes: they say yes, no, and why.
 const MAX_ANSWER_BYTES: usize = 128 << 10;
+/// What an answer has beside the bytes in it.
+const FRAME_BYTES: usize = 64;
 /// Longest list of attempts, bytes. A node runs a few and forgets what was acknowledged.
 const MAX_LIST_BYTES: usize = 1 << 20;
 /// Most attempts in such a list.
@@ -105,6 +107,20 @@ impl Agents {
         deadline: Duration,
     ) -> Result<R::Reply, AgentError> {
         asked(node, self.peer(view, node)?.call(request, deadline).await)
+    }
+
+    /// The bytes that a node has behind a digest, if it has any. Not verified.
+    pub(crate) async fn preimage(
+        &self,
+        view: &View,
+        node: &NodeId,
+        digest: Digest,
+        deadline: Duration,
+    ) -> Result<Option<Bytes>, AgentError> {
+        let most = MOST_PREIMAGE_BYTES + FRAME_BYTES;
+        let peer = self.peer(view, node)?.taking_at_most(most);
+        let request = GetPreimage { digest: digest.0 };
+        asked(node, peer.call(&request, deadline).await)
     }
 
     /// All attempts an agent knows whose end is not acknowledged.

@@ -4,12 +4,13 @@ use crate::{
     agents::Look,
     core::Core,
     error::AgentError,
+    preimages::NotHad,
     view::{NodeEntry, View},
 };
 use lattice_hwprobe::{
-    Class, ClassMark, ClassRecord, Difference, Digest, Inventory, Levels, Schemas, Verdict, diff,
+    Class, ClassMark, ClassRecord, Difference, Digest, Inventory, Levels, Reading, Schemas, Value,
+    Verdict, diff,
 };
-use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
 
 impl Core {
@@ -22,8 +23,8 @@ impl Core {
         let view = self.view();
         let (left, right) = (seen(&view, left)?, seen(&view, right)?);
         let (left_told, right_told) = tokio::join!(
-            self.inventory_if_incomplete(&view, left),
-            self.inventory_if_incomplete(&view, right)
+            self.inventory_if_incomplete(&view, left, &Class::ALL),
+            self.inventory_if_incomplete(&view, right, &Class::ALL)
         );
         let mut differences = Vec::new();
         for class in Class::ALL {
@@ -128,35 +129,43 @@ impl Core {
         if told.is_some() {
             return told;
         }
-        let holders = holders(view, digest, node);
         let preimages = &self.preimages;
-        let fetched = preimages.fetch_record(&self.agents, view, digest, &holders);
-        fetched.await.map(|record| ClassRecord::clone(&record))
+        let fetched = preimages.fetch_record(&self.agents, view, digest, node);
+        let fetched = fetched.await.ok()?;
+        Some(ClassRecord::clone(&fetched))
     }
 
-    /// Every class of a node with its record, as completely as it can be had now: of one that is
-    /// down, as it was last announced.
+    /// These classes of a node, each with its record as completely as it can be had now: of one that
+    /// is down, as it was last announced.
     ///
     /// # Errors
     /// A node that is not known or was never seen.
-    pub async fn records(&self, node: &NodeId) -> Result<Vec<(Class, ClassRecord)>, AgentError> {
+    pub async fn records(
+        &self,
+        node: &NodeId,
+        classes: &[Class],
+    ) -> Result<Vec<(Class, ClassRecord)>, AgentError> {
         let view = self.view();
         let node = seen(&view, node)?;
-        let told = self.inventory_if_incomplete(&view, node).await;
-        let mut records = Vec::with_capacity(Class::ALL.len());
-        for class in Class::ALL {
-            let record = self.record_of(&view, node, class, told.as_ref()).await;
-            records.push((class, record));
-        }
-        Ok(records)
+        let told = self.inventory_if_incomplete(&view, node, classes).await;
+        let records = classes.iter().map(|class| async {
+            let record = self.record_of(&view, node, *class, told.as_ref()).await;
+            (*class, record)
+        });
+        Ok(futures::future::join_all(records).await)
     }
 
-    /// Only the node itself knows which of its keys are missing and why: asked once for all its
-    /// classes.
-    async fn inventory_if_incomplete(&self, view: &View, node: &NodeEntry) -> Option<Inventory> {
+    /// Only the node itself knows which of its keys are missing and why: asked once for all of
+    /// them.
+    async fn inventory_if_incomplete(
+        &self,
+        view: &View,
+        node: &NodeEntry,
+        classes: &[Class],
+    ) -> Option<Inventory> {
         let is_incomplete =
             |class: &Class| matches!(node.marks().get(class), Some(ClassMark::Incomplete) | None);
-        if !Class::ALL.iter().any(is_incomplete) {
+        if !classes.iter().any(is_incomplete) {
             return None;
         }
         self.agents.inventory(view, &node.id, Look::Last).await.ok()
@@ -176,11 +185,12 @@ impl Core {
                 if let Ok(Some(record)) = self.history.record(*digest).await {
                     return record;
                 }
-                let holders = holders(view, *digest, node);
                 let preimages = &self.preimages;
-                let fetched = preimages.fetch_record(&self.agents, view, *digest, &holders);
-                let fetched = fetched.await;
-                fetched.map_or_else(nothing, |record| ClassRecord::clone(&record))
+                let fetched = preimages.fetch_record(&self.agents, view, *digest, node);
+                match fetched.await {
+                    Ok(record) => ClassRecord::clone(&record),
+                    Err(why) => not_had(class, &why),
+                }
             }
             Some(ClassMark::Disabled) => ClassRecord::disabled(class, "switched off at the node"),
             Some(ClassMark::Incomplete) | None => {
@@ -197,73 +207,18 @@ impl Core {
     }
 }
 
+/// The record of a class that has one, which cannot be had now: nothing is known of it but why.
+fn not_had(class: Class, why: &NotHad) -> ClassRecord {
+    let mut record = ClassRecord::new(class);
+    record.require("class", Reading::<Value>::failed(why.to_string()));
+    record
+}
+
 fn seen<'a>(view: &'a View, node: &NodeId) -> Result<&'a NodeEntry, AgentError> {
     let node = node.clone();
     match view.node(&node) {
         None => Err(AgentError::UnknownNode { node }),
         Some(entry) if entry.seen.is_none() => Err(AgentError::NotSeen { node }),
         Some(entry) => Ok(entry),
-    }
-}
-
-/// Nodes that say they have a record: `first`, then those that answer, each whose own agent says
-/// that digest of any class, under its mark or beside it. Who names a digest need not have it, so it
-/// must not be the only one that is asked.
-pub(crate) fn holders(view: &View, digest: Digest, first: &NodeEntry) -> Vec<NodeId> {
-    let says = |node: &NodeEntry| {
-        node.seen.as_ref().is_some_and(|seen| {
-            let mut marks = seen.marks.values();
-            let mut earlier = seen.earlier.values();
-            marks.any(|mark| mark.digest() == Some(digest)) || earlier.any(|e| e.digest == digest)
-        })
-    };
-    let others = view
-        .nodes
-        .values()
-        .filter(|other| other.id != first.id && other.liveness == Liveness::Alive && says(other));
-    std::iter::once(first.id.clone())
-        .chain(others.map(|other| other.id.clone()).take(8))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tasks::testing::{entry, id};
-    use lattice_hwprobe::Earlier;
-    use std::sync::Arc;
-
-    #[test]
-    fn who_names_a_record_that_it_does_not_have_is_not_asked_alone() {
-        let (wanted, other) = (Digest([1; 32]), Digest([2; 32]));
-        let mut view = View::default();
-        let mut put = |name: &str, class, mark: Digest, beside: Option<Digest>| {
-            let mut node = entry(name);
-            if let Some(seen) = &mut node.seen {
-                let (schema, digest) = (2, mark);
-                let mark = ClassMark::Complete { schema, digest };
-                seen.marks.insert(class, mark);
-                let beside = beside.map(|digest| (class, Earlier { schema: 1, digest }));
-                seen.earlier.extend(beside);
-            }
-            let node = Arc::new(node);
-            Arc::make_mut(&mut view.nodes).insert(node.id.clone(), Arc::clone(&node));
-            node
-        };
-        // Names it beside its own mark, or of another class.
-        let liar = put("a0", Class::Nic, other, Some(wanted));
-        let liar_too = put("a1", Class::Gpu, wanted, None);
-        put("b0", Class::Nic, wanted, None);
-        put("b1", Class::Nic, other, None);
-        put("b2", Class::Nic, other, Some(wanted));
-        let mut down = NodeEntry::clone(&put("b3", Class::Nic, wanted, None));
-        down.liveness = Liveness::Unknown;
-        Arc::make_mut(&mut view.nodes).insert(down.id.clone(), Arc::new(down));
-        for first in [liar, liar_too] {
-            let asked = holders(&view, wanted, &first);
-            assert_eq!(asked[0], first.id);
-            assert!(asked.contains(&id("b0")) && asked.contains(&id("b2")));
-            assert!(!asked.contains(&id("b1")) && !asked.contains(&id("b3")));
-        }
     }
 }

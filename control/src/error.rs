@@ -47,6 +47,26 @@ pub enum AgentError {
     },
 }
 
+impl AgentError {
+    /// What went wrong, without whom it is about.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            Self::UnknownNode { .. } => "there is no such node".to_owned(),
+            Self::NotSeen { .. } => "its agent has not been seen".to_owned(),
+            Self::Call { source, .. } => source.to_string(),
+            Self::Refused { reason, .. } => reason.clone(),
+        }
+    }
+
+    /// Whether the answer was longer than any honest one.
+    pub(crate) const fn is_too_long(&self) -> bool {
+        let Self::Call { source, .. } = self else {
+            return false;
+        };
+        matches!(source, CallError::TooLarge { .. })
+    }
+}
+
 /// Output that cannot be read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {

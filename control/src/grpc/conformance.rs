@@ -2,7 +2,7 @@
 
 use super::{close, given, key, open};
 use crate::http::{
-    ops::{baselines, conformance, history},
+    ops::{baselines, brake, conformance, history},
     state::Api,
 };
 use lattice_api::{
@@ -89,7 +89,7 @@ impl v1::conformance_server::Conformance for Service {
         request: Request<v1::GetBrakeRequest>,
     ) -> Result<Response<v1::BrakeResponse>, Status> {
         open(&self.0, request)?;
-        close(Ok(baselines::brake(self.0.core())))
+        close(Ok(brake::state(self.0.core())))
     }
 
     async fn release_brake(
@@ -99,6 +99,6 @@ impl v1::conformance_server::Conformance for Service {
         let (caller, mut message) = open(&self.0, request)?;
         let key = key(message.idempotency_key.take())?;
         let body = ReleaseRequest::from(message);
-        close(baselines::release(self.0.core(), &caller, body, key).await)
+        close(brake::release(self.0.core(), &caller, body, key).await)
     }
 }

@@ -1,12 +1,13 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::view::{NodeEntry, Seen};
-use lattice_hwprobe::{Class, Reading, Value};
+use crate::view::Seen;
+use lattice_hwprobe::{Class, ClassMark, Earlier, Reading, Value};
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
     Validity,
 };
-use lattice_placement::Health;
+use lattice_placement::{Health, Liveness};
+use lattice_quorum_types::wire::GetPreimage;
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicUsize, Ordering},
@@ -38,8 +39,9 @@ impl World {
         .unwrap()
     }
 
-    /// An agent that answers every digest with these bytes; returns how often it was asked.
-    fn agent(&mut self, name: &str, bytes: Option<Vec<u8>>) -> Arc<AtomicUsize> {
+    /// A living agent that says that it has a digest, and answers with these bytes; returns how often
+    /// it was asked.
+    fn agent(&mut self, name: &str, says: Digest, bytes: Option<Vec<u8>>) -> Arc<AtomicUsize> {
         let asked = Arc::new(AtomicUsize::new(0));
         let mesh = self.mesh(Role::Agent, name);
         let count = asked.clone();
@@ -51,10 +53,17 @@ impl World {
         mesh.serve(router).unwrap();
         let id = node(name);
         let mut entry = NodeEntry::new(id.clone());
+        entry.liveness = Liveness::Alive;
         entry.seen = Some(Seen {
             cell: "c0".to_owned(),
             addr: mesh.local_addr(),
-            marks: BTreeMap::new(),
+            marks: BTreeMap::from([(
+                Class::Nic,
+                ClassMark::Complete {
+                    schema: 1,
+                    digest: says,
+                },
+            )]),
             earlier: BTreeMap::new(),
             document: None,
             health: Health::Healthy,
@@ -70,6 +79,23 @@ impl World {
         Arc::make_mut(&mut self.view.nodes).insert(id, Arc::new(entry));
         asked
     }
+
+    async fn fetch(
+        &self,
+        preimages: &Preimages,
+        agents: &Agents,
+        digest: Digest,
+        of: &str,
+    ) -> Result<Arc<ClassRecord>, NotHad> {
+        let node = self.view.node(&node(of)).unwrap();
+        preimages
+            .fetch_record(agents, &self.view, digest, node)
+            .await
+    }
+}
+
+fn count(asked: &Arc<AtomicUsize>) -> usize {
+    asked.load(Ordering::Relaxed)
 }
 
 fn day() -> Validity {
@@ -90,33 +116,59 @@ fn record(firmware: &str) -> ClassRecord {
 }
 
 #[tokio::test]
-async fn a_preimage_that_does_not_match_its_digest_is_rejected_and_another_node_is_asked() {
+async fn four_liars_with_low_names_keep_no_record_from_being_had() {
     let mut world = World::new();
     let (good, forged) = (record("28.41.1000"), record("28.39.2048"));
     let digest = good.state().digest().unwrap();
-    let liar = world.agent("liar", Some(forged.encode()));
-    let garbled = world.agent("garbled", Some(b"no record at all".to_vec()));
-    let honest = world.agent("honest", Some(good.encode()));
+    let liars = [
+        world.agent("a0", digest, Some(forged.encode())),
+        world.agent("a1", digest, Some(b"no record at all".to_vec())),
+        world.agent("a2", digest, None),
+        world.agent("a3", digest, Some(vec![0; MOST_PREIMAGE_BYTES + 1000])),
+    ];
+    let honest = world.agent("z", digest, Some(good.encode()));
     let agents = Agents::new(world.mesh(Role::Control, "c1"));
     let preimages = Preimages::new();
 
-    let liars = [node("liar"), node("garbled")];
-    let found = preimages
-        .fetch_record(&agents, &world.view, digest, &liars)
-        .await;
-    assert_eq!(found, None);
+    // Asked for one of the liars, as whoever looks for the first that names it would.
+    let why = world.fetch(&preimages, &agents, digest, "a0").await;
+    let why = why.unwrap_err().to_string();
+    println!("{why}");
+    for part in [
+        "5 nodes name it, 4 were asked now",
+        "a0: ",
+        "a1: ",
+        "a2: it does not have it",
+        "a3: a message of",
+        "is above the limit of",
+    ] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
     assert_eq!(preimages.record(&digest), None);
+    assert_eq!((count(&honest), liars.each_ref().map(count)), (0, [1; 4]));
 
-    let all = [node("liar"), node("garbled"), node("honest")];
-    let found = preimages
-        .fetch_record(&agents, &world.view, digest, &all)
-        .await;
+    let found = world.fetch(&preimages, &agents, digest, "a0").await;
     assert_eq!(
         found.unwrap().get("nic.0.firmware"),
         good.get("nic.0.firmware")
     );
-    let counts = [&liar, &garbled, &honest].map(|asked| asked.load(Ordering::Relaxed));
-    assert_eq!(counts, [2, 2, 1]);
+    // Who gave something else was not asked again.
+    assert_eq!((count(&honest), count(&liars[0])), (1, 1));
+    assert!(liars.iter().all(|liar| count(liar) <= 2));
+}
+
+#[tokio::test]
+async fn the_node_that_it_is_about_is_asked_first_and_nobody_else() {
+    let mut world = World::new();
+    let good = record("28.41.1000");
+    let digest = good.state().digest().unwrap();
+    let liar = world.agent("a0", digest, None);
+    let itself = world.agent("z", digest, Some(good.encode()));
+    let agents = Agents::new(world.mesh(Role::Control, "c1"));
+    let preimages = Preimages::new();
+    let found = world.fetch(&preimages, &agents, digest, "z").await;
+    assert!(found.is_ok());
+    assert_eq!((count(&liar), count(&itself)), (0, 1));
 }
 
 #[tokio::test]
@@ -124,14 +176,45 @@ async fn a_digest_that_many_want_at_once_is_fetched_once() {
     let mut world = World::new();
     let good = record("28.41.1000");
     let digest = good.state().digest().unwrap();
-    let without = world.agent("without", None);
-    let holder = world.agent("holder", Some(good.encode()));
+    let without = world.agent("without", digest, None);
+    let holder = world.agent("holder", digest, Some(good.encode()));
     let agents = Agents::new(world.mesh(Role::Control, "c1"));
     let preimages = Preimages::new();
-    let holders = [node("without"), node("unknown"), node("holder")];
-    let wants = (0..10).map(|_| preimages.fetch_record(&agents, &world.view, digest, &holders));
+    let wants = (0..10).map(|_| world.fetch(&preimages, &agents, digest, "without"));
     let found = futures::future::join_all(wants).await;
-    assert!(found.iter().all(Option::is_some));
-    assert_eq!(without.load(Ordering::Relaxed), 1);
-    assert_eq!(holder.load(Ordering::Relaxed), 1);
+    assert!(found.iter().all(Result::is_ok));
+    assert_eq!((count(&without), count(&holder)), (1, 1));
+}
+
+#[test]
+fn living_nodes_that_name_a_record_have_it_perhaps() {
+    let (wanted, other) = (Digest([1; 32]), Digest([2; 32]));
+    let mut view = View::default();
+    let mut put = |name: &str, class, digest: Digest, beside: Option<Digest>| {
+        let mut node = crate::tasks::testing::entry(name);
+        if let Some(seen) = &mut node.seen {
+            let mark = ClassMark::Complete { schema: 2, digest };
+            seen.marks.insert(class, mark);
+            let beside = beside.map(|digest| (class, Earlier { schema: 1, digest }));
+            seen.earlier.extend(beside);
+        }
+        let node = Arc::new(node);
+        Arc::make_mut(&mut view.nodes).insert(node.id.clone(), Arc::clone(&node));
+        node
+    };
+    // Names it beside its own mark, or of another class.
+    let liar = put("a0", Class::Nic, other, Some(wanted));
+    let liar_too = put("a1", Class::Gpu, wanted, None);
+    put("b0", Class::Nic, wanted, None);
+    put("b1", Class::Nic, other, None);
+    put("b2", Class::Nic, other, Some(wanted));
+    let mut down = NodeEntry::clone(&put("b3", Class::Nic, wanted, None));
+    down.liveness = Liveness::Unknown;
+    Arc::make_mut(&mut view.nodes).insert(down.id.clone(), Arc::new(down));
+    let names = |first: &NodeEntry| -> Vec<String> {
+        let others = others(&view, wanted, first).into_iter();
+        others.map(ToString::to_string).collect()
+    };
+    assert_eq!(names(&liar), ["a1", "b0", "b2"]);
+    assert_eq!(names(&liar_too), ["a0", "b0", "b2"]);
 }

@@ -3,7 +3,6 @@
 //! here, on gossip: it only ever keeps work away. What drains is `tasks/autodrain`.
 
 use crate::{
-    compare::holders,
     core::Core,
     drift::{self, Judged},
     observe,
@@ -117,13 +116,11 @@ impl Conformance {
             let (class, node) = Class::ALL.iter().find_map(has)?;
             let preimages = &self.core.preimages;
             if let Some(record) = earlier_of(preimages, node, class, digest) {
-                preimages.put_record(digest, Arc::clone(&record));
+                preimages.put_record(&node.id, digest, Arc::clone(&record));
                 return Some(record);
             }
-            let holders = holders(view, digest, node);
-            preimages
-                .fetch_record(&self.core.agents, view, digest, &holders)
-                .await
+            let fetched = preimages.fetch_record(&self.core.agents, view, digest, node);
+            fetched.await.ok()
         };
         let fetches = stream::iter(missing.iter().copied()).map(fetch);
         let fetched = fetches.buffer_unordered(AT_A_TIME);
@@ -146,16 +143,10 @@ impl Conformance {
         let asked = wanted.len();
         let (core, seen) = (&self.core, &view);
         let fetch = |(node, digest): (NodeId, Digest)| async move {
-            let holders = [node.clone()];
-            let fetched = match core.preimages.document(&digest) {
-                Some(document) => Some(document),
-                None => {
-                    core.preimages
-                        .fetch_document(&core.agents, seen, digest, &holders)
-                        .await
-                }
-            };
-            fetched.map(|document| (node, (digest, document)))
+            let (preimages, agents) = (&core.preimages, &core.agents);
+            let fetched = preimages.fetch_document(agents, seen, digest, &node);
+            let document = fetched.await.ok()?;
+            Some((node, (digest, document)))
         };
         let fetches = stream::iter(wanted).map(fetch).buffer_unordered(AT_A_TIME);
         let found: BTreeMap<NodeId, (Digest, Arc<NodeDocument>)> =

@@ -16,7 +16,7 @@ use lattice_hwprobe::{
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     NodeId,
-    wire::{GetHistory, GetPreimage, HistoryPage},
+    wire::{GetHistory, HistoryPage},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -45,9 +45,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 const MOST_ENTRY_BYTES: usize = 128 << 10;
 /// Most bytes of an event: its texts have 300 characters each at most.
 const MOST_EVENT_BYTES: usize = 16 << 10;
-/// Most bytes of a record: those of large nodes are tens of kilobytes.
-const MOST_RECORD_BYTES: usize = 512 << 10;
-
+/// Most bytes of records of one node that are kept within an hour. Its agent keeps 4 MiB of them.
+const MOST_RECORDS_BYTES: usize = 16 << 20;
 /// Records that no line names any more are looked for so often.
 const SWEEP_EVERY: Duration = Duration::from_secs(6 * 3_600);
 /// New journals of one node that are read within an hour: one begins where an agent lost its own.
@@ -64,6 +63,8 @@ pub(crate) struct ReadHistories {
     failed: BTreeMap<NodeId, Failed>,
     /// When nodes came with another journal than before, in the last hour.
     journals: BTreeMap<NodeId, VecDeque<Instant>>,
+    /// Bytes of the records that were kept of each node in the last hour.
+    budgets: BTreeMap<NodeId, Budget>,
     swept_at: Instant,
 }
 
@@ -72,6 +73,31 @@ pub(crate) struct ReadHistories {
 struct Failed {
     ask_again_at: Instant,
     pause: Duration,
+}
+
+/// What one node made us keep.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    since: Instant,
+    bytes: usize,
+}
+
+impl Budget {
+    const fn new(since: Instant) -> Self {
+        Self { since, bytes: 0 }
+    }
+
+    /// Whether so many bytes more are taken.
+    fn takes(&mut self, bytes: usize, now: Instant) -> bool {
+        if now.duration_since(self.since) >= HOUR {
+            *self = Self::new(now);
+        }
+        if self.bytes + bytes > MOST_RECORDS_BYTES {
+            return false;
+        }
+        self.bytes += bytes;
+        true
+    }
 }
 
 /// What one round did.
@@ -103,6 +129,7 @@ impl ReadHistories {
             read: BTreeMap::new(),
             failed: BTreeMap::new(),
             journals: BTreeMap::new(),
+            budgets: BTreeMap::new(),
             swept_at: Instant::now(),
         }
     }
@@ -155,10 +182,17 @@ impl ReadHistories {
             ..HistoryReport::default()
         };
         let (core, view) = (&self.core, &view);
-        let reads = futures::stream::iter(behind)
-            .map(|node| async move { (read_within(core, view, &node).await, node) });
+        let now = Instant::now();
+        let budgets = &self.budgets;
+        let reads = futures::stream::iter(behind).map(|node| async move {
+            let mut budget = budgets.get(&node).copied().unwrap_or(Budget::new(now));
+            let read = read_within(core, view, &node, &mut budget).await;
+            (node, read, budget)
+        });
+        let mut spent = Vec::new();
         let mut reads = reads.buffer_unordered(AT_A_TIME);
-        while let Some((read, node)) = reads.next().await {
+        while let Some((node, read, budget)) = reads.next().await {
+            spent.push((node.clone(), budget));
             match read {
                 Ok((cursor, entries)) => {
                     report.entries += entries;
@@ -184,6 +218,10 @@ impl ReadHistories {
                 }
             }
         }
+        drop(reads);
+        self.budgets.extend(spent);
+        self.budgets
+            .retain(|_, budget| budget.since.elapsed() < HOUR);
         report
     }
 }
@@ -201,8 +239,13 @@ impl ReadHistories {
 }
 
 /// One node that dawdles holds its place for so long and no longer.
-async fn read_within(core: &Core, view: &View, node: &NodeId) -> Result<(Cursor, u64), ReadError> {
-    let read = tokio::time::timeout(NODE_TIMEOUT, read(core, view, node)).await;
+async fn read_within(
+    core: &Core,
+    view: &View,
+    node: &NodeId,
+    budget: &mut Budget,
+) -> Result<(Cursor, u64), ReadError> {
+    let read = tokio::time::timeout(NODE_TIMEOUT, read(core, view, node, budget)).await;
     read.unwrap_or_else(|_| {
         Err(ReadError::Journal {
             node: node.clone(),
@@ -212,7 +255,12 @@ async fn read_within(core: &Core, view: &View, node: &NodeId) -> Result<(Cursor,
 }
 
 /// Reads what one node has more.
-async fn read(core: &Core, view: &View, node: &NodeId) -> Result<(Cursor, u64), ReadError> {
+async fn read(
+    core: &Core,
+    view: &View,
+    node: &NodeId,
+    budget: &mut Budget,
+) -> Result<(Cursor, u64), ReadError> {
     let mut cursor = core.history.cursor(node.to_string()).await?;
     let mut added = 0;
     let told = view.node(node).and_then(|entry| entry.seen.as_ref());
@@ -232,7 +280,7 @@ async fn read(core: &Core, view: &View, node: &NodeId) -> Result<(Cursor, u64), 
             continue;
         }
         let told: Vec<Record> = parse(node, &page)?;
-        keep_records(core, view, node, &told).await?;
+        keep_records(core, view, node, &told, budget).await?;
         cursor = Cursor {
             journal: page.journal,
             read: read_up_to(&page, &told, cursor.read),
@@ -303,13 +351,15 @@ fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<Record>, ReadError> {
     Ok(told)
 }
 
-/// Keeps the records behind entries, so that a class can be compared with what it was. One that
-/// cannot be had leaves its entry without it.
+/// Keeps the records behind entries, so that a class can be compared with what it was. An entry whose
+/// record cannot be had, or is one too many, is without it: who asks what the class was then is told
+/// that its record is not kept.
 async fn keep_records(
     core: &Core,
     view: &View,
     node: &NodeId,
     told: &[Record],
+    budget: &mut Budget,
 ) -> Result<(), ReadError> {
     for record in told {
         let Record::Entry(entry) = record else {
@@ -321,16 +371,24 @@ async fn keep_records(
         if core.history.has_record(digest).await? {
             continue;
         }
-        if let Some(bytes) = fetch_record(core, view, node, digest).await?
-            && bytes.len() <= MOST_RECORD_BYTES
-        {
+        let Some(bytes) = fetch_record(core, view, node, digest).await? else {
+            continue;
+        };
+        if budget.takes(bytes.len(), Instant::now()) {
             core.history.keep_record(digest, bytes).await?;
+        } else {
+            tracing::warn!(
+                %node, %digest, bytes = bytes.len(),
+                "a record of its history is not kept: more than {MOST_RECORDS_BYTES} bytes of them \
+                 came within an hour"
+            );
         }
     }
     Ok(())
 }
 
-/// A node that does not answer at all is given up; one that lost the record is not.
+/// A node that does not answer at all is given up; one that lost the record, or has something else or
+/// something longer instead, is not.
 async fn fetch_record(
     core: &Core,
     view: &View,
@@ -340,8 +398,13 @@ async fn fetch_record(
     if let Some(record) = core.preimages.record(&digest) {
         return Ok(Some(record.encode()));
     }
-    let request = GetPreimage { digest: digest.0 };
-    let answer = core.agents.fetch(view, node, &request, TIMEOUT).await?;
+    let answer = match core.agents.preimage(view, node, digest, TIMEOUT).await {
+        Err(error) if error.is_too_long() => {
+            tracing::warn!(%node, %digest, %error, "a record of its history is not kept");
+            None
+        }
+        answer => answer?,
+    };
     let verified = answer.filter(|bytes| lattice_hwprobe::verify(&digest, bytes).is_ok());
     Ok(verified.map(|bytes| bytes.to_vec()))
 }
@@ -349,6 +412,7 @@ async fn fetch_record(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::preimages::MOST_PREIMAGE_BYTES;
 
     #[test]
     fn a_page_that_names_a_number_beyond_its_last_line_leaves_nothing_out_for_ever() {
@@ -368,5 +432,18 @@ mod tests {
         assert_eq!(read_up_to(&page(u64::MAX, 9), &told(3), 0), 9);
         assert_eq!(read_up_to(&page(0, 9), &told(3), 0), 3);
         assert_eq!(read_up_to(&page(2, 9), &[], 5), 5);
+    }
+
+    #[test]
+    fn one_node_has_so_many_bytes_of_records_kept_within_an_hour() {
+        let start = Instant::now();
+        let after = |minutes: u64| start + Duration::from_secs(60 * minutes);
+        let mut budget = Budget::new(start);
+        let record = MOST_PREIMAGE_BYTES;
+        let taken = (0..1_000).filter(|_| budget.takes(record, after(59)));
+        assert_eq!(taken.count() * record, MOST_RECORDS_BYTES);
+        assert!(!budget.takes(1, after(59)));
+        assert!(budget.takes(record, after(60)));
+        assert!(!budget.takes(MOST_RECORDS_BYTES, after(61)));
     }
 }

@@ -6,7 +6,6 @@ mod tests;
 
 use crate::{
     bmc::Parts,
-    compare::holders,
     core::Core,
     observe,
     tasks::activation::Activation,
@@ -155,11 +154,12 @@ async fn of(
         let earlier = Schemas::SHIPPED.earlier(&record);
         let earlier = earlier.map(|(earlier, record)| {
             let record = Arc::new(record);
-            core.preimages.put_record(earlier.digest, record);
+            core.preimages.put_record(&entry.id, earlier.digest, record);
             earlier
         });
         if let Some(digest) = mark.digest() {
-            core.preimages.put_record(digest, Arc::new(record));
+            core.preimages
+                .put_record(&entry.id, digest, Arc::new(record));
         }
         let whole = United {
             base,
@@ -193,8 +193,7 @@ async fn agents_record(
     if let Ok(Some(record)) = core.history.record(digest).await {
         return Some(record);
     }
-    let holders: Vec<NodeId> = holders(view, digest, entry);
     let (preimages, agents) = (&core.preimages, &core.agents);
-    let fetched = preimages.fetch_record(agents, view, digest, &holders).await;
-    fetched.map(|record| ClassRecord::clone(&record))
+    let fetched = preimages.fetch_record(agents, view, digest, entry).await;
+    fetched.ok().map(|record| ClassRecord::clone(&record))
 }

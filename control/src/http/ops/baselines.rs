@@ -1,32 +1,24 @@
-//! Baselines: what nodes are meant to be, and the brake on automatic draining.
+//! Baselines: what nodes are meant to be. How one looks beside a node, or beside another, is in
+//! [`beside`], and what it is when it is made like a node or a group in [`model`]; the brake is in
+//! `ops/brake`.
 
-use super::{
-    nodes::{agent_problem, difference},
-    propose, read, time, unexpected,
-};
+mod beside;
+mod model;
+
+pub(crate) use beside::diff;
+
+use super::{propose, read, time, unexpected};
 use crate::{
-    Core, Kept, Look, View,
-    baselines::{
-        expectation,
-        form::{self, Model, Want, Wanted},
-    },
+    Core, Kept, View,
+    baselines::{expectation, form},
     http::caller::{Caller, Role},
 };
 use lattice_api::{
-    baseline::{
-        BaselineRequest, BaselineSet, BaselineView, BrakeState, BrakeView, ClassRuleView,
-        ReleaseRequest, VersionView,
-    },
-    conformance::{DiffView, DifferenceView},
+    baseline::{BaselineRequest, BaselineSet, BaselineView, ClassRuleView, VersionView},
     problem::{Kind, Problem},
     project::Changed,
 };
-use lattice_hwprobe::{
-    Class, ClassRecord, ClassState, Group, Reading, Scope, Verdict,
-    baseline::{Constraint, Deviation, Expectation},
-    diff as compare,
-};
-use lattice_placement::Liveness;
+use lattice_hwprobe::{Class, baseline::Expectation};
 use lattice_quorum_types::{
     Command, NodeId, Outcome, Refusal,
     baseline::{ClassRule, Definition, Rule},
@@ -35,9 +27,6 @@ use lattice_quorum_types::{
     view::{Answer, Query},
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Members of a group that are asked before it is given up.
-const MEMBERS_ASKED: usize = 4;
 
 fn name(text: &str) -> Result<BaselineName, Problem> {
     BaselineName::new(text).map_err(|error| Problem::field("name", error.to_string()))
@@ -208,13 +197,13 @@ pub(crate) async fn set(
     let wanted = form::read(name.as_str(), &request)?;
     let model = match &wanted.model {
         None => BTreeMap::new(),
-        Some(model) => records(core, model, &wanted).await?,
+        Some(model) => model::records(core, model, &wanted).await?,
     };
     let definition = Definition {
         description: request.description,
         nodes: request.nodes.unwrap_or_default(),
         cohort: request.cohort.map(Into::into),
-        classes: rules(&wanted, &model)?,
+        classes: model::rules(&wanted, &model)?,
     };
     let classes = definition.classes.keys().cloned().collect();
     let command = Command::SetBaseline {
@@ -234,169 +223,6 @@ pub(crate) async fn set(
     })
 }
 
-/// The rule of each class that is asked for, or that the model has.
-fn rules(
-    wanted: &Wanted,
-    model: &BTreeMap<Class, ClassRecord>,
-) -> Result<BTreeMap<String, ClassRule>, Problem> {
-    let mut rules = BTreeMap::new();
-    for (class, want) in &wanted.classes {
-        let rule = match &want.want {
-            Want::Keys(constraints) => Rule::Partial {
-                constraints: constraints.clone(),
-            },
-            Want::Model => exact(*class, model.get(class))?,
-        };
-        let rule = ClassRule {
-            policy: want.policy,
-            sensitive: want.sensitive,
-            rule,
-        };
-        rules.insert(class.to_string(), rule);
-    }
-    if wanted.classes.is_empty() {
-        for (class, record) in model {
-            if record.state().digest().is_some() {
-                let rule = ClassRule {
-                    policy: wanted.policy,
-                    sensitive: wanted.sensitive,
-                    rule: exact(*class, Some(record))?,
-                };
-                rules.insert(class.to_string(), rule);
-            }
-        }
-    }
-    Ok(rules)
-}
-
-fn exact(class: Class, record: Option<&ClassRecord>) -> Result<Rule, Problem> {
-    let why = match record.map(ClassRecord::state) {
-        Some(ClassState::Complete { schema, digest }) => {
-            let preimage = record.map(ClassRecord::encode).unwrap_or_default();
-            return Ok(Rule::Exact {
-                schema,
-                digest: digest.0,
-                preimage: preimage.into(),
-            });
-        }
-        Some(ClassState::Incomplete { missing }) => {
-            let missing: Vec<String> = missing
-                .iter()
-                .map(|(key, reading)| format!("{key}: {reading}"))
-                .collect();
-            format!("it is incomplete there: {}", missing.join(", "))
-        }
-        Some(ClassState::Disabled { why }) => format!("it is switched off there: {why}"),
-        None => "it is not read there".to_owned(),
-    };
-    let reason = format!("{why}; what is not known can be no model");
-    Err(Problem::field(format!("classes.{class}"), reason))
-}
-
-/// What the model is, by its own word.
-async fn records(
-    core: &Core,
-    model: &Model,
-    wanted: &Wanted,
-) -> Result<BTreeMap<Class, ClassRecord>, Problem> {
-    let digest = match model {
-        Model::Node(text) => {
-            let node = super::nodes::name(text)?;
-            let inventory = core.inventory(&node, Look::Last).await;
-            let records = inventory.map_err(|error| agent_problem(&error))?.records;
-            return Ok(whole(core, &node, records).await);
-        }
-        Model::Group(digest) => digest,
-    };
-    let (group, scope) = group(core, digest, wanted)?;
-    let view = core.view();
-    let members = group.nodes.iter().filter_map(|name| NodeId::new(name).ok());
-    let living = members.filter(|id| {
-        view.node(id)
-            .is_some_and(|entry| entry.liveness == Liveness::Alive)
-    });
-    let mut last = None;
-    for member in living.take(MEMBERS_ASKED) {
-        match core.inventory(&member, Look::Last).await {
-            Ok(inventory) => {
-                let mut records = whole(core, &member, inventory.records).await;
-                let of_scope = scope.classes();
-                let marks = view.node(&member).map(|entry| entry.marks().clone());
-                let marks = marks.unwrap_or_default();
-                records.retain(|class, record| {
-                    (of_scope.is_empty() || of_scope.contains(class))
-                        && marks.get(class) == Some(&record.state().mark())
-                });
-                return Ok(records);
-            }
-            Err(error) => last = Some(agent_problem(&error)),
-        }
-    }
-    Err(last.unwrap_or_else(|| {
-        let detail = "no member of the group answers; take one of its nodes when it does";
-        Problem::new(Kind::Unavailable, "node_unavailable", detail)
-    }))
-}
-
-/// With what another source tells of the same class: the rest of the class is what others are to be
-/// like as well. Only where the node itself says now what it announces.
-async fn whole(
-    core: &Core,
-    node: &NodeId,
-    mut records: BTreeMap<Class, ClassRecord>,
-) -> BTreeMap<Class, ClassRecord> {
-    let view = core.view();
-    let Some(entry) = view.node(node) else {
-        return records;
-    };
-    let announced = entry.seen.as_ref().map(|seen| &seen.marks);
-    let is_part = |class: &Class, record: &ClassRecord| {
-        let mark = record.state().mark();
-        announced.and_then(|marks| marks.get(class)) == Some(&mark)
-            && entry.marks().get(class) != Some(&mark)
-    };
-    if !records.iter().any(|(class, record)| is_part(class, record)) {
-        return records;
-    }
-    let Ok(known) = core.records(node).await else {
-        return records;
-    };
-    for (class, record) in known {
-        let part = records.get(&class).is_some_and(|own| is_part(&class, own));
-        if part && entry.marks().get(&class) == Some(&record.state().mark()) {
-            records.insert(class, record);
-        }
-    }
-    records
-}
-
-/// The one group whose digest begins so: of the classes that are asked for together, of one class,
-/// or of whole nodes.
-fn group(core: &Core, beginning: &str, wanted: &Wanted) -> Result<(Group, Scope), Problem> {
-    let mut scopes: Vec<Scope> = Class::ALL.into_iter().map(Scope::Class).collect();
-    scopes.push(Scope::All);
-    if wanted.classes.len() > 1 {
-        scopes.push(Scope::Union(wanted.classes.keys().copied().collect()));
-    }
-    let mut fitting = Vec::new();
-    for scope in scopes {
-        let found = core.conformance_groups(scope.clone()).groups;
-        let found = found
-            .into_iter()
-            .filter(|group| group.digest.to_string().starts_with(beginning));
-        fitting.extend(found.map(|group| (group, scope.clone())));
-    }
-    if fitting.len() > 1 {
-        let reason = format!("{} groups begin so; give more of it", fitting.len());
-        return Err(Problem::field("from_group", reason));
-    }
-    fitting.pop().ok_or_else(|| {
-        let reason = "there is no such group; `lattice conformance groups` shows those there are. \
-                      For several classes together, name them";
-        Problem::field("from_group", reason)
-    })
-}
-
 /// Nobody is judged by it any more.
 pub(crate) async fn delete(
     core: &Core,
@@ -411,162 +237,4 @@ pub(crate) async fn delete(
         expected_version,
     };
     super::change(core, caller, key, command).await
-}
-
-/// A baseline beside a node, or beside another baseline.
-pub(crate) async fn diff(core: &Core, text: &str, with: &str) -> Result<DiffView, Problem> {
-    let left = find(core, text).await?;
-    let node = NodeId::new(with).ok();
-    let view = core.view();
-    let differences = match node.filter(|node| view.node(node).is_some()) {
-        Some(node) => {
-            let records = core.records(&node).await;
-            let records = records.map_err(|error| agent_problem(&error))?;
-            let told = beside(&left, &records.into_iter().collect());
-            told.into_iter().map(deviation).collect()
-        }
-        None => between(&left, &find(core, with).await?),
-    };
-    Ok(DiffView {
-        left: format!("baseline {}", left.label()),
-        right: with.to_owned(),
-        differences,
-    })
-}
-
-/// Where these records are not what the baseline asks, whether it speaks for their node or not. A
-/// class that is not read there, or whose rule cannot be read here, is unknown.
-fn beside(baseline: &Kept, records: &BTreeMap<Class, ClassRecord>) -> Vec<Deviation> {
-    let mut deviations = Vec::new();
-    for (class, rule) in baseline.classes() {
-        let unknown = |why: &str| Deviation {
-            class: *class,
-            key: "class".to_owned(),
-            expected: "<as the baseline says>".to_owned(),
-            found: Reading::failed(why),
-            verdict: Verdict::Unknown,
-        };
-        let record = records.get(class);
-        match (
-            &rule.expectation,
-            record,
-            record.and_then(|r| r.disabled.as_ref()),
-        ) {
-            (Err(why), ..) | (_, _, Some(why)) => deviations.push(unknown(why)),
-            (_, None, _) => deviations.push(unknown("not read")),
-            (Ok(expectation), Some(record), None) => deviations.extend(expectation.check(record)),
-        }
-    }
-    deviations
-}
-
-fn deviation(d: Deviation) -> DifferenceView {
-    row(d.class, d.key, d.expected, d.found.to_string(), d.verdict)
-}
-
-fn row(class: Class, key: String, left: String, right: String, v: Verdict) -> DifferenceView {
-    let verdict = match v {
-        Verdict::Differs => "differs",
-        Verdict::Unknown => "unknown",
-    };
-    DifferenceView {
-        class: class.to_string(),
-        key,
-        left,
-        right,
-        verdict: verdict.to_owned(),
-    }
-}
-
-/// What one asks for and the other does not, or otherwise.
-fn between(left: &Kept, right: &Kept) -> Vec<DifferenceView> {
-    let classes: BTreeSet<Class> = left
-        .classes()
-        .keys()
-        .chain(right.classes().keys())
-        .copied()
-        .collect();
-    let ask = |kept: &Kept, class: Class| match kept.classes().get(&class) {
-        None => Err("<not judged>".to_owned()),
-        Some(rule) => rule.expectation.clone(),
-    };
-    let mut told = Vec::new();
-    for class in classes {
-        match (ask(left, class), ask(right, class)) {
-            (
-                Ok(Expectation::Exact { record: a, .. }),
-                Ok(Expectation::Exact { record: b, .. }),
-            ) => told.extend(compare(&a, &b).into_iter().map(difference)),
-            (Ok(Expectation::Partial(a)), Ok(Expectation::Partial(b))) => {
-                told.extend(constraints(class, &a, &b));
-            }
-            (Ok(a @ Expectation::Partial(_)), Ok(Expectation::Exact { record, .. })) => {
-                told.extend(a.check(&record).into_iter().map(deviation));
-            }
-            (Ok(Expectation::Exact { record, .. }), Ok(b @ Expectation::Partial(_))) => {
-                let swapped = b.check(&record).into_iter().map(|d| {
-                    let mut row = deviation(d);
-                    std::mem::swap(&mut row.left, &mut row.right);
-                    row
-                });
-                told.extend(swapped);
-            }
-            (a, b) => {
-                let words = |side: Result<Expectation, String>| match side {
-                    Ok(Expectation::Exact { digest, .. }) => format!("exactly {}", digest.short()),
-                    Ok(Expectation::Partial(keys)) => format!("{} keys", keys.len()),
-                    Err(why) => why,
-                };
-                let (a, b) = (words(a), words(b));
-                if a != b {
-                    told.push(row(class, "class".to_owned(), a, b, Verdict::Differs));
-                }
-            }
-        }
-    }
-    told
-}
-
-fn constraints(class: Class, a: &[Constraint], b: &[Constraint]) -> Vec<DifferenceView> {
-    let by_key = |all: &[Constraint]| -> BTreeMap<String, String> {
-        let told = all.iter().map(|c| (c.key.to_string(), c.expected()));
-        told.collect()
-    };
-    let (a, b) = (by_key(a), by_key(b));
-    let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    let none = || "<not asked>".to_owned();
-    let differ = keys.into_iter().filter(|key| a.get(*key) != b.get(*key));
-    differ
-        .map(|key| {
-            let side = |all: &BTreeMap<String, String>| all.get(key).cloned().unwrap_or_else(none);
-            row(class, key.clone(), side(&a), side(&b), Verdict::Differs)
-        })
-        .collect()
-}
-
-/// Whether automatic draining stands still.
-pub(crate) fn brake(core: &Core) -> BrakeState {
-    BrakeState {
-        held: core.view().brake.as_deref().map(brake_view),
-    }
-}
-
-pub(super) fn brake_view(held: &lattice_quorum_types::baseline::Brake) -> BrakeView {
-    BrakeView {
-        reason: held.reason.clone(),
-        since: time(held.since),
-        by: held.by.clone(),
-    }
-}
-
-/// A person lets it go on.
-pub(crate) async fn release(
-    core: &Core,
-    caller: &Caller,
-    request: ReleaseRequest,
-    key: Option<String>,
-) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Operator, "releasing the brake on automatic draining")?;
-    let ReleaseRequest { reason } = request;
-    super::change(core, caller, key, Command::ReleaseBrake { reason }).await
 }

@@ -82,7 +82,7 @@ fn one(view: &View, caller: &Caller, event: &Event) -> Option<Change> {
             version: None,
         }),
         EventKind::Brake { held } => Some(Change::Brake {
-            held: held.as_ref().map(super::baselines::brake_view),
+            held: held.as_ref().map(super::brake::view),
         }),
         EventKind::Lease { .. }
         | EventKind::Enrolled { .. }

@@ -1,6 +1,6 @@
 //! Conformance groups and drift.
 
-use super::{baselines, time};
+use super::{brake, time};
 use crate::{By, Core, Drifted, Report, Unknown, View};
 use lattice_api::{
     conformance::{
@@ -73,7 +73,7 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
         no_majority: report.no_majority.iter().map(no_majority).collect(),
         unknown: report.unknown.iter().map(unknown).collect(),
         alone: fold(&report.alone),
-        brake: view.brake.as_deref().map(baselines::brake_view),
+        brake: view.brake.as_deref().map(brake::view),
     }
 }
 

@@ -238,7 +238,7 @@ pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<D
     let id = nodes::name(node)?;
     let at = moment(core, "since", Some(since))?;
     let at = at.ok_or_else(|| Problem::field("since", "say from when on: 2d, 2026-11-21"))?;
-    let now = core.records(&id).await;
+    let now = core.records(&id, &Class::ALL).await;
     let now = now.map_err(|error| nodes::agent_problem(&error))?;
     let mut differences = Vec::new();
     for (class, record) in now {

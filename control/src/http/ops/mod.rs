@@ -5,6 +5,7 @@ pub(crate) mod allocations;
 pub(crate) mod audit;
 pub(crate) mod authorities;
 pub(crate) mod baselines;
+pub(crate) mod brake;
 pub(crate) mod certificates;
 pub(crate) mod changes;
 pub(crate) mod compared;

@@ -4,7 +4,7 @@ use crate::http::{
     Caller,
     answer::Answer,
     extract::{Input, Key, Params, Place},
-    ops::baselines,
+    ops::{baselines, brake},
     state::Api,
 };
 use axum::{Json, extract::State};
@@ -40,7 +40,7 @@ pub(super) async fn get(
 /// Makes a new version of a baseline, the first one too. For operators of the whole cluster; kept
 /// in the audit.
 ///
-/// `from_node` and `from_group` are asked now, directly. At most 256 KiB each, 64 MiB together with
+/// `from_node` is asked now, directly; `from_group` is what its members share. At most 256 KiB each, 64 MiB together with
 /// the 16 last versions of each, 256 baselines. Two baselines that name the same node, or choose the
 /// same cohort, for one class are refused.
 #[utoipa::path(put, path = "/conformance/baselines/{name}", tag = "baselines",
@@ -116,7 +116,7 @@ pub(super) async fn diff(
 #[utoipa::path(get, path = "/conformance/brake", tag = "baselines", responses(
     (status = 200, body = BrakeState), (status = "default", body = Problem)))]
 pub(super) async fn brake(State(api): State<Api>, _: Caller) -> Answer<BrakeState> {
-    Ok(Json(baselines::brake(api.core())))
+    Ok(Json(brake::state(api.core())))
 }
 
 /// Lets automatic draining go on after a person has looked. For operators of the whole cluster;
@@ -132,6 +132,6 @@ pub(super) async fn release(
     Input(request): Input<ReleaseRequest>,
 ) -> Answer<Changed> {
     Ok(Json(
-        baselines::release(api.core(), &caller, request, key).await?,
+        brake::release(api.core(), &caller, request, key).await?,
     ))
 }

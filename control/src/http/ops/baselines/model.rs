@@ -1,0 +1,225 @@
+//! What a baseline asks when it is made like a node, or like a group.
+
+use crate::{
+    Core, Look, NodeEntry,
+    baselines::form::{Model, Want, Wanted},
+    http::ops::nodes::{self, agent_problem},
+};
+use lattice_api::problem::{Kind, Problem};
+use lattice_hwprobe::{Class, ClassMark, ClassRecord, ClassState, Group, Scope};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    NodeId,
+    baseline::{ClassRule, Rule},
+};
+use std::{cmp::Reverse, collections::BTreeMap};
+
+/// Members of a group with different marks that are looked at before it is given up.
+const ALIKE_ASKED: usize = 4;
+
+/// The rule of each class that is asked for, or that the model has.
+pub(super) fn rules(
+    wanted: &Wanted,
+    model: &BTreeMap<Class, ClassRecord>,
+) -> Result<BTreeMap<String, ClassRule>, Problem> {
+    let mut rules = BTreeMap::new();
+    for (class, want) in &wanted.classes {
+        let rule = match &want.want {
+            Want::Keys(constraints) => Rule::Partial {
+                constraints: constraints.clone(),
+            },
+            Want::Model => exact(*class, model.get(class))?,
+        };
+        let rule = ClassRule {
+            policy: want.policy,
+            sensitive: want.sensitive,
+            rule,
+        };
+        rules.insert(class.to_string(), rule);
+    }
+    if wanted.classes.is_empty() {
+        for (class, record) in model {
+            if record.state().digest().is_some() {
+                let rule = ClassRule {
+                    policy: wanted.policy,
+                    sensitive: wanted.sensitive,
+                    rule: exact(*class, Some(record))?,
+                };
+                rules.insert(class.to_string(), rule);
+            }
+        }
+    }
+    Ok(rules)
+}
+
+fn exact(class: Class, record: Option<&ClassRecord>) -> Result<Rule, Problem> {
+    let why = match record.map(ClassRecord::state) {
+        Some(ClassState::Complete { schema, digest }) => {
+            let preimage = record.map(ClassRecord::encode).unwrap_or_default();
+            return Ok(Rule::Exact {
+                schema,
+                digest: digest.0,
+                preimage: preimage.into(),
+            });
+        }
+        Some(ClassState::Incomplete { missing }) => {
+            let missing: Vec<String> = missing
+                .iter()
+                .map(|(key, reading)| format!("{key}: {reading}"))
+                .collect();
+            format!("it is incomplete there: {}", missing.join(", "))
+        }
+        Some(ClassState::Disabled { why }) => format!("it is switched off there: {why}"),
+        None => "it is not read there".to_owned(),
+    };
+    let reason = format!("{why}; what is not known can be no model");
+    Err(Problem::field(format!("classes.{class}"), reason))
+}
+
+/// What the model is: a node by its own word, now; a group by what its members share.
+pub(super) async fn records(
+    core: &Core,
+    model: &Model,
+    wanted: &Wanted,
+) -> Result<BTreeMap<Class, ClassRecord>, Problem> {
+    match model {
+        Model::Node(text) => {
+            let node = nodes::name(text)?;
+            let inventory = core.inventory(&node, Look::Last).await;
+            let records = inventory.map_err(|error| agent_problem(&error))?.records;
+            Ok(whole(core, &node, records).await)
+        }
+        Model::Group(digest) => {
+            let (group, scope) = group(core, digest, wanted)?;
+            of_group(core, &group, &scope).await
+        }
+    }
+}
+
+/// The records of a group, by their digests: whoever gives one, it is what its digest names. While a
+/// cluster is upgraded members may write different schemas: the marks that most of them have go first.
+async fn of_group(
+    core: &Core,
+    group: &Group,
+    scope: &Scope,
+) -> Result<BTreeMap<Class, ClassRecord>, Problem> {
+    let view = core.view();
+    let of_scope = scope.classes();
+    let mut alike: BTreeMap<Vec<(Class, ClassMark)>, Vec<&NodeEntry>> = BTreeMap::new();
+    for name in &group.nodes {
+        let entry = NodeId::new(name).ok().and_then(|id| view.node(&id));
+        if let Some(entry) = entry.filter(|entry| entry.liveness == Liveness::Alive) {
+            let marks = entry.marks().iter().map(|(class, mark)| (*class, *mark));
+            let is_asked =
+                |(class, _): &(Class, _)| of_scope.is_empty() || of_scope.contains(class);
+            let marks = marks.filter(is_asked).collect();
+            alike.entry(marks).or_default().push(entry);
+        }
+    }
+    let mut alike: Vec<_> = alike.into_iter().collect();
+    alike.sort_by_key(|(_, members)| Reverse(members.len()));
+    let mut why = "no member of it answers".to_owned();
+    for (marks, members) in alike.into_iter().take(ALIKE_ASKED) {
+        let Some(member) = members.first() else {
+            continue;
+        };
+        let classes: Vec<Class> = marks.iter().map(|(class, _)| *class).collect();
+        let records = core.records(&member.id, &classes).await;
+        let records = records.map_err(|error| agent_problem(&error))?;
+        match records
+            .iter()
+            .find_map(|(class, r)| unlike(member, *class, r))
+        {
+            None => return Ok(records.into_iter().collect()),
+            Some(reason) => why = reason,
+        }
+    }
+    let detail = format!("{why}; try again, or take one of its nodes");
+    Err(Problem::new(Kind::Unavailable, "node_unavailable", detail))
+}
+
+/// Why a record is not the one that the node has in common with its group.
+fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<String> {
+    let state = record.state();
+    if let ClassState::Incomplete { missing } = &state {
+        let told = missing
+            .iter()
+            .map(|(key, reading)| format!("{key}: {reading}"));
+        return Some(format!("{class}: {}", told.collect::<Vec<_>>().join(", ")));
+    }
+    let own = member.marks().get(&class).copied();
+    let common = member.common_marks().get(&class).copied();
+    let is_common = || match common {
+        Some(ClassMark::Complete { schema, .. }) => {
+            let told = record.under(schema).ok();
+            told.map(|record| record.state().mark()) == common
+        }
+        _ => false,
+    };
+    let is_it = own == Some(state.mark()) && (own == common || is_common());
+    (!is_it).then(|| {
+        format!(
+            "{class}: what {} says of it is not what its group has",
+            member.id
+        )
+    })
+}
+
+/// With what another source tells of the same class: the rest of the class is what others are to be
+/// like as well. Only where the node itself says now what it announces.
+async fn whole(
+    core: &Core,
+    node: &NodeId,
+    mut records: BTreeMap<Class, ClassRecord>,
+) -> BTreeMap<Class, ClassRecord> {
+    let view = core.view();
+    let Some(entry) = view.node(node) else {
+        return records;
+    };
+    let announced = entry.seen.as_ref().map(|seen| &seen.marks);
+    let is_part = |class: &Class, record: &ClassRecord| {
+        let mark = record.state().mark();
+        announced.and_then(|marks| marks.get(class)) == Some(&mark)
+            && entry.marks().get(class) != Some(&mark)
+    };
+    if !records.iter().any(|(class, record)| is_part(class, record)) {
+        return records;
+    }
+    let Ok(known) = core.records(node, &Class::ALL).await else {
+        return records;
+    };
+    for (class, record) in known {
+        let part = records.get(&class).is_some_and(|own| is_part(&class, own));
+        if part && entry.marks().get(&class) == Some(&record.state().mark()) {
+            records.insert(class, record);
+        }
+    }
+    records
+}
+
+/// The one group whose digest begins so: of the classes that are asked for together, of one class,
+/// or of whole nodes.
+fn group(core: &Core, beginning: &str, wanted: &Wanted) -> Result<(Group, Scope), Problem> {
+    let mut scopes: Vec<Scope> = Class::ALL.into_iter().map(Scope::Class).collect();
+    scopes.push(Scope::All);
+    if wanted.classes.len() > 1 {
+        scopes.push(Scope::Union(wanted.classes.keys().copied().collect()));
+    }
+    let mut fitting = Vec::new();
+    for scope in scopes {
+        let found = core.conformance_groups(scope.clone()).groups;
+        let found = found
+            .into_iter()
+            .filter(|group| group.digest.to_string().starts_with(beginning));
+        fitting.extend(found.map(|group| (group, scope.clone())));
+    }
+    if fitting.len() > 1 {
+        let reason = format!("{} groups begin so; give more of it", fitting.len());
+        return Err(Problem::field("from_group", reason));
+    }
+    fitting.pop().ok_or_else(|| {
+        let reason = "there is no such group; `lattice conformance groups` shows those there are. \
+                      For several classes together, name them";
+        Problem::field("from_group", reason)
+    })
+}

@@ -1,0 +1,194 @@
+//! What was fetched or put together, by digest, in bounds: of what came from one node the oldest
+//! goes first, so that a node which has ever new records costs nobody else's.
+
+use super::{MOST_PREIMAGE_BYTES, turns::Asked};
+use lattice_hwprobe::{Class, Digest};
+use lattice_quorum_types::NodeId;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::OnceCell;
+
+/// Distinct digests. A cluster of 10,000 different documents fits.
+const MOST: usize = 32_768;
+/// Most of what came from one node.
+const MOST_OF_NODE: usize = 256;
+/// Bytes of all that came from one node, as they were told. What it names at a time fits: each class
+/// under two schemas, as its agent tells it and with what its BMC tells.
+const MOST_BYTES_OF_NODE: usize = 32 << 20;
+
+const _: () = assert!(MOST_BYTES_OF_NODE >= 2 * 2 * Class::ALL.len() * MOST_PREIMAGE_BYTES);
+const _: () = assert!(MOST_OF_NODE > 2 * 2 * Class::ALL.len());
+
+/// The place of a digest, shared by all who wait for it.
+#[derive(Debug)]
+pub(super) struct Slot<T> {
+    pub(super) value: OnceCell<Arc<T>>,
+    /// Who was asked for it in vain.
+    pub(super) asked: Mutex<Asked>,
+}
+
+impl<T> Slot<T> {
+    pub(super) fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Kept<T>(Mutex<Shelf<T>>);
+
+#[derive(Debug)]
+struct Shelf<T> {
+    slots: HashMap<Digest, Arc<Slot<T>>>,
+    /// Whence each value came, and its bytes.
+    came: HashMap<Digest, (NodeId, usize)>,
+    /// What came from each node, oldest first.
+    of_node: HashMap<NodeId, VecDeque<Digest>>,
+}
+
+impl<T> Kept<T> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Shelf {
+            slots: HashMap::new(),
+            came: HashMap::new(),
+            of_node: HashMap::new(),
+        }))
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, digest: &Digest) -> Option<Arc<T>> {
+        self.shelf().slots.get(digest)?.value.get().cloned()
+    }
+
+    pub(super) fn slot(&self, digest: Digest) -> Arc<Slot<T>> {
+        let mut shelf = self.shelf();
+        if shelf.slots.len() >= MOST && !shelf.slots.contains_key(&digest) {
+            shelf.make_room();
+        }
+        let slot = shelf.slots.entry(digest).or_insert_with(|| {
+            Arc::new(Slot {
+                value: OnceCell::new(),
+                asked: Mutex::default(),
+            })
+        });
+        Arc::clone(slot)
+    }
+
+    /// Counts what came of a slot for the node it came from.
+    pub(super) fn came(&self, digest: Digest, slot: &Arc<Slot<T>>, node: &NodeId, bytes: usize) {
+        self.shelf().came(digest, slot, node, bytes);
+    }
+}
+
+impl<T> Shelf<T> {
+    /// What nobody has yet goes first; then, rarely, everything: what is in use is fetched again at
+    /// the price of one call.
+    fn make_room(&mut self) {
+        let waits = |slot: &Arc<Slot<T>>| slot.value.initialized() || Arc::strong_count(slot) > 1;
+        self.slots.retain(|_, slot| waits(slot));
+        if self.slots.len() >= MOST {
+            self.slots.clear();
+            self.came.clear();
+            self.of_node.clear();
+        }
+    }
+
+    fn came(&mut self, digest: Digest, slot: &Arc<Slot<T>>, node: &NodeId, bytes: usize) {
+        if self.came.contains_key(&digest) {
+            return;
+        }
+        // It may have gone meanwhile, to make room.
+        self.slots.insert(digest, Arc::clone(slot));
+        self.came.insert(digest, (node.clone(), bytes));
+        let of_node = self.of_node.entry(node.clone()).or_default();
+        of_node.push_back(digest);
+        let bytes_of = |digest: &Digest| self.came.get(digest).map_or(0, |(_, bytes)| *bytes);
+        let mut total: usize = of_node.iter().map(bytes_of).sum();
+        while of_node.len() > 1 && (of_node.len() > MOST_OF_NODE || total > MOST_BYTES_OF_NODE) {
+            let Some(oldest) = of_node.pop_front() else {
+                break;
+            };
+            self.slots.remove(&oldest);
+            let gone = self.came.remove(&oldest);
+            total -= gone.map_or(0, |(_, bytes)| bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn digest(n: usize) -> Digest {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&n.to_le_bytes());
+        Digest(bytes)
+    }
+
+    fn node(name: &str) -> NodeId {
+        NodeId::new(name).unwrap()
+    }
+
+    fn put(kept: &Kept<usize>, n: usize, from: &str, bytes: usize) {
+        let slot = kept.slot(digest(n));
+        slot.value.set(Arc::new(n)).unwrap();
+        kept.came(digest(n), &slot, &node(from), bytes);
+    }
+
+    fn has(kept: &Kept<usize>, n: usize) -> bool {
+        kept.get(&digest(n)).is_some()
+    }
+
+    #[test]
+    fn a_node_with_ever_new_records_costs_its_own_oldest_and_nobody_elses() {
+        let kept = Kept::new();
+        put(&kept, 0, "honest", 40_000);
+        let most = MOST_BYTES_OF_NODE / MOST_PREIMAGE_BYTES;
+        for n in 1..=3 * most {
+            put(&kept, n, "liar", MOST_PREIMAGE_BYTES);
+        }
+        assert!(has(&kept, 0));
+        let held: Vec<usize> = (1..=3 * most).filter(|n| has(&kept, *n)).collect();
+        assert_eq!(held, (2 * most + 1..=3 * most).collect::<Vec<_>>());
+        // Small ones are counted as well.
+        for n in 10_000..10_000 + 2 * MOST {
+            put(&kept, n, "liar", 1);
+        }
+        assert!(has(&kept, 0));
+        let held = (10_000..10_000 + 2 * MOST).filter(|n| has(&kept, *n));
+        assert_eq!(held.count(), MOST_OF_NODE);
+        let shelf = kept.shelf();
+        assert_eq!((shelf.came.len(), shelf.slots.len()), (257, 257));
+    }
+
+    #[test]
+    fn digests_that_nobody_has_make_room_before_records_do() {
+        let kept = Kept::new();
+        put(&kept, 0, "honest", 40_000);
+        let waited_for = kept.slot(digest(1));
+        for n in 2..2 * MOST {
+            kept.slot(digest(n));
+        }
+        assert!(has(&kept, 0));
+        assert!(kept.shelf().slots.len() <= MOST);
+        assert!(Arc::ptr_eq(&waited_for, &kept.slot(digest(1))));
+    }
+
+    #[test]
+    fn there_are_never_more_than_fit() {
+        let kept = Kept::new();
+        for n in 0..=MOST {
+            put(&kept, n, &format!("n{n}"), 1);
+        }
+        assert!(has(&kept, MOST));
+        let shelf = kept.shelf();
+        let lengths = (shelf.slots.len(), shelf.came.len(), shelf.of_node.len());
+        assert_eq!(lengths, (1, 1, 1));
+    }
+}

@@ -1,0 +1,123 @@
+//! Whom to ask for a digest next: anybody can name one, so who asked for it in vain is remembered,
+//! and the others have their turn.
+
+use lattice_quorum_types::NodeId;
+use std::collections::BTreeMap;
+
+/// Nodes asked for one digest before the caller is told that it is not at hand. The next caller asks
+/// others.
+pub(super) const ASKED: usize = 4;
+
+/// Who was asked for a digest in vain. No more of them than ever named it.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    turn: u64,
+    in_vain: BTreeMap<NodeId, InVain>,
+}
+
+/// What came of asking one node.
+#[derive(Debug, Default)]
+struct InVain {
+    /// When it was asked last. 0: never.
+    turn: u64,
+    /// It once gave something else than what it was asked for: no honest agent does.
+    was_wrong: bool,
+}
+
+impl Asked {
+    /// Whom to ask now: first the node that the question is about, then whoever was asked longest
+    /// ago, in the order given; last who gave something else.
+    pub(super) fn next<'a>(&self, first: &'a NodeId, others: Vec<&'a NodeId>) -> Vec<&'a NodeId> {
+        let mut nodes = others;
+        nodes.insert(0, first);
+        nodes.sort_by_key(|node| {
+            let known = self.in_vain.get(*node);
+            let was_wrong = known.is_some_and(|known| known.was_wrong);
+            (was_wrong, *node != first, known.map_or(0, |k| k.turn))
+        });
+        nodes.truncate(ASKED);
+        nodes
+    }
+
+    /// A node did not have it, did not answer, or gave something else.
+    pub(super) fn in_vain(&mut self, node: &NodeId, was_wrong: bool) {
+        self.turn += 1;
+        let known = self.in_vain.entry(node.clone()).or_default();
+        known.turn = self.turn;
+        known.was_wrong |= was_wrong;
+    }
+
+    /// It is at hand: nobody is asked any more.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// How many callers it takes, each of whom asks a few, until `holder` is asked.
+    fn callers(
+        names: &[&str],
+        first: &str,
+        holder: &str,
+        is_wrong: impl Fn(&str) -> bool,
+    ) -> usize {
+        let nodes: Vec<NodeId> = names.iter().map(|n| NodeId::new(*n).unwrap()).collect();
+        let first = NodeId::new(first).unwrap();
+        let mut asked = Asked::default();
+        for caller in 1..100 {
+            let others = nodes.iter().filter(|node| **node != first).collect();
+            let now: Vec<NodeId> = asked.next(&first, others).into_iter().cloned().collect();
+            assert!(now.len() <= ASKED);
+            for node in &now {
+                if node.as_str() == holder {
+                    return caller;
+                }
+                asked.in_vain(node, is_wrong(node.as_str()));
+            }
+        }
+        panic!("{holder} is never asked")
+    }
+
+    #[test]
+    fn whoever_has_it_has_its_turn_whatever_the_names_of_those_who_have_not() {
+        let names = ["a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "z"];
+        for first in ["a0", "a3", "a8"] {
+            assert_eq!(callers(&names, first, "z", |_| true), 3);
+            assert_eq!(callers(&names, first, "z", |_| false), 3);
+        }
+        assert_eq!(callers(&names, "z", "z", |_| true), 1);
+        let (never, always) = (|_: &str| false, |_: &str| true);
+        assert_eq!(callers(&["a0", "a1", "a2", "a3", "z"], "a0", "z", never), 2);
+        assert_eq!(
+            callers(&["a0", "a1", "a2", "a3", "z"], "a0", "z", always),
+            2
+        );
+    }
+
+    #[test]
+    fn who_gave_something_else_is_asked_when_there_is_nobody_better() {
+        let [first, wrong, without] = ["a", "b", "c"].map(|n| NodeId::new(n).unwrap());
+        let mut asked = Asked::default();
+        asked.in_vain(&wrong, true);
+        for node in [&without, &first, &first, &without] {
+            asked.in_vain(node, false);
+        }
+        // Also when it was asked longest ago, and when it says later that it has nothing.
+        let next = |asked: &Asked| -> Vec<NodeId> {
+            let next = asked.next(&first, vec![&wrong, &without]);
+            next.into_iter().cloned().collect()
+        };
+        let order = [first.clone(), without.clone(), wrong.clone()];
+        assert_eq!(next(&asked), order);
+        asked.in_vain(&wrong, false);
+        asked.in_vain(&without, false);
+        assert_eq!(next(&asked), order);
+        // The node that it is about as well.
+        asked.in_vain(&first, true);
+        assert_eq!(next(&asked), [without, first.clone(), wrong]);
+    }
+}
