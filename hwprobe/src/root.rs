@@ -5,32 +5,27 @@
 //! time and memory. What no bound helps against, a read that blocks in the kernel, is ended from
 //! outside ([`crate::probe_isolated`]).
 
+mod bounds;
+mod file;
+mod touch;
+mod way;
+
+pub use bounds::{LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, MOST_ENTRIES};
+pub(crate) use file::{read_all, read_record};
+pub(crate) use touch::{Touched, Touches, Trace, UNREADABLE};
+
 use crate::text;
 use crate::{Digest, Reading};
-use rustix::fs::{FileType, Mode, OFlags};
+use bounds::Budget;
+use file::open_file;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// The longest file a probe reads: `/proc/cpuinfo` of a node with 768 threads is near
-/// 2 MiB, everything else far smaller.
-pub const LONGEST_FILE: u64 = 8 << 20;
-
-/// The most entries of one folder: 16 GPUs and NICs with all virtual functions are 5,000.
-pub const MOST_ENTRIES: usize = 1 << 14;
-
-/// What one probe may read in all: ten times what the largest node has.
-pub const MOST_BYTES: u64 = 64 << 20;
-
-/// How often one probe may open something: 768 processors with ten attributes each are 7,680.
-pub const MOST_ACCESSES: u64 = 1 << 17;
-
-/// How many folders a probe remembers the way to: the largest node has a few hundred.
-const MOST_FOLDERS: usize = 1 << 12;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use touch::Unread;
+use way::Ways;
 
 /// What the hash of a file is derived under; it never equals another kind of digest.
 const HASH_CONTEXT: &str = "lattice file content";
@@ -39,164 +34,6 @@ const KEPT_HASH: &str = "only the hash of this file was kept: ";
 
 /// ENXIO, ENODEV: a file of a device that is not there any more.
 const GONE: [i32; 2] = [6, 19];
-
-/// As the kernel does.
-const MOST_LINKS: usize = 40;
-
-/// What a probe touched, for [`crate::capture`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Touched {
-    /// A file with its content.
-    File(Content),
-    /// A directory that was listed, with the names in it.
-    Dir(Vec<String>),
-    /// A symbolic link with its target.
-    Link(PathBuf),
-}
-
-/// What came of reading something that is there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "WrittenUnread", into = "Reading<()>")]
-pub(crate) struct Unread(Reading<()>);
-
-/// As it is written down, now or before: a bare text that names no state is a refusal's.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum WrittenUnread {
-    State(Reading<()>),
-    Refusal(String),
-}
-
-impl From<WrittenUnread> for Unread {
-    fn from(written: WrittenUnread) -> Self {
-        Self(match written {
-            WrittenUnread::State(reading) => reading,
-            WrittenUnread::Refusal(why) => Reading::denied(why),
-        })
-    }
-}
-
-impl From<Unread> for Reading<()> {
-    fn from(unread: Unread) -> Self {
-        unread.0
-    }
-}
-
-impl Unread {
-    fn reading<T>(&self) -> Reading<T> {
-        // Nobody writes down what could be read as if it could not.
-        self.0.clone().and_then(|()| Reading::Absent)
-    }
-
-    /// For one that is to be written down.
-    fn of<T>(reading: &Reading<T>) -> Option<Self> {
-        match reading {
-            Reading::Present(_) | Reading::Absent => None,
-            other => Some(Self(other.as_ref().map(|_| ()))),
-        }
-    }
-}
-
-/// Bytes that are text as a rule: as JSON they are as long as they are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Content {
-    /// UTF-8.
-    Text(String),
-    /// Anything else.
-    Bytes(Vec<u8>),
-}
-
-impl From<Vec<u8>> for Content {
-    fn from(bytes: Vec<u8>) -> Self {
-        String::from_utf8(bytes).map_or_else(|e| Self::Bytes(e.into_bytes()), Self::Text)
-    }
-}
-
-impl Content {
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Text(text) => text.as_bytes(),
-            Self::Bytes(bytes) => bytes,
-        }
-    }
-}
-
-impl std::fmt::Display for Unread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            Reading::Denied { why } => f.write_str(why),
-            reading => reading.as_ref().map(|()| "read").fmt(f),
-        }
-    }
-}
-
-/// The file in a captured tree that names what could not be read when it was captured, so that
-/// it does not turn into "absent".
-pub(crate) const UNREADABLE: &str = "unreadable.json";
-
-/// Everything a probe touched, by path.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Touches {
-    /// What is there. No part of such a path is a link.
-    pub places: BTreeMap<PathBuf, Touched>,
-    /// What could not be read, by the path that was asked for.
-    pub unread: BTreeMap<PathBuf, Unread>,
-}
-
-pub(crate) type Trace = Arc<Mutex<Touches>>;
-
-impl Touches {
-    /// Adds what another probe touched: who read more of a place knows better.
-    pub(crate) fn absorb(&mut self, other: Self) {
-        self.unread.extend(other.unread);
-        for (path, touched) in other.places {
-            match self.places.get_mut(&path) {
-                None => drop(self.places.insert(path, touched)),
-                Some(known) => known.absorb(touched),
-            }
-        }
-    }
-}
-
-impl Touched {
-    fn absorb(&mut self, other: Self) {
-        match (self, other) {
-            (Self::Dir(names), Self::Dir(more)) => {
-                names.extend(more);
-                names.sort();
-                names.dedup();
-            }
-            (Self::File(content), Self::File(read)) if content.as_bytes().is_empty() => {
-                *content = read;
-            }
-            // The first one read counts: both were true a moment apart.
-            _ => {}
-        }
-    }
-}
-
-/// What is left of what one probe may read.
-#[derive(Debug)]
-struct Budget {
-    bytes: AtomicU64,
-    accesses: AtomicU64,
-}
-
-impl Budget {
-    const fn new() -> Self {
-        Self {
-            bytes: AtomicU64::new(MOST_BYTES),
-            accesses: AtomicU64::new(MOST_ACCESSES),
-        }
-    }
-
-    fn take(left: &AtomicU64, amount: u64) -> bool {
-        let less = |left: u64| Some(left.saturating_sub(amount));
-        let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        before.is_ok_and(|before| before >= amount)
-    }
-}
 
 /// A directory that stands for `/`.
 ///
@@ -209,8 +46,7 @@ pub struct Root {
     unreadable: Arc<OnceLock<BTreeMap<PathBuf, Unread>>>,
     budget: Option<Arc<Budget>>,
     trace: Option<Trace>,
-    /// Where folders are, as they were asked for, once their links are followed.
-    folders: Option<Arc<Mutex<HashMap<PathBuf, PathBuf>>>>,
+    ways: Option<Arc<Ways>>,
 }
 
 impl From<PathBuf> for Root {
@@ -234,7 +70,7 @@ impl Root {
             unreadable: Arc::default(),
             budget: None,
             trace: None,
-            folders: None,
+            ways: None,
         }
     }
 
@@ -251,7 +87,7 @@ impl Root {
     pub fn bounded(&self) -> Self {
         Self {
             budget: Some(Arc::new(Budget::new())),
-            folders: Some(Arc::default()),
+            ways: Some(Arc::default()),
             ..self.clone()
         }
     }
@@ -262,7 +98,7 @@ impl Root {
         let root = Self {
             trace: Some(Arc::clone(&trace)),
             // Every link that is followed is to be written down.
-            folders: self.folders.as_ref().map(|_| Arc::default()),
+            ways: self.ways.as_ref().map(|_| Arc::default()),
             ..self.clone()
         };
         (root, trace)
@@ -280,42 +116,6 @@ impl Root {
         })
     }
 
-    fn touch(&self, path: &Path, what: impl FnOnce() -> Touched) {
-        if let Some(trace) = &self.trace {
-            let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
-            trace.places.insert(path.to_owned(), what());
-        }
-    }
-
-    /// Notes what could not be read.
-    fn touch_unread<T>(&self, path: &Path, reading: &Reading<T>) {
-        if let Some(unread) = Unread::of(reading) {
-            self.note_unread(path, unread);
-        }
-    }
-
-    fn note_unread(&self, path: &Path, unread: Unread) {
-        if let Some(trace) = &self.trace {
-            let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
-            trace.unread.insert(path.to_owned(), unread);
-        }
-    }
-
-    /// Notes that something is there, without its content, unless more is known of it.
-    fn touch_place(&self, path: &Path) {
-        let Some(trace) = &self.trace else {
-            return;
-        };
-        let is_dir = fs::metadata(self.on_disk(path)).is_ok_and(|meta| meta.is_dir());
-        let what = if is_dir {
-            Touched::Dir(Vec::new())
-        } else {
-            Touched::File(Content::Text(String::new()))
-        };
-        let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
-        trace.places.entry(path.to_owned()).or_insert(what);
-    }
-
     fn is_live(&self) -> bool {
         self.path == Path::new("/") && self.trace.is_none()
     }
@@ -328,75 +128,7 @@ impl Root {
 
     /// Counts one access.
     fn access(&self) -> io::Result<()> {
-        match &self.budget {
-            Some(budget) if !Budget::take(&budget.accesses, 1) => Err(io::Error::other(format!(
-                "this probe opened more than {MOST_ACCESSES} files and folders"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    /// Where a folder is, as far as this probe has found out.
-    fn known(&self, folder: &Path) -> Option<PathBuf> {
-        let folders = self.folders.as_ref()?.lock();
-        let folders = folders.unwrap_or_else(PoisonError::into_inner);
-        folders.get(folder).cloned()
-    }
-
-    fn learn(&self, path: &Path, folder: &Path) {
-        if let (Some(folders), Some(parent)) = (&self.folders, path.parent()) {
-            let mut folders = folders.lock().unwrap_or_else(PoisonError::into_inner);
-            if folders.len() < MOST_FOLDERS {
-                folders.insert(parent.to_owned(), folder.to_owned());
-            }
-        }
-    }
-
-    /// The link-free absolute path (as the machine saw it) of `path`.
-    ///
-    /// # Errors
-    /// A missing component, too many links, or what the file system says.
-    pub fn resolve(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
-        self.access()?;
-        let path = path.as_ref();
-        let known = path.parent().and_then(|folder| self.known(folder));
-        let mut is_new = known.is_none();
-        let (mut done, mut todo) = match (known, path.file_name()) {
-            (Some(folder), Some(name)) => (folder, VecDeque::from([PathBuf::from(name)])),
-            _ => (PathBuf::from("/"), split(path)),
-        };
-        let mut links = 0;
-        while let Some(part) = todo.pop_front() {
-            // Nothing but the name itself is left, for the first time.
-            if todo.is_empty() && std::mem::take(&mut is_new) {
-                self.learn(path, &done);
-            }
-            if part == Path::new("..") {
-                done.pop();
-                continue;
-            }
-            done.push(&part);
-            let disk = self.on_disk(&done);
-            if !fs::symlink_metadata(&disk)?.file_type().is_symlink() {
-                continue;
-            }
-            links += 1;
-            if links > MOST_LINKS {
-                return Err(io::Error::other("too many symbolic links"));
-            }
-            let target = fs::read_link(&disk)?;
-            self.touch(&done, || Touched::Link(target.clone()));
-            if target.is_absolute() {
-                done = PathBuf::from("/");
-            } else {
-                done.pop();
-            }
-            let mut ahead = split(&target);
-            ahead.append(&mut todo);
-            todo = ahead;
-        }
-        self.touch_place(&done);
-        Ok(done)
+        self.budget.as_ref().map_or(Ok(()), |left| left.access())
     }
 
     /// The bytes of a file; [`LONGEST_FILE`] of them are a failure, since what is cut off
@@ -419,12 +151,10 @@ impl Root {
 
     fn content(&self, file: &mut File) -> io::Result<Vec<u8>> {
         let bytes = read_all(file, LONGEST_FILE)?;
-        match &self.budget {
-            Some(budget) if !Budget::take(&budget.bytes, bytes.len() as u64) => Err(
-                io::Error::other(format!("this probe read more than {MOST_BYTES} bytes")),
-            ),
-            _ => Ok(bytes),
+        if let Some(left) = &self.budget {
+            left.read(&bytes)?;
         }
+        Ok(bytes)
     }
 
     /// The hash of a file whose content never leaves the node; a capture keeps the hash in the
@@ -435,7 +165,7 @@ impl Root {
         let quiet = Self {
             trace: None,
             // A link that is followed here is not written down, so others are to find it anew.
-            folders: None,
+            ways: None,
             ..self.clone()
         };
         let is_machine = self.path == Path::new("/");
@@ -576,65 +306,12 @@ impl Root {
     }
 }
 
-/// Opens a regular file, and nothing else: a FIFO waits for a writer, a device may do something
-/// when it is opened.
-fn open_file(path: &Path) -> io::Result<File> {
-    refuse_special(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode))?;
-    // It may have become something else meanwhile: opening must not wait.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = rustix::fs::open(path, flags, Mode::empty())?;
-    refuse_special(FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode))?;
-    Ok(file.into())
-}
-
-fn refuse_special(kind: FileType) -> io::Result<()> {
-    let what = match kind {
-        FileType::RegularFile => return Ok(()),
-        FileType::Fifo => "is a FIFO",
-        FileType::Socket => "is a socket",
-        FileType::Directory => "is a directory",
-        FileType::CharacterDevice | FileType::BlockDevice => "is a device",
-        FileType::Symlink | FileType::Unknown => "is no regular file",
-    };
-    Err(io::Error::other(what))
-}
-
-/// The whole content, or an error where there is more than `most`. Nothing is reserved by the
-/// length that the file system tells: in sysfs and procfs it means nothing.
-pub(crate) fn read_all(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    from.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(io::Error::other(format!("more than {most} bytes")));
-    }
-    Ok(bytes)
-}
-
-/// Something recorded beside a tree: a regular file, and no link to one.
-pub(crate) fn read_record(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let kind = fs::symlink_metadata(path)?.file_type();
-    if kind.is_symlink() {
-        return Err(io::Error::other("is a link"));
-    }
-    read_all(&mut open_file(path)?, most)
-}
-
 /// The hash that a capture keeps instead of a file.
 fn kept_hash(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     let hash = text.strip_prefix(KEPT_HASH)?.trim();
     let digest: Digest = hash.parse().ok()?;
     Some(digest.to_string())
-}
-
-fn split(path: &Path) -> VecDeque<PathBuf> {
-    path.components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => Some(PathBuf::from(name)),
-            Component::ParentDir => Some(PathBuf::from("..")),
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-        })
-        .collect()
 }
 
 #[cfg(test)]

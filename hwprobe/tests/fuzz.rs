@@ -11,7 +11,7 @@ use lattice_hwprobe::capture::archive::unpack;
 use lattice_hwprobe::capture::{MANIFEST, Privacy, capture, host_of};
 use lattice_hwprobe::probe::{cpu, gpu, kernel, memory, nic, software, storage};
 use lattice_hwprobe::{
-    ClassRecord, Reading, Root, Value, cmdline, net, pci, probe_all, smbios, text, xid,
+    ClassRecord, Reading, Root, Value, cmdline, gpu_events, net, pci, probe_all, smbios, text,
 };
 use proptest::prelude::*;
 use std::fs;
@@ -143,7 +143,7 @@ proptest! {
         }
         let _ = (nic::parse_stat(&raw), nic::parse_settings(&raw));
         let _ = nic::parse_settings(&format!("Configurations: Current\n* LINK_TYPE_P1 {raw}"));
-        let told = xid::line(&format!("amdgpu 0000:c1:00.0: {raw}"));
+        let told = gpu_events::line(&format!("amdgpu 0000:c1:00.0: {raw}"));
         prop_assert!(told.is_none_or(|told| told.detail.chars().count() <= 400));
         let _ = (software::assignments(&raw), storage::parse_mounts(&raw));
         let _ = software::dpkg_packages(&raw);

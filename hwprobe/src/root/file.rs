@@ -1,0 +1,49 @@
+//! Opening what is a regular file, and reading no more of it than it may have.
+
+use rustix::fs::{FileType, Mode, OFlags};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Opens a regular file, and nothing else: a FIFO waits for a writer, a device may do something
+/// when it is opened.
+pub(super) fn open_file(path: &Path) -> io::Result<File> {
+    refuse_special(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode))?;
+    // It may have become something else meanwhile: opening must not wait.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    refuse_special(FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode))?;
+    Ok(file.into())
+}
+
+fn refuse_special(kind: FileType) -> io::Result<()> {
+    let what = match kind {
+        FileType::RegularFile => return Ok(()),
+        FileType::Fifo => "is a FIFO",
+        FileType::Socket => "is a socket",
+        FileType::Directory => "is a directory",
+        FileType::CharacterDevice | FileType::BlockDevice => "is a device",
+        FileType::Symlink | FileType::Unknown => "is no regular file",
+    };
+    Err(io::Error::other(what))
+}
+
+/// The whole content, or an error where there is more than `most`. Nothing is reserved by the
+/// length that the file system tells: in sysfs and procfs it means nothing.
+pub(crate) fn read_all(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("more than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Something recorded beside a tree: a regular file, and no link to one.
+pub(crate) fn read_record(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let kind = fs::symlink_metadata(path)?.file_type();
+    if kind.is_symlink() {
+        return Err(io::Error::other("is a link"));
+    }
+    read_all(&mut open_file(path)?, most)
+}

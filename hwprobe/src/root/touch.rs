@@ -1,0 +1,180 @@
+//! What a probe touched below a root, for a capture: what is there, and what could not be read.
+
+use super::Root;
+use crate::Reading;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a probe touched, for [`crate::capture`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Touched {
+    /// A file with its content.
+    File(Content),
+    /// A directory that was listed, with the names in it.
+    Dir(Vec<String>),
+    /// A symbolic link with its target.
+    Link(PathBuf),
+}
+
+/// What came of reading something that is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenUnread", into = "Reading<()>")]
+pub(crate) struct Unread(pub(super) Reading<()>);
+
+/// As it is written down, now or before: a bare text that names no state is a refusal's.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenUnread {
+    State(Reading<()>),
+    Refusal(String),
+}
+
+impl From<WrittenUnread> for Unread {
+    fn from(written: WrittenUnread) -> Self {
+        Self(match written {
+            WrittenUnread::State(reading) => reading,
+            WrittenUnread::Refusal(why) => Reading::denied(why),
+        })
+    }
+}
+
+impl From<Unread> for Reading<()> {
+    fn from(unread: Unread) -> Self {
+        unread.0
+    }
+}
+
+impl Unread {
+    pub(super) fn reading<T>(&self) -> Reading<T> {
+        // Nobody writes down what could be read as if it could not.
+        self.0.clone().and_then(|()| Reading::Absent)
+    }
+
+    /// For one that is to be written down.
+    fn of<T>(reading: &Reading<T>) -> Option<Self> {
+        match reading {
+            Reading::Present(_) | Reading::Absent => None,
+            other => Some(Self(other.as_ref().map(|_| ()))),
+        }
+    }
+}
+
+/// Bytes that are text as a rule: as JSON they are as long as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Content {
+    /// UTF-8.
+    Text(String),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
+impl From<Vec<u8>> for Content {
+    fn from(bytes: Vec<u8>) -> Self {
+        String::from_utf8(bytes).map_or_else(|e| Self::Bytes(e.into_bytes()), Self::Text)
+    }
+}
+
+impl Content {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Reading::Denied { why } => f.write_str(why),
+            reading => reading.as_ref().map(|()| "read").fmt(f),
+        }
+    }
+}
+
+/// The file in a captured tree that names what could not be read when it was captured, so that
+/// it does not turn into "absent".
+pub(crate) const UNREADABLE: &str = "unreadable.json";
+
+/// Everything a probe touched, by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Touches {
+    /// What is there. No part of such a path is a link.
+    pub places: BTreeMap<PathBuf, Touched>,
+    /// What could not be read, by the path that was asked for.
+    pub unread: BTreeMap<PathBuf, Unread>,
+}
+
+pub(crate) type Trace = Arc<Mutex<Touches>>;
+
+impl Touches {
+    /// Adds what another probe touched: who read more of a place knows better.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.unread.extend(other.unread);
+        for (path, touched) in other.places {
+            match self.places.get_mut(&path) {
+                None => drop(self.places.insert(path, touched)),
+                Some(known) => known.absorb(touched),
+            }
+        }
+    }
+}
+
+impl Touched {
+    fn absorb(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Dir(names), Self::Dir(more)) => {
+                names.extend(more);
+                names.sort();
+                names.dedup();
+            }
+            (Self::File(content), Self::File(read)) if content.as_bytes().is_empty() => {
+                *content = read;
+            }
+            // The first one read counts: both were true a moment apart.
+            _ => {}
+        }
+    }
+}
+
+impl Root {
+    pub(super) fn touch(&self, path: &Path, what: impl FnOnce() -> Touched) {
+        if let Some(trace) = &self.trace {
+            let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
+            trace.places.insert(path.to_owned(), what());
+        }
+    }
+
+    /// Notes what could not be read.
+    pub(super) fn touch_unread<T>(&self, path: &Path, reading: &Reading<T>) {
+        if let Some(unread) = Unread::of(reading) {
+            self.note_unread(path, unread);
+        }
+    }
+
+    pub(super) fn note_unread(&self, path: &Path, unread: Unread) {
+        if let Some(trace) = &self.trace {
+            let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
+            trace.unread.insert(path.to_owned(), unread);
+        }
+    }
+
+    /// Notes that something is there, without its content, unless more is known of it.
+    pub(super) fn touch_place(&self, path: &Path) {
+        let Some(trace) = &self.trace else {
+            return;
+        };
+        let is_dir = fs::metadata(self.on_disk(path)).is_ok_and(|meta| meta.is_dir());
+        let what = if is_dir {
+            Touched::Dir(Vec::new())
+        } else {
+            Touched::File(Content::Text(String::new()))
+        };
+        let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
+        trace.places.entry(path.to_owned()).or_insert(what);
+    }
+}

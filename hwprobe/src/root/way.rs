@@ -1,0 +1,95 @@
+//! Where a path leads below a root: its links are followed inside the tree.
+
+use super::{Root, Touched};
+use std::collections::{HashMap, VecDeque};
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// How many folders a probe remembers the way to: the largest node has a few hundred.
+const MOST_FOLDERS: usize = 1 << 12;
+
+/// As the kernel does.
+const MOST_LINKS: usize = 40;
+
+/// Where folders are, as they were asked for, once their links are followed.
+#[derive(Debug, Default)]
+pub(super) struct Ways(Mutex<HashMap<PathBuf, PathBuf>>);
+
+impl Ways {
+    /// As far as this probe has found out.
+    fn known(&self, folder: &Path) -> Option<PathBuf> {
+        let folders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        folders.get(folder).cloned()
+    }
+
+    fn learn(&self, asked: &Path, folder: &Path) {
+        let mut folders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if folders.len() < MOST_FOLDERS {
+            folders.insert(asked.to_owned(), folder.to_owned());
+        }
+    }
+}
+
+impl Root {
+    /// The link-free absolute path (as the machine saw it) of `path`.
+    ///
+    /// # Errors
+    /// A missing component, too many links, or what the file system says.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
+        self.access()?;
+        let path = path.as_ref();
+        let way = self.ways.as_ref().zip(path.parent());
+        let known = way.and_then(|(ways, folder)| ways.known(folder));
+        let mut new_way = way.filter(|_| known.is_none());
+        let (mut done, mut todo) = match (known, path.file_name()) {
+            (Some(folder), Some(name)) => (folder, VecDeque::from([PathBuf::from(name)])),
+            _ => (PathBuf::from("/"), split(path)),
+        };
+        let mut links = 0;
+        while let Some(part) = todo.pop_front() {
+            // Nothing but the name itself is left, for the first time.
+            if todo.is_empty()
+                && let Some((ways, folder)) = new_way.take()
+            {
+                ways.learn(folder, &done);
+            }
+            if part == Path::new("..") {
+                done.pop();
+                continue;
+            }
+            done.push(&part);
+            let disk = self.on_disk(&done);
+            if !fs::symlink_metadata(&disk)?.file_type().is_symlink() {
+                continue;
+            }
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(io::Error::other("too many symbolic links"));
+            }
+            let target = fs::read_link(&disk)?;
+            self.touch(&done, || Touched::Link(target.clone()));
+            if target.is_absolute() {
+                done = PathBuf::from("/");
+            } else {
+                done.pop();
+            }
+            let mut ahead = split(&target);
+            ahead.append(&mut todo);
+            todo = ahead;
+        }
+        self.touch_place(&done);
+        Ok(done)
+    }
+}
+
+fn split(path: &Path) -> VecDeque<PathBuf> {
+    path.components()
+        .filter_map(|component| match component {
+            Component::Normal(name) => Some(PathBuf::from(name)),
+            Component::ParentDir => Some(PathBuf::from("..")),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+        })
+        .collect()
+}
