@@ -52,35 +52,19 @@ fn some(text: &str) -> Option<Field<String>> {
 }
 
 fn h100(bus: &str, uuid: &str) -> Gpu {
+    let board = Gpu::h100();
     Gpu {
-        name: some("NVIDIA H100 80GB HBM3"),
         uuid: some(uuid),
         serial: some("1650000000001"),
-        architecture: Some(fake::Architecture::Hopper.into()),
-        compute_capability: Some((9, 0).into()),
-        board_part_number: some("692-2G520-0200-000"),
-        vbios_version: some("96.00.A5.00.01"),
         inforom: fake::Inforom {
-            image: some("G520.0200.00.05"),
-            oem: some("2.1"),
-            ecc: some("7.16"),
             power: some("N/A"),
+            ..board.inforom
         },
-        gsp_firmware_version: some("590.48.01"),
-        gsp_firmware_mode: Some(Field::Value(fake::GspMode {
-            enabled: true,
-            default: true,
-        })),
         pci: Some(Field::Value(fake::Pci {
             bus_id: format!("0000{}", bus.to_uppercase()),
             device_id: "0x233010DE".into(),
             subsystem_id: "0x16C110DE".into(),
         })),
-        pcie: fake::Pcie {
-            max_generation: Some(5.into()),
-            max_width: Some(16.into()),
-            ..fake::Pcie::default()
-        },
         memory: Some(Field::Value(fake::Memory {
             total_bytes: 85_520_809_984,
             reserved_bytes: 0,
@@ -107,10 +91,8 @@ fn h100(bus: &str, uuid: &str) -> Gpu {
             ..fake::Power::default()
         },
         max_clocks_mhz: fake::Clocks {
-            sm: Some(1980.into()),
             graphics: Some(1980.into()),
-            memory: Some(2619.into()),
-            video: None,
+            ..board.max_clocks_mhz
         },
         nvlinks: vec![fake::NvLinkRun {
             links: 18,
@@ -121,7 +103,7 @@ fn h100(bus: &str, uuid: &str) -> Gpu {
             remote_pci: None,
             ..fake::NvLinkRun::default()
         }],
-        ..Gpu::default()
+        ..board
     }
 }
 

@@ -43,6 +43,25 @@ fn vital(inventory: &Inventory, key: &str) -> String {
     inventory.vitals.get(key).to_string()
 }
 
+/// A masked capture: its inventory, which is that of the tree, and every name and byte of it in lower
+/// case.
+fn masked(tree: &Tree) -> (Inventory, String) {
+    let out = tempfile::tempdir().unwrap();
+    capture_tree(&tree.host(), out.path(), Privacy::Mask).unwrap();
+    let said = std::process::Command::new("sh")
+        .args([
+            "-c",
+            "find . -printf '%p %l\\n'; find . -type f -exec cat {} +",
+        ])
+        .current_dir(out.path())
+        .output()
+        .unwrap();
+    let again = probe_all(&host_of(out.path()).unwrap());
+    assert_eq!(again.marks(), tree.probe().marks());
+    let all = String::from_utf8_lossy(&said.stdout).to_ascii_lowercase();
+    (again, all)
+}
+
 fn codes(inventory: &Inventory) -> Vec<&str> {
     let of_nics = inventory.findings.iter().filter(|f| f.class == Class::Nic);
     of_nics.map(|finding| finding.code.as_str()).collect()
