@@ -4,7 +4,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).include_source_info(true);
-    for file in ["lattice.proto", "conformance.proto"] {
+    for file in ["lattice.proto", "conformance.proto", "problem.proto"] {
         compiler.open_file(format!("lattice/v1/{file}"))?;
     }
     tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;

@@ -2,6 +2,8 @@
 //!
 //! The map from refusals to statuses is here and nowhere else.
 
+mod grpc;
+
 use lattice_quorum_types::{Refusal, refusal::Level, wire::Unavailable};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -180,12 +182,6 @@ impl Problem {
         let detail =
             format!("unknown node {node:?}; `lattice node list` shows the nodes there are");
         Self::new(Kind::NotFound, "unknown_node", detail)
-    }
-    /// gRPC status of the same problem; the JSON form travels in the details.
-    pub fn to_grpc(&self) -> tonic::Status {
-        let code = self.kind().grpc();
-        let details = serde_json::to_vec(self).unwrap_or_default();
-        tonic::Status::with_details(code, self.detail.clone(), details.into())
     }
     fn kind(&self) -> Kind {
         match (self.status, self.code.as_str()) {

@@ -1,7 +1,7 @@
 //! `lattice.v1` over gRPC, on the REST port and through the same functions.
 //!
 //! Each service reads its messages, asks `http::ops`, and writes the answer; a problem becomes a
-//! status with the problem's JSON in its details.
+//! status with the problem in its details.
 
 #![expect(
     clippy::result_large_err,

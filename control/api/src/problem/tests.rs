@@ -2,6 +2,7 @@
 
 use super::*;
 use lattice_quorum_types::{ProjectPath, limit::Resource};
+use tonic_types::StatusExt;
 
 fn level(path: &str, current: u64, requested: u64, limit: u64) -> Level {
     Level {
@@ -32,7 +33,9 @@ fn a_limit_refusal_has_one_block_and_one_violation_per_level() {
     );
     let paths: Vec<_> = problem.violations.iter().map(|v| v.path.as_str()).collect();
     assert_eq!(paths, ["atlas/physics/simulation", "atlas/physics"]);
-    assert_eq!(problem.to_grpc().code(), tonic::Code::FailedPrecondition);
+    let status = problem.to_grpc();
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition);
+    assert_eq!(Problem::from_grpc(&status), Some(problem));
 }
 
 #[test]
@@ -44,10 +47,16 @@ fn a_problem_survives_its_json_and_grpc_details() {
     assert_eq!(serde_json::from_value::<Problem>(json).unwrap(), problem);
     let status = problem.to_grpc();
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
+    assert_eq!(Problem::from_grpc(&status).unwrap(), problem);
+    let standard = status.get_error_details();
+    assert_eq!(standard.error_info().unwrap().reason, "INVALID");
+    let field = &standard.bad_request().unwrap().field_violations[0];
     assert_eq!(
-        serde_json::from_slice::<Problem>(status.details()).unwrap(),
-        problem
+        (&*field.field, &*field.description),
+        ("walltime", "walltime: it is empty")
     );
+    let other = tonic::Status::not_found("a proxy's");
+    assert_eq!(Problem::from_grpc(&other), None);
 }
 
 #[test]

@@ -48,7 +48,7 @@ async fn a_limit_refusal_is_failed_precondition_with_the_problem_in_its_details(
         "{}",
         refused.message()
     );
-    let problem: Problem = serde_json::from_slice(refused.details()).unwrap();
+    let problem: Problem = Problem::from_grpc(&refused).unwrap();
     assert_eq!(problem.violations.len(), 2);
     let unknown = client
         .submit(by(&bed, "alice", submit("atlas/x", 1)))

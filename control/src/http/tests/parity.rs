@@ -410,7 +410,7 @@ async fn grpc(bed: &Bed, who: &str, ask: &Ask) -> Said {
         Ask::Audit(request) => admin.query_audit(request).await.map(drop),
     };
     let status = done.err()?;
-    said(serde_json::from_slice(status.details()).unwrap())
+    said(Problem::from_grpc(&status).unwrap())
 }
 
 /// A node that is held, another that is drained by everybody who may, and an authority.

@@ -27,7 +27,7 @@ struct Case {
     changes: bool,
 }
 
-fn by<T>(bearer: &str, message: T) -> Request<T> {
+pub(super) fn by<T>(bearer: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     let bearer = format!("Bearer {bearer}").parse().unwrap();
     request.metadata_mut().insert("authorization", bearer);
@@ -242,7 +242,7 @@ fn others() -> Vec<Case> {
     ]
 }
 
-async fn channel(bed: &Bed) -> Channel {
+pub(super) async fn channel(bed: &Bed) -> Channel {
     let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&bed.ca_pem));
     let endpoint = Channel::from_shared(bed.url("")).unwrap();
     endpoint.tls_config(tls).unwrap().connect().await.unwrap()
@@ -267,7 +267,7 @@ async fn grpc(bed: &Bed, who: &str, case: &Case) -> Said {
     let status = (case.call)(channel(bed).await, &bed.token(who))
         .await
         .err()?;
-    let problem: Problem = serde_json::from_slice(status.details()).unwrap();
+    let problem: Problem = Problem::from_grpc(&status).unwrap();
     said(problem)
 }
 
