@@ -5,9 +5,7 @@ use crate::report::{BmcReport, Breadth, Interpretation, NodeReport, Scope, Unsel
 use crate::systems::{self, System, Systems};
 use crate::walk::Walk;
 use crate::{bios, firmware, own, power, vitals};
-use lattice_hwprobe::{
-    Class, ClassRecord, Finding, LimitState, Milliwatts, Power, Reading, Vitals,
-};
+use lattice_hwprobe::{Class, ClassRecord, Finding, LimitState, Power, Reading, Vitals};
 use serde_json::Value;
 
 /// Reads what is asked for out of the documents at hand, following links and types from the
@@ -91,19 +89,17 @@ fn node<'a>(
     let route = power::find(walk, system, &chassis);
     let readout = power::read(walk, Some(&system.path), &route.sources);
     node.power = readout.power.clone();
-    match &silent {
-        Reading::Absent if chassis.is_empty() => {
-            let why = "the BMC ties no chassis to this system";
-            node.power.limit_state = LimitState::Unknown;
-            node.power.draw = Reading::failed(why);
-            node.power.limit = Reading::failed(why);
-        }
-        Reading::Present(()) | Reading::Absent => {}
-        why => doubt(&mut node.power, why),
+    if chassis.is_empty() && silent == Reading::Absent {
+        let why = "the BMC ties no chassis to this system";
+        node.power.limit_state = LimitState::Unknown;
+        node.power.draw = Reading::failed(why);
+        node.power.limit = Reading::failed(why);
     }
+    power::doubt(&mut node.power, &silent);
     node.route = power::Route {
-        system: route.system,
         sources: readout.used.clone(),
+        unread: silent,
+        ..route
     };
     if scope.breadth == Breadth::Everything {
         let inventory = firmware::inventory(walk, root, systems, system);
@@ -120,21 +116,4 @@ fn node<'a>(
         vitals::collect(walk, root, system, &chassis, &readout, &mut node.vitals);
     }
     node
-}
-
-/// What nobody told of power may be told where nobody could look.
-fn doubt(power: &mut Power, why: &Reading<()>) {
-    let watts = || why.clone().map(|()| Milliwatts(0));
-    for reading in [&mut power.draw, &mut power.limit_min, &mut power.limit_max] {
-        if *reading == Reading::Absent {
-            *reading = watts();
-        }
-    }
-    if power.exception_action == Reading::Absent {
-        power.exception_action = why.clone().map(|()| String::new());
-    }
-    if power.limit_state == LimitState::Absent {
-        power.limit_state = LimitState::Unknown;
-        power.limit = watts();
-    }
 }

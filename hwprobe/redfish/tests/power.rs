@@ -5,7 +5,7 @@
 mod support;
 
 use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
-use lattice_redfish::{Breadth, Documents, ResourcePath, Selector};
+use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, read_by_route};
 use serde_json::{Value, json};
 use support::{read, scope};
 
@@ -353,18 +353,30 @@ fn controls_that_do_not_answer_are_no_word_on_there_being_none() {
     let chassis = json!({"Controls": link("Controls"), "Power": link("Power")});
     let power = json!({"PowerControl": [{"PowerConsumedWatts": 410}]});
     let members = json!({"Members": [link("Controls/NodePowerLimit")]});
+    let cap = json!({"ControlType": "Power", "SetPoint": 800});
     for silent in [list, one] {
-        let resources = [("Power", power.clone()), ("Controls", members.clone())];
+        let resources = [
+            ("Power", power.clone()),
+            ("Controls", members.clone()),
+            ("Controls/NodePowerLimit", cap.clone()),
+        ];
         let mut documents = bmc("On", chassis.clone(), &resources);
         documents
             .0
             .insert(silent, Reading::Timeout { after_ms: 5000 });
-        let power = power_of(&documents);
+        let (report, _) = read(&documents, &scope(Selector::Only, Breadth::Power));
+        let node = report.node().expect("one node");
+        let power = &node.power;
         assert_eq!(
-            (power.draw, power.limit_state),
-            (watts(410), LimitState::Unknown)
+            (&power.draw, power.limit_state),
+            (&watts(410), LimitState::Unknown)
         );
         assert!(!power.exception_action.is_known());
+        // Nor are they once they answer, before somebody has looked what they are.
+        let answers = bmc("On", chassis.clone(), &resources);
+        let routed = read_by_route(&answers, &node.route);
+        assert_eq!(routed.power.draw, watts(410));
+        assert_ne!(routed.power.limit_state, LimitState::Absent);
     }
 }
 

@@ -6,7 +6,8 @@ mod support;
 
 use lattice_hwprobe::{LimitState, Reading, Value};
 use lattice_redfish::{
-    Breadth, Documents, NodeReport, Selector, Unselected, interpret, read_by_route,
+    Breadth, Documents, NodeReport, Route, RoutedPower, Selector, Unselected, interpret,
+    read_by_route,
 };
 use support::{everything, fetched, read, scope, tree};
 
@@ -282,20 +283,10 @@ fn power_alone_takes_few_requests_and_one_by_the_route_found() {
             assert_eq!(node.power, full.power, "{name}");
             let route = serde_json::to_vec(&node.route).expect("a route is written");
             let route = serde_json::from_slice(&route).expect("and read back");
-            let mut at_hand = Documents::default();
-            let routed = loop {
-                let routed = read_by_route(&at_hand, &route);
-                if routed.wanted.is_empty() {
-                    break routed;
-                }
-                for path in &routed.wanted {
-                    let answer = tree.get(path).cloned().unwrap_or(Reading::Absent);
-                    at_hand.0.insert(path.clone(), answer);
-                }
-            };
+            let (routed, asked) = routed(&tree, &route);
             assert_eq!(routed.power, node.power, "{name}");
             assert!(!routed.is_stale);
-            assert!(at_hand.0.len() <= 2, "{name}: {}", at_hand.0.len());
+            assert!(asked <= 2, "{name}: {asked}");
         }
     }
 }
@@ -321,6 +312,61 @@ fn a_route_whose_resources_are_gone_is_stale() {
     assert!(!routed.is_stale);
     assert_eq!(routed.power.draw, Reading::Timeout { after_ms: 4000 });
     assert_eq!(routed.power.limit_state, LimitState::Unknown);
+}
+
+/// What a look gives while one resource, and those below it, are silent.
+fn silent_below(tree: &Documents, prefix: &str) -> (Documents, NodeReport) {
+    let mut silent = tree.clone();
+    for (path, reading) in &mut silent.0 {
+        if path.as_str().starts_with(prefix) {
+            *reading = Reading::Timeout { after_ms: 4000 };
+        }
+    }
+    let (report, _) = read(
+        &silent,
+        &scope(Selector::Id("Node0".to_owned()), Breadth::Power),
+    );
+    let node = report.node().expect("one node").clone();
+    (silent, node)
+}
+
+/// What the route reads on that tree, and of how many resources.
+fn routed(tree: &Documents, route: &Route) -> (RoutedPower, usize) {
+    let mut at_hand = Documents::default();
+    loop {
+        let routed = read_by_route(&at_hand, route);
+        if routed.wanted.is_empty() {
+            return (routed, at_hand.0.len());
+        }
+        for path in routed.wanted {
+            let answer = tree.get(&path).cloned().unwrap_or(Reading::Absent);
+            at_hand.0.insert(path, answer);
+        }
+    }
+}
+
+#[test]
+fn a_route_that_was_found_while_the_bmc_hung_never_says_that_there_is_no_limit() {
+    let tree = tree("cray-ex235n-a100");
+    let selector = Selector::Id("Node0".to_owned());
+    let (report, _) = read(&tree, &scope(selector, Breadth::Power));
+    let whole = report.node().expect("one node").clone();
+    assert!(!whole.route.is_partial());
+    // No chassis could be read: nothing can be asked for, and nothing is said.
+    let (silent, node) = silent_below(&tree, "/redfish/v1/Chassis");
+    assert!(node.route.sources.is_empty() && node.route.is_partial());
+    let (nothing, _) = routed(&silent, &node.route);
+    assert!(nothing.is_stale);
+    assert!(!nothing.power.draw.is_known(), "{:?}", nothing.power);
+    assert_eq!(nothing.power.limit_state, LimitState::Unknown);
+    // One source was silent: it is asked again, and tells once it answers.
+    for source in &whole.route.sources {
+        let (silent, node) = silent_below(&tree, source.path.as_str());
+        assert_eq!(routed(&silent, &node.route).0.power, node.power);
+        let answered = routed(&tree, &node.route).0.power;
+        assert_eq!(answered.draw, whole.power.draw, "{source:?}");
+        assert_eq!(answered.limit_state, whole.power.limit_state, "{source:?}");
+    }
 }
 
 #[test]

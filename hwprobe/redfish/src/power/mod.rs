@@ -6,7 +6,7 @@ mod told;
 
 use crate::documents::{Documents, ResourcePath};
 use crate::walk::Walk;
-use lattice_hwprobe::Power;
+use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -20,8 +20,19 @@ pub(crate) use told::{Told, control, environment, power_control_index};
 pub struct Route {
     /// The system.
     pub system: Option<ResourcePath>,
-    /// The resources that told something, best first.
+    /// The resources that told something, or could not be read and may tell something, best first.
     pub sources: Vec<Source>,
+    /// What came of a place that could not be read and may hold further ones;
+    /// [`Reading::Absent`] where there is none.
+    pub unread: Reading<()>,
+}
+
+impl Route {
+    /// Whether there may be sources that the look which found it could not see.
+    #[must_use]
+    pub const fn is_partial(&self) -> bool {
+        !self.unread.is_known()
+    }
 }
 
 /// One resource that tells power.
@@ -59,7 +70,8 @@ pub struct RoutedPower {
     pub power: Power,
     /// What to fetch before asking again. Empty when `power` is final.
     pub wanted: BTreeSet<ResourcePath>,
-    /// The resources are not where they were: look at everything again.
+    /// There is nothing to ask, or the resources are not where they were: look at everything again.
+    /// What `power` says of the node then is nothing.
     pub is_stale: bool,
 }
 
@@ -67,12 +79,40 @@ pub struct RoutedPower {
 /// reading.
 #[must_use]
 pub fn read_by_route(documents: &Documents, route: &Route) -> RoutedPower {
+    if route.sources.is_empty() {
+        // Nobody was asked, so nobody said that there is none.
+        return RoutedPower {
+            power: Power::default(),
+            wanted: BTreeSet::new(),
+            is_stale: true,
+        };
+    }
     let mut walk = Walk::new(documents);
-    let readout = read(&mut walk, route.system.as_ref(), &route.sources);
-    let is_stale = route.sources.is_empty() || readout.is_dead;
+    let mut readout = read(&mut walk, route.system.as_ref(), &route.sources);
+    doubt(&mut readout.power, &route.unread);
     RoutedPower {
         power: readout.power,
         wanted: walk.wanted(),
-        is_stale,
+        is_stale: readout.is_dead || readout.is_moved,
+    }
+}
+
+/// What nobody told of power may be told where nobody could look.
+pub(crate) fn doubt(power: &mut Power, why: &Reading<()>) {
+    if why.is_known() {
+        return;
+    }
+    let watts = || why.clone().map(|()| Milliwatts(0));
+    for reading in [&mut power.draw, &mut power.limit_min, &mut power.limit_max] {
+        if *reading == Reading::Absent {
+            *reading = watts();
+        }
+    }
+    if power.exception_action == Reading::Absent {
+        power.exception_action = why.clone().map(|()| String::new());
+    }
+    if power.limit_state == LimitState::Absent {
+        power.limit_state = LimitState::Unknown;
+        power.limit = watts();
     }
 }

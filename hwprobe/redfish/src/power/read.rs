@@ -5,13 +5,14 @@ use super::told::{Limit, Told, tell};
 use crate::documents::ResourcePath;
 use crate::walk::{Walk, string};
 use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
+use serde_json::Value;
 
 /// What reading a list of sources gave.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Readout {
     /// The power.
     pub(crate) power: Power,
-    /// The sources that told something.
+    /// The sources that told something, or were silent and may.
     pub(crate) used: Vec<Source>,
     /// Capacity of the supplies, where told.
     pub(crate) capacity: Reading<Milliwatts>,
@@ -19,6 +20,8 @@ pub(crate) struct Readout {
     pub(crate) is_pending: bool,
     /// No source is there any more.
     pub(crate) is_dead: bool,
+    /// A list that could not be read before is there: what it lists is to be looked at.
+    pub(crate) is_moved: bool,
 }
 
 /// Reads the sources in their order. What a later one tells counts only where those before it
@@ -41,6 +44,11 @@ pub(crate) fn read(
     let mut limits = Vec::new();
     for source in sources {
         let told = match walk.get(&source.path) {
+            Reading::Present(value) if is_list(value) => {
+                out.is_moved = true;
+                let why = Reading::failed("its list answers, and was not looked at yet");
+                Told::silent(source.shape, &why)
+            }
             Reading::Present(value) => tell(walk, source, value, system),
             Reading::Absent => {
                 gone += 1;
@@ -49,6 +57,7 @@ pub(crate) fn read(
             other => {
                 out.is_pending |= matches!(other, Reading::Disabled { .. });
                 let told = Told::silent(source.shape, &other.map(|_| ()));
+                out.used.push(source.clone());
                 keep_better(&mut out.power.draw, told.draw.clone());
                 limits.push(told);
                 continue;
@@ -109,6 +118,11 @@ pub(super) fn keep_better<T>(kept: &mut Reading<T>, other: Reading<T>) {
     if rank(&other) < rank(kept) {
         *kept = other;
     }
+}
+
+/// A source that was silent may be the list of those that tell.
+fn is_list(value: &Value) -> bool {
+    value.get("Members").is_some_and(Value::is_array)
 }
 
 fn is_off(walk: &mut Walk<'_>, system: Option<&ResourcePath>) -> bool {

@@ -54,6 +54,7 @@ pub(crate) fn find(walk: &mut Walk<'_>, system: &System<'_>, chassis: &[Chassis<
     Route {
         system: Some(system.path.clone()),
         sources,
+        unread: Reading::Absent,
     }
 }
 

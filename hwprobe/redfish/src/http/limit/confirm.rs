@@ -23,6 +23,7 @@ impl Told {
         let alone = Route {
             system: route.system.clone(),
             sources: vec![source.clone()],
+            unread: Reading::Absent,
         };
         Self(read_by_route(&documents, &alone).power)
     }
