@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 /// What the text is not.
 pub fn within(text: Option<&str>) -> Result<u64, String> {
     let text = text.filter(|text| !text.is_empty()).unwrap_or("10m");
-    crate::duration::parse(text).map_err(|error| error.to_string())
+    crate::text::length(text)
 }
 
 /// One key that changed.
@@ -24,7 +24,7 @@ pub struct KeyChangeView {
 }
 
 /// Every kind of a line of a node's history, as filters name it.
-pub const KINDS: [&str; 12] = [
+pub const KINDS: [&str; 13] = [
     "change",
     "boot",
     "agent",
@@ -99,16 +99,17 @@ const fn is_zero(number: &u32) -> bool {
 #[serde(default)]
 pub struct NodeEventView {
     /// What became of it: `began`, `changed`, `ended` of a reason; `set`, `changed`, `cleared` of a
-    /// drain; `unreachable`, `alive`; the lifecycle; the audit's action.
+    /// drain; `unreachable`, `alive`; the lifecycle; the audit's action; how a BMC's task ended:
+    /// `completed`, `exception`, `killed`, `cancelled`, `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The part: `gpu.3`, a kernel module, a device.
+    /// The part: `gpu.3`, a kernel module, a device; the name of a BMC's task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity: Option<String>,
     /// The PCI address of a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Stable code: `gpu.xid.79`, `gpu.amd.fatal`, a check's name.
+    /// Stable code: `gpu.xid.79`, `gpu.amd.fatal`, a check's name; the id of a BMC's message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// The number of an XID.
@@ -117,10 +118,10 @@ pub struct NodeEventView {
     /// What was read or said: evidence, a reason, a version, the boot before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Who told of an XID: `nvml`, `kernel_log`, `both`.
+    /// Who told of an XID: `nvml`, `kernel_log`, `both`; which of a BMC's logs, or its `tasks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub told_by: Option<String>,
-    /// `inform`, `degraded`, `faulty`.
+    /// `inform`, `degraded`, `faulty`; in a BMC's own words `ok`, `warning`, `critical`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
     /// What helps: `none`, `restart_application`, `reset_gpu`, `reboot`, `power_cycle`, `update`,
@@ -136,7 +137,8 @@ pub struct NodeEventView {
     /// For how many occurrences it stands, where that is more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
-    /// The first of them, RFC 3339; of a boot, when the kernel began to run.
+    /// The first of them, RFC 3339; of a boot, when the kernel began to run; of a BMC's task, when it
+    /// began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_at: Option<String>,
     /// Events of this kind before it that are not written down: too many.

@@ -1,7 +1,11 @@
 //! Times as text.
 
 use crate::duration;
-use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+use jiff::{
+    Timestamp,
+    civil::{DateTime, Time},
+    tz::TimeZone,
+};
 use lattice_quorum_types::UnixMillis;
 
 /// RFC 3339 in UTC with milliseconds. A time beyond the calendar's end is shown as the number.
@@ -23,36 +27,90 @@ pub fn read_time(text: &str) -> Option<UnixMillis> {
 
 const DAY_MS: u64 = 86_400_000;
 
-/// A moment as people name it: a time, a date, a day's beginning in UTC, or how long ago.
+/// Clocks differ: what is ahead by no more than this is as now.
+const AHEAD_MS: u64 = 60_000;
+
+/// A past moment as people name it: a time, a date, a time or the beginning of a day in UTC, or how
+/// long ago, with units.
 ///
 /// # Errors
 /// What is wrong with it and how to write it.
 pub fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
-    let trimmed = text.trim();
-    if let Some(at) = read_time(trimmed) {
+    let at = named(text.trim(), now)?;
+    if at.0 > now.0.saturating_add(AHEAD_MS) {
+        return Err(format!(
+            "{text:?} is {}, which is still to come: it is {}",
+            time(at),
+            time(now)
+        ));
+    }
+    Ok(at.min(now))
+}
+
+fn named(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
+    if let Some(at) = read_time(text) {
         return Ok(at);
     }
     let today = now.0 - now.0 % DAY_MS;
-    match trimmed {
+    match text {
         "today" => return Ok(UnixMillis(today)),
         "yesterday" => return Ok(UnixMillis(today.saturating_sub(DAY_MS))),
         _ => {}
     }
-    // A date without an offset is UTC.
-    let civil = trimmed.parse::<DateTime>();
+    // What follows has no offset, and is UTC.
+    if let Some(since_midnight) = clock(text) {
+        return Ok(UnixMillis(today + since_midnight));
+    }
+    let civil = text.parse::<DateTime>();
     if let Some(at) = civil.ok().and_then(|c| c.to_zoned(TimeZone::UTC).ok()) {
         let at = u64::try_from(at.timestamp().as_millisecond());
         return at
             .map(UnixMillis)
             .map_err(|_| format!("{text:?} is before 1970"));
     }
-    match duration::parse(trimmed) {
+    match length(text) {
         Ok(ago) => Ok(UnixMillis(now.0.saturating_sub(ago))),
+        Err(why) if is_number(text) => Err(why),
         Err(_) => Err(format!(
-            "{text:?} is no moment; write 2026-11-21, 2026-11-21T09:30:00Z, today, yesterday, or \
-             how long ago: 90m, 2d"
+            "{text:?} is no moment; write 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today, UTC), \
+             today, yesterday, or how long ago: 90m, 2d"
         )),
     }
+}
+
+/// Milliseconds since midnight, of `9:30`, `09:30` and `09:30:05`.
+fn clock(text: &str) -> Option<u64> {
+    let is_clock = text.contains(':') && text.bytes().all(|b| b.is_ascii_digit() || b == b':');
+    let at: Time = match text.split_once(':')?.0.len() {
+        1 => format!("0{text}").parse().ok()?,
+        _ => text.parse().ok()?,
+    };
+    let of_day = at.duration_since(Time::midnight()).as_millis();
+    u64::try_from(of_day).ok().filter(|_| is_clock)
+}
+
+/// How long something is, milliseconds, with its unit: `90s`, `1h30m`. What batch systems write
+/// ([`duration::parse`]) would be read as something else here: `5`, and `14:30`, which is a time.
+///
+/// # Errors
+/// What is wrong with it and how to write it.
+pub fn length(text: &str) -> Result<u64, String> {
+    let trimmed = text.trim();
+    if is_number(trimmed) {
+        return Err(format!(
+            "{text:?} has no unit; write {trimmed}s, {trimmed}m, {trimmed}h or {trimmed}d"
+        ));
+    }
+    match trimmed.contains(':') {
+        true => Err(format!(
+            "{text:?} is not a duration; write 90s, 1h30m or 2d"
+        )),
+        false => duration::parse(trimmed).map_err(|error| error.to_string()),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// A distance in time in its largest unit, to the nearest: `19 d`, `5 h`, `3 min`, `40 s`.
@@ -89,15 +147,57 @@ mod tests {
             ("2023-11-14T22:13:20", 1_700_000_000_000),
             ("2023-11-14", 1_699_920_000_000),
             ("90m", 1_700_000_000_123 - 5_400_000),
+            ("1h30m", 1_700_000_000_123 - 5_400_000),
+            // Of today, and no walltime of 14 minutes.
+            ("14:30", 1_699_920_000_000 + 52_200_000),
+            ("9:30", 1_699_920_000_000 + 34_200_000),
+            ("01:00:05", 1_699_920_000_000 + 3_605_000),
+            // A clock that is ahead.
+            ("2023-11-14T22:14:00Z", 1_700_000_000_123),
             ("today", 1_699_920_000_000),
             ("yesterday", 1_699_833_600_000),
         ] {
             assert_eq!(moment(text, now), Ok(UnixMillis(wanted)), "{text}");
         }
-        for text in ["", "tomorrow", "2023-13-01", "1960-01-01"] {
-            assert!(moment(text, now).is_err(), "{text}");
+        for (text, why) in [
+            ("", "is no moment"),
+            ("tomorrow", "is no moment"),
+            ("2023-13-01", "is no moment"),
+            ("24:61", "is no moment"),
+            ("1:2:3:4", "is no moment"),
+            ("2-01:00:00", "is no moment"),
+            ("1960-01-01", "is before 1970"),
+            ("5", "has no unit; write 5s, 5m, 5h or 5d"),
+            (
+                "2099-01-01",
+                "is 2099-01-01T00:00:00.000Z, which is still to come",
+            ),
+            (
+                "2023-11-15",
+                "which is still to come: it is 2023-11-14T22:13:20.123Z",
+            ),
+            (
+                "23:00",
+                "is 2023-11-14T23:00:00.000Z, which is still to come",
+            ),
+        ] {
+            let error = moment(text, now).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
         }
         assert_eq!(read_time(&time(now)).unwrap(), now);
+    }
+
+    #[test]
+    fn lengths_have_their_unit() {
+        assert_eq!(length("10m"), Ok(600_000));
+        for (text, why) in [
+            ("5", "write 5s, 5m, 5h or 5d"),
+            ("01:00", "write 90s, 1h30m or 2d"),
+            ("5x", "the units are"),
+        ] {
+            let error = length(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -50,7 +50,8 @@ pub struct QueryArgs {
     /// Only this action: force_released, certificates_revoked, …
     #[arg(long, value_parser = lattice_api::audit::ACTIONS)]
     action: Option<String>,
-    /// Only from this moment on: 2026-11-21, 2026-11-21T09:30:00Z, or how long ago: 2d.
+    /// Only from this moment on: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or
+    /// how long ago: 2d. UTC where no offset is written.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// At most so many, the newest.
@@ -137,12 +138,14 @@ async fn pages(
 }
 
 async fn query(args: QueryArgs, connection: &Connection) -> Result<(), Failure> {
+    let since = args.since.map(|text| output::moment("--since", &text));
+    let since = since.transpose()?;
     let filter = AuditFilter {
         by: args.by,
         node: args.node,
         allocation: args.allocation,
         action: args.action,
-        since: args.since,
+        since,
     };
     let limit = args.limit as usize;
     let (mut newest, mut found) = (VecDeque::new(), 0_usize);
@@ -155,6 +158,9 @@ async fn query(args: QueryArgs, connection: &Connection) -> Result<(), Failure> 
     })
     .await?;
     let newest = Vec::from(newest);
+    if let Some(since) = &filter.since {
+        output::title(connection.format, &format!("since {}", time(since)))?;
+    }
     output::print(connection.format, &newest, LIST, newest.iter().map(row))?;
     if found == 0 {
         eprintln!("nothing like that was written down");

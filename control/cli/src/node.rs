@@ -59,8 +59,8 @@ pub struct DiffArgs {
     /// Another one.
     #[arg(required_unless_present = "since")]
     right: Option<String>,
-    /// Instead of another node, the node itself at this moment: a time, a date, yesterday, or how
-    /// long ago (2d).
+    /// Instead of another node, the node itself at this moment: 2026-11-21, 2026-11-21T09:30:00Z,
+    /// 09:30 (of today), yesterday, or how long ago: 2d. UTC where no offset is written.
     #[arg(long, conflicts_with = "right")]
     since: Option<String>,
 }
@@ -302,8 +302,8 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     let diff = match (&args.right, &args.since) {
         (Some(right), _) => client.diff(&args.left, right).await?,
         (None, since) => {
-            let since = since.as_deref().unwrap_or_default();
-            client.diff_since(&args.left, since).await?
+            let since = output::moment("--since", since.as_deref().unwrap_or_default())?;
+            client.diff_since(&args.left, &since).await?
         }
     };
     let (off, shown): (Vec<_>, Vec<_>) = diff.differences.iter().partition(|d| is_off(d));

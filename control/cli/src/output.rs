@@ -1,5 +1,6 @@
 //! How results are printed: tables for people, JSON, YAML and CSV for programs.
 
+use crate::failure::Failure;
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use lattice_mesh::{Clock as _, SystemClock};
@@ -63,6 +64,26 @@ pub fn print<T: Serialize>(
         Format::Table | Format::Wide => table(&columns.shown(format), rows),
     };
     line(&text)
+}
+
+/// A line above a table, where something must be said of all of it; documents carry it themselves.
+pub fn title(format: Format, text: &str) -> anyhow::Result<()> {
+    match format {
+        Format::Table | Format::Wide => line(&printable(text)),
+        Format::Json | Format::Yaml | Format::Csv => Ok(()),
+    }
+}
+
+/// A past moment on the command line, as servers read it: said back in a title, so that what was
+/// understood shows.
+///
+/// # Errors
+/// That it is none, under the option's name.
+pub fn moment(option: &str, text: &str) -> Result<String, Failure> {
+    match lattice_api::text::moment(text, SystemClock.now()) {
+        Ok(at) => Ok(lattice_api::text::time(at)),
+        Err(why) => Err(Failure::usage(format!("{option}: {why}"))),
+    }
 }
 
 /// Writes one text and a line end to standard output.

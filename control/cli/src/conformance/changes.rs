@@ -9,14 +9,21 @@ use clap::Args;
 
 #[derive(Args)]
 pub struct ChangesArgs {
-    /// From this moment on: a time, a date, yesterday, or how long ago (2d). A day when left out.
+    /// From this moment on: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or how
+    /// long ago: 2d. UTC where no offset is written. A day when left out.
     #[arg(long)]
     since: Option<String>,
 }
 
 /// Shows what changed anywhere, what most nodes did first.
 pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), Failure> {
-    let found = connection.client.changes(args.since.as_deref()).await?;
+    let since = args.since.as_deref();
+    let since = since.map(|text| output::moment("--since", text));
+    let since = since.transpose()?;
+    let found = connection.client.changes(since.as_deref()).await?;
+    if !found.changes.is_empty() {
+        output::title(connection.format, &format!("since {}", time(&found.since)))?;
+    }
     let rows = found.changes.iter().map(|change| {
         let (from, to) = contrast(connection.format, &change.change.from, &change.change.to);
         let causes = change.causes.iter();

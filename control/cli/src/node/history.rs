@@ -8,16 +8,19 @@ use crate::{
 use clap::Args;
 use lattice_api::{
     history::{HistoryEntryView, KeyChangeView},
-    text::{read_time, roughly},
+    text::{self, read_time, roughly},
 };
 use lattice_client::HistoryQuery;
+use lattice_quorum_types::UnixMillis;
+use std::fmt;
 
 /// What changed, when, and what else happened then.
 #[derive(Args)]
 pub struct HistoryArgs {
     /// The node.
     node: String,
-    /// Only from this moment on: a time, a date, yesterday, or how long ago (2d).
+    /// Only from this moment on: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or
+    /// how long ago: 2d. UTC where no offset is written.
     #[arg(long)]
     since: Option<String>,
     /// Only changes of this class.
@@ -27,10 +30,11 @@ pub struct HistoryArgs {
     /// lifecycle, liveness, audit.
     #[arg(long, value_delimiter = ',')]
     kind: Vec<String>,
-    /// What happened about the time of the line with this number, or about this moment.
+    /// What happened about the time of the line with this number, or about this moment, written as
+    /// for --since.
     #[arg(long, value_name = "NUMBER|MOMENT")]
     around: Option<String>,
-    /// How long before and after that.
+    /// How long before and after that, with its unit: 90s, 10m, 2h.
     #[arg(long, default_value = "10m", requires = "around")]
     within: String,
     /// At most so many lines, newest first.
@@ -48,15 +52,60 @@ const AROUND: Columns<'_> = Columns {
     wide: COLUMNS.wide,
 };
 
-/// Where the line lies that the others are shown around.
+/// What lies in the middle, as it was understood.
+enum Around {
+    /// The line with this number.
+    Line(u64),
+    /// This moment, RFC 3339.
+    Moment(String),
+}
+
+impl Around {
+    fn read(text: &str) -> Result<Self, Failure> {
+        match text.trim().parse() {
+            Ok(number) => Ok(Self::Line(number)),
+            Err(_) => output::moment("--around", text).map(Self::Moment),
+        }
+    }
+}
+
+impl fmt::Display for Around {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(f, "{number}"),
+            Self::Moment(at) => f.write_str(at),
+        }
+    }
+}
+
+/// Where that lies in time.
 struct Centre(Option<u64>);
 
 impl Centre {
-    fn of(around: &str, items: &[HistoryEntryView]) -> Self {
-        let number = around.parse::<u64>().ok();
-        let line = items.iter().find(|item| Some(item.number) == number);
-        let at = line.map_or(around, |line| line.at.as_str());
-        Self(read_time(at).map(|at| at.0))
+    /// A line is not on the page where another kind was asked for, or too many lie behind it: then it
+    /// is asked for by itself.
+    async fn of(
+        around: &Around,
+        page: &[HistoryEntryView],
+        (node, connection): (&str, &Connection),
+    ) -> Result<Self, Failure> {
+        let Around::Line(number) = around else {
+            return Ok(Self(read_time(&around.to_string()).map(|at| at.0)));
+        };
+        let is_it = |item: &&HistoryEntryView| item.number == *number;
+        if let Some(line) = page.iter().find(is_it) {
+            return Ok(Self(read_time(&line.at).map(|at| at.0)));
+        }
+        let alone = HistoryQuery {
+            around: Some(around.to_string()),
+            within: Some("1ms".to_owned()),
+            ..HistoryQuery::default()
+        };
+        let found = connection.client.history(node, &alone).await?;
+        let line = found.items.iter().find(is_it);
+        Ok(Self(
+            line.and_then(|line| read_time(&line.at)).map(|at| at.0),
+        ))
     }
 
     /// `3 min before`, `here`.
@@ -108,21 +157,54 @@ fn rows(item: &HistoryEntryView, format: Format, centre: Option<&Centre>) -> Vec
     rows
 }
 
+/// What was asked for, as it was understood, behind the node's name: ` of kind xid since …`.
+fn asked(query: &HistoryQuery, around: Option<&Around>, centre: Option<&Centre>) -> String {
+    let mut words = String::new();
+    if let Some(kind) = &query.kind {
+        words.push_str(&format!(" of kind {}", kind.replace(',', " or ")));
+    }
+    if let Some(class) = &query.class {
+        words.push_str(&format!(" of class {class}"));
+    }
+    if let Some(since) = &query.since {
+        words.push_str(&format!(" since {}", time(since)));
+    }
+    let at = centre.and_then(|centre| Some(text::time(UnixMillis(centre.0?))));
+    let at = at.as_deref().map(time).unwrap_or_default();
+    let within = query.within.as_deref().unwrap_or_default();
+    match around {
+        Some(Around::Line(number)) => {
+            words.push_str(&format!(" within {within} of line {number}, {at}"));
+        }
+        Some(Around::Moment(_)) => words.push_str(&format!(" within {within} of {at}")),
+        None => {}
+    }
+    words
+}
+
 /// Shows what changed on a node and what else happened there, newest first.
 pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), Failure> {
+    let since = args.since.map(|text| output::moment("--since", &text));
+    let around = args.around.as_deref().map(Around::read).transpose()?;
     let query = HistoryQuery {
-        since: args.since,
+        since: since.transpose()?,
         class: args.class,
         kind: (!args.kind.is_empty()).then(|| args.kind.join(",")),
-        within: args.around.as_ref().map(|_| args.within),
-        around: args.around.clone(),
+        within: around.is_some().then_some(args.within),
+        around: around.as_ref().map(Around::to_string),
         limit: Some(args.limit),
         cursor: None,
     };
     let page = connection.client.history(&args.node, &query).await?;
     let format = connection.format;
-    let centre = args.around.as_deref();
-    let centre = centre.map(|around| Centre::of(around, &page.items));
+    let centre = match &around {
+        Some(around) => Some(Centre::of(around, &page.items, (&args.node, connection)).await?),
+        None => None,
+    };
+    let asked = asked(&query, around.as_ref(), centre.as_ref());
+    if !asked.is_empty() && !page.items.is_empty() {
+        output::title(format, &format!("lines of {}{asked}", args.node))?;
+    }
     let items = page.items.iter();
     let rows = items.flat_map(|item| rows(item, format, centre.as_ref()));
     let columns = match centre {
@@ -131,10 +213,50 @@ pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), F
     };
     output::print(format, &page.items, columns, rows)?;
     if page.items.is_empty() {
-        eprintln!("no history of {} is kept for that time", args.node);
+        match asked.is_empty() {
+            true => eprintln!("no history of {} is kept yet", args.node),
+            false => eprintln!("no line of {}{asked}", args.node),
+        }
     }
     if page.next_cursor.is_some() {
         eprintln!("there is more: raise --limit");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_moment_has_a_middle_however_it_is_written() {
+        for text in ["2m", "yesterday", "00:00", "2026-11-21T09:30", "2026-11-21"] {
+            let Around::Moment(at) = Around::read(text).unwrap() else {
+                panic!("{text} is no line's number");
+            };
+            assert!(read_time(&at).is_some(), "{text}: {at}");
+        }
+        assert!(matches!(Around::read("16").unwrap(), Around::Line(16)));
+        let refused = Around::read("2099-01-01").err().unwrap();
+        assert!(refused.text.starts_with("--around: "), "{refused}");
+        assert_eq!(refused.code, 2);
+    }
+
+    #[test]
+    fn what_was_asked_for_is_said_back() {
+        let query = HistoryQuery {
+            kind: Some("xid,boot".to_owned()),
+            since: Some("2026-11-22T02:00:00.000Z".to_owned()),
+            within: Some("10m".to_owned()),
+            ..HistoryQuery::default()
+        };
+        let around = Around::Moment("2026-11-22T02:12:00.000Z".to_owned());
+        let centre = Centre(read_time("2026-11-22T02:12:00.000Z").map(|at| at.0));
+        assert_eq!(
+            asked(&query, Some(&around), Some(&centre)),
+            " of kind xid or boot since 2026-11-22T02:00:00Z within 10m of 2026-11-22T02:12:00Z"
+        );
+        assert_eq!(asked(&HistoryQuery::default(), None, None), "");
+    }
 }

@@ -84,11 +84,6 @@ async fn entries_are_found_by_who_what_and_when() {
         ..AuditFilter::default()
     };
     assert_eq!(found(&bed, allocation).await, forced);
-    let future = AuditFilter {
-        since: some("2999-01-01"),
-        ..AuditFilter::default()
-    };
-    assert!(found(&bed, future).await.is_empty());
 }
 
 #[tokio::test]
@@ -97,6 +92,8 @@ async fn a_question_that_cannot_be_read_names_its_field() {
     for (query, field) in [
         ("action=deleted", "action"),
         ("since=someday", "since"),
+        ("since=2999-01-01", "since"),
+        ("since=5", "since"),
         ("node=gpu[1-", "node"),
         ("limit=0", "limit"),
         ("after=x", "after"),
