@@ -50,13 +50,17 @@ const fn yes() -> bool {
 impl NodeHealth {
     /// What asks for a node without work, worst first, in a few words for a person.
     pub(crate) fn drains(&self) -> Option<String> {
-        let mut drains = self.report.reasons.iter().filter(|reason| reason.drains());
-        let worst = words(drains.next()?);
-        Some(match drains.count() {
-            0 => worst,
-            more => format!("{worst}; and {more} more"),
-        })
+        named(self.report.reasons.iter().filter(|reason| reason.drains()))
     }
+}
+
+/// Reasons, worst first, in a few words for a person; none of none.
+pub(crate) fn named<'r>(mut reasons: impl Iterator<Item = &'r Reason>) -> Option<String> {
+    let worst = words(reasons.next()?);
+    Some(match reasons.count() {
+        0 => worst,
+        more => format!("{worst}; and {more} more"),
+    })
 }
 
 /// `gpu.xid.79 on gpu.1: GPU has fallen off the bus; reboot the node`.

@@ -1,5 +1,6 @@
 //! The file that names the BMCs.
 
+use lattice_hwprobe::health::Table;
 use lattice_quorum_types::{NodeId, hostlist};
 use lattice_redfish::{
     Selector,
@@ -34,6 +35,8 @@ struct File {
     /// BMCs asked at a time.
     #[serde(default = "default_at_a_time")]
     at_a_time: usize,
+    /// What the site changes in the shipped table of checks, for what BMCs tell.
+    table: Option<PathBuf>,
     /// The BMCs.
     bmcs: Vec<Entry>,
 }
@@ -91,6 +94,8 @@ pub struct BmcPlan {
     pub confirm_after: Duration,
     /// BMCs asked at a time.
     pub at_a_time: usize,
+    /// What they tell is judged by it.
+    pub table: Table,
     /// The BMCs.
     pub targets: Vec<BmcTarget>,
 }
@@ -173,18 +178,33 @@ impl BmcPlan {
                 wrong.push(format!("{node} is listed with two BMCs, or twice with one"));
             }
         }
-        if !wrong.is_empty() {
+        let table = table(file.table.as_deref()).map_err(|why| wrong.push(why));
+        let (Ok(table), []) = (table, &wrong[..]) else {
             let path = path.to_owned();
             return Err(BmcFileError::Wrong { path, wrong });
-        }
+        };
         Ok(Self {
             power_interval: Duration::from_secs(file.power_interval_s),
             interval: Duration::from_secs(file.interval_s),
             confirm_after: Duration::from_secs(file.confirm_after_s),
             at_a_time: file.at_a_time,
+            table,
             targets,
         })
     }
+}
+
+/// The shipped table with what the site's file changes in it.
+fn table(site: Option<&Path>) -> Result<Table, String> {
+    let shipped = Table::shipped().map_err(|error| format!("table: {error}"))?;
+    let Some(path) = site else {
+        return Ok(shipped);
+    };
+    let failed = |error: String| format!("table: {}: {error}", path.display());
+    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    shipped
+        .with_site(&text)
+        .map_err(|error| failed(error.to_string()))
 }
 
 impl Entry {

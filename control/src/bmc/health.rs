@@ -1,8 +1,8 @@
 //! What a BMC says is wrong with its node, by the same table of checks as agents judge by.
 
 use lattice_hwprobe::{
-    Finding, Inventory,
-    health::{Action, Engine, Memory, Reason, Severity, Table},
+    Class, Finding, Inventory,
+    health::{Action, Check, Engine, Memory, Reason, Severity, Table},
 };
 use lattice_quorum_types::UnixMillis;
 use lattice_redfish::NodeReport;
@@ -17,15 +17,19 @@ pub(super) struct Wrong {
     engine: Engine,
     findings: Vec<Finding>,
     silent: Option<Reason>,
+    was_asked: bool,
+    may_drain: bool,
 }
 
 impl Wrong {
     /// Of a node that was not looked at yet.
     pub(super) fn new(table: Table) -> Self {
         Self {
+            may_drain: table.checks.iter().any(may_drain),
             engine: Engine::new(table, Memory::default()),
             findings: Vec::new(),
             silent: None,
+            was_asked: false,
         }
     }
 
@@ -46,10 +50,12 @@ impl Wrong {
         self.engine.observe(at.0, &seen);
         self.findings.clone_from(&found.findings);
         self.silent = None;
+        self.was_asked = true;
     }
 
     /// It told nothing, since `since`. What it told before neither ends nor is seen again.
     pub(super) fn silent(&mut self, at: UnixMillis, since: UnixMillis, why: &str) {
+        self.was_asked = true;
         let before = self.silent.take();
         self.silent = Some(Reason {
             code: SILENT.to_owned(),
@@ -69,11 +75,63 @@ impl Wrong {
         &self.findings
     }
 
+    /// Whether it was asked, whatever came of it.
+    pub(super) const fn was_asked(&self) -> bool {
+        self.was_asked
+    }
+
+    /// Whether anything that it may tell drains its node.
+    pub(super) const fn may_drain(&self) -> bool {
+        self.may_drain
+    }
+
     /// Worst first.
     pub(super) fn reasons(&self) -> Vec<Reason> {
         let mut reasons = self.engine.report().reasons;
         reasons.extend(self.silent.clone());
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
         reasons
+    }
+}
+
+/// Whether a check drains by what a BMC tells: a live value of its own, or a contradiction of a class
+/// that it has a part of. A check on a contradiction is named after its class.
+fn may_drain((code, check): (&String, &Check)) -> bool {
+    let drains = check.severity == Severity::Faulty && check.action.needs_drain();
+    let class = code.split('.').next();
+    let is_told = match &check.key {
+        Some(key) => key.first() == Class::Bmc.name(),
+        None => [Class::Bmc, Class::Bios]
+            .map(|of| Some(of.name()))
+            .contains(&class),
+    };
+    drains && !check.observe_only && is_told
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn may_drain_with(lines: &str) -> bool {
+        let site = format!("version: s\nchecks:\n{lines}");
+        let table = Table::shipped().unwrap().with_site(&site).unwrap();
+        Wrong::new(table).may_drain()
+    }
+
+    #[test]
+    fn as_shipped_nothing_that_a_bmc_tells_drains_and_a_site_may_say_otherwise() {
+        assert!(!Wrong::new(Table::shipped().unwrap()).may_drain());
+        assert!(may_drain_with("  bmc.system_critical: {severity: faulty}"));
+        assert!(may_drain_with(
+            "  bios.settings_pending: {severity: faulty, action: reboot}"
+        ));
+        for watched in [
+            "  bmc.system_critical: {severity: faulty, observe_only: true}",
+            "  bmc.system_critical: {severity: faulty, action: update}",
+            "  gpu.mode_pending: {severity: faulty}",
+        ] {
+            assert!(!may_drain_with(watched), "{watched}");
+        }
     }
 }

@@ -141,6 +141,15 @@ impl Node {
         self.route = Some(found.route.clone());
         let records: BTreeMap<Class, ClassRecord> = [&found.bmc, &found.bios]
             .map(|record| (record.class, record.clone()))
+    /// Judges what a look says is wrong, and takes nothing else of it. Whether it says anything.
+    pub(super) fn judge(&mut self, report: &BmcReport, at: UnixMillis) -> bool {
+        let found = self.found(report).cloned();
+        if let Some(found) = &found {
+            self.wrong.answered(at, found);
+        }
+        found.is_some()
+    }
+
             .into();
         let mut next = self.observe(&records, look);
         let is_known = |record: &ClassRecord| record.state().digest().is_some();
@@ -230,6 +239,8 @@ impl Node {
         if self.unwritten.is_empty() {
             return;
         }
+            was_asked: self.wrong.was_asked(),
+            may_drain: self.wrong.may_drain(),
         match write(kept, &self.name, &self.unwritten, now).await {
             Ok(()) => self.unwritten.clear(),
             Err(error) => tracing::error!(node = %self.name, error = told(&error),

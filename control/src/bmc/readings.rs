@@ -20,6 +20,25 @@ pub(crate) struct Parts {
     pub(crate) reasons: Vec<health::Reason>,
     /// When they were read.
     pub(crate) read_at: UnixMillis,
+    /// Whether the BMC was asked at all since this control was started.
+    pub(crate) was_asked: bool,
+    /// Whether any check of the table looks at what a BMC tells such that it drains.
+    pub(crate) may_drain: bool,
+}
+
+impl Parts {
+    /// What needs the node empty by the last look. What an earlier one saw and this one did not see
+    /// gone is none of that.
+    pub(crate) fn drains_now(&self) -> impl Iterator<Item = &health::Reason> {
+        let at = self.read_at.0;
+        self.drains()
+            .filter(move |reason| reason.last_seen_ms == at)
+    }
+
+    /// What needs the node empty by the look that saw it last: nothing has said since that it is over.
+    pub(crate) fn drains(&self) -> impl Iterator<Item = &health::Reason> {
+        self.reasons.iter().filter(|reason| reason.drains())
+    }
 }
 
 /// A node's power, by its BMC.
@@ -67,6 +86,12 @@ impl Readings {
     /// The BMC's parts of a node's classes.
     pub(crate) fn parts(&self, node: &NodeId) -> Option<Arc<Parts>> {
         lock(&self.parts).get(node).cloned()
+    }
+
+    /// Whether by the last look at its BMC the node is to be drained.
+    pub(crate) fn drains_now(&self, node: &NodeId) -> bool {
+        self.parts(node)
+            .is_some_and(|parts| parts.drains_now().next().is_some())
     }
 
     /// The parts of all nodes.

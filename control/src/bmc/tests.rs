@@ -2,7 +2,9 @@
 use super::*;
 use crate::history::{History, Source, Then, Told, Wanted};
 use lattice_fake_bmc::{FakeBmc, Fault, Tree};
-use lattice_hwprobe::{Class, ClassMark, LimitState, Milliwatts, Reading, history::Cause};
+use lattice_hwprobe::{
+    Class, ClassMark, LimitState, Milliwatts, Reading, health::Severity, history::Cause,
+};
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::NodeId;
 use std::{
@@ -447,6 +449,24 @@ fn a_file_of_bmcs_is_checked_whole() {
 
 #[test]
 fn a_password_that_others_can_read_is_refused() {
+#[test]
+fn a_sites_table_is_read_with_the_file_and_checked() {
+    let folder = folder();
+    let path = file(folder.path(), &["url: 'https://b', nodes: a".to_owned()]);
+    let table = folder.path().join("table");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("table: {}\n{text}", table.display())).unwrap();
+    let refused = || BmcPlan::load(&path).unwrap_err().to_string();
+    assert!(refused().contains("table: "), "{}", refused());
+    let changes = |line: &str| fs::write(&table, format!("version: s\nchecks: {{{line}}}\n"));
+    changes("bmc.sytem_critical: {severity: faulty}").unwrap();
+    assert!(refused().contains("bmc.sytem_critical"), "{}", refused());
+    changes("bmc.system_critical: {severity: faulty}").unwrap();
+    let checks = BmcPlan::load(&path).unwrap().table.checks;
+    assert_eq!(checks["bmc.system_critical"].severity, Severity::Faulty);
+    assert_eq!(checks["bmc.manager_critical"].severity, Severity::Degraded);
+}
+
     let folder = folder();
     let password = folder.path().join("password");
     fs::set_permissions(&password, fs::Permissions::from_mode(0o644)).unwrap();
@@ -525,6 +545,17 @@ async fn what_is_asked_again_within_seconds_confirms_nothing() {
     }
     assert!(bmc.set(BMC_VERSION, "/Version", "nc.9.9.9".into()));
     for node in ["gpu101", "gpu102"] {
+    // But what is wrong counts at once.
+    let system = "/redfish/v1/Systems/Node1";
+    assert!(bmc.set(system, "/Status/Health", "Critical".into()));
+    let named = |bed: &Bed, node: &str| {
+        let reasons = bed.readings.parts(&id(node)).unwrap().reasons.clone();
+        reasons.into_iter().map(|reason| reason.code).collect::<Vec<_>>()
+    };
+    assert_eq!(named(&bed, "gpu102"), Vec::<String>::new());
+    bed.readings.look(&id("gpu101"), "ada").await;
+    assert_eq!(named(&bed, "gpu102"), ["bmc.system_critical"]);
+    assert_eq!(named(&bed, "gpu101"), Vec::<String>::new());
         let second = bed.until_entries(node, 2).await.remove(1);
         assert_eq!(change(&second).1, "nc.9.9.9", "{node}");
         let who = "ada".to_owned();

@@ -7,10 +7,7 @@ use super::{
     node::{Look, Next, Node},
 };
 use crate::history::History;
-use lattice_hwprobe::{
-    health::{Table, TableError},
-    history::Cause,
-};
+use lattice_hwprobe::history::Cause;
 use lattice_mesh::Clock;
 use lattice_quorum_types::NodeId;
 use lattice_redfish::{
@@ -51,15 +48,6 @@ struct Shared {
     plan: Arc<BmcPlan>,
 }
 
-/// Why a BMC is not read.
-#[derive(Debug, thiserror::Error)]
-enum WorkerError {
-    #[error(transparent)]
-    Endpoint(#[from] EndpointError),
-    #[error(transparent)]
-    Table(#[from] TableError),
-}
-
 /// Reads every BMC of the plan until the end, and closes their sessions: a BMC has few.
 pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
     let shared = Shared {
@@ -96,13 +84,16 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(target: BmcTarget, shared: Shared) -> Result<Self, WorkerError> {
-        let table = Table::shipped()?;
+    fn new(target: BmcTarget, shared: Shared) -> Result<Self, EndpointError> {
         let (ask, asks) = mpsc::channel(MOST_WAITING);
         let mut nodes = BTreeMap::new();
         let now = shared.edges.clock.now();
         for (name, selector) in target.nodes {
-            let node = Node::new(name.clone(), selector, Wrong::new(table.clone()));
+            let node = Node::new(
+                name.clone(),
+                selector,
+                Wrong::new(shared.plan.table.clone()),
+            );
             let readings = &shared.edges.readings;
             readings.put_parts(name.clone(), node.parts(now));
             readings.put_worker(name.clone(), ask.clone());
@@ -218,13 +209,20 @@ impl Worker {
         self.bmc.read(&scope).await.interpretation.report
     }
 
-    /// Looks for those who ask while a change waits to be read again, and leaves everything else to
-    /// the look that comes.
+    /// Looks for those who ask while a change waits to be read again, and leaves everything but what
+    /// is wrong to the look that comes.
     async fn answer(&mut self, asked: Vec<Ask>) {
         let report = self.read_all().await;
-        let looked = self.nodes.iter();
-        let looked = looked.map(|(name, node)| (name.clone(), node.looked(&report)));
-        tell(asked, &looked.collect());
+        let edges = &self.shared.edges;
+        let now = edges.clock.now();
+        let mut looked = BTreeMap::new();
+        for (name, node) in &mut self.nodes {
+            if node.judge(&report, now) {
+                edges.readings.put_parts(name.clone(), node.parts(now));
+            }
+            looked.insert(name.clone(), node.looked(&report));
+        }
+        tell(asked, &looked);
         // What is read again is read with a fresh session.
         self.bmc.close().await;
     }

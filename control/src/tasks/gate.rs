@@ -1,14 +1,18 @@
 //! What must hold before a node goes (back) into service, asked of its agent directly. One place for
 //! every way there is: nothing runs there that is not its own any more, the site's health gate lets
-//! it, its health checks name nothing that needs it empty, and it differs from no baseline that says
-//! to drain it.
+//! it, neither its health checks nor its BMC name anything that needs it empty, and it differs from no
+//! baseline that says to drain it.
 
 use crate::{
     core::Core,
     error::AgentError,
     tasks::{
+        autodrain::Cause,
         orphans::{self, OrphansError},
-        told::{self, Answer, Freshness},
+        told::{
+            self, Answer, Freshness,
+            bmc::{self, Bmc},
+        },
     },
     words,
 };
@@ -61,6 +65,14 @@ pub(crate) enum GateError {
         /// The worst reason: code, part, what was seen, what helps.
         what: String,
     },
+    /// Its BMC names what needs it empty.
+    #[error("node {node}: {what}")]
+    FaultyByBmc {
+        /// The node.
+        node: NodeId,
+        /// That its BMC names it, and the worst reason as of its own checks.
+        what: String,
+    },
     /// It differs from a baseline that says to drain it.
     #[error("node {node} {what}")]
     Differs {
@@ -98,6 +110,7 @@ impl GateError {
             Self::Failed { .. }
             | Self::StillRuns { .. }
             | Self::Faulty { .. }
+            | Self::FaultyByBmc { .. }
             | Self::Differs { .. }
             | Self::Unverified { .. } => true,
             Self::Agent(_) | Self::Unavailable(_) => false,
@@ -132,19 +145,21 @@ pub(crate) async fn check_site(core: &Core, node: &NodeId) -> Result<(), GateErr
     })
 }
 
-/// How the node is, and what it is, in its own words.
+/// How the node is, and what it is, in its own words and its BMC's.
 async fn verify(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(), GateError> {
     let view = core.view();
     let entry = view
         .node(node)
         .ok_or_else(|| AgentError::UnknownNode { node: node.clone() })?;
     let name = || node.clone();
-    let health = told::health::ask(core, &view, node, freshness).await;
-    is_fine(health, node, |what| GateError::Faulty {
-        node: name(),
-        what,
+    // One look at its BMC serves both.
+    let bmc = Bmc::new(core, node, freshness, Cause::Health.owner());
+    let health = told::health::ask(core, &view, node, freshness, &bmc).await;
+    is_fine(health, node, |what| match bmc::is_bmcs(&what) {
+        true => GateError::FaultyByBmc { node: name(), what },
+        false => GateError::Faulty { node: name(), what },
     })?;
-    let conformance = told::conformance::ask(core, &view, entry, freshness).await;
+    let conformance = told::conformance::ask(core, &view, entry, freshness, &bmc).await;
     is_fine(conformance, node, |what| GateError::Differs {
         node: name(),
         what,

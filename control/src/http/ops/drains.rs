@@ -3,7 +3,6 @@
 use super::{
     audit,
     certificates::check_reason,
-    change,
     nodes::{agent_problem, name},
     propose,
 };
@@ -221,7 +220,7 @@ fn has_own(caller: &Caller, record: &Node) -> Result<(), Problem> {
     let others: Vec<String> = others.collect();
     let detail = format!(
         "nothing of yours keeps node {} out of service. What does is cleared by its owner; a service \
-         clears its own by itself, once the node says that nothing is left of it: {}",
+         clears its own by itself, once nothing is left of it by the word of the node and its BMC: {}",
         record.id,
         others.join("; ")
     );
@@ -240,7 +239,7 @@ async fn gate(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem
         GateError::Unavailable(error) => Problem::from(error),
         GateError::Failed { .. } => conflict("health_gate_failed"),
         GateError::StillRuns { .. } => conflict("still_runs"),
-        GateError::Faulty { .. } => conflict("still_faulty"),
+        GateError::Faulty { .. } | GateError::FaultyByBmc { .. } => conflict("still_faulty"),
         GateError::Differs { .. } => conflict("still_differs"),
         GateError::Unverified { .. } => conflict("not_verified"),
     };
@@ -265,6 +264,10 @@ fn what_to_do(error: &GateError, node: &NodeId) -> String {
              it again, or {SKIP}"
         ),
         GateError::Unverified { .. } => format!(
+        GateError::FaultyByBmc { .. } => format!(
+            "; it stays drained. Repair it and undrain it again: nobody clears what a BMC names, it ends \
+             when the BMC says so (`lattice node health {node} --fresh`); or {SKIP}"
+        ),
             "; it stays drained. Look at it (`lattice node health {node} --fresh`) and undrain it \
              again, or {SKIP}"
         ),

@@ -31,6 +31,8 @@ fn tells(bed: &Bed, node: &str, reasons: Vec<Reason>) {
         findings: Vec::new(),
         reasons,
         read_at: UnixMillis(2_000),
+        was_asked: true,
+        may_drain: false,
     };
     bed.core.bmc.put_parts(NodeId::new(node).unwrap(), parts);
 }

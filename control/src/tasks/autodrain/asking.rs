@@ -3,6 +3,7 @@
 
 use super::cause::Cause;
 use crate::{
+    bmc::Readings,
     core::Core,
     tasks::{
         gate,
@@ -42,6 +43,8 @@ pub(super) struct Heard {
     pub(super) entry: Arc<NodeEntry>,
     /// The baselines of then.
     pub(super) number: u64,
+    /// Whether it was suspected then.
+    was_suspect: bool,
     /// Why it may be drained, or that its reason may be cleared; else why not.
     pub(super) said: Result<String, String>,
 }
@@ -56,10 +59,11 @@ enum Wait {
 }
 
 impl Wait {
-    fn is_over(&self, view: &View, now: Instant, cause: Cause, node: &NodeId) -> bool {
+    fn is_over(&self, bmcs: &Readings, view: &View, now: Instant, of: &(Cause, NodeId)) -> bool {
         match self {
             Self::Pause { until, was_suspect } => {
-                let suspects = view.node(node).map(|entry| cause.suspects(entry));
+                let (cause, node) = of;
+                let suspects = view.node(node).map(|entry| cause.suspects(bmcs, entry));
                 *until <= now || suspects != Some(*was_suspect)
             }
             Self::Shown(written) => view.revision >= *written,
@@ -98,9 +102,9 @@ impl Asking {
         is_one: impl Fn(Cause, &NodeEntry) -> bool,
     ) {
         let now = Instant::now();
-        let is_over =
-            |wait: &Wait, (cause, node): &(Cause, NodeId)| wait.is_over(view, now, *cause, node);
-        self.waits.retain(|key, wait| !is_over(wait, key));
+        let bmcs = &self.core.bmc;
+        self.waits
+            .retain(|key, wait| !wait.is_over(bmcs, view, now, key));
         let others = self.under_way.values().filter(|other| **other == wanted);
         let free = MAX_CALLS.saturating_sub(others.count());
         let due = candidates(view, is_one).filter(|(cause, entry)| {
@@ -110,6 +114,7 @@ impl Asking {
         let due: Vec<(Cause, Arc<NodeEntry>)> = due.take(free).collect();
         for (cause, entry) in due {
             let (core, view) = (self.core.clone(), view.clone());
+            let was_suspect = cause.suspects(&core.bmc, &entry);
             self.under_way.insert((cause, entry.id.clone()), wanted);
             self.asks.spawn(async move {
                 let said = match wanted {
@@ -126,6 +131,7 @@ impl Asking {
                     cause,
                     entry,
                     number,
+                    was_suspect,
                     said,
                 }
             });
@@ -177,7 +183,7 @@ impl Asking {
     pub(super) fn again(&mut self, heard: &Heard, pause: Duration) {
         let wait = Wait::Pause {
             until: Instant::now() + pause,
-            was_suspect: heard.cause.suspects(&heard.entry),
+            was_suspect: heard.was_suspect,
         };
         self.waits.insert(key(heard), wait);
     }

@@ -2,10 +2,11 @@
 //! said of it. Everything else is the same for all causes.
 
 use crate::{
+    bmc::Readings,
     core::Core,
     tasks::{
         faults,
-        told::{self, Answer, Freshness},
+        told::{self, Answer, Freshness, bmc::Bmc},
     },
     view::{EXECUTOR_REASONS, NodeEntry, View},
 };
@@ -15,7 +16,7 @@ use lattice_quorum_types::NodeId;
 /// One cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
-    /// Its health checks name something that needs the node empty.
+    /// Its health checks or its BMC name something that needs the node empty.
     Health,
     /// It differs from a baseline that says to drain it.
     Conformance,
@@ -38,10 +39,10 @@ impl Cause {
         faults::reason_of(entry, self.owner())
     }
 
-    /// Whether by what is gossiped of it the node is to be asked.
-    pub(super) fn suspects(self, entry: &NodeEntry) -> bool {
+    /// Whether by what is gossiped of it, or by what its BMC told last, the node is to be asked.
+    pub(super) fn suspects(self, bmcs: &Readings, entry: &NodeEntry) -> bool {
         match self {
-            Self::Health => is_faulty(entry),
+            Self::Health => is_faulty(entry) || bmcs.drains_now(&entry.id),
             Self::Conformance => entry.effect.as_ref().is_some_and(|e| e.drain.is_some()),
         }
     }
@@ -60,21 +61,31 @@ impl Cause {
     }
 
     /// Whether a drain that was wanted under the baselines of that number is wanted now.
-    pub(super) fn still_wanted(self, now: &View, number: u64, node: &NodeId) -> bool {
+    pub(super) fn still_wanted(
+        self,
+        bmcs: &Readings,
+        now: &View,
+        number: u64,
+        node: &NodeId,
+    ) -> bool {
         let is_same_question = match self {
             Self::Health => true,
             Self::Conformance => now.baselines.number == number,
         };
         now.brake.is_none()
             && is_same_question
-            && now.node(node).is_some_and(|entry| self.suspects(entry))
+            && now
+                .node(node)
+                .is_some_and(|entry| self.suspects(bmcs, entry))
     }
 
-    /// Asks the node itself, now. One that cannot be asked confirms nothing.
+    /// Asks the node itself, and its BMC, now. Who cannot be asked confirms nothing.
     pub(super) async fn ask(self, core: &Core, view: &View, entry: &NodeEntry) -> Answer {
+        let (node, now) = (&entry.id, &Freshness::NOW);
+        let bmc = Bmc::new(core, node, now, self.owner());
         let said = match self {
-            Self::Health => told::health::ask(core, view, &entry.id, &Freshness::NOW).await,
-            Self::Conformance => told::conformance::ask(core, view, entry, &Freshness::NOW).await,
+            Self::Health => told::health::ask(core, view, node, now, &bmc).await,
+            Self::Conformance => told::conformance::ask(core, view, entry, now, &bmc).await,
         };
         said.unwrap_or_else(|error| Answer::Unknown(error.to_string()))
     }
@@ -83,7 +94,7 @@ impl Cause {
     /// are only said to be so.
     pub(super) fn of_nodes(self, count: usize, more: usize, nodes: usize) -> String {
         let how = match self {
-            Self::Health => "are faulty by their own checks",
+            Self::Health => "are faulty by their own checks or their BMC's word",
             Self::Conformance => "differ from baselines that say to drain them",
         };
         match more {

@@ -26,7 +26,7 @@ use crate::{
 };
 use asking::{Asking, Heard, Wanted, candidates};
 use brake::Brake;
-use cause::Cause;
+pub(crate) use cause::Cause;
 use lattice_quorum_types::{Applied, Command, NodeId, command::Fence};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -115,11 +115,11 @@ impl AutoDrain {
 
     /// Asks everybody who is to be asked, as many as may be asked at a time.
     fn ask(&mut self) {
-        let view = self.core.view();
+        let (view, bmcs) = (self.core.view(), &self.core.bmc);
         self.brake.look_at(&view, self.core.now());
         if !self.brake.is_held(&view) {
             self.asking.ask_for(&view, Wanted::Drain, |cause, entry| {
-                cause.own_reason(entry).is_none() && cause.suspects(entry)
+                cause.own_reason(entry).is_none() && cause.suspects(bmcs, entry)
             });
         }
         self.asking.ask_for(&view, Wanted::Clear, |cause, entry| {
@@ -162,7 +162,10 @@ impl AutoDrain {
     /// held against, or held the brake.
     fn is_wanted(&self, view: &View, heard: &Heard) -> bool {
         let node = &heard.entry.id;
-        !self.brake.is_held(view) && heard.cause.still_wanted(view, heard.number, node)
+        !self.brake.is_held(view)
+            && heard
+                .cause
+                .still_wanted(&self.core.bmc, view, heard.number, node)
     }
 
     /// Whether it is one more than may be drained now.
@@ -286,7 +289,7 @@ impl AutoDrain {
             let suspects = candidates(view, |of, entry| {
                 of == cause
                     && of.own_reason(entry).is_none()
-                    && of.suspects(entry)
+                    && of.suspects(&self.core.bmc, entry)
                     && !confirmed.contains(&entry.id)
                     && !self.asking.waits(of, &entry.id)
             });

@@ -2,6 +2,7 @@
 //! By health checks: `health.rs`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod bmc;
 mod health;
 
 use super::*;

@@ -5,6 +5,7 @@ use super::*;
 use crate::tasks::{
     register::Register,
     testing::{
+        bmc::{Bmc, CRITICAL_DRAINS, NAMED},
         id,
         world::{self, NODE, World},
     },
@@ -15,7 +16,10 @@ use lattice_hwprobe::{
 };
 use lattice_quorum_types::{
     Command, VclusterName,
-    baseline::{CohortSelector, Definition, Policy},
+    baseline::{
+        ClassRule, CohortSelector, Constraint, Definition, Policy, Rule, Scalar, Sensitive,
+    },
+    id::BaselineName,
     node::Lifecycle,
 };
 use serde_json::json;
@@ -223,4 +227,79 @@ async fn a_node_with_a_fault_joins_when_it_is_mended_and_says_why_until_then() {
     world.says.lock().unwrap().health = Ok(world::health(&[]));
     assert_eq!(join().await.readied, [id(NODE)]);
     assert!(world.node().is_assignable());
+}
+
+#[tokio::test]
+async fn what_its_bmc_names_keeps_it_out_until_the_bmc_says_otherwise() {
+    let world = World::new();
+    let bmc = Bmc::of(&world, CRITICAL_DRAINS).await;
+    let by = Some("olga".to_owned());
+    let now = Freshness::Now { by };
+    bmc.calls_it("Critical");
+    let named = format!("node a: {NAMED}");
+    // Nobody has looked yet, and a look is made also for who joins.
+    for freshness in [&Freshness::Recent, &now, &Freshness::NOW] {
+        let before = bmc.looks();
+        assert_eq!(checked(&world, freshness).await, Err(named.clone()));
+        assert_eq!(bmc.looks(), before + 1);
+    }
+    // From then on who joins is judged by the last look.
+    let before = bmc.looks();
+    let joins = checked(&world, &Freshness::Recent).await;
+    assert_eq!((joins, bmc.looks()), (Err(named), before));
+    // It is not heard, or does not tell: what it named is not over by that.
+    bmc.is_silent();
+    let silent = checked(&world, &now).await.unwrap_err();
+    let begins = format!("node a: whether it is sound is not known: {NAMED}; ");
+    assert!(
+        silent.starts_with(&format!("{begins}its BMC tells nothing now: ")),
+        "{silent}"
+    );
+    bmc.answers();
+    bmc.calls_it(serde_json::Value::Null);
+    assert_eq!(
+        checked(&world, &now).await,
+        Err(format!("{begins}it does not tell now whether that is over"))
+    );
+    bmc.calls_it("OK");
+    assert_eq!(checked(&world, &now).await, Ok(()));
+    // Nothing stands: its silence keeps nobody out.
+    bmc.is_silent();
+    for freshness in [&Freshness::Recent, &now] {
+        assert_eq!(checked(&world, freshness).await, Ok(()));
+    }
+}
+
+#[tokio::test]
+async fn one_look_at_its_bmc_serves_its_health_and_its_baselines() {
+    let world = World::new();
+    let bmc = Bmc::of(&world, CRITICAL_DRAINS).await;
+    bmc.is_looked_at(&world).await;
+    world.is_read();
+    let rule = ClassRule {
+        policy: Policy::Drain,
+        sensitive: Sensitive::Strict,
+        rule: Rule::Partial {
+            constraints: vec![Constraint {
+                key: "bmc.firmware".to_owned(),
+                any_of: vec![Scalar::Text("another".to_owned())],
+                or_absent: false,
+            }],
+        },
+    };
+    world.admin(Command::SetBaseline {
+        name: BaselineName::new("bmc").unwrap(),
+        definition: Box::new(Definition {
+            nodes: NODE.to_owned(),
+            classes: BTreeMap::from([("bmc".to_owned(), rule)]),
+            ..Definition::default()
+        }),
+        expected_version: None,
+    });
+    world.fold();
+    reads(&world, Reading::Present("28.39"));
+    let before = bmc.looks();
+    let refused = checked(&world, &Freshness::NOW).await.unwrap_err();
+    assert!(refused.contains("bmc.firmware is "), "{refused}");
+    assert_eq!(bmc.looks(), before + 1);
 }

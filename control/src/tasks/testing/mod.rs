@@ -1,6 +1,7 @@
 //! Views for the tests of reconcilers.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+pub(crate) mod bmc;
 mod direct;
 mod launches;
 pub(crate) mod world;

@@ -1,10 +1,12 @@
 //! What a node is: its hardware read now, held against those of its baselines that say to drain it.
 
-use super::{Answer, Freshness};
+use super::{
+    Answer, Freshness,
+    bmc::{Bmc, Told},
+};
 use crate::{
     Look,
     baselines::{Chosen, Kept},
-    bmc::{Looked, Parts},
     core::Core,
     drift::differs,
     error::AgentError,
@@ -13,15 +15,7 @@ use crate::{
 };
 use lattice_hwprobe::{Class, CohortKey, Inventory, baseline::Standing};
 use lattice_quorum_types::{NodeId, baseline::Policy};
-use std::{sync::Arc, time::Duration};
-use tokio::time::timeout;
-
-/// A BMC may take this long to tell everything.
-const BMC_TIMEOUT: Duration = Duration::from_secs(50);
-/// Who asks a BMC where no person does, as its history has it.
-const SERVICE: &str = "service:conformance";
-/// What a BMC told longer ago is told with its age, milliseconds.
-const AGED_MS: u64 = 60_000;
+use std::sync::Arc;
 
 /// A class that a draining baseline speaks about, with the baseline; without where several do.
 type Asked = (Class, Option<Arc<Kept>>);
@@ -36,6 +30,7 @@ pub(crate) async fn ask(
     view: &View,
     entry: &NodeEntry,
     freshness: &Freshness,
+    bmc: &Bmc<'_>,
 ) -> Result<Answer, AgentError> {
     let might_drain = view.baselines.might_drain();
     if entry.document.is_none() && might_drain {
@@ -58,8 +53,16 @@ pub(crate) async fn ask(
         unknown.push(why.to_owned());
     }
     let asked = asked(view, &entry.id, now.or(published).as_ref());
-    let bmc = of_bmc(core, &entry.id, &asked, freshness).await;
-    Ok(said(&asked, inventory, bmc.as_ref(), unknown))
+    let last = bmc.last();
+    let has_part = |class| {
+        last.as_ref()
+            .is_some_and(|last| last.records.contains_key(class))
+    };
+    let told = match asked.iter().any(|(class, _)| has_part(class)) {
+        true => bmc.told().await,
+        false => None,
+    };
+    Ok(said(&asked, inventory, told, unknown))
 }
 
 fn asked(view: &View, node: &NodeId, cohort: Option<&CohortKey>) -> Vec<Asked> {
@@ -78,88 +81,10 @@ fn asked(view: &View, node: &NodeId, cohort: Option<&CohortKey>) -> Vec<Asked> {
     asked.collect()
 }
 
-/// What a node's BMC says of it, which this control reads itself.
-struct OfBmc {
-    parts: Arc<Parts>,
-    /// Why that is not how it is now.
-    outdated: Option<String>,
-    /// Classes that it told otherwise just now; they count once read twice.
-    unconfirmed: Vec<Class>,
-    age_ms: u64,
-}
-
-/// None where no class that is asked for has a part of the BMC's. Unless the node joins, its BMC is
-/// looked at for this question: the usual look may be hours old.
-async fn of_bmc(
-    core: &Core,
-    node: &NodeId,
-    asked: &[Asked],
-    freshness: &Freshness,
-) -> Option<OfBmc> {
-    let before = core.bmc.parts(node)?;
-    let has_part = |(class, _): &Asked| before.records.contains_key(class);
-    if !asked.iter().any(has_part) {
-        return None;
-    }
-    let looked = match freshness {
-        Freshness::Recent => Ok(Vec::new()),
-        Freshness::Now { by } => look(core, node, by.as_deref().unwrap_or(SERVICE)).await,
-    };
-    let parts = core.bmc.parts(node)?;
-    let age_ms = core.now().since(parts.read_at);
-    let (outdated, mut unconfirmed) = match looked {
-        Ok(differs) => (None, differs),
-        Err(why) => (Some(why), Vec::new()),
-    };
-    // What this very look has confirmed is in place by now.
-    unconfirmed.retain(|class| parts.records.get(class) == before.records.get(class));
-    Some(OfBmc {
-        parts,
-        outdated,
-        unconfirmed,
-        age_ms,
-    })
-}
-
-/// What it tells otherwise than before.
-async fn look(core: &Core, node: &NodeId, who: &str) -> Result<Vec<Class>, String> {
-    match timeout(BMC_TIMEOUT, core.bmc.look(node, who)).await {
-        Ok(Some(Looked::Read { differs })) => Ok(differs),
-        Ok(Some(Looked::Silent { why })) => Err(format!("its BMC tells nothing now: {why}")),
-        Ok(None) => Err("its BMC is not read any more".to_owned()),
-        Err(_) => {
-            let seconds = BMC_TIMEOUT.as_secs();
-            Err(format!("its BMC was not read within {seconds} s"))
-        }
-    }
-}
-
-impl OfBmc {
-    /// Why what it says of a class does not count as how it is.
-    fn unknown(&self, class: Class) -> Option<String> {
-        if !self.parts.records.contains_key(&class) {
-            return None;
-        }
-        if let Some(why) = &self.outdated {
-            return Some(format!("{why}{}", self.age()));
-        }
-        let why = "its BMC tells otherwise than before, and that counts once it is read twice";
-        self.unconfirmed.contains(&class).then(|| why.to_owned())
-    }
-
-    /// How old it is, where that is worth a word.
-    fn age(&self) -> String {
-        match self.age_ms {
-            AGED_MS.. => format!(" (last read {} min ago)", self.age_ms / 60_000),
-            _ => String::new(),
-        }
-    }
-}
-
 fn said(
     asked: &[Asked],
     mut inventory: Inventory,
-    bmc: Option<&OfBmc>,
+    bmc: Option<&Told>,
     mut unknown: Vec<String>,
 ) -> Answer {
     let mut differ = Vec::new();

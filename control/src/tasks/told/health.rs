@@ -1,6 +1,10 @@
-//! How a node is: its own health checks, by a pass that is made for this question.
+//! How a node is: its own health checks, by a pass that is made for this question, and what its BMC
+//! names, by a look that is. Each answers for its own, and either is enough to drain it.
 
-use super::{Answer, Freshness};
+use super::{
+    Answer, Freshness,
+    bmc::{self, Bmc},
+};
 use crate::{core::Core, error::AgentError, node_health::NodeHealth, view::View};
 use lattice_quorum_types::{NodeId, wire::GetHealth};
 
@@ -9,11 +13,46 @@ use lattice_quorum_types::{NodeId, wire::GetHealth};
 /// of a node that runs for longer a new one is asked for.
 const RECENT_MS: u64 = 10_000;
 
-/// Asks the node whether its checks name anything that needs it empty.
+/// Asks the node whether its checks name anything that needs it empty, and its BMC whether it does.
+/// Whoever is suspected is asked first: one that drains is enough, and the other may be silent.
 ///
 /// # Errors
-/// When it does not answer, or cannot look.
+/// When the node does not answer, or cannot look, and its BMC names nothing.
 pub(crate) async fn ask(
+    core: &Core,
+    view: &View,
+    node: &NodeId,
+    freshness: &Freshness,
+    bmc: &Bmc<'_>,
+) -> Result<Answer, AgentError> {
+    let was_named = was_named(view, node);
+    if bmc.is_suspect()
+        && let drains @ Answer::Drains(_) = bmc.health(was_named).await
+    {
+        return Ok(drains);
+    }
+    let own = of_node(core, view, node, freshness).await;
+    if let Ok(Answer::Drains(_)) = own {
+        return own;
+    }
+    match (own, bmc.health(was_named).await) {
+        (_, drains @ Answer::Drains(_)) => Ok(drains),
+        (Ok(Answer::Unknown(own)), Answer::Unknown(bmc)) => {
+            Ok(Answer::Unknown(format!("{own}; {bmc}")))
+        }
+        (Ok(Answer::Fine), unknown @ Answer::Unknown(_)) => Ok(unknown),
+        (own, _) => own,
+    }
+}
+
+/// Whether a service keeps it out for what its BMC names.
+fn was_named(view: &View, node: &NodeId) -> bool {
+    let record = view.node(node).and_then(|entry| entry.record.as_ref());
+    let mut drains = record.into_iter().flat_map(|record| &record.drain);
+    drains.any(|drain| drain.owner.starts_with("service:") && bmc::is_bmcs(&drain.reason))
+}
+
+async fn of_node(
     core: &Core,
     view: &View,
     node: &NodeId,

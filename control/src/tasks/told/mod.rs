@@ -1,9 +1,10 @@
 //! What a node says itself, on a direct question over a connection that its certificate names: what
-//! it is ([`conformance`]) and how it is ([`health`]). Whoever drains a node or lets one back rests
-//! on this, never on gossip.
+//! it is ([`conformance`]) and how it is ([`health`]); and what its BMC says of both ([`bmc`]), which
+//! control reads itself. Whoever drains a node or lets one back rests on this, never on gossip.
 //!
 //! It must not know what follows from an answer.
 
+pub(crate) mod bmc;
 pub(crate) mod conformance;
 pub(crate) mod health;
 

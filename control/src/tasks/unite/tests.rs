@@ -54,6 +54,8 @@ fn parts(bios: ClassRecord) -> Parts {
         findings: Vec::new(),
         reasons: Vec::new(),
         read_at: UnixMillis(1),
+        was_asked: true,
+        may_drain: false,
     }
 }
 

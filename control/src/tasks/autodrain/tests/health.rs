@@ -27,32 +27,32 @@ fn off_the_bus() -> Reason {
 
 impl Bed {
     /// What is gossiped of the node's health, whatever it says itself.
-    fn is_called(&self, health: Health, codes: &[&str]) {
+    pub(super) fn is_called(&self, health: Health, codes: &[&str]) {
         self.world.verdict_is(health, codes);
     }
 
     /// What its checks find, when it is asked itself.
-    fn finds(&self, reasons: &[Reason]) {
+    pub(super) fn finds(&self, reasons: &[Reason]) {
         self.world.says.lock().unwrap().health = Ok(world::health(reasons));
     }
 
     /// It has a fault, and says so everywhere.
-    fn breaks(&self) {
+    pub(super) fn breaks(&self) {
         self.is_called(Health::Faulty, &[XID]);
         self.finds(&[off_the_bus()]);
     }
 
     /// It was repaired, and says so everywhere.
-    fn is_mended(&self) {
+    pub(super) fn is_mended(&self) {
         self.is_called(Health::Healthy, &[]);
         self.finds(&[]);
     }
 
-    fn looked(&self) -> usize {
+    pub(super) fn looked(&self) -> usize {
         self.world.says.lock().unwrap().looked
     }
 
-    fn owners(&self) -> Vec<String> {
+    pub(super) fn owners(&self) -> Vec<String> {
         self.reasons().into_iter().map(|(owner, _)| owner).collect()
     }
 
@@ -235,7 +235,7 @@ async fn both_causes_share_one_brake() {
     let held = bed.world.core.view().brake.clone().unwrap();
     assert_eq!(
         held.reason,
-        "1 of 1 nodes are faulty by their own checks; no more than 1 are drained in 5 minutes \
+        "1 of 1 nodes are faulty by their own checks or their BMC's word; no more than 1 are drained in 5 minutes \
          without a person"
     );
     let before = bed.looked();

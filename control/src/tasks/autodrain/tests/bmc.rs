@@ -1,0 +1,192 @@
+//! Draining by what a BMC names, which the node's own checks do not see.
+
+use super::*;
+use crate::tasks::testing::bmc::{Bmc, CRITICAL_DRAINS, NAMED};
+use lattice_placement::Health;
+
+struct Beside {
+    bed: Bed,
+    bmc: Bmc,
+}
+
+impl Beside {
+    /// A node that says itself that it is sound, with its BMC.
+    async fn new(checks: &str) -> Self {
+        let bed = Bed::new(Policy::Warn);
+        bed.finds(&[]);
+        let bmc = Bmc::of(&bed.world, checks).await;
+        bmc.is_looked_at(&bed.world).await;
+        Self { bed, bmc }
+    }
+
+    /// What the usual look at the BMC finds.
+    async fn is_called(&self, health: &str) {
+        self.bmc.calls_it(health);
+        self.bmc.is_looked_at(&self.bed.world).await;
+    }
+
+    async fn is_drained(&mut self) {
+        self.is_called("Critical").await;
+        assert_eq!(self.bed.pass().await.drained, 1);
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        let reasons = self.bed.reasons().into_iter();
+        reasons
+            .map(|(owner, why)| format!("{owner}: {why}"))
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn what_its_bmc_names_drains_a_node_by_a_new_look_and_its_end_brings_it_back() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    it.is_called("Critical").await;
+    let before = it.bmc.looks();
+    assert_eq!(it.bed.pass().await.drained, 1);
+    assert!(it.bmc.looks() > before, "it was looked at for this");
+    assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
+    assert_eq!(it.bed.world.node().lifecycle, Lifecycle::Drained);
+    let revision = it.bed.world.node().revision;
+    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    assert_eq!(it.bed.world.node().revision, revision, "it is written once");
+    // The part was replaced. Nobody has looked since.
+    it.bmc.calls_it("OK");
+    assert_eq!(it.bed.pass().await.cleared, 1);
+    assert!(it.bed.world.node().is_assignable());
+    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+}
+
+#[tokio::test]
+async fn what_a_new_look_does_not_see_drains_nobody() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let over = |bmc: &Bmc| bmc.calls_it("OK");
+    let untold = |bmc: &Bmc| bmc.calls_it(serde_json::Value::Null);
+    let silent = |bmc: &Bmc| bmc.is_silent();
+    let all: [&dyn Fn(&Bmc); 3] = [&over, &untold, &silent];
+    for then in all {
+        it.bmc.answers();
+        it.is_called("Critical").await;
+        then(&it.bmc);
+        let report = it.bed.pass().await;
+        assert_eq!((report.drained, report.unconfirmed), (0, 1));
+        assert_eq!(it.reasons(), Vec::<String>::new());
+        assert_eq!(
+            it.bed.pass().await,
+            AutoDrainReport::default(),
+            "nobody is asked again"
+        );
+    }
+    // A firmware that changed with it is to be read twice: until then it may be garbage.
+    it.bmc.answers();
+    it.is_called("OK").await;
+    it.bmc.is_flashed("iLO 5 v9.99");
+    it.is_called("Critical").await;
+    let report = it.bed.pass().await;
+    assert_eq!((report.drained, report.unconfirmed), (0, 1));
+}
+
+#[tokio::test]
+async fn by_a_table_that_only_watches_nobody_is_drained_and_no_bmc_is_asked() {
+    for checks in [
+        "bmc.system_critical: {severity: faulty, observe_only: true}",
+        "bmc.system_critical: {severity: degraded}",
+        "bmc.system_critical: {severity: faulty, action: update}",
+    ] {
+        let mut it = Beside::new(checks).await;
+        it.is_called("Critical").await;
+        let before = it.bmc.looks();
+        assert_eq!(it.bed.pass().await, AutoDrainReport::default(), "{checks}");
+        // A fault of the node's own comes and goes without a word of its BMC.
+        it.bed.breaks();
+        assert_eq!(it.bed.pass().await.drained, 1);
+        it.bed.is_mended();
+        assert_eq!(it.bed.pass().await.cleared, 1);
+        assert_eq!(it.bmc.looks(), before, "{checks}");
+    }
+}
+
+#[tokio::test]
+async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    it.is_drained().await;
+    it.bmc.is_silent();
+    assert_eq!(it.bed.pass().await.cleared, 0);
+    // Who reads it next has never heard what it named; but it is written down.
+    it.bmc.is_read_anew(&it.bed.world);
+    it.bmc.is_looked_at(&it.bed.world).await;
+    assert_eq!(it.bed.pass().await.cleared, 0);
+    assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
+    it.bmc.answers();
+    it.bmc.calls_it(serde_json::Value::Null);
+    it.bmc.calls_it("OK");
+    assert_eq!(it.bed.pass().await.cleared, 1);
+}
+
+#[tokio::test]
+async fn a_bmc_that_named_nothing_keeps_no_node_out_by_its_silence() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    it.bmc.is_silent();
+    it.bmc.is_looked_at(&it.bed.world).await;
+    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    it.bed.breaks();
+    assert_eq!(it.bed.pass().await.drained, 1);
+    it.bed.is_mended();
+    assert_eq!(it.bed.pass().await.cleared, 1);
+}
+
+#[tokio::test]
+async fn either_is_enough_and_neither_waits_for_the_other() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    it.bed.world.says.lock().unwrap().hangs = true;
+    it.is_called("Critical").await;
+    let pass = tokio::time::timeout(std::time::Duration::from_secs(15), it.bed.pass());
+    assert_eq!(
+        pass.await.unwrap().drained,
+        1,
+        "its own checks never answer"
+    );
+    it.bed.world.says.lock().unwrap().hangs = false;
+    // Its card fails meanwhile, and its fan is replaced: one reason, until nothing is left of both.
+    it.bed.breaks();
+    it.bmc.calls_it("OK");
+    assert_eq!(it.bed.pass().await.cleared, 0);
+    it.is_called("Critical").await;
+    it.bed.is_mended();
+    assert_eq!(it.bed.pass().await.cleared, 0);
+    assert_eq!(it.reasons().len(), 1);
+    it.bmc.calls_it("OK");
+    assert_eq!(it.bed.pass().await.cleared, 1);
+}
+
+#[tokio::test]
+async fn one_brake_counts_all() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    it.bed.breaks();
+    assert_eq!(it.bed.pass().await.drained, 1);
+    it.bed.is_mended();
+    assert_eq!(it.bed.pass().await.cleared, 1);
+    it.is_called("Critical").await;
+    let report = it.bed.pass().await;
+    assert_eq!((report.drained, report.braked), (0, true));
+    let held = it.bed.world.core.view().brake.clone().unwrap();
+    assert!(
+        held.reason
+            .starts_with("1 of 1 nodes are faulty by their own checks or their BMC's word;"),
+        "{}",
+        held.reason
+    );
+    let before = it.bmc.looks();
+    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    assert_eq!(it.bmc.looks(), before, "nobody is even asked");
+}
+
+#[tokio::test]
+async fn a_node_that_gossip_calls_faulty_is_not_drained_for_its_bmcs_silence() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    it.bmc.is_silent();
+    it.bed.is_called(Health::Faulty, &["gpu.xid.79"]);
+    let report = it.bed.pass().await;
+    assert_eq!((report.drained, report.unconfirmed), (0, 1));
+}
