@@ -37,6 +37,7 @@ pub const KINDS: [&str; 13] = [
     "lifecycle",
     "liveness",
     "audit",
+    "bmc",
 ];
 
 /// A line of a node's history: a change of one of its classes, or something else that happened.
@@ -50,8 +51,8 @@ pub struct HistoryEntryView {
     /// `change` of a class; `boot` of the host, start of the `agent`; kernel module (`driver`) or
     /// `device` that came or went; `xid`, or what AMD's driver tells instead; reason of the `health`
     /// checks that came or went, or was `cleared`; `drain`, `lifecycle` and `liveness` as this
-    /// control saw them; what the `audit` says of the node, for those who may read it. Newer agents
-    /// may tell of more.
+    /// control saw them; what the `audit` says of the node, and what its `bmc` did (tasks that ended)
+    /// and logged, for those who may read the audit. Newer agents may tell of more.
     pub kind: String,
     /// All of it in a line, for a person.
     pub what: String,
@@ -147,6 +148,13 @@ pub struct NodeEventView {
     /// It happened at this time or before: this control did not look.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
+    /// When a BMC did it by its own clock, RFC 3339. Where that clock cannot be right, the line
+    /// stands at `read_at`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bmc_time: Option<String>,
+    /// When this control read it from the BMC, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_at: Option<String>,
 }
 
 /// One change that one or more nodes made.

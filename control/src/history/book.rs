@@ -1,13 +1,14 @@
 //! Writing down what happened to one node, in one transaction.
 
 use super::{
-    event::{Happened, Noted, What},
+    event::{Happened, LONG_AGO_MS, Noted, What},
     store::{
         CURSORS, Cursor, ENTRIES, EVENTS, Failure, FromBmc, ORDER, Source, TIMES, Told, encode,
         read_entry, read_event,
     },
 };
 use lattice_hwprobe::history::Entry;
+use lattice_redfish::DeedOf;
 use redb::{ReadableTable, Table, WriteTransaction};
 use std::collections::BTreeMap;
 
@@ -24,13 +25,15 @@ pub(crate) const MOST_NOTES: usize = 2_000;
 pub(crate) const MOST_LIVENESS: usize = 1_000;
 /// Most of what this control is too old to read.
 pub(crate) const MOST_UNREAD: usize = 1_000;
+/// Most tasks of its BMC.
+pub(crate) const MOST_BMC_TASKS: usize = 500;
+/// Most of what its BMC logged.
+pub(crate) const MOST_BMC_LOGGED: usize = 1_000;
 /// Bytes of all that one of them told of a node.
 const MOST_BYTES: u64 = 32 << 20;
 /// A node's lines are counted as often as it has so many more: until then there may be that many too
 /// many.
 const COUNTED_EVERY: u64 = 64;
-/// What happened so long before it was heard has its time from a clock that was not set yet.
-const LONG_AGO_MS: u64 = 400 * 86_400_000;
 
 /// Whose a line is, as [`ORDER`] says. Each has its own places: none costs another one's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,10 +45,12 @@ pub(super) enum Kind {
     Note = 4,
     Liveness = 5,
     Unread = 6,
+    BmcTask = 7,
+    BmcLogged = 8,
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Change,
         Self::Event,
         Self::BmcChange,
@@ -53,6 +58,8 @@ impl Kind {
         Self::Note,
         Self::Liveness,
         Self::Unread,
+        Self::BmcTask,
+        Self::BmcLogged,
     ];
 
     /// As it was written; what a newer control wrote is as something that happened.
@@ -70,11 +77,15 @@ impl Kind {
         }
     }
 
-    pub(super) const fn of_event(what: &What) -> Self {
+    pub(super) fn of_event(what: &What) -> Self {
         match what {
             What::Event(_) => Self::Event,
             What::Noted(Noted::Liveness { .. }) => Self::Liveness,
             What::Noted(_) => Self::Note,
+            What::Bmc(did) => match did.deed.of {
+                DeedOf::Task { .. } => Self::BmcTask,
+                DeedOf::Log { .. } => Self::BmcLogged,
+            },
             What::Other(_) => Self::Unread,
         }
     }
@@ -92,6 +103,8 @@ impl Kind {
             Self::Note => MOST_NOTES,
             Self::Liveness => MOST_LIVENESS,
             Self::Unread => MOST_UNREAD,
+            Self::BmcTask => MOST_BMC_TASKS,
+            Self::BmcLogged => MOST_BMC_LOGGED,
         }
     }
 }
@@ -277,7 +290,7 @@ fn last_event(rows: &Rows<'_>, node: &str) -> Result<Option<u64>, Failure> {
     for row in rows.range((node, 0)..(node, u64::MAX))?.rev() {
         let (key, json) = row?;
         let happened = read_event(node, key.value().1, json.value())?;
-        if !matches!(happened.what, What::Noted(_)) {
+        if !matches!(happened.what, What::Noted(_) | What::Bmc(_)) {
             return Ok(Some(happened.when));
         }
     }

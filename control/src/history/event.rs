@@ -2,8 +2,12 @@
 //! saw it in the quorum and on the wire.
 
 use lattice_hwprobe::history::{Entry, Event, Record};
+use lattice_redfish::Deed;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
+
+/// The kind of what a BMC did.
+pub(crate) const BMC_KIND: &str = "bmc";
 
 /// Something that happened, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +28,8 @@ pub(crate) enum What {
     Event(Event),
     /// This control.
     Noted(Noted),
+    /// The node's BMC.
+    Bmc(Box<BmcDid>),
     /// The node's agent, which is newer than this control: kept until it is understood.
     Other(serde_json::Value),
 }
@@ -34,6 +40,7 @@ impl What {
         match self {
             Self::Event(event) => event.event.kind(),
             Self::Noted(noted) => noted.kind(),
+            Self::Bmc(_) => BMC_KIND,
             Self::Other(value) => {
                 let kind = value.get("event").and_then(|event| event.get("kind"));
                 kind.and_then(serde_json::Value::as_str).unwrap_or("other")
@@ -61,6 +68,39 @@ impl What {
             Ok(Record::Event(event)) => Self::Event(event),
             _ => Self::Other(value),
         }
+    }
+}
+
+/// What a BMC did or noticed, by its own word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BmcDid {
+    /// It, the last time where it was logged several times.
+    pub(crate) deed: Deed,
+    /// When this control read it, Unix milliseconds.
+    pub(crate) read_at: u64,
+    /// For how many entries it stands.
+    pub(crate) count: u32,
+    /// The first of them by the BMC's clock, where there are several.
+    pub(crate) first_at: Option<u64>,
+    /// Entries of its log and others before it that are not written down: too many.
+    pub(crate) left_out: u32,
+}
+
+/// What happened so long before it was heard has its time from a clock that was not set yet.
+pub(super) const LONG_AGO_MS: u64 = 400 * 86_400_000;
+
+impl BmcDid {
+    /// When it happened, where the BMC's clock can be believed.
+    pub(crate) fn believed(&self) -> Option<u64> {
+        let since = self.read_at.saturating_sub(LONG_AGO_MS);
+        self.deed
+            .at
+            .filter(|at| (since..=self.read_at).contains(at))
+    }
+
+    /// Where its line stands.
+    pub(super) fn stands_at(&self) -> u64 {
+        self.believed().unwrap_or(self.read_at)
     }
 }
 

@@ -30,8 +30,9 @@ pub(crate) struct Listing {
     pub(crate) until: Option<u64>,
     /// Behind this place.
     pub(crate) after: Option<Place>,
-    /// Without what was copied from the audit: for those who may not read it.
-    pub(crate) hides_audit: bool,
+    /// Without what names people: what was copied from the audit, and what a BMC did and logged. For
+    /// those who may not read the audit.
+    pub(crate) hides_people: bool,
 }
 
 /// One line of it.
@@ -72,8 +73,8 @@ impl Listing {
     }
 
     fn shows(&self, what: &What) -> bool {
-        let is_audit = matches!(what, What::Noted(Noted::Audit { .. }));
-        !(self.hides_audit && is_audit) && self.wants(what.kind())
+        let names_people = matches!(what, What::Noted(Noted::Audit { .. }) | What::Bmc(_));
+        !(self.hides_people && names_people) && self.wants(what.kind())
     }
 }
 
@@ -115,15 +116,15 @@ impl HistoryStore {
         })
     }
 
-    /// The line with this number, if it is kept and `hides_audit` does not leave it out.
+    /// The line with this number, if it is kept and `hides_people` does not leave it out.
     pub(crate) fn numbered(
         &self,
         node: &str,
         number: u64,
-        hides_audit: bool,
+        hides_people: bool,
     ) -> Result<Option<Item>, HistoryError> {
         let all = Listing {
-            hides_audit,
+            hides_people,
             ..Listing::default()
         };
         self.read(|txn| {

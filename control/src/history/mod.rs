@@ -5,13 +5,14 @@
 //! their workers, under the same numbers and with its source.
 
 mod book;
+mod deeds;
 mod event;
 mod listing;
 mod store;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use event::{DrainTurn, Happened, Noted, What};
+pub(crate) use event::{BMC_KIND, BmcDid, DrainTurn, Happened, Noted, What};
 pub(crate) use listing::{CHANGE_KIND, Item, Listing, Note, Noticed};
 pub use store::HistoryError;
 pub(crate) use store::{Cursor, FromBmc, HistoryStore, Source, Told, ToldBy, Wanted};
@@ -20,7 +21,8 @@ use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, Digest, Reading, Schemas, Value,
     history::{Checkpoint, KeyChange, Line, Record},
 };
-use std::{path::Path, sync::Arc};
+use lattice_redfish::{Deed, ResourcePath};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 /// Entries of one node that a question looks at, at most.
 const LOOKED_AT: usize = 2_000;
@@ -83,9 +85,9 @@ impl History {
         &self,
         node: String,
         number: u64,
-        hides_audit: bool,
+        hides_people: bool,
     ) -> Result<Option<Item>, HistoryError> {
-        self.off(move |store| store.numbered(&node, number, hides_audit))
+        self.off(move |store| store.numbered(&node, number, hides_people))
             .await
     }
 
@@ -116,6 +118,17 @@ impl History {
         heard_at: u64,
     ) -> Result<(), HistoryError> {
         self.off(move |store| store.append_bmc(&node, &told, heard_at))
+            .await
+    }
+
+    /// Adds what a node's BMC did; see [`HistoryStore::append_deeds`].
+    pub(crate) async fn append_deeds(
+        &self,
+        node: String,
+        (lists, deeds): (BTreeSet<ResourcePath>, Vec<Deed>),
+        read_at: u64,
+    ) -> Result<usize, HistoryError> {
+        self.off(move |store| store.append_deeds(&node, (&lists, &deeds), read_at))
             .await
     }
 

@@ -37,6 +37,8 @@ pub(super) const EVENTS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefiniti
 pub(super) const ORDER: TableDefinition<'_, (&str, u64, u64), u8> = TableDefinition::new("order");
 /// What this control compares a node with the next time it looks.
 pub(super) const NOTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notes");
+/// What of a node's BMC was told.
+pub(super) const DEEDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("deeds");
 /// How far it read what has numbers of its own.
 pub(super) const MARKS: TableDefinition<'_, &str, u64> = TableDefinition::new("marks");
 /// Preimages by digest.
@@ -174,6 +176,7 @@ impl HistoryStore {
             txn.open_table(EVENTS)?;
             txn.open_table(NOTES)?;
             txn.open_table(MARKS)?;
+            txn.open_table(DEEDS)?;
             put_in_order(txn)
         })?;
         store.sweep(true)?;

@@ -40,6 +40,15 @@ impl<'a> Walk<'a> {
         self.wanted
     }
 
+    /// Whether everything that was looked for is at hand, or is not there.
+    pub(crate) fn is_answered(&self) -> bool {
+        let mut touched = self.touched.iter();
+        touched.all(|path| match self.documents.get(path) {
+            Some(reading) => reading.is_known() || *reading == Reading::Absent,
+            None => false,
+        })
+    }
+
     /// A resource, or what came of fetching it. One that nobody fetched yet is wanted.
     pub(crate) fn get(&mut self, path: &ResourcePath) -> Reading<&'a Value> {
         if !self.touched.contains(path) {

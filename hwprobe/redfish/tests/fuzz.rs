@@ -8,12 +8,12 @@
 mod support;
 
 use lattice_hwprobe::{LimitState, Milliwatts, Reading, text};
-use lattice_redfish::{Documents, ResourcePath, read_by_route};
+use lattice_redfish::{DeedsRead, DeedsSeen, Documents, ResourcePath, read_by_route};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use support::{TREES, cases, everything, fetched, read, tree};
+use support::{TREES, cases, deed_route, deeds, everything, fetched, read, tree};
 
 /// One change: of which document, where in it (as a walk), and into what.
 #[derive(Clone, Debug)]
@@ -219,14 +219,47 @@ fn check(documents: &Documents) -> Result<(), TestCaseError> {
         let routed = read_by_route(documents, &node.route);
         prop_assert!(routed.wanted.len() <= 512);
     }
+    check_deeds(documents)
+}
+
+/// What a BMC did is bounded and the same again, whatever its lists hold.
+fn check_deeds(documents: &Documents) -> Result<(), TestCaseError> {
+    let (route, took) = deed_route(documents);
+    prop_assert!(took <= 512, "{} requests to find", took);
+    let (read, took) = deeds(documents, &route, &DeedsSeen::default());
+    prop_assert!(took <= 200, "{} requests to read", took);
+    prop_assert!(read.deeds.len() <= 8 * 256 + 32);
+    for deed in &read.deeds {
+        prop_assert!(deed.message.chars().count() <= 300);
+        prop_assert!(!deed.message.chars().any(char::is_control));
+        let json = serde_json::to_vec(deed).map(|json| json.len());
+        prop_assert!(json.is_ok_and(|bytes| bytes < 8 << 10));
+    }
+    let (again, _) = deeds(documents, &route, &read.seen);
+    let told = |read: &DeedsRead| read.deeds.iter().map(|deed| deed.identity).collect();
+    let (first, again): (BTreeSet<u64>, BTreeSet<u64>) = (told(&read), told(&again));
+    prop_assert!(again.is_subset(&first));
     Ok(())
+}
+
+/// The documents of a look, with those that tell what the BMC did.
+fn with_deeds(tree: &Documents) -> Documents {
+    let mut documents = fetched(tree, &everything());
+    let is_of_deeds = |path: &&ResourcePath| {
+        let path = path.as_str();
+        path.contains("/LogServices") || path.contains("/TaskService")
+    };
+    for path in tree.0.keys().filter(is_of_deeds) {
+        documents.0.insert(path.clone(), tree.0[path].clone());
+    }
+    documents
 }
 
 #[test]
 fn no_tree_breaks_the_reader() {
     let trees: Vec<(&str, Documents)> = TREES
         .iter()
-        .map(|(name, _, _)| (*name, fetched(&tree(name), &everything())))
+        .map(|(name, _, _)| (*name, with_deeds(&tree(name))))
         .collect();
     let config = Config {
         // Failures show their input: a file beside the sources would add nothing.

@@ -107,6 +107,8 @@ impl From<NodeEventView> for v1::NodeEvent {
             first_at: e.first_at,
             left_out: e.left_out,
             late: e.late,
+            bmc_time: e.bmc_time,
+            read_at: e.read_at,
         }
     }
 }

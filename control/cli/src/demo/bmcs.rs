@@ -127,14 +127,14 @@ impl Bmcs {
         self.0.len()
     }
 
-    /// Puts another firmware on the BMC of a node, as an update would.
+    /// Puts another firmware on the BMC of a node.
     pub fn flash(&self, node: &DemoNode, version: &str) -> anyhow::Result<()> {
         let mut all = self.0.iter();
         let one = all.find(|one| one.nodes.iter().any(|served| served.name == node.name));
         let one = one.with_context(|| format!("{} has no BMC here", node.name))?;
         let (path, pointer) = one.kind.firmware;
         anyhow::ensure!(
-            one.bmc.set(path, pointer, version.into()),
+            one.bmc.flash(path, pointer, version),
             "the BMC of {} has no {path}",
             node.name
         );

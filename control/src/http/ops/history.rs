@@ -3,7 +3,7 @@
 use super::{history_lines, nodes, paging, time};
 use crate::{
     Core, HistoryError,
-    history::{Listing, Source, Then, Told},
+    history::{BMC_KIND, Listing, Source, Then, Told},
     http::{Role, caller::Caller},
 };
 use lattice_api::{
@@ -35,7 +35,8 @@ pub(crate) struct Asked<'a> {
 }
 
 /// A node's lines, newest first. Answered from what this control keeps: also while the node is
-/// down. Lines out of the audit are for those who may read the audit.
+/// down. Lines out of the audit, and of what BMCs did, may name people: they are for those who may
+/// read the audit.
 pub(crate) async fn of_node(
     core: &Core,
     caller: &Caller,
@@ -45,10 +46,15 @@ pub(crate) async fn of_node(
     let id = nodes::name(node)?;
     let limit = paging::limit(asked.limit)?;
     let kinds = kinds(asked.kind)?;
-    let reads_audit = caller.check_whole(Role::Operator, "reading the audit");
-    let hides_audit = reads_audit.is_err();
-    if kinds.as_ref().is_some_and(|kinds| kinds.contains("audit")) {
-        reads_audit?;
+    let reads_people = |what| caller.check_whole(Role::Operator, what);
+    let hides_people = reads_people("reading the audit").is_err();
+    for (kind, what) in [
+        ("audit", "reading the audit"),
+        (BMC_KIND, "reading what a BMC logged"),
+    ] {
+        if kinds.as_ref().is_some_and(|kinds| kinds.contains(kind)) {
+            reads_people(what)?;
+        }
     }
     let mut listing = Listing {
         class: class(asked.class)?,
@@ -56,9 +62,9 @@ pub(crate) async fn of_node(
         since: moment(core, "since", asked.since)?.map(|at| at.0),
         until: None,
         after: paging::after(asked.cursor)?,
-        hides_audit,
+        hides_people,
     };
-    if let Some((from, to)) = around(core, &id, asked, hides_audit).await? {
+    if let Some((from, to)) = around(core, &id, asked, hides_people).await? {
         listing.since = listing.since.max(Some(from));
         listing.until = Some(to);
     }
@@ -76,7 +82,7 @@ async fn around(
     core: &Core,
     node: &NodeId,
     asked: &Asked<'_>,
-    hides_audit: bool,
+    hides_people: bool,
 ) -> Result<Option<(u64, u64)>, Problem> {
     let Some(around) = asked.around.filter(|text| !text.is_empty()) else {
         return match asked.within {
@@ -89,7 +95,7 @@ async fn around(
     let at = match around.parse::<u64>() {
         Ok(number) => {
             let name = node.to_string();
-            let found = core.history.numbered(name, number, hides_audit).await;
+            let found = core.history.numbered(name, number, hides_people).await;
             let found = found.map_err(|error| problem(&error))?;
             let none = || {
                 let reason = format!("no line {number} of {node} is kept");

@@ -1,5 +1,7 @@
 //! A line of a node's history, as it is shown.
 
+mod bmc;
+
 use super::time;
 use crate::history::{CHANGE_KIND, DrainTurn, Happened, Item, Noted, Source, Told, What};
 use lattice_api::history::{HistoryEntryView, KeyChangeView, NodeEventView};
@@ -88,10 +90,12 @@ fn event(happened: &Happened) -> HistoryEntryView {
         What::Event(event) => ("agent", event.boot_id.clone()),
         What::Other(_) => ("agent", String::new()),
         What::Noted(_) => ("control", String::new()),
+        What::Bmc(_) => ("bmc", String::new()),
     };
     let (what, event) = match &happened.what {
         What::Event(event) => told(event),
         What::Noted(noted) => self::noted(noted),
+        What::Bmc(did) => bmc::did(did),
         What::Other(_) => (
             "something that this control is too old to know".to_owned(),
             NodeEventView::default(),

@@ -41,7 +41,7 @@ pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut 
     }
     deeds.reverse();
     read.deeds.extend(deeds);
-    read.seen.remember(&log.entries, &listed);
+    read.remember(&log.entries, &listed);
 }
 
 /// When an entry is of. `Created` may be when the entry was read.
@@ -72,6 +72,7 @@ fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Opt
     let time = at.map(|at| at.to_string());
     let what = time.as_deref().unwrap_or(&message);
     Some(Deed {
+        list: log.entries.clone(),
         identity: identity(&[log.entries.as_str(), id, what]),
         of: DeedOf::Log {
             log: log.name.clone(),

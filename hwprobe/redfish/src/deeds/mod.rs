@@ -35,6 +35,8 @@ const MOST_NAME_CHARS: usize = 120;
 pub struct Deed {
     /// The same whenever and by whomever it is read; another for everything else of this BMC.
     pub identity: u64,
+    /// The list it is in.
+    pub list: ResourcePath,
     /// What of it was listed.
     pub of: DeedOf,
     /// The ids of the systems it may concern.
@@ -95,26 +97,31 @@ pub struct DeedsSeen {
     newest: BTreeMap<ResourcePath, ResourcePath>,
 }
 
-impl DeedsSeen {
-    fn remember(&mut self, list: &ResourcePath, listed: &[page::Listed<'_>]) {
-        match listed.last() {
-            Some(newest) => self.newest.insert(list.clone(), newest.path.clone()),
-            None => self.newest.remove(list),
-        };
-    }
-}
-
 /// What reading gave.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeedsRead {
     /// What is told, of each list the oldest first.
     pub deeds: Vec<Deed>,
+    /// The lists that were read, whether or not they have something that is told.
+    pub lists: BTreeSet<ResourcePath>,
     /// For the next look.
     pub seen: DeedsSeen,
     /// Lists that could not be read, with why; one that is not there any more is `Absent`.
     pub silent: Vec<(ResourcePath, Reading<()>)>,
     /// What to fetch before asking again. Empty when this is final.
     pub wanted: BTreeSet<ResourcePath>,
+}
+
+impl DeedsRead {
+    /// That a list was read, for the next look.
+    fn remember(&mut self, list: &ResourcePath, listed: &[page::Listed<'_>]) {
+        self.lists.insert(list.clone());
+        let newest = &mut self.seen.newest;
+        match listed.last() {
+            Some(last) => newest.insert(list.clone(), last.path.clone()),
+            None => newest.remove(list),
+        };
+    }
 }
 
 /// Reads what the lists of `route` say, as far as the documents at hand go.
@@ -140,10 +147,14 @@ fn told(value: &Value, property: &str, most: usize) -> Option<String> {
     let text = string(value, property)?;
     // Cut first: a text may be as long as an answer.
     let head: String = text.chars().take(most * 4).collect();
-    let Reading::Present(text) = text::firmware(&head) else {
-        return None;
-    };
-    Some(text.chars().take(most).collect())
+    let text = line(&head, most);
+    (text::firmware(&text) != Reading::Unsupported).then_some(text)
+}
+
+/// In one line of at most so many characters, none of which does something to a screen.
+fn line(text: &str, most: usize) -> String {
+    let plain = text.replace(char::is_control, " ");
+    text::collapse(&plain).chars().take(most).collect()
 }
 
 /// Unix milliseconds; nothing for what is no time (`0000-00-00T00:00:00Z`), or before 1970.
@@ -177,18 +188,13 @@ fn message(value: &Value) -> (Option<String>, Option<String>) {
             true => code.clone(),
             false => format!("{code} ({})", args.join(", ")),
         });
-        return (code, stands.map(cut));
+        return (code, stands.map(|text| line(&text, MOST_CHARS)));
     };
     for (at, arg) in args.iter().enumerate() {
         let arg: String = arg.chars().take(MOST_CHARS).collect();
         text = text.replace(&format!("%{}", at + 1), &arg);
     }
-    (code, Some(cut(text)))
-}
-
-fn cut(text: String) -> String {
-    let plain = text::collapse(&text);
-    plain.chars().take(MOST_CHARS).collect()
+    (code, Some(line(&text, MOST_CHARS)))
 }
 
 fn identity(parts: &[&str]) -> u64 {
@@ -202,6 +208,3 @@ fn identity(parts: &[&str]) -> u64 {
     first.copy_from_slice(&digest[..8]);
     u64::from_be_bytes(first)
 }
-
-#[cfg(test)]
-mod tests;

@@ -42,6 +42,8 @@ pub(super) struct Name {
 pub struct DeedsFound {
     /// As far as the documents go.
     pub route: DeedRoute,
+    /// Whether every resource on the way answered: where one did not, there may be more.
+    pub is_whole: bool,
     /// What to fetch before asking again. Empty when the route is final.
     pub wanted: BTreeSet<ResourcePath>,
 }
@@ -53,6 +55,7 @@ pub fn find_deeds(documents: &Documents) -> DeedsFound {
     let route = find(&mut walk);
     DeedsFound {
         route: route.unwrap_or_default(),
+        is_whole: walk.is_answered(),
         wanted: walk.wanted(),
     }
 }

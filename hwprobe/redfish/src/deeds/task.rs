@@ -54,12 +54,12 @@ pub(super) fn read(
             continue;
         };
         is_over.insert(one.path.clone());
-        deeds.extend(task(value, &one.path, state, systems));
+        deeds.extend(task(value, (list, &one.path), state, systems));
     }
     deeds.reverse();
     read.deeds.extend(deeds);
     read.seen.ended.insert(list.clone(), is_over);
-    read.seen.remember(list, &listed);
+    read.remember(list, &listed);
 }
 
 /// How a task ended; nothing for one that goes on, and for what is no task.
@@ -71,7 +71,12 @@ fn ended(value: &Value) -> Option<&'static str> {
     ENDED.iter().copied().find(|ended| *ended == state)
 }
 
-fn task(value: &Value, path: &ResourcePath, state: &str, systems: &[Name]) -> Option<Deed> {
+fn task(
+    value: &Value,
+    (list, path): (&ResourcePath, &ResourcePath),
+    state: &str,
+    systems: &[Name],
+) -> Option<Deed> {
     let name = told(value, "Name", MOST_NAME_CHARS).unwrap_or_default();
     let (code, message) = last_message(value);
     let target = value.pointer("/Payload/TargetUri").and_then(Value::as_str);
@@ -90,6 +95,7 @@ fn task(value: &Value, path: &ResourcePath, state: &str, systems: &[Name]) -> Op
     let when = when.unwrap_or_default();
     let all: Vec<String> = systems.iter().map(|system| system.id.clone()).collect();
     Some(Deed {
+        list: list.clone(),
         identity: identity(&[path.as_str(), &name, &when]),
         systems: concerned(&all, systems, target),
         at: at.or(started_at),

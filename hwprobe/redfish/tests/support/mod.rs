@@ -4,9 +4,11 @@
 
 use lattice_hwprobe::Reading;
 use lattice_redfish::{
-    BmcReport, Breadth, Documents, ResourcePath, Scope, Selector, interpret, recorded,
+    BmcReport, Breadth, DeedRoute, DeedsRead, DeedsSeen, Documents, ResourcePath, Scope, Selector,
+    find_deeds, interpret, read_deeds, recorded,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Trees by name: `<archive>` or `<archive>/<part>`, where an archive holds several.
@@ -166,6 +168,38 @@ pub fn read(tree: &Documents, scope: &Scope) -> (BmcReport, usize) {
         }
     }
     panic!("the reader never has enough");
+}
+
+/// Where a tree lists what its BMC did, as a fetcher finds it, and how many resources that took.
+pub fn deed_route(tree: &Documents) -> (DeedRoute, usize) {
+    let mut at_hand = Documents::default();
+    loop {
+        let found = find_deeds(&at_hand);
+        if found.wanted.is_empty() {
+            return (found.route, at_hand.0.len());
+        }
+        fetch(tree, &mut at_hand, found.wanted);
+    }
+}
+
+/// What its BMC did, read there as a fetcher does, and how many resources that took.
+pub fn deeds(tree: &Documents, route: &DeedRoute, seen: &DeedsSeen) -> (DeedsRead, usize) {
+    let mut at_hand = Documents::default();
+    loop {
+        let mut read = read_deeds(&at_hand, route, seen);
+        if read.wanted.is_empty() {
+            return (read, at_hand.0.len());
+        }
+        fetch(tree, &mut at_hand, std::mem::take(&mut read.wanted));
+    }
+}
+
+fn fetch(tree: &Documents, at_hand: &mut Documents, wanted: BTreeSet<ResourcePath>) {
+    for path in wanted {
+        let answer = tree.get(&path).cloned().unwrap_or(Reading::Absent);
+        let again = at_hand.0.insert(path.clone(), answer);
+        assert!(again.is_none(), "{path} was fetched before");
+    }
 }
 
 /// Everything of every system.

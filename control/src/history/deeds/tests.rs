@@ -1,0 +1,229 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::history::{Item, Listing};
+
+const MINUTE: u64 = 60_000;
+/// 2026-11-22.
+const NOW: u64 = 1_795_312_800_000;
+
+fn list(name: &str) -> ResourcePath {
+    ResourcePath::parse(&format!("/redfish/v1/{name}")).unwrap()
+}
+
+fn lists(names: &[&str]) -> BTreeSet<ResourcePath> {
+    names.iter().map(|name| list(name)).collect()
+}
+
+fn logged(identity: u64, at: Option<u64>, severity: DeedSeverity, message: &str) -> Deed {
+    Deed {
+        identity,
+        list: list("IML"),
+        of: DeedOf::Log {
+            log: "IML".to_owned(),
+        },
+        systems: vec!["1".to_owned()],
+        at,
+        severity,
+        code: None,
+        message: message.to_owned(),
+    }
+}
+
+fn warning(identity: u64, at: u64) -> Deed {
+    let message = format!("warning {identity}");
+    logged(identity, Some(at), DeedSeverity::Warning, &message)
+}
+
+fn task(identity: u64, at: u64) -> Deed {
+    Deed {
+        list: list("Tasks"),
+        of: DeedOf::Task {
+            name: "BIOS Update".to_owned(),
+            state: "completed".to_owned(),
+            started_at: Some(at - 5 * MINUTE),
+        },
+        ..logged(identity, Some(at), DeedSeverity::Ok, "done")
+    }
+}
+
+/// As on a BMC that was read before.
+fn known() -> Remembered {
+    Remembered {
+        lists: lists(&["IML", "Tasks"]),
+        ..Remembered::default()
+    }
+}
+
+fn chosen(before: Remembered, deeds: &[Deed], now: u64) -> (Remembered, Vec<BmcDid>) {
+    choose(before, (&lists(&["IML", "Tasks"]), deeds), now).unwrap()
+}
+
+fn shown(store: &HistoryStore) -> Vec<(u64, BmcDid)> {
+    let items = store.list("gpu001", &Listing::default(), 10_000).unwrap();
+    let items = items.into_iter().rev().map(|item| match item {
+        Item::Event(happened) => match happened.what {
+            What::Bmc(did) => (happened.when, *did),
+            other => panic!("{other:?}"),
+        },
+        Item::Change(told) => panic!("{told:?}"),
+    });
+    items.collect()
+}
+
+#[test]
+fn nothing_is_told_twice_however_often_and_by_whichever_run_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.redb");
+    let deeds = [task(1, NOW - MINUTE), warning(2, NOW - 2 * MINUTE)];
+    let read = lists(&["IML", "Tasks"]);
+    let store = HistoryStore::open(&path).unwrap();
+    let add = |store: &HistoryStore, deeds: &[Deed], now| {
+        store.append_deeds("gpu001", (&read, deeds), now).unwrap()
+    };
+    assert_eq!(add(&store, &deeds, NOW), 2);
+    assert_eq!(add(&store, &deeds, NOW + MINUTE), 0);
+    // Lists that were empty for a moment forget nothing.
+    assert_eq!(add(&store, &[], NOW + MINUTE), 0);
+    drop(store);
+    let store = HistoryStore::open(&path).unwrap();
+    assert_eq!(add(&store, &deeds, NOW + 2 * MINUTE), 0);
+    let more = [deeds[0].clone(), deeds[1].clone(), warning(3, NOW)];
+    assert_eq!(add(&store, &more, NOW + 3 * MINUTE), 1);
+    let shown = shown(&store);
+    let times: Vec<u64> = shown.iter().map(|(when, _)| *when).collect();
+    assert_eq!(times, [NOW - 2 * MINUTE, NOW - MINUTE, NOW]);
+    assert_eq!(shown[2].1.read_at, NOW + 3 * MINUTE);
+    // Another node's is its own.
+    let other = store.append_deeds("gpu002", (&read, &deeds[..1]), NOW);
+    assert_eq!(other.unwrap(), 1);
+}
+
+#[test]
+fn a_list_that_is_read_for_the_first_time_tells_its_newest_and_nothing_without_a_time() {
+    let day = 86_400_000;
+    let mut deeds: Vec<Deed> = (1..=100)
+        .map(|id| warning(id, NOW - (101 - id) * day))
+        .collect();
+    deeds.push(logged(200, None, DeedSeverity::Critical, "no time"));
+    deeds.push(logged(201, Some(5), DeedSeverity::Critical, "1970"));
+    deeds.push(warning(202, NOW + day));
+    let (kept, lines) = chosen(Remembered::default(), &deeds, NOW);
+    // An hour has thirty lines.
+    assert_eq!(lines.len(), MOST_HOURLY);
+    assert!(lines.iter().all(|did| did.believed().is_some()));
+    assert_eq!(lines.last().unwrap().deed.identity, 98);
+    assert_eq!(kept.left_out, 2, "of the newest 32");
+    // What was not told then is not told later either.
+    assert_eq!(
+        choose(kept.clone(), (&lists(&["IML"]), &deeds), NOW + day),
+        None
+    );
+    // A list that is new to a BMC that is known.
+    let before = Remembered {
+        lists: lists(&["Tasks"]),
+        ..Remembered::default()
+    };
+    let old = logged(201, Some(5), DeedSeverity::Critical, "1970");
+    let (_, lines) = chosen(before, &[old, task(300, NOW)], NOW);
+    assert_eq!(lines.len(), 1);
+}
+
+#[test]
+fn a_clock_that_cannot_be_right_puts_an_entry_where_it_was_read() {
+    let deeds = [
+        logged(1, Some(192_000), DeedSeverity::Critical, "1970"),
+        logged(2, None, DeedSeverity::Critical, "no time"),
+        logged(3, Some(NOW + 3_600_000), DeedSeverity::Critical, "tomorrow"),
+        logged(4, Some(NOW - MINUTE), DeedSeverity::Critical, "right"),
+    ];
+    let (_, lines) = chosen(known(), &deeds, NOW);
+    let places: Vec<_> = lines
+        .iter()
+        .map(|did| (did.deed.message.as_str(), did.stands_at(), did.deed.at))
+        .collect();
+    assert_eq!(
+        places,
+        [
+            ("right", NOW - MINUTE, Some(NOW - MINUTE)),
+            ("1970", NOW, Some(192_000)),
+            ("no time", NOW, None),
+            ("tomorrow", NOW, Some(NOW + 3_600_000)),
+        ]
+    );
+}
+
+#[test]
+fn a_storm_of_one_message_is_one_line_and_hides_neither_updates_nor_what_is_critical() {
+    let same = |id| {
+        logged(
+            id,
+            Some(NOW - 200 * 1_000 + id * 1_000),
+            DeedSeverity::Warning,
+            "fan",
+        )
+    };
+    let storm: Vec<Deed> = (1..=100).map(same).collect();
+    let (kept, lines) = chosen(known(), &storm, NOW);
+    assert_eq!(lines.len(), 1);
+    assert_eq!((lines[0].count, lines[0].deed.at), (100, storm[99].at));
+    assert_eq!(lines[0].first_at, storm[0].at);
+
+    let mut many: Vec<Deed> = (1_000..1_200).map(|id| warning(id, NOW)).collect();
+    many.push(logged(
+        1,
+        Some(NOW),
+        DeedSeverity::Critical,
+        "uncorrectable",
+    ));
+    many.push(task(2, NOW));
+    many[200].identity = 5_000;
+    many[201].identity = 5_001;
+    let (kept, lines) = chosen(kept, &many, NOW + 1);
+    assert_eq!(lines.len(), MOST_HOURLY - 1 + 2);
+    let critical = lines
+        .iter()
+        .find(|did| did.deed.severity == DeedSeverity::Critical);
+    assert_eq!(
+        critical.unwrap().left_out,
+        171,
+        "said by the next line of a log"
+    );
+    let tasks = lines
+        .iter()
+        .filter(|did| matches!(did.deed.of, DeedOf::Task { .. }));
+    assert_eq!(tasks.map(|did| did.left_out).collect::<Vec<_>>(), [0]);
+    // An hour later there is room again.
+    let (_, lines) = chosen(kept, &[warning(6_000, NOW)], NOW + HOUR_MS + 2);
+    assert_eq!(lines.len(), 1);
+}
+
+#[test]
+fn what_is_remembered_and_what_is_kept_are_bounded_and_tasks_are_kept_apart() {
+    let mut kept = known();
+    for round in 0..20_u64 {
+        let deeds: Vec<Deed> = (0..500).map(|id| warning(round * 500 + id, NOW)).collect();
+        kept = chosen(kept, &deeds, NOW + round).0;
+    }
+    assert_eq!(kept.known.len(), MOST_REMEMBERED);
+
+    let store = HistoryStore::in_memory().unwrap();
+    let read = lists(&["IML", "Tasks"]);
+    let add = |deeds: &[Deed], now| store.append_deeds("gpu001", (&read, deeds), now).unwrap();
+    add(&[], NOW);
+    add(&[task(1, NOW)], NOW);
+    for hour in 1..=60 {
+        let deeds: Vec<Deed> = (0..40).map(|id| warning(hour * 100 + id, NOW)).collect();
+        add(&deeds, NOW + hour * HOUR_MS);
+    }
+    let shown = shown(&store);
+    let tasks = shown
+        .iter()
+        .filter(|(_, did)| matches!(did.deed.of, DeedOf::Task { .. }));
+    assert_eq!(tasks.count(), 1);
+    let most = crate::history::book::MOST_BMC_LOGGED;
+    assert!(
+        (most..most + 100).contains(&(shown.len() - 1)),
+        "{}",
+        shown.len()
+    );
+}
