@@ -7,6 +7,7 @@
 
 mod ask;
 mod config;
+mod deeds;
 mod health;
 mod node;
 mod readings;

@@ -92,6 +92,15 @@ impl Node {
         }
     }
 
+    /// Whether something that concerns these systems of its BMC concerns it.
+    pub(super) fn is_concerned(&self, systems: &[String]) -> bool {
+        match &self.selector {
+            Selector::Id(id) => systems.contains(id),
+            // The only one there is.
+            _ => true,
+        }
+    }
+
     fn found<'r>(&self, report: &'r BmcReport) -> Option<&'r NodeReport> {
         match &self.selector {
             Selector::Id(id) => report.nodes.iter().find(|node| node.system.id == *id),
@@ -132,15 +141,6 @@ impl Node {
         Looked::Read { differs }
     }
 
-    /// Whether a change was seen once and waits to be read again.
-    pub(super) const fn waits(&self) -> bool {
-        self.waits
-    }
-
-    fn answered(&mut self, found: &NodeReport, look: &Look) -> Next {
-        self.route = Some(found.route.clone());
-        let records: BTreeMap<Class, ClassRecord> = [&found.bmc, &found.bios]
-            .map(|record| (record.class, record.clone()))
     /// Judges what a look says is wrong, and takes nothing else of it. Whether it says anything.
     pub(super) fn judge(&mut self, report: &BmcReport, at: UnixMillis) -> bool {
         let found = self.found(report).cloned();
@@ -150,6 +150,15 @@ impl Node {
         found.is_some()
     }
 
+    /// Whether a change was seen once and waits to be read again.
+    pub(super) const fn waits(&self) -> bool {
+        self.waits
+    }
+
+    fn answered(&mut self, found: &NodeReport, look: &Look) -> Next {
+        self.route = Some(found.route.clone());
+        let records: BTreeMap<Class, ClassRecord> = [&found.bmc, &found.bios]
+            .map(|record| (record.class, record.clone()))
             .into();
         let mut next = self.observe(&records, look);
         let is_known = |record: &ClassRecord| record.state().digest().is_some();
@@ -230,6 +239,8 @@ impl Node {
             findings: self.wrong.findings().to_vec(),
             reasons: self.wrong.reasons(),
             read_at,
+            was_asked: self.wrong.was_asked(),
+            may_drain: self.wrong.may_drain(),
         }
     }
 
@@ -239,8 +250,6 @@ impl Node {
         if self.unwritten.is_empty() {
             return;
         }
-            was_asked: self.wrong.was_asked(),
-            may_drain: self.wrong.may_drain(),
         match write(kept, &self.name, &self.unwritten, now).await {
             Ok(()) => self.unwritten.clear(),
             Err(error) => tracing::error!(node = %self.name, error = told(&error),

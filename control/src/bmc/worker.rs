@@ -3,6 +3,7 @@
 use super::{
     BmcPlan, BmcTarget, Readings,
     ask::{Ask, Looked, MOST_WAITING},
+    deeds::Deeds,
     health::Wrong,
     node::{Look, Next, Node},
 };
@@ -11,7 +12,7 @@ use lattice_hwprobe::history::Cause;
 use lattice_mesh::Clock;
 use lattice_quorum_types::NodeId;
 use lattice_redfish::{
-    BmcReport, Breadth, Scope, Selector,
+    BmcReport, Breadth, Documents, Scope, Selector,
     http::{Bmc, EndpointError, Environment, Settings},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -73,6 +74,7 @@ pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
 
 struct Worker {
     bmc: Bmc,
+    deeds: Deeds,
     nodes: BTreeMap<NodeId, Node>,
     /// Who wants it looked at now.
     asks: mpsc::Receiver<Ask>,
@@ -107,6 +109,7 @@ impl Worker {
         )?;
         Ok(Self {
             bmc,
+            deeds: Deeds::default(),
             nodes,
             asks,
             failures: 0,
@@ -197,7 +200,7 @@ impl Worker {
         }
     }
 
-    async fn read_all(&mut self) -> BmcReport {
+    async fn read_all(&mut self) -> (BmcReport, Documents) {
         let systems = match self.nodes.values().next() {
             Some(node) if self.nodes.len() == 1 => node.selector().clone(),
             _ => Selector::Every,
@@ -206,13 +209,14 @@ impl Worker {
             systems,
             breadth: Breadth::Everything,
         };
-        self.bmc.read(&scope).await.interpretation.report
+        let look = self.bmc.read(&scope).await;
+        (look.interpretation.report, look.documents)
     }
 
     /// Looks for those who ask while a change waits to be read again, and leaves everything but what
     /// is wrong to the look that comes.
     async fn answer(&mut self, asked: Vec<Ask>) {
-        let report = self.read_all().await;
+        let (report, _) = self.read_all().await;
         let edges = &self.shared.edges;
         let now = edges.clock.now();
         let mut looked = BTreeMap::new();
@@ -229,7 +233,7 @@ impl Worker {
 
     /// Looks at everything, and answers who asked.
     async fn look(&mut self, asked: Vec<Ask>) -> Next {
-        let report = self.read_all().await;
+        let (report, documents) = self.read_all().await;
         let edges = &self.shared.edges;
         let look = Look {
             at: edges.clock.now(),
@@ -253,12 +257,34 @@ impl Worker {
                 edges.readings.put_power(name.clone(), power, look.at);
             }
         }
+        let is_quiet = asked.is_empty() && next == Next::Rest;
         tell(asked, &looked);
+        if !report.nodes.is_empty() {
+            self.look_at_deeds(documents, is_quiet).await;
+        }
         if next == Next::Confirm {
             // What is read again is read with a fresh session.
             self.bmc.close().await;
         }
         next
+    }
+
+    /// What it did, written down for each node it concerns.
+    async fn look_at_deeds(&mut self, documents: Documents, is_quiet: bool) {
+        let read = self.deeds.read(&self.bmc, documents, is_quiet).await;
+        let (lists, deeds) = read;
+        let edges = &self.shared.edges;
+        let now = edges.clock.now();
+        for (name, node) in &self.nodes {
+            let of_node = deeds.iter().filter(|deed| node.is_concerned(&deed.systems));
+            let told = (lists.clone(), of_node.cloned().collect());
+            let kept = edges.history.append_deeds(name.to_string(), told, now.0);
+            if let Err(error) = kept.await {
+                let error: &dyn std::error::Error = &error;
+                tracing::error!(node = %name, error, "what its BMC did is not written yet");
+                self.deeds.forget();
+            }
+        }
     }
 
     /// Draw and limit by the way found before. Whether it fell silent with it, or answers again.
