@@ -130,6 +130,8 @@ pub struct ProbeConfig {
     pub nvml: NvmlConfig,
     /// Classes that are not read.
     pub disabled: Vec<String>,
+    /// Classes that are read though they are not unless they are named here: optics.
+    pub also: Vec<String>,
     /// More kernel arguments of which only the presence counts; `*` at the end matches any rest.
     pub masked_arguments: Vec<String>,
     /// More sysctls that count, as paths below `/proc/sys`.
@@ -151,6 +153,7 @@ impl Default for ProbeConfig {
             device_events: None,
             nvml: NvmlConfig::default(),
             disabled: Vec::new(),
+            also: Vec::new(),
             masked_arguments: Vec::new(),
             sysctls: Vec::new(),
             modules: Vec::new(),
@@ -287,6 +290,16 @@ impl Check for ProbeConfig {
                 problems.add(format!("disabled.{n}"), error);
             }
         }
+        for (n, class) in self.also.iter().enumerate() {
+            match class.parse::<Class>() {
+                Ok(class) if class.is_optional() => {}
+                Ok(class) => {
+                    let text = format!("{class} is always read, unless it is disabled");
+                    problems.add(format!("also.{n}"), text);
+                }
+                Err(error) => problems.add(format!("also.{n}"), error),
+            }
+        }
     }
 }
 
@@ -406,6 +419,10 @@ impl Config {
         for class in &self.probe.disabled {
             let class = class.parse().map_err(invalid("probe.disabled"))?;
             host.disabled.insert(class);
+        }
+        for class in &self.probe.also {
+            let class = class.parse().map_err(invalid("probe.also"))?;
+            host.also.insert(class);
         }
         let mut settings = Settings::new(node, self.listen, self.data_dir, host);
         settings.control = resolve("control", &self.control)?;

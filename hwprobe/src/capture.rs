@@ -194,7 +194,9 @@ fn network(host: &Host, writer: &mut Writer<'_>) -> Result<(), CaptureError> {
     if host.ethtool == net::EthtoolSource::Disabled {
         return Ok(());
     }
-    let Reading::Present(report) = net::record(&host.ethtool, &host.root) else {
+    let Reading::Present(report) =
+        net::record(&host.ethtool, &host.root, host.wants(crate::Class::Optics))
+    else {
         return Ok(());
     };
     let report = match writer.privacy() {

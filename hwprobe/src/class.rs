@@ -30,16 +30,35 @@ pub enum Class {
     Storage,
     /// Operating system image and packages.
     Software,
+    /// Modules in the cages of network interfaces: optical ones and cables.
+    Optics,
 }
 
 /// The name is none of the known classes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown class \"{0}\" (known: gpu nic bios bmc kernel cpu memory storage software)")]
+#[error(
+    "unknown class \"{0}\" (known: gpu nic bios bmc kernel cpu memory storage software optics)"
+)]
 pub struct UnknownClass(pub String);
 
 impl Class {
     /// Every class, in fingerprint order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
+        Self::Gpu,
+        Self::Nic,
+        Self::Bios,
+        Self::Bmc,
+        Self::Kernel,
+        Self::Cpu,
+        Self::Memory,
+        Self::Storage,
+        Self::Software,
+        Self::Optics,
+    ];
+
+    /// Those that every node says something of, be it that they are switched off: all but the
+    /// optional ones.
+    pub const STANDING: [Self; 9] = [
         Self::Gpu,
         Self::Nic,
         Self::Bios,
@@ -50,6 +69,13 @@ impl Class {
         Self::Storage,
         Self::Software,
     ];
+
+    /// Whether nodes read it only where their site asks for it ([`crate::Host::also`]). A node that
+    /// does not says nothing of it, as one of before it was known.
+    #[must_use]
+    pub const fn is_optional(self) -> bool {
+        matches!(self, Self::Optics)
+    }
 
     /// The stable lower-case name, used in keys, gossip and digest contexts.
     #[must_use]
@@ -64,6 +90,7 @@ impl Class {
             Self::Memory => "memory",
             Self::Storage => "storage",
             Self::Software => "software",
+            Self::Optics => "optics",
         }
     }
 
@@ -75,7 +102,7 @@ impl Class {
     pub const fn schema(self) -> u16 {
         match self {
             Self::Gpu | Self::Nic | Self::Bios | Self::Kernel | Self::Cpu | Self::Memory => 2,
-            Self::Bmc | Self::Storage | Self::Software => 1,
+            Self::Bmc | Self::Storage | Self::Software | Self::Optics => 1,
         }
     }
 

@@ -226,8 +226,9 @@ fn compare_class(
                 by_digest.entry(digest).or_default().push(&member.node);
             }
             Some(ClassMark::Incomplete) => unknown(&member.node, "incomplete"),
-            // Switched off is a choice of the site, not a gap to report.
+            // Switched off, or never asked for, is a choice of the site, not a gap to report.
             Some(ClassMark::Disabled) => {}
+            None if class.is_optional() => {}
             None => unknown(&member.node, "never seen"),
         }
     }

@@ -6,7 +6,7 @@ use crate::inventory::Loss;
 use crate::ipmi::IpmiSource;
 use crate::net::EthtoolSource;
 use crate::probe::nic::configuration_deadline;
-use crate::{Class, Root};
+use crate::{Class, PROBES, Probe, Root};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -51,6 +51,10 @@ pub struct Host {
     pub is_live_only: bool,
     /// Classes switched off by the site.
     pub disabled: BTreeSet<Class>,
+    /// Classes that the site wants though they are not read unless asked for
+    /// ([`Class::is_optional`]).
+    #[serde(default)]
+    pub also: BTreeSet<Class>,
     /// Probes that gave nothing when this tree was captured, by name: they give nothing here.
     #[serde(default)]
     pub lost: BTreeMap<String, Loss>,
@@ -144,11 +148,23 @@ impl Host {
             hashed_files: Vec::new(),
             is_live_only: false,
             disabled: BTreeSet::new(),
+            also: BTreeSet::new(),
             lost: BTreeMap::new(),
             files_within: FILES_WITHIN,
             outstanding: Outstanding::default(),
             stuck: Stuck::default(),
         }
+    }
+
+    /// The probes that are run, or say that they are switched off, in the order of the list.
+    pub fn probes(&self) -> impl Iterator<Item = &'static Probe> {
+        let is_wanted = |probe: &&Probe| !probe.class.is_optional() || self.wants(probe.class);
+        PROBES.iter().filter(is_wanted)
+    }
+
+    /// Whether an optional class is asked for and not switched off.
+    pub(crate) fn wants(&self, class: Class) -> bool {
+        self.also.contains(&class) && !self.disabled.contains(&class)
     }
 
     /// How long a probe of this class may take before it counts as hung.
@@ -165,6 +181,7 @@ impl Host {
                 let tools = configuration_deadline(&self.commands, self.is_live_only);
                 self.beyond(self.commands.deadline() + tools + self.ethtool.deadline())
             }
+            (_, Class::Optics) => self.beyond(self.ethtool.deadline()),
             (_, Class::Bmc) => self.beyond(self.ipmi.deadline()),
             _ => self.files_within,
         }

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// All planes of one node, with how each probe went.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
-    /// One record per class, all classes, in fingerprint order.
+    /// One record per class, in fingerprint order; of a class that is optional only where it was
+    /// asked for.
     pub records: BTreeMap<Class, ClassRecord>,
     /// Names, serials, addresses.
     pub identity: Identity,
@@ -234,9 +235,9 @@ impl Inventory {
         self.records.insert(class, united);
     }
 
-    /// Adds a record for every class that no probe speaks of.
+    /// Adds a record for every class that no probe speaks of and each node has.
     pub(crate) fn complete(&mut self) {
-        for class in Class::ALL {
+        for class in Class::STANDING {
             let missing = || ClassRecord::disabled(class, "not probed by this agent");
             self.records.entry(class).or_insert_with(missing);
         }

@@ -115,9 +115,13 @@ pub fn markdown() -> String {
         let rows = ROWS
             .iter()
             .filter(|row| row.class() == Ok(class) && row.until.is_none());
+        let asked = match class.is_optional() {
+            true => ", only where the site asks for it",
+            false => "",
+        };
         let _ = write!(
             text,
-            "\n## {class} (schema {})\n\n| key | meaning | unit | required | source |\n|---|---|---|---|---|\n",
+            "\n## {class} (schema {}{asked})\n\n| key | meaning | unit | required | source |\n|---|---|---|---|---|\n",
             class.schema()
         );
         for row in rows {

@@ -295,3 +295,30 @@ fn a_node_whose_gpus_are_unknown_has_no_cohort() {
     assert_eq!(unasked.gpu_count, None);
     assert_ne!(unasked, without);
 }
+
+#[test]
+fn a_class_that_only_some_nodes_of_a_kind_are_asked_for_is_no_gap_of_the_others() {
+    let says = |name: &str, classes: &[Class]| {
+        let mark = |class: &Class| {
+            let digest = Digest::derive("test", class.name().as_bytes());
+            (*class, ClassMark::Complete { schema: 1, digest })
+        };
+        NodeView {
+            node: name.to_owned(),
+            cohort: Some(cohort("XE9680")),
+            classes: classes.iter().map(mark).collect(),
+            earlier: BTreeMap::new(),
+        }
+    };
+    let unknown = |other: &[Class]| {
+        let whole = ["n1", "n2", "n3", "n4"].map(|node| says(node, &[Class::Cpu, Class::Optics]));
+        let nodes = [&whole[..], &[says("n5", other)]].concat();
+        drift(&nodes, &|_: &Digest| None).unknown
+    };
+    assert_eq!(unknown(&[Class::Cpu]), []);
+    assert_eq!(
+        unknown(&[Class::Optics]).len(),
+        1,
+        "every node has processors"
+    );
+}

@@ -8,7 +8,7 @@ mod support;
 use hanging::{Hang, Hanging};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::{
-    Class, ClassState, Host, Inventory, NvmlSource, Outcome, PROBES, ProbeOutcome, Reading, child,
+    Class, ClassState, Host, Inventory, NvmlSource, Outcome, ProbeOutcome, Reading, child,
     probe_all, probe_isolated,
 };
 use std::collections::BTreeMap;
@@ -241,6 +241,11 @@ fn script(tree: &Tree, text: &str) -> PathBuf {
     path
 }
 
+/// How many probes a host runs that asks for nothing beside.
+fn standing_probes() -> usize {
+    Tree::new().host().probes().count()
+}
+
 fn every_outcome(inventory: &Inventory) -> Vec<Outcome> {
     inventory.probes.iter().map(|probe| probe.outcome).collect()
 }
@@ -255,7 +260,10 @@ fn a_child_that_says_nothing() {
     let mut host = tree.host();
     host.files_within = Duration::from_millis(1500);
     let inventory = probe_isolated(&host, &script(&tree, &text));
-    assert_eq!(every_outcome(&inventory), vec![Outcome::Hung; PROBES.len()]);
+    assert_eq!(
+        every_outcome(&inventory),
+        vec![Outcome::Hung; standing_probes()]
+    );
     assert!(
         inventory
             .marks()
@@ -270,7 +278,7 @@ fn why_of_all(text: &str) -> String {
     let inventory = probe_isolated(&tree.host(), &script(&tree, text));
     assert_eq!(
         every_outcome(&inventory),
-        vec![Outcome::Failed; PROBES.len()]
+        vec![Outcome::Failed; standing_probes()]
     );
     let reasons = inventory.probe_reasons();
     assert!(
@@ -290,7 +298,7 @@ fn a_child_that_dies_half_way() {
         .iter()
         .filter(|one| **one == Outcome::Failed)
         .count();
-    assert_eq!(failed, PROBES.len() - 2, "{outcomes:?}");
+    assert_eq!(failed, standing_probes() - 2, "{outcomes:?}");
     for probe in inventory
         .probes
         .iter()
@@ -345,5 +353,5 @@ fn a_job_longer_than_a_pipe() {
     // Nor does one wait for who never listens.
     host.files_within = Duration::from_millis(300);
     let deaf = probe_isolated(&host, &script(&tree, "exec sleep 600"));
-    assert_eq!(every_outcome(&deaf), vec![Outcome::Hung; PROBES.len()]);
+    assert_eq!(every_outcome(&deaf), vec![Outcome::Hung; standing_probes()]);
 }

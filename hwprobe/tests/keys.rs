@@ -38,7 +38,10 @@ fn host(name: &str) -> Host {
     let library = library_path().expect("the fake library is built with this test");
     let nvml = NvmlSource::child(std::env::current_exe().unwrap(), Some(&library))
         .with_env(DESCRIPTION_ENV, root.join("nvml.json"));
-    Host::new(root, nvml)
+    let mut host = Host::new(root, nvml);
+    host.also
+        .extend(Class::ALL.into_iter().filter(|c| c.is_optional()));
+    host
 }
 
 /// One host of each kind, this machine, and one where nothing but the probes' own lists is.

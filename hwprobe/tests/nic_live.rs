@@ -105,7 +105,7 @@ fn every_interface_of_this_machine_answers_with_a_known_state() {
     std::fs::write(&path, report.clone().encode().unwrap()).unwrap();
     assert_eq!(ask(&EthtoolSource::Recorded(path), &[]), asked);
     // A capture has those that the probe asks about.
-    let recorded = record(&EthtoolSource::Live(Kernel), &root);
+    let recorded = record(&EthtoolSource::Live(Kernel), &root, false);
     let recorded = recorded.present().unwrap().interfaces.keys();
     let mut of_nics = interfaces(&root);
     of_nics.sort();

@@ -19,15 +19,20 @@ fn every_listed_probe_runs_and_every_class_has_a_record() {
     let inventory = Tree::node().probe();
     let ran: Vec<&str> = inventory.probes.iter().map(|p| p.name.as_str()).collect();
     let listed: Vec<&str> = PROBES.iter().map(|probe| probe.name).collect();
-    assert_eq!(ran, listed);
+    assert_eq!(ran, listed[..listed.len() - 1]);
+    assert_eq!(
+        listed.last(),
+        Some(&"optics"),
+        "which is run where it is asked for"
+    );
     for name in [
         "kernel", "cpu", "memory", "nic", "storage", "software", "power", "bios", "gpu",
     ] {
         assert!(listed.contains(&name), "{name} is not listed");
     }
     let classes: Vec<Class> = inventory.records.keys().copied().collect();
-    assert_eq!(classes, Class::ALL);
-    for class in Class::ALL
+    assert_eq!(classes, Class::STANDING);
+    for class in Class::STANDING
         .into_iter()
         .filter(|c| !PROBES.iter().any(|p| p.class == *c))
     {
@@ -387,7 +392,7 @@ fn one_firmware_changes_one_class_and_the_difference_names_the_slot() {
     let before = tree.probe();
     tree.file("/sys/class/infiniband/mlx5_0/fw_ver", "28.39.1002");
     let after = tree.probe();
-    let changed: Vec<Class> = Class::ALL
+    let changed: Vec<Class> = Class::STANDING
         .into_iter()
         .filter(|class| before.marks()[class] != after.marks()[class])
         .collect();

@@ -289,7 +289,7 @@ pub(crate) mod tests {
         let reasons = (0..30).map(|n| format!("gpu.some_code.{n}")).collect();
         published.health.as_mut().unwrap().reasons = reasons;
         for class in [
-            "gpu", "nic", "bios", "bmc", "kernel", "cpu", "memory", "storage", "software",
+            "gpu", "nic", "bios", "bmc", "kernel", "cpu", "memory", "storage", "software", "optics",
         ] {
             for (key, schema) in [
                 (class.to_owned(), 65_535),

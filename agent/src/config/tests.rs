@@ -17,7 +17,7 @@ listen: 127.0.0.1:0
 control: ['127.0.0.1:7500']
 topology: {group: g3}
 gossip: {cell: c1, seeds: ['127.0.0.1:7601'], interval_ms: 500}
-probe: {interval_s: 60, root: /tmp, nvml: {source: disabled}, disabled: [storage]}
+probe: {interval_s: 60, root: /tmp, nvml: {source: disabled}, disabled: [storage], also: [optics]}
 executor: {run_as: {uid: 65534, gid: 65534}, grace_s: 5}
 ";
     let env = [("LATTICE_EXECUTOR__GRACE_S", "7")];
@@ -29,6 +29,7 @@ executor: {run_as: {uid: 65534, gid: 65534}, grace_s: 5}
     assert_eq!(settings.gossip.interval, Some(Duration::from_millis(500)));
     assert_eq!(settings.probe.interval, Duration::from_secs(60));
     assert!(settings.probe.host.disabled.contains(&Class::Storage));
+    assert_eq!(settings.probe.host.also, [Class::Optics].into());
     assert_eq!(settings.probe.host.nvml, NvmlSource::Disabled);
     assert_eq!(settings.executor.grace, Duration::from_secs(7));
     assert_eq!(settings.executor.output_cap_bytes, OUTPUT_CAP_BYTES);
@@ -40,7 +41,7 @@ fn every_mistake_is_named_at_once() {
 node: 'gpu 1'
 join: {quorum: []}
 gossip: {cell: '-', intervall_ms: 3}
-probe: {interval_s: 0, nvml: {source: recorded}, disabled: [gpus], sysctls: [/vm], hashed_files: [a]}
+probe: {interval_s: 0, nvml: {source: recorded}, disabled: [gpus], also: [gpu], sysctls: [/vm], hashed_files: [a]}
 executor: {run_as: {uid: 0, gid: 5}}
 ";
     let errors = try_load(text, &[]).unwrap_err();
@@ -55,6 +56,7 @@ executor: {run_as: {uid: 0, gid: 5}}
         "probe.interval_s",
         "probe.nvml.file",
         "probe.disabled.0",
+        "probe.also.0",
         "probe.sysctls.0",
         "probe.hashed_files.0",
         "executor.run_as",

@@ -21,7 +21,8 @@ pub struct SourceArgs {
     /// Ask the GPU driver through this library instead of libnvidia-ml.so.1.
     #[arg(long, value_name = "FILE")]
     nvml_lib: Option<PathBuf>,
-    /// Only these classes: gpu, nic, bios, bmc, kernel, cpu, memory, storage, software.
+    /// Only these classes: gpu, nic, bios, bmc, kernel, cpu, memory, storage, software;
+    /// and optics, which is left out unless it is named.
     #[arg(long, value_name = "CLASS", value_delimiter = ',')]
     class: Vec<Class>,
 }
@@ -57,6 +58,8 @@ impl SourceArgs {
                 (host, Some(tree), unpacked)
             }
         };
+        let asked = self.class.iter().filter(|class| class.is_optional());
+        host.also.extend(asked.copied());
         let left_out: BTreeSet<Class> = match self.class.as_slice() {
             [] => BTreeSet::new(),
             wanted => {

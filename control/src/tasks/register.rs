@@ -290,11 +290,11 @@ fn joins(node: &NodeEntry) -> bool {
         && has_whole_reading(node)
 }
 
-/// It has published every class, complete or not, and its document was fetched from itself and
+/// It has published every class that each node has, complete or not, and its document was fetched from itself and
 /// verified.
 fn has_whole_reading(node: &NodeEntry) -> bool {
     node.document.is_some()
-        && Class::ALL
+        && Class::STANDING
             .iter()
             .all(|class| node.marks().contains_key(class))
 }

@@ -6,7 +6,7 @@ use super::pipes::{Heard, Pipes};
 use super::stuck::MOST_STUCK;
 use crate::inventory::Loss;
 use crate::root::Touches;
-use crate::{Host, Inventory, PROBES, Probe, Probed, Reading, text};
+use crate::{Host, Inventory, Probe, Probed, Reading, text};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::collections::BTreeMap;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -43,7 +43,7 @@ pub(crate) fn traced_isolated(
         round.run(host, program, is_traced);
     }
     let mut inventory = Inventory::default();
-    for probe in PROBES {
+    for probe in host.probes() {
         let Some(answer) = round.answers.remove(probe.name) else {
             continue;
         };
@@ -80,7 +80,7 @@ impl Round {
             answers: BTreeMap::new(),
             touched: Touches::default(),
         };
-        for probe in PROBES {
+        for probe in host.probes() {
             match without_running(probe, host, stuck) {
                 Some(answer) => drop(round.answers.insert(probe.name, answer)),
                 None => {

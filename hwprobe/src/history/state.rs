@@ -124,7 +124,13 @@ impl History {
     /// Takes a fresh read of every class.
     pub fn observe(&mut self, records: &BTreeMap<Class, ClassRecord>, seen: &Seen) -> Observed {
         let mut observed = Observed::default();
-        for record in records.values() {
+        // What a site does not ask for any more is not what it last was.
+        let classes = self.checkpoint.classes.keys();
+        let gone = classes.filter(|class| class.is_optional() && !records.contains_key(class));
+        let gone: Vec<ClassRecord> = gone
+            .map(|class| ClassRecord::disabled(*class, "not asked for any more"))
+            .collect();
+        for record in records.values().chain(&gone) {
             let line = self.observe_class(record, seen, &mut observed.confirm);
             if let Some(line) = line {
                 self.checkpoint.fold(&line);

@@ -10,6 +10,7 @@ const PCI: &str = "sysfs (PCI)";
 const RDMA: &str = "sysfs (infiniband)";
 const CXI: &str = "sysfs (cxi), cxi_stat";
 const ETHTOOL: &str = "ethtool";
+const MODULE: &str = "ethtool (SFF-8472, SFF-8636, CMIS)";
 const DMI: &str = "sysfs (DMI)";
 const FIRMWARE_ATTRIBUTES: &str = "sysfs (firmware-attributes)";
 const REDFISH: &str = "Redfish";
@@ -928,4 +929,38 @@ pub const ROWS: &[Row] = &[
     )
     .required()
     .needs_hardware(),
+    // optics
+    row("optics.count", "NICs, as `nic.count`", "", PCI).required(),
+    row(
+        "optics.<slot>.net.count",
+        "interfaces of the NIC in that slot",
+        "",
+        SYSFS,
+    )
+    .required(),
+    row(
+        "optics.<slot>.net.<slot>.part_number",
+        "part number of the module in that interface's cage; absent in an empty one",
+        "",
+        MODULE,
+    )
+    .required(),
+    row(
+        "optics.<slot>.net.<slot>.vendor",
+        "who made that module",
+        "",
+        MODULE,
+    ),
+    row(
+        "optics.<slot>.net.<slot>.revision",
+        "revision of that part",
+        "",
+        MODULE,
+    ),
+    row(
+        "optics.<slot>.net.<slot>.firmware",
+        "firmware that runs in it (CMIS)",
+        "",
+        MODULE,
+    ),
 ];

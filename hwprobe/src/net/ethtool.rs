@@ -1,5 +1,6 @@
 //! ethtool by ioctl: one command, one structure of `include/uapi/linux/ethtool.h`, one answer.
 
+use super::module::{MODULE_BYTES, Module};
 use crate::ioctl::{self, ETHTOOL_BYTES};
 use crate::{Reading, text};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,8 @@ const GFEATURES: u32 = 0x3a;
 const GCHANNELS: u32 = 0x3c;
 const GLINKSETTINGS: u32 = 0x4c;
 const GFECPARAM: u32 = 0x50;
+const GMODULEINFO: u32 = 0x42;
+const GMODULEEEPROM: u32 = 0x43;
 /// `ETH_SS_PRIV_FLAGS` and `ETH_SS_FEATURES`.
 const PRIVATE_FLAGS: u32 = 2;
 const FEATURES: u32 = 4;
@@ -101,6 +104,9 @@ pub struct InterfaceReport {
     /// Which marks of a packet (DSCP) put it into which priority: `26:3`, sorted by mark.
     #[serde(default)]
     pub dscp: Reading<Vec<String>>,
+    /// The module in the interface's cage, where modules were asked about.
+    #[serde(default)]
+    pub module: Reading<Module>,
 }
 
 impl InterfaceReport {
@@ -121,6 +127,7 @@ impl InterfaceReport {
             autoneg: unknown(state),
             pfc: unknown(state),
             dscp: unknown(state),
+            module: unknown(state),
         }
     }
 }
@@ -156,6 +163,29 @@ impl Asker {
             autoneg: self.autoneg(name),
             pfc: Reading::default(),
             dscp: Reading::default(),
+            module: Reading::default(),
+        }
+    }
+
+    /// The module in the interface's cage. Reading it needs the right to administer the network.
+    pub(super) fn module(&mut self, name: &str) -> Reading<Module> {
+        const LENGTH_AT: usize = 8;
+        const DATA_AT: usize = 16;
+        let length = self.ask(name, &[GMODULEINFO]);
+        let length = length.map(|answer| word(answer, LENGTH_AT));
+        let length = length.map(|length| length.min(MODULE_BYTES as u32));
+        // cmd, magic, offset, length.
+        let request = length.map(|length| [GMODULEEEPROM, 0, 0, length]);
+        match request {
+            Reading::Present(request) => {
+                let answer = self.ask(name, &request);
+                // The kernel says how much of it there was.
+                answer.map(|answer| {
+                    let length = (word(answer, 12) as usize).min(request[3] as usize);
+                    Module::of(&answer[DATA_AT..DATA_AT + length])
+                })
+            }
+            other => other.and_then(|_| Reading::Absent),
         }
     }
 

@@ -7,10 +7,12 @@
 mod dcb;
 mod devlink;
 mod ethtool;
+mod module;
 pub mod netlink;
 
 pub use devlink::DevlinkReport;
 pub use ethtool::{Channels, DriverInfo, InterfaceReport, Pause, Rings};
+pub use module::{Module, ModuleIdentity};
 
 use crate::aside::{Aside, Expired};
 use crate::source::{Answers, Source};
@@ -18,6 +20,7 @@ use crate::{Reading, Root};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// Interfaces asked at most; a node with more has virtual ones, which are no hardware.
@@ -25,6 +28,9 @@ const MOST_INTERFACES: usize = 256;
 /// For all interfaces of a node together. One healthy answer takes microseconds; a driver that
 /// waits for its firmware holds the lock of the whole network stack for up to a minute.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Why there is no answer where nobody is asked.
+const NOBODY: &str = "the kernel is not asked about interfaces";
 
 static CALLS: Aside = Aside::new("probe-ethtool");
 
@@ -92,15 +98,33 @@ impl EthtoolReport {
 /// then is [`Reading::Timeout`].
 #[must_use]
 pub fn ask(source: &EthtoolSource, interfaces: &[String]) -> Reading<EthtoolReport> {
-    let nobody = "the kernel is not asked about interfaces";
-    source.ask(nobody, |_| ask_kernel(interfaces))
+    source.ask(NOBODY, |_| ask_kernel(interfaces, settings))
+}
+
+/// Asks `source` about the modules in the cages of `interfaces` and nothing else. Reading one takes
+/// milliseconds on the module's own slow bus, so only who wants them asks; blocks as [`ask`] does.
+#[must_use]
+pub fn ask_modules(source: &EthtoolSource, interfaces: &[String]) -> Reading<EthtoolReport> {
+    source.ask(NOBODY, |_| ask_kernel(interfaces, modules))
 }
 
 /// What [`EthtoolSource::Recorded`] needs of this machine, for a capture: asks `source` about
-/// the interfaces of `root` that belong to NICs.
+/// the interfaces of `root` that belong to NICs, and about their modules where those are wanted.
 #[must_use]
-pub fn record(source: &EthtoolSource, root: &Root) -> Reading<EthtoolReport> {
-    ask(source, &crate::probe::nic::interfaces(root))
+pub fn record(source: &EthtoolSource, root: &Root, with_modules: bool) -> Reading<EthtoolReport> {
+    let interfaces = crate::probe::nic::interfaces(root);
+    let report = ask(source, &interfaces);
+    if !with_modules {
+        return report;
+    }
+    let modules = ask_modules(source, &interfaces);
+    report.map(|mut report| {
+        for (name, interface) in &mut report.interfaces {
+            let modules = modules.as_ref();
+            interface.module = modules.and_then(|told| told.interface(name).module);
+        }
+        report
+    })
 }
 
 /// One answer on its way from the thread that asks.
@@ -109,24 +133,41 @@ enum Answer {
     Devlink(Reading<Vec<DevlinkReport>>),
 }
 
-fn ask_kernel(interfaces: &[String]) -> EthtoolReport {
+/// What is asked, interface by interface.
+fn settings(names: &[String], answers: &Sender<Answer>) {
+    let _ = answers.send(Answer::Devlink(devlink::ask()));
+    let mut bridging = dcb::Asker::open();
+    let mut asker = ethtool::Asker::open();
+    for name in names {
+        let mut report = asker.report(name);
+        let lossless = bridging.ask(name);
+        (report.pfc, report.dscp) = (lossless.pfc, lossless.dscp);
+        let _ = answers.send(Answer::Interface(name.clone(), Box::new(report)));
+    }
+}
+
+/// The same of the modules alone.
+fn modules(names: &[String], answers: &Sender<Answer>) {
+    let others = Reading::disabled("modules alone were asked about");
+    let _ = answers.send(Answer::Devlink(Reading::default()));
+    let mut asker = ethtool::Asker::open();
+    for name in names {
+        let report = InterfaceReport {
+            module: asker.module(name),
+            ..InterfaceReport::every(&others)
+        };
+        let _ = answers.send(Answer::Interface(name.clone(), Box::new(report)));
+    }
+}
+
+fn ask_kernel(interfaces: &[String], job: fn(&[String], &Sender<Answer>)) -> EthtoolReport {
     let names: Vec<String> = interfaces.iter().take(MOST_INTERFACES).cloned().collect();
     let mut interfaces = BTreeMap::new();
     let mut devlink = None;
     let to_ask = names.clone();
     let ended = CALLS.run(
         DEADLINE,
-        move |answers| {
-            let _ = answers.send(Answer::Devlink(devlink::ask()));
-            let mut bridging = dcb::Asker::open();
-            let mut asker = ethtool::Asker::open();
-            for name in to_ask {
-                let mut report = asker.report(&name);
-                let lossless = bridging.ask(&name);
-                (report.pfc, report.dscp) = (lossless.pfc, lossless.dscp);
-                let _ = answers.send(Answer::Interface(name, Box::new(report)));
-            }
-        },
+        move |answers| job(&to_ask, answers),
         |answer| match answer {
             Answer::Interface(name, report) => {
                 interfaces.insert(name, *report);

@@ -10,6 +10,7 @@ pub mod gpu;
 pub mod kernel;
 pub mod memory;
 pub mod nic;
+pub mod optics;
 pub mod power;
 pub mod software;
 pub mod storage;
@@ -75,7 +76,7 @@ pub struct Probe {
     pub run: fn(&Host) -> Probed,
 }
 
-/// Every probe, in the order of running.
+/// Every probe, in the order of running. Which of them a host runs [`Host::probes`] says.
 pub const PROBES: &[Probe] = &[
     Probe {
         name: "kernel",
@@ -127,6 +128,11 @@ pub const PROBES: &[Probe] = &[
         class: Class::Gpu,
         run: gpu::probe,
     },
+    Probe {
+        name: "optics",
+        class: Class::Optics,
+        run: optics::probe,
+    },
 ];
 
 /// Runs every probe of the list here and now: for tests, and where nothing read can hang. An
@@ -135,7 +141,7 @@ pub const PROBES: &[Probe] = &[
 #[must_use]
 pub fn probe_all(host: &Host) -> Inventory {
     let mut inventory = Inventory::default();
-    for probe in PROBES {
+    for probe in host.probes() {
         let started_at = Instant::now();
         match host.lost.get(probe.name) {
             Some(loss) => inventory.lose(probe, started_at.elapsed(), loss),

@@ -133,6 +133,7 @@ fn said(firmware: &str) -> InterfaceReport {
         autoneg: present(true),
         pfc: present(vec![3]),
         dscp: present(vec!["26:3".to_owned()]),
+        module: Reading::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod modules;
 pub mod smi;
 
 use lattice_hwprobe::{Host, Inventory, NvmlSource, probe_all};

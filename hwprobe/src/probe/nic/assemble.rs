@@ -52,6 +52,17 @@ pub fn interfaces(root: &Root) -> Vec<String> {
     nics.flat_map(|nic| nic.interfaces.clone()).collect()
 }
 
+/// The interfaces of each NIC, by slot, in the order of its ports.
+pub(crate) fn ports(root: &Root) -> Reading<Vec<Reading<Vec<String>>>> {
+    assemble(root).map(|nics| {
+        let of_one = |nic: Nic| match nic.unlisted {
+            Some(unlisted) => unlisted.map(|()| nic.interfaces),
+            None => Reading::Present(nic.interfaces),
+        };
+        nics.into_iter().map(of_one).collect()
+    })
+}
+
 fn join(root: &Root, functions: &[Function], rdma: &[String]) -> Vec<Nic> {
     let mut addressed: BTreeMap<(u64, u64), Nic> = BTreeMap::new();
     for function in functions {

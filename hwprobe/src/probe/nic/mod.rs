@@ -19,6 +19,7 @@ mod slingshot;
 
 pub(crate) use assemble::functions;
 pub use assemble::interfaces;
+pub(crate) use assemble::ports;
 pub use config::{Setting, parse_settings};
 pub(crate) use config::{
     WITHIN as CONFIGURATION_WITHIN, deadline as configuration_deadline, devices as configurable,

@@ -1,0 +1,62 @@
+//! Modules in the cages of network interfaces, optical ones and cables: who made them, which part
+//! and revision, which firmware. A class of its own, and an optional one: modules are exchanged one
+//! by one where NICs are not, so that nodes of a kind rarely have the same ones.
+//!
+//! Slots and ranks of interfaces are those of the NICs' class: `optics.2.net.0` is the module of
+//! `nic.2.net.0`. Serial numbers and dates are never read on from the driver's answer.
+
+use super::{Probed, nic};
+use crate::net::{self, EthtoolReport};
+use crate::{Class, ClassRecord, Host, Reading, Value};
+
+/// What every NIC's modules say.
+#[must_use]
+pub fn probe(host: &Host) -> Probed {
+    let mut probed = Probed::new(Class::Optics);
+    let record = &mut probed.record;
+    let nics = nic::ports(&host.root);
+    record.require("optics.count", nics.as_ref().map(|nics| number(nics.len())));
+    let nics = nics.present().map_or(&[][..], Vec::as_slice);
+    let names: Vec<String> = nics
+        .iter()
+        .filter_map(Reading::present)
+        .flatten()
+        .cloned()
+        .collect();
+    let report = match names.is_empty() {
+        true => Reading::disabled("no interface to ask about"),
+        false => net::ask_modules(&host.ethtool, &names),
+    };
+    for (slot, ports) in nics.iter().enumerate() {
+        let count = ports.as_ref().map(|ports| number(ports.len()));
+        record.require(format!("optics.{slot}.net.count"), count);
+        for (rank, name) in ports.present().into_iter().flatten().enumerate() {
+            module(&format!("optics.{slot}.net.{rank}"), name, &report, record);
+        }
+    }
+    probed
+}
+
+fn number(count: usize) -> Value {
+    Value::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+fn module(place: &str, name: &str, report: &Reading<EthtoolReport>, record: &mut ClassRecord) {
+    let report = report.as_ref();
+    let identity = report.and_then(|report| report.interface(name).module);
+    let identity = identity.and_then(|module| module.identity());
+    let identity = identity.as_ref();
+    let part = identity.clone().and_then(|said| said.part_number.clone());
+    record.require(format!("{place}.part_number"), part);
+    let rest = [
+        ("vendor", identity.clone().and_then(|i| i.vendor.clone())),
+        (
+            "revision",
+            identity.clone().and_then(|i| i.revision.clone()),
+        ),
+        ("firmware", identity.and_then(|i| i.firmware.clone())),
+    ];
+    for (key, reading) in rest {
+        record.put(format!("{place}.{key}"), reading);
+    }
+}
