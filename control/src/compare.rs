@@ -163,8 +163,10 @@ impl Core {
         node: &NodeEntry,
         classes: &[Class],
     ) -> Option<Inventory> {
-        let is_incomplete =
-            |class: &Class| matches!(node.marks().get(class), Some(ClassMark::Incomplete) | None);
+        let is_incomplete = |class: &Class| match node.marks().get(class) {
+            Some(mark) => *mark == ClassMark::Incomplete,
+            None => !class.is_optional(),
+        };
         if !classes.iter().any(is_incomplete) {
             return None;
         }
@@ -172,7 +174,7 @@ impl Core {
     }
 
     /// The record of one class of one node, as completely as it can be had now.
-    async fn record_of(
+    pub(crate) async fn record_of(
         &self,
         view: &View,
         node: &NodeEntry,
@@ -193,6 +195,7 @@ impl Core {
                 }
             }
             Some(ClassMark::Disabled) => ClassRecord::disabled(class, "switched off at the node"),
+            None if class.is_optional() => ClassRecord::disabled(class, "not asked for at the node"),
             Some(ClassMark::Incomplete) | None => {
                 let record = told.and_then(|inventory| inventory.records.get(&class));
                 let record = record.cloned().unwrap_or_else(nothing);
