@@ -2,7 +2,7 @@
 
 use crate::{
     allocation::{AllocationRequest, AllocationView, ConstraintsBody, RankView, Submitted},
-    conformance::DiffView,
+    conformance::{DiffView, DifferenceView},
     explanation::ExplanationView,
     node::NodeView,
     page::Page,
@@ -16,9 +16,23 @@ use crate::{
 };
 use lattice_quorum_types::limit::Patch;
 
+/// A message with the fields of a view, one by one: without one of them it does not compile.
+macro_rules! field_by_field {
+    ($($view:ident => $message:ident { $($field:ident),* $(,)? })*) => { $(
+        impl From<$view> for v1::$message {
+            fn from(view: $view) -> Self {
+                let $view { $($field),* } = view;
+                Self { $($field),* }
+            }
+        }
+    )* };
+}
+
 mod admin;
 mod conformance;
 mod hardware;
+#[cfg(test)]
+mod tests;
 
 fn filled(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
@@ -70,23 +84,17 @@ impl TryFrom<v1::SubmitRequest> for AllocationRequest {
     }
 }
 
+field_by_field! {
+    DifferenceView => Difference { class, key, left, right, verdict }
+    RankView => Rank { rank, node, phase, since, exit }
+    UsageView => Usage { nodes, allocations }
+}
+
 impl From<Submitted> for v1::SubmitResponse {
     fn from(s: Submitted) -> Self {
         Self {
             id: s.id.map(|id| id.0),
             revision: s.revision.0,
-        }
-    }
-}
-
-impl From<RankView> for v1::Rank {
-    fn from(r: RankView) -> Self {
-        Self {
-            rank: r.rank,
-            node: r.node,
-            phase: r.phase,
-            since: r.since,
-            exit: r.exit,
         }
     }
 }
@@ -185,26 +193,10 @@ impl From<Page<NodeView>> for v1::ListNodesResponse {
 
 impl From<DiffView> for v1::DiffResponse {
     fn from(d: DiffView) -> Self {
-        let differences = d.differences.into_iter().map(|d| v1::Difference {
-            class: d.class,
-            key: d.key,
-            left: d.left,
-            right: d.right,
-            verdict: d.verdict,
-        });
         Self {
             left: d.left,
             right: d.right,
-            differences: differences.collect(),
-        }
-    }
-}
-
-impl From<UsageView> for v1::Usage {
-    fn from(u: UsageView) -> Self {
-        Self {
-            nodes: u.nodes,
-            allocations: u.allocations,
+            differences: d.differences.into_iter().map(Into::into).collect(),
         }
     }
 }

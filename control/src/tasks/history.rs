@@ -410,40 +410,4 @@ async fn fetch_record(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::preimages::MOST_PREIMAGE_BYTES;
-
-    #[test]
-    fn a_page_that_names_a_number_beyond_its_last_line_leaves_nothing_out_for_ever() {
-        let page = |next, last| HistoryPage {
-            journal: 7,
-            entries: bytes::Bytes::from_static(b"[]"),
-            first_kept: 1,
-            next,
-            last,
-            unwritten: bytes::Bytes::from_static(b"[]"),
-        };
-        let told = |seq| {
-            let line = serde_json::json!({"seq": seq, "at": 1});
-            vec![Record::Other(line)]
-        };
-        assert_eq!(read_up_to(&page(3, 9), &told(3), 0), 3);
-        assert_eq!(read_up_to(&page(u64::MAX, 9), &told(3), 0), 9);
-        assert_eq!(read_up_to(&page(0, 9), &told(3), 0), 3);
-        assert_eq!(read_up_to(&page(2, 9), &[], 5), 5);
-    }
-
-    #[test]
-    fn one_node_has_so_many_bytes_of_records_kept_within_an_hour() {
-        let start = Instant::now();
-        let after = |minutes: u64| start + Duration::from_secs(60 * minutes);
-        let mut budget = Budget::new(start);
-        let record = MOST_PREIMAGE_BYTES;
-        let taken = (0..1_000).filter(|_| budget.takes(record, after(59)));
-        assert_eq!(taken.count() * record, MOST_RECORDS_BYTES);
-        assert!(!budget.takes(1, after(59)));
-        assert!(budget.takes(record, after(60)));
-        assert!(!budget.takes(MOST_RECORDS_BYTES, after(61)));
-    }
-}
+mod tests;

@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::tasks::testing;
+use lattice_hwprobe::{Class, ClassMark, Digest, Earlier};
+use lattice_placement::ConformanceKey;
 
 const FIRST_SEEN: UnixMillis = UnixMillis(7_000);
 

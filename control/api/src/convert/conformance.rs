@@ -14,16 +14,17 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-impl From<GroupView> for v1::Group {
-    fn from(g: GroupView) -> Self {
-        Self {
-            class: g.class,
-            digest: g.digest,
-            nodes: g.nodes,
-            count: g.count,
-            first_seen: g.first_seen,
-        }
+field_by_field! {
+    GroupView => Group { class, digest, nodes, count, first_seen }
+    DriftView => Drifted {
+        node, class, key, expected, found, by, baseline, policy, sensitive, since,
+        since_or_before, of, like,
     }
+    HeldValue => HeldValue { value, nodes }
+    UnknownView => UnknownClass { node, class, why, baseline }
+    CohortForm => Cohort { vendor, product, gpu_model, gpu_count }
+    VersionView => BaselineVersion { version, by, at }
+    BrakeView => Brake { reason, since, by }
 }
 
 impl From<GroupsView> for v1::GroupsResponse {
@@ -35,35 +36,6 @@ impl From<GroupsView> for v1::GroupsResponse {
     }
 }
 
-impl From<DriftView> for v1::Drifted {
-    fn from(d: DriftView) -> Self {
-        Self {
-            node: d.node,
-            class: d.class,
-            key: d.key,
-            expected: d.expected,
-            found: d.found,
-            by: d.by,
-            baseline: d.baseline,
-            policy: d.policy,
-            sensitive: d.sensitive,
-            since: d.since,
-            since_or_before: d.since_or_before,
-            of: d.of,
-            like: d.like,
-        }
-    }
-}
-
-impl From<HeldValue> for v1::HeldValue {
-    fn from(v: HeldValue) -> Self {
-        Self {
-            value: v.value,
-            nodes: v.nodes,
-        }
-    }
-}
-
 impl From<NoMajorityView> for v1::NoMajority {
     fn from(n: NoMajorityView) -> Self {
         Self {
@@ -71,17 +43,6 @@ impl From<NoMajorityView> for v1::NoMajority {
             class: n.class,
             key: n.key,
             values: n.values.into_iter().map(Into::into).collect(),
-        }
-    }
-}
-
-impl From<UnknownView> for v1::UnknownClass {
-    fn from(u: UnknownView) -> Self {
-        Self {
-            node: u.node,
-            class: u.class,
-            why: u.why,
-            baseline: u.baseline,
         }
     }
 }
@@ -123,17 +84,6 @@ impl From<ChangesView> for v1::ChangesResponse {
     }
 }
 
-impl From<CohortForm> for v1::Cohort {
-    fn from(c: CohortForm) -> Self {
-        Self {
-            vendor: c.vendor,
-            product: c.product,
-            gpu_model: c.gpu_model,
-            gpu_count: c.gpu_count,
-        }
-    }
-}
-
 impl From<v1::Cohort> for CohortForm {
     fn from(c: v1::Cohort) -> Self {
         Self {
@@ -155,16 +105,6 @@ impl From<ClassRuleView> for v1::BaselineClass {
             schema: c.schema.map(Into::into),
             keys: c.keys.into_iter().collect(),
             unreadable: c.unreadable,
-        }
-    }
-}
-
-impl From<VersionView> for v1::BaselineVersion {
-    fn from(v: VersionView) -> Self {
-        Self {
-            version: v.version,
-            by: v.by,
-            at: v.at,
         }
     }
 }
@@ -252,16 +192,6 @@ impl From<BaselineSet> for v1::SetBaselineResponse {
             version: set.version,
             classes: set.classes,
             revision: set.revision.0,
-        }
-    }
-}
-
-impl From<BrakeView> for v1::Brake {
-    fn from(brake: BrakeView) -> Self {
-        Self {
-            reason: brake.reason,
-            since: brake.since,
-            by: brake.by,
         }
     }
 }

@@ -9,21 +9,17 @@ use crate::{
     v1,
 };
 
-impl From<ClassView> for v1::ClassState {
-    fn from(c: ClassView) -> Self {
-        Self {
-            state: c.state,
-            digest: c.digest,
-        }
+field_by_field! {
+    ClassView => ClassState { state, digest }
+    BmcLooked => BmcLooked { error, differs }
+    ReasonView => HealthReason {
+        source, code, entity, evidence, severity, action, observe_only, first_seen,
+        last_seen, count,
     }
-}
-
-impl From<BmcLooked> for v1::BmcLooked {
-    fn from(looked: BmcLooked) -> Self {
-        Self {
-            error: looked.error,
-            differs: looked.differs,
-        }
+    KeyChangeView => KeyChange { key, from, to }
+    NodeEventView => NodeEvent {
+        state, entity, address, code, xid, detail, told_by, severity, action, observe_only,
+        by, count, first_at, left_out, late, bmc_time, read_at,
     }
 }
 
@@ -49,23 +45,6 @@ impl From<v1::ClearHealthRequest> for ClearRequest {
     }
 }
 
-impl From<ReasonView> for v1::HealthReason {
-    fn from(r: ReasonView) -> Self {
-        Self {
-            source: r.source,
-            code: r.code,
-            entity: r.entity,
-            evidence: r.evidence,
-            severity: r.severity,
-            action: r.action,
-            observe_only: r.observe_only,
-            first_seen: r.first_seen,
-            last_seen: r.last_seen,
-            count: r.count,
-        }
-    }
-}
-
 impl From<NodeHealthView> for v1::NodeHealth {
     fn from(h: NodeHealthView) -> Self {
         Self {
@@ -75,40 +54,6 @@ impl From<NodeHealthView> for v1::NodeHealth {
             cleared: h.cleared,
             agent_error: h.agent_error,
             bmc_read_at: h.bmc_read_at,
-        }
-    }
-}
-
-impl From<KeyChangeView> for v1::KeyChange {
-    fn from(c: KeyChangeView) -> Self {
-        Self {
-            key: c.key,
-            from: c.from,
-            to: c.to,
-        }
-    }
-}
-
-impl From<NodeEventView> for v1::NodeEvent {
-    fn from(e: NodeEventView) -> Self {
-        Self {
-            state: e.state,
-            entity: e.entity,
-            address: e.address,
-            code: e.code,
-            xid: e.xid,
-            detail: e.detail,
-            told_by: e.told_by,
-            severity: e.severity,
-            action: e.action,
-            observe_only: e.observe_only,
-            by: e.by,
-            count: e.count,
-            first_at: e.first_at,
-            left_out: e.left_out,
-            late: e.late,
-            bmc_time: e.bmc_time,
-            read_at: e.read_at,
         }
     }
 }

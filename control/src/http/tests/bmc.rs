@@ -11,7 +11,7 @@ use lattice_placement::{ConformanceKey, Health};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::collections::BTreeMap;
 
-fn reason(code: &str, entity: &str, severity: Severity) -> Reason {
+pub(super) fn reason(code: &str, entity: &str, severity: Severity) -> Reason {
     Reason {
         code: code.to_owned(),
         entity: entity.to_owned(),
@@ -25,7 +25,7 @@ fn reason(code: &str, entity: &str, severity: Severity) -> Reason {
     }
 }
 
-fn tells(bed: &Bed, node: &str, reasons: Vec<Reason>) {
+pub(super) fn tells(bed: &Bed, node: &str, reasons: Vec<Reason>) {
     let parts = Parts {
         records: BTreeMap::new(),
         findings: Vec::new(),

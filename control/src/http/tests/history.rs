@@ -9,7 +9,7 @@ use lattice_hwprobe::{
     history::{Cause, Entry, Event, Happening, KeyChange, Record},
 };
 
-const NODE: &str = "gpu001";
+pub(super) const NODE: &str = "gpu001";
 const MINUTE: u64 = 60_000;
 
 fn event(seq: u64, at: u64, count: u32, what: Happening) -> Record {
@@ -25,7 +25,7 @@ fn event(seq: u64, at: u64, count: u32, what: Happening) -> Record {
 }
 
 /// A boot, a firmware that was found changed after it, an XID an hour later.
-async fn told(bed: &Bed) -> u64 {
+pub(super) async fn told(bed: &Bed) -> u64 {
     let now = bed.core.now().0;
     let at = now - 120 * MINUTE;
     let text = |value: &str| Reading::Present(value.into());

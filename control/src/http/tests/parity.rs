@@ -2,6 +2,7 @@
 //! same code and the same field.
 
 mod conformance;
+mod content;
 mod routes;
 
 use super::bed::Bed;

@@ -2,7 +2,7 @@
 
 use super::{
     id,
-    world::{NODE, World},
+    world::{self, NODE, World},
 };
 use crate::tasks::{
     attempts::Attempts,
@@ -349,6 +349,27 @@ async fn a_list_that_no_agent_can_have_is_no_answer() {
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("10001 attempts"), "{refused}");
+}
+
+/// Which would be taken for health.
+#[tokio::test]
+async fn health_told_at_too_great_length_is_no_answer() {
+    let world = World::new();
+    let told = |bytes: usize| {
+        let mut health = world::health(&[]);
+        health["remark"] = "x".repeat(bytes).into();
+        world.says.lock().unwrap().health = Ok(health);
+    };
+    let (node, now) = (id(NODE), Freshness::NOW);
+    told(256 << 10);
+    assert!(gate::check(&world.core, &node, &now).await.is_ok());
+    told(512 << 10);
+    let refused = gate::check(&world.core, &node, &now).await.unwrap_err();
+    let refused = refused.to_string();
+    assert!(
+        refused.contains("is above the limit of 524288 bytes"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

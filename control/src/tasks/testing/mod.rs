@@ -1,6 +1,7 @@
 //! Views for the tests of reconcilers.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod agent;
 pub(crate) mod bmc;
 mod direct;
 mod launches;

@@ -1,28 +1,27 @@
-//! A control's core over one copy of the state machine, and one real agent endpoint, `a`, whose
-//! answers a test sets.
+//! A control's core over one copy of the state machine, and one real agent endpoint, `a`.
 
-use super::id;
+use super::{
+    agent::{self, Says},
+    id,
+};
 use crate::{
     Store, Timings,
     core::{Core, Parts},
     fold,
     observe::{self, Found},
 };
-use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
-use lattice_hwprobe::health::Reason;
-use lattice_hwprobe::{Class, ClassMark, Digest, Inventory, NodeDocument};
+use lattice_gossip::HistoryMark;
+use lattice_hwprobe::{Class, ClassMark, Digest, NodeDocument};
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, Failed, Identity, Mesh, MeshConfig, Role, Router,
-    SystemClock, Validity,
+    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
 };
 use lattice_placement::Liveness;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, Revision,
     UnixMillis, VclusterName,
-    baseline::{ClassRule, Cohort, Constraint, Definition, Policy, Rule, Scalar, Sensitive},
-    claim::ClassClaim,
+    baseline::{ClassRule, Constraint, Definition, Policy, Rule, Scalar, Sensitive},
     command::{
         ExpectedNode, Fence, IssuedCertificate, Power, Principal, RankReport, SCHEMA, TokenGrant,
     },
@@ -32,11 +31,7 @@ use lattice_quorum_types::{
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     view::{Answer, Query, WatchItem},
     weight,
-    wire::{
-        AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, GetHealth,
-        GetInventory, GetPreimage, Launch, LaunchRefused, ListAttempts, Ping, Pong, Terminate,
-        Unavailable,
-    },
+    wire::{AttemptKey, HistoryPage, Unavailable},
 };
 use std::{
     collections::BTreeMap,
@@ -45,52 +40,10 @@ use std::{
 };
 use tokio::time::Instant;
 
+pub(crate) use super::agent::health;
+
 /// The only node.
 pub(crate) const NODE: &str = "a";
-
-/// What the agent says.
-pub(crate) struct Says {
-    pub(crate) boot: String,
-    pub(crate) attempts: Vec<AttemptStatus>,
-    pub(crate) gate: Result<(), GateFailed>,
-    pub(crate) digests: BTreeMap<String, [u8; 32]>,
-    pub(crate) cohort: Option<Cohort>,
-    /// What it was told to end.
-    pub(crate) terminated: Vec<AttemptKey>,
-    /// What it began, each under the boot of then. It remembers nothing of another boot.
-    pub(crate) began: Vec<(AttemptKey, String)>,
-    /// Its answers to launches are lost on the way.
-    pub(crate) loses_replies: bool,
-    /// What it reads of its hardware, and how often it was asked for that.
-    pub(crate) inventory: Option<Inventory>,
-    pub(crate) probed: usize,
-    /// What its checks say, and how often it was asked to look anew for that.
-    pub(crate) health: Result<serde_json::Value, String>,
-    pub(crate) looked: usize,
-    /// Its checks never answer.
-    pub(crate) hangs: bool,
-    /// Records it has by their digest.
-    pub(crate) preimages: Vec<Vec<u8>>,
-    /// It answers no pings.
-    pub(crate) silent: bool,
-    /// It is another boot with each launch that it refuses.
-    pub(crate) flaps: bool,
-}
-
-impl Says {
-    fn launched(&mut self, launch: &Launch) -> Result<AttemptStatus, LaunchRefused> {
-        let (key, current) = (launch.key, self.boot.clone());
-        let status = AttemptStatus { key, report: None };
-        if self.began.contains(&(key, current.clone())) {
-            return Ok(status);
-        }
-        if let Some(expected) = launch.boot.clone().filter(|boot| *boot != current) {
-            return Err(LaunchRefused::OtherBoot { expected, current });
-        }
-        self.began.push((key, current));
-        Ok(status)
-    }
-}
 
 /// The state, and whose view follows it as it would by a watch.
 #[derive(Default)]
@@ -173,30 +126,15 @@ impl World {
             Mesh::bind(addr, credentials, MeshConfig::default()).unwrap()
         };
         let agent = mesh(Role::Agent, NODE);
-        let says = Arc::new(Mutex::new(Says {
-            boot: "b1".to_owned(),
-            attempts: Vec::new(),
-            gate: Ok(()),
-            digests: BTreeMap::new(),
-            cohort: None,
-            terminated: Vec::new(),
-            began: Vec::new(),
-            loses_replies: false,
-            inventory: None,
-            probed: 0,
-            health: Ok(health(&[])),
-            looked: 0,
-            hangs: false,
-            preimages: Vec::new(),
-            silent: false,
-            flaps: false,
-        }));
+        let says = Arc::new(Mutex::new(Says::sound()));
         let signer = Credentials::issued_by(
             &authority,
             &Identity::new("test", Role::Agent, NODE).unwrap(),
             today,
         );
-        agent.serve(router(says.clone(), signer.unwrap())).unwrap();
+        agent
+            .serve(agent::router(says.clone(), signer.unwrap()))
+            .unwrap();
         let store = Arc::new(Copy::default());
         let core = Core::new(Parts {
             cluster: "test".to_owned(),
@@ -350,6 +288,16 @@ impl World {
         let addr = self.agent.local_addr();
         let seen = crate::view::Seen { addr, ..seen };
         observe::cell(&self.core, "c0", BTreeMap::from([(id(NODE), seen)]));
+    }
+
+    /// Its journal is this, and somebody gossips how far it goes.
+    pub(crate) fn has_journal(&self, page: HistoryPage) {
+        let (journal, seq) = (page.journal, page.last);
+        self.says.lock().unwrap().history = Some(page);
+        self.gossip_is(crate::view::Seen {
+            history: Some(HistoryMark { journal, seq }),
+            ..super::seen(1)
+        });
     }
 
     /// As if its whole first reading had been fetched.
@@ -512,118 +460,4 @@ impl World {
             other => panic!("{other:?}"),
         }
     }
-}
-
-/// An agent's answer about its health, with these reasons.
-pub(crate) fn health(reasons: &[Reason]) -> serde_json::Value {
-    serde_json::json!({
-        "table": "1", "worst": null, "reasons": reasons, "enabled": true, "read_age_ms": 1,
-    })
-}
-
-fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
-    let (pinged, listed, gated, ended, claimed, read, kept, checked) = (
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-    );
-    Router::new()
-        .rpc(move |_, _: Ping| {
-            let mut says = pinged.lock().unwrap();
-            if says.flaps {
-                says.boot.push('0');
-            }
-            let pong = Pong {
-                node: id(NODE),
-                boot_id: says.boot.clone(),
-                at: SystemClock.now(),
-            };
-            let answer = match says.silent {
-                true => Err(Failed::new("cut off")),
-                false => Ok(pong),
-            };
-            async move { answer }
-        })
-        .rpc(move |_, launch: Launch| {
-            let mut says = says.lock().unwrap();
-            let (answer, is_lost) = (says.launched(&launch), says.loses_replies);
-            async move {
-                match is_lost {
-                    true => Err(Failed::new("cut off")),
-                    false => Ok(answer),
-                }
-            }
-        })
-        .rpc(move |_, asked: GetPreimage| {
-            let says = kept.lock().unwrap();
-            let digest = Digest(asked.digest);
-            let mut kept = says.preimages.iter();
-            let found = kept.find(|bytes| lattice_hwprobe::verify(&digest, bytes).is_ok());
-            let found = found.cloned().map(Bytes::from);
-            async move { Ok(found) }
-        })
-        .rpc(move |_, _: GetInventory| {
-            let mut says = read.lock().unwrap();
-            says.probed += 1;
-            let told = says
-                .inventory
-                .as_ref()
-                .map(|i| serde_json::to_vec(i).unwrap());
-            async move {
-                Ok(told
-                    .map(Bytes::from)
-                    .ok_or_else(|| "the probe hangs".to_owned()))
-            }
-        })
-        .rpc(move |_, asked: GetHealth| {
-            let mut says = checked.lock().unwrap();
-            says.looked += usize::from(asked.fresh);
-            let (told, hangs) = (says.health.clone(), says.hangs);
-            async move {
-                if hangs {
-                    std::future::pending::<()>().await;
-                }
-                Ok(told.map(|told| Bytes::from(told.to_string())))
-            }
-        })
-        .rpc(move |_, _: ListAttempts| {
-            let attempts = listed.lock().unwrap().attempts.clone();
-            async move { Ok(attempts) }
-        })
-        .rpc(move |_, _: CheckHealth| {
-            let gate = gated.lock().unwrap().gate.clone();
-            async move { Ok(gate) }
-        })
-        .rpc(move |_, asked: Terminate| {
-            ended.lock().unwrap().terminated.push(asked.key);
-            let status = AttemptStatus {
-                key: asked.key,
-                report: None,
-            };
-            async move { Ok(Ok(status)) }
-        })
-        .rpc(move |_, GetClaim { nonce }| {
-            let says = claimed.lock().unwrap();
-            let claim = Claim {
-                node: id(NODE),
-                boot_id: says.boot.clone(),
-                cohort: says.cohort.clone(),
-                classes: says
-                    .digests
-                    .iter()
-                    .map(|(class, digest)| (class.clone(), ClassClaim::only(1, *digest)))
-                    .collect(),
-                read_at: SystemClock.now(),
-                nonce,
-            };
-            let claim = postcard::to_stdvec(&claim).unwrap();
-            let signed = signer.sign(Claim::CONTEXT, &claim).unwrap();
-            let both = postcard::to_stdvec(&(Bytes::from(claim), signed)).unwrap();
-            async move { Ok(Ok(Bytes::from(both))) }
-        })
 }

@@ -1,0 +1,212 @@
+//! What REST shows of hardware and conformance is in the messages as well, each field: a view with
+//! every field filled, and no two alike, comes back from its message as it was.
+
+use crate::{
+    baseline::{
+        BaselineSet, BaselineView, BrakeState, BrakeView, ClassRuleView, CohortForm, VersionView,
+    },
+    conformance::{
+        DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView, HeldValue,
+        NoMajorityView, UnknownView,
+    },
+    health::{NodeHealthView, ReasonView},
+    history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, NodeEventView},
+    node::{BmcLooked, ClassView, Reprobed},
+    page::Page,
+    v1,
+};
+use lattice_quorum_types::Revision;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Debug,
+};
+
+/// A value with nothing left empty, and no part of it twice.
+trait Full {
+    fn full(next: &mut u16) -> Self;
+}
+
+/// What a message was made of.
+trait Back<View> {
+    fn back(self) -> View;
+}
+
+macro_rules! plain {
+    ($($type:ty, $next:ident => $full:expr;)*) => { $(
+        impl Full for $type {
+            fn full($next: &mut u16) -> Self {
+                *$next += 1;
+                $full
+            }
+        }
+        impl Back<$type> for $type {
+            fn back(self) -> $type {
+                self
+            }
+        }
+    )* };
+}
+
+plain! {
+    String, next => format!("text {next}");
+    u32, next => u32::from(*next);
+    u64, next => u64::from(*next);
+    bool, next => *next > 0;
+}
+
+impl Full for u16 {
+    fn full(next: &mut Self) -> Self {
+        *next += 1;
+        *next
+    }
+}
+
+impl Back<u16> for u32 {
+    fn back(self) -> u16 {
+        u16::try_from(self).unwrap_or_default()
+    }
+}
+
+impl Full for Revision {
+    fn full(next: &mut u16) -> Self {
+        Self(u64::full(next))
+    }
+}
+
+impl Back<Revision> for u64 {
+    fn back(self) -> Revision {
+        Revision(self)
+    }
+}
+
+impl<T: Full> Full for Option<T> {
+    fn full(next: &mut u16) -> Self {
+        Some(T::full(next))
+    }
+}
+
+impl<T, M: Back<T>> Back<Option<T>> for Option<M> {
+    fn back(self) -> Option<T> {
+        self.map(M::back)
+    }
+}
+
+impl<T: Full> Full for Vec<T> {
+    fn full(next: &mut u16) -> Self {
+        vec![T::full(next), T::full(next)]
+    }
+}
+
+impl<T, M: Back<T>> Back<Vec<T>> for Vec<M> {
+    fn back(self) -> Vec<T> {
+        self.into_iter().map(M::back).collect()
+    }
+}
+
+impl<T: Full> Full for BTreeMap<String, T> {
+    fn full(next: &mut u16) -> Self {
+        let pair = |_| (String::full(next), T::full(next));
+        (0..2).map(pair).collect()
+    }
+}
+
+impl<T, M: Back<T>> Back<BTreeMap<String, T>> for HashMap<String, M> {
+    fn back(self) -> BTreeMap<String, T> {
+        self.into_iter().map(|(key, m)| (key, m.back())).collect()
+    }
+}
+
+/// A message in a message can be left out on the wire; ours never is.
+impl Back<KeyChangeView> for Option<v1::KeyChange> {
+    fn back(self) -> KeyChangeView {
+        self.unwrap_or_default().back()
+    }
+}
+
+/// Names every field of a view, or does not compile.
+macro_rules! alike {
+    ($($view:ident = $message:ident { $($field:ident),* $(,)? })*) => { $(
+        impl Full for $view {
+            fn full(next: &mut u16) -> Self {
+                $view { $($field: Full::full(next)),* }
+            }
+        }
+        impl Back<$view> for v1::$message {
+            fn back(self) -> $view {
+                $view { $($field: self.$field.back()),* }
+            }
+        }
+    )* };
+}
+
+type HistoryPage = Page<HistoryEntryView>;
+
+alike! {
+    BaselineSet = SetBaselineResponse { name, version, classes, revision }
+    BaselineView = Baseline {
+        name, version, description, nodes, cohort, classes, by, at, bytes, judged, judged_count,
+        differ, unknown, versions,
+    }
+    BmcLooked = BmcLooked { error, differs }
+    BrakeState = BrakeResponse { held }
+    BrakeView = Brake { reason, since, by }
+    ChangesView = ChangesResponse { since, changes, new, left_out }
+    ClassRuleView = BaselineClass { kind, policy, sensitive, digest, schema, keys, unreadable }
+    ClassView = ClassState { state, digest }
+    CohortForm = Cohort { vendor, product, gpu_model, gpu_count }
+    DiffView = DiffResponse { left, right, differences }
+    DifferenceView = Difference { class, key, left, right, verdict }
+    DriftReportView = DriftResponse { drifted, no_majority, unknown, alone, brake }
+    DriftView = Drifted {
+        node, class, key, expected, found, by, baseline, policy, sensitive, since, since_or_before,
+        of, like,
+    }
+    FleetChangeView = FleetChange { class, change, nodes, count, causes, first, last }
+    GroupView = Group { class, digest, nodes, count, first_seen }
+    GroupsView = GroupsResponse { groups, unknown }
+    HeldValue = HeldValue { value, nodes }
+    HistoryEntryView = HistoryLine {
+        number, at, kind, what, source, boot_id, cause, occasion, class, from, to, changes, more,
+        event,
+    }
+    HistoryPage = NodeHistoryResponse { items, next_cursor }
+    KeyChangeView = KeyChange { key, from, to }
+    NoMajorityView = NoMajority { cohort, class, key, values }
+    NodeEventView = NodeEvent {
+        state, entity, address, code, xid, detail, told_by, severity, action, observe_only, by,
+        count, first_at, left_out, late, bmc_time, read_at,
+    }
+    NodeHealthView = NodeHealth { node, table, reasons, cleared, agent_error, bmc_read_at }
+    ReasonView = HealthReason {
+        source, code, entity, evidence, severity, action, observe_only, first_seen, last_seen, count,
+    }
+    Reprobed = ReprobeResponse { node, fingerprint, classes, differs, bmc }
+    UnknownView = UnknownClass { node, class, why, baseline }
+    VersionView = BaselineVersion { version, by, at }
+}
+
+fn comes_back<View, Message>()
+where
+    View: Full + Clone + PartialEq + Debug,
+    Message: From<View> + Back<View>,
+{
+    let view = View::full(&mut 0);
+    assert_eq!(Message::from(view.clone()).back(), view);
+}
+
+#[test]
+fn a_message_has_every_field_of_its_view() {
+    comes_back::<BaselineSet, v1::SetBaselineResponse>();
+    comes_back::<BaselineView, v1::Baseline>();
+    comes_back::<BrakeState, v1::BrakeResponse>();
+    comes_back::<ChangesView, v1::ChangesResponse>();
+    comes_back::<DiffView, v1::DiffResponse>();
+    comes_back::<DriftReportView, v1::DriftResponse>();
+    comes_back::<GroupsView, v1::GroupsResponse>();
+    comes_back::<HistoryPage, v1::NodeHistoryResponse>();
+    comes_back::<NodeHealthView, v1::NodeHealth>();
+    comes_back::<Reprobed, v1::ReprobeResponse>();
+    // What asks, the other way.
+    let cohort = CohortForm::full(&mut 0);
+    assert_eq!(CohortForm::from(v1::Cohort::from(cohort.clone())), cohort);
+}

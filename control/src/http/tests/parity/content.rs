@@ -1,0 +1,180 @@
+//! What both faces tell of hardware and conformance is the same, field by field. That a message has
+//! every field of what REST shows is a test of the conversions themselves, in `lattice-api`.
+
+use super::{
+    super::{
+        bed::Bed,
+        bmc,
+        history::{self, NODE},
+    },
+    conformance::{by, channel},
+};
+use crate::{observe, tasks::conformance::Conformance};
+use lattice_api::{
+    Page,
+    baseline::{BaselineView, BrakeState},
+    conformance::{DiffView, DriftReportView, GroupsView},
+    health::NodeHealthView,
+    history::{ChangesView, HistoryEntryView},
+    v1,
+};
+use lattice_hwprobe::{Class, ClassRecord, Reading, health::Severity};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use std::{fmt::Debug, sync::Arc};
+use tonic::transport::Channel;
+use v1::{conformance_client::ConformanceClient, nodes_client::NodesClient};
+
+/// Who may read all of it, the audit too.
+const WHO: &str = "op";
+/// A time that is the same for both questions, before everything.
+const SINCE: &str = "2020-01-01T00:00:00Z";
+
+/// Asks on both faces; gives what was told.
+macro_rules! both {
+    ($bed:ident, $path:expr => $view:ty, $client:ident.$call:ident($message:expr)) => {{
+        let mut client: $client<Channel> = $client::new(channel(&$bed).await);
+        let asked = client.$call(by(&$bed.token(WHO), $message)).await;
+        same::<$view, _>(&$bed, $path, asked.unwrap().into_inner()).await
+    }};
+}
+
+/// REST's bytes are all in the view, and the view is all in the message.
+async fn same<View, Message>(bed: &Bed, path: &str, message: Message) -> View
+where
+    View: Serialize + DeserializeOwned + Clone,
+    Message: From<View> + PartialEq + Debug,
+{
+    let request = bed.raw().get(bed.url(&format!("/api/v1/{path}")));
+    let answer = request.bearer_auth(bed.token(WHO)).send().await.unwrap();
+    assert!(answer.status().is_success(), "{path}: {answer:?}");
+    let told: Value = answer.json().await.unwrap();
+    println!("{path}: {told}");
+    let view: View = serde_json::from_value(told.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&view).unwrap(), told, "{path}");
+    assert_eq!(Message::from(view.clone()), message, "{path}");
+    view
+}
+
+/// One kernel everywhere but on `gpu003`, and the records of both at hand.
+fn kernels(bed: &Bed) {
+    let [usual, other] = ["6.8.0", "6.9.1"].map(|release| {
+        let mut record = ClassRecord::new(Class::Kernel);
+        record.require("kernel.osrelease", Reading::Present(release));
+        record
+    });
+    let view = bed.core.view();
+    let nodes = view.nodes.iter().filter_map(|(id, entry)| {
+        let mut seen = entry.seen.clone()?;
+        let record = if id.as_str() == "gpu003" {
+            &other
+        } else {
+            &usual
+        };
+        let mark = record.state().mark();
+        let record = Arc::new(record.clone());
+        bed.core.preimages.put_record(id, mark.digest()?, record);
+        seen.marks.insert(Class::Kernel, mark);
+        Some((id.clone(), seen))
+    });
+    observe::cell(&bed.core, "cell-0", nodes.collect());
+}
+
+#[tokio::test]
+async fn both_faces_tell_the_same_of_a_nodes_history_health_and_differences() {
+    let bed = Bed::furnished().await;
+    history::told(&bed).await;
+    kernels(&bed);
+    let listed = both!(bed, &format!("nodes/{NODE}/history") => Page<HistoryEntryView>,
+        NodesClient.history(v1::NodeHistoryRequest { name: NODE.to_owned(), ..Default::default() }));
+    assert_eq!((listed.items.len(), listed.next_cursor), (3, None));
+    let page = both!(bed, &format!("nodes/{NODE}/history?limit=1") => Page<HistoryEntryView>,
+        NodesClient.history(v1::NodeHistoryRequest {
+            name: NODE.to_owned(), limit: 1, ..Default::default() }));
+    assert!(page.next_cursor.is_some() && page.items[0].event.is_some());
+
+    let agents = bmc::reason("gpu.gone", "gpu.1", Severity::Faulty);
+    *bed.health.lock().unwrap() = json!({
+        "table": "1", "worst": "faulty", "reasons": [agents], "enabled": true, "read_age_ms": 1,
+    });
+    let silent = bmc::reason("bmc.part_critical", "bmc", Severity::Degraded);
+    bmc::tells(&bed, NODE, vec![silent]);
+    let health = both!(bed, &format!("nodes/{NODE}/health") => NodeHealthView,
+        NodesClient.health(v1::NodeHealthRequest { name: NODE.to_owned(), fresh: false }));
+    assert_eq!(health.reasons.len(), 2);
+    assert!(health.bmc_read_at.is_some());
+
+    let diff = both!(bed, &format!("nodes/{NODE}/diff?with=gpu003") => DiffView,
+        NodesClient.diff(v1::DiffRequest {
+            node: NODE.to_owned(), with: "gpu003".to_owned(), since: String::new() }));
+    let mut rows = diff.differences.iter();
+    let row = rows.find(|row| row.class == "kernel").unwrap();
+    let told = [&row.key, &row.left, &row.right, &row.verdict];
+    assert_eq!(told, ["kernel.osrelease", "6.8.0", "6.9.1", "differs"]);
+    let diff = both!(bed, &format!("nodes/{NODE}/diff?since={SINCE}") => DiffView,
+        NodesClient.diff(v1::DiffRequest {
+            node: NODE.to_owned(), with: String::new(), since: SINCE.to_owned() }));
+    assert!(!diff.differences.is_empty());
+}
+
+#[tokio::test]
+async fn both_faces_tell_the_same_of_groups_drift_changes_and_baselines() {
+    let bed = Bed::furnished().await;
+    history::told(&bed).await;
+    kernels(&bed);
+    let rule = json!({"description": "as delivered", "cohort": {"product": "HGX", "gpu_count": 8},
+        "classes": {"nic": {"keys": {"nic.*.firmware": "28.41"}}}});
+    let nodes = json!({"nodes": "gpu[001,003]",
+        "classes": {"kernel": {"keys": {"kernel.osrelease": {"any_of": ["6.8.0", "6.8.1"]}}}}});
+    let mut stricter = nodes.clone();
+    stricter["policy"] = json!("drain");
+    for (name, rule) in [("fleet", rule), ("h100", nodes), ("h100", stricter)] {
+        let url = bed.url(&format!("/api/v1/conformance/baselines/{name}"));
+        let put = bed.raw().put(url).bearer_auth(bed.token(WHO)).json(&rule);
+        let answer = put.send().await.unwrap();
+        assert!(
+            answer.status().is_success(),
+            "{}",
+            answer.text().await.unwrap()
+        );
+    }
+    Conformance::new(bed.core.clone()).reconcile().await;
+
+    let groups = both!(bed, "conformance/groups?class=kernel" => GroupsView,
+        ConformanceClient.groups(v1::GroupsRequest { class: "kernel".to_owned() }));
+    assert_eq!(groups.groups.len(), 2);
+    let drift = both!(bed, "conformance/drift" => DriftReportView,
+        ConformanceClient.drift(v1::DriftRequest {}));
+    let [row] = &drift.drifted[..] else {
+        panic!("{drift:?}")
+    };
+    assert_eq!(
+        (row.node.as_str(), row.policy.as_str()),
+        ("gpu003", "drain")
+    );
+    let since = format!("conformance/changes?since={SINCE}");
+    let changes = both!(bed, &since => ChangesView,
+        ConformanceClient.changes(v1::ChangesRequest { since: SINCE.to_owned() }));
+    assert_eq!(changes.changes.len(), 1);
+    let h100 = both!(bed, "conformance/baselines/h100" => BaselineView,
+        ConformanceClient.get_baseline(v1::GetBaselineRequest { name: "h100".to_owned() }));
+    assert_eq!(
+        (h100.versions.len(), h100.judged.as_str()),
+        (2, "gpu[001,003]")
+    );
+    let fleet = both!(bed, "conformance/baselines/fleet" => BaselineView,
+        ConformanceClient.get_baseline(v1::GetBaselineRequest { name: "fleet".to_owned() }));
+    assert!(fleet.cohort.is_some());
+    let beside = both!(bed, "conformance/baselines/h100/diff?with=fleet" => DiffView,
+        ConformanceClient.diff_baseline(v1::DiffBaselineRequest {
+            name: "h100".to_owned(), with: "fleet".to_owned() }));
+    assert_eq!(beside.differences.len(), 2);
+    both!(bed, "conformance/brake" => BrakeState,
+        ConformanceClient.get_brake(v1::GetBrakeRequest {}));
+
+    let mut client = ConformanceClient::new(channel(&bed).await);
+    let asked = by(&bed.token(WHO), v1::ListBaselinesRequest {});
+    let told = client.list_baselines(asked).await.unwrap().into_inner();
+    let listed = bed.client(WHO).baselines().await.unwrap();
+    assert_eq!((told.items.len(), told), (2, listed.into()));
+}

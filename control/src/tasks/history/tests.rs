@@ -1,0 +1,239 @@
+//! What a node can make this control read and keep, and what it cannot.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::{
+    history::Then,
+    preimages::MOST_PREIMAGE_BYTES,
+    tasks::testing::{
+        id,
+        world::{NODE, World},
+    },
+};
+use lattice_hwprobe::{
+    Class, ClassRecord, Reading,
+    history::{Cause, Entry, KeyChange},
+};
+
+fn page(journal: u64, told: &[Record]) -> HistoryPage {
+    let last = told.last().and_then(Record::seq).unwrap_or(0);
+    HistoryPage {
+        journal,
+        entries: serde_json::to_vec(told).unwrap().into(),
+        first_kept: 1,
+        next: last,
+        last,
+        unwritten: bytes::Bytes::from_static(b"[]"),
+    }
+}
+
+fn entry(seq: u64, to: ClassMark, changes: Vec<KeyChange>) -> Record {
+    Record::Entry(Entry {
+        seq,
+        at: seq,
+        boot_id: "b1".to_owned(),
+        cause: Cause::Periodic,
+        class: Class::Nic,
+        revision: 1,
+        from: None,
+        to,
+        changes,
+        more: 0,
+    })
+}
+
+fn change(value: &str) -> KeyChange {
+    KeyChange {
+        key: "nic.0.firmware".to_owned(),
+        from: Reading::Absent,
+        to: Reading::Present(value.to_owned().into()),
+    }
+}
+
+/// Of so long a firmware.
+fn record(bytes: usize) -> (Digest, ClassRecord) {
+    let mut record = ClassRecord::new(Class::Nic);
+    record.require("nic.0.firmware", Reading::Present("x".repeat(bytes)));
+    (record.state().digest().unwrap(), record)
+}
+
+/// The node's journal has one entry, to a record of so many bytes, which the node has.
+fn goes_to(world: &World, bytes: usize) -> Digest {
+    let (digest, record) = record(bytes);
+    world.says.lock().unwrap().preimages = vec![record.encode()];
+    let schema = record.schema;
+    let to = ClassMark::Complete { schema, digest };
+    world.has_journal(page(1, &[entry(1, to, Vec::new())]));
+    digest
+}
+
+async fn then(world: &World) -> Then {
+    let then = world.core.history.at(NODE.to_owned(), Class::Nic, u64::MAX);
+    then.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_record_longer_than_an_honest_one_leaves_its_entry_without_it() {
+    for (bytes, is_kept) in [
+        (MOST_PREIMAGE_BYTES / 2, true),
+        (MOST_PREIMAGE_BYTES + 100, false),
+    ] {
+        let world = World::new();
+        let digest = goes_to(&world, bytes);
+        let read = ReadHistories::new(world.core.clone()).reconcile().await;
+        assert_eq!((read.entries, read.failed), (1, 0));
+        match (then(&world).await, is_kept) {
+            (Then::Known { record, .. }, true) => {
+                assert_eq!(record.state().digest(), Some(digest));
+            }
+            (Then::Lost { digest: lost }, false) => assert_eq!(lost, digest),
+            (Then::Known { .. }, false) => panic!("one of {bytes} bytes is kept"),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn records_beyond_what_is_kept_within_an_hour_leave_their_entries_without_them() {
+    let world = World::new();
+    let digest = goes_to(&world, 1_000);
+    let mut reads = ReadHistories::new(world.core.clone());
+    let spent = Budget {
+        since: Instant::now(),
+        bytes: MOST_RECORDS_BYTES - 500,
+    };
+    reads.budgets.insert(id(NODE), spent);
+    assert_eq!(reads.reconcile().await.entries, 1);
+    assert_eq!(then(&world).await, Then::Lost { digest });
+    // What was kept before counts in the next round as well.
+    let (more, small) = record(100);
+    world.says.lock().unwrap().preimages = vec![small.encode()];
+    let schema = small.schema;
+    let to = ClassMark::Complete {
+        schema,
+        digest: more,
+    };
+    world.has_journal(page(1, &[entry(2, to, Vec::new())]));
+    assert_eq!(reads.reconcile().await.entries, 1);
+    assert!(matches!(then(&world).await, Then::Known { .. }));
+    assert!(reads.budgets[&id(NODE)].bytes > spent.bytes);
+}
+
+#[tokio::test]
+async fn a_node_that_has_ever_new_journals_waits() {
+    let world = World::new();
+    let mut reads = ReadHistories::new(world.core.clone());
+    let mut asked = 0;
+    for journal in 1..=20 {
+        world.has_journal(page(
+            journal,
+            &[entry(1, ClassMark::Incomplete, Vec::new())],
+        ));
+        asked += reads.reconcile().await.asked;
+    }
+    // The first of them is new to this control alone.
+    assert_eq!(asked, 1 + MOST_JOURNALS);
+    assert_eq!(
+        world
+            .core
+            .history
+            .cursor(NODE.to_owned())
+            .await
+            .unwrap()
+            .journal,
+        7
+    );
+}
+
+#[tokio::test]
+async fn a_node_whose_journal_cannot_be_read_is_asked_ever_more_seldom() {
+    let world = World::new();
+    let mut reads = ReadHistories::new(world.core.clone());
+    let garbage = HistoryPage {
+        entries: bytes::Bytes::from_static(b"no journal"),
+        last: 7,
+        ..page(1, &[])
+    };
+    world.has_journal(garbage);
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        assert_eq!(reads.reconcile().await.failed, 1);
+        // Not before its time.
+        assert_eq!(reads.reconcile().await.asked, 0);
+        let failed = reads.failed.get_mut(&id(NODE)).unwrap();
+        pauses.push(failed.pause.as_secs());
+        failed.ask_again_at = Instant::now();
+    }
+    assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
+    world.has_journal(page(1, &[entry(8, ClassMark::Incomplete, Vec::new())]));
+    assert_eq!(reads.reconcile().await.entries, 1);
+    assert!(reads.failed.is_empty());
+}
+
+#[test]
+fn what_is_longer_than_agents_write_it_is_not_read() {
+    let read = |told: &[Record]| match parse(&id(NODE), &page(1, told)) {
+        Ok(told) => Ok(told.len()),
+        Err(ReadError::Journal { reason, .. }) => Err(reason),
+        Err(other) => panic!("{other}"),
+    };
+    let other = |seq: u64, bytes: usize| {
+        let line = serde_json::json!({"seq": seq, "at": 1, "text": "x".repeat(bytes)});
+        Record::Other(line)
+    };
+    let lines = |n: u64| (1..=n).map(|seq| other(seq, 1)).collect::<Vec<_>>();
+    assert_eq!(read(&lines(u64::from(PAGE))), Ok(512));
+    let too_many = read(&lines(u64::from(PAGE) + 1)).unwrap_err();
+    assert_eq!(too_many, "513 entries came where 512 were asked for");
+
+    let weight = |record: &Record| serde_json::to_vec(record).unwrap().len();
+    let spare = MOST_EVENT_BYTES - weight(&other(1, 0));
+    assert_eq!(read(&[other(1, spare)]), Ok(1));
+    let too_long = "entry 1 is longer than an agent makes them";
+    assert_eq!(read(&[other(1, spare + 1)]).unwrap_err(), too_long);
+
+    let changed = |changes| entry(1, ClassMark::Incomplete, changes);
+    assert_eq!(read(&[changed(vec![change("a"); MOST_CHANGES])]), Ok(1));
+    let more = changed(vec![change("a"); MOST_CHANGES + 1]);
+    assert_eq!(read(&[more]).unwrap_err(), too_long);
+    let spare = MOST_ENTRY_BYTES - weight(&changed(vec![change("")]));
+    assert_eq!(read(&[changed(vec![change(&"x".repeat(spare))])]), Ok(1));
+    let more = changed(vec![change(&"x".repeat(spare + 1))]);
+    assert_eq!(read(&[more]).unwrap_err(), too_long);
+
+    let disordered = read(&[other(2, 1), other(2, 1)]).unwrap_err();
+    assert_eq!(disordered, "its entries are out of order");
+}
+
+#[test]
+fn a_page_that_names_a_number_beyond_its_last_line_leaves_nothing_out_for_ever() {
+    let page = |next, last| HistoryPage {
+        journal: 7,
+        entries: bytes::Bytes::from_static(b"[]"),
+        first_kept: 1,
+        next,
+        last,
+        unwritten: bytes::Bytes::from_static(b"[]"),
+    };
+    let told = |seq| {
+        let line = serde_json::json!({"seq": seq, "at": 1});
+        vec![Record::Other(line)]
+    };
+    assert_eq!(read_up_to(&page(3, 9), &told(3), 0), 3);
+    assert_eq!(read_up_to(&page(u64::MAX, 9), &told(3), 0), 9);
+    assert_eq!(read_up_to(&page(0, 9), &told(3), 0), 3);
+    assert_eq!(read_up_to(&page(2, 9), &[], 5), 5);
+}
+
+#[test]
+fn one_node_has_so_many_bytes_of_records_kept_within_an_hour() {
+    let start = Instant::now();
+    let after = |minutes: u64| start + Duration::from_secs(60 * minutes);
+    let mut budget = Budget::new(start);
+    let record = MOST_PREIMAGE_BYTES;
+    let taken = (0..1_000).filter(|_| budget.takes(record, after(59)));
+    assert_eq!(taken.count() * record, MOST_RECORDS_BYTES);
+    assert!(!budget.takes(1, after(59)));
+    assert!(budget.takes(record, after(60)));
+    assert!(!budget.takes(MOST_RECORDS_BYTES, after(61)));
+}
