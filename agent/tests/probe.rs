@@ -3,8 +3,9 @@
 
 use lattice_fake_bmc::{FakeBmc, Tree};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
-use lattice_hwprobe::Class;
 use lattice_hwprobe::capture::archive::unpack;
+use lattice_hwprobe::net::Module;
+use lattice_hwprobe::{Class, Reading};
 use serde_json::Value as Json;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -105,6 +106,54 @@ fn what_is_left_out_says_who_decided() {
             assert_eq!(said["why"], "left out on the command line");
         }
     }
+}
+
+#[test]
+fn modules_are_shown_where_they_are_asked_for() {
+    let output = on_host("gpu101", &["probe", "-o", "json"])
+        .output()
+        .unwrap();
+    assert!(json(&output)["classes"].get("optics").is_none());
+    // A QSFP28 module (SFF-8636) in the first interface that has an answer.
+    let mut image = [b'#'; 256];
+    image[0] = 0x11;
+    image[148..164].copy_from_slice(b"EXAMPLE OPTICS  ");
+    image[168..184].copy_from_slice(b"EX-QSFP28-SR4   ");
+    image[184..186].copy_from_slice(b"02");
+    let tree = copy("gpu101");
+    let record = tree.path().join("ethtool.json");
+    let mut told: Json = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    let interfaces = told["report"]["interfaces"].as_object_mut().unwrap();
+    for (rank, (_, said)) in interfaces.iter_mut().enumerate() {
+        let module = match rank {
+            0 => Reading::Present(Module::of(&image)),
+            _ => Reading::Absent,
+        };
+        said["module"] = serde_json::to_value(module).unwrap();
+    }
+    std::fs::write(&record, told.to_string()).unwrap();
+    let run = |more: &[&str]| {
+        let root = tree.path().to_str().unwrap();
+        let args = [&["probe", "--root", root, "--class", "optics"], more].concat();
+        agent(&args).output().unwrap()
+    };
+    let output = run(&["-o", "json"]);
+    assert_eq!(code(&output), 0, "{}", said(&output));
+    let optics = &json(&output)["classes"]["optics"];
+    assert_eq!(optics["state"], "complete");
+    let keys = optics["keys"].as_object().unwrap();
+    let parts = keys.iter().filter(|(key, _)| key.ends_with("part_number"));
+    let parts: Vec<&Json> = parts
+        .map(|(_, said)| &said["value"])
+        .filter(|v| !v.is_null())
+        .collect();
+    assert_eq!(parts, ["EX-QSFP28-SR4"]);
+    let shown = run(&["-o", "wide"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("EX-QSFP28-SR4") && !shown.contains('#'),
+        "{shown}"
+    );
 }
 
 /// A copy of a host's tree.
