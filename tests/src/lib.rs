@@ -11,6 +11,7 @@
 )]
 
 pub mod bless;
+pub mod bmcs;
 pub mod daemon;
 pub mod disk;
 pub mod matrix;

@@ -1,13 +1,13 @@
 //! Five equal nodes with their BMCs, and what goes wrong on four of them.
 
-use lattice_fake_bmc::{FakeBmc, Fault, Tree};
+use lattice_fake_bmc::Fault;
 use lattice_fake_nvml::{Control, Fault as DriverFault};
-use lattice_tests::site::{Plan, Site};
+use lattice_tests::{
+    bmcs::Bmcs,
+    site::{Plan, Site},
+};
 use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -29,8 +29,7 @@ const FIRMWARE: &str = "sys/class/infiniband/mlx5_0/fw_ver";
 /// The site, and what it stands on.
 pub struct Bench {
     pub site: Site,
-    bmcs: BTreeMap<&'static str, FakeBmc>,
-    _passwords: tempfile::TempDir,
+    bmcs: Bmcs,
 }
 
 fn fixtures(name: &str) -> PathBuf {
@@ -42,40 +41,20 @@ fn fixtures(name: &str) -> PathBuf {
 impl Bench {
     /// A site that an operator would have, but that it looks more often.
     pub async fn found() -> Self {
-        let passwords = tempfile::tempdir().unwrap();
-        let password = passwords.path().join("password");
-        fs::write(&password, "lattice-bmc\n").unwrap();
-        fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
-        let tree = Tree::load(&fixtures("captures/redfish/cray-ex235n-a100.tar.gz")).unwrap();
-        let mut bmcs = BTreeMap::new();
-        let mut listed =
-            "power_interval_s: 1\ninterval_s: 3600\nconfirm_after_s: 1\nbmcs:\n".to_owned();
-        for node in ALL {
-            let bmc = FakeBmc::builder(tree.clone()).start().await.unwrap();
-            writeln!(
-                listed,
-                "  - {{url: '{}', user: admin, password_file: {}, nodes: {{{node}: Node0}}}}",
-                bmc.url(),
-                password.display()
-            )
-            .unwrap();
-            bmcs.insert(node, bmc);
-        }
-        let list = passwords.path().join("bmcs.yaml");
-        fs::write(&list, listed).unwrap();
+        let bmcs = Bmcs::start("captures/redfish/cray-ex235n-a100.tar.gz", &ALL).await;
+        let lines = "power_interval_s: 1\ninterval_s: 3600\nconfirm_after_s: 1\n";
         let plan = Plan {
             trees: Some(fixtures("hosts")),
             drivers: true,
             disks: vec![DISK.to_owned()],
             probe_lines: "interval_s: 3600, confirm_after_s: 1".to_owned(),
             agent_lines: "health: {interval_s: 1}\n".to_owned(),
-            control_lines: format!("bmcs: {}\n", list.display()),
+            control_lines: bmcs.listed(lines, Some("Node0")),
             ..Plan::with_agents(ALL)
         };
         Self {
             site: Site::found(lattice_tests::programs!(), &plan).await,
             bmcs,
-            _passwords: passwords,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
     tasks::{
         faults,
         gate::{self, GateError},
-        told::Freshness,
+        told::{Freshness, bmc},
     },
 };
 use lattice_api::{
@@ -259,15 +259,19 @@ fn what_to_do(error: &GateError, node: &NodeId) -> String {
             "; it stays drained. Repair it, end what a repair does not end by itself (`lattice node \
              health {node} --clear CODE`) and undrain it again, or {SKIP}"
         ),
-        GateError::Differs { .. } => format!(
-            "; it stays drained. Make it what its baseline asks, or change the baseline, and undrain \
-             it again, or {SKIP}"
-        ),
-        GateError::Unverified { .. } => format!(
         GateError::FaultyByBmc { .. } => format!(
             "; it stays drained. Repair it and undrain it again: nobody clears what a BMC names, it ends \
              when the BMC says so (`lattice node health {node} --fresh`); or {SKIP}"
         ),
+        GateError::Differs { .. } => format!(
+            "; it stays drained. Make it what its baseline asks, or change the baseline, and undrain \
+             it again, or {SKIP}"
+        ),
+        GateError::Unverified { why, .. } if bmc::is_bmcs(why) => format!(
+            "; it stays drained until its BMC says that it is over (`lattice node health {node} --fresh`). A \
+             BMC that is gone for good is taken out of control's file of BMCs; or {SKIP}"
+        ),
+        GateError::Unverified { .. } => format!(
             "; it stays drained. Look at it (`lattice node health {node} --fresh`) and undrain it \
              again, or {SKIP}"
         ),

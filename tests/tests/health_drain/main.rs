@@ -1,7 +1,10 @@
 //! A GPU falls off the bus of one of three nodes: how long until its node is out of service with
 //! the reason named, and what it takes until it is back. Nothing here says so by itself: the fault is
 //! the driver's, the words are the node's. Prints a table; `LATTICE_OUTPUT=json` one object.
+//! What only the node's BMC tells: `bmc.rs`.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod bmc;
 
 use lattice_client::api::node::NodeView;
 use lattice_fake_nvml::{CONTROL_ENV, Control, GpuRef, Xid};
@@ -106,8 +109,8 @@ async fn has_heard(site: &Site) -> bool {
     told.is_ok_and(|told| told.reasons.iter().any(|reason| reason.code == XID))
 }
 
-async fn node(site: &Site) -> NodeView {
-    site.api().node(NODE).await.unwrap()
+async fn node(site: &Site, name: &str) -> NodeView {
+    site.api().node(name).await.unwrap()
 }
 
 fn owners(node: &NodeView) -> Vec<&str> {
@@ -118,9 +121,9 @@ fn owners(node: &NodeView) -> Vec<&str> {
 }
 
 /// Waits until exactly these keep the node out.
-async fn is_drained_by(site: &Site, wanted: &[&str]) -> NodeView {
+async fn is_drained_by(site: &Site, name: &str, wanted: &[&str]) -> NodeView {
     eventually(&format!("drained by {wanted:?}"), || async {
-        let node = node(site).await;
+        let node = node(site, name).await;
         (owners(&node) == wanted).then_some(node)
     })
     .await
@@ -133,9 +136,9 @@ fn said(what: &str, output: &Output) -> String {
     text
 }
 
-fn undrain(site: &Site) -> (Option<i32>, String) {
-    let output = site.cli(&["node", "undrain", NODE]);
-    let text = said(&format!("node undrain {NODE}"), &output);
+fn undrain(site: &Site, name: &str) -> (Option<i32>, String) {
+    let output = site.cli(&["node", "undrain", name]);
+    let text = said(&format!("node undrain {name}"), &output);
     (output.status.code(), text)
 }
 
@@ -168,12 +171,12 @@ async fn is_drained_for_an_xid(site: &Site, clock: &mut Stopwatch) {
     falls_off_the_bus(site).await;
     clock.step("XID 79 raised: the node's checks name it");
     eventually("gossip says faulty", || async {
-        let health = node(site).await.health;
+        let health = node(site, NODE).await.health;
         (health.verdict == "faulty" && health.reasons.iter().any(|r| r == XID)).then_some(())
     })
     .await;
     clock.step("  gossip: control sees the node faulty");
-    let drained = is_drained_by(site, &[SERVICE]).await;
+    let drained = is_drained_by(site, NODE, &[SERVICE]).await;
     clock.step("  drained by service:health, confirmed by the node itself");
     let reason = &drained.drain[0].reason;
     println!("drained: {reason}\n");
@@ -181,18 +184,18 @@ async fn is_drained_for_an_xid(site: &Site, clock: &mut Stopwatch) {
     assert!(reason.ends_with("; reboot the node"), "{reason}");
     assert_eq!(drained.lifecycle, "drained");
     // It is not for a person to clear.
-    let (code, text) = undrain(site);
+    let (code, text) = undrain(site, NODE);
     assert_eq!(code, Some(1));
     assert!(text.contains(SERVICE) && text.contains(XID), "{text}");
-    assert_eq!(owners(&node(site).await), [SERVICE]);
+    assert_eq!(owners(&node(site, NODE).await), [SERVICE]);
 }
 
 async fn a_persons_reason_stays(site: &Site, clock: &mut Stopwatch) {
     site.lattice(&["node", "drain", NODE, "--reason", "its riser is swapped"]);
-    is_drained_by(site, &[SERVICE, ADA]).await;
+    is_drained_by(site, NODE, &[SERVICE, ADA]).await;
     clock.again();
     site.lattice(&["node", "health", NODE, "--clear", XID]);
-    let drained = is_drained_by(site, &[ADA]).await;
+    let drained = is_drained_by(site, NODE, &[ADA]).await;
     clock.step("reason cleared by who repaired it: service:health's is gone");
     assert_eq!(drained.lifecycle, "drained");
     assert_eq!(drained.drain[0].reason, "its riser is swapped");
@@ -202,21 +205,21 @@ async fn a_persons_reason_stays(site: &Site, clock: &mut Stopwatch) {
 async fn nobody_takes_it_back_unverified(site: &Site, clock: &mut Stopwatch) {
     let host = site.path(&format!("hosts/{NODE}"));
     remap(&host, true);
-    assert_ne!(node(site).await.health.verdict, "faulty");
+    assert_ne!(node(site, NODE).await.health.verdict, "faulty");
     clock.again();
-    let (code, text) = undrain(site);
+    let (code, text) = undrain(site, NODE);
     clock.step("undrain refused by a look that was made for it");
     assert_eq!(code, Some(1));
     assert!(text.contains(&format!("{ROW} on gpu.2")), "{text}");
     assert!(text.contains("reset the GPU") && text.contains("--skip-gate"));
-    assert_eq!(owners(&node(site).await), [ADA]);
+    assert_eq!(owners(&node(site, NODE).await), [ADA]);
     // By that look the fault is known. The node is out of service already, so nothing is braked.
-    is_drained_by(site, &[ADA, SERVICE]).await;
+    is_drained_by(site, NODE, &[ADA, SERVICE]).await;
     clock.step("  service:health has a reason of its own again");
-    let (code, text) = undrain(site);
+    let (code, text) = undrain(site, NODE);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains(&format!("it stays drained by {SERVICE}: {ROW}")));
-    let drained = node(site).await;
+    let drained = node(site, NODE).await;
     assert_eq!(
         (&*drained.lifecycle, owners(&drained)),
         ("drained", vec![SERVICE])
@@ -230,7 +233,7 @@ async fn is_back_when_it_is_sound(site: &Site, clock: &mut Stopwatch) {
     assert!(output.status.success());
     clock.step("repaired: looked at on request, nothing found");
     eventually("gossip no longer says faulty", || async {
-        (node(site).await.health.verdict != "faulty").then_some(())
+        (node(site, NODE).await.health.verdict != "faulty").then_some(())
     })
     .await;
     clock.step("  gossip: control sees the node no longer faulty");
