@@ -117,6 +117,7 @@ impl Unselected {
     /// The systems could not be read.
     pub(crate) fn unread<T>(reading: &Reading<T>) -> Self {
         Self::Unread {
+            reading: reading.as_ref().map(|_| ()),
             why: match reading {
                 Reading::Denied { why } | Reading::Failed { why } | Reading::Disabled { why } => {
                     why.clone()
@@ -135,6 +136,8 @@ pub enum Unselected {
     #[error("the BMC's systems could not be read: {why}")]
     Unread {
         /// What came of reading it.
+        reading: Reading<()>,
+        /// The same in words.
         why: String,
     },
     /// The BMC serves none: a chassis controller, a power shelf.
@@ -154,6 +157,26 @@ pub enum Unselected {
         /// The ids there are.
         choices: Vec<String>,
     },
+}
+
+impl Unselected {
+    /// What anything else of the node reads as, then.
+    #[must_use]
+    pub fn reading<T>(&self) -> Reading<T> {
+        match self {
+            Self::Unread {
+                reading: Reading::Denied { .. },
+                ..
+            } => Reading::denied(self.to_string()),
+            Self::Unread {
+                reading: Reading::Timeout { after_ms },
+                ..
+            } => Reading::Timeout {
+                after_ms: *after_ms,
+            },
+            _ => Reading::failed(self.to_string()),
+        }
+    }
 }
 
 fn list(choices: &[String]) -> String {

@@ -24,6 +24,7 @@ pub struct Route {
     pub sources: Vec<Source>,
     /// What came of a place that could not be read and may hold further ones;
     /// [`Reading::Absent`] where there is none.
+    #[serde(default)]
     pub unread: Reading<()>,
 }
 
