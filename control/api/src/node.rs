@@ -40,6 +40,17 @@ pub struct Drained {
     pub given_up: Option<HolderView>,
 }
 
+/// What an undrain did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Undrained {
+    /// The revision it made, or the present one when nothing was cleared.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+    /// The drain reasons that it cleared, each with its owner: `op: fan is loud`. Empty where the
+    /// node had none; a repeat clears nothing more.
+    pub cleared: Vec<String>,
+}
+
 /// The attempt that holds a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HolderView {

@@ -3,8 +3,7 @@
 use crate::{Client, ClientError, Page};
 use lattice_api::{
     conformance::DiffView,
-    node::{DrainRequest, Drained, NodeView},
-    project::Changed,
+    node::{DrainRequest, Drained, NodeView, Undrained},
 };
 use reqwest::Method;
 
@@ -99,7 +98,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`]; [`ClientError::Refused`] when the gate does not let the node back.
-    pub async fn undrain(&self, name: &str) -> Result<Changed, ClientError> {
+    pub async fn undrain(&self, name: &str) -> Result<Undrained, ClientError> {
         self.undrain_with(name, false).await
     }
 
@@ -107,11 +106,11 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn undrain_without_gate(&self, name: &str) -> Result<Changed, ClientError> {
+    pub async fn undrain_without_gate(&self, name: &str) -> Result<Undrained, ClientError> {
         self.undrain_with(name, true).await
     }
 
-    async fn undrain_with(&self, name: &str, skip_gate: bool) -> Result<Changed, ClientError> {
+    async fn undrain_with(&self, name: &str, skip_gate: bool) -> Result<Undrained, ClientError> {
         let post = self.request(Method::POST, &["nodes", name, "undrain"]);
         self.answer(post.query(&[("skip_gate", skip_gate)])).await
     }

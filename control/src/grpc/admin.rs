@@ -134,7 +134,7 @@ impl v1::admin_service_server::AdminService for Service {
     async fn undrain_node(
         &self,
         request: Request<v1::UndrainNodeRequest>,
-    ) -> Result<Response<v1::ChangedResponse>, Status> {
+    ) -> Result<Response<v1::UndrainNodeResponse>, Status> {
         let (caller, message) = open(&self.0, request)?;
         let key = key(message.idempotency_key)?;
         let (name, skip) = (&message.name, message.skip_gate);

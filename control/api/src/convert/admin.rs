@@ -4,7 +4,7 @@ use crate::{
     audit::{self, AuditView},
     authority::AuthorityView,
     certificate::CertificateView,
-    node::Drained,
+    node::{Drained, Undrained},
     page::Page,
     project::Changed,
     token::{TokenCreated, TokenRequest, TokenView, once},
@@ -15,6 +15,15 @@ impl From<Changed> for v1::ChangedResponse {
     fn from(changed: Changed) -> Self {
         Self {
             revision: changed.revision.0,
+        }
+    }
+}
+
+impl From<Undrained> for v1::UndrainNodeResponse {
+    fn from(undrained: Undrained) -> Self {
+        Self {
+            revision: undrained.revision.0,
+            cleared: undrained.cleared,
         }
     }
 }

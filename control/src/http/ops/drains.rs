@@ -16,9 +16,8 @@ use crate::{
     },
 };
 use lattice_api::{
-    node::{DrainRequest, Drained, HolderView},
+    node::{DrainRequest, Drained, HolderView, Undrained},
     problem::{Kind, Problem},
-    project::Changed,
 };
 use lattice_quorum_types::{
     Command, NodeId, Revision,
@@ -153,7 +152,8 @@ async fn present(core: &Core) -> Result<Arc<View>, Problem> {
 
 /// Clears the caller's own drain reason, and one that a failed hook of the site gave: that is for a
 /// person to clear. Where none is left the node goes back into service, so everything that must hold
-/// then is asked of it first. Where only reasons of others are left there is nothing to clear. All of
+/// then is asked of it first. Where only reasons of others are left there is nothing to clear, and
+/// a node that is not drained has nothing to pass. All of
 /// that is decided on one record of the node, as it is committed: when it is another one by then
 /// (somebody else undrained it too, or took it from its holder while the gate was asked), nothing is
 /// cleared.
@@ -163,12 +163,15 @@ pub(crate) async fn undrain(
     node: &str,
     skip_gate: bool,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<Undrained, Problem> {
     let node = name(node)?;
     caller.check_role(Role::Operator, "undraining a node")?;
     let view = present(core).await?;
     let record = view.node(&node).and_then(|entry| entry.record.as_ref());
     record.map_or(Ok(()), |record| has_own(caller, record))?;
+    let drains = record.map_or(&[][..], |record| &record.drain);
+    let own = drains.iter().filter(|drain| is_own(caller, drain));
+    let cleared: Vec<String> = own.map(|d| format!("{}: {}", d.owner, d.reason)).collect();
     if skip_gate {
         caller.check_whole(Role::Admin, "undraining without the health gate")?;
         tracing::warn!(by = %caller.name, %node, "undrained without asking the health gate");
@@ -178,7 +181,8 @@ pub(crate) async fn undrain(
     let mut expected = record.map(|record| record.revision);
     if skip_gate {
         let command = Command::UndrainUnchecked { node, expected };
-        return change(core, caller, key, command).await;
+        let revision = propose(core, caller, key, command).await?.revision;
+        return Ok(Undrained { revision, cleared });
     }
     if record.is_some_and(has_hooks_reason) {
         caller.writer()?;
@@ -192,7 +196,8 @@ pub(crate) async fn undrain(
         reason: None,
         expected,
     };
-    change(core, caller, key, command).await
+    let revision = propose(core, caller, key, command).await?.revision;
+    Ok(Undrained { revision, cleared })
 }
 
 fn has_hooks_reason(record: &Node) -> bool {
@@ -206,7 +211,7 @@ fn is_own(caller: &Caller, drain: &DrainReason) -> bool {
 
 /// Whether nothing but what the caller clears keeps it out of service.
 fn goes_back(caller: &Caller, record: &Node) -> bool {
-    record.drain.iter().all(|drain| is_own(caller, drain))
+    !record.drain.is_empty() && record.drain.iter().all(|drain| is_own(caller, drain))
 }
 
 /// Refuses where the node is kept out by others alone: nothing would be cleared, and whoever asks

@@ -12,8 +12,7 @@ use axum::{Json, extract::State};
 use lattice_api::{
     Page, Problem,
     conformance::DiffView,
-    node::{DrainRequest, Drained, NodeView, Reprobed},
-    project::Changed,
+    node::{DrainRequest, Drained, NodeView, Reprobed, Undrained},
 };
 use lattice_hwprobe::Inventory;
 use serde::Deserialize;
@@ -141,11 +140,12 @@ pub(super) struct Gate {
 /// Clears the caller's own drain reason; those of others stay. For operators.
 ///
 /// Where none is left the node's health gate is asked first; when it does not let the node back,
-/// the answer is 409 and the node stays drained.
+/// the answer is 409 and the node stays drained. Of a node that is not drained nothing is asked and
+/// nothing cleared.
 #[utoipa::path(post, path = "/nodes/{id}/undrain", tag = "nodes",
     params(("id" = String, Path), Gate, ("Idempotency-Key" = Option<String>, Header,
         description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = Changed), (status = 409, body = Problem),
+    responses((status = 200, body = Undrained), (status = 409, body = Problem),
         (status = "default", body = Problem)))]
 pub(super) async fn undrain(
     State(api): State<Api>,
@@ -153,7 +153,7 @@ pub(super) async fn undrain(
     Place(id): Place,
     Params(gate): Params<Gate>,
     Key(key): Key,
-) -> Answer<Changed> {
+) -> Answer<Undrained> {
     Ok(Json(
         drains::undrain(api.core(), &caller, &id, gate.skip_gate, key).await?,
     ))

@@ -171,9 +171,17 @@ async fn a_node_that_is_still_faulty_stays_drained_and_the_problem_says_what_hel
     assert!(others.to_string().contains("op: fan is loud"), "{others}");
     assert_eq!(op.node("gpu001").await.unwrap().drain.len(), 1);
     *bed.health.lock().unwrap() = sound;
-    op.undrain("gpu001").await.unwrap();
-    // Undraining what is not drained is done already.
-    op.undrain("gpu001").await.unwrap();
+    let undrained = op.undrain("gpu001").await.unwrap();
+    assert_eq!(undrained.cleared, ["op: fan is loud"]);
+    // Undraining what is not drained is done already, whatever a gate would say; and it is told
+    // that there was nothing to clear.
+    *bed.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
+    for again in [
+        op.undrain("gpu001").await.unwrap(),
+        root.undrain_without_gate("gpu001").await.unwrap(),
+    ] {
+        assert!(again.cleared.is_empty(), "{again:?}");
+    }
     assert_eq!(op.node("gpu001").await.unwrap().lifecycle, "ready");
 }
 
