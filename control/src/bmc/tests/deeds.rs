@@ -55,6 +55,8 @@ impl Bed {
     /// So many looks at everything more.
     async fn looks(&self, count: usize) {
         let at = |r: &Readings| r.parts(&id("gpu001")).map(|parts| parts.read_at);
+        // There are parts before the first look.
+        self.until("its parts", |r| at(r)).await;
         for _ in 0..count {
             let before = at(&self.readings);
             let later = |r: &Readings| (at(r) > before).then_some(());
@@ -115,7 +117,10 @@ async fn a_look_at_which_nothing_is_new_costs_one_or_two_requests_more() {
     bed.looks(4).await;
     let log = bmc.counters().log;
     let asked = |part: &str| log.iter().filter(|line| line.contains(part)).count();
-    let looks = asked("/UpdateService/FirmwareInventory/1 ").max(asked("/Chassis/1/Thermal"));
+    let looks = log
+        .iter()
+        .filter(|line| line.ends_with("/UpdateService"))
+        .count();
     let (tasks, logs) = (asked("/TaskService"), asked("/Managers/1/LogServices"));
     let security = asked("/LogServices/SL");
     assert!((4..=6).contains(&looks), "{looks}: {log:#?}");
@@ -187,5 +192,8 @@ async fn lists_that_are_broken_huge_or_cyclic_cost_only_themselves() {
     let of_manager = "/redfish/v1/Managers/1/LogServices/IEL/Entries";
     assert!(bmc.add(of_manager, entry(901, "Critical", "iLO: flash is worn out")));
     let deeds = bed.until_deeds(2).await;
-    assert_eq!(deeds[1].deed.message, "iLO: flash is worn out");
+    assert_eq!(
+        deeds[1].deed.message, "iLO: flash is worn out",
+        "{deeds:#?}"
+    );
 }

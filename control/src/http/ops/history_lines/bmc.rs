@@ -36,6 +36,7 @@ pub(super) fn did(did: &BmcDid) -> (String, NodeEventView) {
             parts.told_by = some("tasks");
             parts.first_at = started_at.map(at);
             let took = started_at.zip(deed.at).and_then(|(a, b)| b.checked_sub(a));
+            let took = took.filter(|took| *took > 0);
             let took = took.map_or_else(String::new, |took| format!(" in {}", roughly(took)));
             let name = some(name).unwrap_or_else(|| "a task".to_owned());
             format!("{name}: {state}{took}")
@@ -64,7 +65,10 @@ pub(super) fn did(did: &BmcDid) -> (String, NodeEventView) {
     }
     match (did.believed(), &parts.bmc_time) {
         (Some(_), _) => {}
-        (None, Some(told)) => what.push_str(&format!(" (by the BMC's clock {told})")),
+        (None, Some(told)) => {
+            let told = told.replace(".000Z", "Z");
+            what.push_str(&format!(" (by the BMC's clock {told})"));
+        }
         (None, None) => what.push_str(" (the BMC does not say when)"),
     }
     (what, parts)
