@@ -1,0 +1,96 @@
+//! What drivers tell of GPUs: how long it lasts, and what ends it.
+
+use super::*;
+
+#[test]
+fn an_xid_lasts_until_a_boot_or_a_person_and_a_users_fault_is_none_of_the_node() {
+    let mut engine = engine();
+    engine.booted("b1");
+    engine.event(
+        0,
+        "gpu.3",
+        &EventCode::Xid(79),
+        "GPU has fallen off the bus.",
+    );
+    engine.event(0, "gpu.4", &EventCode::Xid(31), "MMU Fault");
+    let report = engine.report();
+    assert_eq!(report.worst, Some(Severity::Faulty));
+    assert!(report.reasons[0].drains());
+    assert!(!report.reasons[1].drains());
+    // Weeks later, the agent restarted in between.
+    let memory: Memory =
+        serde_json::from_str(&serde_json::to_string(engine.memory()).unwrap()).unwrap();
+    let mut engine = Engine::new(Table::shipped().unwrap(), memory);
+    engine.booted("b1");
+    engine.observe(400 * HOUR, &Inventory::default());
+    assert_eq!(codes(&engine), ["gpu.xid.79 gpu.3"]);
+    let mut cleared = engine.clone();
+    assert_eq!(cleared.clear("gpu.xid.79", Some("gpu.1")), 0);
+    assert_eq!(cleared.clear("gpu.xid.79", None), 1);
+    assert!(codes(&cleared).is_empty());
+    engine.booted("b2");
+    assert!(codes(&engine).is_empty());
+}
+
+#[test]
+fn the_driver_says_itself_what_helps() {
+    let mut engine = engine();
+    let said = "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)";
+    engine.event(0, "gpu.0", &EventCode::Xid(154), said);
+    assert_eq!(engine.report().reasons[0].action, Action::Reboot);
+    let said = "GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)";
+    engine.event(SECOND, "gpu.0", &EventCode::Xid(154), said);
+    assert_eq!(engine.report().worst, Some(Severity::Inform));
+}
+
+#[test]
+fn a_reset_that_succeeds_ends_what_it_began_and_nothing_of_another_gpu() {
+    let mut engine = engine();
+    let amd = EventCode::Amd;
+    engine.event(0, "gpu.amd.1", &amd(AmdEvent::Poison), "poison is consumed");
+    engine.event(
+        0,
+        "gpu.amd.1",
+        &amd(AmdEvent::ResetBegun),
+        "GPU reset begin!",
+    );
+    engine.event(
+        0,
+        "gpu.amd.2",
+        &amd(AmdEvent::ResetBegun),
+        "GPU reset begin!",
+    );
+    assert!(engine.report().reasons[0].drains());
+    engine.event(SECOND, "gpu.amd.1", &amd(AmdEvent::ResetDone), "");
+    assert_eq!(
+        codes(&engine),
+        [
+            "gpu.amd.reset_begun gpu.amd.2",
+            "gpu.amd.poison gpu.amd.1",
+            "gpu.amd.reset_done gpu.amd.1"
+        ]
+    );
+    engine.event(SECOND, "gpu.amd.2", &amd(AmdEvent::ResetFailed), "");
+    assert_eq!(codes(&engine)[0], "gpu.amd.reset_failed gpu.amd.2");
+    assert_eq!(engine.report().reasons[0].action, Action::Reboot);
+    // A day later only what nothing ended is left.
+    engine.observe(25 * HOUR, &Inventory::default());
+    assert_eq!(codes(&engine), ["gpu.amd.reset_failed gpu.amd.2"]);
+}
+
+#[test]
+fn every_event_of_amds_driver_has_a_class_and_a_site_names_only_those() {
+    let table = Table::shipped().unwrap();
+    for event in AmdEvent::ALL {
+        let code = EventCode::Amd(event);
+        assert!(table.events.contains_key(&code.reason()), "{code}");
+        assert_eq!(EventCode::of_reason(&code.reason()), Some(code));
+    }
+    assert_eq!(table.events.len(), AmdEvent::ALL.len());
+    let site = "version: x\nevents: { gpu.amd.ring_timout: { observe_only: true } }";
+    let error = table.with_site(site).unwrap_err().to_string();
+    assert!(
+        error.contains("events.gpu.amd.ring_timout: no such event (there are gpu."),
+        "{error}"
+    );
+}
