@@ -180,6 +180,18 @@ impl Core {
         }
     }
 
+    /// Resolves once every node is judged by the baselines that the view shows now; bound it with a
+    /// timeout.
+    pub(crate) async fn judged(&self) {
+        let mut version = self.version.subscribe();
+        let number = self.view.load().baselines.number;
+        while self.view.load().judged.number < number {
+            if version.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Proposes a command in the name of a principal. Without a `key` one is made.
     ///
     /// # Errors

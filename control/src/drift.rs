@@ -98,6 +98,8 @@ pub struct Report {
 pub struct Effect {
     /// Why it gets no sensitive work.
     pub no_sensitive: Option<String>,
+    /// Of the baselines with this number.
+    pub(crate) number: u64,
     /// It gets new work where no other node will do.
     pub deprioritised: bool,
     /// How it differs from baselines that say to drain it.
@@ -184,6 +186,7 @@ pub(crate) fn judge(view: &View, preimages: &impl Preimages) -> Judged {
                 view,
                 entry,
                 preimages,
+    judged.report.number = view.baselines.number;
                 &mut seen,
                 &mut judged,
                 &mut spoken_for,

@@ -7,7 +7,7 @@ mod model;
 
 pub(crate) use beside::diff;
 
-use super::{propose, read, time, unexpected};
+use super::{propose_judged, read, time, unexpected};
 use crate::{
     Core, Kept, View,
     baselines::{expectation, form},
@@ -211,7 +211,7 @@ pub(crate) async fn set(
         definition: Box::new(definition),
         expected_version: request.expected_version,
     };
-    let applied = propose(core, caller, key, command).await?;
+    let applied = propose_judged(core, caller, key, command).await?;
     let Outcome::BaselineSet { version } = applied.outcome else {
         return Err(unexpected());
     };
@@ -236,5 +236,8 @@ pub(crate) async fn delete(
         name: name(text)?,
         expected_version,
     };
-    super::change(core, caller, key, command).await
+    let applied = propose_judged(core, caller, key, command).await?;
+    Ok(Changed {
+        revision: applied.revision,
+    })
 }

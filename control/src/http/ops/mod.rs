@@ -51,6 +51,19 @@ pub(crate) async fn propose(
     Ok(applied)
 }
 
+/// As [`propose`], for a baseline: whoever asks then who differs is told by the baselines as they
+/// are now, and not that nobody does.
+pub(crate) async fn propose_judged(
+    core: &Core,
+    caller: &Caller,
+    key: Option<String>,
+    command: Command,
+) -> Result<Applied, Problem> {
+    let applied = propose(core, caller, key, command).await?;
+    let _ = tokio::time::timeout(SEE_OWN_WRITE, core.judged()).await;
+    Ok(applied)
+}
+
 /// As [`propose`], for what tells of nothing but its revision.
 pub(crate) async fn change(
     core: &Core,

@@ -1,6 +1,7 @@
 //! Baselines over REST: set, shown, compared, deleted; and the brake.
 
 use super::bed::Bed;
+use crate::tasks::conformance::Conformance;
 use lattice_client::{
     ClientError,
     api::baseline::{BaselineRequest, ClassForm},
@@ -85,6 +86,30 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
     assert!(eye.baselines().await.unwrap().is_empty());
     let gone = op.delete_baseline("h100", None, None).await.unwrap_err();
     assert_eq!(gone.exit_code(), 4);
+}
+
+#[tokio::test]
+async fn who_set_or_deleted_one_is_told_by_it_who_differs() {
+    let bed = Bed::furnished().await;
+    let judging = tokio::spawn(Conformance::new(bed.core.clone()).run());
+    let op = bed.client("op");
+    for round in 0..5 {
+        let asked = asking(
+            "gpu[001-004]",
+            json!({"kernel.osrelease": format!("6.8.{round}")}),
+        );
+        op.set_baseline("h100", &asked, None).await.unwrap();
+        let shown = op.baseline("h100").await.unwrap();
+        assert_eq!(
+            (shown.judged_count, shown.judged.as_str()),
+            (4, "gpu[001-004]")
+        );
+        op.delete_baseline("h100", None, None).await.unwrap();
+        let drift = op.drift().await.unwrap();
+        let of_it = drift.unknown.iter().filter(|u| u.baseline.is_some());
+        assert_eq!(of_it.count(), 0, "{drift:?}");
+    }
+    judging.abort();
 }
 
 #[tokio::test]
