@@ -116,6 +116,20 @@ impl HistoryStore {
         })
     }
 
+    /// When the oldest change that is kept of a node was, Unix milliseconds.
+    pub(crate) fn begins(&self, node: &str) -> Result<Option<u64>, HistoryError> {
+        self.read(|txn| {
+            let order = txn.open_table(ORDER)?;
+            for row in order.range((node, 0, 0)..=(node, u64::MAX, u64::MAX))? {
+                let (key, kind) = row?;
+                if Kind::of(kind.value()).is_change() {
+                    return Ok(Some(key.value().1));
+                }
+            }
+            Ok(None)
+        })
+    }
+
     /// The line with this number, if it is kept and `hides_people` does not leave it out.
     pub(crate) fn numbered(
         &self,

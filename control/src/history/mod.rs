@@ -81,6 +81,11 @@ impl History {
     }
 
     /// The line of a node with this number; see [`HistoryStore::numbered`].
+    /// When a node's changes begin; see [`HistoryStore::begins`].
+    pub(crate) async fn begins(&self, node: String) -> Result<Option<u64>, HistoryError> {
+        self.off(move |store| store.begins(&node)).await
+    }
+
     pub(crate) async fn numbered(
         &self,
         node: String,

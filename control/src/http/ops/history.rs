@@ -13,7 +13,9 @@ use lattice_api::{
     problem::{Kind, Problem},
     text,
 };
-use lattice_hwprobe::{Class, ClassRecord, Difference, UnknownClass, diff, history::Cause};
+use lattice_hwprobe::{
+    Class, ClassRecord, Difference, Reading, UnknownClass, diff, history::Cause,
+};
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -246,17 +248,38 @@ pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<D
     let at = at.ok_or_else(|| Problem::field("since", "say from when on: 2d, 2026-11-21"))?;
     let now = core.records(&id, &Class::ALL).await;
     let now = now.map_err(|error| nodes::agent_problem(&error))?;
-    let mut differences = Vec::new();
+    let (mut differences, mut reaches) = (Vec::new(), false);
     for (class, record) in now {
         let then = core.history.at(id.to_string(), class, at.0).await;
         let then = then.map_err(|error| problem(&error))?;
+        reaches |= then != Then::NotKept;
         differences.extend(compare(class, &then, &record));
+    }
+    if !reaches {
+        return Err(too_early(core, &id, at).await);
     }
     Ok(DiffView {
         left: format!("{node} at {}", time(at)),
         right: format!("{node} now"),
         differences: differences.into_iter().map(nodes::difference).collect(),
     })
+}
+
+/// Nothing is known of the node then: that is no difference.
+async fn too_early(core: &Core, node: &NodeId, at: UnixMillis) -> Problem {
+    let begins = match core.history.begins(node.to_string()).await {
+        Ok(begins) => begins,
+        Err(error) => return problem(&error),
+    };
+    let at = time(at);
+    let why = match begins {
+        Some(begins) => format!(
+            "no history of {node} reaches back to {at}: it begins at {}",
+            time(UnixMillis(begins))
+        ),
+        None => format!("no history of {node} is kept yet, and so none of {at}"),
+    };
+    Problem::field("since", why)
 }
 
 /// A class that was not known then differs in nothing: it is unknown, and says why.
@@ -279,22 +302,28 @@ fn compare(class: Class, then: &Then, now: &ClassRecord) -> Vec<Difference> {
             diff(&record, now)
         }
         Then::Disabled => diff(&ClassRecord::disabled(class, "was not probed"), now),
+        Then::Lost { digest } if now.state().digest() == Some(*digest) => Vec::new(),
         Then::Lost { digest } => {
             let why = format!("its record of then ({}) is not kept", digest.short());
-            one_unknown(class, &why)
+            one_unknown(now, &why)
         }
-        Then::NotKept => one_unknown(class, "no history reaches that far back"),
+        Then::NotKept => one_unknown(now, "no history of it reaches that far back"),
     }
 }
 
-/// One line for a class of which nothing of then is known.
-fn one_unknown(class: Class, why: &str) -> Vec<Difference> {
-    let left = lattice_hwprobe::Reading::failed(why);
+/// One line for a class of which nothing of then is known, with what it is now.
+fn one_unknown(now: &ClassRecord, why: &str) -> Vec<Difference> {
+    let state = now.state();
+    let right = match (&now.disabled, state.digest()) {
+        (Some(why), _) => Reading::disabled(why.clone()),
+        (None, Some(digest)) => Reading::Present(digest.short().into()),
+        (None, None) => Reading::failed("the class is incomplete"),
+    };
     vec![Difference {
-        class,
+        class: now.class,
         key: "class".to_owned(),
-        left,
-        right: lattice_hwprobe::Reading::Unsupported,
+        left: Reading::failed(why),
+        right,
         verdict: lattice_hwprobe::Verdict::Unknown,
     }]
 }

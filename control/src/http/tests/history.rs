@@ -164,14 +164,22 @@ async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
     }
     assert_eq!(seen, ["xid", "change", "boot"]);
     type Edit = fn(&mut HistoryQuery);
-    let wrong: [(&str, Edit); 6] = [
+    let wrong: [(&str, Edit); 11] = [
         ("kind", |q| q.kind = Some("xids".to_owned())),
         ("cursor", |q| q.cursor = Some("17".to_owned())),
         ("around", |q| q.around = Some("9999".to_owned())),
         ("around", |q| q.around = Some("noon".to_owned())),
         ("within", |q| q.within = Some("10m".to_owned())),
         ("class", |q| q.class = Some("toaster".to_owned())),
+        ("around", |q| q.around = Some("2999-01-01".to_owned())),
+        ("since", |q| q.since = Some("2999-01-01".to_owned())),
+        ("since", |q| q.since = Some("5".to_owned())),
+        ("since", |q| q.since = Some("1:2:3".to_owned())),
     ];
+        ("within", |q| {
+            q.around = Some("2m".to_owned());
+            q.within = Some("5".to_owned());
+        }),
     for (field, edit) in wrong {
         let error = eye.history(NODE, &query(edit)).await.unwrap_err();
         assert_eq!(
@@ -182,6 +190,17 @@ async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
     }
     let changes = eye.changes(Some("1d")).await.unwrap();
     assert_eq!(changes.changes.len(), 1, "what else happened is no change");
+    for ahead in [
+        eye.changes(Some("2999-01-01")).await.unwrap_err(),
+        eye.diff_since(NODE, "2999-01-01").await.unwrap_err(),
+    ] {
+        let problem = ahead.problem().unwrap();
+        assert_eq!(
+            (problem.status, problem.field.as_deref()),
+            (400, Some("since"))
+        );
+        assert!(problem.detail.contains("still to come"), "{problem:?}");
+    }
     assert_eq!(changes.changes[0].nodes, NODE);
     let ghost = eye.history("gpu999", &HistoryQuery::default()).await;
     assert_eq!(ghost.unwrap_err().exit_code(), 4);
@@ -189,6 +208,42 @@ async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
 
 #[tokio::test]
 async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
+#[tokio::test]
+async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    let refused = async |since: &str| {
+        let error = eye.diff_since(NODE, since).await.unwrap_err();
+        let problem = error.problem().unwrap().clone();
+        assert_eq!(
+            (problem.status, problem.field.as_deref()),
+            (400, Some("since"))
+        );
+        problem.detail
+    };
+    let none = refused("2020-01-01").await;
+    assert!(none.contains("no history of gpu001 is kept yet"), "{none}");
+    told(&bed).await;
+    let change = query(|q| q.kind = Some("change".to_owned()));
+    let begins = eye.history(NODE, &change).await.unwrap().items[0].at.clone();
+    let early = refused("2020-01-01").await;
+    assert!(
+        early.ends_with(&format!("it begins at {begins}")),
+        "{early}"
+    );
+    let diff = eye.diff_since(NODE, "90m").await.unwrap();
+    let unknown = diff.differences.iter().find(|d| d.class == "gpu").unwrap();
+    assert_eq!(
+        (unknown.verdict.as_str(), unknown.left.as_str()),
+        (
+            "unknown",
+            "<failed: no history of it reaches that far back>"
+        )
+    );
+    // What it is now, and not that nothing of the kind is there.
+    assert_ne!(unknown.right, "<unsupported>");
+}
+
     const SECRET: &str = "the tenant did not pay";
     let bed = Bed::furnished().await;
     told(&bed).await;
