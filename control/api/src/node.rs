@@ -156,8 +156,8 @@ pub struct NodeView {
     /// Why it gets no sensitive work: what its own signed claim said against what it gossips.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_refused: Option<String>,
-    /// What it draws and what limits it, by its BMC; none where control reads no BMC of it, or none
-    /// has answered yet.
+    /// What it draws and what limits it, by its BMC. Where control reads no BMC of it, what its agent
+    /// measures in band, and that of a single node alone; else none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<PowerView>,
     /// Its certificate; only of a single node, for operators, while the quorum answers.
@@ -206,6 +206,9 @@ pub struct PowerView {
     /// Watts; only with `limit_state` `set`.
     pub limit_watts: Option<u64>,
     /// `absent`: nothing could limit it; `uncapped`; `set`; `unknown`.
+    /// Why the draw is not known, in words; none where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     pub limit_state: String,
     /// Lowest limit that may be set, watts.
     pub limit_min_watts: Option<u64>,
@@ -213,8 +216,11 @@ pub struct PowerView {
     pub limit_max_watts: Option<u64>,
     /// What the BMC does when the limit cannot be kept, as it says.
     pub exception_action: Option<String>,
-    /// The resource the draw comes from.
+    /// Where the draw comes from: the resource of the BMC, or what the agent reads (`ipmi`,
+    /// `hwmon/…`); empty where there is none.
     pub source: String,
-    /// When it was read, RFC 3339.
-    pub read_at: String,
+    /// When its BMC last told anything of its power, RFC 3339; none where it never did, and of what
+    /// the agent measures, which is of its last probe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_at: Option<String>,
 }

@@ -175,7 +175,10 @@ fn mark(class: &ClassView) -> String {
 /// `467 W of 800 W at most (BMC)`.
 fn power(power: &PowerView) -> String {
     let watts = |watts: Option<u64>| watts.map(|w| format!("{w} W"));
-    let draw = watts(power.draw_watts).unwrap_or_else(|| format!("<{}>", power.draw_state));
+    let draw = watts(power.draw_watts).unwrap_or_else(|| match &power.reason {
+        Some(why) => format!("<{}: {why}>", power.draw_state),
+        None => format!("<{}>", power.draw_state),
+    });
     let limit = match watts(power.limit_watts) {
         Some(limit) => format!("limit {limit}"),
         None => format!("limit {}", power.limit_state),
@@ -186,10 +189,13 @@ fn power(power: &PowerView) -> String {
     };
     let action = power.exception_action.as_deref();
     let action = action.map_or_else(String::new, |a| format!(", beyond it {a}"));
-    format!(
-        "{draw}, {limit}{range}{action}, read {}",
-        time(&power.read_at)
-    )
+    let read = match (&power.read_at, power.source.as_str()) {
+        (Some(at), _) if power.draw_watts.is_some() => format!("read {} by its BMC", time(at)),
+        (Some(at), _) => format!("its BMC last told any {}", time(at)),
+        (None, "") => "never read".to_owned(),
+        (None, source) => format!("measured by the node itself ({source})"),
+    };
+    format!("{draw}, {limit}{range}{action}, {read}")
 }
 
 /// Whether it answers, and how that is known.

@@ -105,6 +105,8 @@ pub struct BmcPlan {
 pub struct BmcTarget {
     /// Where it is and who asks.
     pub endpoint: ReadOnly,
+    /// Where its password is, also after it was changed.
+    pub password_file: PathBuf,
     /// Its nodes, each with its system.
     pub nodes: Vec<(NodeId, Selector)>,
 }
@@ -209,7 +211,7 @@ fn table(site: Option<&Path>) -> Result<Table, String> {
 
 impl Entry {
     fn targets(&self) -> Result<Vec<BmcTarget>, String> {
-        let (password, trust) = (self.password()?, self.trust()?);
+        let (password, trust) = (password(&self.password_file)?, self.trust()?);
         let nodes = self.nodes()?;
         let at = |url: &str| {
             Endpoint::new(url, &self.user, password.clone(), trust.clone())
@@ -227,12 +229,18 @@ impl Entry {
                 );
             }
             let endpoint = at(&self.url)?;
-            return Ok(vec![BmcTarget { endpoint, nodes }]);
+            let password_file = self.password_file.clone();
+            return Ok(vec![BmcTarget {
+                endpoint,
+                password_file,
+                nodes,
+            }]);
         }
         let each = nodes.into_iter().map(|(node, system)| {
             let endpoint = at(&self.url.replace(NODE, node.as_str()))?;
             Ok(BmcTarget {
                 endpoint,
+                password_file: self.password_file.clone(),
                 nodes: vec![(node, system)],
             })
         });
@@ -273,22 +281,22 @@ impl Entry {
             _ => Err("give one of certificate, ca_file, insecure".to_owned()),
         }
     }
+}
 
-    fn password(&self) -> Result<SecretString, String> {
-        let path = &self.password_file;
-        let failed = |error: std::io::Error| format!("password_file: {}: {error}", path.display());
-        let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(format!(
-                "password_file: others can read {} (mode {mode:03o}); run `chmod 600` on it",
-                path.display()
-            ));
-        }
-        let text = fs::read_to_string(path).map_err(failed)?;
-        let password = text.trim_end_matches(['\n', '\r']);
-        if password.is_empty() {
-            return Err(format!("password_file: {} is empty", path.display()));
-        }
-        Ok(password.to_owned().into())
+/// The password in a file that nobody else can read.
+pub(super) fn password(path: &Path) -> Result<SecretString, String> {
+    let failed = |error: std::io::Error| format!("password_file: {}: {error}", path.display());
+    let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(format!(
+            "password_file: others can read {} (mode {mode:03o}); run `chmod 600` on it",
+            path.display()
+        ));
     }
+    let text = fs::read_to_string(path).map_err(failed)?;
+    let password = text.trim_end_matches(['\n', '\r']);
+    if password.is_empty() {
+        return Err(format!("password_file: {} is empty", path.display()));
+    }
+    Ok(password.to_owned().into())
 }

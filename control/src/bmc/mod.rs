@@ -18,5 +18,5 @@ mod worker;
 
 pub(crate) use ask::Looked;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
-pub(crate) use readings::{Parts, PowerSeen, Readings};
+pub(crate) use readings::{Parts, Readings};
 pub(crate) use worker::{Edges, run};

@@ -45,7 +45,9 @@ pub(super) struct Node {
     name: NodeId,
     selector: Selector,
     /// How draw and limit are asked for with few requests.
-    pub(super) route: Option<Route>,
+    route: Option<Route>,
+    /// It led nowhere when it was last gone: whatever the next look finds takes its place.
+    is_lost: bool,
     history: History,
     /// What counts of each class; of one whose reading waits to be confirmed, what counted before.
     published: BTreeMap<Class, ClassRecord>,
@@ -65,6 +67,7 @@ impl Node {
             name,
             selector,
             route: None,
+            is_lost: false,
             history: History::default(),
             published: unread("its BMC was not read yet"),
             wrong,
@@ -108,9 +111,31 @@ impl Node {
         }
     }
 
-    /// Draw and limit, as a look that was answered has them.
-    pub(super) fn power(&self, report: &BmcReport) -> Option<Power> {
-        self.found(report).map(|found| found.power.clone())
+    /// Draw and limit, as a look has them: not known where it was not answered.
+    pub(super) fn power(&self, report: &BmcReport) -> Power {
+        match (self.found(report), &report.unselected) {
+            (Some(found), _) => found.power.clone(),
+            (None, Some(why)) => Power {
+                draw: why.reading(),
+                limit: why.reading(),
+                ..Power::default()
+            },
+            (None, None) => Power {
+                draw: Reading::failed(self.why_silent(report)),
+                limit: Reading::failed(self.why_silent(report)),
+                ..Power::default()
+            },
+        }
+    }
+
+    /// The way to draw and limit alone, where there is anything to ask.
+    pub(super) fn route(&self) -> Option<&Route> {
+        self.route.as_ref().filter(|way| !way.sources.is_empty())
+    }
+
+    /// What the way led to may be elsewhere, or is not there while the BMC starts.
+    pub(super) const fn lose_route(&mut self) {
+        self.is_lost = true;
     }
 
     /// Takes what a look said of this node.
@@ -156,13 +181,20 @@ impl Node {
     }
 
     fn answered(&mut self, found: &NodeReport, look: &Look) -> Next {
-        self.route = Some(found.route.clone());
+        // A look at a BMC that hangs finds less than there is.
+        if self.route.is_none() || self.is_lost || !found.route.is_partial() {
+            self.route = Some(found.route.clone());
+            self.is_lost = false;
+        }
         let records: BTreeMap<Class, ClassRecord> = [&found.bmc, &found.bios]
             .map(|record| (record.class, record.clone()))
             .into();
         let mut next = self.observe(&records, look);
         let is_known = |record: &ClassRecord| record.state().digest().is_some();
         if !records.values().all(is_known) {
+            next = Next::Again;
+        }
+        if next == Next::Rest && found.route.is_partial() {
             next = Next::Again;
         }
         self.wrong.answered(look.at, found);

@@ -1,7 +1,7 @@
 //! What the BMCs said last, by node, and whom to ask to look again.
 
 use super::ask::{Ask, Looked};
-use lattice_hwprobe::{Class, ClassRecord, Finding, Power, health};
+use lattice_hwprobe::{Class, ClassRecord, Finding, LimitState, Power, health};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::{
     collections::BTreeMap,
@@ -44,10 +44,15 @@ impl Parts {
 /// A node's power, by its BMC.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PowerSeen {
-    /// As read.
+    /// What came of the last look.
     pub(crate) power: Power,
-    /// When.
-    pub(crate) read_at: UnixMillis,
+    /// When the BMC last told anything of it; none where it never did.
+    pub(crate) read_at: Option<UnixMillis>,
+}
+
+/// Whether a BMC told any of it: a request that was not made, or not answered, tells nothing.
+fn is_told(power: &Power) -> bool {
+    power.draw.is_known() || power.limit_state != LimitState::Unknown
 }
 
 /// Shared by the workers, which write, and everybody who asks.
@@ -78,7 +83,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Readings {
-    /// A node's power; `None` where no BMC of it is read, or none has answered yet.
+    /// A node's power; `None` where no BMC of it is read, or none was asked yet.
     pub(crate) fn power(&self, node: &NodeId) -> Option<Arc<PowerSeen>> {
         lock(&self.power).get(node).cloned()
     }
@@ -135,8 +140,14 @@ impl Readings {
         self.version.subscribe()
     }
 
-    pub(super) fn put_power(&self, node: NodeId, power: Power, read_at: UnixMillis) {
-        lock(&self.power).insert(node, Arc::new(PowerSeen { power, read_at }));
+    /// What came of a look at `now`; the time of what was told before stays where it told nothing.
+    pub(super) fn put_power(&self, node: NodeId, power: Power, now: UnixMillis) {
+        let mut all = lock(&self.power);
+        let read_at = match is_told(&power) {
+            true => Some(now),
+            false => all.get(&node).and_then(|seen| seen.read_at),
+        };
+        all.insert(node, Arc::new(PowerSeen { power, read_at }));
     }
 
     pub(crate) fn put_parts(&self, node: NodeId, parts: Parts) {

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 mod deeds;
+mod power;
 
 const BMC_VERSION: &str = "/redfish/v1/UpdateService/FirmwareInventory/BMC";
 
@@ -390,7 +391,10 @@ async fn a_bmc_that_says_nothing_makes_its_class_unknown_and_not_the_power_zero(
     });
     why.await;
     assert_eq!(states(&bed.readings), Some([false, false]));
-    assert_eq!(bed.readings.power(&id("gpu001")), None);
+    let power = bed.readings.power(&id("gpu001")).unwrap();
+    assert!(!power.power.draw.is_known(), "{power:?}");
+    assert_eq!(power.power.limit_state, LimitState::Unknown);
+    assert_eq!(power.read_at, None);
     // It answers; it is silent again; it answers as before. Unknown is unknown both times, and what
     // was known comes back at once.
     let settled = |wanted| move |r: &Readings| (states(r)? == wanted).then_some(());
@@ -550,7 +554,10 @@ async fn what_is_asked_again_within_seconds_confirms_nothing() {
     assert!(bmc.set(system, "/Status/Health", "Critical".into()));
     let named = |bed: &Bed, node: &str| {
         let reasons = bed.readings.parts(&id(node)).unwrap().reasons.clone();
-        reasons.into_iter().map(|reason| reason.code).collect::<Vec<_>>()
+        reasons
+            .into_iter()
+            .map(|reason| reason.code)
+            .collect::<Vec<_>>()
     };
     assert_eq!(named(&bed, "gpu102"), Vec::<String>::new());
     bed.readings.look(&id("gpu101"), "ada").await;

@@ -3,6 +3,7 @@
 use super::{
     BmcPlan, BmcTarget, Readings,
     ask::{Ask, Looked, MOST_WAITING},
+    config,
     deeds::Deeds,
     health::Wrong,
     node::{Look, Next, Node},
@@ -13,12 +14,13 @@ use lattice_mesh::Clock;
 use lattice_quorum_types::NodeId;
 use lattice_redfish::{
     BmcReport, Breadth, Documents, Scope, Selector,
-    http::{Bmc, EndpointError, Environment, Settings},
+    http::{Bmc, EndpointError, Environment, ReadOnly, Settings},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use secrecy::ExposeSecret as _;
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
     sync::{Semaphore, mpsc},
-    task::JoinSet,
+    task::{JoinSet, spawn_blocking},
     time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -74,6 +76,8 @@ pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
 
 struct Worker {
     bmc: Bmc,
+    endpoint: ReadOnly,
+    password_file: PathBuf,
     deeds: Deeds,
     nodes: BTreeMap<NodeId, Node>,
     /// Who wants it looked at now.
@@ -101,14 +105,10 @@ impl Worker {
             readings.put_worker(name.clone(), ask.clone());
             nodes.insert(name, node);
         }
-        let bmc = Bmc::new(
-            target.endpoint,
-            None,
-            Settings::default(),
-            Environment::system(),
-        )?;
         Ok(Self {
-            bmc,
+            bmc: client(&target.endpoint)?,
+            endpoint: target.endpoint,
+            password_file: target.password_file,
             deeds: Deeds::default(),
             nodes,
             asks,
@@ -157,6 +157,9 @@ impl Worker {
             while let Ok(ask) = self.asks.try_recv() {
                 asked.push(ask);
             }
+            if self.is_unheard() && self.renew_password().await {
+                whole_at = Instant::now();
+            }
             let waits = confirm_at.is_some_and(|at| Instant::now() < at);
             if waits && !asked.is_empty() && Instant::now() < whole_at {
                 self.answer(asked).await;
@@ -180,6 +183,50 @@ impl Worker {
                 power_at = power_at.max(Instant::now());
             }
             drop(turn);
+        }
+    }
+
+    /// Whether it did not tell all that it should when it was last asked.
+    fn is_unheard(&self) -> bool {
+        self.failures > 0 || self.told == Some(false)
+    }
+
+    /// Takes up the password that is in its file now. Whether that is another one: its BMC is asked
+    /// anew then, however long it was to be left alone.
+    async fn renew_password(&mut self) -> bool {
+        let path = self.password_file.clone();
+        let password = match spawn_blocking(move || config::password(&path)).await {
+            Ok(Ok(password)) => password,
+            Ok(Err(why)) => {
+                let bmc = self.bmc.address();
+                tracing::warn!(bmc, why, "its password stays the former one");
+                return false;
+            }
+            // The runtime ends.
+            Err(_) => return false,
+        };
+        if password.expose_secret() == self.endpoint.0.password.expose_secret() {
+            return false;
+        }
+        let mut endpoint = self.endpoint.clone();
+        endpoint.0.password = password;
+        match client(&endpoint) {
+            Ok(bmc) => {
+                let former = std::mem::replace(&mut self.bmc, bmc);
+                self.endpoint = endpoint;
+                let _ = timeout(CLOSE_WITHIN, former.close()).await;
+                let bmc = self.bmc.address();
+                tracing::info!(
+                    bmc,
+                    "its password file has another password, which is tried"
+                );
+                true
+            }
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::error!(error, "the other password is not tried");
+                false
+            }
         }
     }
 
@@ -253,9 +300,8 @@ impl Worker {
             // What is told elsewhere must be in the history by then.
             node.write(&edges.history, look.at).await;
             edges.readings.put_parts(name.clone(), node.parts(look.at));
-            if let Some(power) = node.power(&report) {
-                edges.readings.put_power(name.clone(), power, look.at);
-            }
+            let power = node.power(&report);
+            edges.readings.put_power(name.clone(), power, look.at);
         }
         let is_quiet = asked.is_empty() && next == Next::Rest;
         tell(asked, &looked);
@@ -287,24 +333,38 @@ impl Worker {
         }
     }
 
-    /// Draw and limit by the way found before. Whether it fell silent with it, or answers again.
+    /// Draw and limit by the way found before. Whether it fell silent with it, or answers again, or
+    /// the way leads nowhere any more.
     async fn look_at_power(&mut self) -> bool {
         let edges = &self.shared.edges;
         let mut told = None;
+        let mut is_stale = false;
         for (name, node) in &mut self.nodes {
             let now = edges.clock.now();
             node.write(&edges.history, now).await;
-            let Some(route) = &node.route else {
+            let Some(route) = node.route() else {
                 continue;
             };
             let read = self.bmc.read_power(route).await;
             told = Some(told == Some(true) || read.power.draw.is_known());
+            if read.is_stale {
+                // Not there is no word on what the node draws: the look at everything finds it.
+                is_stale = true;
+                node.lose_route();
+                continue;
+            }
             let now = edges.clock.now();
             edges.readings.put_power(name.clone(), read.power, now);
         }
         let before = std::mem::replace(&mut self.told, told);
-        before.is_some() && told.is_some() && before != told
+        is_stale || (before.is_some() && told.is_some() && before != told)
     }
+}
+
+/// One that is not connected yet.
+fn client(endpoint: &ReadOnly) -> Result<Bmc, EndpointError> {
+    let environment = Environment::system();
+    Bmc::new(endpoint.clone(), None, Settings::default(), environment)
 }
 
 fn tell(asked: Vec<Ask>, looked: &BTreeMap<NodeId, Looked>) {

@@ -3,7 +3,7 @@
 use super::{certificates::of_node, paging, time};
 use crate::{
     AgentError, Core, Look, NodeEntry, View,
-    bmc::{Looked, PowerSeen},
+    bmc::Looked,
     http::caller::{Caller, Role},
 };
 use lattice_api::{
@@ -16,11 +16,11 @@ use lattice_api::{
     problem::{Kind, Problem},
 };
 use lattice_hwprobe::{
-    Class, ClassMark, Difference, Inventory, Milliwatts, NodeDocument, Reading, Verdict,
+    Class, ClassMark, Difference, Inventory, Milliwatts, NodeDocument, Power, Reading, Verdict,
     health::Severity,
 };
 use lattice_placement::{Health, Liveness};
-use lattice_quorum_types::{NodeId, Revision, node::Node};
+use lattice_quorum_types::{NodeId, Revision, UnixMillis, node::Node};
 use std::{ops::Bound, time::Duration};
 use tokio::time::timeout;
 
@@ -29,6 +29,9 @@ pub(crate) const MAJORITY: &str = "majority";
 
 /// Longest wait for a BMC that somebody wants looked at: slow ones take half a minute for everything.
 const BMC_LOOK_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// Longest wait for an agent's word on its power, while everything else of the node is at hand.
+const IN_BAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A node's name from a path; what is no name is no node.
 pub(crate) fn name(text: &str) -> Result<NodeId, Problem> {
@@ -48,9 +51,13 @@ pub(crate) fn list(
     Ok(page.map(|(_, entry)| with_bmc(core, shown(&view, entry), entry)))
 }
 
-/// One node, with its certificate for those who may see it.
+/// One node, with its certificate for those who may see it, and what it measures of its power where
+/// no BMC is read.
 pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
     let mut shown = get(core, node)?;
+    if shown.power.is_none() {
+        shown.power = in_band(core, &name(node)?).await;
+    }
     if caller.check_whole(Role::Operator, "").is_ok() {
         shown.certificate = of_node(core, &name(node)?).await;
     }
@@ -67,7 +74,10 @@ pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
 /// What a BMC tells moves all the time and is not part of the view. What is wrong by its word is
 /// wrong with the node.
 fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> NodeView {
-    shown.power = core.bmc.power(&entry.id).map(|seen| power(&seen));
+    shown.power = core
+        .bmc
+        .power(&entry.id)
+        .map(|seen| power(&seen.power, seen.read_at));
     let parts = core.bmc.parts(&entry.id);
     let reasons = parts.iter().flat_map(|parts| &parts.reasons);
     let mut worst = None;
@@ -86,19 +96,37 @@ fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> NodeView {
     shown
 }
 
-fn power(seen: &PowerSeen) -> PowerView {
-    let power = &seen.power;
+/// What a node's agent measured in its last probe; none where it does not say so at once.
+async fn in_band(core: &Core, node: &NodeId) -> Option<PowerView> {
+    let asked = timeout(IN_BAND_TIMEOUT, core.inventory(node, Look::Last));
+    let measured = asked.await.ok()?.ok()?.power?;
+    Some(power(&measured, None))
+}
+
+fn power(power: &Power, read_at: Option<UnixMillis>) -> PowerView {
     let watts = |reading: &Reading<Milliwatts>| Some((reading.present()?.0 + 500) / 1000);
     PowerView {
         draw_watts: watts(&power.draw),
         draw_state: power.draw.state().to_string(),
+        reason: why(&power.draw),
         limit_watts: watts(&power.limit),
         limit_state: power.limit_state.to_string(),
         limit_min_watts: watts(&power.limit_min),
         limit_max_watts: watts(&power.limit_max),
         exception_action: power.exception_action.present().cloned(),
         source: power.source.clone(),
-        read_at: time(seen.read_at),
+        read_at: read_at.map(time),
+    }
+}
+
+/// Why a reading is not known.
+fn why<T>(reading: &Reading<T>) -> Option<String> {
+    match reading {
+        Reading::Denied { why } | Reading::Failed { why } | Reading::Disabled { why } => {
+            Some(why.clone())
+        }
+        Reading::Timeout { after_ms } => Some(format!("no answer within {after_ms} ms")),
+        Reading::Present(_) | Reading::Absent | Reading::Unsupported => None,
     }
 }
 

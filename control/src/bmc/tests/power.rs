@@ -1,0 +1,103 @@
+//! Draw and limit of a BMC that hangs, is dead, or is not let in.
+
+use super::*;
+use crate::bmc::readings::PowerSeen;
+
+/// A plan whose looks at everything are `interval_s` apart, and those at power a second.
+fn plan(folder: &Path, url: &str, interval_s: u64) -> BmcPlan {
+    let entry = format!("url: '{url}', nodes: gpu001");
+    let path = file(folder, &[entry]);
+    let text = fs::read_to_string(&path).unwrap();
+    let text = text.replace(
+        "\ninterval_s: 2\n",
+        &format!("\ninterval_s: {interval_s}\n"),
+    );
+    fs::write(&path, text).unwrap();
+    BmcPlan::load(&path).unwrap()
+}
+
+fn seen(readings: &Readings) -> Option<Arc<PowerSeen>> {
+    readings.power(&id("gpu001"))
+}
+
+/// For so long nothing says that there is no draw or no limit, and nothing is read.
+async fn stays_unknown(bed: &Bed, last: &PowerSeen, how_long: Duration) {
+    let ends_at = Instant::now() + how_long;
+    while Instant::now() < ends_at {
+        let now = seen(&bed.readings).unwrap();
+        if now.power != last.power {
+            assert!(!now.power.draw.is_known(), "{now:?}");
+            assert_eq!(now.power.limit_state, LimitState::Unknown, "{now:?}");
+        }
+        assert_eq!(now.read_at, last.read_at, "nobody answered: {now:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_bmc_that_hangs_and_then_dies_never_says_that_nothing_limits_its_node() {
+    let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
+    let bmc = bmc.start().await.unwrap();
+    let folder = folder();
+    let bed = Bed::start(plan(folder.path(), &bmc.url(), 3600));
+    let drawn = |r: &Readings| seen(r).filter(|s| s.power.draw.present().is_some());
+    bed.until("a draw", drawn).await;
+    // Everything but its power answers, and somebody has it looked at.
+    bmc.break_path("/redfish/v1/Chassis*", Fault::Slow { ms: 600_000 });
+    let looked = bed.readings.look(&id("gpu001"), "ada").await;
+    assert!(matches!(looked, Some(Looked::Read { .. })), "{looked:?}");
+    let hung = seen(&bed.readings).unwrap();
+    assert!(!hung.power.draw.is_known(), "{hung:?}");
+    let requests = bmc.counters().requests;
+    stays_unknown(&bed, &hung, Duration::from_secs(4)).await;
+    // It is dead: its port takes no connection.
+    bmc.break_path("*", Fault::Reset);
+    stays_unknown(&bed, &hung, Duration::from_secs(4)).await;
+    assert!(hung.read_at.is_some() && bmc.counters().requests >= requests);
+    bmc.heal();
+    let again = bed.until("a draw again", |r| {
+        drawn(r).filter(|s| s.read_at > hung.read_at)
+    });
+    assert_ne!(again.await.power.limit_state, LimitState::Unknown);
+}
+
+#[tokio::test]
+async fn power_that_is_nowhere_found_any_more_is_looked_for_and_not_absent() {
+    let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
+    let bmc = bmc.start().await.unwrap();
+    let folder = folder();
+    let bed = Bed::start(plan(folder.path(), &bmc.url(), 3600));
+    let drawn = |r: &Readings| seen(r).filter(|s| s.power.draw.present().is_some());
+    let before = bed.until("a draw", drawn).await;
+    // As a BMC does while it starts.
+    bmc.break_path("*", Fault::NotFound);
+    let unknown = |r: &Readings| seen(r).filter(|s| s.power != before.power);
+    let now = bed.until("nothing", unknown).await;
+    assert!(!now.power.draw.is_known(), "{now:?}");
+    assert_eq!(now.power.limit_state, LimitState::Unknown, "{now:?}");
+    bmc.heal();
+    bed.until("a draw again", drawn).await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_the_reason_for_no_power_and_a_corrected_one_is_used_unasked() {
+    let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
+    let bmc = bmc.start().await.unwrap();
+    let folder = folder();
+    let password = folder.path().join("password");
+    let right = fs::read_to_string(&password).unwrap();
+    fs::write(&password, "not this one\n").unwrap();
+    let bed = Bed::start(plan(folder.path(), &bmc.url(), 3600));
+    let denied = bed.until("a reason", seen).await;
+    let Reading::Denied { why } = &denied.power.draw else {
+        panic!("{denied:?}");
+    };
+    assert!(why.contains("does not accept user \"admin\""), "{why}");
+    assert_eq!(denied.read_at, None);
+    fs::write(&password, right).unwrap();
+    let drawn = |r: &Readings| seen(r).filter(|s| s.power.draw.present().is_some());
+    let began_at = Instant::now();
+    bed.until("a draw", drawn).await;
+    // Not after the minute for which a BMC that did not answer is left alone.
+    assert!(began_at.elapsed() < Duration::from_secs(30));
+}
