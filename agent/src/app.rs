@@ -286,7 +286,7 @@ impl App {
         self.cancel.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        self.told.end();
+        self.told.end(env!("CARGO_PKG_VERSION"));
         self.history.flush().await;
         self.health.flush().await;
         if let Some(cell) = &self.cell {

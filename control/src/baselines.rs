@@ -99,6 +99,11 @@ impl Kept {
         self.record.definition.rank(is_named, cohort)
     }
 
+    /// Whether its selector is for this node. A more specific one may speak before it.
+    pub(crate) fn is_for(&self, node: &NodeId, key: Option<&CohortKey>) -> bool {
+        self.rank(node, key.map(cohort).as_ref()).is_some()
+    }
+
     /// `h100 v3`, as reports name it.
     pub(crate) fn label(&self) -> String {
         format!("{} v{}", self.record.name, self.record.version)

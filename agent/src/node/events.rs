@@ -107,8 +107,11 @@ impl NodeEvents {
         self.enter(due);
     }
 
-    /// Writes down what was counted and is not due yet, at the end.
-    pub fn end(&self) {
+    /// The agent ends as it was told to: with what was counted and is not due yet.
+    pub fn end(&self, version: &str) {
+        self.tell(Happening::Stopped {
+            version: version.to_owned(),
+        });
         let now = self.0.clock.now().0;
         let mut fold = self.fold();
         let rest = fold.rest(now);

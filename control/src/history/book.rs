@@ -2,10 +2,8 @@
 
 use super::{
     event::{Happened, LONG_AGO_MS, Noted, What},
-    store::{
-        CURSORS, Cursor, ENTRIES, EVENTS, Failure, FromBmc, ORDER, Source, TIMES, Told, encode,
-        read_entry, read_event,
-    },
+    store::{Cursor, FromBmc, Source, Told},
+    tables::{CURSORS, ENTRIES, EVENTS, Failure, ORDER, TIMES, encode, read_entry, read_event},
 };
 use lattice_hwprobe::history::Entry;
 use lattice_redfish::DeedOf;
@@ -80,7 +78,7 @@ impl Kind {
     pub(super) fn of_event(what: &What) -> Self {
         match what {
             What::Event(_) => Self::Event,
-            What::Noted(Noted::Liveness { .. }) => Self::Liveness,
+            What::Noted(Noted::Liveness { .. } | Noted::Suspect { .. }) => Self::Liveness,
             What::Noted(_) => Self::Note,
             What::Bmc(did) => match did.deed.of {
                 DeedOf::Task { .. } => Self::BmcTask,

@@ -139,7 +139,16 @@ pub(crate) enum Noted {
         /// As of a drain.
         late: bool,
     },
-    /// Something that is in the audit.
+    /// For a while it did not answer, and was given no work; then it did.
+    Suspect {
+        /// How long, milliseconds.
+        for_ms: u64,
+        /// Why it was suspect.
+        reason: Option<String>,
+        /// Such times before this one that are not noted: too many.
+        left_out: u32,
+    },
+    /// Something that is in the audit, of the node or of what it is judged by.
     Audit {
         /// Its number there.
         number: u64,
@@ -169,7 +178,7 @@ impl Noted {
         match self {
             Self::Drain { .. } => "drain",
             Self::Lifecycle { .. } => "lifecycle",
-            Self::Liveness { .. } => "liveness",
+            Self::Liveness { .. } | Self::Suspect { .. } => "liveness",
             Self::Audit { .. } => "audit",
         }
     }

@@ -1,9 +1,12 @@
 //! Writes into the nodes' history what their agents cannot tell: drains and lifecycle, whether they
-//! answer, and what the audit says of them. Every control does so for itself, as it reads the
+//! answer, and what the audit says of them, of the baselines that are for them and of the brake. Every control does so for itself, as it reads the
 //! agents' journals: it is a cache, and needs no lease.
 //!
 //! What was written last is kept beside it, so that a control that starts anew writes nothing twice,
 //! and what became of a node meanwhile once, with the time the quorum gives it, or marked as late.
+
+mod audit;
+mod suspicion;
 
 use crate::{
     core::Core,
@@ -11,13 +14,12 @@ use crate::{
     tasks::activation::Activation,
     view::{NodeEntry, View},
 };
-use lattice_api::audit::{is_about_node, summary, word};
+use audit::audited;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     NodeId,
-    audit::{AuditAction, AuditEntry},
+    id::BaselineName,
     node::{DrainReason, Lifecycle},
-    view::{Answer, Query},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -25,6 +27,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use suspicion::Suspicion;
 
 /// Looks at least this often.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -32,10 +35,11 @@ const PERIOD: Duration = Duration::from_secs(10);
 const SPACING: Duration = Duration::from_millis(200);
 /// The audit is asked this often, beside when the view changes: what it says of nodes is rare.
 const AUDIT_EVERY: Duration = Duration::from_secs(5);
-/// Audit entries read at a time.
-const AUDIT_CHUNK: u32 = 1_000;
-/// Of such, in one pass: a control whose folder is new has all of it to read.
+/// Chunks of the audit read in one pass: a control whose folder is new has all of it to read.
 const AUDIT_CHUNKS: usize = 4;
+/// A control that starts waits so long to hear what every node is by construction, before it says
+/// whom a baseline of a cohort is for.
+const SETTLES_AFTER: Duration = Duration::from_secs(60);
 /// A quorum that was not heard of for so long may have decided what this control did not see.
 const DEAF_AFTER_MS: u64 = 30_000;
 /// Changes of one node's liveness that are noted within an hour; what is beyond is counted.
@@ -51,6 +55,7 @@ pub(crate) struct NoteNodes {
     /// As the database has it; `None` until it was read.
     known: Option<Known>,
     audit_asked_at: Option<tokio::time::Instant>,
+    started_at: tokio::time::Instant,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +69,8 @@ struct Known {
     /// Nodes that were seen to answer, or not to, since this control started. Until then a node that
     /// turned may have done so while nobody looked.
     judged: BTreeSet<NodeId>,
+    /// Nodes that were suspect since this control started.
+    suspects: BTreeMap<NodeId, Suspicion>,
 }
 
 /// What a node is compared with.
@@ -78,6 +85,10 @@ pub(super) struct Compared {
     /// What it is not noted to be for the moment, and how often it turned since.
     unnoted: u32,
     last_seen: bool,
+    /// Baselines that are for it, as far as the audit was read: of one that is deleted nothing else
+    /// says so any more.
+    #[serde(default)]
+    baselines: BTreeSet<BaselineName>,
 }
 
 /// What one round did.
@@ -95,6 +106,7 @@ impl NoteNodes {
             core,
             known: None,
             audit_asked_at: None,
+            started_at: tokio::time::Instant::now(),
         }
     }
 
@@ -134,6 +146,13 @@ impl NoteNodes {
         let mut notes = Vec::new();
         let mut compared = Vec::new();
         for (id, node) in view.nodes.iter() {
+            if let Some(suspected) = known.suspicion(node, now) {
+                notes.push(Note {
+                    node: id.to_string(),
+                    happened: vec![suspected],
+                    compared: None,
+                });
+            }
             let before = known.nodes.get(id);
             let is_judged = match node.liveness {
                 Liveness::Alive | Liveness::Unreachable => !known.judged.insert(id.clone()),
@@ -170,12 +189,15 @@ impl NoteNodes {
             self.audit_asked_at = Some(tokio::time::Instant::now());
             for _ in 0..AUDIT_CHUNKS {
                 let after = known.audit.unwrap_or(0);
-                let Some((notes, read)) = audited(&self.core, after).await else {
+                let is_settled = self.started_at.elapsed() >= SETTLES_AFTER;
+                let Some(audited) = audited(&self.core, known, after, is_settled).await else {
                     break;
                 };
-                report.noted += notes.len();
+                report.noted += audited.lines;
                 // With how far it was read, so that nothing is noted twice.
+                let (notes, read) = (audited.notes, audited.read);
                 self.core.history.note(notes, Some(read)).await?;
+                known.nodes.extend(audited.compared);
                 known.audit = Some(read);
             }
         }
@@ -195,6 +217,7 @@ async fn read(core: &Core) -> Result<Known, HistoryError> {
         audit,
         is_current: false,
         judged: BTreeSet::new(),
+        suspects: BTreeMap::new(),
     })
 }
 
@@ -298,11 +321,25 @@ fn compare(
             turns: VecDeque::new(),
             unnoted: 0,
             last_seen: true,
+            baselines: BTreeSet::new(),
         })
     };
     let is_late = before.is_some() && !looked.is_judged;
     happened.extend(compared.liveness(node, now, is_late));
     Some(Next { happened, compared })
+}
+
+impl Known {
+    fn suspicion(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, Noted)> {
+        node.record.as_ref()?;
+        match node.liveness {
+            Liveness::Suspect => {
+                let suspicion = self.suspects.entry(node.id.clone()).or_default();
+                suspicion.turn(node, now)
+            }
+            _ => self.suspects.get_mut(&node.id)?.turn(node, now),
+        }
+    }
 }
 
 impl Compared {
@@ -314,7 +351,7 @@ impl Compared {
         }
     }
 
-    /// Suspicion is no turn, and neither is what is not known yet.
+    /// Suspicion is no turn (see [`Suspicion`]), and neither is what is not known yet.
     fn liveness(&mut self, node: &NodeEntry, now: u64, late: bool) -> Option<(u64, Noted)> {
         let is_alive = match node.liveness {
             Liveness::Alive => true,
@@ -350,43 +387,6 @@ impl Compared {
 
 fn cut(text: &str) -> String {
     text.chars().take(MOST_CHARS).collect()
-}
-
-/// What the next entries of the audit after `after` say of nodes, and up to where they were read;
-/// `None` where they cannot be, or there are none.
-async fn audited(core: &Core, after: u64) -> Option<(Vec<Note>, u64)> {
-    let limit = AUDIT_CHUNK;
-    let Ok(Answer::Audit(entries)) = core.read(Query::Audit { after, limit }).await else {
-        return None;
-    };
-    let read = entries.last()?.number;
-    let notes = entries.iter().filter_map(note_of).collect();
-    (read > after).then_some((notes, read))
-}
-
-/// What an entry says of a node, also of one that is not registered yet.
-fn note_of(entry: &AuditEntry) -> Option<Note> {
-    let name = match &entry.action {
-        AuditAction::ForceReleased { node, .. } | AuditAction::GateSkipped { node, .. } => {
-            node.clone()
-        }
-        AuditAction::Enrolled { name, .. } | AuditAction::CertificatesRevoked { name, .. } => {
-            NodeId::new(name).ok()?
-        }
-        _ => return None,
-    };
-    let is_node = is_about_node(&entry.action, &name);
-    let noted = Noted::Audit {
-        number: entry.number,
-        action: word(&entry.action).to_owned(),
-        by: cut(&entry.by.name),
-        summary: cut(&summary(&entry.action)),
-    };
-    is_node.then(|| Note {
-        node: name.to_string(),
-        happened: vec![(entry.at.0, noted)],
-        compared: None,
-    })
 }
 
 #[cfg(test)]

@@ -61,6 +61,13 @@ pub enum Happening {
         /// Its version.
         version: String,
     },
+    /// The agent ended as it was told to. Of one that was killed, or went with its host, there is
+    /// none.
+    #[serde(rename = "agent_stopped")]
+    Stopped {
+        /// Its version.
+        version: String,
+    },
     /// A kernel module was loaded or unloaded.
     Driver {
         /// Which.
@@ -142,7 +149,7 @@ impl Happening {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Boot { .. } => "boot",
-            Self::Agent { .. } => "agent",
+            Self::Agent { .. } | Self::Stopped { .. } => "agent",
             Self::Driver { .. } => "driver",
             Self::Device { .. } => "device",
             Self::GpuEvent { .. } => "xid",
@@ -171,6 +178,7 @@ impl Happening {
         let kind = self.kind();
         match self {
             Self::Boot { .. } | Self::Agent { .. } => kind.to_owned(),
+            Self::Stopped { .. } => format!("{kind} stopped"),
             Self::Driver { module } => format!("{kind} {module}"),
             Self::Device { what } => format!("{kind} {what}"),
             Self::GpuEvent { address, code, .. } => format!("{kind} {address} {code}"),
@@ -191,6 +199,7 @@ impl Happening {
         let (share, hourly, burst, longest_ms) = match self {
             Self::Boot { .. } => ("boot", 12, 12, HOUR_MS),
             Self::Agent { .. } => ("agent", 12, 12, HOUR_MS),
+            Self::Stopped { .. } => ("agent stopped", 12, 12, HOUR_MS),
             Self::Driver { .. } => ("driver", 30, 2, HOUR_MS),
             Self::Device { .. } => ("device", 30, 2, HOUR_MS),
             Self::GpuEvent { severity, .. } => match severity {
@@ -217,7 +226,7 @@ impl Happening {
     pub fn bounded(mut self) -> Self {
         let texts: Vec<&mut String> = match &mut self {
             Self::Boot { before, .. } => before.iter_mut().collect(),
-            Self::Agent { version } => vec![version],
+            Self::Agent { version } | Self::Stopped { version } => vec![version],
             Self::Driver { module } => vec![module],
             Self::Device { what } => vec![what],
             Self::GpuEvent {

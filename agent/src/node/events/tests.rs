@@ -145,13 +145,11 @@ async fn what_was_counted_is_written_at_the_end() {
     for _ in 0..7 {
         events.tell(xid(1, 31, Severity::Degraded));
     }
-    events.end();
-    let counts: Vec<u32> = written(&history)
-        .await
-        .into_iter()
-        .map(|(_, n)| n)
-        .collect();
-    assert_eq!(counts, [1, 6]);
+    events.end("0.1.0");
+    let written = written(&history).await;
+    let counts: Vec<u32> = written.iter().map(|(_, n)| *n).collect();
+    assert_eq!(counts, [1, 1, 6]);
+    assert_eq!(written[1].0, "agent stopped");
 }
 
 #[tokio::test]

@@ -3,9 +3,16 @@
 mod bmc;
 
 use super::time;
-use crate::history::{CHANGE_KIND, DrainTurn, Happened, Item, Noted, Source, Told, What};
-use lattice_api::history::{HistoryEntryView, KeyChangeView, NodeEventView};
+use crate::{
+    history::{CHANGE_KIND, DrainTurn, Happened, Item, Noted, Source, Told, What},
+    tasks::faults,
+};
+use lattice_api::{
+    history::{HistoryEntryView, KeyChangeView, NodeEventView},
+    text::roughly,
+};
 use lattice_hwprobe::{
+    ClassMark,
     health::{Action, Severity},
     history::{Entry, Event, Happening, Turn},
 };
@@ -37,7 +44,7 @@ fn change(told: Told) -> HistoryEntryView {
         number: told.number,
         at: time(UnixMillis(told.when)),
         kind: CHANGE_KIND.to_owned(),
-        what: changed(&entry, &changes, told.left_out),
+        what: changed((&entry, told.source), &changes, told.left_out),
         source: match told.source {
             Source::Agent => "agent",
             Source::Bmc => "bmc",
@@ -56,21 +63,26 @@ fn change(told: Told) -> HistoryEntryView {
 }
 
 /// `nic.5.firmware 28.41.1000 -> 28.43.2026 (operator (ada))`
-fn changed(entry: &Entry, changes: &[KeyChangeView], left_out: u32) -> String {
+fn changed((entry, source): (&Entry, Source), changes: &[KeyChangeView], left_out: u32) -> String {
     let named = changes.iter().take(MOST_NAMED);
     let named: Vec<String> = named
         .map(|change| format!("{} {} -> {}", change.key, change.from, change.to))
         .collect();
     let mut what = match (named.is_empty(), entry.from) {
         (false, _) => named.join(", "),
-        (true, None) => format!("class {}", entry.class),
-        (true, Some(_)) => {
+        (true, from) => {
             let to = match entry.to {
-                lattice_hwprobe::ClassMark::Complete { .. } => "complete",
-                lattice_hwprobe::ClassMark::Incomplete => "incomplete",
-                lattice_hwprobe::ClassMark::Disabled => "disabled",
+                ClassMark::Complete { .. } if from.is_none() => "read",
+                ClassMark::Complete { .. } => "complete",
+                ClassMark::Incomplete => "incomplete",
+                ClassMark::Disabled => "disabled",
             };
-            format!("class {} is {to}", entry.class)
+            // Agent and BMC each tell their part of some classes.
+            let whose = match source {
+                Source::Agent => "",
+                Source::Bmc => " of its BMC",
+            };
+            format!("class {}{whose} is {to}", entry.class)
         }
     };
     let more = changes.len().saturating_sub(MOST_NAMED) + entry.more as usize;
@@ -159,6 +171,14 @@ fn happening(happened: &Happening) -> (String, NodeEventView) {
         Happening::Agent { version } => (
             format!("agent {version} started"),
             NodeEventView {
+                detail: some(version),
+                ..of()
+            },
+        ),
+        Happening::Stopped { version } => (
+            format!("agent {version} stopped in good order"),
+            NodeEventView {
+                state: some("stopped"),
                 detail: some(version),
                 ..of()
             },
@@ -269,6 +289,14 @@ const fn word(severity: Severity) -> &'static str {
     }
 }
 
+/// By whom: a reason is cleared by its owner. That of a failed hook an operator clears.
+fn undrained(owner: &str) -> String {
+    match owner {
+        faults::HOOKS => format!("undrained by an operator of what {owner} had drained it for"),
+        owner => format!("undrained by {owner}, who had drained it"),
+    }
+}
+
 /// What this control saw, in a line and in parts.
 fn noted(noted: &Noted) -> (String, NodeEventView) {
     let some = |text: &str| Some(text.to_owned());
@@ -282,7 +310,7 @@ fn noted(noted: &Noted) -> (String, NodeEventView) {
             let (state, what) = match turn {
                 DrainTurn::Set => ("set", format!("drained by {owner}: {reason}")),
                 DrainTurn::Changed => ("changed", format!("drained by {owner}, now: {reason}")),
-                DrainTurn::Cleared => ("cleared", format!("undrained of {owner}: {reason}")),
+                DrainTurn::Cleared => ("cleared", format!("{}: {reason}", undrained(owner))),
             };
             let parts = NodeEventView {
                 state: some(state),
@@ -326,6 +354,27 @@ fn noted(noted: &Noted) -> (String, NodeEventView) {
                 detail: reason.clone(),
                 left_out: *left_out,
                 late: *late,
+                ..NodeEventView::default()
+            };
+            (what, parts)
+        }
+        Noted::Suspect {
+            for_ms,
+            reason,
+            left_out,
+        } => {
+            let mut what = format!("suspect for {}", roughly(*for_ms));
+            if let Some(reason) = reason {
+                what.push_str(&format!(": {reason}"));
+            }
+            what.push_str("; then it answered again");
+            if *left_out > 0 {
+                what.push_str(&format!(" ({left_out} times before it are not listed)"));
+            }
+            let parts = NodeEventView {
+                state: some("suspect"),
+                detail: reason.clone(),
+                left_out: *left_out,
                 ..NodeEventView::default()
             };
             (what, parts)

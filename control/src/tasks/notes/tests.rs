@@ -4,7 +4,10 @@ use crate::{
     history::{Item, Listing, What},
     tasks::testing::world::{NODE, World},
 };
-use lattice_quorum_types::Command;
+use lattice_quorum_types::{
+    Command,
+    baseline::{Definition, Policy},
+};
 
 fn node() -> NodeId {
     NodeId::new(NODE).unwrap()
@@ -144,6 +147,7 @@ fn what_was_not_noted_of_a_flapping_node_is_told_with_what_is() {
         turns: VecDeque::new(),
         unnoted: 0,
         last_seen: true,
+        baselines: BTreeSet::new(),
     };
     let mut node = crate::tasks::testing::entry(NODE);
     let mut told = Vec::new();
@@ -237,4 +241,120 @@ async fn a_node_that_went_while_no_control_looked_is_noted_as_late_and_one_that_
     again.reconcile().await.unwrap();
     let seen = [(false, false), (true, false), (false, true)];
     assert_eq!(late_turns(&noted(&world).await), seen);
+}
+
+/// What was noted out of the audit, oldest first.
+async fn audits(world: &World) -> Vec<String> {
+    let all = noted(world).await.into_iter().rev();
+    let audits = all.filter_map(|(_, noted)| match noted {
+        Noted::Audit { by, action, .. } => Some(format!("{by} {action}")),
+        _ => None,
+    });
+    audits.collect()
+}
+
+/// A look of a control that starts: it asks the audit at once.
+async fn looks_anew(world: &World) {
+    let mut notes = NoteNodes::new(world.core.clone());
+    notes.reconcile().await.unwrap();
+}
+
+fn names(nodes: &str) -> Definition {
+    Definition {
+        nodes: nodes.to_owned(),
+        ..Definition::default()
+    }
+}
+
+#[tokio::test]
+async fn a_baseline_is_in_the_history_of_whom_it_is_for_when_it_is_set_narrowed_and_deleted() {
+    let world = World::new();
+    world.asks_for_firmware(Policy::Drain, names("b[1-4]"));
+    looks_anew(&world).await;
+    assert_eq!(
+        audits(&world).await,
+        Vec::<String>::new(),
+        "it is for others"
+    );
+    world.asks_for_firmware(Policy::Drain, names(NODE));
+    looks_anew(&world).await;
+    assert_eq!(audits(&world).await, ["root baseline_set"]);
+    world.asks_for_firmware(Policy::Warn, names("b[1-4]"));
+    looks_anew(&world).await;
+    let both = ["root baseline_set", "root baseline_set"];
+    assert_eq!(audits(&world).await, both, "it is for it no more");
+    let delete = || {
+        world.admin(Command::DeleteBaseline {
+            name: BaselineName::new("fw").unwrap(),
+            expected_version: None,
+        });
+        world.fold();
+    };
+    delete();
+    looks_anew(&world).await;
+    assert_eq!(audits(&world).await, both, "it was for others");
+    world.asks_for_firmware(Policy::Warn, names(NODE));
+    looks_anew(&world).await;
+    delete();
+    looks_anew(&world).await;
+    looks_anew(&world).await;
+    let all = audits(&world).await;
+    assert_eq!(all[2..], ["root baseline_set", "root baseline_deleted"]);
+}
+
+#[tokio::test]
+async fn the_brake_is_in_the_history_of_every_node() {
+    let world = World::new();
+    world.service(Command::HoldBrake {
+        reason: "12 nodes at once".to_owned(),
+    });
+    world.admin(Command::ReleaseBrake {
+        reason: "they are meant to".to_owned(),
+    });
+    world.fold();
+    looks_anew(&world).await;
+    let all = audits(&world).await;
+    assert_eq!(all.len(), 2, "{all:?}");
+    assert!(all[0].ends_with(" brake_held"), "{all:?}");
+    assert_eq!(all[1], "root brake_released");
+}
+
+#[tokio::test]
+async fn a_node_that_was_suspect_and_came_back_is_noted_when_it_began_and_so_often() {
+    let world = World::new();
+    let mut notes = NoteNodes::new(world.core.clone());
+    notes.reconcile().await.unwrap();
+    let began = world.core.now().0;
+    world.calls_it(Liveness::Suspect);
+    notes.reconcile().await.unwrap();
+    let suspected = |noted: &[(u64, Noted)]| -> Vec<(u64, u32)> {
+        let found = noted.iter().filter_map(|(when, noted)| match noted {
+            Noted::Suspect { left_out, .. } => Some((*when, *left_out)),
+            _ => None,
+        });
+        found.collect()
+    };
+    assert_eq!(suspected(&noted(&world).await), [], "it is not over");
+    let back = world.core.now().0;
+    world.calls_it(Liveness::Alive);
+    notes.reconcile().await.unwrap();
+    let found = suspected(&noted(&world).await);
+    assert_eq!(found.len(), 1);
+    assert!((began..=back).contains(&found[0].0), "{found:?}");
+    world.calls_it(Liveness::Suspect);
+    notes.reconcile().await.unwrap();
+    world.calls_it(Liveness::Unreachable);
+    notes.reconcile().await.unwrap();
+    world.calls_it(Liveness::Alive);
+    notes.reconcile().await.unwrap();
+    let all = noted(&world).await;
+    assert_eq!(suspected(&all).len(), 1, "it is noted as unreachable");
+    assert_eq!(turns(&all).len(), 2);
+    for _ in 0..50 {
+        world.calls_it(Liveness::Suspect);
+        notes.reconcile().await.unwrap();
+        world.calls_it(Liveness::Alive);
+        notes.reconcile().await.unwrap();
+    }
+    assert_eq!(suspected(&noted(&world).await).len(), MOST_TURNS);
 }

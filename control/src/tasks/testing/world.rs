@@ -372,7 +372,7 @@ impl World {
         self.apply("root", Power::Admin, None, command)
     }
 
-    fn service(&self, command: Command) -> Outcome {
+    pub(crate) fn service(&self, command: Command) -> Outcome {
         let fence = (self.fence.epoch > 0).then(|| self.fence.clone());
         self.apply("service:control/c1", Power::Service, fence, command)
     }

@@ -51,6 +51,34 @@ fn every_happening_is_a_line_for_a_person() {
         noted(&drain).0,
         "drained by service:health: gpu.xid.79 on gpu.3"
     );
+    let cleared = |owner: &str| Noted::Drain {
+        turn: DrainTurn::Cleared,
+        owner: owner.to_owned(),
+        reason: "fan".to_owned(),
+        late: false,
+    };
+    assert_eq!(
+        noted(&cleared("ada")).0,
+        "undrained by ada, who had drained it: fan"
+    );
+    assert_eq!(
+        noted(&cleared(faults::HOOKS)).0,
+        "undrained by an operator of what service:hooks had drained it for: fan"
+    );
+    let suspect = Noted::Suspect {
+        for_ms: 12_000,
+        reason: Some("no answer".to_owned()),
+        left_out: 0,
+    };
+    assert_eq!(
+        noted(&suspect).0,
+        "suspect for 12 s: no answer; then it answered again"
+    );
+    let version = "0.1.0".to_owned();
+    assert_eq!(
+        what(Happening::Stopped { version }),
+        "agent 0.1.0 stopped in good order"
+    );
     let liveness = Noted::Liveness {
         is_alive: false,
         reason: Some("no answer for 30 s".to_owned()),
@@ -103,6 +131,56 @@ fn a_change_names_some_keys_and_counts_the_others() {
         ("change", "bmc")
     );
     assert_eq!(shown.changes.len(), 5);
+}
+
+#[test]
+fn a_first_look_says_what_came_of_it_and_whose_part_it_is() {
+    let first = |source, to| {
+        let entry = Entry {
+            seq: 1,
+            at: 5,
+            boot_id: String::new(),
+            cause: Cause::First,
+            class: Class::Bios,
+            revision: 1,
+            from: None,
+            to,
+            changes: Vec::new(),
+            more: 0,
+        };
+        let told = Told {
+            number: 3,
+            when: 5,
+            source,
+            entry,
+            left_out: 0,
+        };
+        view(Item::Change(Box::new(told))).what
+    };
+    let complete = ClassMark::Complete {
+        schema: 1,
+        digest: lattice_hwprobe::Digest([1; 32]),
+    };
+    for (source, to, words) in [
+        (Source::Agent, complete, "class bios is read (first read)"),
+        (
+            Source::Bmc,
+            complete,
+            "class bios of its BMC is read (first read)",
+        ),
+        (
+            Source::Agent,
+            ClassMark::Disabled,
+            "class bios is disabled (first read)",
+        ),
+        (
+            Source::Bmc,
+            ClassMark::Incomplete,
+            "class bios of its BMC is incomplete (first read)",
+        ),
+    ] {
+        assert_eq!(first(source, to), words);
+    }
 }
 
 #[test]

@@ -1,0 +1,202 @@
+//! What the audit says of nodes: of one of them, of a baseline that is for it, or of the brake, which
+//! is about all of them.
+
+use super::{Compared, Known, cut};
+use crate::{
+    baselines::Kept,
+    core::Core,
+    history::{Note, Noted},
+    view::{NodeEntry, View},
+};
+use lattice_api::audit::{is_about_node, summary, word};
+use lattice_quorum_types::{
+    NodeId,
+    audit::{AuditAction, AuditEntry},
+    id::BaselineName,
+    view::{Answer, Query},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Audit entries read at a time.
+const CHUNK: u32 = 1_000;
+/// Lines written for a chunk: what is about the fleet is one in each node's history.
+const MOST_LINES: usize = 100_000;
+
+/// What the next entries of the audit say of nodes.
+pub(super) struct Audited {
+    pub(super) notes: Vec<Note>,
+    pub(super) lines: usize,
+    pub(super) compared: BTreeMap<NodeId, Compared>,
+    /// Up to where they were read.
+    pub(super) read: u64,
+}
+
+/// Of the entries after `after`; `None` where they cannot be read, or there are none.
+pub(super) async fn audited(
+    core: &Core,
+    known: &Known,
+    after: u64,
+    is_settled: bool,
+) -> Option<Audited> {
+    let limit = CHUNK;
+    let Ok(Answer::Audit(entries)) = core.read(Query::Audit { after, limit }).await else {
+        return None;
+    };
+    let mut concerned = Concerned {
+        core,
+        view: core.view(),
+        known,
+        is_settled,
+        compared: BTreeMap::new(),
+    };
+    let mut happened: BTreeMap<String, Vec<(u64, Noted)>> = BTreeMap::new();
+    let (mut read, mut lines) = (after, 0);
+    for entry in &entries {
+        if lines >= MOST_LINES {
+            break;
+        }
+        let Some(nodes) = concerned.by(&entry.action).await else {
+            break;
+        };
+        lines += nodes.len();
+        for node in nodes {
+            let noted = (entry.at.0, noted(entry));
+            happened.entry(node.to_string()).or_default().push(noted);
+        }
+        read = entry.number;
+    }
+    let compared = concerned.compared;
+    let notes = happened.into_iter().map(|(node, happened)| {
+        let compared = NodeId::new(&node).ok().and_then(|id| compared.get(&id));
+        Note {
+            compared: compared.and_then(|compared| serde_json::to_vec(compared).ok()),
+            node,
+            happened,
+        }
+    });
+    let notes = notes.collect();
+    (read > after).then_some(Audited {
+        notes,
+        lines,
+        compared,
+        read,
+    })
+}
+
+fn noted(entry: &AuditEntry) -> Noted {
+    Noted::Audit {
+        number: entry.number,
+        action: word(&entry.action).to_owned(),
+        by: cut(&entry.by.name),
+        summary: cut(&summary(&entry.action)),
+    }
+}
+
+/// Whose history an entry of the audit belongs to.
+struct Concerned<'a> {
+    core: &'a Core,
+    view: Arc<View>,
+    known: &'a Known,
+    is_settled: bool,
+    /// Nodes for which other baselines are than before.
+    compared: BTreeMap<NodeId, Compared>,
+}
+
+impl Concerned<'_> {
+    /// `None` while that is not known yet.
+    async fn by(&mut self, action: &AuditAction) -> Option<Vec<NodeId>> {
+        match action {
+            AuditAction::BaselineSet { name, version, .. } => self.baseline(name, *version).await,
+            AuditAction::BaselineDeleted { name, .. } => {
+                let had = self.registered().filter(|node| self.has(&node.id, name));
+                let had: Vec<NodeId> = had.map(|node| node.id.clone()).collect();
+                for node in &had {
+                    self.change(node, |baselines| {
+                        baselines.remove(name);
+                    });
+                }
+                Some(had)
+            }
+            // They are about every node.
+            AuditAction::BrakeHeld { .. } | AuditAction::BrakeReleased { .. } => {
+                Some(self.registered().map(|node| node.id.clone()).collect())
+            }
+            other => Some(named(other).into_iter().collect()),
+        }
+    }
+
+    /// Whom a version is for, and whom the one before was. Of one that is not kept any more nobody
+    /// knows whom it was for.
+    async fn baseline(&mut self, name: &BaselineName, version: u32) -> Option<Vec<NodeId>> {
+        let query = Query::Baseline {
+            name: name.clone(),
+            version: Some(version),
+        };
+        let Ok(Answer::Baseline(found)) = self.core.read(query).await else {
+            return None;
+        };
+        let Some(kept) = found.map(|record| Kept::new(*record)) else {
+            return Some(Vec::new());
+        };
+        let needs_cohorts = kept.record.definition.cohort.is_some();
+        if needs_cohorts && !self.is_settled && self.registered().any(|n| n.cohort().is_none()) {
+            return None;
+        }
+        let mut concerned = Vec::new();
+        for node in self.registered() {
+            let is_for = kept.is_for(&node.id, node.cohort().as_ref());
+            if is_for || self.has(&node.id, name) {
+                concerned.push((node.id.clone(), is_for));
+            }
+        }
+        for (node, is_for) in &concerned {
+            self.change(node, |baselines| {
+                match is_for {
+                    true => baselines.insert(name.clone()),
+                    false => baselines.remove(name),
+                };
+            });
+        }
+        Some(concerned.into_iter().map(|(node, _)| node).collect())
+    }
+
+    fn registered(&self) -> impl Iterator<Item = &Arc<NodeEntry>> {
+        let nodes = self.view.nodes.values();
+        nodes.filter(|node| node.record.is_some())
+    }
+
+    fn compared(&self, node: &NodeId) -> Option<&Compared> {
+        self.compared
+            .get(node)
+            .or_else(|| self.known.nodes.get(node))
+    }
+
+    fn has(&self, node: &NodeId, name: &BaselineName) -> bool {
+        let compared = self.compared(node);
+        compared.is_some_and(|compared| compared.baselines.contains(name))
+    }
+
+    fn change(&mut self, node: &NodeId, change: impl FnOnce(&mut BTreeSet<BaselineName>)) {
+        if let Some(mut compared) = self.compared(node).cloned() {
+            change(&mut compared.baselines);
+            self.compared.insert(node.clone(), compared);
+        }
+    }
+}
+
+/// The one node that an entry is about, also one that is not registered yet.
+fn named(action: &AuditAction) -> Option<NodeId> {
+    let node = match action {
+        AuditAction::ForceReleased { node, .. } | AuditAction::GateSkipped { node, .. } => {
+            node.clone()
+        }
+        AuditAction::Enrolled { name, .. } | AuditAction::CertificatesRevoked { name, .. } => {
+            NodeId::new(name).ok()?
+        }
+        _ => return None,
+    };
+    is_about_node(action, &node).then_some(node)
+}

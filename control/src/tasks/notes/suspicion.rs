@@ -1,0 +1,48 @@
+//! Times at which a node was suspect, and came back.
+
+use super::{HOUR_MS, MOST_TURNS, cut};
+use crate::{history::Noted, view::NodeEntry};
+use lattice_placement::Liveness;
+use std::collections::VecDeque;
+
+/// How often a node was suspect and came back.
+#[derive(Debug, Default)]
+pub(super) struct Suspicion {
+    /// Since when it is, Unix milliseconds, and why.
+    since: Option<(u64, Option<String>)>,
+    /// When that was noted.
+    noted: VecDeque<u64>,
+    left_out: u32,
+}
+
+impl Suspicion {
+    /// A node that comes back is noted at the time when it began to be silent. One that does not is
+    /// unreachable, and that is noted.
+    pub(super) fn turn(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, Noted)> {
+        match node.liveness {
+            Liveness::Suspect => {
+                let reason = node.liveness_reason.as_deref().map(cut);
+                self.since.get_or_insert((now, reason));
+                return None;
+            }
+            Liveness::Unreachable | Liveness::Unknown => {
+                self.since = None;
+                return None;
+            }
+            Liveness::Alive => {}
+        }
+        let (since, reason) = self.since.take()?;
+        self.noted.retain(|at| *at <= now && now - at < HOUR_MS);
+        if self.noted.len() >= MOST_TURNS {
+            self.left_out = self.left_out.saturating_add(1);
+            return None;
+        }
+        self.noted.push_back(now);
+        let noted = Noted::Suspect {
+            for_ms: now.saturating_sub(since),
+            reason,
+            left_out: std::mem::take(&mut self.left_out),
+        };
+        Some((since.min(now), noted))
+    }
+}
