@@ -195,7 +195,9 @@ impl Core {
                 }
             }
             Some(ClassMark::Disabled) => ClassRecord::disabled(class, "switched off at the node"),
-            None if class.is_optional() => ClassRecord::disabled(class, "not asked for at the node"),
+            None if class.is_optional() => {
+                ClassRecord::disabled(class, "not asked for at the node")
+            }
             Some(ClassMark::Incomplete) | None => {
                 let record = told.and_then(|inventory| inventory.records.get(&class));
                 let record = record.cloned().unwrap_or_else(nothing);

@@ -20,7 +20,7 @@
 //! offers HTTP/2 and HTTP/1.1.
 
 use crate::{
-    agents::{Agents, LogChunks, Look},
+    agents::{Agents, LogChunks},
     bmc::Readings,
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
@@ -32,7 +32,7 @@ use crate::{
 };
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
-use lattice_hwprobe::{DriftReport, Groups, Inventory, Scope, groups};
+use lattice_hwprobe::{DriftReport, Groups, Scope, groups};
 use lattice_mesh::{Clock, Mesh, Renewal, RenewalState};
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,
@@ -226,14 +226,6 @@ impl Core {
         let follows = tokio::time::timeout(FOLLOW_TIMEOUT, self.reached(revision));
         follows.await.map_err(|_| Unavailable::NoMajority)?;
         Ok(self.view())
-    }
-
-    /// A node's whole inventory, read from its agent.
-    ///
-    /// # Errors
-    /// An unknown node, or one that does not answer in time.
-    pub async fn inventory(&self, node: &NodeId, look: Look) -> Result<Inventory, AgentError> {
-        self.agents.inventory(&self.view(), node, look).await
     }
 
     /// Conformance groups of one class, or of whole nodes.

@@ -35,6 +35,7 @@ mod tasks;
 mod timings;
 mod tls;
 mod view;
+mod whole;
 mod words;
 
 pub use agents::{LogChunks, Look};

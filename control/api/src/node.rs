@@ -173,9 +173,10 @@ pub struct NodeView {
 pub struct Reprobed {
     /// The node.
     pub node: String,
-    /// Its fingerprint by this reading, 64 hex digits; none while a class is incomplete.
+    /// The node fingerprint by this reading, with what its BMC told last, 64 hex digits: the one that
+    /// it is grouped by once it announces this. None while a class is incomplete.
     pub fingerprint: Option<String>,
-    /// Each class by this reading.
+    /// Each class by this reading, with what its BMC told last.
     pub classes: BTreeMap<String, ClassView>,
     /// Classes that are other than the node announces. A change is announced once it was read
     /// twice.

@@ -139,15 +139,35 @@ pub(crate) async fn inventory(
     if fresh {
         caller.check_role(Role::Operator, "probing anew (fresh=true)")?;
     }
-    let look = match fresh {
-        true => Look::Fresh {
-            by: Some(caller.name.to_string()),
-        },
-        false => Look::Last,
+    let id = name(node)?;
+    let read = match fresh {
+        true => {
+            let looked = read_anew(core, caller, &id).await;
+            let (mut read, _) = looked?;
+            core.unite_inventory(&id, &mut read);
+            Ok(read)
+        }
+        false => core.inventory(&id, Look::Last).await,
     };
-    core.inventory(&name(node)?, look)
-        .await
-        .map_err(|e| agent_problem(&e))
+    read.map_err(|e| agent_problem(&e))
+}
+
+/// Has a node read its hardware now, and looks at its BMC, also while the node is off. By its agent's
+/// word alone.
+async fn read_anew(
+    core: &Core,
+    caller: &Caller,
+    node: &NodeId,
+) -> Result<(Inventory, Option<BmcLooked>), Problem> {
+    let look = Look::Fresh {
+        by: Some(caller.name.to_string()),
+    };
+    let view = core.view();
+    let (read, bmc) = tokio::join!(
+        core.agents.inventory(&view, node, look),
+        look_at_bmc(core, node, caller)
+    );
+    Ok((read.map_err(|e| agent_problem(&e))?, bmc))
 }
 
 /// Has this control look at a node's BMC now; `None` where it reads none of it.
@@ -171,25 +191,22 @@ pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> 
 pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<Reprobed, Problem> {
     caller.check_role(Role::Operator, "probing anew")?;
     let id = name(node)?;
-    // The BMC is looked at also while the node is off.
-    let (read, bmc) = tokio::join!(
-        inventory(core, caller, node, true),
-        look_at_bmc(core, &id, caller)
-    );
-    let read = read?;
+    let (mut read, bmc) = read_anew(core, caller, &id).await?;
     let view = core.view();
     // Its own word against its own word; its BMC's is apart.
     let entry = view.node(&id);
     let announced = |class: &Class| entry.and_then(|entry| entry.said(*class));
-    let marks = read.marks();
-    let differs = marks
-        .iter()
-        .filter(|(class, mark)| announced(class) != Some(**mark));
+    let marks = read.marks().into_iter();
+    let differs = marks.filter(|(class, mark)| announced(class) != Some(*mark));
+    let differs = differs.map(|(class, _)| class.to_string()).collect();
+    // What it is, is that of both, here as everywhere.
+    core.unite_inventory(&id, &mut read);
     Ok(Reprobed {
         node: node.to_owned(),
-        fingerprint: read.fingerprint().digest().map(|d| d.to_string()),
-        differs: differs.map(|(class, _)| class.to_string()).collect(),
-        classes: marks
+        fingerprint: view.fingerprint_of(&read).map(|d| d.to_string()),
+        differs,
+        classes: read
+            .marks()
             .iter()
             .map(|(class, mark)| (class.to_string(), class_view(mark)))
             .collect(),

@@ -4,9 +4,13 @@
 
 use super::*;
 use crate::{
+    Look,
     bmc::{Looked, Parts},
     drift::{Drifted, Unknown},
-    http::{Caller, Role, ops::baselines},
+    http::{
+        Caller, Role,
+        ops::{baselines, nodes},
+    },
     tasks::{
         autodrain::AutoDrain,
         claims::Claims,
@@ -374,4 +378,75 @@ fn keys_of_two_schemas_make_no_record() {
     // Of an agent of before: nobody knows what it would tell today.
     record.schema = 1;
     assert_eq!(together(Some(record), &part), None);
+}
+
+/// What the agent reads of its whole node, whatever it announces.
+fn agent_reads(bed: &Bed, bios: ClassRecord) {
+    let off = |class| (class, ClassRecord::disabled(class, "not probed"));
+    let mut records: BTreeMap<Class, ClassRecord> = Class::ALL.map(off).into();
+    records.insert(Class::Bios, bios);
+    bed.world.says.lock().unwrap().inventory = Some(Inventory {
+        records,
+        ..Inventory::default()
+    });
+}
+
+#[tokio::test]
+async fn an_inventory_is_of_the_whole_node_and_each_class_the_one_that_is_announced() {
+    let mut bed = Bed::new().await;
+    let core = &bed.world.core.clone();
+    let announced = || {
+        let view = core.view();
+        view.node(&id(NODE)).unwrap().marks()[&Class::Bios]
+    };
+    // What it read last is announced, or was read once and is not announced yet.
+    for reads in ["2.1.0", "2.2.0"] {
+        agent_reads(&bed, dmi(reads));
+        let found = core.inventory(&id(NODE), Look::Last).await.unwrap();
+        let bios = &found.records[&Class::Bios];
+        for (key, value) in [
+            ("bios.setting.LogicalProc", "Enabled"),
+            ("bios.version", "2.1.0"),
+        ] {
+            assert_eq!(bios.get(key), Reading::Present(value.into()), "{reads}");
+        }
+        assert_eq!(bios.state().mark(), announced(), "{reads}");
+    }
+    // What its agent alone reads of the class is something else.
+    assert_ne!(dmi("2.1.0").state().mark(), announced());
+    // While the BMC is silent the class is not the agent's half.
+    bed.bmc_says(settings(Reading::failed("401 Unauthorized")));
+    bed.settle().await;
+    let found = core.inventory(&id(NODE), Look::Last).await.unwrap();
+    let mark = found.records[&Class::Bios].state().mark();
+    assert_eq!(mark, ClassMark::Incomplete);
+}
+
+#[tokio::test]
+async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows() {
+    let bed = Bed::new().await;
+    let core = &bed.world.core;
+    let operator = Caller {
+        name: "olga".into(),
+        role: Role::Operator,
+        tenants: None,
+    };
+    let shown = || {
+        let view = core.view();
+        let fingerprint = view.node(&id(NODE)).unwrap().fingerprint();
+        fingerprint.map(|digest| digest.to_string())
+    };
+    agent_reads(&bed, dmi("2.1.0"));
+    let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
+    assert!(read.fingerprint.is_some());
+    assert_eq!(read.fingerprint, shown());
+    assert_eq!(read.differs, Vec::<String>::new());
+    agent_reads(&bed, dmi("2.2.0"));
+    let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
+    assert_ne!(read.fingerprint, shown(), "it is another one now");
+    assert_eq!(read.differs, ["bios"]);
+    // Without its BMC's part it has none, here as everywhere.
+    bed.bmc_says(settings(Reading::failed("401 Unauthorized")));
+    let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
+    assert_eq!(read.fingerprint, None);
 }

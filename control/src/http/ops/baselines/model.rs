@@ -85,7 +85,7 @@ pub(super) async fn records(
     match model {
         Model::Node(text) => {
             let node = nodes::name(text)?;
-            let inventory = core.inventory(&node, Look::Last).await;
+            let inventory = core.agents.inventory(&core.view(), &node, Look::Last).await;
             let records = inventory.map_err(|error| agent_problem(&error))?.records;
             Ok(whole(core, &node, records).await)
         }
