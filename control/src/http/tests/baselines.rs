@@ -1,14 +1,17 @@
 //! Baselines over REST: set, shown, compared, deleted; and the brake.
 
 use super::bed::Bed;
+use crate::observe::{self, Found};
 use crate::tasks::conformance::Conformance;
 use lattice_client::{
     ClientError,
     api::baseline::{BaselineRequest, ClassForm},
 };
-use lattice_quorum_types::{Command, Outcome, command::Fence, id::LeaseName};
+use lattice_hwprobe::{Class, ClassRecord, Digest, Reading};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{Command, NodeId, Outcome, command::Fence, id::LeaseName};
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Keys of the class `kernel`, for these nodes.
 fn asking(nodes: &str, keys: Value) -> BaselineRequest {
@@ -22,6 +25,80 @@ fn asking(nodes: &str, keys: Value) -> BaselineRequest {
         classes: BTreeMap::from([("kernel".to_owned(), form)]),
         ..BaselineRequest::default()
     }
+}
+
+/// One kernel everywhere but on `gpu003`, and the records of both at hand. The digest of the usual
+/// one.
+pub(super) fn kernels(bed: &Bed) -> Digest {
+    let [usual, other] = ["6.8.0", "6.9.1"].map(|release| {
+        let mut record = ClassRecord::new(Class::Kernel);
+        record.require("kernel.osrelease", Reading::Present(release));
+        record
+    });
+    let view = bed.core.view();
+    let nodes = view.nodes.iter().filter_map(|(id, entry)| {
+        let mut seen = entry.seen.clone()?;
+        let record = if id.as_str() == "gpu003" {
+            &other
+        } else {
+            &usual
+        };
+        let mark = record.state().mark();
+        let record = Arc::new(record.clone());
+        bed.core.preimages.put_record(id, mark.digest()?, record);
+        seen.marks.insert(Class::Kernel, mark);
+        Some((id.clone(), seen))
+    });
+    observe::cell(&bed.core, "cell-0", nodes.collect());
+    usual.state().digest().unwrap()
+}
+
+fn answers(bed: &Bed, name: &str) {
+    let found = Found {
+        liveness: Liveness::Alive,
+        reason: None,
+        boot: None,
+        reached_at: None,
+    };
+    let node = NodeId::new(name).unwrap();
+    observe::liveness(&bed.core, &BTreeMap::from([(node, found)]));
+}
+
+/// As the group with this digest is in its kernel.
+fn like(digest: &Digest) -> BaselineRequest {
+    BaselineRequest {
+        nodes: Some("gpu[001-024]".to_owned()),
+        from_group: Some(digest.short()),
+        classes: BTreeMap::from([("kernel".to_owned(), ClassForm::default())]),
+        ..BaselineRequest::default()
+    }
+}
+
+/// The agent of `gpu001` answers with an inventory of nothing.
+#[tokio::test]
+async fn a_baseline_like_a_group_is_what_its_digest_names_whatever_a_member_says() {
+    let bed = Bed::furnished().await;
+    let op = bed.client("op");
+    let refused = async |digest: &Digest| {
+        let error = op.set_baseline("k", &like(digest), None).await.unwrap_err();
+        let problem = error.problem().unwrap().clone();
+        println!("{}", problem.detail);
+        assert_eq!(problem.code, "node_unavailable");
+        problem.detail
+    };
+    let nobody_has_it = Digest([0; 32]);
+    let why = refused(&nobody_has_it).await;
+    assert!(why.contains("no member of it answers"), "{why}");
+    answers(&bed, "gpu001");
+    let why = refused(&nobody_has_it).await;
+    assert!(why.contains("000000000000 names is not at hand"), "{why}");
+
+    let usual = kernels(&bed);
+    op.set_baseline("k", &like(&usual), None).await.unwrap();
+    let shown = op.baseline("k").await.unwrap();
+    let kernel = &shown.classes["kernel"];
+    assert_eq!(kernel.digest.as_deref(), Some(&*usual.to_string()));
+    assert_eq!(kernel.keys["kernel.osrelease"], "6.8.0");
 }
 
 #[tokio::test]

@@ -3,13 +3,14 @@
 
 use super::{
     super::{
+        baselines::kernels,
         bed::Bed,
         bmc,
         history::{self, NODE},
     },
     conformance::{by, channel},
 };
-use crate::{observe, tasks::conformance::Conformance};
+use crate::tasks::conformance::Conformance;
 use lattice_api::{
     Page,
     baseline::{BaselineView, BrakeState},
@@ -18,10 +19,10 @@ use lattice_api::{
     history::{ChangesView, HistoryEntryView},
     v1,
 };
-use lattice_hwprobe::{Class, ClassRecord, Reading, health::Severity};
+use lattice_hwprobe::health::Severity;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use std::{fmt::Debug, sync::Arc};
+use std::fmt::Debug;
 use tonic::transport::Channel;
 use v1::{conformance_client::ConformanceClient, nodes_client::NodesClient};
 
@@ -56,30 +57,6 @@ where
     view
 }
 
-/// One kernel everywhere but on `gpu003`, and the records of both at hand.
-fn kernels(bed: &Bed) {
-    let [usual, other] = ["6.8.0", "6.9.1"].map(|release| {
-        let mut record = ClassRecord::new(Class::Kernel);
-        record.require("kernel.osrelease", Reading::Present(release));
-        record
-    });
-    let view = bed.core.view();
-    let nodes = view.nodes.iter().filter_map(|(id, entry)| {
-        let mut seen = entry.seen.clone()?;
-        let record = if id.as_str() == "gpu003" {
-            &other
-        } else {
-            &usual
-        };
-        let mark = record.state().mark();
-        let record = Arc::new(record.clone());
-        bed.core.preimages.put_record(id, mark.digest()?, record);
-        seen.marks.insert(Class::Kernel, mark);
-        Some((id.clone(), seen))
-    });
-    observe::cell(&bed.core, "cell-0", nodes.collect());
-}
-
 #[tokio::test]
 async fn both_faces_tell_the_same_of_a_nodes_history_health_and_differences() {
     let bed = Bed::furnished().await;
@@ -111,9 +88,10 @@ async fn both_faces_tell_the_same_of_a_nodes_history_health_and_differences() {
     let row = rows.find(|row| row.class == "kernel").unwrap();
     let told = [&row.key, &row.left, &row.right, &row.verdict];
     assert_eq!(told, ["kernel.osrelease", "6.8.0", "6.9.1", "differs"]);
-    let diff = both!(bed, &format!("nodes/{NODE}/diff?since={SINCE}") => DiffView,
+    let since = &listed.items[1].at;
+    let diff = both!(bed, &format!("nodes/{NODE}/diff?since={since}") => DiffView,
         NodesClient.diff(v1::DiffRequest {
-            node: NODE.to_owned(), with: String::new(), since: SINCE.to_owned() }));
+            node: NODE.to_owned(), with: String::new(), since: since.clone() }));
     assert!(!diff.differences.is_empty());
 }
 
@@ -177,4 +155,16 @@ async fn both_faces_tell_the_same_of_groups_drift_changes_and_baselines() {
     let told = client.list_baselines(asked).await.unwrap().into_inner();
     let listed = bed.client(WHO).baselines().await.unwrap();
     assert_eq!((told.items.len(), told), (2, listed.into()));
+}
+
+#[tokio::test]
+async fn both_faces_tell_the_same_of_what_a_bmc_did() {
+    let bed = Bed::furnished().await;
+    history::bmc_did(&bed).await;
+    let listed = both!(bed, &format!("nodes/{NODE}/history?kind=bmc") => Page<HistoryEntryView>,
+        NodesClient.history(v1::NodeHistoryRequest {
+            name: NODE.to_owned(), kind: "bmc".to_owned(), ..Default::default() }));
+    let read = listed.items.iter().filter_map(|item| item.event.as_ref());
+    let read = read.filter(|event| event.bmc_time.is_some() && event.read_at.is_some());
+    assert_eq!(read.count(), 2);
 }
