@@ -23,6 +23,9 @@ use std::{
     sync::Arc,
 };
 
+/// Why nothing is said of a class whose record is still to come.
+const NOT_AT_HAND: &str = "preimage not at hand";
+
 /// What a node was judged by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
@@ -89,8 +92,14 @@ pub struct Report {
     pub unknown: Vec<Unknown>,
     /// Nodes judged by nothing: without a baseline, and without a cohort large enough.
     pub alone: Vec<String>,
+    /// Nodes that were held against something.
+    pub compared: BTreeSet<NodeId>,
+    /// Nodes of which something that was announced is not at hand yet.
+    pub pending: BTreeSet<NodeId>,
     /// Nodes each baseline speaks for, in one class at least.
     pub judged: BTreeMap<BaselineName, BTreeSet<NodeId>>,
+    /// Of the baselines with this number.
+    pub(crate) number: u64,
 }
 
 /// What follows for one node from the baselines that speak for it, and what that was judged on.
@@ -98,8 +107,6 @@ pub struct Report {
 pub struct Effect {
     /// Why it gets no sensitive work.
     pub no_sensitive: Option<String>,
-    /// Of the baselines with this number.
-    pub(crate) number: u64,
     /// It gets new work where no other node will do.
     pub deprioritised: bool,
     /// How it differs from baselines that say to drain it.
@@ -174,31 +181,57 @@ pub(crate) fn differs(found: &[Deviation]) -> String {
     }
 }
 
-/// Judges every node that gossips.
+/// Judges every node that gossips, and as they were those that do no more: of these nothing follows.
 pub(crate) fn judge(view: &View, preimages: &impl Preimages) -> Judged {
-    let cohorts = drift(&view.conformance(), preimages);
+    let compared: Vec<_> = view.as_known_all().map(NodeEntry::conformance).collect();
+    let cohorts = drift(&compared, preimages);
     let mut judged = Judged::default();
+    judged.report.number = view.baselines.number;
     let mut spoken_for = SpokenFor::default();
     if !view.baselines.is_empty() {
         let mut seen = BTreeMap::new();
-        for entry in view.nodes.values().filter(|entry| entry.seen.is_some()) {
+        for entry in view.as_known_all() {
             let effect = judge_node(
                 view,
                 entry,
                 preimages,
-    judged.report.number = view.baselines.number;
                 &mut seen,
                 &mut judged,
                 &mut spoken_for,
             );
-            judged.effects.insert(entry.id.clone(), Arc::new(effect));
+            let gossips = |entry: &Arc<NodeEntry>| entry.seen.is_some();
+            if view.node(&entry.id).is_some_and(gossips) {
+                judged.effects.insert(entry.id.clone(), Arc::new(effect));
+            }
         }
     }
     add_cohorts(view, &cohorts, &spoken_for, &mut judged.report);
     judged.report.drifted.sort();
     judged.report.unknown.sort();
+    note_compared(view, &mut judged.report);
     judged.cohorts = cohorts;
     judged
+}
+
+/// Who was held against anything, and of whom something is still to come.
+fn note_compared(view: &View, report: &mut Report) {
+    let lacks_document = |entry: &NodeEntry| {
+        let announced = entry.seen.as_ref().and_then(|seen| seen.document);
+        announced.is_some() && entry.document.is_none()
+    };
+    let known = || view.as_known_all();
+    let waits = known().filter(|entry| lacks_document(entry));
+    report.pending = waits.map(|entry| entry.id.clone()).collect();
+    let not_at_hand = report.unknown.iter().filter(|u| u.why == NOT_AT_HAND);
+    report.pending.extend(not_at_hand.map(|u| u.node.clone()));
+    // Nothing is known of who was never heard of.
+    let unheard = view.nodes.keys().filter(|id| view.as_known(id).is_none());
+    report.pending.extend(unheard.cloned());
+    let alone: BTreeSet<&str> = report.alone.iter().map(String::as_str).collect();
+    let compared = known().filter(|entry| !alone.contains(entry.id.as_str()));
+    report.compared = compared.map(|entry| entry.id.clone()).collect();
+    let pending: BTreeSet<&str> = report.pending.iter().map(NodeId::as_str).collect();
+    report.alone.retain(|name| !pending.contains(name.as_str()));
 }
 
 /// The rule that speaks for a class of a node, or that something does and cannot be read.
@@ -363,7 +396,8 @@ fn add_cohorts(view: &View, cohorts: &DriftReport, spoken_for: &SpokenFor, repor
         if spoken_for.covers(&node, drift.class, &drift.key) {
             continue;
         }
-        let since = view.node(&node).and_then(|entry| entry.since(drift.class));
+        let since = view.as_known(&node);
+        let since = since.and_then(|entry| entry.since(drift.class));
         report.drifted.push(Drifted {
             node,
             class: drift.class,

@@ -30,10 +30,7 @@ pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, Seen>) {
         let gone: Vec<NodeId> = gone.map(|node| node.id.clone()).collect();
         let count = members.len() as u64;
         for id in gone {
-            edit(view, &id, |node| {
-                node.seen = None;
-                node.unite_marks();
-            });
+            edit(view, &id, NodeEntry::leave);
             view.conformance_version += 1;
             changed.insert(id);
         }
@@ -50,6 +47,7 @@ pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, Seen>) {
             view.conformance_version += u64::from(!known.is_some_and(is));
             edit(view, &id, |node| {
                 node.seen = Some(seen);
+                node.was = None;
                 node.unite_marks();
                 node.note_marks(now);
             });
@@ -76,6 +74,23 @@ pub(crate) fn documents(core: &Core, documents: BTreeMap<NodeId, (Digest, Arc<No
                 edit(view, &id, |node| {
                     (node.document, node.document_digest) = (Some(document), Some(digest));
                 });
+                view.conformance_version += 1;
+                changed.insert(id);
+            }
+        }
+        (!changed.is_empty()).then(|| told(changed))
+    });
+}
+
+/// Puts beside nodes that gossip nothing what they were by what is kept of them.
+pub(crate) fn recalled(core: &Core, found: Vec<NodeEntry>) {
+    core.publish(Wakes::Readers, |view| {
+        let mut changed = BTreeSet::new();
+        for was in found {
+            let id = was.id.clone();
+            let known = view.node(&id);
+            if known.is_some_and(|node| node.seen.is_none() && node.was.is_none()) {
+                edit(view, &id, |node| node.was = Some(Arc::new(was)));
                 view.conformance_version += 1;
                 changed.insert(id);
             }

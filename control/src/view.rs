@@ -5,15 +5,15 @@ mod node;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use node::{EXECUTOR_REASONS, SILENT, United};
 pub use node::{NodeEntry, Seen};
-pub(crate) use node::{EXECUTOR_REASONS, United};
 
 use crate::{baselines::Baselines, drift::Report};
 use lattice_hwprobe::{DriftReport, Levels, NodeView};
 use lattice_placement::{Explanation, Reservation};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
-    baseline::Brake, project::Project,
+    baseline::Brake, node::Lifecycle, project::Project,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -104,6 +104,26 @@ impl View {
         seen.map(|node| node.conformance()).collect()
     }
 
+    /// A node as it is, or as it was known last while it gossips nothing.
+    pub(crate) fn as_known(&self, id: &NodeId) -> Option<&NodeEntry> {
+        let entry = self.nodes.get(id)?;
+        match &entry.seen {
+            Some(_) => Some(entry),
+            None => entry.was.as_deref(),
+        }
+    }
+
+    /// Everybody who is judged: a node that is down is what it was, until it is retired.
+    pub(crate) fn as_known_all(&self) -> impl Iterator<Item = &NodeEntry> {
+        let is_retired = |entry: &NodeEntry| {
+            let record = entry.record.as_ref();
+            record.is_some_and(|record| record.lifecycle == Lifecycle::Retired)
+        };
+        let ids = self.nodes.iter();
+        ids.filter(move |(_, entry)| entry.seen.is_some() || !is_retired(entry))
+            .filter_map(|(id, _)| self.as_known(id))
+    }
+
     /// Finds anew in which schema each class is compared, and what every node's marks are there.
     pub(crate) fn settle_levels(&mut self) {
         let settles = |node: &&Arc<NodeEntry>| node.common.is_some() || !node.earlier().is_empty();
@@ -144,9 +164,12 @@ impl View {
             || effect.is_some_and(|effect| effect.is_of(entry, &self.baselines))
     }
 
-    /// Keys in which a node differs from its baseline, or else from the majority of its cohort.
-    pub fn drifted_keys(&self, id: &NodeId) -> u32 {
+    /// Keys in which a node differs from its baseline, or else from the majority of its cohort; `None`
+    /// where it was held against neither, or what that takes is not at hand yet.
+    pub fn drifted_keys(&self, id: &NodeId) -> Option<u32> {
         let of_node = self.judged.drifted.iter().filter(|d| d.node == *id).count();
-        u32::try_from(of_node).unwrap_or(u32::MAX)
+        let is_known =
+            of_node > 0 || self.judged.compared.contains(id) && !self.judged.pending.contains(id);
+        is_known.then(|| u32::try_from(of_node).unwrap_or(u32::MAX))
     }
 }

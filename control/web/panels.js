@@ -32,10 +32,10 @@ export function drawNumbers() {
 }
 
 export function drawDrift() {
-  const { drifted, unknown } = model.drift;
+  const { drifted, unknown, pending } = model.drift;
   const rows = driftRows(drifted);
   if (rows.length === 0) {
-    rows.push(el("tr", {}, el("td", { class: "none", colspan: 4 }, "Every node agrees with the majority of its cohort.")));
+    rows.push(el("tr", {}, el("td", { class: "none", colspan: 4 }, pending ? `Not judged, or not yet: ${pending}.` : "Every node agrees with the majority of its cohort.")));
   }
   byId("drift-rows").replaceChildren(...rows);
   const nodes = new Set(unknown.map((u) => u.node)).size;

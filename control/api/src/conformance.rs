@@ -15,7 +15,9 @@ pub struct GroupView {
     pub nodes: String,
     /// How many.
     pub count: u32,
-    /// Since when one of its members is known to be so: when the control that answers first saw it.
+    /// Since when the first of its members is so, by the nodes' histories; of members whose history
+    /// says nothing, and of those beyond the first five hundred of all groups, when the control that
+    /// answers first saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seen: Option<String>,
 }
@@ -27,6 +29,18 @@ pub struct GroupsView {
     pub groups: Vec<GroupView>,
     /// Nodes whose digest is unknown, as a hostlist: equal to nobody.
     pub unknown: String,
+    /// Nodes where what is asked for is not read at all.
+    #[serde(default)]
+    pub not_read: Vec<NotReadView>,
+}
+
+/// Nodes where a class is not read, by intention.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NotReadView {
+    /// A hostlist.
+    pub nodes: String,
+    /// Why not: `no BMC configured`.
+    pub why: String,
 }
 
 /// A node that is not what it is meant to be in one key.
@@ -69,6 +83,9 @@ pub struct DriftView {
     /// By its cohort: those of them that have the majority's value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<u32>,
+    /// Set where the node does not answer: it is shown as it was then, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<String>,
 }
 
 /// One value of a key without a majority.
@@ -119,6 +136,10 @@ pub struct DriftReportView {
     pub unknown: Vec<UnknownView>,
     /// Nodes judged by nothing (no baseline; cohort unknown, or fewer than four), as a hostlist.
     pub alone: String,
+    /// Nodes of which what it takes to judge them is not known, or not yet, as a hostlist: they are
+    /// not known to be as they are meant to be.
+    #[serde(default)]
+    pub pending: String,
     /// Set while automatic draining stands still.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brake: Option<BrakeView>,

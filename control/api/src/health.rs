@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// One thing that is wrong with one part of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReasonView {
-    /// Who says so: `agent`, or `bmc`, as this control read it.
+    /// Who says so: `agent`, `bmc`, as this control read it, or `control` itself.
     #[serde(default)]
     pub source: String,
     /// Stable code: a check's name, or an event's: `gpu.xid.<number>`, `gpu.amd.<event>`.
@@ -15,7 +15,7 @@ pub struct ReasonView {
     pub entity: String,
     /// What was read.
     pub evidence: String,
-    /// `inform`, `degraded` or `faulty`.
+    /// `inform`, `degraded` or `faulty`; `unknown` where something cannot be read.
     pub severity: String,
     /// What helps: `none`, `restart_application`, `reset_gpu`, `reboot`, `power_cycle`, `update`,
     /// `inspect`.
@@ -48,6 +48,10 @@ pub struct NodeHealthView {
     /// When its BMC was last looked at, RFC 3339; none where this control reads none of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc_read_at: Option<String>,
+    /// Set where its agent does not answer and its reasons are of the last pass that this control heard
+    /// of: when the node was there last, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<String>,
 }
 
 /// Somebody repaired it.

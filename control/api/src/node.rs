@@ -145,8 +145,10 @@ pub struct NodeView {
     pub fingerprint: Option<String>,
     /// Each class's mark.
     pub classes: BTreeMap<String, ClassView>,
-    /// Keys in which it differs from the majority of its cohort.
-    pub drifted_keys: u32,
+    /// Keys in which it differs from its baseline, or else from the majority of its cohort; left out
+    /// where it was held against neither, or not yet, which is not zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drifted_keys: Option<u32>,
     /// The host's boot id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,

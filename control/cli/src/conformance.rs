@@ -13,9 +13,11 @@ use baseline::BaselineCommand;
 use brake::BrakeCommand;
 use changes::ChangesArgs;
 use clap::{Args, Subcommand};
-use lattice_api::conformance::DriftView;
+use lattice_api::conformance::{DriftView, UnknownView};
 use lattice_hwprobe::Scope;
-use std::collections::BTreeMap;
+use lattice_quorum_types::{NodeId, hostlist};
+use only::OnlyArgs;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What can be asked about conformance.
 #[derive(Subcommand)]
@@ -74,11 +76,14 @@ async fn groups(args: &GroupsArgs, connection: &Connection) -> Result<(), Failur
     output::print(connection.format, &found, columns, rows)?;
     if !found.unknown.is_empty() {
         eprintln!(
-            "unknown, in no group: {} (`lattice node show NODE` says which class)",
+            "unknown, in no group: {} (`lattice node health NODE` says why)",
             found.unknown
         );
     }
     Ok(())
+    for not_read in &found.not_read {
+        eprintln!("not read: {}: {}", not_read.why, not_read.nodes);
+    }
 }
 
 async fn drift(connection: &Connection) -> Result<(), Failure> {
@@ -110,16 +115,13 @@ async fn drift(connection: &Connection) -> Result<(), Failure> {
             values.join("; ")
         );
     }
-    for unknown in &report.unknown {
+    for line in causes(&report.unknown).iter().chain(&olds(&report.drifted)) {
+        eprintln!("{line}");
+    }
+    if !report.pending.is_empty() {
         eprintln!(
-            "unknown: {} of {}{}: {}",
-            unknown.class,
-            unknown.node,
-            unknown
-                .baseline
-                .as_ref()
-                .map_or_else(String::new, |name| format!(" (baseline {name})")),
-            unknown.why
+            "not judged, for what it takes is not known, or not yet: {}",
+            report.pending
         );
     }
     if !report.alone.is_empty() {
@@ -135,7 +137,7 @@ const COLUMNS: Columns<'_> = Columns {
     narrow: &[
         "node", "class", "key", "expected", "found", "by", "policy", "since",
     ],
-    wide: &["sensitive", "like", "of"],
+    wide: &["sensitive", "like", "of", "as of"],
 };
 
 fn rows(drifted: &[DriftView], connection: &Connection) -> Vec<Vec<String>> {
@@ -161,6 +163,7 @@ fn rows(drifted: &[DriftView], connection: &Connection) -> Vec<Vec<String>> {
         ]
     };
     drifted.iter().map(row).collect()
+            or_dash(d.as_of.as_deref().map(time).as_deref()),
 }
 
 /// The same rows alone, for one baseline.
@@ -180,6 +183,48 @@ fn drifted(drifted: &[DriftView], connection: &Connection) -> Result<(), Failure
 /// Cohorts in a sentence each: `1 of 64 like nodes differs in nic.0.firmware`.
 fn summarise(drifted: &[DriftView]) {
     for line in sentences(drifted) {
+/// What is not known, a line for each cause: `unknown: bios, bmc of gpu[101-105]: ...`.
+fn causes(unknown: &[UnknownView]) -> Vec<String> {
+    let mut by_class: BTreeMap<(&str, &Option<String>, &str), BTreeSet<&str>> = BTreeMap::new();
+    for u in unknown {
+        let alike = by_class.entry((&u.why, &u.baseline, &u.class));
+        alike.or_default().insert(&u.node);
+    }
+    // Classes that the same nodes do not tell for the same reason.
+    let mut lines: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+    for ((why, baseline, class), nodes) in by_class {
+        lines.entry((why, baseline, nodes)).or_default().push(class);
+    }
+    let line = |((why, baseline, nodes), classes): ((&str, &Option<String>, _), Vec<&str>)| {
+        let baseline = baseline.as_ref();
+        let baseline = baseline.map_or_else(String::new, |name| format!(" (baseline {name})"));
+        let (classes, nodes) = (classes.join(", "), folded(nodes));
+        format!("unknown: {classes} of {nodes}{baseline}: {why}")
+    };
+    lines.into_iter().map(line).collect()
+}
+
+/// Who is shown as it was, and when that was.
+fn olds(drifted: &[DriftView]) -> Vec<String> {
+    let old = drifted
+        .iter()
+        .filter_map(|d| Some((d.as_of.as_deref()?, &*d.node)));
+    let mut by_time: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (at, node) in old {
+        by_time.entry(at).or_default().insert(node);
+    }
+    let line = |(at, nodes): (&str, _)| {
+        let nodes = folded(nodes);
+        format!("as of {}, for it does not answer: {nodes}", time(at))
+    };
+    by_time.into_iter().map(line).collect()
+}
+
+fn folded(nodes: BTreeSet<&str>) -> String {
+    let nodes = nodes.into_iter().filter_map(|node| NodeId::new(node).ok());
+    hostlist::fold(&nodes.collect::<Vec<_>>())
+}
+
         eprintln!("{line}");
     }
 }
@@ -205,6 +250,51 @@ mod tests {
     #[test]
     fn an_outlier_is_a_sentence() {
         let entry = |node: &str, like: u32| DriftView {
+    #[test]
+    fn a_cause_is_told_once_with_its_classes_and_nodes() {
+        let unknown = |node: &str, class: &str, why: &str| UnknownView {
+            node: node.to_owned(),
+            class: class.to_owned(),
+            why: why.to_owned(),
+            baseline: None,
+        };
+        let wrong = "the BMC refuses the password";
+        let told = [
+            unknown("gpu101", "bios", wrong),
+            unknown("gpu101", "bmc", wrong),
+            unknown("gpu102", "bios", wrong),
+            unknown("gpu102", "bmc", wrong),
+            unknown("gpu103", "nic", "never seen"),
+        ];
+        assert_eq!(
+            causes(&told),
+            [
+                "unknown: nic of gpu103: never seen",
+                "unknown: bios, bmc of gpu[101-102]: the BMC refuses the password",
+            ]
+        );
+    }
+
+    #[test]
+    fn who_does_not_answer_is_told_with_when_it_did() {
+        let entry = |node: &str, as_of: Option<&str>| DriftView {
+            node: node.to_owned(),
+            as_of: as_of.map(str::to_owned),
+            ..DriftView::default()
+        };
+        let at = Some("2026-11-22T02:30:00.000Z");
+        let told = [
+            entry("a1", at),
+            entry("a1", at),
+            entry("a2", at),
+            entry("a3", None),
+        ];
+        assert_eq!(
+            olds(&told),
+            ["as of 2026-11-22T02:30:00Z, for it does not answer: a[1-2]"]
+        );
+    }
+
             node: node.to_owned(),
             key: "nic.0.firmware".to_owned(),
             expected: "28.41".to_owned(),

@@ -153,7 +153,7 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
             node.health.verdict.clone(),
             or_dash(holder.as_deref()),
             gpus(node),
-            node.drifted_keys.to_string(),
+            number(node.drifted_keys),
             fingerprint.unwrap_or_else(|| "unknown".to_owned()),
             or_dash(node.cell.as_deref()),
             or_dash(reasons(node).as_deref()),
@@ -242,7 +242,7 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
         line("power", node.power.as_ref().map_or("-".to_owned(), power)),
         line("boot id", or_dash(node.boot_id.as_deref())),
         line("agent", or_dash(node.agent_version.as_deref())),
-        line("drifted keys", node.drifted_keys.to_string()),
+        line("drifted keys", number(node.drifted_keys)),
         line(
             "fingerprint",
             node.fingerprint

@@ -8,6 +8,7 @@ use lattice_placement::ConformanceKey;
 use lattice_quorum_types::{
     Revision,
     baseline::{Baseline, ClassRule, CohortSelector, Constraint, Definition, Rule, Scalar},
+    node::Lifecycle,
 };
 
 fn nic(firmware: &str, driver: &str) -> ClassRecord {
@@ -419,5 +420,61 @@ fn what_one_node_says_beside_its_mark_decides_nothing_for_another() {
             }
         });
         assert!(effects[honest].drain.is_some());
+    }
+}
+
+#[test]
+fn who_is_down_keeps_its_place_and_nothing_follows_from_it() {
+    let like = || Some(nic("28.41", "mlx5"));
+    let nodes = [
+        ("a", like()),
+        ("b", like()),
+        ("c", like()),
+        ("d", Some(nic("28.39", "mlx5"))),
+    ];
+    let of = rule(Policy::Drain, firmware("28.41"));
+    for baselines in [Vec::new(), vec![baseline("fw", "a,d", of)]] {
+        let mut fleet = Fleet::new(&nodes, baselines);
+        let before = fleet.judge();
+        assert_eq!(before.report.drifted.len(), 1);
+        let entries = Arc::make_mut(&mut fleet.view.nodes);
+        Arc::make_mut(entries.get_mut(&id("d")).unwrap()).leave();
+        let after = fleet.judge();
+        assert_eq!(after.report.drifted, before.report.drifted);
+        assert!(!after.effects.contains_key(&id("d")));
+        assert!(after.report.compared.contains(&id("d")));
+        // Until it is retired.
+        let entries = Arc::make_mut(&mut fleet.view.nodes);
+        let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
+        entry.record.as_mut().unwrap().lifecycle = Lifecycle::Retired;
+        assert_eq!(fleet.judge().report.drifted, []);
+    }
+}
+
+#[test]
+fn what_is_not_known_yet_is_no_zero() {
+    let like = || Some(nic("28.41", "mlx5"));
+    let names = ["a", "b", "c", "d"];
+    let mut fleet = Fleet::new(&names.map(|name| (name, like())), Vec::new());
+    assert_eq!(fleet.view.drifted_keys(&id("a")), None, "nobody looked yet");
+    let judge = |fleet: &mut Fleet| fleet.view.judged = Arc::new(fleet.judge().report);
+    judge(&mut fleet);
+    assert_eq!(fleet.view.drifted_keys(&id("a")), Some(0));
+    // Of one that was never heard of, and one whose document is still to come, nothing is known.
+    let entries = Arc::make_mut(&mut fleet.view.nodes);
+    let unheard = NodeEntry {
+        seen: None,
+        ..testing::entry("e")
+    };
+    entries.insert(id("e"), Arc::new(unheard));
+    let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
+    entry.document = None;
+    entry.seen.as_mut().unwrap().document = Some(Digest([3; 32]));
+    judge(&mut fleet);
+    let report = &fleet.view.judged;
+    assert_eq!(report.pending, BTreeSet::from([id("d"), id("e")]));
+    assert_eq!(report.alone, ["a", "b", "c"], "three are no cohort");
+    for name in ["a", "d", "e"] {
+        assert_eq!(fleet.view.drifted_keys(&id(name)), None, "{name}");
     }
 }

@@ -20,7 +20,7 @@ impl v1::conformance_server::Conformance for Service {
         request: Request<v1::GroupsRequest>,
     ) -> Result<Response<v1::GroupsResponse>, Status> {
         let (_, message) = open(&self.0, request)?;
-        close(conformance::groups(self.0.core(), given(&message.class)))
+        close(conformance::groups(self.0.core(), given(&message.class)).await)
     }
 
     async fn drift(

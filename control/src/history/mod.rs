@@ -7,6 +7,7 @@
 mod book;
 mod deeds;
 mod event;
+mod last;
 mod listing;
 mod store;
 #[cfg(test)]

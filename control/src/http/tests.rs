@@ -17,6 +17,7 @@ mod edge;
 mod events;
 mod grpc;
 mod history;
+mod known;
 mod nodes;
 mod parity;
 mod port;

@@ -5,13 +5,14 @@
 use crate::{
     core::Core,
     drift::{self, Judged},
+    history::Then,
     observe,
     preimages::Preimages,
     tasks::activation::Activation,
-    view::{NodeEntry, View},
+    view::{NodeEntry, Seen, View},
 };
 use futures::{StreamExt, stream};
-use lattice_hwprobe::{Class, ClassRecord, Digest, NodeDocument};
+use lattice_hwprobe::{Class, ClassMark, ClassRecord, Digest, NodeDocument};
 use lattice_quorum_types::NodeId;
 use std::{
     cell::RefCell,
@@ -19,6 +20,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::time::Instant;
 
 /// Looks at least this often: what could not be fetched is asked for again.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -26,6 +28,8 @@ const PERIOD: Duration = Duration::from_secs(2);
 const SPACING: Duration = Duration::from_millis(200);
 /// Fetches under way at a time.
 const AT_A_TIME: usize = 32;
+/// Who gossips nothing so long after the start is down, and is what it was.
+const GOSSIP_WITHIN: Duration = Duration::from_secs(5);
 
 /// See the module.
 #[derive(Debug)]
@@ -33,6 +37,9 @@ pub(crate) struct Conformance {
     core: Arc<Core>,
     /// What was compared last, and nothing was missing.
     compared: Option<u64>,
+    started_at: Instant,
+    /// Nodes that were looked up in the history.
+    recalled: BTreeSet<NodeId>,
 }
 
 /// What one round did.
@@ -53,6 +60,8 @@ impl Conformance {
         Self {
             core,
             compared: None,
+            started_at: Instant::now(),
+            recalled: BTreeSet::new(),
         }
     }
 
@@ -70,6 +79,9 @@ impl Conformance {
 
     /// Fetches what is missing and compares.
     pub(crate) async fn reconcile(&mut self) -> ConformanceReport {
+        if self.started_at.elapsed() >= GOSSIP_WITHIN {
+            self.recall().await;
+        }
         // Of before the first look: what nodes tell during a round is for the next one.
         let version = self.core.view().conformance_version;
         if self.compared == Some(version) {
@@ -119,6 +131,12 @@ impl Conformance {
                 preimages.put_record(&node.id, digest, Arc::clone(&record));
                 return Some(record);
             }
+            // Also of a node that is down since before this control was started.
+            if let Ok(Some(record)) = self.core.history.record(digest).await {
+                let record = Arc::new(record);
+                preimages.put_record(&node.id, digest, Arc::clone(&record));
+                return Some(record);
+            }
             let fetched = preimages.fetch_record(&self.core.agents, view, digest, node);
             fetched.await.ok()
         };
@@ -141,6 +159,7 @@ impl Conformance {
             return (0, 0);
         }
         let asked = wanted.len();
+        let (mut found, wanted) = self.kept_documents(wanted).await;
         let (core, seen) = (&self.core, &view);
         let fetch = |(node, digest): (NodeId, Digest)| async move {
             let (preimages, agents) = (&core.preimages, &core.agents);
@@ -149,17 +168,108 @@ impl Conformance {
             Some((node, (digest, document)))
         };
         let fetches = stream::iter(wanted).map(fetch).buffer_unordered(AT_A_TIME);
-        let found: BTreeMap<NodeId, (Digest, Arc<NodeDocument>)> =
-            fetches.filter_map(std::future::ready).collect().await;
+        let fetched: Vec<Documented> = fetches.filter_map(std::future::ready).collect().await;
         // A document speaks for one node only, whoever gossips its digest.
-        let own = |(id, (_, document)): &(NodeId, (Digest, Arc<NodeDocument>))| {
-            document.node == id.as_str()
-        };
-        let found: BTreeMap<_, _> = found.into_iter().filter(own).collect();
+        let own = |(id, (_, document)): &Documented| document.node == id.as_str();
+        let fetched: Vec<Documented> = fetched.into_iter().filter(own).collect();
+        self.keep_documents(&fetched).await;
+        found.extend(fetched);
         let count = found.len();
         observe::documents(core, found);
         (count, asked - count)
     }
+}
+
+/// A node's document, with its digest.
+type Documented = (NodeId, (Digest, Arc<NodeDocument>));
+
+impl Conformance {
+    /// Those documents that are kept from before, and who is to be asked for the others.
+    async fn kept_documents(
+        &self,
+        wanted: Vec<(NodeId, Digest)>,
+    ) -> (
+        BTreeMap<NodeId, (Digest, Arc<NodeDocument>)>,
+        Vec<(NodeId, Digest)>,
+    ) {
+        let names = wanted.iter().map(|(node, _)| node.to_string()).collect();
+        let kept = self.core.history.documents(names).await;
+        let mut kept = kept.unwrap_or_default();
+        let mut found = BTreeMap::new();
+        let mut left = Vec::new();
+        for (node, digest) in wanted {
+            match kept.remove(node.as_str()) {
+                Some((is, document)) if is == digest => {
+                    found.insert(node, (digest, Arc::new(document)));
+                }
+                _ => left.push((node, digest)),
+            }
+        }
+        (found, left)
+    }
+
+    /// For the time when their nodes are down and this control starts anew.
+    async fn keep_documents(&self, fetched: &[Documented]) {
+        let encoded = fetched.iter().filter_map(|(node, (_, document))| {
+            let (digest, bytes) = document.encode().ok()?;
+            Some((node.to_string(), digest, bytes))
+        });
+        let encoded: Vec<_> = encoded.collect();
+        if encoded.is_empty() {
+            return;
+        }
+        if let Err(error) = self.core.history.keep_documents(encoded).await {
+            tracing::warn!(%error, "the documents of nodes are not kept");
+        }
+    }
+
+    /// Looks up, once, what those nodes were that gossip nothing since this control was started.
+    async fn recall(&mut self) {
+        let view = self.core.view();
+        let is_unheard = |entry: &NodeEntry| entry.seen.is_none() && entry.was.is_none();
+        let unheard = view.nodes.values().filter(|entry| is_unheard(entry));
+        let unheard = unheard.filter(|entry| !self.recalled.contains(&entry.id));
+        let unheard: Vec<&Arc<NodeEntry>> = unheard.collect();
+        let mut found = Vec::new();
+        for entry in unheard {
+            self.recalled.insert(entry.id.clone());
+            found.extend(recall(&self.core, entry).await);
+        }
+        observe::recalled(&self.core, found);
+    }
+}
+
+/// What a node was by what is kept of it; none where nothing is.
+async fn recall(core: &Core, entry: &NodeEntry) -> Option<NodeEntry> {
+    let name = entry.id.to_string();
+    let mut marks = BTreeMap::new();
+    for class in Class::ALL {
+        let then = core.history.at(name.clone(), class, core.now().0).await;
+        let mark = match then.ok()? {
+            Then::Known { record, .. } => {
+                let mark = record.state().mark();
+                if let Some(digest) = mark.digest() {
+                    let record = Arc::new(*record);
+                    core.preimages.put_record(&entry.id, digest, record);
+                }
+                mark
+            }
+            Then::Incomplete { .. } | Then::Lost { .. } => ClassMark::Incomplete,
+            Then::Disabled => ClassMark::Disabled,
+            Then::NotKept => continue,
+        };
+        marks.insert(class, mark);
+    }
+    if marks.is_empty() {
+        return None;
+    }
+    let documents = core.history.documents(vec![name.clone()]).await.ok()?;
+    let document = documents.into_iter().next().map(|(_, document)| document);
+    let mut was = entry.clone();
+    was.seen = Some(Seen::before(marks));
+    was.document_digest = document.as_ref().map(|(digest, _)| *digest);
+    was.document = document.map(|(_, document)| Arc::new(document));
+    Some(was)
 }
 
 /// What a node's class was under the schema before, by its record of now, where that is at hand and
@@ -175,3 +285,6 @@ fn earlier_of(
     let told = now.under(earlier.schema).ok()?;
     (told.state().digest() == Some(digest)).then(|| Arc::new(told))
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,9 @@ use tokio::time::Instant;
 /// How the reasons begin for which an agent takes no work, however sound its hardware is.
 pub(crate) const EXECUTOR_REASONS: &str = "executor.";
 
+/// That its agent does not answer.
+pub(crate) const SILENT: &str = "agent.silent";
+
 /// One node, from all sources.
 #[derive(Debug, Clone)]
 pub struct NodeEntry {
@@ -49,6 +52,8 @@ pub struct NodeEntry {
     /// Its marks as it is compared with all the others, where nodes write different schemas and
     /// that is another mark than its own.
     pub(crate) common: Option<Arc<BTreeMap<Class, ClassMark>>>,
+    /// As it was known last, while it gossips nothing: to this control, or by what it keeps of it.
+    pub(crate) was: Option<Arc<NodeEntry>>,
     /// What its own signed claim said against what it gossips, when it was last asked. It gets no
     /// sensitive work then.
     pub claim_refused: Option<String>,
@@ -123,7 +128,37 @@ pub struct Seen {
     pub heard: bool,
 }
 
+impl Seen {
+    /// Of a node that is down since before this control was started: what is kept of it, and no more.
+    pub(crate) fn before(marks: BTreeMap<Class, ClassMark>) -> Self {
+        Self {
+            cell: String::new(),
+            addr: SocketAddr::from(([0, 0, 0, 0], 0)),
+            marks,
+            earlier: BTreeMap::new(),
+            document: None,
+            health: Health::Unknown,
+            health_reasons: Vec::new(),
+            boot_id: None,
+            generation: 0,
+            agent_version: None,
+            group: None,
+            history: None,
+            heard: false,
+        }
+    }
+}
+
 impl NodeEntry {
+    /// It leaves gossip: what it was stays known.
+    pub(crate) fn leave(&mut self) {
+        if self.seen.is_some() {
+            self.was = Some(Arc::new(self.clone()));
+        }
+        self.seen = None;
+        self.unite_marks();
+    }
+
     /// A node of which nothing is known yet.
     pub(crate) fn new(id: NodeId) -> Self {
         Self {
@@ -139,6 +174,7 @@ impl NodeEntry {
             united: BTreeMap::new(),
             effective: None,
             common: None,
+            was: None,
             claim_refused: None,
             effect: None,
             first_seen: BTreeMap::new(),
@@ -230,9 +266,15 @@ impl NodeEntry {
         self.seen.as_ref().map_or(Health::Unknown, |s| s.health)
     }
 
-    /// Its verdict as shown, with the reasons: where its BMC should tell of a class and does not, it
-    /// is not known to be healthy. Placement goes by [`NodeEntry::health`]: a BMC that is silent
-    /// stops no work but that which asks for the classes it tells of.
+    /// Whether it does not answer: what is known of it is of before.
+    pub fn is_silent(&self) -> bool {
+        let is_silent = matches!(self.liveness, Liveness::Suspect | Liveness::Unreachable);
+        self.seen.is_none() || is_silent
+    }
+
+    /// Its verdict as shown, with the reasons: where it does not answer, or its BMC should tell of a
+    /// class and does not, it is not known to be healthy. Placement goes by [`NodeEntry::health`]: a
+    /// BMC that is silent stops no work but that which asks for the classes it tells of.
     pub fn shown_health(&self) -> (Health, Vec<String>) {
         let Some(seen) = &self.seen else {
             return (Health::Unknown, Vec::new());
@@ -244,6 +286,9 @@ impl NodeEntry {
             if !reasons.contains(&reason) {
                 reasons.push(reason);
             }
+        }
+        if self.is_silent() {
+            reasons.push(SILENT.to_owned());
         }
         let is_told = reasons.len() == seen.health_reasons.len();
         let verdict = match seen.health {

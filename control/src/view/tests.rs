@@ -4,7 +4,7 @@
 use super::*;
 use crate::tasks::testing;
 use lattice_hwprobe::{Class, ClassMark, Digest, Earlier};
-use lattice_placement::ConformanceKey;
+use lattice_placement::{ConformanceKey, Health, Liveness};
 
 const FIRST_SEEN: UnixMillis = UnixMillis(7_000);
 
@@ -136,4 +136,23 @@ fn what_is_said_of_a_whole_class_goes_by_the_whole() {
     entry.unite_marks();
     assert_eq!(entry.marks()[&Class::Nic], ClassMark::Incomplete);
     assert_eq!(entry.earlier().get(&Class::Nic), None);
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_not_known_to_be_healthy() {
+    let mut entry = testing::entry("a");
+    let healthy = (Health::Healthy, Vec::new());
+    assert_eq!(entry.shown_health(), healthy);
+    for liveness in [Liveness::Suspect, Liveness::Unreachable] {
+        entry.liveness = liveness;
+        let (verdict, reasons) = entry.shown_health();
+        assert_eq!(
+            (verdict, reasons),
+            (Health::Unknown, vec![SILENT.to_owned()])
+        );
+        // What it was worse than that it is until it says otherwise.
+        entry.seen.as_mut().unwrap().health = Health::Faulty;
+        assert_eq!(entry.shown_health().0, Health::Faulty);
+        entry.seen.as_mut().unwrap().health = Health::Healthy;
+    }
 }

@@ -147,7 +147,7 @@ async fn agents_become_nodes(bed: &mut Bed) {
         .map(|d| (d.node.as_str(), d.key.as_str()))
         .collect();
     assert_eq!(odd, [("gpu005", "nic.0.firmware")]);
-    assert_eq!(core.view().drifted_keys(&node("gpu005")), 1);
+    assert_eq!(core.view().drifted_keys(&node("gpu005")), Some(1));
     let groups = core.conformance_groups(Scope::Class(Class::Nic)).groups;
     let sizes: Vec<usize> = groups.iter().map(|group| group.nodes.len()).collect();
     assert_eq!(sizes, [4, 1]);

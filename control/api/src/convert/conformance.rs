@@ -7,7 +7,8 @@ use crate::{
         ClassRuleView, CohortForm, ReleaseRequest, VersionView,
     },
     conformance::{
-        DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView, UnknownView,
+        DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView, NotReadView,
+        UnknownView,
     },
     history::{ChangesView, FleetChangeView},
     v1,
@@ -18,9 +19,10 @@ field_by_field! {
     GroupView => Group { class, digest, nodes, count, first_seen }
     DriftView => Drifted {
         node, class, key, expected, found, by, baseline, policy, sensitive, since,
-        since_or_before, of, like,
+        since_or_before, of, like, as_of,
     }
     HeldValue => HeldValue { value, nodes }
+    NotReadView => NotRead { nodes, why }
     UnknownView => UnknownClass { node, class, why, baseline }
     CohortForm => Cohort { vendor, product, gpu_model, gpu_count }
     VersionView => BaselineVersion { version, by, at }
@@ -36,6 +38,7 @@ impl From<GroupsView> for v1::GroupsResponse {
     }
 }
 
+            not_read: g.not_read.into_iter().map(Into::into).collect(),
 impl From<NoMajorityView> for v1::NoMajority {
     fn from(n: NoMajorityView) -> Self {
         Self {
@@ -59,6 +62,7 @@ impl From<DriftReportView> for v1::DriftResponse {
     }
 }
 
+            pending: report.pending,
 impl From<FleetChangeView> for v1::FleetChange {
     fn from(c: FleetChangeView) -> Self {
         Self {

@@ -54,6 +54,7 @@ impl From<NodeHealthView> for v1::NodeHealth {
             cleared: h.cleared,
             agent_error: h.agent_error,
             bmc_read_at: h.bmc_read_at,
+            as_of: h.as_of,
         }
     }
 }

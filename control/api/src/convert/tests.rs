@@ -7,7 +7,7 @@ use crate::{
     },
     conformance::{
         DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView, HeldValue,
-        NoMajorityView, UnknownView,
+        NoMajorityView, NotReadView, UnknownView,
     },
     health::{NodeHealthView, ReasonView},
     history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, NodeEventView},
@@ -156,14 +156,17 @@ alike! {
     CohortForm = Cohort { vendor, product, gpu_model, gpu_count }
     DiffView = DiffResponse { left, right, differences }
     DifferenceView = Difference { class, key, left, right, verdict }
-    DriftReportView = DriftResponse { drifted, no_majority, unknown, alone, brake }
+    DriftReportView = DriftResponse { drifted, no_majority, unknown, alone, brake, pending }
     DriftView = Drifted {
         node, class, key, expected, found, by, baseline, policy, sensitive, since, since_or_before,
-        of, like,
+        of, like, as_of,
+    }
+    FleetChangeView = FleetChange {
+        class, change, verdict, nodes, count, causes, first, last,
     }
     FleetChangeView = FleetChange { class, change, nodes, count, causes, first, last }
     GroupView = Group { class, digest, nodes, count, first_seen }
-    GroupsView = GroupsResponse { groups, unknown }
+    GroupsView = GroupsResponse { groups, unknown, not_read }
     HeldValue = HeldValue { value, nodes }
     HistoryEntryView = HistoryLine {
         number, at, kind, what, source, boot_id, cause, occasion, class, from, to, changes, more,
@@ -176,11 +179,14 @@ alike! {
         state, entity, address, code, xid, detail, told_by, severity, action, observe_only, by,
         count, first_at, left_out, late, bmc_time, read_at,
     }
-    NodeHealthView = NodeHealth { node, table, reasons, cleared, agent_error, bmc_read_at }
+    NodeHealthView = NodeHealth {
+        node, table, reasons, cleared, agent_error, bmc_read_at, as_of,
+    }
     ReasonView = HealthReason {
         source, code, entity, evidence, severity, action, observe_only, first_seen, last_seen, count,
     }
     Reprobed = ReprobeResponse { node, fingerprint, classes, differs, bmc }
+    NotReadView = NotRead { nodes, why }
     UnknownView = UnknownClass { node, class, why, baseline }
     VersionView = BaselineVersion { version, by, at }
 }

@@ -12,7 +12,8 @@ use lattice_api::health::{ClearRequest, ReasonView};
 pub struct HealthArgs {
     /// The node.
     node: String,
-    /// Look at the node now instead of showing what its last pass found.
+    /// Look at the node now instead of showing what its last pass found. Of a node that does not answer
+    /// the last pass is shown in any case, with when that was.
     #[arg(long)]
     fresh: bool,
     /// It was repaired: end the reasons of this code, of all parts or of one (`gpu.xid.79@gpu.3`).
@@ -68,10 +69,15 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
         eprintln!("ended: {}", found.cleared);
     }
     if let Some(error) = &found.agent_error {
-        // Half of what is wrong is not all of it.
-        return Err(Failure::unreachable(format!(
-            "only what its BMC tells is shown: {error}"
-        )));
+        // Half of what is wrong, or what was, is not what is.
+        return Err(Failure::unreachable(match &found.as_of {
+            Some(at) => format!(
+                "this is old: its last pass that was heard of, at {} or before, and what its BMC tells: \
+                 {error}",
+                time(at)
+            ),
+            None => format!("only what its BMC tells is shown: {error}"),
+        }));
     }
     if found.reasons.is_empty() {
         let bmc = match &found.bmc_read_at {

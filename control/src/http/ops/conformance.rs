@@ -1,15 +1,19 @@
 //! Conformance groups and drift.
 
 use super::{brake, time};
-use crate::{By, Core, Drifted, Report, Unknown, View};
+use crate::{By, Core, Drifted, NodeEntry, Report, Unknown, View, history::Then};
 use lattice_api::{
     conformance::{
-        DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView, UnknownView,
+        DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView, NotReadView,
+        UnknownView,
     },
     problem::Problem,
 };
-use lattice_hwprobe::{Class, CohortKey, Group, NoMajority, Scope};
+use lattice_hwprobe::{
+    Class, ClassMark, ClassRecord, ClassState, CohortKey, Group, NoMajority, Reading, Scope, Value,
+};
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Node names come from the view, so each is one; what were none would be left out.
 fn fold<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
@@ -20,41 +24,86 @@ fn fold<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
     hostlist::fold(&nodes)
 }
 
-pub(crate) fn groups(core: &Core, class: Option<&str>) -> Result<GroupsView, Problem> {
+pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsView, Problem> {
     let class = class.filter(|c| !c.is_empty()).unwrap_or("all");
     let scope: Scope = class
         .parse()
         .map_err(|e| Problem::field("class", format!("{e}, or several with commas, or all")))?;
     let view = core.view();
     let found = core.conformance_groups(scope.clone());
+    let classes = match &scope {
+        Scope::All => Class::ALL.to_vec(),
+        some => some.classes(),
+    };
+    let kept = kept_since(core, &found.groups, &classes).await;
     let groups = found.groups.iter().map(|group| GroupView {
         class: scope.to_string(),
         digest: group.digest.to_string(),
         nodes: fold(&group.nodes),
         count: u32::try_from(group.nodes.len()).unwrap_or(u32::MAX),
-        first_seen: first_seen(&view, group, &scope).map(time),
+        first_seen: first_seen(&view, group, &classes, &kept).map(time),
+    });
+    let mut not_read: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut unknown = Vec::new();
+    for name in found.unknown {
+        match why_not_read(core, &view, &name, &scope) {
+            Some(why) => not_read.entry(why).or_default().push(name),
+            None => unknown.push(name),
+        }
+    }
+    // Who gossips nothing is in no group either.
+    let unheard = view.nodes.values().filter(|entry| entry.seen.is_none());
+    unknown.extend(unheard.map(|entry| entry.id.to_string()));
+    let not_read = not_read.into_iter().map(|(why, nodes)| NotReadView {
+        nodes: fold(&nodes),
+        why: why.to_owned(),
     });
     Ok(GroupsView {
         groups: groups.collect(),
-        unknown: fold(&found.unknown),
+        unknown: fold(&unknown),
+        not_read: not_read.collect(),
     })
 }
 
+/// Nodes of which the history is asked; of those behind, what this control saw is told.
+const ASKED_OF_HISTORY: usize = 500;
+
+/// Since when members of groups are what they are, by what is kept of them. The largest group's come
+/// last: in a small one each counts.
+async fn kept_since(core: &Core, groups: &[Group], classes: &[Class]) -> BTreeMap<String, u64> {
+    let members = groups.iter().rev().flat_map(|group| &group.nodes);
+    let members = members.take(ASKED_OF_HISTORY).cloned().collect();
+    let kept = core.history.unchanged_since(members, classes.to_vec());
+    kept.await.unwrap_or_default()
+}
+
 /// When the first of its members was seen to be so: of a member, since the last of its classes is.
-fn first_seen(view: &View, group: &Group, scope: &Scope) -> Option<UnixMillis> {
-    let classes = match scope {
-        Scope::All => Class::ALL.to_vec(),
-        some => some.classes(),
-    };
+fn first_seen(
+    view: &View,
+    group: &Group,
+    classes: &[Class],
+    kept: &BTreeMap<String, u64>,
+) -> Option<UnixMillis> {
     let of_member = |name: &String| {
         let entry = view.node(&NodeId::new(name).ok()?)?;
-        classes.iter().filter_map(|class| entry.since(*class)).max()
+        let seen = classes.iter().filter_map(|class| entry.since(*class)).max();
+        // What this control saw first may have been so before it was started.
+        let kept = kept.get(name).map(|at| UnixMillis(*at));
+        seen.map(|seen| kept.map_or(seen, |kept| kept.min(seen)))
     };
     group.nodes.iter().filter_map(of_member).min()
 }
 
-/// Entries of which the nodes' history is asked; of those behind, what this control saw is told.
-const ASKED_OF_HISTORY: usize = 500;
+/// Why something that is asked for is not read on a node, where that is somebody's intention.
+fn why_not_read(core: &Core, view: &View, name: &str, scope: &Scope) -> Option<&'static str> {
+    let id = NodeId::new(name).ok()?;
+    let entry = view.node(&id)?;
+    let is_off = |class: &Class| entry.marks().get(class) == Some(&ClassMark::Disabled);
+    match scope.classes().into_iter().find(is_off)? {
+        Class::Bmc if core.bmc.parts(&id).is_none() => Some("no BMC configured"),
+        _ => Some("switched off at the node"),
+    }
+}
 
 pub(crate) async fn drift(core: &Core) -> DriftReportView {
     let view = core.view();
@@ -68,13 +117,77 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
             shown.since_or_before = since.at_least;
         }
     }
+    let mut silent: BTreeMap<&NodeId, Option<UnixMillis>> = BTreeMap::new();
+    for (drifted, shown) in report.drifted.iter().zip(&mut shown) {
+        let id = &drifted.node;
+        if !silent.contains_key(id) {
+            silent.insert(id, as_of(core, &view, id).await);
+        }
+        shown.as_of = silent.get(id).copied().flatten().map(time);
+    }
+    let mut not_known = Vec::new();
+    for unknown in &report.unknown {
+        not_known.push(self::unknown(core, &view, unknown).await);
+    }
     DriftReportView {
         drifted: shown,
         no_majority: report.no_majority.iter().map(no_majority).collect(),
-        unknown: report.unknown.iter().map(unknown).collect(),
+        unknown: not_known,
         alone: fold(&report.alone),
+        pending: pending(&view),
         brake: view.brake.as_deref().map(brake::view),
     }
+}
+
+/// Who is neither held against anything nor known to have nothing to be held against. Before the first
+/// comparison that is everybody.
+fn pending(view: &View) -> String {
+    let report = &view.judged;
+    let alone: BTreeSet<&str> = report.alone.iter().map(String::as_str).collect();
+    let is_judged = |id: &NodeId| {
+        let is_told = report.compared.contains(id) || alone.contains(id.as_str());
+        is_told && !report.pending.contains(id)
+    };
+    let waits = view.nodes.keys().filter(|id| !is_judged(id));
+    hostlist::fold(&waits.cloned().collect::<Vec<_>>())
+}
+
+/// When a node that does not answer was there last.
+pub(super) async fn as_of(core: &Core, view: &View, node: &NodeId) -> Option<UnixMillis> {
+    let entry = view.node(node).filter(|entry| entry.is_silent())?;
+    if let Some(at) = entry.answered_at() {
+        return Some(at);
+    }
+    let kept = core.history.last_heard(node.to_string()).await;
+    kept.ok().flatten().map(UnixMillis)
+}
+
+/// Why a class of a node is not known, by its BMC, or by what its agent told of it.
+pub(super) async fn why_incomplete(core: &Core, node: &NodeId, class: Class) -> Option<String> {
+    if let Some(parts) = core.bmc.parts(node)
+        && let Some(ClassState::Incomplete { missing }) =
+            parts.records.get(&class).map(ClassRecord::state)
+    {
+        return words(&missing.into_iter().collect::<Vec<_>>());
+    }
+    let then = core.history.at(node.to_string(), class, core.now().0);
+    match then.await {
+        Ok(Then::Incomplete { missing }) => words(&missing),
+        _ => None,
+    }
+}
+
+/// The first of them, and how many more: a reason that a BMC has for everything names no key.
+fn words(missing: &[(String, Reading<Value>)]) -> Option<String> {
+    let (key, reading) = missing.first()?;
+    let first = match reading {
+        Reading::Failed { why } => why.clone(),
+        other => format!("{key}: {other}"),
+    };
+    Some(match missing.len() {
+        1 => first,
+        more => format!("{first}, and {} keys more", more - 1),
+    })
 }
 
 fn drifted(d: &Drifted) -> DriftView {
@@ -112,11 +225,17 @@ fn drifted(d: &Drifted) -> DriftView {
     }
 }
 
-fn unknown(u: &Unknown) -> UnknownView {
+async fn unknown(core: &Core, view: &View, u: &Unknown) -> UnknownView {
+    let mark = view.as_known(&u.node).map(NodeEntry::marks);
+    let mark = mark.and_then(|marks| marks.get(&u.class));
+    let why = match mark {
+        Some(ClassMark::Incomplete) => why_incomplete(core, &u.node, u.class).await,
+        _ => None,
+    };
     UnknownView {
         node: u.node.to_string(),
         class: u.class.to_string(),
-        why: u.why.clone(),
+        why: why.unwrap_or_else(|| u.why.clone()),
         baseline: u.baseline.as_ref().map(ToString::to_string),
     }
 }

@@ -1,16 +1,18 @@
 //! What is wrong with a node's hardware: asked of the node itself, and what its BMC tells beside it.
 
-use super::{nodes, time};
+use super::{conformance, nodes, time};
 use crate::{
     AgentError, Core,
     http::caller::{Caller, Role},
     node_health::NodeHealth,
+    view::{EXECUTOR_REASONS, SILENT},
 };
 use lattice_api::{
     health::{ClearRequest, NodeHealthView, ReasonView},
     problem::Problem,
 };
-use lattice_hwprobe::health::Reason;
+use lattice_hwprobe::{Class, health::Reason};
+use lattice_placement::Health;
 use lattice_quorum_types::{
     NodeId, UnixMillis,
     wire::{ClearReason, GetHealth},
@@ -40,7 +42,7 @@ pub(crate) async fn show(
         }
     };
     let (told, ()) = tokio::join!(ask(core, &id, &request), look);
-    shown(core, &id, told)
+    shown(core, &id, told).await
 }
 
 /// Ends reasons that somebody says are over. What is still wrong comes back with the next pass.
@@ -62,8 +64,8 @@ pub(crate) async fn clear(
     let id = nodes::name(node)?;
     // What a BMC tells ends when the BMC says so.
     let told = ask(core, &id, &request).await;
-    told.map_err(|error| nodes::agent_problem(&error))
-        .and_then(|told| shown(core, &id, Ok(told)))
+    let told = told.map_err(|error| nodes::agent_problem(&error))?;
+    shown(core, &id, Ok(told)).await
 }
 
 async fn ask(core: &Core, node: &NodeId, request: &GetHealth) -> Result<NodeHealth, AgentError> {
@@ -79,40 +81,124 @@ async fn ask(core: &Core, node: &NodeId, request: &GetHealth) -> Result<NodeHeal
     Err(AgentError::Refused { node, reason })
 }
 
-/// What agent and BMC say. Where the agent says nothing, what its BMC tells is shown with the reason;
-/// where nobody reads its BMC either, there is only the reason.
-fn shown(
+/// What agent and BMC say. Where the agent says nothing, its last pass is shown as far as this control
+/// heard of it, with what its BMC tells and the reason; of whom nothing was heard there is only the
+/// reason.
+async fn shown(
     core: &Core,
     node: &NodeId,
     told: Result<NodeHealth, AgentError>,
 ) -> Result<NodeHealthView, Problem> {
     let bmc = core.bmc.parts(node);
-    let (told, agent_error) = match (told, &bmc) {
-        (Ok(told), _) => (Some(told), None),
-        (Err(error @ AgentError::UnknownNode { .. }), _) | (Err(error), None) => {
-            return Err(nodes::agent_problem(&error));
+    let (told, agent_error) = match told {
+        Ok(told) => (Ok(told), None),
+        Err(error @ AgentError::UnknownNode { .. }) => return Err(nodes::agent_problem(&error)),
+        Err(error) => {
+            let before = before(core, node).await;
+            if before.is_none() && bmc.is_none() {
+                return Err(nodes::agent_problem(&error));
+            }
+            (Err(before), Some(error.to_string()))
         }
-        (Err(error), Some(_)) => (None, Some(error.to_string())),
     };
-    let agents = told.iter().flat_map(|told| &told.report.reasons);
+    let agents: &[Reason] = match &told {
+        Ok(told) => &told.report.reasons,
+        Err(Some((before, _))) => before,
+        Err(None) => &[],
+    };
     let bmcs = bmc.iter().flat_map(|parts| &parts.reasons);
+    let agents = agents.iter();
     let agents = agents.map(|told| (Reverse(told.severity), reason(told, "agent")));
     let mut reasons: Vec<_> = agents
         .chain(bmcs.map(|told| (Reverse(told.severity), reason(told, "bmc"))))
         .collect();
     // Stable: each one's order stays within a severity.
     reasons.sort_by_key(|(severity, _)| *severity);
+    let mut reasons: Vec<ReasonView> = reasons.into_iter().map(|(_, reason)| reason).collect();
+    reasons.extend(others(core, node, &reasons).await);
+    let as_of = told.as_ref().err().and_then(Option::as_ref);
+    let as_of = as_of.map(|(_, at)| time(*at));
+    let told = told.ok();
     Ok(NodeHealthView {
         node: node.to_string(),
         table: told
             .as_ref()
             .map(|told| told.report.table.clone())
             .unwrap_or_default(),
-        reasons: reasons.into_iter().map(|(_, reason)| reason).collect(),
+        reasons,
         cleared: told.map(|told| told.cleared).unwrap_or_default(),
         agent_error,
         bmc_read_at: bmc.map(|parts| time(parts.read_at)),
+        as_of,
     })
+}
+
+/// What the checks of a node named that does not answer, and when it was there last.
+async fn before(core: &Core, node: &NodeId) -> Option<(Vec<Reason>, UnixMillis)> {
+    let view = core.view();
+    let answered = view.node(node).and_then(|entry| entry.answered_at());
+    let at = match answered {
+        Some(at) => at,
+        None => {
+            let kept = core.history.last_heard(node.to_string()).await;
+            UnixMillis(kept.ok().flatten()?)
+        }
+    };
+    let reasons = core.history.reasons(node.to_string()).await;
+    Some((reasons.unwrap_or_default(), at))
+}
+
+/// What else the node's verdict rests on wherever it is shown: what its agent announces beside its
+/// checks, and what this control sees itself.
+async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonView> {
+    let view = core.view();
+    let (Some(entry), Ok(shown)) = (view.node(node), nodes::get(core, node.as_str())) else {
+        return Vec::new();
+    };
+    let seen = entry.seen.as_ref();
+    let said = seen.map_or(&[][..], |seen| &seen.health_reasons);
+    let is_bad = seen.is_some_and(|seen| matches!(seen.health, Health::Degraded | Health::Faulty));
+    let mut others = Vec::new();
+    for code in shown.health.reasons {
+        if known.iter().any(|reason| reason.code == code) {
+            continue;
+        }
+        let class = code.strip_suffix(".incomplete");
+        let class: Option<Class> = class.and_then(|class| class.parse().ok());
+        let since = match class {
+            Some(class) => entry.since(class),
+            None => conformance::as_of(core, &view, node).await,
+        };
+        let since = time(since.unwrap_or_else(|| core.now()));
+        let evidence = match class {
+            Some(class) => conformance::why_incomplete(core, node, class).await,
+            None if code == SILENT => entry.liveness_reason.clone(),
+            None => Some("its agent announces it".to_owned()),
+        };
+        let severity = match class {
+            None if code.starts_with(EXECUTOR_REASONS) => "faulty",
+            None if code != SILENT && is_bad => "degraded",
+            None if code != SILENT => "inform",
+            _ => "unknown",
+        };
+        others.push(ReasonView {
+            source: match said.contains(&code) {
+                true => "agent",
+                false => "control",
+            }
+            .to_owned(),
+            entity: class.map_or_else(|| "node".to_owned(), |class| class.to_string()),
+            evidence: evidence.unwrap_or_else(|| "no reason is known".to_owned()),
+            severity: severity.to_owned(),
+            action: "inspect".to_owned(),
+            observe_only: false,
+            first_seen: since.clone(),
+            last_seen: since,
+            count: 1,
+            code,
+        });
+    }
+    others
 }
 
 fn reason(reason: &Reason, source: &str) -> ReasonView {

@@ -27,10 +27,9 @@ pub(super) async fn groups(
     _: Caller,
     Params(scope): Params<Scope>,
 ) -> Answer<GroupsView> {
-    Ok(Json(conformance::groups(
-        api.core(),
-        scope.class.as_deref(),
-    )?))
+    Ok(Json(
+        conformance::groups(api.core(), scope.class.as_deref()).await?,
+    ))
 }
 
 /// Who is not what it is meant to be, and in what: by its baseline where one speaks for it, else by

@@ -4,7 +4,7 @@ use super::bed::Bed;
 use crate::{bmc::Parts, observe, view::United};
 use lattice_client::ClientError;
 use lattice_hwprobe::{
-    Class, ClassMark,
+    Class, ClassMark, ClassRecord, Reading,
     health::{Action, Reason, Severity},
 };
 use lattice_placement::{ConformanceKey, Health};
@@ -134,4 +134,65 @@ async fn a_node_whose_bmc_does_not_tell_of_a_class_is_not_known_to_be_healthy_an
     let node = eye.node("gpu001").await.unwrap();
     assert_eq!(node.health.verdict, "degraded");
     assert_eq!(node.health.reasons, ["bmc.incomplete", "bmc.silent"]);
+}
+
+#[tokio::test]
+async fn every_list_of_reasons_is_the_same_and_says_why_a_class_is_not_known() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    let id = NodeId::new("gpu001").unwrap();
+    let mut part = ClassRecord::new(Class::Bmc);
+    part.require(
+        "bmc.firmware",
+        Reading::<String>::failed("401 Unauthorized"),
+    );
+    let parts = Parts {
+        records: BTreeMap::from([(Class::Bmc, part)]),
+        findings: Vec::new(),
+        reasons: vec![reason("bmc.silent", "bmc", Severity::Degraded)],
+        read_at: UnixMillis(2_000),
+        was_asked: true,
+        may_drain: false,
+    };
+    bed.core.bmc.put_parts(id.clone(), parts);
+    let untold = United::unknown(bed.core.view().node(&id).unwrap().said(Class::Bmc));
+    let untold = BTreeMap::from([(Class::Bmc, untold)]);
+    observe::united(&bed.core, BTreeMap::from([(id.clone(), untold)]));
+    let mut shown = eye.node("gpu001").await.unwrap().health.reasons;
+    let health = eye.health("gpu001", false).await.unwrap();
+    let mut told: Vec<String> = health.reasons.iter().map(|r| r.code.clone()).collect();
+    shown.sort();
+    told.sort();
+    assert_eq!(told, shown);
+    let incomplete = health.reasons.iter().find(|r| r.code == "bmc.incomplete");
+    let incomplete = incomplete.unwrap();
+    assert_eq!(incomplete.evidence, "401 Unauthorized");
+    assert_eq!(
+        (&*incomplete.severity, &*incomplete.entity),
+        ("unknown", "bmc")
+    );
+}
+
+#[tokio::test]
+async fn a_node_without_a_configured_bmc_is_not_unknown_in_groups_of_bmcs() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    let view = bed.core.view();
+    let off = |(id, entry): (&NodeId, &std::sync::Arc<crate::NodeEntry>)| {
+        let mut seen = entry.seen.clone().unwrap();
+        if id.as_str() != "gpu002" {
+            seen.marks.insert(Class::Bmc, ClassMark::Disabled);
+        }
+        (id.clone(), seen)
+    };
+    observe::cell(&bed.core, "cell-0", view.nodes.iter().map(off).collect());
+    let groups = eye.conformance_groups(Some("bmc")).await.unwrap();
+    let not_read: Vec<_> = groups
+        .not_read
+        .iter()
+        .map(|n| (&*n.why, &*n.nodes))
+        .collect();
+    assert_eq!(not_read, [("no BMC configured", "gpu[001,003-024]")]);
+    assert_eq!(groups.unknown, "gpu002");
+    assert!(groups.groups.is_empty());
 }

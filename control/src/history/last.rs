@@ -1,0 +1,219 @@
+//! What is known of a node that does not answer now: the document it had, what its checks named,
+//! when it was there last; and since when its classes are what they are.
+
+use super::{
+    History, Item, LOOKED_AT, Listing, Noted, Source, Told, Wanted, What, store::HistoryStore,
+    tables::HistoryError,
+};
+use lattice_hwprobe::{
+    Class, Digest, NodeDocument,
+    health::Reason,
+    history::{Event, Happening, Turn},
+};
+use redb::{TableDefinition, TableError};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The last document of each node: its digest, then its bytes.
+const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
+/// Of the digest there.
+const DIGEST_BYTES: usize = 32;
+/// Lines that are looked through for the last one that the node itself told.
+const LINES: usize = 64;
+
+/// A node's document, with its digest.
+pub(crate) type Document = (Digest, NodeDocument);
+
+impl History {
+    /// Keeps the documents of nodes, each under its node's name.
+    pub(crate) async fn keep_documents(
+        &self,
+        documents: Vec<(String, Digest, Vec<u8>)>,
+    ) -> Result<(), HistoryError> {
+        self.off(move |store| store.keep_documents(&documents))
+            .await
+    }
+
+    /// The documents that these nodes had last, where they are kept.
+    pub(crate) async fn documents(
+        &self,
+        nodes: Vec<String>,
+    ) -> Result<BTreeMap<String, Document>, HistoryError> {
+        self.off(move |store| store.documents(&nodes)).await
+    }
+
+    /// What a node's checks named as far as it was told, worst first.
+    pub(crate) async fn reasons(&self, node: String) -> Result<Vec<Reason>, HistoryError> {
+        self.off(move |store| reasons(store, &node)).await
+    }
+
+    /// When a node was there last by what is kept, Unix milliseconds: when it fell silent, or told
+    /// something.
+    pub(crate) async fn last_heard(&self, node: String) -> Result<Option<u64>, HistoryError> {
+        self.off(move |store| last_heard(store, &node)).await
+    }
+
+    /// Since when each of these nodes is what it is now in all of these classes, Unix milliseconds.
+    pub(crate) async fn unchanged_since(
+        &self,
+        nodes: Vec<String>,
+        classes: Vec<Class>,
+    ) -> Result<BTreeMap<String, u64>, HistoryError> {
+        self.off(move |store| {
+            let mut found = BTreeMap::new();
+            for node in nodes {
+                if let Some(since) = unchanged_since(store, &node, &classes)? {
+                    found.insert(node, since);
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+impl HistoryStore {
+    fn keep_documents(&self, documents: &[(String, Digest, Vec<u8>)]) -> Result<(), HistoryError> {
+        self.write(|txn| {
+            let mut table = txn.open_table(DOCUMENTS)?;
+            for (node, digest, bytes) in documents {
+                let kept = [digest.0.as_slice(), bytes].concat();
+                table.insert(node.as_str(), kept.as_slice())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// One that is damaged is as one that is not there.
+    fn documents(&self, nodes: &[String]) -> Result<BTreeMap<String, Document>, HistoryError> {
+        self.read(|txn| {
+            let mut found = BTreeMap::new();
+            let table = match txn.open_table(DOCUMENTS) {
+                // Of before documents were kept.
+                Err(TableError::TableDoesNotExist(_)) => return Ok(found),
+                table => table?,
+            };
+            for node in nodes {
+                let kept = table.get(node.as_str())?;
+                let document = kept.and_then(|kept| {
+                    let (digest, bytes) = kept.value().split_first_chunk::<DIGEST_BYTES>()?;
+                    let digest = Digest(*digest);
+                    let document = NodeDocument::verify(&digest, bytes).ok()?;
+                    (document.node == *node).then_some((digest, document))
+                });
+                if let Some(document) = document {
+                    found.insert(node.clone(), document);
+                }
+            }
+            Ok(found)
+        })
+    }
+}
+
+fn reasons(store: &HistoryStore, node: &str) -> Result<Vec<Reason>, HistoryError> {
+    let kinds = ["health", "cleared"].map(str::to_owned);
+    let listing = Listing {
+        kinds: Some(BTreeSet::from(kinds)),
+        ..Listing::default()
+    };
+    let mut open: BTreeMap<(String, String), Reason> = BTreeMap::new();
+    for item in store.list(node, &listing, LOOKED_AT)?.into_iter().rev() {
+        if let Item::Event(happened) = item
+            && let What::Event(event) = happened.what
+        {
+            fold(&mut open, event);
+        }
+    }
+    let mut reasons: Vec<Reason> = open.into_values().collect();
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
+    Ok(reasons)
+}
+
+fn fold(open: &mut BTreeMap<(String, String), Reason>, event: Event) {
+    let (at, first, count) = (event.at, event.first_at.unwrap_or(event.at), event.count);
+    match event.event {
+        Happening::Health {
+            turn: Turn::Ended,
+            code,
+            entity,
+            ..
+        } => {
+            open.remove(&(code, entity));
+        }
+        Happening::Health {
+            code,
+            entity,
+            evidence,
+            severity,
+            action,
+            observe_only,
+            ..
+        } => {
+            let place = (code.clone(), entity.clone());
+            let before = open.get(&place);
+            let reason = Reason {
+                first_seen_ms: before.map_or(first, |before| before.first_seen_ms),
+                last_seen_ms: at,
+                count: before.map_or(count, |before| before.count.saturating_add(count)),
+                code,
+                entity,
+                evidence,
+                severity,
+                action,
+                observe_only,
+            };
+            open.insert(place, reason);
+        }
+        Happening::Cleared {
+            code: cleared,
+            entity,
+            ..
+        } => open.retain(|(code, of), _| {
+            *code != cleared || entity.as_ref().is_some_and(|entity| entity != of)
+        }),
+        _ => {}
+    }
+}
+
+fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryError> {
+    let lines = store.list(node, &Listing::default(), LINES)?;
+    Ok(lines.iter().find_map(|item| match item {
+        Item::Change(told) => (told.source == Source::Agent).then_some(told.when),
+        Item::Event(happened) => match &happened.what {
+            What::Event(_) | What::Other(_) => Some(happened.when),
+            What::Noted(Noted::Liveness { .. }) => Some(happened.when),
+            What::Noted(_) | What::Bmc(_) => None,
+        },
+    }))
+}
+
+fn unchanged_since(
+    store: &HistoryStore,
+    node: &str,
+    classes: &[Class],
+) -> Result<Option<u64>, HistoryError> {
+    let told = store.of_node(node, &Wanted::default(), LOOKED_AT)?;
+    let since = classes.iter().flat_map(|class| {
+        [Source::Agent, Source::Bmc].map(|source| {
+            let of_class = told.iter();
+            since_of(of_class.filter(|t| t.source == source && t.entry.class == *class))
+        })
+    });
+    Ok(since.flatten().max())
+}
+
+/// Since when the last known record of a class, by one source, newest first, is the one it is. That it
+/// was not known in between is no change.
+fn since_of<'t>(told: impl Iterator<Item = &'t Told>) -> Option<u64> {
+    let mut since = None;
+    let mut is = None;
+    for told in told {
+        let Some(digest) = told.entry.to.digest() else {
+            continue;
+        };
+        if is.is_some_and(|is| is != digest) {
+            break;
+        }
+        (is, since) = (Some(digest), Some(told.when));
+    }
+    since
+}

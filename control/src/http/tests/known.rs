@@ -1,0 +1,108 @@
+//! What is told of nodes by what is kept of them.
+
+use super::bed::Bed;
+use crate::history::Cursor;
+use lattice_hwprobe::{
+    Class, ClassMark,
+    health::{Action, Severity},
+    history::{Cause, Entry, Event, Happening, Record, Turn},
+};
+
+const MINUTE: u64 = 60_000;
+
+fn event(seq: u64, at: u64, event: Happening) -> Record {
+    Record::Event(Event {
+        seq,
+        at,
+        boot_id: "b2".to_owned(),
+        count: 1,
+        first_at: None,
+        left_out: 0,
+        event,
+    })
+}
+
+/// Of a record that a node has since then.
+fn became(seq: u64, at: u64, byte: u8) -> Record {
+    Record::Entry(Entry {
+        seq,
+        at,
+        boot_id: "b2".to_owned(),
+        cause: Cause::Periodic,
+        class: Class::Kernel,
+        revision: seq,
+        from: (seq > 1).then_some(ClassMark::Incomplete),
+        to: ClassMark::Complete {
+            schema: 1,
+            digest: lattice_hwprobe::Digest([byte; 32]),
+        },
+        changes: Vec::new(),
+        more: 0,
+    })
+}
+
+async fn append(bed: &Bed, node: &str, records: Vec<Record>) {
+    let cursor = Cursor {
+        journal: 1,
+        read: records.len() as u64,
+    };
+    let now = bed.core.now().0;
+    let append = bed
+        .core
+        .history
+        .append(node.to_owned(), cursor, records, now);
+    append.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_group_is_as_old_as_its_members_histories_say() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    let at = bed.core.now().0 - 120 * MINUTE;
+    // It was like this before, then another one, and is like this since then.
+    let told = [(0, 1), (10, 9), (20, 1), (30, 1)];
+    let told = told.iter().zip(1..);
+    let told = told.map(|((minute, byte), seq)| became(seq, at + minute * MINUTE, *byte));
+    append(&bed, "gpu003", told.collect()).await;
+    let groups = eye.conformance_groups(Some("kernel")).await.unwrap();
+    let of = |nodes: &str| {
+        let group = groups.groups.iter().find(|group| group.nodes == nodes);
+        let seen = group.unwrap().first_seen.clone().unwrap();
+        lattice_api::text::read_time(&seen).unwrap().0
+    };
+    assert_eq!(of("gpu003"), at + 20 * MINUTE);
+    // Of the others nothing is kept: since this control was started.
+    assert!(of("gpu[001-002,004-024]") > at + 119 * MINUTE);
+}
+
+#[tokio::test]
+async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    let at = bed.core.now().0 - 120 * MINUTE;
+    let reason = |turn, code: &str| Happening::Health {
+        turn,
+        code: code.to_owned(),
+        entity: "gpu.1".to_owned(),
+        evidence: "seen".to_owned(),
+        severity: Severity::Degraded,
+        action: Action::Inspect,
+        observe_only: false,
+    };
+    let told = vec![
+        event(1, at, reason(Turn::Began, "gpu.ecc")),
+        event(2, at + MINUTE, reason(Turn::Began, "gpu.hot")),
+        event(3, at + 2 * MINUTE, reason(Turn::Ended, "gpu.hot")),
+    ];
+    append(&bed, "gpu002", told).await;
+    // The mesh takes an answer from nobody but the node asked for: it does not answer.
+    let health = eye.health("gpu002", false).await.unwrap();
+    assert!(health.agent_error.is_some());
+    let as_of = lattice_api::text::read_time(health.as_of.as_deref().unwrap());
+    assert_eq!(as_of.unwrap().0, at + 2 * MINUTE);
+    let codes: Vec<&str> = health.reasons.iter().map(|r| r.code.as_str()).collect();
+    assert_eq!(codes, ["gpu.ecc"], "what ended is over");
+    // Of one that answers it is how it is now.
+    let health = eye.health("gpu001", false).await.unwrap();
+    assert_eq!((health.agent_error, health.as_of), (None, None));
+}
