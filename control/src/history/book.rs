@@ -2,10 +2,8 @@
 
 use super::{
     event::{Happened, LONG_AGO_MS, Noted, What},
-    store::{
-        CURSORS, Cursor, ENTRIES, EVENTS, Failure, FromBmc, ORDER, Source, TIMES, Told, encode,
-        read_entry, read_event,
-    },
+    store::{Cursor, FromBmc, Source, Told},
+    tables::{CURSORS, ENTRIES, EVENTS, Failure, ORDER, TIMES, encode, read_entry, read_event},
 };
 use lattice_hwprobe::history::Entry;
 use lattice_redfish::DeedOf;

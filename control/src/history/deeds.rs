@@ -4,7 +4,8 @@
 use super::{
     book::Book,
     event::{BmcDid, What},
-    store::{DEEDS, HistoryError, HistoryStore, encode},
+    store::HistoryStore,
+    tables::{DEEDS, HistoryError, encode},
 };
 use lattice_redfish::{Deed, DeedOf, DeedSeverity, ResourcePath};
 use serde::{Deserialize, Serialize};

@@ -3,9 +3,10 @@
 use super::{
     book::Kind,
     event::{Happened, Noted, Place, What},
-    store::{
-        ENTRIES, EVENTS, Failure, HistoryError, HistoryStore, MARKS, NOTES, ORDER, Source, TIMES,
-        Told, encode, read_entry, read_event,
+    store::{HistoryStore, Source, Told},
+    tables::{
+        ENTRIES, EVENTS, Failure, HistoryError, MARKS, NOTES, ORDER, TIMES, encode, read_entry,
+        read_event,
     },
 };
 use lattice_hwprobe::Class;

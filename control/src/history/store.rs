@@ -5,67 +5,25 @@
 
 use super::{
     book::Book,
-    event::{Happened, What},
+    event::What,
     listing::put_in_order,
+    tables::{
+        CURSORS, DEEDS, ENTRIES, EVENTS, Failure, HistoryError, MARKS, NOTES, RECORDS, TIMES,
+        failed, read_entry,
+    },
 };
 use lattice_hwprobe::{
-    Class, ClassRecord, Digest,
+    Class,
     history::{Entry, Record},
-    verify,
 };
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
     ops::Bound,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
-
-/// `(node, number)`: one published change. Numbers are ours: an agent that lost its journal begins
-/// at 1 again.
-pub(super) const ENTRIES: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("entries");
-/// `(when, node, number)`, for questions about the whole fleet.
-pub(super) const TIMES: TableDefinition<'_, (u64, &str, u64), ()> = TableDefinition::new("times");
-/// Which journal of a node was read, up to which of its entries, and the number the next one gets.
-pub(super) const CURSORS: TableDefinition<'_, &str, (u64, u64, u64)> =
-    TableDefinition::new("cursors");
-/// `(node, number)`: what else happened.
-pub(super) const EVENTS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("events");
-/// `(node, when, number)`: which of the two tables has it. What is asked of one node goes by this;
-/// what is asked of the fleet by [`TIMES`], which has changes alone.
-pub(super) const ORDER: TableDefinition<'_, (&str, u64, u64), u8> = TableDefinition::new("order");
-/// What this control compares a node with the next time it looks.
-pub(super) const NOTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notes");
-/// What of a node's BMC was told.
-pub(super) const DEEDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("deeds");
-/// How far it read what has numbers of its own.
-pub(super) const MARKS: TableDefinition<'_, &str, u64> = TableDefinition::new("marks");
-/// Preimages by digest.
-const RECORDS: TableDefinition<'_, [u8; 32], &[u8]> = TableDefinition::new("records");
-
-/// Why the history cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum HistoryError {
-    /// The database refuses.
-    #[error("the history at {}", .path.display())]
-    Database {
-        /// Its file; empty for one in memory.
-        path: PathBuf,
-        /// What it says.
-        source: Box<redb::Error>,
-    },
-    /// An entry is not what was written.
-    #[error("entry {number} of {node} in the history cannot be read")]
-    Entry {
-        /// Whose.
-        node: String,
-        /// Which.
-        number: u64,
-        /// What the reader says.
-        source: serde_json::Error,
-    },
-}
 
 /// Who told an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,7 +100,7 @@ pub(crate) struct HistoryStore {
     path: PathBuf,
     database: Database,
     /// Records that no entry named when they were last looked through.
-    unnamed: Mutex<BTreeSet<[u8; 32]>>,
+    pub(super) unnamed: Mutex<BTreeSet<[u8; 32]>>,
 }
 
 impl HistoryStore {
@@ -181,35 +139,6 @@ impl HistoryStore {
         })?;
         store.sweep(true)?;
         Ok(store)
-    }
-
-    /// Drops records that no kept entry names: at once where nobody else writes yet, otherwise what
-    /// the sweep before found so too, since a record is kept before its entry.
-    pub(super) fn sweep(&self, at_once: bool) -> Result<(), HistoryError> {
-        let unnamed = self.unnamed.lock();
-        let mut unnamed = unnamed.unwrap_or_else(PoisonError::into_inner);
-        *unnamed = self.write(|txn| {
-            let table = txn.open_table(ENTRIES)?;
-            let mut named = BTreeSet::new();
-            for row in table.iter()? {
-                let (key, json) = row?;
-                let (node, number) = key.value();
-                let told = read_entry(node, number, json.value())?;
-                named.extend(told.entry.to.digest().map(|digest| digest.0));
-            }
-            let mut records = txn.open_table(RECORDS)?;
-            let mut left = BTreeSet::new();
-            records.retain(|digest, _| {
-                let is_named = named.contains(&digest);
-                let goes = !is_named && (at_once || unnamed.contains(&digest));
-                if !is_named && !goes {
-                    left.insert(digest);
-                }
-                !goes
-            })?;
-            Ok(left)
-        })?;
-        Ok(())
     }
 
     /// Which journal of `node` was read, up to which entry.
@@ -337,29 +266,6 @@ impl HistoryStore {
         })
     }
 
-    /// The record of a digest, verified.
-    pub(crate) fn record(&self, digest: &Digest) -> Result<Option<ClassRecord>, HistoryError> {
-        self.read(|txn| {
-            let records = txn.open_table(RECORDS)?;
-            let found = records.get(digest.0)?;
-            // One that is damaged is fetched again, as one that is not there.
-            Ok(found.and_then(|bytes| verify(digest, bytes.value()).ok()))
-        })
-    }
-
-    /// Whether something is kept for a digest.
-    pub(crate) fn has_record(&self, digest: &Digest) -> Result<bool, HistoryError> {
-        self.read(|txn| Ok(txn.open_table(RECORDS)?.get(digest.0)?.is_some()))
-    }
-
-    /// Keeps the bytes of a record. The caller has verified them.
-    pub(crate) fn keep_record(&self, digest: &Digest, bytes: &[u8]) -> Result<(), HistoryError> {
-        self.write(|txn| {
-            txn.open_table(RECORDS)?.insert(digest.0, bytes)?;
-            Ok(())
-        })
-    }
-
     /// Entries of all nodes.
     #[cfg(test)]
     pub(crate) fn len(&self) -> Result<u64, HistoryError> {
@@ -400,62 +306,4 @@ pub(crate) struct Wanted {
     pub(crate) until: Option<u64>,
     /// With a lower number.
     pub(crate) before: Option<u64>,
-}
-
-pub(super) fn read_entry(node: &str, number: u64, json: &[u8]) -> Result<Told, Failure> {
-    serde_json::from_slice(json).map_err(|source| {
-        Failure::Entry(HistoryError::Entry {
-            node: node.to_owned(),
-            number,
-            source,
-        })
-    })
-}
-
-pub(super) fn read_event(node: &str, number: u64, json: &[u8]) -> Result<Happened, Failure> {
-    let read: Result<Happened, _> = serde_json::from_slice(json);
-    let mut happened = read.map_err(|source| {
-        Failure::Entry(HistoryError::Entry {
-            node: node.to_owned(),
-            number,
-            source,
-        })
-    })?;
-    happened.what = happened.what.understood();
-    Ok(happened)
-}
-
-pub(super) fn encode(source: serde_json::Error) -> Failure {
-    Failure::Database(Box::new(redb::Error::Io(std::io::Error::other(source))))
-}
-
-fn failed(path: &Path, source: impl Into<redb::Error>) -> HistoryError {
-    HistoryError::Database {
-        path: path.to_owned(),
-        source: Box::new(source.into()),
-    }
-}
-
-/// Inside a transaction, where the path is not at hand.
-pub(super) enum Failure {
-    Database(Box<redb::Error>),
-    Entry(HistoryError),
-}
-
-impl<E: Into<redb::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Database(Box::new(error.into()))
-    }
-}
-
-impl Failure {
-    fn at(self, path: &Path) -> HistoryError {
-        match self {
-            Self::Entry(error) => error,
-            Self::Database(source) => HistoryError::Database {
-                path: path.to_owned(),
-                source,
-            },
-        }
-    }
 }

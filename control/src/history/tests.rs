@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use lattice_hwprobe::{
-    Written,
+    ClassMark, Reading, Value, Written,
     history::{Cause, Entry, KeyChange},
     keys::{Need, Row, Seen},
 };

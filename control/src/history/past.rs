@@ -1,0 +1,256 @@
+//! What a class was once, and since when a key is as it is: by what agent and BMC told.
+
+use super::store::{HistoryStore, Source, Told, Wanted};
+use super::tables::HistoryError;
+use lattice_hwprobe::{
+    Class, ClassMark, ClassRecord, Digest, Reading, Schemas, Value,
+    history::{Checkpoint, KeyChange, Line},
+};
+
+/// Entries of one node that a question looks at, at most.
+pub(super) const LOOKED_AT: usize = 2_000;
+
+/// Since when something is as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Since {
+    /// Unix milliseconds.
+    pub(crate) at: u64,
+    /// It was so when it was first seen: it may be older.
+    pub(crate) at_least: bool,
+}
+
+/// What a class was once.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Then {
+    /// This.
+    Known {
+        /// The record, known keys only.
+        record: Box<ClassRecord>,
+        /// Since when, Unix milliseconds.
+        since: u64,
+    },
+    /// A required key was not known.
+    Incomplete {
+        /// Those keys, with the reasons.
+        missing: Vec<(String, Reading<Value>)>,
+    },
+    /// It was switched off.
+    Disabled,
+    /// It was complete, but its record is not kept here.
+    Lost {
+        /// The digest.
+        digest: Digest,
+    },
+    /// Nothing that is kept reaches that far back.
+    NotKept,
+}
+
+pub(super) fn of_bmc(
+    store: &HistoryStore,
+    node: &str,
+) -> Result<lattice_hwprobe::history::History, HistoryError> {
+    let wanted = Wanted {
+        source: Some(Source::Bmc),
+        ..Wanted::default()
+    };
+    let mut checkpoint = Checkpoint::default();
+    for told in store.of_node(node, &wanted, usize::MAX)?.into_iter().rev() {
+        checkpoint.fold(&Line::Entry(told.entry));
+    }
+    let mut records = Vec::new();
+    for digest in checkpoint.digests() {
+        records.extend(store.record(&digest)?.map(|record| (digest, record)));
+    }
+    let record = |wanted: &Digest| {
+        let mut found = records.iter().filter(|(digest, _)| digest == wanted);
+        found.next().map(|(_, record)| record.clone())
+    };
+    Ok(lattice_hwprobe::history::History::restore(
+        checkpoint, record,
+    ))
+}
+
+/// What agent and BMC told of a class, put together as it is now.
+pub(super) fn then(
+    store: &HistoryStore,
+    node: &str,
+    class: Class,
+    at: u64,
+) -> Result<Then, HistoryError> {
+    let agents = told_by(store, node, class, at, Source::Agent)?;
+    let bmcs = told_by(store, node, class, at, Source::Bmc)?;
+    Ok(match (agents, bmcs) {
+        (agents, Then::NotKept | Then::Disabled) => agents,
+        (Then::NotKept | Then::Disabled, bmcs) => bmcs,
+        (
+            Then::Known { record, since },
+            Then::Known {
+                record: part,
+                since: since_part,
+            },
+        ) => Then::Known {
+            record: Box::new(record.unite(*part)),
+            since: since.max(since_part),
+        },
+        (Then::Incomplete { mut missing }, Then::Incomplete { missing: more }) => {
+            missing.extend(more);
+            Then::Incomplete { missing }
+        }
+        (incomplete @ Then::Incomplete { .. }, _) | (_, incomplete @ Then::Incomplete { .. }) => {
+            incomplete
+        }
+        (lost @ Then::Lost { .. }, _) | (_, lost @ Then::Lost { .. }) => lost,
+    })
+}
+
+/// What one of them told of a class.
+fn told_by(
+    store: &HistoryStore,
+    node: &str,
+    class: Class,
+    at: u64,
+    source: Source,
+) -> Result<Then, HistoryError> {
+    let wanted = Wanted {
+        class: Some(class),
+        source: Some(source),
+        until: Some(at),
+        ..Wanted::default()
+    };
+    let Some(told) = store.of_node(node, &wanted, 1)?.pop() else {
+        return Ok(Then::NotKept);
+    };
+    Ok(match told.entry.to {
+        ClassMark::Complete { digest, .. } => match store.record(&digest)? {
+            Some(record) => Then::Known {
+                record: Box::new(record),
+                since: told.when,
+            },
+            None => Then::Lost { digest },
+        },
+        ClassMark::Incomplete => {
+            let changes = told.entry.changes.into_iter();
+            Then::Incomplete {
+                missing: changes.map(|change| (change.key, change.to)).collect(),
+            }
+        }
+        ClassMark::Disabled => Then::Disabled,
+    })
+}
+
+/// By whoever tells the key: agent, BMC, or, where both do, whoever's word stands (the agent's).
+pub(super) fn since(
+    store: &HistoryStore,
+    schemas: &Schemas,
+    node: &str,
+    class: Class,
+    key: &str,
+) -> Result<Option<Since>, HistoryError> {
+    let mut answers = Vec::new();
+    for source in [Source::Agent, Source::Bmc] {
+        let wanted = Wanted {
+            class: Some(class),
+            source: Some(source),
+            ..Wanted::default()
+        };
+        let told = store.of_node(node, &wanted, LOOKED_AT)?;
+        let newest = told.iter().find_map(|told| told.entry.to.digest());
+        let record = newest.map(|digest| store.record(&digest)).transpose()?;
+        let kept = |digest: &Digest| store.record(digest).ok().flatten();
+        let across = |newer: &Told, older: &[Told]| in_both(schemas, newer, older, key, kept);
+        let found = since_in(&told, key, across);
+        if record
+            .flatten()
+            .is_some_and(|r| r.get(key).is_known() && r.entries.contains_key(key))
+        {
+            return Ok(found);
+        }
+        answers.extend(found);
+    }
+    // Nobody tells it now: since the last one ceased to, or since it was first seen missing.
+    Ok(answers
+        .into_iter()
+        .max_by_key(|since| (!since.at_least, since.at)))
+}
+
+/// What a key was before and after an entry with which another schema is written: as it reads in
+/// the older of both. `None` where the records are not kept, or that schema cannot be told, or has
+/// no such key.
+fn in_both(
+    schemas: &Schemas,
+    newer: &Told,
+    older: &[Told],
+    key: &str,
+    kept: impl Fn(&Digest) -> Option<ClassRecord>,
+) -> Option<KeyChange> {
+    let said = newer.entry.from.as_ref().and_then(ClassMark::digest);
+    let before = said.or_else(|| older.iter().find_map(|told| told.entry.to.digest()))?;
+    let (before, now) = (kept(&before)?, kept(&newer.entry.to.digest()?)?);
+    let schema = before.schema.min(now.schema);
+    let read = |record: &ClassRecord| {
+        let record = schemas.under(record, schema).ok()?;
+        record.entries.get(key).cloned()
+    };
+    Some(KeyChange {
+        key: key.to_owned(),
+        from: read(&before)?,
+        to: read(&now)?,
+    })
+}
+
+/// Since when a key is as it is, by the entries of one source, newest first. `across` tells what the
+/// key was before and after an entry with another schema, where that can be known.
+fn since_in(
+    told: &[Told],
+    key: &str,
+    across: impl Fn(&Told, &[Told]) -> Option<KeyChange>,
+) -> Option<Since> {
+    let mut found: Option<Since> = None;
+    let mut value: Option<Reading<Value>> = None;
+    for (index, told_now) in told.iter().enumerate() {
+        let (entry, at) = (&told_now.entry, told_now.when);
+        let has = |key: &str| entry.changes.iter().any(|change| change.key == key);
+        // Before this nothing is known of the class, or of the key: a journal that began anew, a
+        // record that was lost, another schema that has no such key. One of the changes that are
+        // not listed may be this key's.
+        let ends = || found.or(Some(Since { at, at_least: true }));
+        if entry.from.is_none() || has("record") {
+            return ends();
+        }
+        let change = if has("schema") {
+            match across(told_now, &told[index + 1..]) {
+                Some(change) if change.from == change.to => None,
+                Some(change) => Some(change),
+                None => return ends(),
+            }
+        } else {
+            let mut changes = entry.changes.iter();
+            match changes.find(|change| change.key == key) {
+                None if entry.more > 0 => return ends(),
+                change => change.cloned(),
+            }
+        };
+        let Some(change) = change else {
+            continue;
+        };
+        // While it could not be read it was neither this nor something else.
+        if change.to.is_known() {
+            match &value {
+                Some(value) if *value != change.to => return found,
+                _ => value = Some(change.to),
+            }
+            found = Some(Since {
+                at,
+                at_least: false,
+            });
+        }
+        if change.from.is_known() && value.as_ref().is_some_and(|value| *value != change.from) {
+            return found;
+        }
+    }
+    let first = told.last();
+    first.map(|first| Since {
+        at: first.when,
+        at_least: true,
+    })
+}
