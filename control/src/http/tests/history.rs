@@ -8,6 +8,8 @@ use lattice_hwprobe::{
     health::{Action, Severity},
     history::{Cause, Entry, Event, Happening, KeyChange, Record},
 };
+use lattice_redfish::{Deed, DeedOf, DeedSeverity, ResourcePath};
+use std::collections::BTreeSet;
 
 pub(super) const NODE: &str = "gpu001";
 const MINUTE: u64 = 60_000;
@@ -301,6 +303,90 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
         let refused = bed.client(who).history(NODE, &kind).await.unwrap_err();
         let refused = refused.problem().unwrap().status;
         assert_eq!(refused, 403, "{who}");
+        let hidden = bed.client(who).history(NODE, &about).await.unwrap_err();
+        let field = hidden.problem().unwrap().field.clone();
+        assert_eq!(field.as_deref(), Some("around"), "{who}");
+    }
+}
+
+/// An update and an entry that names a person and an address, as a BMC tells them.
+pub(super) async fn bmc_did(bed: &Bed) {
+    let list = |name: &str| ResourcePath::parse(&format!("/redfish/v1/{name}")).unwrap();
+    let now = bed.core.now().0;
+    let update = Deed {
+        identity: 1,
+        list: list("Tasks"),
+        of: DeedOf::Task {
+            name: "Firmware Update: BIOS".to_owned(),
+            state: "completed".to_owned(),
+            started_at: Some(now - 9 * MINUTE),
+        },
+        systems: vec!["1".to_owned()],
+        at: Some(now - 2 * MINUTE),
+        severity: DeedSeverity::Ok,
+        code: Some("IDRAC.2.8.PR19".to_owned()),
+        message: "Job completed successfully.".to_owned(),
+    };
+    let entry = Deed {
+        identity: 2,
+        list: list("IML"),
+        of: DeedOf::Log {
+            log: "IML".to_owned(),
+        },
+        at: Some(192_000),
+        severity: DeedSeverity::Critical,
+        code: None,
+        message: "Configuration changed by ada from 10.254.1.12".to_owned(),
+        ..update.clone()
+    };
+    let lists = [list("Tasks"), list("IML")].into();
+    let read = |deeds| (BTreeSet::clone(&lists), deeds);
+    let history = &bed.core.history;
+    history
+        .append_deeds(NODE.to_owned(), read(Vec::new()), now)
+        .await
+        .unwrap();
+    let told = history.append_deeds(NODE.to_owned(), read(vec![update, entry]), now);
+    assert_eq!(told.await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn what_a_bmc_did_is_for_those_who_may_read_the_audit_over_rest_and_grpc() {
+    let bed = Bed::furnished().await;
+    told(&bed).await;
+    bmc_did(&bed).await;
+    let kind = query(|q| q.kind = Some("bmc".to_owned()));
+    let page = bed.client("op").history(NODE, &kind).await.unwrap();
+    let words: Vec<_> = page.items.iter().map(|item| item.what.as_str()).collect();
+    assert_eq!(
+        words,
+        [
+            "IML, critical: Configuration changed by ada from 10.254.1.12 (by the BMC's clock \
+             1970-01-01T00:03:12Z)",
+            "Firmware Update: BIOS: completed in 7 min: Job completed successfully.",
+        ]
+    );
+    let parts = page.items[1].event.clone().unwrap();
+    assert_eq!(parts.state.as_deref(), Some("completed"));
+    assert_eq!(parts.bmc_time.as_deref(), Some(page.items[1].at.as_str()));
+    assert_eq!(parts.read_at.as_deref(), Some(page.items[0].at.as_str()));
+    assert!(parts.first_at < parts.bmc_time);
+    let clock = page.items[0].event.clone().unwrap();
+    assert_eq!(clock.bmc_time.as_deref(), Some("1970-01-01T00:03:12.000Z"));
+
+    for who in ["eye", "alice", "diver", "warden"] {
+        let client = bed.client(who);
+        let all = client.history(NODE, &HistoryQuery::default()).await;
+        let kinds = all.unwrap().items.into_iter().map(|item| item.kind);
+        assert_eq!(
+            kinds.collect::<Vec<_>>(),
+            ["xid", "change", "boot"],
+            "{who}"
+        );
+        let refused = bed.client(who).history(NODE, &kind).await.unwrap_err();
+        assert_eq!(refused.problem().unwrap().status, 403, "{who}");
+        let number = page.items[1].number;
+        let about = query(|q| q.around = Some(number.to_string()));
         let hidden = bed.client(who).history(NODE, &about).await.unwrap_err();
         let field = hidden.problem().unwrap().field.clone();
         assert_eq!(field.as_deref(), Some("around"), "{who}");
