@@ -3,6 +3,7 @@
 mod baseline;
 mod brake;
 mod changes;
+mod only;
 
 use crate::{
     connect::Connection,
@@ -26,7 +27,7 @@ pub enum ConformanceCommand {
     Groups(GroupsArgs),
     /// Show where nodes are not what they are meant to be: by their baseline, or else by the
     /// majority of their cohort.
-    Drift,
+    Drift(OnlyArgs),
     /// Show what changed anywhere since a moment, equal changes of several nodes together.
     Changes(ChangesArgs),
     /// What nodes are meant to be: set, list, show, diff, delete.
@@ -49,7 +50,7 @@ pub struct GroupsArgs {
 pub async fn run(command: ConformanceCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         ConformanceCommand::Groups(args) => groups(&args, connection).await,
-        ConformanceCommand::Drift => drift(connection).await,
+        ConformanceCommand::Drift(args) => drift(&args, connection).await,
         ConformanceCommand::Changes(args) => changes::changes(&args, connection).await,
         ConformanceCommand::Baseline(command) => baseline::run(command, connection).await,
         ConformanceCommand::Brake(command) => brake::run(command, connection).await,
@@ -80,14 +81,16 @@ async fn groups(args: &GroupsArgs, connection: &Connection) -> Result<(), Failur
             found.unknown
         );
     }
-    Ok(())
     for not_read in &found.not_read {
         eprintln!("not read: {}: {}", not_read.why, not_read.nodes);
     }
+    Ok(())
 }
 
-async fn drift(connection: &Connection) -> Result<(), Failure> {
-    let report = connection.client.drift().await?;
+async fn drift(args: &OnlyArgs, connection: &Connection) -> Result<(), Failure> {
+    let only = args.read(connection).await?;
+    let mut report = connection.client.drift().await?;
+    only.drift(&mut report);
     output::print(
         connection.format,
         &report,
@@ -160,10 +163,10 @@ fn rows(drifted: &[DriftView], connection: &Connection) -> Vec<Vec<String>> {
             or_dash(d.sensitive.as_deref()),
             count(d.like),
             count(d.of),
+            or_dash(d.as_of.as_deref().map(time).as_deref()),
         ]
     };
     drifted.iter().map(row).collect()
-            or_dash(d.as_of.as_deref().map(time).as_deref()),
 }
 
 /// The same rows alone, for one baseline.
@@ -180,9 +183,6 @@ fn drifted(drifted: &[DriftView], connection: &Connection) -> Result<(), Failure
     Ok(())
 }
 
-/// Cohorts in a sentence each: `1 of 64 like nodes differs in nic.0.firmware`.
-fn summarise(drifted: &[DriftView]) {
-    for line in sentences(drifted) {
 /// What is not known, a line for each cause: `unknown: bios, bmc of gpu[101-105]: ...`.
 fn causes(unknown: &[UnknownView]) -> Vec<String> {
     let mut by_class: BTreeMap<(&str, &Option<String>, &str), BTreeSet<&str>> = BTreeMap::new();
@@ -225,6 +225,9 @@ fn folded(nodes: BTreeSet<&str>) -> String {
     hostlist::fold(&nodes.collect::<Vec<_>>())
 }
 
+/// Cohorts in a sentence each: `1 of 64 like nodes differs in nic.0.firmware`.
+fn summarise(drifted: &[DriftView]) {
+    for line in sentences(drifted) {
         eprintln!("{line}");
     }
 }
@@ -247,9 +250,6 @@ fn sentences(drifted: &[DriftView]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_outlier_is_a_sentence() {
-        let entry = |node: &str, like: u32| DriftView {
     #[test]
     fn a_cause_is_told_once_with_its_classes_and_nodes() {
         let unknown = |node: &str, class: &str, why: &str| UnknownView {
@@ -295,6 +295,9 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_outlier_is_a_sentence() {
+        let entry = |node: &str, like: u32| DriftView {
             node: node.to_owned(),
             key: "nic.0.firmware".to_owned(),
             expected: "28.41".to_owned(),

@@ -9,6 +9,8 @@ const REFUSED: u8 = 1;
 const USAGE: u8 = 2;
 /// No answer.
 const UNREACHABLE: u8 = 3;
+/// No such thing.
+const NOT_FOUND: u8 = 4;
 
 /// A failure with its text.
 #[derive(Debug)]
@@ -32,6 +34,14 @@ impl Failure {
     pub fn refused(text: impl Into<String>) -> Self {
         Self {
             code: REFUSED,
+            text: text.into(),
+        }
+    }
+
+    /// Something that was named does not exist.
+    pub fn not_found(text: impl Into<String>) -> Self {
+        Self {
+            code: NOT_FOUND,
             text: text.into(),
         }
     }

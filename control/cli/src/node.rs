@@ -3,12 +3,14 @@
 mod drain;
 mod health;
 mod history;
+mod list;
+pub(crate) mod named;
 mod reprobe;
 
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, contrast, or_dash, short, time, until},
+    output::{self, Columns, Format, contrast, or_dash, time, until},
 };
 use clap::{Args, Subcommand};
 use drain::{DrainArgs, UndrainArgs};
@@ -19,13 +21,16 @@ use lattice_api::{
     conformance::DifferenceView,
     node::{ClassView, NodeView, PowerView},
 };
+use lattice_hwprobe::Class;
+use list::ListArgs;
+use named::one;
 use reprobe::ReprobeArgs;
 
 /// What can be asked about nodes.
 #[derive(Subcommand)]
 pub enum NodeCommand {
-    /// List nodes with their state, group and fingerprint.
-    List,
+    /// List nodes with their state, health and fingerprint: all, some, or those that are so.
+    List(ListArgs),
     /// Show one node: state, health, facts and each class's digest.
     Show(ShowArgs),
     /// Show, key by key, in what two nodes differ, or a node from what it was.
@@ -50,14 +55,21 @@ pub struct ShowArgs {
     /// Show every conformance key with its value, read from the node.
     #[arg(long)]
     inventory: bool,
+    /// Of the inventory only these classes, such as nic,bios.
+    #[arg(
+        long,
+        value_name = "CLASSES",
+        value_delimiter = ',',
+        requires = "inventory"
+    )]
+    class: Vec<Class>,
 }
 
 #[derive(Args)]
 pub struct DiffArgs {
     /// A node.
     left: String,
-    /// Another one.
-    #[arg(required_unless_present = "since")]
+    /// Another one, or majority: what most of the nodes like it have.
     right: Option<String>,
     /// Instead of another node, the node itself at this moment: 2026-11-21, 2026-11-21T09:30:00Z,
     /// 09:30 (of today), yesterday, or how long ago: 2d. UTC where no offset is written.
@@ -68,40 +80,23 @@ pub struct DiffArgs {
 /// Runs one of them.
 pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
-        NodeCommand::List => list(connection).await,
-        NodeCommand::Show(args) if args.inventory => inventory(&args.node, connection).await,
-        NodeCommand::Show(args) => show(&args.node, connection).await,
+        NodeCommand::List(args) => list::list(&args, connection).await,
+        NodeCommand::Show(args) => {
+            let node = one(&args.node, |list| match args.inventory {
+                true => "ask for each of them".to_owned(),
+                false => format!("`lattice node list '{list}' -o wide`"),
+            })?;
+            match args.inventory {
+                true => inventory(node, &args.class, connection).await,
+                false => show(node, connection).await,
+            }
+        }
         NodeCommand::Diff(args) => diff(&args, connection).await,
         NodeCommand::Reprobe(args) => reprobe::reprobe(&args, connection).await,
         NodeCommand::Health(args) => health::health(&args, connection).await,
         NodeCommand::History(args) => history::history(args, connection).await,
         NodeCommand::Drain(args) => drain::drain(&args, connection).await,
         NodeCommand::Undrain(args) => drain::undrain(&args, connection).await,
-    }
-}
-
-const LIST: Columns<'_> = Columns {
-    narrow: &[
-        "node",
-        "group",
-        "state",
-        "liveness",
-        "health",
-        "held by",
-        "gpus",
-        "drifted",
-        "fingerprint",
-    ],
-    wide: &[
-        "cell", "reasons", "vendor", "product", "cores", "memory", "features", "agent",
-    ],
-};
-
-/// What is intended for the node, and whether somebody drains it.
-fn state(node: &NodeView) -> String {
-    match node.drain.first() {
-        Some(drain) => format!("{} ({})", node.lifecycle, drain.reason),
-        None => node.lifecycle.clone(),
     }
 }
 
@@ -138,34 +133,6 @@ fn health(node: &NodeView) -> String {
         None => node.health.verdict.clone(),
         Some(reasons) => format!("{} ({reasons})", node.health.verdict),
     }
-}
-
-async fn list(connection: &Connection) -> Result<(), Failure> {
-    let nodes = connection.client.nodes().await?;
-    let rows = nodes.iter().map(|node| {
-        let holder = node.holder.as_ref().map(|h| h.allocation.to_string());
-        let fingerprint = node.fingerprint.as_deref().map(short);
-        vec![
-            node.name.clone(),
-            or_dash(node.group.as_deref()),
-            state(node),
-            node.liveness.clone(),
-            node.health.verdict.clone(),
-            or_dash(holder.as_deref()),
-            gpus(node),
-            number(node.drifted_keys),
-            fingerprint.unwrap_or_else(|| "unknown".to_owned()),
-            or_dash(node.cell.as_deref()),
-            or_dash(reasons(node).as_deref()),
-            or_dash(node.facts.vendor.as_deref()),
-            or_dash(node.facts.product.as_deref()),
-            number(node.facts.cores),
-            gibibytes(node.facts.memory_bytes),
-            node.facts.features.join(","),
-            or_dash(node.agent_version.as_deref()),
-        ]
-    });
-    Ok(output::print(connection.format, &nodes, LIST, rows)?)
 }
 
 fn mark(class: &ClassView) -> String {
@@ -276,11 +243,15 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
     Ok(output::print(connection.format, &node, columns, rows)?)
 }
 
-async fn inventory(name: &str, connection: &Connection) -> Result<(), Failure> {
+async fn inventory(name: &str, classes: &[Class], connection: &Connection) -> Result<(), Failure> {
     let inventory = connection.client.inventory(name, false).await?;
     // The agent's own document.
-    let inventory: lattice_hwprobe::Inventory =
+    let mut inventory: lattice_hwprobe::Inventory =
         serde_json::from_value(inventory).map_err(anyhow::Error::from)?;
+    if !classes.is_empty() {
+        let records = &mut inventory.records;
+        records.retain(|class, _| classes.contains(class));
+    }
     let rows = crate::host::inventory_rows(&inventory);
     let columns = Columns::only(&["class", "key", "value"]);
     Ok(output::print(connection.format, &inventory, columns, rows)?)
@@ -307,9 +278,15 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
     let diff = match (&args.right, &args.since) {
         (Some(right), _) => client.diff(&args.left, right).await?,
-        (None, since) => {
-            let since = output::moment("--since", since.as_deref().unwrap_or_default())?;
+        (None, Some(since)) => {
+            let since = output::moment("--since", since)?;
             client.diff_since(&args.left, &since).await?
+        }
+        (None, None) => {
+            return Err(Failure::usage(format!(
+                "with what? Another node, majority, or {} itself with --since 1d",
+                args.left
+            )));
         }
     };
     let (off, shown): (Vec<_>, Vec<_>) = diff.differences.iter().partition(|d| is_off(d));

@@ -1,6 +1,11 @@
 //! How results are printed: tables for people, JSON, YAML and CSV for programs.
 
 use crate::failure::Failure;
+mod done;
+mod fold;
+
+pub use done::Done;
+
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use lattice_mesh::{Clock as _, SystemClock};
@@ -61,7 +66,7 @@ pub fn print<T: Serialize>(
         Format::Json => serde_json::to_string_pretty(value)?,
         Format::Yaml => serde_yaml_ng::to_string(value)?.trim_end().to_owned(),
         Format::Csv => comma_separated(&columns.shown(format), rows)?,
-        Format::Table | Format::Wide => table(&columns.shown(format), rows),
+        Format::Table | Format::Wide => table(&columns.shown(format), rows, width()),
     };
     line(&text)
 }
@@ -95,24 +100,55 @@ pub fn line(text: &str) -> anyhow::Result<()> {
     }
 }
 
-fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+/// How wide a table may be: what `COLUMNS` says, else the terminal. Elsewhere a row is a line.
+fn width() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok();
+    let said = said.and_then(|columns| columns.parse().ok());
+    let of_terminal = || Table::new().width().map(usize::from);
+    said.filter(|columns| *columns > 0)
+        .or_else(|| io::stdout().is_terminal().then(of_terminal).flatten())
+}
+
+fn table(
+    header: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+    width: Option<usize>,
+) -> String {
+    let heading = header.iter().map(|name| name.to_uppercase()).collect();
+    let shown = |row: Vec<String>| {
+        let cells = row.iter().take(header.len());
+        cells.map(|cell| printable(cell).into_owned()).collect()
+    };
+    let mut lines: Vec<Vec<String>> = std::iter::once(heading)
+        .chain(rows.into_iter().map(shown))
+        .collect();
+    if width.is_some_and(|width| !fold::fit(&mut lines, width)) {
+        return upright(&lines);
+    }
     let mut table = Table::new();
     table
         .load_style(NOTHING)
-        // On a terminal long cells wrap within their column; elsewhere a row is a line.
-        .set_content_arrangement(match io::stdout().is_terminal() {
-            true => ContentArrangement::Dynamic,
-            false => ContentArrangement::Disabled,
-        })
-        .set_header(header.iter().map(|name| name.to_uppercase()));
-    for row in rows {
-        table.add_row(row.iter().take(header.len()).map(|cell| printable(cell)));
-    }
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .add_rows(lines);
     let text = table.to_string();
     text.lines()
         .map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end())
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// Each row as lines of name and value: what is too wide for columns.
+fn upright(lines: &[Vec<String>]) -> String {
+    let Some((heading, rows)) = lines.split_first() else {
+        return String::new();
+    };
+    let longest = heading.iter().map(String::len).max().unwrap_or_default();
+    let one = |row: &Vec<String>| {
+        let cells = heading.iter().zip(row);
+        let cells = cells.map(|(name, cell)| format!("{name:longest$}  {cell}"));
+        cells.collect::<Vec<_>>().join("\n")
+    };
+    rows.iter().map(one).collect::<Vec<_>>().join("\n\n")
 }
 
 /// Texts come from users and from hosts: what would steer a terminal is shown escaped.
@@ -217,11 +253,25 @@ mod tests {
 
     #[test]
     fn a_table_leaves_wide_columns_out_and_wide_has_them() {
-        assert_eq!(table(&COLUMNS.shown(Format::Table), rows()), "NAME\na");
         assert_eq!(
-            table(&COLUMNS.shown(Format::Wide), rows()),
+            table(&COLUMNS.shown(Format::Table), rows(), None),
+            "NAME\na"
+        );
+        assert_eq!(
+            table(&COLUMNS.shown(Format::Wide), rows(), None),
             "NAME  NOTE\na     x, \"y\""
         );
+    }
+
+    #[test]
+    fn what_is_too_wide_for_columns_stands_upright() {
+        let row = |name: &str| vec![name.to_owned(), "2026-11-22T02:12:01Z".to_owned()];
+        let text = table(&["name", "since"], [row("a"), row("b")], Some(20));
+        assert_eq!(
+            text,
+            "NAME   a\nSINCE  2026-11-22T02:12:01Z\n\nNAME   b\nSINCE  2026-11-22T02:12:01Z"
+        );
+        assert!(table(&["name", "since"], [row("a")], Some(26)).contains("a     2026"));
     }
 
     #[test]
@@ -247,7 +297,7 @@ mod tests {
     #[test]
     fn nothing_in_a_table_steers_the_terminal() {
         let row = vec!["\u{1b}]0;owned\u{7}".to_owned()];
-        let text = table(&["name"], [row]);
+        let text = table(&["name"], [row], None);
         assert_eq!(text, "NAME\n\\u{1b}]0;owned\\u{7}");
     }
 

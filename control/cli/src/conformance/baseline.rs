@@ -4,7 +4,7 @@ use crate::{
     connect::Connection,
     failure::Failure,
     node::difference_row,
-    output::{self, Columns, or_dash, short, time},
+    output::{self, Columns, Done, or_dash, short, time},
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
@@ -110,11 +110,16 @@ pub async fn run(command: BaselineCommand, connection: &Connection) -> Result<()
         BaselineCommand::Diff(args) => diff(&args, connection).await,
         BaselineCommand::Delete(args) => {
             let client = &connection.client;
-            client
+            let deleted = client
                 .delete_baseline(&args.name, args.expected_version, None)
                 .await?;
-            eprintln!("baseline {} is deleted: nobody is judged by it", args.name);
-            Ok(())
+            let words = format!("baseline {} is deleted: nobody is judged by it", args.name);
+            let document = json!({"name": args.name, "revision": deleted.revision});
+            let mut all = Done::new(connection.format);
+            all.add(document, &words);
+            let columns = Columns::only(&["name", "revision"]);
+            let row = vec![args.name, deleted.revision.to_string()];
+            Ok(all.print(columns, |_| row.clone())?)
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `lattice conformance changes`.
 
+use super::only::OnlyArgs;
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -9,6 +10,8 @@ use clap::Args;
 
 #[derive(Args)]
 pub struct ChangesArgs {
+    #[command(flatten)]
+    only: OnlyArgs,
     /// From this moment on: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or how
     /// long ago: 2d. UTC where no offset is written. A day when left out.
     #[arg(long)]
@@ -20,7 +23,9 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
     let since = args.since.as_deref();
     let since = since.map(|text| output::moment("--since", text));
     let since = since.transpose()?;
-    let found = connection.client.changes(since.as_deref()).await?;
+    let only = args.only.read(connection).await?;
+    let mut found = connection.client.changes(since.as_deref()).await?;
+    only.changes(&mut found);
     if !found.changes.is_empty() {
         output::title(connection.format, &format!("since {}", time(&found.since)))?;
     }

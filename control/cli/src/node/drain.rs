@@ -1,9 +1,15 @@
 //! `lattice node drain` and `undrain`.
 
-use crate::{connect::Connection, failure::Failure};
+use super::named::{about, expand, known};
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{Columns, Done},
+};
 use clap::Args;
-use lattice_api::node::Drained;
-use lattice_quorum_types::{NodeId, hostlist};
+use lattice_api::node::{Drained, Undrained};
+use lattice_quorum_types::NodeId;
+use serde::Serialize;
 
 #[derive(Args)]
 pub struct DrainArgs {
@@ -31,13 +37,12 @@ pub struct UndrainArgs {
     skip_gate: bool,
 }
 
-pub(super) fn expand(texts: &[String]) -> Result<Vec<NodeId>, Failure> {
-    let mut all = Vec::new();
-    for text in texts {
-        let nodes = hostlist::expand(text).map_err(|e| Failure::usage(e.to_string()))?;
-        all.extend(nodes);
-    }
-    Ok(all)
+/// What was done to one of the nodes.
+#[derive(Serialize)]
+struct Of<T> {
+    node: NodeId,
+    #[serde(flatten)]
+    done: T,
 }
 
 /// What is given up, to the letter.
@@ -53,7 +58,7 @@ fn in_words(node: &NodeId, args: &DrainArgs, drained: &Drained) -> String {
     }
 }
 
-/// All are tried; the first failure decides the exit code.
+/// All are tried, once each is known to be a node; the first failure decides the exit code.
 pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = expand(&args.nodes)?;
     if args.reason.trim().is_empty() {
@@ -63,49 +68,72 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
         };
         return Err(Failure::usage(why));
     }
+    known(&nodes, "nothing is drained", connection).await?;
     let (client, mut first) = (&connection.client, None);
+    let mut all = Done::new(connection.format);
     for node in nodes {
         let done = match args.force_release {
             true => client.force_release(node.as_str(), &args.reason).await,
             false => client.drain(node.as_str(), &args.reason).await,
         };
         match done {
-            Ok(drained) => eprintln!("{}", in_words(&node, args, &drained)),
+            Ok(done) => {
+                let words = in_words(&node, args, &done);
+                all.add(Of { node, done }, &words);
+            }
             Err(error) => Failure::note(&mut first, about(&node, error.into())),
         }
     }
+    let columns = Columns::only(&["node", "revision", "given up"]);
+    all.print(columns, |of| {
+        let held = of.done.given_up.as_ref();
+        let held = held.map(|held| format!("{} attempt {}", held.allocation, held.attempt));
+        let revision = of.done.revision.to_string();
+        vec![of.node.to_string(), revision, held.unwrap_or_default()]
+    })?;
     first.map_or(Ok(()), Err)
 }
 
-/// The server names the node where the node is the matter; it is named once.
-pub(super) fn about(node: &NodeId, mut failure: Failure) -> Failure {
-    if !failure.text.contains(node.as_str()) {
-        failure.text = format!("{node}: {}", failure.text);
-    }
-    failure
-}
-
-/// All are tried; the first failure decides the exit code.
+/// All are tried, once each is known to be a node; the first failure decides the exit code.
 pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), Failure> {
+    let nodes = expand(&args.nodes)?;
+    known(&nodes, "nothing is undrained", connection).await?;
     let (client, mut first) = (&connection.client, None);
-    for node in expand(&args.nodes)? {
+    let mut all = Done::new(connection.format);
+    for node in nodes {
         let done = match args.skip_gate {
             true => client.undrain_without_gate(node.as_str()).await,
             false => client.undrain(node.as_str()).await,
         };
         match done {
-            Ok(_) => eprintln!("{node}: {}", left(&node, connection).await),
+            Ok(done) => {
+                let words = match all.is_for_people() {
+                    true => format!("{node}: {}", left(&node, &done, connection).await),
+                    false => String::new(),
+                };
+                all.add(Of { node, done }, &words);
+            }
             Err(error) => Failure::note(&mut first, about(&node, error.into())),
         }
     }
+    let columns = Columns::only(&["node", "revision", "cleared"]);
+    all.print(columns, |of| {
+        let revision = of.done.revision.to_string();
+        vec![of.node.to_string(), revision, of.done.cleared.join("; ")]
+    })?;
     first.map_or(Ok(()), Err)
 }
 
 /// What keeps the node out of service now that the caller's own reason does not.
-async fn left(node: &NodeId, connection: &Connection) -> String {
+async fn left(node: &NodeId, done: &Undrained, connection: &Connection) -> String {
+    // It is done, whether or not the rest is told.
+    let shown = connection.client.node(node.as_str()).await.ok();
+    if done.cleared.is_empty() {
+        let lifecycle = shown.map_or_else(String::new, |n| format!("; it is {}", n.lifecycle));
+        return format!("was not drained, so nothing is cleared{lifecycle}");
+    }
     let cleared = "your drain reason is cleared";
-    // It is done, whether or not this is told.
-    let Ok(shown) = connection.client.node(node.as_str()).await else {
+    let Some(shown) = shown else {
         return cleared.to_owned();
     };
     let others = shown

@@ -1,12 +1,13 @@
 //! `lattice node health`.
 
+use super::named::one;
 use crate::{
     connect::Connection,
     failure::Failure,
     output::{self, Columns, time},
 };
 use clap::Args;
-use lattice_api::health::{ClearRequest, ReasonView};
+use lattice_api::health::{ClearRequest, NodeHealthView, ReasonView};
 
 #[derive(Args)]
 pub struct HealthArgs {
@@ -40,9 +41,32 @@ fn row(reason: &ReasonView) -> Vec<String> {
     ]
 }
 
+/// There was no reason of that name, or not one that a person ends.
+fn nothing_ended(clear: &str, found: &NodeHealthView) -> Failure {
+    let (code, part) = match clear.split_once('@') {
+        Some((code, part)) => (code, Some(part)),
+        None => (clear, None),
+    };
+    let mut same = found
+        .reasons
+        .iter()
+        .filter(|reason| reason.code == code && part.is_none_or(|part| part == reason.entity));
+    let why = match same.next() {
+        Some(_) => "its BMC names it, and ends it itself",
+        None => "its agent names no such reason",
+    };
+    Failure::refused(format!(
+        "nothing is ended on {} by --clear {clear}: {why}",
+        found.node
+    ))
+}
+
 /// Shows what is wrong with a node, worst first.
 pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
+    let node = one(&args.node, |list| {
+        format!("`lattice node list '{list}' -o wide`")
+    })?;
     let found = match &args.clear {
         Some(clear) => {
             let (code, entity) = match clear.split_once('@') {
@@ -53,9 +77,9 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
                 code: code.to_owned(),
                 entity,
             };
-            client.clear_health(&args.node, &request).await?
+            client.clear_health(node, &request).await?
         }
-        None => client.health(&args.node, args.fresh).await?,
+        None => client.health(node, args.fresh).await?,
     };
     let columns = Columns {
         narrow: &[
@@ -65,8 +89,10 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
     };
     let rows = found.reasons.iter().map(row);
     output::print(connection.format, &found, columns, rows)?;
-    if args.clear.is_some() {
-        eprintln!("ended: {}", found.cleared);
+    match &args.clear {
+        None => {}
+        Some(clear) if found.cleared == 0 => return Err(nothing_ended(clear, &found)),
+        Some(_) => eprintln!("ended: {}", found.cleared),
     }
     if let Some(error) = &found.agent_error {
         // Half of what is wrong, or what was, is not what is.

@@ -1,5 +1,6 @@
 //! `lattice node history`, and a node against itself.
 
+use super::named::one;
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -37,7 +38,7 @@ pub struct HistoryArgs {
     /// How long before and after that, with its unit: 90s, 10m, 2h.
     #[arg(long, default_value = "10m", requires = "around")]
     within: String,
-    /// At most so many lines, newest first.
+    /// At most so many entries, newest first. A change of several keys has a line for each.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=5000))]
     limit: u32,
 }
@@ -184,6 +185,9 @@ fn asked(query: &HistoryQuery, around: Option<&Around>, centre: Option<&Centre>)
 
 /// Shows what changed on a node and what else happened there, newest first.
 pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), Failure> {
+    one(&args.node, |list| {
+        format!("`lattice conformance changes '{list}'`")
+    })?;
     let since = args.since.map(|text| output::moment("--since", &text));
     let around = args.around.as_deref().map(Around::read).transpose()?;
     let query = HistoryQuery {

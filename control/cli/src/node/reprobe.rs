@@ -1,7 +1,11 @@
 //! `lattice node reprobe`.
 
-use super::drain::{about, expand};
-use crate::{connect::Connection, failure::Failure, output::short};
+use super::named::{about, expand, known};
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{Columns, Done, or_dash, short},
+};
 use clap::Args;
 use lattice_api::node::Reprobed;
 
@@ -42,12 +46,28 @@ fn in_words(read: &Reprobed) -> String {
 
 /// All are tried, one after the other; the first failure decides the exit code.
 pub async fn reprobe(args: &ReprobeArgs, connection: &Connection) -> Result<(), Failure> {
-    let mut first = None;
-    for node in expand(&args.nodes)? {
+    let nodes = expand(&args.nodes)?;
+    known(&nodes, "nothing is probed", connection).await?;
+    let (mut first, mut all) = (None, Done::new(connection.format));
+    for node in nodes {
         match connection.client.reprobe(node.as_str()).await {
-            Ok(read) => eprintln!("{}", in_words(&read)),
+            Ok(read) => {
+                let words = in_words(&read);
+                all.add(read, &words);
+            }
             Err(error) => Failure::note(&mut first, about(&node, error.into())),
         }
     }
+    let columns = Columns::only(&["node", "fingerprint", "differs", "bmc differs", "bmc error"]);
+    all.print(columns, |read| {
+        let bmc = read.bmc.as_ref();
+        vec![
+            read.node.clone(),
+            or_dash(read.fingerprint.as_deref()),
+            or_dash(Some(&read.differs.join(","))),
+            or_dash(bmc.map(|bmc| bmc.differs.join(",")).as_deref()),
+            or_dash(bmc.and_then(|bmc| bmc.error.as_deref())),
+        ]
+    })?;
     first.map_or(Ok(()), Err)
 }

@@ -1,0 +1,135 @@
+//! Of what is told of all nodes, what is asked for.
+
+use crate::{connect::Connection, failure::Failure, node::named::Meant};
+use clap::Args;
+use lattice_api::{conformance::DriftReportView, history::ChangesView};
+use lattice_hwprobe::Class;
+use std::cmp::Reverse;
+
+/// Nodes and classes; all of them where none is named.
+#[derive(Args)]
+pub struct OnlyArgs {
+    /// Only these nodes: gpu007, gpu[001-004].
+    #[arg(value_name = "NODES")]
+    nodes: Vec<String>,
+    /// Only these classes, such as nic,bios.
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
+    class: Vec<Class>,
+}
+
+/// The same, once it is known that there are such nodes.
+pub struct Only {
+    nodes: Meant,
+    classes: Vec<Class>,
+}
+
+impl OnlyArgs {
+    /// Reads the names.
+    pub async fn read(&self, connection: &Connection) -> Result<Only, Failure> {
+        Ok(Only {
+            nodes: Meant::read(&self.nodes, connection).await?,
+            classes: self.class.clone(),
+        })
+    }
+}
+
+impl Only {
+    fn of_class(&self, class: &str) -> bool {
+        let mut classes = self.classes.iter();
+        self.classes.is_empty() || classes.any(|asked| asked.name() == class)
+    }
+
+    /// Of a cohort without a majority all is told where one of the nodes is in it.
+    pub fn drift(&self, report: &mut DriftReportView) {
+        let asked = |node: &str, class: &str| self.nodes.has(node) && self.of_class(class);
+        report.drifted.retain(|d| asked(&d.node, &d.class));
+        report.unknown.retain(|u| asked(&u.node, &u.class));
+        report.no_majority.retain(|none| {
+            let mut values = none.values.iter();
+            self.of_class(&none.class) && values.any(|held| self.nodes.of(&held.nodes).1 > 0)
+        });
+        report.alone = self.nodes.of(&report.alone).0;
+    }
+
+    /// First, last and causes stay those of all nodes that changed alike.
+    pub fn changes(&self, found: &mut ChangesView) {
+        found.changes.retain_mut(|change| {
+            let (nodes, count) = self.nodes.of(&change.nodes);
+            (change.nodes, change.count) = (nodes, u32::try_from(count).unwrap_or(u32::MAX));
+            count > 0 && self.of_class(&change.class)
+        });
+        found.changes.sort_by_key(|change| Reverse(change.count));
+        found.new = self.nodes.of(&found.new).0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_api::{
+        conformance::DriftView,
+        history::{FleetChangeView, KeyChangeView},
+    };
+    use lattice_quorum_types::hostlist;
+
+    fn only() -> Only {
+        Only {
+            nodes: Meant::these(hostlist::expand("gpu[001,003]").unwrap()),
+            classes: vec![Class::Nic],
+        }
+    }
+
+    #[test]
+    fn of_a_report_what_is_asked_for_is_left() {
+        let entry = |node: &str, class: &str| DriftView {
+            node: node.to_owned(),
+            class: class.to_owned(),
+            ..DriftView::default()
+        };
+        let mut report = DriftReportView {
+            drifted: vec![
+                entry("gpu001", "nic"),
+                entry("gpu001", "bios"),
+                entry("gpu002", "nic"),
+            ],
+            alone: "gpu[001-003]".to_owned(),
+            ..DriftReportView::default()
+        };
+        only().drift(&mut report);
+        assert_eq!(report.drifted, [entry("gpu001", "nic")]);
+        assert_eq!(report.alone, "gpu[001,003]");
+    }
+
+    #[test]
+    fn of_changes_only_the_nodes_that_are_asked_for_are_counted() {
+        let change = |class: &str, nodes: &str, count: u32| FleetChangeView {
+            class: class.to_owned(),
+            change: KeyChangeView {
+                key: format!("{class}.0.firmware"),
+                from: "1".to_owned(),
+                to: "2".to_owned(),
+            },
+            verdict: "differs".to_owned(),
+            nodes: nodes.to_owned(),
+            count,
+            causes: [("boot".to_owned(), count)].into(),
+            first: String::new(),
+            last: String::new(),
+        };
+        let mut found = ChangesView {
+            since: String::new(),
+            changes: vec![
+                change("nic", "gpu[002,004,005]", 3),
+                change("nic", "gpu[001-002]", 2),
+                change("bios", "gpu001", 1),
+            ],
+            new: "gpu[003-004]".to_owned(),
+            left_out: 0,
+        };
+        only().changes(&mut found);
+        let left: Vec<_> = found.changes.iter().map(|c| (&*c.nodes, c.count)).collect();
+        assert_eq!(left, [("gpu001", 1)]);
+        assert_eq!(found.new, "gpu003");
+    }
+}

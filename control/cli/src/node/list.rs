@@ -1,0 +1,172 @@
+//! `lattice node list`.
+
+use super::{
+    gibibytes, gpus,
+    named::{Meant, expand},
+    number, reasons,
+};
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns, or_dash, short},
+};
+use clap::Args;
+use lattice_api::node::NodeView;
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// Only these nodes: gpu007, gpu[001-004].
+    #[arg(value_name = "NODES")]
+    nodes: Vec<String>,
+    /// Only in these states, with commas.
+    #[arg(long, value_delimiter = ',', value_parser = [
+        "unregistered", "joining", "ready", "draining", "drained", "quarantined", "retired",
+    ])]
+    state: Vec<String>,
+    /// Only of this health, with commas.
+    #[arg(long, value_delimiter = ',', value_parser = ["healthy", "degraded", "faulty", "unknown"])]
+    health: Vec<String>,
+    /// Only those that drift from their baseline or their cohort.
+    #[arg(long)]
+    drifted: bool,
+}
+
+impl ListArgs {
+    /// Whether a node is asked for by what it is.
+    fn wants(&self, node: &NodeView) -> bool {
+        let one_of = |asked: &[String], is: &String| asked.is_empty() || asked.contains(is);
+        one_of(&self.state, &node.lifecycle)
+            && one_of(&self.health, &node.health.verdict)
+            && (!self.drifted || node.drifted_keys.is_some_and(|keys| keys > 0))
+    }
+}
+
+const COLUMNS: Columns<'_> = Columns {
+    narrow: &[
+        "node",
+        "state",
+        "liveness",
+        "health",
+        "held by",
+        "gpus",
+        "drifted",
+        "fingerprint",
+    ],
+    wide: &[
+        "group",
+        "drained by",
+        "reasons",
+        "cell",
+        "vendor",
+        "product",
+        "cores",
+        "memory",
+        "features",
+        "agent",
+    ],
+};
+
+fn drained_by(node: &NodeView) -> Option<String> {
+    let drains = node
+        .drain
+        .iter()
+        .map(|d| format!("{}: {}", d.owner, d.reason));
+    let drains: Vec<_> = drains.collect();
+    (!drains.is_empty()).then(|| drains.join("; "))
+}
+
+fn row(node: &NodeView) -> Vec<String> {
+    let holder = node.holder.as_ref().map(|h| h.allocation.to_string());
+    let fingerprint = node.fingerprint.as_deref().map(short);
+    vec![
+        node.name.clone(),
+        node.lifecycle.clone(),
+        node.liveness.clone(),
+        node.health.verdict.clone(),
+        or_dash(holder.as_deref()),
+        gpus(node),
+        number(node.drifted_keys),
+        fingerprint.unwrap_or_else(|| "unknown".to_owned()),
+        or_dash(node.group.as_deref()),
+        or_dash(drained_by(node).as_deref()),
+        or_dash(reasons(node).as_deref()),
+        or_dash(node.cell.as_deref()),
+        or_dash(node.facts.vendor.as_deref()),
+        or_dash(node.facts.product.as_deref()),
+        number(node.facts.cores),
+        gibibytes(node.facts.memory_bytes),
+        or_dash(Some(&node.facts.features.join(","))),
+        or_dash(node.agent_version.as_deref()),
+    ]
+}
+
+/// Lists the nodes that are asked for.
+pub async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
+    let mut nodes = connection.client.nodes().await?;
+    let meant = Meant::among(expand(&args.nodes)?, &nodes)?;
+    nodes.retain(|node| meant.has(&node.name));
+    let all = nodes.len();
+    nodes.retain(|node| args.wants(node));
+    output::print(connection.format, &nodes, COLUMNS, nodes.iter().map(row))?;
+    if nodes.is_empty() && all > 0 {
+        eprintln!("none of {all} nodes is so");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use clap::Parser;
+    use serde_json::json;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ListArgs,
+    }
+
+    fn asked(line: &[&str]) -> ListArgs {
+        let words = std::iter::once("list").chain(line.iter().copied());
+        Line::try_parse_from(words).unwrap().args
+    }
+
+    fn node(lifecycle: &str, verdict: &str, drifted: u32) -> NodeView {
+        serde_json::from_value(json!({
+            "name": "gpu001", "lifecycle": lifecycle, "vcluster": "default", "liveness": "alive",
+            "drain": [{"owner": "op", "reason": "fan is loud", "since": "2026-11-22T02:12:01Z"}],
+            "health": {"verdict": verdict, "reasons": []}, "facts": {"features": []},
+            "classes": {}, "drifted_keys": drifted, "revision": 1,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn nodes_are_chosen_by_state_health_and_drift_together() {
+        let chosen = |line: &[&str], node: NodeView| asked(line).wants(&node);
+        assert!(chosen(&[], node("ready", "healthy", 0)));
+        assert!(chosen(
+            &["--state", "drained,ready"],
+            node("ready", "healthy", 0)
+        ));
+        assert!(!chosen(
+            &["--state", "drained"],
+            node("ready", "healthy", 0)
+        ));
+        assert!(chosen(&["--drifted"], node("ready", "healthy", 2)));
+        assert!(!chosen(&["--drifted"], node("ready", "healthy", 0)));
+        let both = ["--health", "faulty", "--drifted"];
+        assert!(!chosen(&both, node("ready", "healthy", 1)));
+        assert!(chosen(&both, node("ready", "faulty", 1)));
+        assert!(Line::try_parse_from(["list", "--state", "drian"]).is_err());
+    }
+
+    #[test]
+    fn a_state_is_a_word_and_its_reason_is_in_the_wide_table() {
+        let cells = row(&node("drained", "healthy", 0));
+        assert_eq!(cells.len(), COLUMNS.narrow.len() + COLUMNS.wide.len());
+        assert_eq!(cells[1], "drained");
+        assert_eq!(cells[COLUMNS.narrow.len() + 1], "op: fan is loud");
+    }
+}

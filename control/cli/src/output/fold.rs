@@ -1,0 +1,203 @@
+//! A table within a width: the widest columns are folded, first between words, then behind a dot or
+//! its like, and cut inside only where that is not enough: never a time, nor what is as short as a
+//! short digest.
+
+/// Between two columns.
+const GAP: usize = 2;
+/// A short digest has this many characters. What is no longer is never cut.
+const WHOLE: usize = 12;
+/// A word may be folded behind these. Times and digests have none of them.
+const JOINTS: [char; 6] = ['.', ',', ';', '/', '=', '_'];
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn longest<'a>(parts: impl Iterator<Item = &'a str>) -> usize {
+    parts.map(length).max().unwrap_or_default()
+}
+
+/// The parts of a word between which it may be folded: also behind a dash before a letter, of which
+/// a time has none.
+fn parts(word: &str) -> impl Iterator<Item = &str> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let mut chars = rest.char_indices().peekable();
+        let mut end = rest.len();
+        while let Some((at, c)) = chars.next() {
+            let next = chars.peek().map(|(_, next)| *next);
+            let is_dash = c == '-' && next.is_some_and(char::is_alphabetic);
+            if is_dash || JOINTS.contains(&c) {
+                end = at + c.len_utf8();
+                break;
+            }
+        }
+        let (part, more) = rest.split_at(end);
+        rest = more;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    text.split(' ').flat_map(parts)
+}
+
+/// What of a cell must not be cut: a time whole.
+fn least(text: &str) -> usize {
+    let is_time = |word: &&str| word.ends_with('Z') && word.as_bytes().get(10) == Some(&b'T');
+    let times = longest(text.split(' ').filter(is_time));
+    times.max(WHOLE.min(longest(pieces(text))))
+}
+
+/// Folds cells so that the rows are no wider than `columns`, and says whether that can be; else they
+/// are left as they are.
+pub(super) fn fit(rows: &mut [Vec<String>], columns: usize) -> bool {
+    let count = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let of_column = |measure: &dyn Fn(&str) -> usize| -> Vec<usize> {
+        let cells = |at: usize| rows.iter().filter_map(move |row| row.get(at));
+        let widest = |at| cells(at).map(|cell| measure(cell)).max();
+        (0..count)
+            .map(|at| widest(at).unwrap_or_default())
+            .collect()
+    };
+    let natural = of_column(&length);
+    let words = of_column(&|cell| longest(cell.split(' ')));
+    let parts = of_column(&|cell| longest(pieces(cell)));
+    let cut_parts = of_column(&least);
+    let cut_words = words.iter().zip(&cut_parts);
+    let cut_words: Vec<usize> = cut_words.map(|(w, p)| *w.min(p.max(&WHOLE))).collect();
+    let room = columns.saturating_sub(GAP * count.saturating_sub(1));
+    let ways: [&[&[usize]]; 3] = [
+        &[&words, &parts],
+        &[&words, &cut_words],
+        &[&words, &cut_words, &cut_parts],
+    ];
+    let mut ways = ways.iter().map(|floors| {
+        let mut widths = natural.clone();
+        for floors in *floors {
+            shrink(&mut widths, floors, room);
+        }
+        widths
+    });
+    let Some(widths) = ways.find(|widths| widths.iter().sum::<usize>() <= room) else {
+        return false;
+    };
+    for row in rows {
+        for (cell, width) in row.iter_mut().zip(&widths) {
+            if length(cell) > *width {
+                *cell = fold(cell, *width);
+            }
+        }
+    }
+    true
+}
+
+/// Takes from the widest column until all have room, or none can be less.
+fn shrink(widths: &mut [usize], floors: &[usize], room: usize) {
+    while widths.iter().sum::<usize>() > room {
+        let wide = widths.iter_mut().zip(floors);
+        let wide = wide.filter(|(width, floor)| **width > **floor);
+        let Some((width, _)) = wide.max_by_key(|(width, _)| **width) else {
+            return;
+        };
+        *width -= 1;
+    }
+}
+
+/// One cell in lines no longer than `width`.
+fn fold(text: &str, width: usize) -> String {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split(' ') {
+        let blank = usize::from(!line.is_empty());
+        if length(&line) + blank + length(word) <= width {
+            if blank == 1 {
+                line.push(' ');
+            }
+            line.push_str(word);
+            continue;
+        }
+        // Too long for any line: it begins where there is room for its first part.
+        let first = longest(parts(word).take(1));
+        let begins_here = length(word) > width && length(&line) + blank + first <= width;
+        if begins_here && blank == 1 {
+            line.push(' ');
+        } else if !line.is_empty() {
+            lines.push(std::mem::take(&mut line));
+        }
+        for part in parts(word) {
+            if length(&line) + length(part) > width && !line.is_empty() {
+                lines.push(std::mem::take(&mut line));
+            }
+            for c in part.chars() {
+                if length(&line) == width {
+                    lines.push(std::mem::take(&mut line));
+                }
+                line.push(c);
+            }
+        }
+    }
+    lines.push(line);
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(rows: &[&[&str]]) -> Vec<Vec<String>> {
+        let row = |row: &&[&str]| row.iter().map(|cell| (*cell).to_owned()).collect();
+        rows.iter().map(row).collect()
+    }
+
+    #[test]
+    fn what_fits_is_left_alone() {
+        let mut table = rows(&[&["NODE", "STATE"], &["gpu001", "ready"]]);
+        assert!(fit(&mut table, 13));
+        assert_eq!(table, rows(&[&["NODE", "STATE"], &["gpu001", "ready"]]));
+    }
+
+    #[test]
+    fn words_go_before_dots_and_times_are_never_cut() {
+        let all: [&[&str]; 2] = [
+            &["WHEN", "KEY", "WHAT"],
+            &[
+                "2026-11-22T02:12:01Z",
+                "bmc.firmware",
+                "was flashed by somebody",
+            ],
+        ];
+        let mut table = rows(&all);
+        assert!(fit(&mut table, 50));
+        assert_eq!(table[1][1], "bmc.firmware");
+        assert_eq!(table[1][2], "was flashed by\nsomebody");
+        let mut table = rows(&all);
+        assert!(fit(&mut table, 43));
+        assert_eq!(table[1][0], "2026-11-22T02:12:01Z");
+        assert_eq!(table[1][1], "bmc.\nfirmware");
+        // There is no room for two columns beside a time.
+        let mut table = rows(&all);
+        assert!(!fit(&mut table, 30));
+        assert_eq!(table, rows(&all));
+    }
+
+    #[test]
+    fn what_is_longer_than_a_time_and_has_no_joint_is_cut_last() {
+        let digest = "7d115cb47f57".repeat(5);
+        let mut table = rows(&[&["KEY", "VALUE"], &["fp.gpu", &digest]]);
+        assert!(fit(&mut table, 48));
+        assert_eq!(table[1][0], "fp.gpu");
+        assert_eq!(table[1][1].replace('\n', ""), digest);
+        assert!(table[1][1].lines().all(|line| line.len() <= 40));
+    }
+
+    #[test]
+    fn a_word_longer_than_the_line_begins_where_there_is_room() {
+        assert_eq!(
+            fold("in nic.0.firmware it is", 8),
+            "in nic.\n0.\nfirmware\nit is"
+        );
+        assert_eq!(fold("gpu[001-003,005,007]", 12), "gpu[001-003,\n005,007]");
+        assert_eq!(fold("äöü abc", 4), "äöü\nabc");
+        assert_eq!(fold("4x A100-SXM4-80GB", 9), "4x A100-\nSXM4-80GB");
+    }
+}
