@@ -121,6 +121,37 @@ pub struct BaselineSet {
     /// The revision that made it, or the present one when it was so already.
     #[schema(value_type = u64)]
     pub revision: Revision,
+    /// Nothing was set: it would be so.
+    pub dry_run: bool,
+    /// Whom it speaks for, at this moment.
+    pub standing: BaselineStanding,
+}
+
+/// For whom a baseline speaks, and how they stand. Nodes are hostlists.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BaselineStanding {
+    /// Those it speaks for.
+    pub judged: String,
+    /// How many.
+    pub judged_count: u32,
+    /// Those that are what it asks.
+    pub conform: String,
+    /// How many.
+    pub conform_count: u32,
+    /// Those that differ.
+    pub differ: String,
+    /// How many.
+    pub differ_count: u32,
+    /// Those where nothing is found to differ, and something is not known.
+    pub unknown: String,
+    /// How many.
+    pub unknown_count: u32,
+    /// Of those that differ: what is drained by its policy.
+    pub drain: String,
+    /// Of those that differ: what gets new work last.
+    pub deprioritise: String,
+    /// Names, parts of the cohort, and keys that no node has: they may come, or be misspelt.
+    pub warnings: Vec<String>,
 }
 
 /// What a baseline says of one class.

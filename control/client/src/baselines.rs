@@ -40,6 +40,20 @@ impl Client {
         self.answer(with_key(put.json(request), key)).await
     }
 
+    /// What [`Client::set_baseline`] would make, and for whom; nothing is set.
+    ///
+    /// # Errors
+    /// See [`ClientError`]: those that setting it would have.
+    pub async fn try_baseline(
+        &self,
+        name: &str,
+        request: &BaselineRequest,
+    ) -> Result<BaselineSet, ClientError> {
+        let put = self.request(Method::PUT, &["conformance", "baselines", name]);
+        self.answer(put.query(&[("dry_run", true)]).json(request))
+            .await
+    }
+
     /// Deletes a baseline; with a version, only while that one is in force. For operators.
     ///
     /// # Errors

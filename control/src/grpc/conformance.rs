@@ -61,9 +61,9 @@ impl v1::conformance_server::Conformance for Service {
     ) -> Result<Response<v1::SetBaselineResponse>, Status> {
         let (caller, mut message) = open(&self.0, request)?;
         let key = key(message.idempotency_key.take())?;
-        let name = std::mem::take(&mut message.name);
+        let (name, dry_run) = (std::mem::take(&mut message.name), message.dry_run);
         let body = BaselineRequest::from(message);
-        close(baselines::set(self.0.core(), &caller, &name, body, key).await)
+        close(baselines::set(self.0.core(), &caller, &name, body, key, dry_run).await)
     }
 
     async fn delete_baseline(

@@ -3,8 +3,8 @@
 use super::filled;
 use crate::{
     baseline::{
-        BaselineRequest, BaselineSet, BaselineView, BrakeState, BrakeView, ClassForm,
-        ClassRuleView, CohortForm, ReleaseRequest, VersionView,
+        BaselineRequest, BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView,
+        ClassForm, ClassRuleView, CohortForm, ReleaseRequest, VersionView,
     },
     conformance::{
         DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView, NotReadView,
@@ -27,6 +27,10 @@ field_by_field! {
     CohortForm => Cohort { vendor, product, gpu_model, gpu_count }
     VersionView => BaselineVersion { version, by, at }
     BrakeView => Brake { reason, since, by }
+    BaselineStanding => BaselineStanding {
+        judged, judged_count, conform, conform_count, differ, differ_count, unknown, unknown_count,
+        drain, deprioritise, warnings,
+    }
 }
 
 impl From<GroupsView> for v1::GroupsResponse {
@@ -34,11 +38,11 @@ impl From<GroupsView> for v1::GroupsResponse {
         Self {
             groups: g.groups.into_iter().map(Into::into).collect(),
             unknown: g.unknown,
+            not_read: g.not_read.into_iter().map(Into::into).collect(),
         }
     }
 }
 
-            not_read: g.not_read.into_iter().map(Into::into).collect(),
 impl From<NoMajorityView> for v1::NoMajority {
     fn from(n: NoMajorityView) -> Self {
         Self {
@@ -58,11 +62,11 @@ impl From<DriftReportView> for v1::DriftResponse {
             unknown: report.unknown.into_iter().map(Into::into).collect(),
             alone: report.alone,
             brake: report.brake.map(Into::into),
+            pending: report.pending,
         }
     }
 }
 
-            pending: report.pending,
 impl From<FleetChangeView> for v1::FleetChange {
     fn from(c: FleetChangeView) -> Self {
         Self {
@@ -196,6 +200,8 @@ impl From<BaselineSet> for v1::SetBaselineResponse {
             version: set.version,
             classes: set.classes,
             revision: set.revision.0,
+            dry_run: set.dry_run,
+            standing: Some(set.standing.into()),
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use crate::{
     baseline::{
-        BaselineSet, BaselineView, BrakeState, BrakeView, ClassRuleView, CohortForm, VersionView,
+        BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView, ClassRuleView,
+        CohortForm, VersionView,
     },
     conformance::{
         DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView, HeldValue,
@@ -139,10 +140,20 @@ macro_rules! alike {
     )* };
 }
 
+impl Back<BaselineStanding> for Option<v1::BaselineStanding> {
+    fn back(self) -> BaselineStanding {
+        self.unwrap_or_default().back()
+    }
+}
+
 type HistoryPage = Page<HistoryEntryView>;
 
 alike! {
-    BaselineSet = SetBaselineResponse { name, version, classes, revision }
+    BaselineSet = SetBaselineResponse { name, version, classes, revision, dry_run, standing }
+    BaselineStanding = BaselineStanding {
+        judged, judged_count, conform, conform_count, differ, differ_count, unknown, unknown_count,
+        drain, deprioritise, warnings,
+    }
     BaselineView = Baseline {
         name, version, description, nodes, cohort, classes, by, at, bytes, judged, judged_count,
         differ, unknown, versions,

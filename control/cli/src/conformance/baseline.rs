@@ -8,7 +8,7 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
-    baseline::{BaselineRequest, BaselineView, ClassForm, ClassRuleView, CohortForm},
+    baseline::{BaselineRequest, BaselineSet, BaselineView, ClassForm, ClassRuleView, CohortForm},
     conformance::DiffView,
 };
 use lattice_hwprobe::Class;
@@ -25,7 +25,10 @@ pub enum BaselineCommand {
     ///
     /// `baseline set h100 --from-node gpu001 --class nic,bios --nodes 'gpu[001-012]'`
     ///
-    /// `baseline set cx7 --key 'nic.*.firmware=28.41.1000' --nodes 'gpu[001-064]' --policy drain`
+    /// `baseline set cx7 --key nic.0.firmware=28.41.1000 --nodes 'gpu[001-064]' --policy drain
+    /// --dry-run`
+    ///
+    /// A key with `*` (`nic.*.firmware`) speaks of every slot, a DPU's beside the cards' too.
     Set(Box<SetArgs>),
     /// List the baselines in force, and how many nodes differ from each.
     List,
@@ -51,7 +54,7 @@ pub struct SetArgs {
     /// A file (YAML or JSON; - for standard input) with nodes, cohort, policy and classes.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// What a key must be, whatever the rest: nic.*.firmware=28.41.1000. Given again for the same
+    /// What a key must be, whatever the rest: nic.0.firmware=28.41.1000. Given again for the same
     /// key, either value will do.
     #[arg(long, value_name = "KEY=VALUE")]
     key: Vec<String>,
@@ -61,7 +64,8 @@ pub struct SetArgs {
     /// The nodes it is for: gpu[001-012].
     #[arg(long, value_name = "HOSTLIST")]
     nodes: Option<String>,
-    /// The nodes it is for by what they are: product=XE9680,gpu_count=8 (also vendor, gpu_model).
+    /// The nodes it is for by what they are: "product=PowerEdge XE9680,gpu_count=8"
+    /// (also vendor, gpu_model), each as `lattice node list -o wide` shows it.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     cohort: Vec<String>,
     /// What follows where a node differs: warn (the default), deprioritise, drain.
@@ -76,6 +80,9 @@ pub struct SetArgs {
     /// Refuse unless this version is in force; 0: unless there is none.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
+    /// Set nothing; say for whom it would speak, who differs, and who would be drained.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(Args)]
@@ -126,19 +133,66 @@ pub async fn run(command: BaselineCommand, connection: &Connection) -> Result<()
 
 async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
     let name = args.name.clone();
+    let dry_run = args.dry_run;
     let request = request(args)?;
-    let set = connection
-        .client
-        .set_baseline(&name, &request, None)
-        .await?;
-    let columns = Columns::only(&["name", "version", "classes"]);
+    let client = &connection.client;
+    let set = match dry_run {
+        true => client.try_baseline(&name, &request).await?,
+        false => client.set_baseline(&name, &request, None).await?,
+    };
+    let standing = &set.standing;
+    let columns = Columns {
+        narrow: &[
+            "name", "version", "nodes", "conform", "differ", "unknown", "classes",
+        ],
+        wide: &["for", "that differ", "drain", "deprioritise"],
+    };
     let row = vec![
         set.name.clone(),
         set.version.to_string(),
+        standing.judged_count.to_string(),
+        standing.conform_count.to_string(),
+        standing.differ_count.to_string(),
+        standing.unknown_count.to_string(),
         set.classes.join(","),
+        or_dash(Some(&standing.judged)),
+        or_dash(Some(&standing.differ)),
+        or_dash(Some(&standing.drain)),
+        or_dash(Some(&standing.deprioritise)),
     ];
     output::print(connection.format, &set, columns, [row])?;
+    for line in told(&set) {
+        eprintln!("{line}");
+    }
     Ok(())
+}
+
+/// What follows, and what may be a mistake.
+fn told(set: &BaselineSet) -> Vec<String> {
+    let standing = &set.standing;
+    let mut lines = Vec::new();
+    let (drained, last) = match set.dry_run {
+        true => ("would be drained", "would get new work last"),
+        false => ("to be drained", "get new work last"),
+    };
+    let mut tell = |what: &str, nodes: &str| {
+        if !nodes.is_empty() {
+            lines.push(format!("{what}: {nodes}"));
+        }
+    };
+    tell("differ", &standing.differ);
+    tell("unknown", &standing.unknown);
+    tell(drained, &standing.drain);
+    tell(last, &standing.deprioritise);
+    for warning in &standing.warnings {
+        tell("warning", warning);
+    }
+    match (set.dry_run, standing.judged_count) {
+        (true, _) => lines.push("nothing is set: --dry-run".to_owned()),
+        (false, 0) => lines.push("it speaks for no node now".to_owned()),
+        (false, _) => {}
+    }
+    lines
 }
 
 /// The file, with what is said beside it.
@@ -250,14 +304,23 @@ fn whom(baseline: &BaselineView) -> String {
     both.join(" and ")
 }
 
-fn rule(class: &str, rule: &ClassRuleView) -> String {
-    format!("{class}: {}, {}", rule.kind, rule.policy)
+/// Each rule once, with the classes it is for: `exact, warn: bios, nic`.
+fn rules(classes: &BTreeMap<String, ClassRuleView>) -> String {
+    let mut alike: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for (class, rule) in classes {
+        let same = alike.entry((&rule.kind, &rule.policy));
+        same.or_default().push(class);
+    }
+    let told = alike.into_iter().map(|((kind, policy), classes)| {
+        let classes = classes.join(", ");
+        format!("{kind}, {policy}: {classes}")
+    });
+    told.collect::<Vec<_>>().join("; ")
 }
 
 async fn list(connection: &Connection) -> Result<(), Failure> {
     let found = connection.client.baselines().await?;
     let rows = found.iter().map(|baseline| {
-        let classes: Vec<String> = baseline.classes.iter().map(|(c, r)| rule(c, r)).collect();
         vec![
             baseline.name.clone(),
             baseline.version.to_string(),
@@ -265,7 +328,7 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
             baseline.judged_count.to_string(),
             or_dash(Some(&baseline.differ)),
             or_dash(Some(&baseline.unknown)),
-            classes.join("; "),
+            rules(&baseline.classes),
             baseline.by.clone(),
             time(&baseline.at),
             baseline.bytes.to_string(),
@@ -366,6 +429,8 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use clap::Parser;
+    use lattice_api::baseline::BaselineStanding;
+    use lattice_quorum_types::Revision;
 
     #[derive(Parser)]
     struct Line {
@@ -399,6 +464,61 @@ mod tests {
         assert_eq!(keys.cohort.unwrap().gpu_count, Some(8));
         assert_eq!(asked("set x --cohort eight=8").unwrap_err().code, 2);
         assert_eq!(asked("set x --key nic").unwrap_err().code, 2);
+    }
+
+    #[test]
+    fn what_follows_is_said_and_whether_it_is_so_yet() {
+        let standing = BaselineStanding {
+            judged_count: 12,
+            differ: "gpu005".to_owned(),
+            drain: "gpu005".to_owned(),
+            warnings: vec!["no node has this name now: gpu999".to_owned()],
+            ..BaselineStanding::default()
+        };
+        let mut set = BaselineSet {
+            name: "cx7".to_owned(),
+            version: 1,
+            classes: vec!["nic".to_owned()],
+            revision: Revision(7),
+            dry_run: true,
+            standing,
+        };
+        let warning = "warning: no node has this name now: gpu999";
+        assert_eq!(
+            told(&set),
+            [
+                "differ: gpu005",
+                "would be drained: gpu005",
+                warning,
+                "nothing is set: --dry-run"
+            ]
+        );
+        set.dry_run = false;
+        assert_eq!(
+            told(&set),
+            ["differ: gpu005", "to be drained: gpu005", warning]
+        );
+        set.standing = BaselineStanding::default();
+        assert_eq!(told(&set), ["it speaks for no node now"]);
+    }
+
+    #[test]
+    fn equal_rules_are_told_once() {
+        let rule = |policy: &str| ClassRuleView {
+            kind: "exact".to_owned(),
+            policy: policy.to_owned(),
+            sensitive: "strict".to_owned(),
+            digest: None,
+            schema: None,
+            keys: BTreeMap::new(),
+            unreadable: None,
+        };
+        let classes = [("bios", "warn"), ("gpu", "drain"), ("nic", "warn")];
+        let classes = classes.map(|(class, policy)| (class.to_owned(), rule(policy)));
+        assert_eq!(
+            rules(&classes.into()),
+            "exact, drain: gpu; exact, warn: bios, nic"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod beside;
 mod model;
+mod standing;
 
 pub(crate) use beside::diff;
 
@@ -184,13 +185,15 @@ fn rule_view(class: Class, rule: &ClassRule, keys: Keys) -> ClassRuleView {
     shown
 }
 
-/// Makes a new version. Whom the others should be like is asked now, directly.
+/// Makes a new version, or with `dry_run` only says whether it would and for whom. Whom the others
+/// should be like is asked now, directly.
 pub(crate) async fn set(
     core: &Core,
     caller: &Caller,
     text: &str,
     request: BaselineRequest,
     key: Option<String>,
+    dry_run: bool,
 ) -> Result<BaselineSet, Problem> {
     caller.check_whole(Role::Operator, "setting a baseline")?;
     let name = name(text)?;
@@ -206,20 +209,28 @@ pub(crate) async fn set(
         classes: model::rules(&wanted, &model)?,
     };
     let classes = definition.classes.keys().cloned().collect();
+    let (next, standing) = standing::of(core, &name, definition.clone());
     let command = Command::SetBaseline {
         name: name.clone(),
         definition: Box::new(definition),
         expected_version: request.expected_version,
     };
-    let applied = propose_judged(core, caller, key, command).await?;
-    let Outcome::BaselineSet { version } = applied.outcome else {
-        return Err(unexpected());
+    let (version, revision) = if dry_run {
+        (next, super::judge(core, caller, command).await?)
+    } else {
+        let applied = propose_judged(core, caller, key, command).await?;
+        let Outcome::BaselineSet { version } = applied.outcome else {
+            return Err(unexpected());
+        };
+        (version, applied.revision)
     };
     Ok(BaselineSet {
         name: name.to_string(),
         version,
         classes,
-        revision: applied.revision,
+        revision,
+        dry_run,
+        standing,
     })
 }
 

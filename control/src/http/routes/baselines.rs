@@ -37,14 +37,24 @@ pub(super) async fn get(
     Ok(Json(baselines::get(api.core(), &name).await?))
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DryRun {
+    /// Set nothing; say what it would be, and for whom.
+    #[serde(default)]
+    dry_run: bool,
+}
+
 /// Makes a new version of a baseline, the first one too. For operators of the whole cluster; kept
 /// in the audit.
 ///
 /// `from_node` is asked now, directly; `from_group` is what its members share. At most 256 KiB each, 64 MiB together with
 /// the 16 last versions of each, 256 baselines. Two baselines that name the same node, or choose the
-/// same cohort, for one class are refused.
+/// same cohort, for one class are refused. The answer says for how many nodes it speaks and how they
+/// stand at this moment, and warns of names and keys that no node has: they may come.
 #[utoipa::path(put, path = "/conformance/baselines/{name}", tag = "baselines",
-    request_body = BaselineRequest, params(("name" = String, Path),
+    request_body = BaselineRequest, params(("name" = String, Path), DryRun,
     ("Idempotency-Key" = Option<String>, Header,
         description = "A repeat is answered with the first outcome, for 24 hours.")),
     responses((status = 200, body = BaselineSet), (status = 400, body = Problem),
@@ -54,11 +64,12 @@ pub(super) async fn set(
     State(api): State<Api>,
     caller: Caller,
     Place(name): Place,
+    Params(how): Params<DryRun>,
     Key(key): Key,
     Input(request): Input<BaselineRequest>,
 ) -> Answer<BaselineSet> {
     Ok(Json(
-        baselines::set(api.core(), &caller, &name, request, key).await?,
+        baselines::set(api.core(), &caller, &name, request, key, how.dry_run).await?,
     ))
 }
 
