@@ -10,6 +10,9 @@ use lattice_redfish::{NodeReport, SystemName};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Places that could not be read and are named.
+const MOST_PLACES: usize = 8;
+
 /// `lattice-agent capture`.
 #[derive(Debug, Args)]
 pub struct CaptureArgs {
@@ -60,6 +63,9 @@ pub(super) fn run(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
         match captured.unreadable.len() {
             1 => eprintln!("1 place could not be read, and says so in the archive"),
             count => eprintln!("{count} places could not be read, and say so in the archive"),
+        }
+        for (place, why) in captured.unreadable.iter().take(MOST_PLACES) {
+            eprintln!("  {}: {why}", place.display());
         }
     }
     for (probe, loss) in &captured.lost {

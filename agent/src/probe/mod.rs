@@ -48,6 +48,7 @@ enum Output {
     Table,
     Wide,
     Json,
+    Yaml,
 }
 
 /// Probes, prints, and says by the exit code whether all is known.
@@ -66,6 +67,7 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
             let document = document::of(&inventory, &health);
             format!("{}\n", serde_json::to_string_pretty(&document)?)
         }
+        Output::Yaml => serde_yaml_ng::to_string(&document::of(&inventory, &health))?,
         Output::Table => table::of(&inventory, &health, table::Detail::Summary),
         Output::Wide => table::of(&inventory, &health, table::Detail::EveryKey),
     };

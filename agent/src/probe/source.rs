@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Why a class that was not asked for has no keys.
-const LEFT_OUT: &str = "left out on the command line";
+pub(super) const LEFT_OUT: &str = "left out on the command line";
 
 /// What is probed.
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! The answer for people: 100 columns wide.
 
 use super::health::Health;
+use super::source::LEFT_OUT;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use lattice_hwprobe::{
@@ -42,6 +43,7 @@ pub(super) fn of(inventory: &Inventory, health: &Health, detail: Detail) -> Stri
     });
     section(&mut text, "Checks", &checks.collect::<Vec<_>>());
     if detail == Detail::EveryKey {
+        text.push_str("\n* a class is incomplete without this key\n");
         for (class, record) in &inventory.records {
             if !record.entries.is_empty() && record.disabled.is_none() {
                 let _ = writeln!(text, "\n{class}\n{}", keys(record));
@@ -53,28 +55,67 @@ pub(super) fn of(inventory: &Inventory, health: &Health, detail: Detail) -> Stri
 
 fn heading(inventory: &Inventory, health: &Health) -> String {
     let identity = &inventory.identity;
-    let mut rows = vec![("node", identity.hostname.to_string())];
+    let asked = asked(inventory);
+    let hostname = match (&identity.hostname, &asked) {
+        (Reading::Disabled { .. }, Some(_)) => "not asked for".to_owned(),
+        (hostname, _) => hostname.to_string(),
+    };
+    let mut rows = vec![("node", hostname)];
     let machine = [&identity.vendor, &identity.product];
     let machine: Vec<&str> = machine
         .into_iter()
         .filter_map(|part| part.present().map(String::as_str))
         .collect();
-    if !machine.is_empty() {
-        rows.push(("machine", machine.join(" ")));
+    match machine[..] {
+        [] => {}
+        // Some products are named with their vendor.
+        [vendor, product] if product.starts_with(vendor) => {
+            rows.push(("machine", product.to_owned()));
+        }
+        _ => rows.push(("machine", machine.join(" "))),
     }
     rows.push(("gpus", gpus(inventory)));
-    rows.push(("power", power(inventory.power.as_ref())));
+    rows.push(("power", power(inventory.power.as_ref(), asked.is_some())));
     rows.push(("fingerprint", fingerprint(inventory)));
     let reasons = match health.reasons.is_empty() {
         true => String::new(),
         false => format!(": {}", health.reasons.join(", ")),
     };
-    rows.push(("health", format!("{}{reasons}", health.verdict)));
+    let of = match &asked {
+        Some(asked) => format!(", of {} alone", list(asked)),
+        None => unasked(inventory),
+    };
+    rows.push(("health", format!("{}{of}{reasons}", health.verdict)));
     let mut table = bare();
     for (name, value) in rows {
         table.add_row([name.to_owned(), value]);
     }
     format!("{}\n", trimmed(&table))
+}
+
+fn list(classes: &[Class]) -> String {
+    let names: Vec<&str> = classes.iter().map(|class| class.name()).collect();
+    names.join(", ")
+}
+
+/// The classes that were asked for, where some were left out on the command line.
+fn asked(inventory: &Inventory) -> Option<Vec<Class>> {
+    let is_left_out = |record: &ClassRecord| record.disabled.as_deref() == Some(LEFT_OUT);
+    let records = inventory.records.iter();
+    let asked: Vec<Class> = records
+        .filter(|(_, record)| !is_left_out(record))
+        .map(|(class, _)| *class)
+        .collect();
+    (asked.len() < inventory.records.len()).then_some(asked)
+}
+
+/// What a verdict does not speak of though it is the first that is asked of such a machine.
+fn unasked(inventory: &Inventory) -> String {
+    let gpus = inventory.records.get(&Class::Gpu);
+    match gpus.and_then(|record| record.disabled.as_deref()) {
+        Some(why) => format!(", GPUs not looked at ({why})"),
+        None => String::new(),
+    }
 }
 
 fn gpus(inventory: &Inventory) -> String {
@@ -85,9 +126,13 @@ fn gpus(inventory: &Inventory) -> String {
     }
 }
 
-fn power(power: Option<&Power>) -> String {
+fn power(power: Option<&Power>, some_left_out: bool) -> String {
     let Some(power) = power else {
-        return "not known: nothing here measures it".to_owned();
+        let why = match some_left_out {
+            true => "not probed: classes are left out on the command line",
+            false => "not known: nothing here measures it",
+        };
+        return why.to_owned();
     };
     let limit = match &power.limit {
         Reading::Present(limit) => format!("limit {limit}"),
@@ -101,10 +146,6 @@ fn power(power: Option<&Power>) -> String {
 }
 
 fn fingerprint(inventory: &Inventory) -> String {
-    let list = |classes: &[Class]| {
-        let names: Vec<&str> = classes.iter().map(|class| class.name()).collect();
-        names.join(", ")
-    };
     match inventory.fingerprint() {
         Fingerprint::Complete { digest, classes } => format!("{digest}\nof {}", list(&classes)),
         Fingerprint::Unknown { incomplete } => {
