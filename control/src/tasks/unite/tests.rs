@@ -147,7 +147,7 @@ impl Bed {
             ..BaselineRequest::default()
         };
         let core = &self.world.core;
-        baselines::set(core, &operator, "like-a", request, None)
+        baselines::set(core, &operator, "like-a", request, None, false)
             .await
             .unwrap();
         self.world.fold();
