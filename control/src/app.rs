@@ -310,6 +310,14 @@ impl App {
                 clock: self.clock.clone(),
                 readings: running.core.bmc.clone(),
                 history: self.history.clone(),
+                hosts: {
+                    let core = running.core.clone();
+                    Arc::new(move |node| {
+                        let view = core.view();
+                        let document = view.node(node)?.document.as_ref()?;
+                        Some(document.identity.clone())
+                    })
+                },
                 stop: running.cancel.clone(),
             };
             // It ends by itself once its sessions are closed.

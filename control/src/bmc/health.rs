@@ -1,5 +1,6 @@
 //! What a BMC says is wrong with its node, by the same table of checks as agents judge by.
 
+use super::whose::Whose;
 use lattice_hwprobe::{
     Class, Finding, Inventory,
     health::{Action, Check, Engine, Memory, Reason, Severity, Table},
@@ -9,7 +10,12 @@ use lattice_redfish::NodeReport;
 use std::collections::BTreeMap;
 
 /// That a BMC tells nothing of its node.
-const SILENT: &str = "bmc.silent";
+pub(crate) const SILENT: &str = "bmc.silent";
+
+/// That it tells of another machine; an agent that is shown a BMC finds the same by this name.
+const WRONG_SYSTEM: &str = "bmc.wrong_system";
+/// That nothing tells whether it does.
+const UNVERIFIED: &str = "bmc.unverified";
 
 /// What is wrong with one node, look after look.
 #[derive(Debug)]
@@ -17,6 +23,8 @@ pub(super) struct Wrong {
     engine: Engine,
     findings: Vec<Finding>,
     silent: Option<Reason>,
+    /// That the BMC is not known to be the node's own.
+    whose: Option<Reason>,
     was_asked: bool,
     may_drain: bool,
 }
@@ -29,6 +37,7 @@ impl Wrong {
             engine: Engine::new(table, Memory::default()),
             findings: Vec::new(),
             silent: None,
+            whose: None,
             was_asked: false,
         }
     }
@@ -70,6 +79,36 @@ impl Wrong {
         });
     }
 
+    /// Whose it is. Whether that is news.
+    pub(super) fn belongs(&mut self, at: UnixMillis, whose: Option<Whose>) -> bool {
+        let (code, severity, evidence) = match whose {
+            None | Some(Whose::Own) => return self.whose.take().is_some(),
+            Some(Whose::Other(why)) => (WRONG_SYSTEM, Severity::Degraded, why),
+            Some(Whose::Unverified) => (
+                UNVERIFIED,
+                Severity::Inform,
+                "neither serial number, UUID, vendor nor product is told by both the host and \
+                 its BMC: whether it is this node's is not known"
+                    .to_owned(),
+            ),
+        };
+        let before = self.whose.take();
+        let before = before.filter(|b| (&*b.code, &b.evidence) == (code, &evidence));
+        let is_news = before.is_none();
+        self.whose = Some(Reason {
+            code: code.to_owned(),
+            entity: "bmc".to_owned(),
+            evidence,
+            severity,
+            action: Action::Inspect,
+            observe_only: false,
+            first_seen_ms: before.as_ref().map_or(at.0, |before| before.first_seen_ms),
+            last_seen_ms: at.0,
+            count: before.map_or(0, |before| before.count).saturating_add(1),
+        });
+        is_news
+    }
+
     /// Contradictions, as the last look that was answered found them.
     pub(super) fn findings(&self) -> &[Finding] {
         &self.findings
@@ -89,6 +128,7 @@ impl Wrong {
     pub(super) fn reasons(&self) -> Vec<Reason> {
         let mut reasons = self.engine.report().reasons;
         reasons.extend(self.silent.clone());
+        reasons.extend(self.whose.clone());
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
         reasons
     }

@@ -14,9 +14,11 @@ mod readings;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod whose;
 mod worker;
 
 pub(crate) use ask::Looked;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
+pub(crate) use health::SILENT;
 pub(crate) use readings::{Parts, Readings};
 pub(crate) use worker::{Edges, run};

@@ -6,14 +6,15 @@ use super::{
     ask::Looked,
     health::Wrong,
     turns::{Turns, Unwritten},
+    whose::whose,
 };
 use crate::history::{self, HistoryError};
 use lattice_hwprobe::{
-    Class, ClassRecord, Power, Reading,
+    Class, ClassRecord, Identity, Power, Reading,
     history::{Cause, History, Line, Seen},
 };
 use lattice_quorum_types::{NodeId, UnixMillis};
-use lattice_redfish::{BmcReport, NodeReport, Route, Selector};
+use lattice_redfish::{BmcReport, NodeReport, Route, Selector, SystemName};
 use std::collections::BTreeMap;
 
 /// Entries kept while they cannot be written.
@@ -52,6 +53,8 @@ pub(super) struct Node {
     /// What counts of each class; of one whose reading waits to be confirmed, what counted before.
     published: BTreeMap<Class, ClassRecord>,
     wrong: Wrong,
+    /// What its BMC calls it.
+    system: Option<SystemName>,
     /// A change was seen once and is to be read again.
     waits: bool,
     /// What the disk has not taken yet, with the records it names.
@@ -71,6 +74,7 @@ impl Node {
             history: History::default(),
             published: unread("its BMC was not read yet"),
             wrong,
+            system: None,
             waits: false,
             unwritten: Vec::new(),
             turns: Turns::default(),
@@ -175,6 +179,14 @@ impl Node {
         found.is_some()
     }
 
+    /// Compares its BMC's word with the host's own; what is not known of either is no word. Whether
+    /// that is news.
+    pub(super) fn compare(&mut self, host: Option<&Identity>, at: UnixMillis) -> bool {
+        let both = self.system.as_ref().zip(host);
+        let whose = both.map(|(system, host)| whose(system, host));
+        self.wrong.belongs(at, whose)
+    }
+
     /// Whether a change was seen once and waits to be read again.
     pub(super) const fn waits(&self) -> bool {
         self.waits
@@ -198,6 +210,7 @@ impl Node {
             next = Next::Again;
         }
         self.wrong.answered(look.at, found);
+        self.system = Some(found.system.clone());
         next
     }
 

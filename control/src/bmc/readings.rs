@@ -141,7 +141,7 @@ impl Readings {
     }
 
     /// What came of a look at `now`; the time of what was told before stays where it told nothing.
-    pub(super) fn put_power(&self, node: NodeId, power: Power, now: UnixMillis) {
+    pub(crate) fn put_power(&self, node: NodeId, power: Power, now: UnixMillis) {
         let mut all = lock(&self.power);
         let read_at = match is_told(&power) {
             true => Some(now),

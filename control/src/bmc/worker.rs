@@ -9,7 +9,7 @@ use super::{
     node::{Look, Next, Node},
 };
 use crate::history::History;
-use lattice_hwprobe::history::Cause;
+use lattice_hwprobe::{Identity, history::Cause};
 use lattice_mesh::Clock;
 use lattice_quorum_types::NodeId;
 use lattice_redfish::{
@@ -39,6 +39,8 @@ pub(crate) struct Edges {
     pub(crate) readings: Readings,
     /// Where what changed is kept.
     pub(crate) history: History,
+    /// What a node says of itself; none while it was not heard.
+    pub(crate) hosts: Arc<dyn Fn(&NodeId) -> Option<Identity> + Send + Sync>,
     /// Ends them.
     pub(crate) stop: CancellationToken,
 }
@@ -299,6 +301,7 @@ impl Worker {
             looked.insert(name.clone(), came);
             // What is told elsewhere must be in the history by then.
             node.write(&edges.history, look.at).await;
+            node.compare((edges.hosts)(name).as_ref(), look.at);
             edges.readings.put_parts(name.clone(), node.parts(look.at));
             let power = node.power(&report);
             edges.readings.put_power(name.clone(), power, look.at);
@@ -342,6 +345,14 @@ impl Worker {
         for (name, node) in &mut self.nodes {
             let now = edges.clock.now();
             node.write(&edges.history, now).await;
+            // The host may have been heard only since its BMC was looked at.
+            if node.compare((edges.hosts)(name).as_ref(), now) {
+                let read_at = edges
+                    .readings
+                    .parts(name)
+                    .map_or(now, |parts| parts.read_at);
+                edges.readings.put_parts(name.clone(), node.parts(read_at));
+            }
             let Some(route) = node.route() else {
                 continue;
             };

@@ -131,6 +131,27 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
         "Connections to this port.",
         &one(api.connections().open() as f64),
     );
+    let power = status::power(core, &view);
+    gauge(
+        "lattice_node_power_draw_watts",
+        "What a node draws, by its BMC; no series while it is not known.",
+        &power.draws,
+    );
+    gauge(
+        "lattice_node_power_limit_watts",
+        "The limit that is set, by its BMC; no series while there is none, or it is not known.",
+        &power.limits,
+    );
+    gauge(
+        "lattice_power_draw_watts",
+        "Sum of the draws that are known.",
+        &one(power.draws.iter().map(|(_, watts)| watts).sum()),
+    );
+    gauge(
+        "lattice_node_bmc_up",
+        "1 where the last look at a node's BMC was answered; no series before the first.",
+        &power.answers,
+    );
     // Names of tenants are for operators.
     if caller.sees_all() {
         let seen = || view.projects.values().filter(|p| caller.sees(&p.path));

@@ -101,3 +101,44 @@ async fn a_wrong_password_is_the_reason_for_no_power_and_a_corrected_one_is_used
     // Not after the minute for which a BMC that did not answer is left alone.
     assert!(began_at.elapsed() < Duration::from_secs(30));
 }
+
+#[tokio::test]
+async fn the_bmc_of_another_machine_is_a_reason_and_ends_none_of_the_others() {
+    let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
+    let bmc = bmc.start().await.unwrap();
+    let folder = folder();
+    let system = "/redfish/v1/Systems/1";
+    for (pointer, value) in [
+        ("/Manufacturer", "Dell Inc."),
+        ("/Model", "PowerEdge XE9680"),
+    ] {
+        assert!(bmc.set(system, pointer, value.into()));
+    }
+    let entry = format!("url: '{}', nodes: gpu777", bmc.url());
+    let plan = BmcPlan::load(&file(folder.path(), &[entry])).unwrap();
+    let bed = Bed::start(plan);
+    let reasons = |r: &Readings| {
+        let reasons = r.parts(&id("gpu777"))?.reasons.clone();
+        (!reasons.is_empty()).then_some(reasons)
+    };
+    let told = bed.until("a reason", reasons).await;
+    assert_eq!((told.len(), &*told[0].code), (1, "bmc.wrong_system"));
+    assert_eq!(
+        told[0].evidence,
+        "the host is HPE HPE Cray EX235n, the BMC's system 1 is Dell Inc. PowerEdge XE9680"
+    );
+    assert!(!told[0].drains(), "{told:?}");
+    // It says nothing of who it is: nobody knows whether it is the right one.
+    for pointer in ["/Manufacturer", "/Model"] {
+        assert!(bmc.set(system, pointer, "".into()));
+    }
+    let unverified = |r: &Readings| {
+        let told = reasons(r)?;
+        (told[0].code == "bmc.unverified").then_some(told)
+    };
+    bed.until("nothing to compare", unverified).await;
+    // Put where it belongs.
+    assert!(bmc.set(system, "/Model", "HPE Cray EX235n".into()));
+    let fine = |r: &Readings| r.parts(&id("gpu777"))?.reasons.is_empty().then_some(());
+    bed.until("its own", fine).await;
+}

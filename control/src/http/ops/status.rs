@@ -1,11 +1,12 @@
 //! The cluster in numbers, and whether this control is fit to answer.
 
 use super::{nodes::liveness, read, unexpected};
-use crate::{Core, View, http::caller::Caller};
+use crate::{Core, View, bmc::SILENT, http::caller::Caller};
 use lattice_api::{
     problem::{Kind, Problem},
     status::StatusView,
 };
+use lattice_hwprobe::{Milliwatts, Reading};
 use lattice_quorum_types::view::{Answer, Query};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -100,6 +101,36 @@ pub(crate) fn nodes_drifted(view: &View) -> u64 {
         .map(|d| d.node.as_str())
         .collect();
     nodes.len() as u64
+}
+
+/// Series of the nodes whose BMCs this control reads, one of each kind a node.
+#[derive(Debug, Default)]
+pub(crate) struct PowerSeries {
+    pub(crate) draws: Vec<(String, f64)>,
+    pub(crate) limits: Vec<(String, f64)>,
+    pub(crate) answers: Vec<(String, f64)>,
+}
+
+/// What the BMCs told last of nodes that are in the view. A reading that is not known is no number.
+pub(crate) fn power(core: &Core, view: &View) -> PowerSeries {
+    let mut series = PowerSeries::default();
+    for node in view.nodes.keys() {
+        // A name of a node holds no character that would need escaping.
+        let source = format!("{{node=\"{node}\",source=\"bmc\"}}");
+        if let Some(seen) = core.bmc.power(node) {
+            let of = |reading: &Reading<Milliwatts>| {
+                let watts = reading.present().map(|power| power.watts());
+                watts.map(|watts| (source.clone(), watts))
+            };
+            series.draws.extend(of(&seen.power.draw));
+            series.limits.extend(of(&seen.power.limit));
+        }
+        let parts = core.bmc.parts(node).filter(|parts| parts.was_asked);
+        let is_up = parts.map(|parts| parts.reasons.iter().all(|reason| reason.code != SILENT));
+        let up = is_up.map(|is_up| (format!("{{node=\"{node}\"}}"), f64::from(is_up)));
+        series.answers.extend(up);
+    }
+    series
 }
 
 /// Whether questions are answered from a view of the present.

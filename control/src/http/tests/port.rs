@@ -7,6 +7,8 @@ use crate::http::{
     state::{Api, Bounds},
     watch_over,
 };
+use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading, health::Severity};
+use lattice_quorum_types::{NodeId, UnixMillis};
 use std::{
     collections::BTreeSet,
     io::{ErrorKind, Read as _, Write as _},
@@ -297,4 +299,48 @@ async fn a_server_that_ends_by_itself_is_noticed() {
     assert!(run(Box::pin(async { Ok(()) }), false).await);
     assert!(run(Box::pin(async { panic!("a mistake of ours") }), false).await);
     assert!(!run(Box::pin(async { Ok(()) }), true).await);
+}
+
+#[tokio::test]
+async fn the_metrics_have_the_power_that_is_known_and_no_zero_for_the_rest() {
+    let bed = Bed::furnished().await;
+    let node = |name: &str| NodeId::new(name).unwrap();
+    let power = Power {
+        draw: Reading::Present(Milliwatts(1_845_400)),
+        limit: Reading::Present(Milliwatts(8_000_000)),
+        limit_state: LimitState::Set,
+        ..Power::default()
+    };
+    let silent = Power {
+        draw: Reading::Timeout { after_ms: 10_000 },
+        ..Power::default()
+    };
+    let (bmc, now) = (&bed.core.bmc, UnixMillis(1_000));
+    bmc.put_power(node("gpu001"), power.clone(), now);
+    bmc.put_power(node("gpu002"), power.clone(), now);
+    bmc.put_power(node("gpu003"), silent, now);
+    bmc.put_power(node("gpu999"), power, now);
+    super::bmc::tells(&bed, "gpu001", vec![]);
+    let reason = super::bmc::reason("bmc.silent", "bmc", Severity::Degraded);
+    super::bmc::tells(&bed, "gpu003", vec![reason]);
+    let get = bed.raw().get(bed.url("/metrics"));
+    let answer = get.bearer_auth(bed.token("eye")).send().await.unwrap();
+    let text = answer.text().await.unwrap();
+    let told: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("power") || line.contains("bmc_up"))
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "lattice_node_power_draw_watts{node=\"gpu001\",source=\"bmc\"} 1845.4",
+            "lattice_node_power_draw_watts{node=\"gpu002\",source=\"bmc\"} 1845.4",
+            "lattice_node_power_limit_watts{node=\"gpu001\",source=\"bmc\"} 8000",
+            "lattice_node_power_limit_watts{node=\"gpu002\",source=\"bmc\"} 8000",
+            "lattice_power_draw_watts 3690.8",
+            "lattice_node_bmc_up{node=\"gpu001\"} 1",
+            "lattice_node_bmc_up{node=\"gpu003\"} 0",
+        ]
+    );
 }

@@ -67,6 +67,7 @@ impl Bmc {
             clock: Arc::new(SystemClock),
             readings: world.core.bmc.clone(),
             history: crate::history::History::open(None).unwrap(),
+            hosts: Arc::new(|_| None),
             stop: CancellationToken::new(),
         };
         let plan = Arc::new(BmcPlan::load(&path).unwrap());

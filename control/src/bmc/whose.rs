@@ -1,0 +1,200 @@
+//! Whether a BMC is the node's own, as far as both tell who they are.
+//!
+//! One name of a machine is written in many ways, so only what is clearly another is another: vendors
+//! are families of names, products agree in one model number. Serial numbers and UUIDs decide where
+//! they agree; where they do not, a blade and its node may each have their own.
+
+use lattice_hwprobe::{Identity, Reading};
+use lattice_redfish::SystemName;
+
+/// What the comparison came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Its own: nothing that both tell speaks against it.
+    Own,
+    /// Another machine's, in words.
+    Other(String),
+    /// Nothing is told by both.
+    Unverified,
+}
+
+/// Names of one vendor, by the first word that counts.
+const FAMILIES: &[&[&str]] = &[
+    &["hpe", "hp", "hewlett", "cray"],
+    &["supermicro", "super", "smci"],
+    &["gigabyte", "giga"],
+    &["quanta", "qct"],
+    &["asus", "asustek"],
+    &["lenovo", "ibm"],
+    &["bull", "atos", "eviden"],
+];
+
+/// What boards say before somebody names them.
+const PLACEHOLDERS: &[&str] = &[
+    "to be filled",
+    "default string",
+    "system manufacturer",
+    "system product",
+    "not specified",
+    "unknown",
+    "o.e.m",
+    "none",
+    "n/a",
+];
+
+/// Whose BMC tells of this system, by what the host says of itself.
+pub(super) fn whose(system: &SystemName, host: &Identity) -> Whose {
+    let is_one = |ours: &Reading<String>, theirs: &Reading<String>| {
+        let plain = |text: &str| text.trim().replace('-', "").to_lowercase();
+        let both = told(ours).zip(told(theirs));
+        both.is_some_and(|(ours, theirs)| plain(ours) == plain(theirs))
+    };
+    if is_one(&host.product_uuid, &system.uuid) || is_one(&host.product_serial, &system.serial) {
+        return Whose::Own;
+    }
+    let vendors = told(&host.vendor).zip(told(&system.vendor));
+    let vendor = vendors.map(|(ours, theirs)| family(ours) == family(theirs));
+    let products = told(&host.product).zip(told(&system.model));
+    let product = products.and_then(|(ours, theirs)| share_a_model(ours, theirs));
+    match (vendor, product) {
+        // Who builds a machine and who sells it may both put their name on it.
+        (_, Some(true)) | (Some(true), None) => Whose::Own,
+        (_, Some(false)) | (Some(false), None) => {
+            let named = |of: [&Reading<String>; 2]| {
+                let told: Vec<&str> = of.into_iter().filter_map(told).collect();
+                told.join(" ")
+            };
+            Whose::Other(format!(
+                "the host is {}, the BMC's system {} is {}",
+                named([&host.vendor, &host.product]),
+                system.id,
+                named([&system.vendor, &system.model])
+            ))
+        }
+        (None, None) => Whose::Unverified,
+    }
+}
+
+fn told(reading: &Reading<String>) -> Option<&str> {
+    let text = reading.present()?.trim();
+    let plain = text.to_lowercase();
+    let is_placeholder = PLACEHOLDERS.iter().any(|word| plain.starts_with(word));
+    (!text.is_empty() && !is_placeholder).then_some(text)
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let parts = text.split(|c: char| !c.is_alphanumeric());
+    parts.filter(|word| !word.is_empty()).map(str::to_lowercase)
+}
+
+/// `hpe` of `Hewlett Packard Enterprise`.
+fn family(vendor: &str) -> String {
+    let first = words(vendor).next().unwrap_or_default();
+    let mut families = FAMILIES.iter();
+    let known = families.find(|names| names.contains(&first.as_str()));
+    known.map_or(first, |names| names[0].to_owned())
+}
+
+/// Whether two products have a model number in common; none where one of them has no such word.
+fn share_a_model(ours: &str, theirs: &str) -> Option<bool> {
+    let models = |text| -> Vec<String> {
+        let has = |word: &String, of: fn(char) -> bool| word.chars().any(of);
+        let is_model =
+            |word: &String| has(word, char::is_numeric) && has(word, char::is_alphabetic);
+        words(text).filter(is_model).collect()
+    };
+    let (ours, theirs) = (models(ours), models(theirs));
+    if ours.is_empty() || theirs.is_empty() {
+        return None;
+    }
+    Some(ours.iter().any(|model| theirs.contains(model)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Reading<String> {
+        match text {
+            "" => Reading::Absent,
+            text => Reading::Present(text.to_owned()),
+        }
+    }
+
+    /// A host and a system, each as vendor, product and serial number.
+    fn compare(host: [&str; 3], system: [&str; 3]) -> Whose {
+        let host = Identity {
+            vendor: text(host[0]),
+            product: text(host[1]),
+            product_serial: text(host[2]),
+            ..Identity::default()
+        };
+        let system = SystemName {
+            id: "1".to_owned(),
+            vendor: text(system[0]),
+            model: text(system[1]),
+            serial: text(system[2]),
+            ..SystemName::default()
+        };
+        whose(&system, &host)
+    }
+
+    #[test]
+    fn one_machine_has_many_names() {
+        for (host, system) in [
+            (
+                ["Dell Inc.", "PowerEdge XE9680", "A"],
+                ["Dell", "PowerEdge XE9680", ""],
+            ),
+            (
+                ["HPE", "HPE Cray EX235n", ""],
+                ["Cray Inc.", "HPE CRAY EX235n", "B"],
+            ),
+            (
+                [
+                    "Hewlett Packard Enterprise",
+                    "ProLiant DL325 Gen10 Plus",
+                    "",
+                ],
+                ["HPE", "ProLiant DL325 Gen10 Plus", ""],
+            ),
+            (
+                ["Giga Computing", "H262-Z63-00", ""],
+                ["GIGABYTE", "H262-Z63", ""],
+            ),
+            // Sold under another name.
+            (
+                ["Penguin", "H262-Z63-00", ""],
+                ["GIGABYTE", "H262-Z63-00", ""],
+            ),
+            (["Dell Inc.", "PowerEdge", ""], ["Dell", "", ""]),
+            (["a", "b1", "S1"], ["c", "d1", "S1"]),
+        ] {
+            assert_eq!(compare(host, system), Whose::Own, "{host:?} {system:?}");
+        }
+    }
+
+    #[test]
+    fn another_machines_bmc_is_told_and_what_says_nothing_is_not_verified() {
+        let cray = ["HPE", "HPE Cray EX235n", "DP20300012"];
+        let other = compare(cray, ["Dell Inc.", "PowerEdge XE9680", ""]);
+        let said =
+            "the host is HPE HPE Cray EX235n, the BMC's system 1 is Dell Inc. PowerEdge XE9680";
+        assert_eq!(other, Whose::Other(said.to_owned()));
+        assert!(matches!(
+            compare(cray, ["Dell Inc.", "", ""]),
+            Whose::Other(_)
+        ));
+        let dell = ["Dell Inc.", "PowerEdge R650", ""];
+        assert!(matches!(
+            compare(dell, ["Dell Inc.", "PowerEdge XE9680", ""]),
+            Whose::Other(_)
+        ));
+        for nothing in [
+            ["", "", ""],
+            ["To be filled by O.E.M.", "Default string", ""],
+        ] {
+            assert_eq!(compare(cray, nothing), Whose::Unverified);
+        }
+    }
+}
