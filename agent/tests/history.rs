@@ -178,15 +178,23 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
     entered(&cluster, FIRST).await;
     app.stop().await;
 
-    // Nothing changed: nothing but the start is entered.
+    // Nothing changed: nothing but the end before and the start is entered.
     let app = agent(&cluster, &tree, "boot-1").await;
     let peer = cluster.peer(&app);
-    entered(&cluster, FIRST + 1).await;
+    entered(&cluster, FIRST + 2).await;
     cluster
         .member("n1", |m| m.published.identity.is_some())
         .await;
     assert_eq!(entries(&peer).await.len() as u64, ALL);
-    assert_eq!(kinds(&events(&peer).await), ["agent", "agent"]);
+    let told = events(&peer).await;
+    assert_eq!(kinds(&told), ["agent", "agent", "agent"]);
+    let ends = |event: &&Event| matches!(event.event, Happening::Stopped { .. });
+    let ends: Vec<_> = told.iter().filter(ends).collect();
+    assert_eq!(
+        ends.len(),
+        1,
+        "the one before, and not the one that runs: {told:?}"
+    );
     app.stop().await;
 
     // Booted anew, and nothing changed either.
@@ -196,12 +204,13 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
         boot.is_some_and(|boot| boot.boot_id == "boot-2") && m.published.identity.is_some()
     };
     cluster.member("n1", is_read).await;
-    // The boot, the start, and that what was wrong is over, and there again.
-    entered(&cluster, FIRST + 5).await;
+    // The end, the boot, the start, and that what was wrong is over, and there again.
+    entered(&cluster, FIRST + 7).await;
     let peer = cluster.peer(&app);
     assert_eq!(entries(&peer).await.len() as u64, ALL);
     let told = events(&peer).await;
-    assert_eq!(kinds(&told), ["agent", "agent", "boot", "agent"]);
+    let expected = ["agent", "agent", "agent", "agent", "boot", "agent"];
+    assert_eq!(kinds(&told), expected);
     let boot = told.iter().find(|event| event.event.kind() == "boot");
     let boot = boot.unwrap();
     let Happening::Boot { before, .. } = &boot.event else {
@@ -214,13 +223,13 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
     // Flashed while the agent was away, under the same boot.
     tree.flash("28.99.1000");
     let app = agent(&cluster, &tree, "boot-2").await;
-    entered(&cluster, FIRST + 7).await;
+    entered(&cluster, FIRST + 10).await;
     app.stop().await;
 
     // And over a boot.
     tree.flash("28.99.2000");
     let app = agent(&cluster, &tree, "boot-3").await;
-    entered(&cluster, FIRST + 12).await;
+    entered(&cluster, FIRST + 16).await;
     let all = entries(&cluster.peer(&app)).await;
     let causes: Vec<&Cause> = nic(&all).iter().map(|entry| &entry.cause).collect();
     assert_eq!(causes, [&Cause::First, &Cause::AgentStart, &Cause::Boot]);
@@ -229,7 +238,7 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
         .iter()
         .filter_map(Record::seq)
         .collect();
-    assert_eq!(numbers, (1..=FIRST + 12).collect::<Vec<_>>());
+    assert_eq!(numbers, (1..=FIRST + 16).collect::<Vec<_>>());
     let last = nic(&all)[2];
     assert_eq!(last.boot_id, "boot-3");
     assert_eq!(

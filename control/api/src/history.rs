@@ -48,8 +48,8 @@ pub struct HistoryEntryView {
     pub number: u64,
     /// When, RFC 3339. Of something that happened several times, the last time.
     pub at: String,
-    /// `change` of a class; `boot` of the host, start of the `agent`; kernel module (`driver`) or
-    /// `device` that came or went; `xid`, or what AMD's driver tells instead; reason of the `health`
+    /// `change` of a class; `boot` of the host, start and end of the `agent`; kernel module (`driver`)
+    /// or `device` that came or went; `xid`, or what AMD's driver tells instead; reason of the `health`
     /// checks that came or went, or was `cleared`; `drain`, `lifecycle` and `liveness` as this
     /// control saw them; what the `audit` says of the node, and what its `bmc` did (tasks that ended)
     /// and logged, for those who may read the audit. Newer agents may tell of more.
@@ -100,8 +100,9 @@ const fn is_zero(number: &u32) -> bool {
 #[serde(default)]
 pub struct NodeEventView {
     /// What became of it: `began`, `changed`, `ended` of a reason; `set`, `changed`, `cleared` of a
-    /// drain; `unreachable`, `alive`; the lifecycle; the audit's action; how a BMC's task ended:
-    /// `completed`, `exception`, `killed`, `cancelled`, `failed`.
+    /// drain; `unreachable`, `alive`, or `suspect` of a time that is over; `stopped` of an agent; the
+    /// lifecycle; the audit's action; how a BMC's task ended: `completed`, `exception`, `killed`,
+    /// `cancelled`, `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// The part: `gpu.3`, a kernel module, a device; the name of a BMC's task.
@@ -165,6 +166,9 @@ pub struct FleetChangeView {
     /// What changed.
     #[serde(flatten)]
     pub change: KeyChangeView,
+    /// `differs`; `unknown` where it could not be read before, or cannot be since: nobody knows
+    /// whether it changed.
+    pub verdict: String,
     /// Who changed so, as a hostlist.
     pub nodes: String,
     /// How many.
@@ -182,7 +186,7 @@ pub struct FleetChangeView {
 pub struct ChangesView {
     /// From when on, RFC 3339.
     pub since: String,
-    /// What most nodes did first, then by class and key.
+    /// What is known to differ first, then what most nodes did, then by class and key.
     pub changes: Vec<FleetChangeView>,
     /// Nodes that were read for the first time since, as a hostlist.
     pub new: String,

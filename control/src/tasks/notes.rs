@@ -55,6 +55,9 @@ pub(crate) struct NoteNodes {
     /// As the database has it; `None` until it was read.
     known: Option<Known>,
     audit_asked_at: Option<tokio::time::Instant>,
+    /// Of the baselines when the audit was asked last: of one that is set and soon deleted nobody
+    /// says later whom it was for.
+    baselines: u64,
     started_at: tokio::time::Instant,
 }
 
@@ -106,6 +109,7 @@ impl NoteNodes {
             core,
             known: None,
             audit_asked_at: None,
+            baselines: 0,
             started_at: tokio::time::Instant::now(),
         }
     }
@@ -185,7 +189,9 @@ impl NoteNodes {
         }
         known.nodes.extend(compared);
         known.is_current = !is_deaf;
-        if self.audit_asked_at.is_none_or(is_due) {
+        let number = view.baselines.number;
+        if number != self.baselines || self.audit_asked_at.is_none_or(is_due) {
+            self.baselines = number;
             self.audit_asked_at = Some(tokio::time::Instant::now());
             for _ in 0..AUDIT_CHUNKS {
                 let after = known.audit.unwrap_or(0);

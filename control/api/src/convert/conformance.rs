@@ -72,6 +72,7 @@ impl From<FleetChangeView> for v1::FleetChange {
         Self {
             class: c.class,
             change: Some(c.change.into()),
+            verdict: c.verdict,
             nodes: c.nodes,
             count: c.count,
             causes: c.causes.into_iter().collect(),

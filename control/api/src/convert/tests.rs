@@ -124,6 +124,12 @@ impl Back<KeyChangeView> for Option<v1::KeyChange> {
     }
 }
 
+impl Back<BaselineStanding> for Option<v1::BaselineStanding> {
+    fn back(self) -> BaselineStanding {
+        self.unwrap_or_default().back()
+    }
+}
+
 /// Names every field of a view, or does not compile.
 macro_rules! alike {
     ($($view:ident = $message:ident { $($field:ident),* $(,)? })*) => { $(
@@ -138,12 +144,6 @@ macro_rules! alike {
             }
         }
     )* };
-}
-
-impl Back<BaselineStanding> for Option<v1::BaselineStanding> {
-    fn back(self) -> BaselineStanding {
-        self.unwrap_or_default().back()
-    }
 }
 
 type HistoryPage = Page<HistoryEntryView>;
@@ -175,7 +175,6 @@ alike! {
     FleetChangeView = FleetChange {
         class, change, verdict, nodes, count, causes, first, last,
     }
-    FleetChangeView = FleetChange { class, change, nodes, count, causes, first, last }
     GroupView = Group { class, digest, nodes, count, first_seen }
     GroupsView = GroupsResponse { groups, unknown, not_read }
     HeldValue = HeldValue { value, nodes }
@@ -186,6 +185,7 @@ alike! {
     HistoryPage = NodeHistoryResponse { items, next_cursor }
     KeyChangeView = KeyChange { key, from, to }
     NoMajorityView = NoMajority { cohort, class, key, values }
+    NotReadView = NotRead { nodes, why }
     NodeEventView = NodeEvent {
         state, entity, address, code, xid, detail, told_by, severity, action, observe_only, by,
         count, first_at, left_out, late, bmc_time, read_at,
@@ -197,7 +197,6 @@ alike! {
         source, code, entity, evidence, severity, action, observe_only, first_seen, last_seen, count,
     }
     Reprobed = ReprobeResponse { node, fingerprint, classes, differs, bmc }
-    NotReadView = NotRead { nodes, why }
     UnknownView = UnknownClass { node, class, why, baseline }
     VersionView = BaselineVersion { version, by, at }
 }

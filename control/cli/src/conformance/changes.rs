@@ -36,6 +36,7 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
             .map(|(cause, count)| format!("{cause} {count}"))
             .collect();
         vec![
+            change.verdict.clone(),
             change.count.to_string(),
             change.nodes.clone(),
             change.class.clone(),
@@ -48,7 +49,9 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
         ]
     });
     let columns = Columns {
-        narrow: &["count", "nodes", "class", "key", "from", "to", "last"],
+        narrow: &[
+            "verdict", "count", "nodes", "class", "key", "from", "to", "last",
+        ],
         wide: &["first", "causes"],
     };
     output::print(connection.format, &found, columns, rows)?;

@@ -17,7 +17,10 @@ use lattice_hwprobe::{
     Class, ClassRecord, Difference, Reading, UnknownClass, diff, history::Cause,
 };
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// Entries that a question about the fleet looks at.
 const MOST_ENTRIES: usize = 50_000;
@@ -176,6 +179,8 @@ struct Fleet {
 
 /// Those who made the same change.
 struct Alike {
+    /// Both before and after it was read.
+    is_known: bool,
     nodes: BTreeSet<String>,
     causes: BTreeMap<String, u32>,
     first: u64,
@@ -195,12 +200,14 @@ impl Fleet {
         self.left_out += u32::from(told.entry.more > 0);
         let (class, when, cause) = (told.entry.class, told.when, told.entry.cause.name());
         for change in told.entry.changes {
+            let is_known = change.from.is_known() && change.to.is_known();
             let view = KeyChangeView {
                 key: change.key,
                 from: change.from.to_string(),
                 to: change.to.to_string(),
             };
             let alike = self.changes.entry((class, view)).or_insert_with(|| Alike {
+                is_known,
                 nodes: BTreeSet::new(),
                 causes: BTreeMap::new(),
                 first: when,
@@ -218,6 +225,11 @@ impl Fleet {
             .map(|((class, change), alike)| FleetChangeView {
                 class: class.to_string(),
                 change,
+                verdict: match alike.is_known {
+                    true => "differs",
+                    false => "unknown",
+                }
+                .to_owned(),
                 nodes: fold(&alike.nodes),
                 count: u32::try_from(alike.nodes.len()).unwrap_or(u32::MAX),
                 causes: alike.causes,
@@ -226,7 +238,7 @@ impl Fleet {
             })
             .collect();
         // Stable: those of equal size stay by class and key.
-        changes.sort_by_key(|change| std::cmp::Reverse(change.count));
+        changes.sort_by_key(|change| (change.verdict != "differs", Reverse(change.count)));
         ChangesView {
             since: time(since),
             changes,

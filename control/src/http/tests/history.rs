@@ -171,17 +171,17 @@ async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
         ("cursor", |q| q.cursor = Some("17".to_owned())),
         ("around", |q| q.around = Some("9999".to_owned())),
         ("around", |q| q.around = Some("noon".to_owned())),
-        ("within", |q| q.within = Some("10m".to_owned())),
-        ("class", |q| q.class = Some("toaster".to_owned())),
         ("around", |q| q.around = Some("2999-01-01".to_owned())),
         ("since", |q| q.since = Some("2999-01-01".to_owned())),
         ("since", |q| q.since = Some("5".to_owned())),
         ("since", |q| q.since = Some("1:2:3".to_owned())),
-    ];
+        ("within", |q| q.within = Some("10m".to_owned())),
         ("within", |q| {
             q.around = Some("2m".to_owned());
             q.within = Some("5".to_owned());
         }),
+        ("class", |q| q.class = Some("toaster".to_owned())),
+    ];
     for (field, edit) in wrong {
         let error = eye.history(NODE, &query(edit)).await.unwrap_err();
         assert_eq!(
@@ -190,8 +190,6 @@ async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
             "{error}"
         );
     }
-    let changes = eye.changes(Some("1d")).await.unwrap();
-    assert_eq!(changes.changes.len(), 1, "what else happened is no change");
     for ahead in [
         eye.changes(Some("2999-01-01")).await.unwrap_err(),
         eye.diff_since(NODE, "2999-01-01").await.unwrap_err(),
@@ -203,13 +201,71 @@ async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
         );
         assert!(problem.detail.contains("still to come"), "{problem:?}");
     }
+    let changes = eye.changes(Some("1d")).await.unwrap();
+    assert_eq!(changes.changes.len(), 1, "what else happened is no change");
     assert_eq!(changes.changes[0].nodes, NODE);
+    assert_eq!(changes.changes[0].verdict, "differs");
     let ghost = eye.history("gpu999", &HistoryQuery::default()).await;
     assert_eq!(ghost.unwrap_err().exit_code(), 4);
 }
 
+/// Entries of classes whose keys could not be read before, or cannot be since.
 #[tokio::test]
-async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
+async fn what_could_not_be_read_is_not_known_to_have_changed() {
+    let bed = Bed::furnished().await;
+    let now = bed.core.now().0;
+    let failed = || Reading::failed("no answer");
+    let text = |value: &str| Reading::Present(value.into());
+    let entry = |seq, from, to| {
+        Record::Entry(Entry {
+            seq,
+            at: now - 10 * MINUTE + seq,
+            boot_id: "b2".to_owned(),
+            cause: Cause::Periodic,
+            class: Class::Nic,
+            revision: seq,
+            from: Some(ClassMark::Incomplete),
+            to: ClassMark::Incomplete,
+            changes: vec![KeyChange {
+                key: "nic.0.firmware".to_owned(),
+                from,
+                to,
+            }],
+            more: 0,
+        })
+    };
+    for node in ["gpu001", "gpu002", "gpu003"] {
+        let mut records = vec![
+            entry(1, text("28.41"), failed()),
+            entry(2, failed(), text("28.43")),
+        ];
+        if node == "gpu003" {
+            records.push(entry(3, text("28.43"), text("28.45")));
+        }
+        let cursor = Cursor {
+            journal: 1,
+            read: 3,
+        };
+        let history = &bed.core.history;
+        let append = history.append(node.to_owned(), cursor, records, now);
+        append.await.unwrap();
+    }
+    let found = bed.client("eye").changes(Some("1h")).await.unwrap();
+    let told: Vec<_> = found
+        .changes
+        .iter()
+        .map(|c| (c.verdict.as_str(), c.count, c.change.to.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("differs", 1, "28.45"),
+            ("unknown", 3, "<failed: no answer>"),
+            ("unknown", 3, "28.43"),
+        ]
+    );
+}
+
 #[tokio::test]
 async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
     let bed = Bed::furnished().await;
@@ -227,7 +283,9 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
     assert!(none.contains("no history of gpu001 is kept yet"), "{none}");
     told(&bed).await;
     let change = query(|q| q.kind = Some("change".to_owned()));
-    let begins = eye.history(NODE, &change).await.unwrap().items[0].at.clone();
+    let begins = eye.history(NODE, &change).await.unwrap().items[0]
+        .at
+        .clone();
     let early = refused("2020-01-01").await;
     assert!(
         early.ends_with(&format!("it begins at {begins}")),
@@ -246,6 +304,8 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
     assert_ne!(unknown.right, "<unsupported>");
 }
 
+#[tokio::test]
+async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
     const SECRET: &str = "the tenant did not pay";
     let bed = Bed::furnished().await;
     told(&bed).await;
