@@ -28,7 +28,7 @@ pub struct HistoryArgs {
     #[arg(long)]
     class: Option<String>,
     /// Only these kinds: change, boot, agent, driver, device, xid, health, cleared, drain,
-    /// lifecycle, liveness, audit.
+    /// lifecycle, liveness, audit, bmc.
     #[arg(long, value_delimiter = ',')]
     kind: Vec<String>,
     /// What happened about the time of the line with this number, or about this moment, written as
