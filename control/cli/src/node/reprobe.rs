@@ -7,7 +7,9 @@ use crate::{
     output::{Columns, Done, or_dash, short},
 };
 use clap::Args;
+use futures::{StreamExt as _, stream};
 use lattice_api::node::Reprobed;
+use lattice_quorum_types::NodeId;
 
 #[derive(Args)]
 pub struct ReprobeArgs {
@@ -44,13 +46,21 @@ fn in_words(read: &Reprobed) -> String {
     text
 }
 
-/// All are tried, one after the other; the first failure decides the exit code.
+/// Nodes that are asked at a time: each takes seconds, and its BMC up to a minute.
+const AT_A_TIME: usize = 16;
+
+/// All are tried, many side by side, and told in their order; the first failure decides the exit code.
 pub async fn reprobe(args: &ReprobeArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = expand(&args.nodes)?;
     known(&nodes, "nothing is probed", connection).await?;
     let (mut first, mut all) = (None, Done::new(connection.format));
-    for node in nodes {
-        match connection.client.reprobe(node.as_str()).await {
+    let ask = |node: NodeId| async move {
+        let read = connection.client.reprobe(node.as_str()).await;
+        (node, read)
+    };
+    let mut answers = stream::iter(nodes).map(ask).buffered(AT_A_TIME);
+    while let Some((node, read)) = answers.next().await {
+        match read {
             Ok(read) => {
                 let words = in_words(&read);
                 all.add(read, &words);
