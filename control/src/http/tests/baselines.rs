@@ -190,6 +190,47 @@ async fn who_set_or_deleted_one_is_told_by_it_who_differs() {
 }
 
 #[tokio::test]
+async fn who_sets_a_baseline_is_told_how_its_nodes_stand_and_a_dry_run_sets_nothing() {
+    let bed = Bed::furnished().await;
+    let (op, eye) = (bed.client("op"), bed.client("eye"));
+    kernels(&bed);
+    let mut asked = asking("gpu[001-003,999]", json!({"kernel.osrelease": "6.8.0"}));
+    asked.policy = Some("drain".to_owned());
+    let would = op.try_baseline("k", &asked).await.unwrap();
+    assert_eq!((would.dry_run, would.version), (true, 1));
+    let standing = &would.standing;
+    let told = [
+        &standing.judged,
+        &standing.conform,
+        &standing.differ,
+        &standing.drain,
+    ];
+    assert_eq!(told, ["gpu[001-003]", "gpu[001-002]", "gpu003", "gpu003"]);
+    assert_eq!((standing.judged_count, standing.differ_count), (3, 1));
+    assert_eq!(standing.warnings, ["no node has this name now: gpu999"]);
+    assert!(eye.baselines().await.unwrap().is_empty(), "nothing was set");
+    let set = op.set_baseline("k", &asked, None).await.unwrap();
+    assert!(!set.dry_run);
+    assert_eq!(set.standing, would.standing);
+    asked.policy = None;
+    let again = op.try_baseline("k", &asked).await.unwrap();
+    assert_eq!((again.version, &*again.standing.drain), (2, ""));
+
+    op.delete_baseline("k", None, None).await.unwrap();
+    let misspelt = asking("gpu001", json!({"kernel.osreleaze": "6.8.0"}));
+    let told = op.try_baseline("typo", &misspelt).await.unwrap();
+    let [warning] = &told.standing.warnings[..] else {
+        panic!("{told:?}")
+    };
+    assert!(
+        warning.contains("has the key kernel.osreleaze"),
+        "{warning}"
+    );
+    let denied = eye.try_baseline("typo", &misspelt).await.unwrap_err();
+    assert!(matches!(denied, ClientError::NotAllowed(_)), "{denied:?}");
+}
+
+#[tokio::test]
 async fn operators_of_the_whole_cluster_decide() {
     let bed = Bed::furnished().await;
     let asked = asking("gpu001", json!({"kernel.osrelease": "6.8.0"}));
