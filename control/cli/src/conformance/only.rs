@@ -49,6 +49,7 @@ impl Only {
             self.of_class(&none.class) && values.any(|held| self.nodes.of(&held.nodes).1 > 0)
         });
         report.alone = self.nodes.of(&report.alone).0;
+        report.pending = self.nodes.of(&report.pending).0;
     }
 
     /// First, last and causes stay those of all nodes that changed alike.
@@ -94,11 +95,13 @@ mod tests {
                 entry("gpu002", "nic"),
             ],
             alone: "gpu[001-003]".to_owned(),
+            pending: "gpu[003-004]".to_owned(),
             ..DriftReportView::default()
         };
         only().drift(&mut report);
         assert_eq!(report.drifted, [entry("gpu001", "nic")]);
         assert_eq!(report.alone, "gpu[001,003]");
+        assert_eq!(report.pending, "gpu003");
     }
 
     #[test]

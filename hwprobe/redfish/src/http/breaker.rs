@@ -32,7 +32,10 @@ pub enum BreakerState {
 
 /// The breaker is open: nothing was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not asked: the last {failures} requests failed, the next is made in {retry_in:?}; {last}")]
+#[error(
+    "not asked: the last {failures} requests failed, the next is made in {} s; {last}",
+    .retry_in.as_millis().div_ceil(1000)
+)]
 pub struct Opened {
     /// Failures in a row.
     pub failures: u32,
