@@ -29,10 +29,9 @@ impl Core {
         let mut differences = Vec::new();
         for class in Class::ALL {
             let marks = (left.marks().get(&class), right.marks().get(&class));
-            if let (Some(a), Some(b)) = marks
-                && a == b
-                && a.digest().is_some()
-            {
+            let is_nowhere = class.is_optional() && marks == (None, None);
+            let is_equal = marks.0 == marks.1 && marks.0.is_some_and(|m| m.digest().is_some());
+            if is_nowhere || is_equal {
                 continue;
             }
             let records = tokio::join!(

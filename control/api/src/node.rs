@@ -206,12 +206,12 @@ pub struct PowerView {
     /// `present`, or why there is no draw: `absent`, `unsupported`, `denied`, `failed`, `timeout`,
     /// `disabled`.
     pub draw_state: String,
-    /// Watts; only with `limit_state` `set`.
-    pub limit_watts: Option<u64>,
-    /// `absent`: nothing could limit it; `uncapped`; `set`; `unknown`.
     /// Why the draw is not known, in words; none where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Watts; only with `limit_state` `set`.
+    pub limit_watts: Option<u64>,
+    /// `absent`: nothing could limit it; `uncapped`; `set`; `unknown`.
     pub limit_state: String,
     /// Lowest limit that may be set, watts.
     pub limit_min_watts: Option<u64>,

@@ -30,6 +30,9 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// After a look that failed.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
+/// What a host says that it is, by its node.
+pub(crate) type Hosts = Arc<dyn Fn(&NodeId) -> Option<Identity> + Send + Sync>;
+
 /// What the workers share.
 #[derive(Clone)]
 pub(crate) struct Edges {
@@ -40,7 +43,7 @@ pub(crate) struct Edges {
     /// Where what changed is kept.
     pub(crate) history: History,
     /// What a node says of itself; none while it was not heard.
-    pub(crate) hosts: Arc<dyn Fn(&NodeId) -> Option<Identity> + Send + Sync>,
+    pub(crate) hosts: Hosts,
     /// Ends them.
     pub(crate) stop: CancellationToken,
 }
