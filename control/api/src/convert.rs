@@ -159,28 +159,6 @@ impl From<ExplanationView> for v1::Explanation {
     }
 }
 
-impl From<NodeView> for v1::Node {
-    fn from(n: NodeView) -> Self {
-        Self {
-            name: n.name,
-            lifecycle: n.lifecycle,
-            liveness: n.liveness,
-            health: n.health.verdict,
-            allocation: n.holder.map(|h| h.allocation.0),
-            group: n.group,
-            cell: n.cell,
-            gpu_model: n.facts.gpu_model,
-            gpu_count: n.facts.gpu_count,
-            memory_bytes: n.facts.memory_bytes,
-            fingerprint: n.fingerprint,
-            drifted_keys: n.drifted_keys,
-            revision: n.revision.0,
-            liveness_reason: n.liveness_reason,
-            boot_id: n.boot_id,
-        }
-    }
-}
-
 impl From<Page<NodeView>> for v1::ListNodesResponse {
     fn from(page: Page<NodeView>) -> Self {
         let items = page.items.into_iter().map(Into::into).collect();

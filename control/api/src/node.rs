@@ -96,12 +96,27 @@ pub struct FactsView {
     /// Number of GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_count: Option<u32>,
+    /// Memory of the smallest GPU, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory_bytes: Option<u64>,
     /// Memory the kernel can use, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// Processor packages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<u32>,
     /// Physical cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
+    /// Hardware threads online.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// NUMA nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_nodes: Option<u32>,
+    /// RDMA-capable network functions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rdma_count: Option<u32>,
     /// What was seen to be there.
     #[serde(default)]
     pub features: Vec<String>,

@@ -29,8 +29,8 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::GetNodeRequest>,
     ) -> Result<Response<v1::Node>, Status> {
-        let (_, message) = open(&self.0, request)?;
-        close(nodes::get(self.0.core(), &message.name))
+        let (caller, message) = open(&self.0, request)?;
+        close(nodes::show(self.0.core(), &caller, &message.name).await)
     }
 
     async fn diff(

@@ -4,7 +4,7 @@ use super::filled;
 use crate::{
     health::{ClearRequest, NodeHealthView, ReasonView},
     history::{HistoryEntryView, KeyChangeView, NodeEventView},
-    node::{BmcLooked, ClassView, Reprobed},
+    node::{BmcLooked, ClassView, DrainView, FactsView, HealthView, NodeView, PowerView, Reprobed},
     page::Page,
     v1,
 };
@@ -12,6 +12,11 @@ use crate::{
 field_by_field! {
     ClassView => ClassState { state, digest }
     BmcLooked => BmcLooked { error, differs }
+    DrainView => DrainReason { owner, reason, since }
+    PowerView => Power {
+        draw_watts, draw_state, reason, limit_watts, limit_state, limit_min_watts, limit_max_watts,
+        exception_action, source, read_at,
+    }
     ReasonView => HealthReason {
         source, code, entity, evidence, severity, action, observe_only, first_seen,
         last_seen, count,
@@ -20,6 +25,63 @@ field_by_field! {
     NodeEventView => NodeEvent {
         state, entity, address, code, xid, detail, told_by, severity, action, observe_only,
         by, count, first_at, left_out, late, bmc_time, read_at,
+    }
+}
+
+impl From<NodeView> for v1::Node {
+    fn from(n: NodeView) -> Self {
+        let HealthView { verdict, reasons } = n.health;
+        let FactsView {
+            vendor,
+            product,
+            gpu_model,
+            gpu_count,
+            gpu_memory_bytes,
+            memory_bytes,
+            sockets,
+            cores,
+            threads,
+            numa_nodes,
+            rdma_count,
+            features,
+        } = n.facts;
+        let classes = n.classes.into_iter();
+        Self {
+            name: n.name,
+            lifecycle: n.lifecycle,
+            drain: n.drain.into_iter().map(Into::into).collect(),
+            allocation: n.holder.as_ref().map(|h| h.allocation.0),
+            attempt: n.holder.map(|h| h.attempt),
+            vcluster: n.vcluster,
+            liveness: n.liveness,
+            liveness_reason: n.liveness_reason,
+            last_seen: n.last_seen,
+            health: verdict,
+            health_reasons: reasons,
+            cell: n.cell,
+            group: n.group,
+            vendor,
+            product,
+            gpu_model,
+            gpu_count,
+            gpu_memory_bytes,
+            memory_bytes,
+            sockets,
+            cores,
+            threads,
+            numa_nodes,
+            rdma_count,
+            features,
+            fingerprint: n.fingerprint,
+            classes: classes.map(|(name, class)| (name, class.into())).collect(),
+            drifted_keys: n.drifted_keys,
+            boot_id: n.boot_id,
+            agent_version: n.agent_version,
+            claim_refused: n.claim_refused,
+            power: n.power.map(Into::into),
+            certificate: n.certificate.map(Into::into),
+            revision: n.revision.0,
+        }
     }
 }
 

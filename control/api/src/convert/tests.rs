@@ -12,11 +12,14 @@ use crate::{
     },
     health::{NodeHealthView, ReasonView},
     history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, NodeEventView},
-    node::{BmcLooked, ClassView, Reprobed},
+    node::{
+        BmcLooked, ClassView, DrainView, FactsView, HealthView, HolderView, NodeView, PowerView,
+        Reprobed,
+    },
     page::Page,
     v1,
 };
-use lattice_quorum_types::Revision;
+use lattice_quorum_types::{AllocationId, Revision};
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::Debug,
@@ -165,6 +168,7 @@ alike! {
     ClassRuleView = BaselineClass { kind, policy, sensitive, digest, schema, keys, unreadable }
     ClassView = ClassState { state, digest }
     CohortForm = Cohort { vendor, product, gpu_model, gpu_count }
+    DrainView = DrainReason { owner, reason, since }
     DiffView = DiffResponse { left, right, differences }
     DifferenceView = Difference { class, key, left, right, verdict }
     DriftReportView = DriftResponse { drifted, no_majority, unknown, alone, brake, pending }
@@ -193,12 +197,111 @@ alike! {
     NodeHealthView = NodeHealth {
         node, table, reasons, cleared, agent_error, bmc_read_at, as_of,
     }
+    PowerView = Power {
+        draw_watts, draw_state, reason, limit_watts, limit_state, limit_min_watts, limit_max_watts,
+        exception_action, source, read_at,
+    }
     ReasonView = HealthReason {
         source, code, entity, evidence, severity, action, observe_only, first_seen, last_seen, count,
     }
     Reprobed = ReprobeResponse { node, fingerprint, classes, differs, bmc }
     UnknownView = UnknownClass { node, class, why, baseline }
     VersionView = BaselineVersion { version, by, at }
+}
+
+/// A node's parts stand beside each other in the message.
+impl Full for NodeView {
+    fn full(next: &mut u16) -> Self {
+        Self {
+            name: Full::full(next),
+            lifecycle: Full::full(next),
+            drain: Full::full(next),
+            holder: Some(HolderView {
+                allocation: AllocationId(u64::full(next)),
+                attempt: Full::full(next),
+            }),
+            vcluster: Full::full(next),
+            liveness: Full::full(next),
+            liveness_reason: Full::full(next),
+            last_seen: Full::full(next),
+            health: HealthView {
+                verdict: Full::full(next),
+                reasons: Full::full(next),
+            },
+            cell: Full::full(next),
+            group: Full::full(next),
+            facts: FactsView {
+                vendor: Full::full(next),
+                product: Full::full(next),
+                gpu_model: Full::full(next),
+                gpu_count: Full::full(next),
+                gpu_memory_bytes: Full::full(next),
+                memory_bytes: Full::full(next),
+                sockets: Full::full(next),
+                cores: Full::full(next),
+                threads: Full::full(next),
+                numa_nodes: Full::full(next),
+                rdma_count: Full::full(next),
+                features: Full::full(next),
+            },
+            fingerprint: Full::full(next),
+            classes: Full::full(next),
+            drifted_keys: Full::full(next),
+            boot_id: Full::full(next),
+            agent_version: Full::full(next),
+            claim_refused: Full::full(next),
+            power: Full::full(next),
+            certificate: None,
+            revision: Full::full(next),
+        }
+    }
+}
+
+impl Back<NodeView> for v1::Node {
+    fn back(self) -> NodeView {
+        NodeView {
+            name: self.name,
+            lifecycle: self.lifecycle,
+            drain: self.drain.back(),
+            holder: self.allocation.map(|allocation| HolderView {
+                allocation: AllocationId(allocation),
+                attempt: self.attempt.unwrap_or_default(),
+            }),
+            vcluster: self.vcluster,
+            liveness: self.liveness,
+            liveness_reason: self.liveness_reason,
+            last_seen: self.last_seen,
+            health: HealthView {
+                verdict: self.health,
+                reasons: self.health_reasons,
+            },
+            cell: self.cell,
+            group: self.group,
+            facts: FactsView {
+                vendor: self.vendor,
+                product: self.product,
+                gpu_model: self.gpu_model,
+                gpu_count: self.gpu_count,
+                gpu_memory_bytes: self.gpu_memory_bytes,
+                memory_bytes: self.memory_bytes,
+                sockets: self.sockets,
+                cores: self.cores,
+                threads: self.threads,
+                numa_nodes: self.numa_nodes,
+                rdma_count: self.rdma_count,
+                features: self.features,
+            },
+            fingerprint: self.fingerprint,
+            classes: self.classes.back(),
+            drifted_keys: self.drifted_keys,
+            boot_id: self.boot_id,
+            agent_version: self.agent_version,
+            claim_refused: self.claim_refused,
+            power: self.power.back(),
+            certificate: None,
+            revision: Revision(self.revision),
+        }
+    }
 }
 
 fn comes_back<View, Message>()
@@ -221,6 +324,7 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<GroupsView, v1::GroupsResponse>();
     comes_back::<HistoryPage, v1::NodeHistoryResponse>();
     comes_back::<NodeHealthView, v1::NodeHealth>();
+    comes_back::<NodeView, v1::Node>();
     comes_back::<Reprobed, v1::ReprobeResponse>();
     // What asks, the other way.
     let cohort = CohortForm::full(&mut 0);

@@ -375,8 +375,13 @@ fn facts(document: &NodeDocument) -> FactsView {
         product: identity.product.present().cloned(),
         gpu_model: facts.gpu_model.present().cloned(),
         gpu_count: facts.gpus(),
+        gpu_memory_bytes: facts.gpu_memory_bytes.present().copied(),
         memory_bytes: facts.memory_bytes.present().copied(),
+        sockets: facts.sockets.present().copied(),
         cores: facts.cores.present().copied(),
+        threads: facts.threads.present().copied(),
+        numa_nodes: facts.numa_nodes.present().copied(),
+        rdma_count: facts.rdma_count.present().copied(),
         features: facts.features.iter().cloned().collect(),
     }
 }
