@@ -267,6 +267,9 @@ async fn recall(core: &Core, entry: &NodeEntry) -> Option<NodeEntry> {
     let document = documents.into_iter().next().map(|(_, document)| document);
     let mut was = entry.clone();
     was.seen = Some(Seen::before(marks));
+    // What its BMC tells now, without what its agent told, would hide all the rest.
+    was.united.clear();
+    (was.effective, was.common) = (None, None);
     was.document_digest = document.as_ref().map(|(digest, _)| *digest);
     was.document = document.map(|(_, document)| Arc::new(document));
     Some(was)

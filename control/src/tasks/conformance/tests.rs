@@ -8,6 +8,7 @@ use crate::{
         id,
         world::{NODE, World},
     },
+    view::United,
 };
 use lattice_hwprobe::{
     Reading,
@@ -100,7 +101,15 @@ async fn who_gossips_nothing_is_what_it_was() {
     let world = World::new();
     keeps(&world.core).await;
     let view = world.core.view();
-    let unheard = NodeEntry::new(id(NODE));
+    // Its BMC still tells of a class.
+    let mut unheard = NodeEntry::new(id(NODE));
+    let of_bmc = United {
+        base: None,
+        mark: ClassRecord::new(Class::Bmc).state().mark(),
+        earlier: None,
+    };
+    unheard.united = BTreeMap::from([(Class::Bmc, of_bmc)]);
+    unheard.unite_marks();
     let was = recall(&world.core, &unheard).await.unwrap();
     assert_eq!(was.marks()[&Class::Nic], nic().state().mark());
     assert_eq!(was.document_digest, Some(document().0));
