@@ -88,7 +88,7 @@ pub struct Report {
     pub drifted: Vec<Drifted>,
     /// Keys on which a cohort has no majority.
     pub no_majority: Vec<NoMajority>,
-    /// What is not known.
+    /// What is not known, by node.
     pub unknown: Vec<Unknown>,
     /// Nodes judged by nothing: without a baseline, and without a cohort large enough.
     pub alone: Vec<String>,

@@ -165,11 +165,17 @@ impl View {
     }
 
     /// Keys in which a node differs from its baseline, or else from the majority of its cohort; `None`
-    /// where it was held against neither, or what that takes is not at hand yet.
+    /// where it was held against neither, or none differs and not all that it is held to is known.
     pub fn drifted_keys(&self, id: &NodeId) -> Option<u32> {
-        let of_node = self.judged.drifted.iter().filter(|d| d.node == *id).count();
-        let is_known =
-            of_node > 0 || self.judged.compared.contains(id) && !self.judged.pending.contains(id);
-        is_known.then(|| u32::try_from(of_node).unwrap_or(u32::MAX))
+        let judged = &self.judged;
+        let first = judged.drifted.partition_point(|d| d.node < *id);
+        let of_node = judged.drifted[first..].iter();
+        let of_node = of_node.take_while(|d| d.node == *id).count();
+        let is_whole = || {
+            let first = judged.unknown.partition_point(|u| u.node < *id);
+            let has_unknown = judged.unknown.get(first).is_some_and(|u| u.node == *id);
+            judged.compared.contains(id) && !judged.pending.contains(id) && !has_unknown
+        };
+        (of_node > 0 || is_whole()).then(|| u32::try_from(of_node).unwrap_or(u32::MAX))
     }
 }

@@ -161,7 +161,8 @@ pub struct NodeView {
     /// Each class's mark.
     pub classes: BTreeMap<String, ClassView>,
     /// Keys in which it differs from its baseline, or else from the majority of its cohort; left out
-    /// where it was held against neither, or not yet, which is not zero.
+    /// where it was held against neither, or not yet, or nothing differs and a class is not known:
+    /// that is not zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drifted_keys: Option<u32>,
     /// The host's boot id.

@@ -478,3 +478,36 @@ fn what_is_not_known_yet_is_no_zero() {
         assert_eq!(fleet.view.drifted_keys(&id(name)), None, "{name}");
     }
 }
+
+#[test]
+fn a_class_of_which_nothing_is_known_is_no_zero_either() {
+    let like = || Some(nic("28.41", "mlx5"));
+    let differs = Some(nic("28.39", "mlx5"));
+    let nodes = [
+        ("a", like()),
+        ("b", like()),
+        ("c", like()),
+        ("d", differs),
+        ("e", None),
+    ];
+    let of = rule(Policy::Warn, firmware("28.41"));
+    for baselines in [Vec::new(), vec![baseline("fw", "a,d,e", of)]] {
+        let mut fleet = Fleet::new(&nodes, baselines);
+        // Of a second class of one that differs nothing is known: that takes nothing from what is.
+        let entries = Arc::make_mut(&mut fleet.view.nodes);
+        let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
+        let marks = &mut entry.seen.as_mut().unwrap().marks;
+        marks.insert(Class::Bios, ClassMark::Incomplete);
+        fleet.view.judged = Arc::new(fleet.judge().report);
+        let report = &fleet.view.judged;
+        assert!(report.unknown.iter().any(|u| u.node == id("e")));
+        assert!(report.pending.is_empty() && report.compared.contains(&id("e")));
+        assert_eq!(fleet.view.drifted_keys(&id("e")), None);
+        assert_eq!(fleet.view.drifted_keys(&id("d")), Some(1));
+    }
+    // Where all of it is known, it is zero.
+    let fleet = Fleet::new(&nodes[..4], Vec::new());
+    let mut view = fleet.view.clone();
+    view.judged = Arc::new(fleet.judge().report);
+    assert_eq!(view.drifted_keys(&id("a")), Some(0));
+}
