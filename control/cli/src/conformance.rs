@@ -40,8 +40,8 @@ pub enum ConformanceCommand {
 
 #[derive(Args)]
 pub struct GroupsArgs {
-    /// A class (gpu, nic, bios, bmc, kernel, cpu, memory, storage, software), several with commas
-    /// (nic,gpu), or all.
+    /// A class (gpu, nic, bios, bmc, kernel, cpu, memory, storage, software, optics), several with
+    /// commas (nic,gpu), or all.
     #[arg(long, default_value = "all")]
     class: Scope,
 }

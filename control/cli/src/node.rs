@@ -29,7 +29,7 @@ use reprobe::ReprobeArgs;
 /// What can be asked about nodes.
 #[derive(Subcommand)]
 pub enum NodeCommand {
-    /// List nodes with their state, health and fingerprint: all, some, or those that are so.
+    /// List nodes with their state, health and fingerprint: all, some, or those in a given state.
     List(ListArgs),
     /// Show one node: state, health, facts and each class's digest.
     Show(ShowArgs),

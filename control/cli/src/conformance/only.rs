@@ -59,7 +59,10 @@ impl Only {
             (change.nodes, change.count) = (nodes, u32::try_from(count).unwrap_or(u32::MAX));
             count > 0 && self.of_class(&change.class)
         });
-        found.changes.sort_by_key(|change| Reverse(change.count));
+        // What differs comes before what could not be read, as it came.
+        found
+            .changes
+            .sort_by_key(|change| (change.verdict != "differs", Reverse(change.count)));
         found.new = self.nodes.of(&found.new).0;
     }
 }
@@ -106,14 +109,14 @@ mod tests {
 
     #[test]
     fn of_changes_only_the_nodes_that_are_asked_for_are_counted() {
-        let change = |class: &str, nodes: &str, count: u32| FleetChangeView {
+        let change = |class: &str, nodes: &str, count: u32, verdict: &str| FleetChangeView {
             class: class.to_owned(),
             change: KeyChangeView {
                 key: format!("{class}.0.firmware"),
                 from: "1".to_owned(),
                 to: "2".to_owned(),
             },
-            verdict: "differs".to_owned(),
+            verdict: verdict.to_owned(),
             nodes: nodes.to_owned(),
             count,
             causes: [("boot".to_owned(), count)].into(),
@@ -123,16 +126,17 @@ mod tests {
         let mut found = ChangesView {
             since: String::new(),
             changes: vec![
-                change("nic", "gpu[002,004,005]", 3),
-                change("nic", "gpu[001-002]", 2),
-                change("bios", "gpu001", 1),
+                change("nic", "gpu[002,004,005]", 3, "differs"),
+                change("nic", "gpu[001-002]", 2, "differs"),
+                change("bios", "gpu001", 1, "differs"),
+                change("nic", "gpu[001,003]", 2, "unknown"),
             ],
             new: "gpu[003-004]".to_owned(),
             left_out: 0,
         };
         only().changes(&mut found);
         let left: Vec<_> = found.changes.iter().map(|c| (&*c.nodes, c.count)).collect();
-        assert_eq!(left, [("gpu001", 1)]);
+        assert_eq!(left, [("gpu001", 1), ("gpu[001,003]", 2)]);
         assert_eq!(found.new, "gpu003");
     }
 }

@@ -106,10 +106,15 @@ pub async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failur
     let meant = Meant::among(expand(&args.nodes)?, &nodes)?;
     nodes.retain(|node| meant.has(&node.name));
     let all = nodes.len();
+    let not_judged = nodes.iter().filter(|node| node.drifted_keys.is_none());
+    let not_judged = not_judged.count();
     nodes.retain(|node| args.wants(node));
     output::print(connection.format, &nodes, COLUMNS, nodes.iter().map(row))?;
     if nodes.is_empty() && all > 0 {
-        eprintln!("none of {all} nodes is so");
+        eprintln!("none of {all} nodes matches");
+    }
+    if args.drifted && not_judged > 0 {
+        eprintln!("of {not_judged} nodes it is not known whether they drift");
     }
     Ok(())
 }

@@ -44,7 +44,10 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 
 /// What of a cell must not be cut: a time whole.
 fn least(text: &str) -> usize {
-    let is_time = |word: &&str| word.ends_with('Z') && word.as_bytes().get(10) == Some(&b'T');
+    let is_time = |word: &&str| {
+        let word = word.trim_matches(['(', ')', ',', ';']);
+        word.ends_with('Z') && word.as_bytes().get(10) == Some(&b'T')
+    };
     let times = longest(text.split(' ').filter(is_time));
     times.max(WHOLE.min(longest(pieces(text))))
 }
