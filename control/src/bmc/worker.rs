@@ -362,7 +362,8 @@ impl Worker {
             let read = self.bmc.read_power(route).await;
             told = Some(told == Some(true) || read.power.draw.is_known());
             if read.is_stale {
-                // Not there is no word on what the node draws: the look at everything finds it.
+                // That nothing is at the known path says nothing of the draw: what was told last
+                // stays, until the look at everything finds the path of now.
                 is_stale = true;
                 node.lose_route();
                 continue;
