@@ -65,11 +65,15 @@ pub(crate) fn named<'r>(mut reasons: impl Iterator<Item = &'r Reason>) -> Option
 
 /// `gpu.xid.79 on gpu.1: GPU has fallen off the bus; reboot the node`.
 fn words(reason: &Reason) -> String {
-    let [code, entity, seen] = [&reason.code, &reason.entity, &reason.evidence].map(|text| {
-        let plain = text.chars().filter(|c| !c.is_control());
-        plain.take(MAX_WORDS).collect::<String>()
-    });
+    let told = [&reason.code, &reason.entity, &reason.evidence];
+    let [code, entity, seen] = told.map(|text| plain(text));
     format!("{code} on {entity}: {seen}; {}", reason.action)
+}
+
+/// As much of what a machine says as a person is shown in one line.
+pub(crate) fn plain(text: &str) -> String {
+    let plain = text.chars().filter(|c| !c.is_control());
+    plain.take(MAX_WORDS).collect()
 }
 
 impl Agents {

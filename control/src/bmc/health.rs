@@ -2,18 +2,18 @@
 
 use super::whose::Whose;
 use lattice_hwprobe::{
-    Class, Finding, Inventory,
+    Class, Finding, Inventory, Reading, Value,
     health::{Action, Check, Engine, Memory, Reason, Severity, Table},
 };
 use lattice_quorum_types::UnixMillis;
 use lattice_redfish::NodeReport;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// That a BMC tells nothing of its node.
 pub(crate) const SILENT: &str = "bmc.silent";
 
 /// That it tells of another machine; an agent that is shown a BMC finds the same by this name.
-const WRONG_SYSTEM: &str = "bmc.wrong_system";
+pub(super) const WRONG_SYSTEM: &str = "bmc.wrong_system";
 /// That nothing tells whether it does.
 const UNVERIFIED: &str = "bmc.unverified";
 
@@ -26,14 +26,25 @@ pub(super) struct Wrong {
     /// That the BMC is not known to be the node's own.
     whose: Option<Reason>,
     was_asked: bool,
-    may_drain: bool,
+    /// The checks that drain by what it may tell.
+    draining: BTreeMap<String, Check>,
+    /// Since when what each of them looks at was told, Unix milliseconds.
+    told_since: BTreeMap<String, u64>,
+    /// Those of which the last look that was answered does not tell whether anything is wrong.
+    untold: BTreeSet<String>,
 }
 
 impl Wrong {
     /// Of a node that was not looked at yet.
     pub(super) fn new(table: Table) -> Self {
+        let checks = table.checks.iter().filter(|check| may_drain(*check));
+        let draining: BTreeMap<String, Check> = checks
+            .map(|(code, check)| (code.clone(), check.clone()))
+            .collect();
         Self {
-            may_drain: table.checks.iter().any(may_drain),
+            untold: draining.keys().cloned().collect(),
+            draining,
+            told_since: BTreeMap::new(),
             engine: Engine::new(table, Memory::default()),
             findings: Vec::new(),
             silent: None,
@@ -42,8 +53,9 @@ impl Wrong {
         }
     }
 
-    /// It answered: what it says is judged.
-    pub(super) fn answered(&mut self, at: UnixMillis, found: &NodeReport) {
+    /// It answered: what it says is judged. `is_doubted`: it tells something otherwise than before,
+    /// which may be garbage until it is read twice. Such a look ends nothing that drains.
+    pub(super) fn answered(&mut self, at: UnixMillis, found: &NodeReport, is_doubted: bool) {
         let records = [&found.bmc, &found.bios];
         let seen = Inventory {
             records: records.map(|record| (record.class, record.clone())).into(),
@@ -56,7 +68,25 @@ impl Wrong {
             probes: Vec::new(),
             stuck: BTreeMap::new(),
         };
-        self.engine.observe(at.0, &seen);
+        let mut engine = self.engine.clone();
+        engine.observe(at.0, &seen);
+        if !is_doubted || drains_of(&self.engine).is_subset(&drains_of(&engine)) {
+            self.engine = engine;
+        }
+        let mut untold = BTreeSet::new();
+        for (code, check) in &self.draining {
+            if is_doubted || !is_told(code, check, &seen) {
+                untold.insert(code.clone());
+                continue;
+            }
+            // One look does not tell whether a counter grows, nor whether a value is bad for long.
+            let since = *self.told_since.entry(code.clone()).or_insert(at.0);
+            let is_first = check.when.rises.is_some() && since == at.0;
+            if is_first || at.0.saturating_sub(since) < check.for_s.saturating_mul(1000) {
+                untold.insert(code.clone());
+            }
+        }
+        self.untold = untold;
         self.findings.clone_from(&found.findings);
         self.silent = None;
         self.was_asked = true;
@@ -120,8 +150,13 @@ impl Wrong {
     }
 
     /// Whether anything that it may tell drains its node.
-    pub(super) const fn may_drain(&self) -> bool {
-        self.may_drain
+    pub(super) fn may_drain(&self) -> bool {
+        !self.draining.is_empty()
+    }
+
+    /// The checks that drain of which it does not tell now whether anything is wrong.
+    pub(super) const fn untold(&self) -> &BTreeSet<String> {
+        &self.untold
     }
 
     /// Worst first.
@@ -148,10 +183,51 @@ fn may_drain((code, check): (&String, &Check)) -> bool {
     drains && !check.observe_only && is_told
 }
 
+/// Code and part of everything that drains.
+fn drains_of(engine: &Engine) -> BTreeSet<(String, String)> {
+    let reasons = engine.report().reasons.into_iter();
+    let drains = reasons.filter(Reason::drains);
+    drains.map(|reason| (reason.code, reason.entity)).collect()
+}
+
+/// Whether a look tells everything that a check looks at. What it says of nothing that the check is
+/// about says nothing about it either.
+fn is_told(code: &str, check: &Check, seen: &Inventory) -> bool {
+    let Some(wanted) = &check.key else {
+        return seen.records.iter().any(|(class, record)| {
+            code.split('.').next() == Some(class.name()) && record.state().digest().is_some()
+        });
+    };
+    let number = |key: &str| {
+        let mut records = seen.records.values();
+        let recorded = || records.find_map(|record| record.entries.get(key));
+        let reading = seen.vitals.0.get(key).or_else(recorded);
+        reading
+            .and_then(Reading::present)
+            .and_then(Value::as_number)
+    };
+    let when = &check.when;
+    let is_any = when.is.is_some() || when.is_not.is_some();
+    let limits = [&when.reaches, &when.at_most, &when.below];
+    let limit = limits.into_iter().find_map(Option::as_ref);
+    let told = seen.vitals.0.iter().filter_map(|(key, reading)| {
+        let stars = wanted.matches(key)?;
+        let is_known = match is_any {
+            true => reading.present().is_some(),
+            false => number(key).is_some(),
+        };
+        Some(is_known && limit.is_none_or(|limit| number(&limit.filled(&stars)).is_some()))
+    });
+    // One that is not known is enough, and so is that there is none.
+    told.reduce(|all, one| all && one).unwrap_or(false)
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use lattice_hwprobe::{ClassRecord, Power, Vitals};
+    use lattice_redfish::{Route, SystemName};
 
     fn may_drain_with(lines: &str) -> bool {
         let site = format!("version: s\nchecks:\n{lines}");
@@ -173,5 +249,61 @@ mod tests {
         ] {
             assert!(!may_drain_with(watched), "{watched}");
         }
+    }
+
+    fn tells(health: Reading<&str>) -> NodeReport {
+        let mut vitals = Vitals::default();
+        vitals.put("bmc.health", health);
+        NodeReport {
+            system: SystemName::default(),
+            bmc: ClassRecord::new(Class::Bmc),
+            bios: ClassRecord::new(Class::Bios),
+            power: Power::default(),
+            route: Route::default(),
+            vitals,
+            findings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_takes_a_while_to_be_seen_is_not_told_until_then() {
+        let site = "version: s\nchecks:\n  bmc.system_critical: {severity: faulty, for_s: 600}\n  \
+                    bmc.part_critical: {severity: faulty}";
+        let table = Table::shipped().unwrap().with_site(site).unwrap();
+        let mut wrong = Wrong::new(table);
+        let both = ["bmc.part_critical", "bmc.system_critical"];
+        assert!(wrong.untold().iter().eq(both), "it was not asked yet");
+        for (at, health, is_doubted, untold) in [
+            (1_000, Reading::Unsupported, false, &both[..]),
+            (2_000, Reading::Present("Critical"), false, &both),
+            (601_999, Reading::Present("OK"), false, &both),
+            (602_000, Reading::Present("OK"), true, &both),
+            (602_000, Reading::Present("OK"), false, &both[..1]),
+            (603_000, Reading::Unsupported, false, &both),
+        ] {
+            wrong.answered(UnixMillis(at), &tells(health), is_doubted);
+            assert!(
+                wrong.untold().iter().eq(untold),
+                "{at}: {:?}",
+                wrong.untold()
+            );
+        }
+    }
+
+    #[test]
+    fn a_doubted_look_ends_nothing_that_drains() {
+        let site = "version: s\nchecks:\n  bmc.system_critical: {severity: faulty}";
+        let table = Table::shipped().unwrap().with_site(site).unwrap();
+        let mut wrong = Wrong::new(table);
+        let codes = |wrong: &Wrong| -> Vec<String> {
+            let reasons = wrong.reasons().into_iter();
+            reasons.map(|reason| reason.code).collect()
+        };
+        wrong.answered(UnixMillis(1), &tells(Reading::Present("Critical")), true);
+        assert_eq!(codes(&wrong), ["bmc.system_critical"]);
+        wrong.answered(UnixMillis(2), &tells(Reading::Present("Warning")), true);
+        assert_eq!(codes(&wrong), ["bmc.system_critical"]);
+        wrong.answered(UnixMillis(3), &tells(Reading::Present("Warning")), false);
+        assert_eq!(codes(&wrong), ["bmc.system_warning"]);
     }
 }

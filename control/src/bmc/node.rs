@@ -158,6 +158,13 @@ impl Node {
             let why = self.why_silent(report);
             return Looked::Silent { why };
         };
+        Looked::Read {
+            differs: self.differs(found),
+        }
+    }
+
+    /// The classes that it tells otherwise than what counts.
+    fn differs(&self, found: &NodeReport) -> Vec<Class> {
         let before = self.history.published();
         let other = |record: &&ClassRecord| {
             let mark = before.get(&record.class);
@@ -167,14 +174,15 @@ impl Node {
         let differs = records.filter(other).map(|record| record.class);
         let mut differs: Vec<Class> = differs.collect();
         differs.sort_unstable();
-        Looked::Read { differs }
+        differs
     }
 
     /// Judges what a look says is wrong, and takes nothing else of it. Whether it says anything.
     pub(super) fn judge(&mut self, report: &BmcReport, at: UnixMillis) -> bool {
         let found = self.found(report).cloned();
         if let Some(found) = &found {
-            self.wrong.answered(at, found);
+            let is_doubted = !self.differs(found).is_empty();
+            self.wrong.answered(at, found, is_doubted);
         }
         found.is_some()
     }
@@ -209,7 +217,9 @@ impl Node {
         if next == Next::Rest && found.route.is_partial() {
             next = Next::Again;
         }
-        self.wrong.answered(look.at, found);
+        // What this look confirmed counts by now.
+        let is_doubted = !self.differs(found).is_empty();
+        self.wrong.answered(look.at, found, is_doubted);
         self.system = Some(found.system.clone());
         next
     }
@@ -286,6 +296,7 @@ impl Node {
             read_at,
             was_asked: self.wrong.was_asked(),
             may_drain: self.wrong.may_drain(),
+            untold: self.wrong.untold().clone(),
         }
     }
 

@@ -1,10 +1,13 @@
 //! What the BMCs said last, by node, and whom to ask to look again.
 
-use super::ask::{Ask, Looked};
+use super::{
+    ask::{Ask, Looked},
+    health::WRONG_SYSTEM,
+};
 use lattice_hwprobe::{Class, ClassRecord, Finding, LimitState, Power, health};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::{mpsc, oneshot, watch};
@@ -24,6 +27,8 @@ pub(crate) struct Parts {
     pub(crate) was_asked: bool,
     /// Whether any check of the table looks at what a BMC tells such that it drains.
     pub(crate) may_drain: bool,
+    /// Those checks of which the last look that was answered does not tell whether anything is wrong.
+    pub(crate) untold: BTreeSet<String>,
 }
 
 impl Parts {
@@ -33,6 +38,13 @@ impl Parts {
         let at = self.read_at.0;
         self.drains()
             .filter(move |reason| reason.last_seen_ms == at)
+    }
+
+    /// Why it may be another machine's BMC that tells this.
+    pub(crate) fn of_another(&self) -> Option<&str> {
+        let mut reasons = self.reasons.iter();
+        let other = reasons.find(|reason| reason.code == WRONG_SYSTEM)?;
+        Some(&other.evidence)
     }
 
     /// What needs the node empty by the look that saw it last: nothing has said since that it is over.

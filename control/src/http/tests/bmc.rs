@@ -33,6 +33,7 @@ pub(super) fn tells(bed: &Bed, node: &str, reasons: Vec<Reason>) {
         read_at: UnixMillis(2_000),
         was_asked: true,
         may_drain: false,
+        untold: Default::default(),
     };
     bed.core.bmc.put_parts(NodeId::new(node).unwrap(), parts);
 }
@@ -153,6 +154,7 @@ async fn every_list_of_reasons_is_the_same_and_says_why_a_class_is_not_known() {
         read_at: UnixMillis(2_000),
         was_asked: true,
         may_drain: false,
+        untold: Default::default(),
     };
     bed.core.bmc.put_parts(id.clone(), parts);
     let untold = United::unknown(bed.core.view().node(&id).unwrap().said(Class::Bmc));

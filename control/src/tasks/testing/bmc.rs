@@ -6,6 +6,7 @@ use super::{
 };
 use crate::bmc::{self, BmcPlan, Edges, Looked};
 use lattice_fake_bmc::{FakeBmc, Fault, Tree};
+use lattice_hwprobe::{Identity, Reading};
 use lattice_mesh::SystemClock;
 use serde_json::json;
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
@@ -14,6 +15,8 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 const SYSTEM: &str = "/redfish/v1/Systems/1";
 /// What it tells its firmware's version by.
 const MANAGER: &str = "/redfish/v1/Managers/1";
+/// What that is at first.
+pub(crate) const FIRMWARE: &str = "iLO 5 v2.46";
 
 /// What a site changes so that a BMC's word on the machine drains.
 pub(crate) const CRITICAL_DRAINS: &str = "bmc.system_critical: {severity: faulty}";
@@ -27,6 +30,8 @@ pub(crate) struct Bmc {
     checks: String,
     folder: tempfile::TempDir,
     worker: AbortOnDropHandle<()>,
+    /// What the node says that it is; nothing unless a test says so.
+    host: Option<Identity>,
 }
 
 impl Bmc {
@@ -43,6 +48,7 @@ impl Bmc {
             checks: checks.to_owned(),
             folder,
             worker,
+            host: None,
         };
         bmc.is_read_anew(world);
         bmc
@@ -67,7 +73,10 @@ impl Bmc {
             clock: Arc::new(SystemClock),
             readings: world.core.bmc.clone(),
             history: crate::history::History::open(None).unwrap(),
-            hosts: Arc::new(|_| None),
+            hosts: {
+                let host = self.host.clone();
+                Arc::new(move |_| host.clone())
+            },
             stop: CancellationToken::new(),
         };
         let plan = Arc::new(BmcPlan::load(&path).unwrap());
@@ -76,6 +85,16 @@ impl Bmc {
 
     fn path(&self, name: &str) -> std::path::PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// As if control were started again, and the node said that it is a machine of another vendor.
+    pub(crate) fn is_of_another(&mut self, world: &World) {
+        self.host = Some(Identity {
+            vendor: Reading::Present("Dell Inc.".to_owned()),
+            product: Reading::Present("PowerEdge XE9680".to_owned()),
+            ..Identity::default()
+        });
+        self.is_read_anew(world);
     }
 
     /// The worker is there, and looks as it does at its usual time.
@@ -93,7 +112,13 @@ impl Bmc {
         assert!(self.fake.set(SYSTEM, "/Status/Health", health.into()));
     }
 
-    /// It has another firmware.
+    /// It calls no health of its parts.
+    pub(crate) fn tells_nothing_of_parts(&self) {
+        let rollup = "/Status/HealthRollup";
+        assert!(self.fake.set(SYSTEM, rollup, serde_json::Value::Null));
+    }
+
+    /// It has another firmware; that of before with [`FIRMWARE`].
     pub(crate) fn is_flashed(&self, version: &str) {
         assert!(self.fake.set(MANAGER, "/FirmwareVersion", version.into()));
     }

@@ -19,9 +19,18 @@ const AGED_MS: u64 = 60_000;
 /// What rests on a BMC is told with these words, also where it is written down.
 const NAMES: &str = "its BMC names ";
 
+/// What was named stands; here follows why nobody knows whether it is over.
+const LATER: &str = "; whether that is over is not known: ";
+
 /// Whether that was said, or written down, because of what a BMC tells.
 pub(crate) fn is_bmcs(said: &str) -> bool {
-    said.contains(NAMES)
+    named_in(said).is_some()
+}
+
+/// What it named, in what was said or written down then.
+pub(super) fn named_in(said: &str) -> Option<&str> {
+    let (_, named) = said.split_once(NAMES)?;
+    Some(named.split_once(LATER).map_or(named, |(named, _)| named))
 }
 
 /// The BMC of a node that is asked about.
@@ -121,9 +130,9 @@ impl<'c> Bmc<'c> {
 
     /// Whether it names what needs the node empty. Where no check can come to that it is not asked.
     /// What it named stands until it says that it is over; while it named nothing, its silence does
-    /// not count: a BMC keeps no node out by being gone. `was_named`: by what is written down it was
-    /// the BMC, whatever this control has heard of it since its start.
-    pub(super) async fn health(&self, was_named: bool) -> Answer {
+    /// not count: a BMC keeps no node out by being gone. `was_named`: what it named by what is
+    /// written down, whatever this control has heard of it since its start.
+    pub(super) async fn health(&self, was_named: Option<&str>) -> Answer {
         if !self.last().is_some_and(|parts| parts.may_drain) {
             return Answer::Fine;
         }
@@ -134,17 +143,17 @@ impl<'c> Bmc<'c> {
         let now = node_health::named(now).filter(|_| told.outdated.is_none());
         match (now, node_health::named(stands)) {
             (Some(now), _) if told.unconfirmed.is_empty() => {
-                Answer::Drains(format!("{NAMES}{now}{}", told.age()))
+                Answer::Drains(format!("{NAMES}{now}{}{}", told.age(), told.doubt()))
             }
             (Some(now), _) => Answer::Unknown(format!("{NAMES}{now}; {}", Told::ONCE)),
             (None, Some(stood)) => {
-                let why = told.outdated.as_deref();
-                let why = why.unwrap_or("it does not tell now whether that is over");
+                let why = told.why_not_over();
                 Answer::Unknown(format!("{NAMES}{stood}; {why}{}", told.age()))
             }
-            (None, None) => match &told.outdated {
-                Some(why) if was_named => {
-                    Answer::Unknown(format!("whether what {NAMES}is over is not known: {why}"))
+            (None, None) => match was_named {
+                Some(named) if !told.tells_of(named) => {
+                    let why = told.why_not_over();
+                    Answer::Unknown(format!("{NAMES}{named}{LATER}{why}"))
                 }
                 _ => Answer::Fine,
             },
@@ -154,6 +163,31 @@ impl<'c> Bmc<'c> {
 
 impl Told {
     const ONCE: &str = "its BMC tells otherwise than before, and that counts once it is read twice";
+
+    /// Whether it tells now how it is with what it named once. Of the checks behind the worst one only
+    /// their number is written down: then it must tell of all.
+    fn tells_of(&self, named: &str) -> bool {
+        let untold = &self.parts.untold;
+        let is_one = !named.contains("; and ");
+        let code = named.split(' ').next().unwrap_or_default();
+        self.outdated.is_none() && !untold.contains(code) && (is_one || untold.is_empty())
+    }
+
+    /// That it may not be this node's, for who reads why the node was drained.
+    fn doubt(&self) -> String {
+        let why = self.parts.of_another().map(node_health::plain);
+        let why = why.map(|why| format!("; but it may be another machine's BMC: {why}"));
+        why.unwrap_or_default()
+    }
+
+    /// Why what it named is not over, though it does not name it now.
+    fn why_not_over(&self) -> &str {
+        match &self.outdated {
+            Some(why) => why,
+            None if !self.unconfirmed.is_empty() => Self::ONCE,
+            None => "it does not tell now whether that is over",
+        }
+    }
 
     /// Why what it says of a class does not count as how it is.
     pub(super) fn unknown(&self, class: Class) -> Option<String> {

@@ -45,11 +45,12 @@ pub(crate) async fn ask(
     }
 }
 
-/// Whether a service keeps it out for what its BMC names.
-fn was_named(view: &View, node: &NodeId) -> bool {
+/// What its BMC named, where a service keeps it out for that.
+fn was_named<'v>(view: &'v View, node: &NodeId) -> Option<&'v str> {
     let record = view.node(node).and_then(|entry| entry.record.as_ref());
-    let mut drains = record.into_iter().flat_map(|record| &record.drain);
-    drains.any(|drain| drain.owner.starts_with("service:") && bmc::is_bmcs(&drain.reason))
+    let drains = record.into_iter().flat_map(|record| &record.drain);
+    let mut of_services = drains.filter(|drain| drain.owner.starts_with("service:"));
+    of_services.find_map(|drain| bmc::named_in(&drain.reason))
 }
 
 async fn of_node(

@@ -60,6 +60,7 @@ fn parts(bios: ClassRecord) -> Parts {
         read_at: UnixMillis(1),
         was_asked: true,
         may_drain: false,
+        untold: Default::default(),
     }
 }
 

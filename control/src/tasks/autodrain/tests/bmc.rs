@@ -1,7 +1,7 @@
 //! Draining by what a BMC names, which the node's own checks do not see.
 
 use super::*;
-use crate::tasks::testing::bmc::{Bmc, CRITICAL_DRAINS, NAMED};
+use crate::tasks::testing::bmc::{Bmc, CRITICAL_DRAINS, FIRMWARE, NAMED};
 use lattice_placement::Health;
 
 struct Beside {
@@ -118,8 +118,76 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
     it.bmc.is_looked_at(&it.bed.world).await;
     assert_eq!(it.bed.pass().await.cleared, 0);
     assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
+    // It answers, and does not tell how the machine is.
     it.bmc.answers();
     it.bmc.calls_it(serde_json::Value::Null);
+    let before = it.bmc.looks();
+    assert_eq!(it.bed.pass().await.cleared, 0);
+    assert!(it.bmc.looks() > before, "it was looked at for this");
+    assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
+    it.bmc.calls_it("OK");
+    assert_eq!(it.bed.pass().await.cleared, 1);
+}
+
+#[tokio::test]
+async fn an_end_told_with_another_firmware_counts_once_that_is_read_twice() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    it.is_drained().await;
+    it.bmc.is_flashed("iLO 5 v9.99");
+    it.bmc.calls_it("OK");
+    for _ in 0..2 {
+        let before = it.bmc.looks();
+        assert_eq!(it.bed.pass().await.cleared, 0);
+        assert!(it.bmc.looks() > before, "it was looked at for this");
+        assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
+    }
+    // That was garbage, but this is not.
+    it.bmc.is_flashed(FIRMWARE);
+    assert_eq!(it.bed.pass().await.cleared, 1);
+}
+
+#[tokio::test]
+async fn so_it_does_for_a_control_that_never_heard_what_it_named() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    it.is_drained().await;
+    it.bmc.calls_it(serde_json::Value::Null);
+    it.bmc.is_read_anew(&it.bed.world);
+    it.bmc.is_looked_at(&it.bed.world).await;
+    it.bmc.is_flashed("iLO 5 v9.99");
+    it.bmc.calls_it("OK");
+    assert_eq!(it.bed.pass().await.cleared, 0);
+    it.bmc.is_flashed(FIRMWARE);
+    assert_eq!(it.bed.pass().await.cleared, 1);
+}
+
+#[tokio::test]
+async fn what_a_bmc_never_tells_keeps_out_nobody_who_was_drained_for_something_else() {
+    let checks = format!("{CRITICAL_DRAINS}\n  bmc.part_critical: {{severity: faulty}}");
+    let mut it = Beside::new(&checks).await;
+    it.bmc.tells_nothing_of_parts();
+    it.is_drained().await;
+    it.bmc.is_read_anew(&it.bed.world);
+    it.bmc.is_looked_at(&it.bed.world).await;
+    it.bmc.calls_it("OK");
+    assert_eq!(it.bed.pass().await.cleared, 1);
+}
+
+#[tokio::test]
+async fn the_bmc_of_another_machine_drains_as_listed_and_the_reason_says_whose_it_may_be() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    it.bmc.is_of_another(&it.bed.world);
+    it.is_called("OK").await;
+    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    it.is_drained().await;
+    let said = "; but it may be another machine's BMC: the host is Dell Inc. PowerEdge XE9680, \
+                the BMC's system 1 is ";
+    let [reason] = &it.reasons()[..] else {
+        panic!("{:?}", it.reasons())
+    };
+    assert!(
+        reason.starts_with(&format!("service:health: {NAMED}{said}")),
+        "{reason}"
+    );
     it.bmc.calls_it("OK");
     assert_eq!(it.bed.pass().await.cleared, 1);
 }
