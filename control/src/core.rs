@@ -192,6 +192,19 @@ impl Core {
         }
     }
 
+    /// Resolves once the view shows baselines by which nobody is judged yet.
+    pub(crate) async fn unjudged(&self) {
+        let mut version = self.version.subscribe();
+        loop {
+            let view = self.view();
+            if view.judged.number < view.baselines.number {
+                return;
+            }
+            // The sender lives as long as this.
+            let _ = version.changed().await;
+        }
+    }
+
     /// Proposes a command in the name of a principal. Without a `key` one is made.
     ///
     /// # Errors

@@ -24,8 +24,12 @@ pub use tables::HistoryError;
 
 use lattice_hwprobe::{Class, ClassRecord, Digest, Schemas, history::Record};
 use lattice_redfish::{Deed, ResourcePath};
-use past::{LOOKED_AT, of_bmc, since, then};
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use past::{LOOKED_AT, last, of_bmc, since, then};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 /// Shared by everybody who asks.
 #[derive(Debug, Clone)]
@@ -200,6 +204,20 @@ impl History {
         at: u64,
     ) -> Result<Then, HistoryError> {
         self.off(move |store| then(store, &node, class, at)).await
+    }
+
+    /// What every class of a node was when it was told last; see [`last`].
+    pub(crate) async fn last_known(
+        &self,
+        node: String,
+    ) -> Result<BTreeMap<Class, Then>, HistoryError> {
+        self.off(move |store| last(store, &node)).await
+    }
+
+    /// See [`HistoryStore::lose_entries`].
+    #[cfg(test)]
+    pub(crate) async fn lose_entries(&self) -> Result<(), HistoryError> {
+        self.off(HistoryStore::lose_entries).await
     }
 
     /// Since when a key of a node reads as it does, Unix milliseconds, with whether that is only

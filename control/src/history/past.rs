@@ -6,6 +6,7 @@ use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, Digest, Reading, Schemas, Value,
     history::{Checkpoint, KeyChange, Line},
 };
+use std::collections::BTreeMap;
 
 /// Entries of one node that a question looks at, at most.
 pub(super) const LOOKED_AT: usize = 2_000;
@@ -79,7 +80,31 @@ pub(super) fn then(
 ) -> Result<Then, HistoryError> {
     let agents = told_by(store, node, class, at, Source::Agent)?;
     let bmcs = told_by(store, node, class, at, Source::Bmc)?;
-    Ok(match (agents, bmcs) {
+    Ok(together(agents, bmcs))
+}
+
+/// What every class was when it was told last, agent and BMC put together, by one look through what
+/// is kept of the node. Classes of which nothing is kept are left out.
+pub(super) fn last(
+    store: &HistoryStore,
+    node: &str,
+) -> Result<BTreeMap<Class, Then>, HistoryError> {
+    let mut told = store.last_of_each(node)?;
+    let mut found = BTreeMap::new();
+    for class in Class::ALL {
+        let mut by = |source| meant(store, told.remove(&(class, source)));
+        match together(by(Source::Agent)?, by(Source::Bmc)?) {
+            Then::NotKept => {}
+            then => {
+                found.insert(class, then);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn together(agents: Then, bmcs: Then) -> Then {
+    match (agents, bmcs) {
         (agents, Then::NotKept | Then::Disabled) => agents,
         (Then::NotKept | Then::Disabled, bmcs) => bmcs,
         (
@@ -100,7 +125,7 @@ pub(super) fn then(
             incomplete
         }
         (lost @ Then::Lost { .. }, _) | (_, lost @ Then::Lost { .. }) => lost,
-    })
+    }
 }
 
 /// What one of them told of a class.
@@ -117,7 +142,12 @@ fn told_by(
         until: Some(at),
         ..Wanted::default()
     };
-    let Some(told) = store.of_node(node, &wanted, 1)?.pop() else {
+    meant(store, store.of_node(node, &wanted, 1)?.pop())
+}
+
+/// What an entry says of its class.
+fn meant(store: &HistoryStore, told: Option<Told>) -> Result<Then, HistoryError> {
+    let Some(told) = told else {
         return Ok(Then::NotKept);
     };
     Ok(match told.entry.to {

@@ -19,14 +19,14 @@ use lattice_hwprobe::{
 use redb::{Database, ReadableDatabase};
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ops::Bound,
     path::{Path, PathBuf},
     sync::Mutex,
 };
 
 /// Who told an entry.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
     /// The node's agent, from its journal.
@@ -233,6 +233,23 @@ impl HistoryStore {
         })
     }
 
+    /// The entry of a node heard last of each class and from each who tells it.
+    pub(super) fn last_of_each(
+        &self,
+        node: &str,
+    ) -> Result<BTreeMap<(Class, Source), Told>, HistoryError> {
+        self.read(|txn| {
+            let table = txn.open_table(ENTRIES)?;
+            let mut last = BTreeMap::new();
+            for row in table.range((node, 0)..(node, u64::MAX))?.rev() {
+                let (key, json) = row?;
+                let told = read_entry(key.value().0, key.value().1, json.value())?;
+                last.entry((told.entry.class, told.source)).or_insert(told);
+            }
+            Ok(last)
+        })
+    }
+
     /// What happened anywhere from `since` on, oldest first, after `after` where given, `most` at
     /// most.
     pub(crate) fn changes(
@@ -264,6 +281,12 @@ impl HistoryStore {
             }
             Ok(found)
         })
+    }
+
+    /// As a database that refuses: the table that nodes' entries are in is gone.
+    #[cfg(test)]
+    pub(crate) fn lose_entries(&self) -> Result<(), HistoryError> {
+        self.write(|txn| Ok(txn.delete_table(ENTRIES).map(|_| ())?))
     }
 
     /// Entries of all nodes.

@@ -5,7 +5,7 @@
 use crate::{
     core::Core,
     drift::{self, Judged},
-    history::Then,
+    history::{HistoryError, Then},
     observe,
     preimages::Preimages,
     tasks::activation::Activation,
@@ -30,6 +30,9 @@ const SPACING: Duration = Duration::from_millis(200);
 const AT_A_TIME: usize = 32;
 /// Who gossips nothing so long after the start is down, and is what it was.
 const GOSSIP_WITHIN: Duration = Duration::from_secs(5);
+/// Nodes that are looked up in the history in one round: whoever waits to be judged does not wait for
+/// ten thousand of them.
+const RECALLED_A_ROUND: usize = 256;
 
 /// See the module.
 #[derive(Debug)]
@@ -66,7 +69,12 @@ impl Conformance {
     }
 
     /// Runs for ever.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(self) {
+        let core = Arc::clone(&self.core);
+        futures::join!(self.rounds(), promptly(&core));
+    }
+
+    async fn rounds(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
         loop {
             activation.next().await;
@@ -80,7 +88,7 @@ impl Conformance {
     /// Fetches what is missing and compares.
     pub(crate) async fn reconcile(&mut self) -> ConformanceReport {
         if self.started_at.elapsed() >= GOSSIP_WITHIN {
-            self.recall().await;
+            self.recall(RECALLED_A_ROUND).await;
         }
         // Of before the first look: what nodes tell during a round is for the next one.
         let version = self.core.view().conformance_version;
@@ -93,39 +101,22 @@ impl Conformance {
             ..ConformanceReport::default()
         };
         let view = self.core.view();
-        let (_, missing) = self.compare(&view);
+        let (_, missing) = compare(&self.core, &view);
         report.records = self.fetch_records(&view, &missing).await;
-        let (found, missing) = self.compare(&view);
-        report.missing = missing.len() + without;
+        // By the baselines of now: another may have been set meanwhile.
+        let view = self.core.view();
+        let (found, missing) = compare(&self.core, &view);
+        report.missing = to_come(&view, &missing) + without;
         report.drifted = found.report.drifted.len();
         observe::judged(&self.core, found);
         self.compared = (report.missing == 0).then_some(version);
         report
     }
 
-    /// Drift by the records at hand, and the digests it would have opened.
-    fn compare(&self, view: &View) -> (Judged, BTreeSet<Digest>) {
-        let missing = RefCell::new(BTreeSet::new());
-        let at_hand = |digest: &Digest| -> Option<ClassRecord> {
-            let record = self.core.preimages.record(digest);
-            if record.is_none() {
-                missing.borrow_mut().insert(*digest);
-            }
-            record.map(|record| ClassRecord::clone(&record))
-        };
-        let judged = drift::judge(view, &at_hand);
-        (judged, missing.into_inner())
-    }
-
     async fn fetch_records(&self, view: &View, missing: &BTreeSet<Digest>) -> usize {
         let fetch = |digest: Digest| async move {
-            let has = |class: &Class| {
-                let mut nodes = view.nodes.values();
-                nodes
-                    .find(|node| node.names(*class).any(|name| name == digest))
-                    .map(|node| (*class, node))
-            };
-            let (class, node) = Class::ALL.iter().find_map(has)?;
+            let told = naming(gossiping(view), digest);
+            let (class, node) = told.or_else(|| naming(view.as_known_all(), digest))?;
             let preimages = &self.core.preimages;
             if let Some(record) = earlier_of(preimages, node, class, digest) {
                 preimages.put_record(&node.id, digest, Arc::clone(&record));
@@ -137,6 +128,8 @@ impl Conformance {
                 preimages.put_record(&node.id, digest, Arc::clone(&record));
                 return Some(record);
             }
+            // Who is gone cannot be asked.
+            let (_, node) = told?;
             let fetched = preimages.fetch_record(&self.core.agents, view, digest, node);
             fetched.await.ok()
         };
@@ -178,6 +171,60 @@ impl Conformance {
         observe::documents(core, found);
         (count, asked - count)
     }
+}
+
+/// Who has just set a baseline waits for no node that does not answer: he is told by what is at hand.
+async fn promptly(core: &Core) {
+    loop {
+        core.unjudged().await;
+        observe::judged(core, compare(core, &core.view()).0);
+    }
+}
+
+/// Drift by the records at hand, and the digests it would have opened.
+fn compare(core: &Core, view: &View) -> (Judged, BTreeSet<Digest>) {
+    let missing = RefCell::new(BTreeSet::new());
+    let at_hand = |digest: &Digest| -> Option<ClassRecord> {
+        let record = core.preimages.record(digest);
+        if record.is_none() {
+            missing.borrow_mut().insert(*digest);
+        }
+        record.map(|record| ClassRecord::clone(&record))
+    };
+    let judged = drift::judge(view, &at_hand);
+    (judged, missing.into_inner())
+}
+
+fn gossiping(view: &View) -> impl Iterator<Item = &NodeEntry> {
+    let seen = view.nodes.values().filter(|node| node.seen.is_some());
+    seen.map(Arc::as_ref)
+}
+
+/// Who names a digest, and of which class.
+fn naming<'v>(
+    mut nodes: impl Iterator<Item = &'v NodeEntry>,
+    digest: Digest,
+) -> Option<(Class, &'v NodeEntry)> {
+    nodes.find_map(|node| {
+        let names = |class: &Class| node.names(*class).any(|name| name == digest);
+        Class::ALL
+            .into_iter()
+            .find(names)
+            .map(|class| (class, node))
+    })
+}
+
+/// How many of these digests may still be told: a node names them that gossips. What only those name
+/// that are gone is waited for by nobody; they come back with a change.
+fn to_come(view: &View, missing: &BTreeSet<Digest>) -> usize {
+    let of = |node| {
+        Class::ALL
+            .into_iter()
+            .flat_map(move |class| NodeEntry::names(node, class))
+    };
+    let named = gossiping(view).flat_map(of);
+    let named: BTreeSet<Digest> = named.filter(|digest| missing.contains(digest)).collect();
+    named.len()
 }
 
 /// A node's document, with its digest.
@@ -223,29 +270,41 @@ impl Conformance {
         }
     }
 
-    /// Looks up, once, what those nodes were that gossip nothing since this control was started.
-    async fn recall(&mut self) {
+    /// Looks up, once, what those nodes were that gossip nothing since this control was started: `most`
+    /// of them.
+    async fn recall(&mut self, most: usize) {
         let view = self.core.view();
         let is_unheard = |entry: &NodeEntry| entry.seen.is_none() && entry.was.is_none();
         let unheard = view.nodes.values().filter(|entry| is_unheard(entry));
         let unheard = unheard.filter(|entry| !self.recalled.contains(&entry.id));
-        let unheard: Vec<&Arc<NodeEntry>> = unheard.collect();
+        let unheard: Vec<&Arc<NodeEntry>> = unheard.take(most).collect();
         let mut found = Vec::new();
         for entry in unheard {
-            self.recalled.insert(entry.id.clone());
-            found.extend(recall(&self.core, entry).await);
+            let (was, node) = (recall(&self.core, entry).await, &entry.id);
+            match was {
+                Ok(was) => found.extend(was),
+                // That line will not become a better one.
+                Err(error @ HistoryError::Entry { .. }) => {
+                    tracing::warn!(%node, %error, "what the node was is not known");
+                }
+                // It is asked again, in the next round.
+                Err(error) => {
+                    tracing::warn!(%node, %error, "what the node was cannot be read now");
+                    break;
+                }
+            }
+            self.recalled.insert(node.clone());
         }
         observe::recalled(&self.core, found);
     }
 }
 
 /// What a node was by what is kept of it; none where nothing is.
-async fn recall(core: &Core, entry: &NodeEntry) -> Option<NodeEntry> {
+async fn recall(core: &Core, entry: &NodeEntry) -> Result<Option<NodeEntry>, HistoryError> {
     let name = entry.id.to_string();
     let mut marks = BTreeMap::new();
-    for class in Class::ALL {
-        let then = core.history.at(name.clone(), class, core.now().0).await;
-        let mark = match then.ok()? {
+    for (class, then) in core.history.last_known(name.clone()).await? {
+        let mark = match then {
             Then::Known { record, .. } => {
                 let mark = record.state().mark();
                 if let Some(digest) = mark.digest() {
@@ -261,9 +320,9 @@ async fn recall(core: &Core, entry: &NodeEntry) -> Option<NodeEntry> {
         marks.insert(class, mark);
     }
     if marks.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let documents = core.history.documents(vec![name.clone()]).await.ok()?;
+    let documents = core.history.documents(vec![name]).await?;
     let document = documents.into_iter().next().map(|(_, document)| document);
     let mut was = entry.clone();
     was.seen = Some(Seen::before(marks));
@@ -272,7 +331,7 @@ async fn recall(core: &Core, entry: &NodeEntry) -> Option<NodeEntry> {
     (was.effective, was.common) = (None, None);
     was.document_digest = document.as_ref().map(|(digest, _)| *digest);
     was.document = document.map(|(_, document)| Arc::new(document));
-    Some(was)
+    Ok(Some(was))
 }
 
 /// What a node's class was under the schema before, by its record of now, where that is at hand and

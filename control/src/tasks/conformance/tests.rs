@@ -14,6 +14,10 @@ use lattice_hwprobe::{
     Reading,
     history::{Cause, Entry, Record},
 };
+use lattice_quorum_types::{
+    Command, VclusterName,
+    baseline::{Definition, Policy},
+};
 
 fn nic() -> ClassRecord {
     let mut record = ClassRecord::new(Class::Nic);
@@ -37,6 +41,10 @@ async fn keeps(core: &Core) {
     let (digest, bytes) = document();
     let documents = vec![(NODE.to_owned(), digest, bytes)];
     core.history.keep_documents(documents).await.unwrap();
+    keeps_of(core, NODE, 1).await;
+}
+
+async fn keeps_of(core: &Core, node: &str, journal: u64) {
     let record = nic();
     let mark = record.state().mark();
     let kept = core
@@ -55,12 +63,9 @@ async fn keeps(core: &Core) {
         changes: Vec::new(),
         more: 0,
     };
-    let cursor = Cursor {
-        journal: 1,
-        read: 1,
-    };
+    let cursor = Cursor { journal, read: 1 };
     let told = vec![Record::Entry(entry)];
-    let append = core.history.append(NODE.to_owned(), cursor, told, 2_000);
+    let append = core.history.append(node.to_owned(), cursor, told, 2_000);
     append.await.unwrap();
 }
 
@@ -110,13 +115,14 @@ async fn who_gossips_nothing_is_what_it_was() {
     };
     unheard.united = BTreeMap::from([(Class::Bmc, of_bmc)]);
     unheard.unite_marks();
-    let was = recall(&world.core, &unheard).await.unwrap();
+    let was = recall(&world.core, &unheard).await.unwrap().unwrap();
     assert_eq!(was.marks()[&Class::Nic], nic().state().mark());
     assert_eq!(was.document_digest, Some(document().0));
     // Nobody knows anything of another one.
     assert!(
         recall(&world.core, &NodeEntry::new(id("b")))
             .await
+            .unwrap()
             .is_none()
     );
     // It is put in place where the node gossips nothing, and there alone.
@@ -131,4 +137,90 @@ async fn who_gossips_nothing_is_what_it_was() {
     let left = world.core.view();
     assert!(left.node(&id(NODE)).unwrap().seen.is_none());
     assert!(left.as_known(&id(NODE)).is_some(), "it was just here");
+}
+
+/// Registered, and never heard of.
+fn registers(world: &World, name: &str) {
+    world.admin(Command::RegisterNode {
+        node: id(name),
+        vcluster: VclusterName::new("default").unwrap(),
+    });
+    world.fold();
+}
+
+#[tokio::test]
+async fn a_round_looks_up_some_and_again_what_could_not_be_read() {
+    let world = World::new();
+    for name in ["b", "c"] {
+        registers(&world, name);
+        keeps_of(&world.core, name, 1).await;
+    }
+    let mut conformance = Conformance::new(world.core.clone());
+    let is_known = |name| world.core.view().as_known(&id(name)).is_some();
+    conformance.recall(1).await;
+    assert_eq!((is_known("b"), is_known("c")), (true, false));
+    // What cannot be read now is not taken for nothing.
+    world.core.history.lose_entries().await.unwrap();
+    conformance.recall(1).await;
+    assert!(!is_known("c"));
+    keeps_of(&world.core, "c", 2).await;
+    conformance.recall(1).await;
+    assert!(is_known("c"));
+}
+
+#[tokio::test]
+async fn nobody_waits_for_the_record_of_a_node_that_is_gone_and_the_history_is_asked_for_it() {
+    let world = World::new();
+    world.asks_for_firmware(
+        Policy::Warn,
+        Definition {
+            nodes: NODE.to_owned(),
+            ..Definition::default()
+        },
+    );
+    world.gossips(BTreeMap::from([(Class::Nic, nic().state().mark())]));
+    world.hangs_up().await;
+    let mut conformance = Conformance::new(world.core.clone());
+    let report = conformance.reconcile().await;
+    assert_eq!((report.missing, conformance.compared), (1, None));
+    observe::cell(&world.core, "c0", BTreeMap::new());
+    let report = conformance.reconcile().await;
+    assert_eq!((report.records, report.missing), (0, 0));
+    assert!(conformance.compared.is_some(), "it rests");
+    let is_pending = || world.core.view().judged.pending.contains(&id(NODE));
+    assert!(is_pending(), "and says that it is not known");
+    keeps(&world.core).await;
+    // A change, wherever.
+    world.fold();
+    let report = conformance.reconcile().await;
+    assert_eq!((report.records, report.drifted), (1, 1));
+    assert!(!is_pending());
+}
+
+#[tokio::test]
+async fn who_sets_a_baseline_does_not_wait_for_a_node_that_does_not_answer() {
+    let world = World::new();
+    world.hangs_up().await;
+    let document = Some(document().0);
+    let seen = Seen {
+        document,
+        ..Seen::before(BTreeMap::from([(Class::Nic, nic().state().mark())]))
+    };
+    observe::cell(&world.core, "c0", BTreeMap::from([(id(NODE), seen)]));
+    let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
+    for policy in [Policy::Warn, Policy::Deprioritise] {
+        world.asks_for_firmware(
+            policy,
+            Definition {
+                nodes: NODE.to_owned(),
+                ..Definition::default()
+            },
+        );
+        let waits = tokio::time::timeout(Duration::from_secs(1), world.core.judged());
+        waits.await.unwrap();
+        let view = world.core.view();
+        assert_eq!(view.judged.number, view.baselines.number);
+        assert!(view.judged.pending.contains(&id(NODE)), "nothing is known");
+    }
+    judging.abort();
 }
