@@ -220,14 +220,19 @@ pub struct BaselineView {
     pub at: String,
     /// What it takes of the 256 KiB that one baseline may have.
     pub bytes: u64,
-    /// Nodes it speaks for now, as a hostlist.
-    pub judged: String,
+    /// Nodes it speaks for now, as a hostlist. Like the next three left out where nobody is judged by
+    /// this version: not yet, or no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<String>,
     /// How many.
-    pub judged_count: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged_count: Option<u32>,
     /// Those of them that differ.
-    pub differ: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differ: Option<String>,
     /// Those of them of which something is not known.
-    pub unknown: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
     /// The versions that are kept, oldest first; only where one baseline is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionView>,

@@ -18,6 +18,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 /// Longest baseline file, bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// Shown of a baseline that was set just now.
+const NOT_JUDGED: &str = "not yet";
+
 /// What can be done with baselines. Setting and deleting is for operators.
 #[derive(Subcommand)]
 pub enum BaselineCommand {
@@ -318,6 +321,23 @@ fn rules(classes: &BTreeMap<String, ClassRuleView>) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
+/// Nobody is not the same as not known yet.
+fn judged(nodes: Option<&str>) -> String {
+    nodes.map_or_else(|| NOT_JUDGED.to_owned(), |nodes| or_dash(Some(nodes)))
+}
+
+fn speaks_for(baseline: &BaselineView) -> String {
+    let Some(count) = baseline.judged_count else {
+        return format!("nobody is judged by version {} now", baseline.version);
+    };
+    format!(
+        "speaks for {count} nodes: {}; differ: {}; unknown: {}",
+        judged(baseline.judged.as_deref()),
+        judged(baseline.differ.as_deref()),
+        judged(baseline.unknown.as_deref())
+    )
+}
+
 async fn list(connection: &Connection) -> Result<(), Failure> {
     let found = connection.client.baselines().await?;
     let rows = found.iter().map(|baseline| {
@@ -325,9 +345,9 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
             baseline.name.clone(),
             baseline.version.to_string(),
             whom(baseline),
-            baseline.judged_count.to_string(),
-            or_dash(Some(&baseline.differ)),
-            or_dash(Some(&baseline.unknown)),
+            judged(baseline.judged_count.map(|n| n.to_string()).as_deref()),
+            judged(baseline.differ.as_deref()),
+            judged(baseline.unknown.as_deref()),
             rules(&baseline.classes),
             baseline.by.clone(),
             time(&baseline.at),
@@ -382,13 +402,7 @@ async fn show(args: &ShowArgs, connection: &Connection) -> Result<(), Failure> {
             eprintln!("class {class} judges nobody: {why}");
         }
     }
-    eprintln!(
-        "speaks for {} nodes: {}; differ: {}; unknown: {}",
-        found.judged_count,
-        or_dash(Some(&found.judged)),
-        or_dash(Some(&found.differ)),
-        or_dash(Some(&found.unknown))
-    );
+    eprintln!("{}", speaks_for(&found));
     let versions: Vec<String> = found
         .versions
         .iter()
@@ -464,6 +478,25 @@ mod tests {
         assert_eq!(keys.cohort.unwrap().gpu_count, Some(8));
         assert_eq!(asked("set x --cohort eight=8").unwrap_err().code, 2);
         assert_eq!(asked("set x --key nic").unwrap_err().code, 2);
+    }
+
+    #[test]
+    fn how_nodes_stand_is_said_once_they_are_judged() {
+        let mut baseline: BaselineView = serde_json::from_value(json!({
+            "name": "h100", "version": 2, "description": "", "nodes": "gpu[001-003]",
+            "classes": {}, "by": "olga", "at": "2026-01-01T00:00:00Z", "bytes": 1,
+        }))
+        .unwrap();
+        assert_eq!(speaks_for(&baseline), "nobody is judged by version 2 now");
+        assert_eq!(judged(baseline.differ.as_deref()), "not yet");
+        baseline.judged = Some("gpu[001-003]".to_owned());
+        baseline.judged_count = Some(3);
+        baseline.differ = Some(String::new());
+        baseline.unknown = Some("gpu003".to_owned());
+        assert_eq!(
+            speaks_for(&baseline),
+            "speaks for 3 nodes: gpu[001-003]; differ: -; unknown: gpu003"
+        );
     }
 
     #[test]

@@ -102,7 +102,12 @@ fn shown(view: &View, kept: &Kept, keys: Keys) -> BaselineView {
     let record = &kept.record;
     let definition = &record.definition;
     let report = &view.judged;
+    // By another version, or before the last change, it is not said how these nodes stand by this one.
+    let in_force = view.baselines.get(&record.name).map(|kept| &kept.record);
+    let is_judged = in_force.is_some_and(|is| is.version == record.version)
+        && report.number == view.baselines.number;
     let judged = report.judged.get(&record.name);
+    let count = judged.map_or(0, BTreeSet::len);
     let of_this = |by: &crate::By| {
         matches!(by, crate::By::Baseline { name, version, .. }
             if *name == record.name && *version == record.version)
@@ -144,10 +149,10 @@ fn shown(view: &View, kept: &Kept, keys: Keys) -> BaselineView {
         by: record.by.clone(),
         at: time(record.at),
         bytes: record.bytes,
-        judged: judged.map_or_else(String::new, hostlist::fold),
-        judged_count: judged.map_or(0, |n| u32::try_from(n.len()).unwrap_or(u32::MAX)),
-        differ: hostlist::fold(differ),
-        unknown: hostlist::fold(unknown),
+        judged: is_judged.then(|| judged.map_or_else(String::new, hostlist::fold)),
+        judged_count: is_judged.then(|| u32::try_from(count).unwrap_or(u32::MAX)),
+        differ: is_judged.then(|| hostlist::fold(differ)),
+        unknown: is_judged.then(|| hostlist::fold(unknown)),
         versions: Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use crate::observe::{self, Found};
 use crate::tasks::conformance::Conformance;
 use lattice_client::{
     ClientError,
-    api::baseline::{BaselineRequest, ClassForm},
+    api::baseline::{BaselineRequest, BaselineView, ClassForm},
 };
 use lattice_hwprobe::{Class, ClassRecord, Digest, Reading};
 use lattice_placement::Liveness;
@@ -146,6 +146,23 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
     assert_eq!(versions, [1, 2]);
     let then = eye.baseline("h100@1").await.unwrap();
     assert_eq!(then.nodes, "gpu[001-004]");
+
+    // Until somebody is judged by what was set, it is not said that nobody differs.
+    let stands = |shown: &BaselineView| (shown.judged_count, shown.differ.clone());
+    assert_eq!(stands(&shown), (None, None));
+    Conformance::new(bed.core.clone()).reconcile().await;
+    let now = eye.baseline("h100").await.unwrap();
+    assert_eq!(stands(&now), (Some(3), Some(String::new())));
+    let other = asking("gpu004", json!({"kernel.osrelease": "6.8.0"}));
+    op.set_baseline("other", &other, None).await.unwrap();
+    let list = eye.baselines().await.unwrap();
+    assert!(list.iter().all(|one| stands(one) == (None, None)));
+    op.delete_baseline("other", None, None).await.unwrap();
+    Conformance::new(bed.core.clone()).reconcile().await;
+    // By the version before nobody is judged any more.
+    let then = eye.baseline("h100@1").await.unwrap();
+    assert_eq!(stands(&then), (None, None));
+    assert!(stands(&eye.baseline("h100").await.unwrap()).0.is_some());
     for missing in ["a100", "h100@7"] {
         assert_eq!(eye.baseline(missing).await.unwrap_err().exit_code(), 4);
     }
@@ -178,8 +195,8 @@ async fn who_set_or_deleted_one_is_told_by_it_who_differs() {
         op.set_baseline("h100", &asked, None).await.unwrap();
         let shown = op.baseline("h100").await.unwrap();
         assert_eq!(
-            (shown.judged_count, shown.judged.as_str()),
-            (4, "gpu[001-004]")
+            (shown.judged_count, shown.judged.as_deref()),
+            (Some(4), Some("gpu[001-004]"))
         );
         op.delete_baseline("h100", None, None).await.unwrap();
         let drift = op.drift().await.unwrap();
