@@ -20,7 +20,7 @@ const AGED_MS: u64 = 60_000;
 const NAMES: &str = "its BMC names ";
 
 /// What was named stands; here follows why nobody knows whether it is over.
-const LATER: &str = "; whether that is over is not known: ";
+const LATER: &str = " (by what is written of it); ";
 
 /// Whether that was said, or written down, because of what a BMC tells.
 pub(crate) fn is_bmcs(said: &str) -> bool {

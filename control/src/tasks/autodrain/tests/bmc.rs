@@ -1,7 +1,11 @@
 //! Draining by what a BMC names, which the node's own checks do not see.
 
 use super::*;
-use crate::tasks::testing::bmc::{Bmc, CRITICAL_DRAINS, FIRMWARE, NAMED};
+use crate::tasks::{
+    gate,
+    testing::bmc::{Bmc, CRITICAL_DRAINS, FIRMWARE, NAMED},
+    told::Freshness,
+};
 use lattice_placement::Health;
 
 struct Beside {
@@ -125,6 +129,15 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
     assert_eq!(it.bed.pass().await.cleared, 0);
     assert!(it.bmc.looks() > before, "it was looked at for this");
     assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
+    let core = &it.bed.world.core;
+    let refused = gate::check(core, &id(NODE), &Freshness::NOW).await;
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        format!(
+            "node a: whether it is sound is not known: {NAMED} (by what is written of it); it does not \
+             tell now whether that is over"
+        )
+    );
     it.bmc.calls_it("OK");
     assert_eq!(it.bed.pass().await.cleared, 1);
 }
