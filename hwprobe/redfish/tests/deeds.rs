@@ -106,16 +106,20 @@ fn what_one_node_of_a_blade_logged_is_not_the_other_ones() {
 
 #[test]
 fn an_update_is_a_task_with_its_times_and_its_state() {
-    // A whole collection of samples: among its tasks one that ended.
+    // A whole collection of samples: among its tasks two that ended.
     let samples = recorded::load(&captures().join("dell-and-supermicro-bmclib.tar.gz"));
     let samples = read(&samples.expect("samples load"));
     let of = samples.deeds.iter().map(|deed| &deed.of);
-    let updated = DeedOf::Task {
-        name: "BIOS Update".to_owned(),
+    let ended = |name: &str, started_at| DeedOf::Task {
+        name: name.to_owned(),
         state: "completed".to_owned(),
-        started_at: Some(1_699_272_347_000),
+        started_at: Some(started_at),
     };
-    assert_eq!(of.collect::<Vec<_>>(), [&updated]);
+    let (verified, updated) = (
+        ended("BIOS Verify", 1_699_272_256_000),
+        ended("BIOS Update", 1_699_272_347_000),
+    );
+    assert_eq!(of.collect::<Vec<_>>(), [&verified, &updated]);
     let tree = service(json!([{"@odata.id": format!("{TASKS}/1")}]), json!([]));
     let task = json!({
         "@odata.type": "#Task.v1_4_3.Task", "Id": "1", "Name": "BIOS Update",
@@ -362,12 +366,19 @@ fn an_entry_that_is_no_warning_is_told_where_it_names_an_update_or_a_setting() {
         "Firmware flashed (iLO 5 2.44)",
         "A settings change was made: BootMode",
         "iDRAC firmware was updated successfully from 7.10.30 to 7.10.50.",
+        "BIOS updated from 2.1 to 2.2",
+        "iLO was upgraded to 2.44.",
+        "iDRAC: rollback to 7.10.30",
+        "SystemRomUpdated",
+        "Two CPLDs were flashed.",
     ] {
         assert!(is_told(message), "{message}");
     }
     for message in [
         "Browser login: root - 10.254.1.12.",
         "iLO time updated.",
+        "iDRAC clock was updated.",
+        "Host BIO updated",
         "The chassis was opened.",
         "Temperature is within range again.",
     ] {

@@ -20,6 +20,8 @@ const THINGS: &[&str] = &[
 const UPDATED: &[&str] = &[
     "updat", "upgrad", "downgrad", "flash", "install", "activat", "rollback", "rolled", "recover",
 ];
+/// What of such a thing is no update of it: "iLO time updated".
+const CLOCK: &[&str] = &["time", "clock", "date"];
 /// What else is set up.
 const SETTINGS: &[&str] = &["configuration", "setting", "attribute"];
 /// And what becomes of it.
@@ -27,12 +29,13 @@ const CHANGED: &[&str] = &[
     "chang", "modif", "appl", "reset", "restor", "import", "updat", "cleared",
 ];
 
-/// The words of a text, in lower case; of `SystemRomUpdated` three.
+/// The words of a text, in lower case; of `SystemRomUpdated` three, of `iLO` and `iDRAC` one.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
     for c in text.chars() {
-        if !c.is_alphanumeric() || (c.is_uppercase() && was_lower) {
+        let begins = c.is_uppercase() && was_lower && words.last().is_some_and(|word| word != "i");
+        if !c.is_alphanumeric() || begins {
             words.push(String::new());
         }
         was_lower = c.is_lowercase();
@@ -50,16 +53,27 @@ fn begins(words: &[String], all: &[&str]) -> bool {
 }
 
 /// Whether the word itself is among them, or as several of it.
+fn is_among(word: &str, all: &[&str]) -> bool {
+    all.contains(&word) || word.strip_suffix('s').is_some_and(|one| all.contains(&one))
+}
+
 fn names(words: &[String], all: &[&str]) -> bool {
-    let is = |word: &String| all.contains(&word.trim_end_matches('s'));
-    words.iter().any(is)
+    words.iter().any(|word| is_among(word, all))
+}
+
+/// Whether one of them is a thing that is updated, and not only its clock is.
+fn names_thing(words: &[String]) -> bool {
+    words.iter().enumerate().any(|(at, word)| {
+        let next = words.get(at + 1);
+        is_among(word, THINGS) && !next.is_some_and(|next| is_among(next, CLOCK))
+    })
 }
 
 /// Whether an entry that is no warning tells of an update or a change of configuration.
 pub(super) fn is_update_of(text: &str) -> bool {
     let words = words(text);
     let is_versions = words.windows(2).any(|two| two == ["version", "change"]);
-    (names(&words, THINGS) && (begins(&words, UPDATED) || is_versions))
+    (names_thing(&words) && (begins(&words, UPDATED) || is_versions))
         || (names(&words, SETTINGS) && begins(&words, CHANGED))
 }
 
