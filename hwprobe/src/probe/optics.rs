@@ -3,7 +3,7 @@
 //! by one where NICs are not, so that nodes of a kind rarely have the same ones.
 //!
 //! Slots and ranks of interfaces are those of the NICs' class: `optics.2.net.0` is the module of
-//! `nic.2.net.0`. Serial numbers and dates are never read on from the driver's answer.
+//! `nic.2.net.0`. Serial numbers and dates are never taken from the driver's answer.
 
 use super::{Probed, nic};
 use crate::net::{self, EthtoolReport};

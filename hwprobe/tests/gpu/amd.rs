@@ -148,14 +148,36 @@ pub(crate) fn amd_gpus_without_a_driver_are_not_known() {
         );
     };
     is_blind("4 AMD devices on the bus and no driver");
-    // Another driver has them for somebody else.
+    // Another driver has one of them for somebody else.
     driven(&tree, FOUR[0], "vfio-pci");
-    is_blind("4 AMD devices on the bus and no driver");
-    // While it starts it has some of them.
+    is_blind("3 AMD devices on the bus and no driver");
+    // While it starts it has some of them, and while it goes.
     tree.file(MODULE, "coming");
     tree.remove(&format!("/sys/bus/pci/devices/{}/driver", FOUR[0]));
     driven(&tree, FOUR[0], "amdgpu");
     is_blind("3 AMD devices on the bus and a driver that is still starting");
+    tree.file(MODULE, "going");
+    is_blind("3 AMD devices on the bus and a driver that is being removed");
+}
+
+pub(crate) fn an_amd_gpu_that_is_given_away_is_no_fault() {
+    for driver in ["vfio-pci", "gim", "radeon"] {
+        let tree = Tree::node();
+        tree.file(MODULE, "live");
+        for address in &FOUR[..3] {
+            mi250x(&tree, address, address);
+        }
+        tree.pci(FOUR[3], "038000", "1002", "7408");
+        driven(&tree, FOUR[3], driver);
+        let inventory = without_library(&tree);
+        assert!(codes(&inventory).is_empty(), "{driver}");
+        let record = &inventory.records[&Class::Gpu];
+        assert!(record.state().digest().is_some(), "{driver}: {record:?}");
+        assert_eq!(get(&inventory, "gpu.amd.count"), "4");
+        assert_eq!(get(&inventory, "gpu.amd.3.vbios"), "<absent>");
+        assert_eq!(get(&inventory, "gpu.amd.3.memory"), "<absent>");
+        assert_eq!(inventory.facts.gpus(), Some(3), "{driver}");
+    }
 }
 
 pub(crate) fn an_amd_gpu_that_the_driver_does_not_take_is_a_finding() {

@@ -91,6 +91,25 @@ pub(crate) fn a_missing_gpu_is_a_finding() {
     );
 }
 
+pub(crate) fn a_gpu_that_is_given_away_is_not_missing() {
+    let mut driver = driver();
+    driver.gpus.pop();
+    let tree = tree();
+    let codes_with = |bound: &str| {
+        let link = "/sys/bus/pci/devices/0000:1b:00.0/driver";
+        tree.link(link, &format!("../../../bus/pci/drivers/{bound}"));
+        let inventory = probe_all(&host(&tree, &driver));
+        tree.remove(link);
+        assert_eq!(get(&inventory, "gpu.bus_count"), "2");
+        assert_eq!(inventory.facts.gpus(), Some(1));
+        codes(&inventory).join(" ")
+    };
+    assert_eq!(codes_with("vfio-pci"), "");
+    // The node's own drivers give nothing away.
+    assert_eq!(codes_with("nvidia"), "gpu_count_mismatch");
+    assert_eq!(codes_with("nouveau"), "gpu_count_mismatch");
+}
+
 pub(crate) fn a_gpu_lost_while_running_is_named_and_keeps_its_slot() {
     let tree = tree();
     let control = tree.path().join("control.json");

@@ -53,10 +53,11 @@ fn keys(root: &Root, slot: usize, gpu: &Gpu, record: &mut ClassRecord) {
     } = gpu;
     record.require(key("pci_id"), pci::id(root, gpu));
     record.put(key("subsystem"), pci::subsystem(root, gpu));
-    // The driver writes these files: without it they are not there, and the values are.
+    // The driver writes these files: without the driver the files are missing though
+    // the values exist.
     let (vbios, memory) = match drive {
         Drive::Missing => (Reading::failed("no driver"), Reading::failed("no driver")),
-        Drive::Driven | Drive::Screen => {
+        Drive::Driven | Drive::GivenAway | Drive::Screen => {
             (root.firmware(gpu.path("vbios_version")), memory(root, gpu))
         }
     };
@@ -214,7 +215,7 @@ pub(super) fn speak_for_node(root: &Root, gpus: &[Gpu], probed: &mut Probed) {
         match drive {
             Drive::Screen => continue,
             Drive::Driven => driven.push((function, model.clone())),
-            Drive::Missing => {}
+            Drive::Missing | Drive::GivenAway => {}
         }
         probed.identity.gpus.push(GpuIdentity {
             slot: u32::try_from(slot).unwrap_or(u32::MAX),

@@ -21,6 +21,10 @@ use std::fmt::Display;
 /// Values without which a GPU cannot be compared.
 const REQUIRED: &[&str] = &["model", "memory", "vbios"];
 
+/// What drives NVIDIA's GPUs for the node itself: their driver, and the kernel's own, which takes
+/// them where that one is not installed.
+const DRIVERS: &[&str] = &["nvidia", "nouveau"];
+
 /// Driver and bus.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
@@ -36,6 +40,11 @@ pub fn probe(host: &Host) -> Probed {
         let gpus = gpus.filter(|f| f.is_vendor(pci::NVIDIA) && f.is_gpu() && !f.is_virtual(root));
         gpus.cloned().collect::<Vec<Function>>()
     });
+    let bus_count = on_bus.as_ref().map(|gpus| gpus.len());
+    let on_bus = on_bus.map(|mut gpus| {
+        gpus.retain(|gpu| !is_given_away(root, gpu, DRIVERS));
+        gpus
+    });
     let report = judge(child::ask(&host.nvml, &host.outstanding), &on_bus);
     driver::keys(root, &report, &mut probed.record);
     let ancestors = report.present().map(|report| report.ancestors.clone());
@@ -48,6 +57,8 @@ pub fn probe(host: &Host) -> Probed {
         .map(|d| d.0)
         .collect();
     let devices = devices.map(|devices| devices.into_iter().map(|(_, device)| device).collect());
+    let bus_count = bus_count.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+    probed.record.put("gpu.bus_count", bus_count);
     device_keys(root, &devices, &on_bus, &mut probed);
     let devices = devices.present().map_or(&[][..], Vec::as_slice);
     let mut gpus = Vec::new();
@@ -231,7 +242,6 @@ fn cross_check(
     let bus_count = on_bus
         .as_ref()
         .map(|gpus| u32::try_from(gpus.len()).unwrap_or(u32::MAX));
-    probed.record.put("gpu.bus_count", bus_count.clone());
     let driver_count = match count {
         Reading::Present(count) => *count,
         Reading::Absent => 0,
@@ -259,6 +269,14 @@ fn cross_check(
             format!("the library speaks to driver {driver}, the loaded module is {module}"),
         );
     }
+}
+
+/// Whether another driver than these has it, as for a guest.
+fn is_given_away(root: &Root, gpu: &Function, drivers: &[&str]) -> bool {
+    let bound = pci::driver(root, gpu);
+    bound
+        .present()
+        .is_some_and(|bound| !drivers.contains(&bound.as_str()))
 }
 
 /// What is said where a bus and its driver do not agree, of whatever vendor.

@@ -3,7 +3,7 @@
 
 use crate::pci::{self, Function};
 use crate::probe::Probed;
-use crate::probe::gpu::not_driven;
+use crate::probe::gpu::{is_given_away, not_driven};
 use crate::{Reading, Root};
 
 /// Their driver, and the kernel module it comes with.
@@ -24,6 +24,8 @@ pub(super) enum Drive {
     Driven,
     /// None, though the GPU is there to be used.
     Missing,
+    /// Another one has it on purpose: for a guest (`vfio-pci`, `gim`), or an older one (`radeon`).
+    GivenAway,
     /// None is needed: it shows a server's console, or comes with its processor.
     Screen,
 }
@@ -46,15 +48,15 @@ pub(super) fn on_bus(root: &Root, functions: &Reading<Vec<Function>>) -> Reading
 }
 
 fn drive(root: &Root, gpu: &Function, functions: &[Function]) -> Drive {
-    match pci::driver(root, gpu) {
-        Reading::Present(driver) if driver != DRIVER => {}
-        Reading::Absent => {}
+    let without = match pci::driver(root, gpu) {
+        Reading::Absent => Drive::Missing,
+        _ if is_given_away(root, gpu, &[DRIVER]) => Drive::GivenAway,
         _ => return Drive::Driven,
-    }
+    };
     if gpu.is_class("03") && (is_console(root, gpu) || is_integrated(gpu, functions)) {
         Drive::Screen
     } else {
-        Drive::Missing
+        without
     }
 }
 
@@ -79,8 +81,9 @@ pub(super) fn count(root: &Root, gpus: &[Gpu]) -> Reading<u32> {
     let missing = addresses(gpus, Drive::Missing).len();
     let why = match root.line(format!("/sys/module/{DRIVER}/initstate")) {
         _ if missing == 0 => None,
-        // It takes one after the other.
+        // It takes one after the other, and lets go of them so.
         Reading::Present(state) if state == "coming" => Some("a driver that is still starting"),
+        Reading::Present(state) if state == "going" => Some("a driver that is being removed"),
         Reading::Present(_) => None,
         // A driver that is part of the kernel has a folder and no such file.
         _ if has(Drive::Driven) || root.exists(format!("/sys/module/{DRIVER}")) => None,
