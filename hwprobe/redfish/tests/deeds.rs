@@ -385,3 +385,72 @@ fn an_entry_that_is_no_warning_is_told_where_it_names_an_update_or_a_setting() {
         assert!(!is_told(message), "{message}");
     }
 }
+
+#[test]
+fn an_entry_that_timed_out_once_is_told_at_the_next_look() {
+    let links = (1..=3).map(|id| json!({"@odata.id": format!("{ENTRIES}/{id}")}));
+    let tree = service(json!([]), json!(links.collect::<Vec<_>>()));
+    let whole = (1..=3).fold(tree, |tree, id| {
+        with(tree, &format!("{ENTRIES}/{id}"), entry(id, "Critical"))
+    });
+    let second = ResourcePath::parse(&format!("{ENTRIES}/2")).expect("path");
+    let mut slow = whole.clone();
+    let timeout = Reading::Timeout { after_ms: 5000 };
+    slow.0.insert(second.clone(), timeout);
+    let (first, _) = deeds(&slow, &route(&slow), &DeedsSeen::default());
+    assert_eq!(messages(&first.deeds), ["entry 1", "entry 3"]);
+    let (next, _) = deeds(&whole, &route(&whole), &first.seen);
+    assert_eq!(messages(&next.deeds), ["entry 1", "entry 2", "entry 3"]);
+    let (last, _) = deeds(&whole, &route(&whole), &next.seen);
+    assert!(last.deeds.is_empty());
+    // One that is gone is not waited for.
+    let mut gone = whole;
+    gone.0.insert(second, Reading::Absent);
+    let (first, _) = deeds(&gone, &route(&gone), &DeedsSeen::default());
+    let (next, _) = deeds(&gone, &route(&gone), &first.seen);
+    assert_eq!((first.deeds.len(), next.deeds.len()), (2, 0));
+}
+
+#[test]
+fn a_second_entry_of_one_second_does_not_turn_a_log_round() {
+    let of = |id: &str, time: &str| {
+        json!({"@odata.id": format!("{ENTRIES}/{id}"), "Id": id, "Severity": "Warning",
+               "Message": id, "Created": time})
+    };
+    let up = [
+        of("1700000000", "2023-11-14T22:13:20Z"),
+        of("1700000050", "2023-11-14T22:14:10Z"),
+        of("1700000050_1", "2023-11-14T22:14:10Z"),
+    ];
+    let read = read(&service(json!([]), json!(up)));
+    let expected = ["1700000000", "1700000050", "1700000050_1"];
+    assert_eq!(messages(&read.deeds), expected);
+    assert!(read.silent.is_empty());
+}
+
+#[test]
+fn a_list_whose_newest_are_not_reached_is_silent_of_them() {
+    let page = |at: u64| format!("{ENTRIES}?$skiptoken={at}");
+    let pages = |count: u64| {
+        (0..count).fold(service(json!([]), json!([])), |tree, at| {
+            let mut value =
+                json!({"Members": [entry(2 * at + 1, "Warning"), entry(2 * at + 2, "Warning")]});
+            if at + 1 < count {
+                value["Members@odata.nextLink"] = json!(page(at + 1));
+            }
+            let path = if at == 0 {
+                ENTRIES.to_owned()
+            } else {
+                page(at)
+            };
+            with(tree, &path, value)
+        })
+    };
+    let long = read(&pages(5));
+    let entries = ResourcePath::parse(ENTRIES).expect("path");
+    let why = Reading::failed("its newest entries are not reached");
+    assert_eq!(long.silent, [(entries, why)]);
+    assert_eq!(long.deeds.len(), 8, "what was read is told");
+    let short = read(&pages(4));
+    assert_eq!((short.silent, short.deeds.len()), (vec![], 8));
+}

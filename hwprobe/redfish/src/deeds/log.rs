@@ -13,8 +13,8 @@ const MOST_FETCHED: usize = 16;
 
 pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut DeedsRead) {
     let newest = read.seen.newest.get(&log.entries).cloned();
-    let listed = match page::newest(walk, &log.entries, newest.as_ref()) {
-        Reading::Present(listed) => listed,
+    let page = match page::newest(walk, &log.entries, newest.as_ref()) {
+        Reading::Present(page) => page,
         other => {
             read.silent.push((log.entries.clone(), other.map(|_| ())));
             return;
@@ -22,8 +22,9 @@ pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut 
     };
     let mut left = MOST_FETCHED;
     let mut is_read = false;
+    let mut is_whole = page.is_whole;
     let mut deeds = Vec::new();
-    for one in listed.iter().rev() {
+    for one in page.listed.iter().rev() {
         is_read |= newest.as_ref() == Some(&one.path);
         let value = match one.inline {
             Some(value) => value,
@@ -33,7 +34,10 @@ pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut 
                 match walk.get(&one.path) {
                     Reading::Present(value) => value,
                     // One that is gone or broken does not hide the others.
-                    _ => continue,
+                    other => {
+                        is_whole &= page::is_settled(&other);
+                        continue;
+                    }
                 }
             }
         };
@@ -41,7 +45,7 @@ pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut 
     }
     deeds.reverse();
     read.deeds.extend(deeds);
-    read.remember(&log.entries, &listed);
+    read.remember(&log.entries, &page, is_whole);
 }
 
 /// When an entry is of. `Created` may be when the entry was read.

@@ -113,11 +113,18 @@ pub struct DeedsRead {
 }
 
 impl DeedsRead {
-    /// That a list was read, for the next look.
-    fn remember(&mut self, list: &ResourcePath, listed: &[page::Listed<'_>]) {
+    /// That a list was read, for the next look: up to its newest only where it was read as a whole.
+    fn remember(&mut self, list: &ResourcePath, page: &page::Newest<'_>, is_whole: bool) {
         self.lists.insert(list.clone());
+        if !page.is_reached {
+            let why = Reading::failed("its newest entries are not reached");
+            self.silent.push((list.clone(), why));
+        }
+        if !is_whole {
+            return;
+        }
         let newest = &mut self.seen.newest;
-        match listed.last() {
+        match page.listed.last() {
             Some(last) => newest.insert(list.clone(), last.path.clone()),
             None => newest.remove(list),
         };

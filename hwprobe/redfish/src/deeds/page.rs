@@ -20,16 +20,32 @@ pub(super) struct Listed<'a> {
     pub(super) inline: Option<&'a Value>,
 }
 
+/// The newest members of a list.
+#[derive(Clone, Debug)]
+pub(super) struct Newest<'a> {
+    /// The oldest of them first.
+    pub(super) listed: Vec<Listed<'a>>,
+    /// Whether none of its pages failed for the moment.
+    pub(super) is_whole: bool,
+    /// Whether its end was come to, where the newest are at its end.
+    pub(super) is_reached: bool,
+}
+
+/// Whether what came of a fetch stands: the next one may give what this one did not otherwise.
+pub(super) const fn is_settled<T>(reading: &Reading<T>) -> bool {
+    matches!(reading, Reading::Present(_) | Reading::Absent)
+}
+
 /// The newest members of the list at `path`, the oldest of them first. `newest` is the one that was
 /// newest at the last look: pages are turned until it is there.
 pub(super) fn newest<'a>(
     walk: &mut Walk<'a>,
     path: &ResourcePath,
     newest: Option<&ResourcePath>,
-) -> Reading<Vec<Listed<'a>>> {
+) -> Reading<Newest<'a>> {
     let first = match walk.get(path) {
         Reading::Present(first) => first,
-        other => return other.map(|_| Vec::new()),
+        other => return other.and_then(|_| Reading::Absent),
     };
     let mut listed = match members(first) {
         Ok(listed) => listed,
@@ -42,6 +58,7 @@ pub(super) fn newest<'a>(
         // The newest are on the last page.
         next = Some(jump);
     }
+    let mut is_whole = true;
     for _ in 1..MOST_PAGES {
         let is_known = |newest: &ResourcePath| listed.iter().any(|one| one.path == *newest);
         let is_enough = is_descending && newest.is_none_or(is_known);
@@ -52,12 +69,17 @@ pub(super) fn newest<'a>(
             break;
         }
         // What was read stands, whatever comes of further pages.
-        let Reading::Present(value) = walk.get(&page) else {
-            break;
+        let value = match walk.get(&page) {
+            Reading::Present(value) => value,
+            other => {
+                is_whole = is_settled(&other);
+                break;
+            }
         };
         listed.extend(members(value).unwrap_or_default());
         next = next_of(value);
     }
+    let is_reached = is_descending || next.is_none();
     if is_descending {
         listed.reverse();
     }
@@ -65,7 +87,11 @@ pub(super) fn newest<'a>(
     listed.retain(|one| seen.insert(one.path.clone()));
     let too_many = listed.len().saturating_sub(MOST_LOOKED_AT);
     listed.drain(..too_many);
-    Reading::Present(listed)
+    Reading::Present(Newest {
+        listed,
+        is_whole,
+        is_reached,
+    })
 }
 
 /// Those of one page, in its order: at either end no more than are looked at.
@@ -106,7 +132,10 @@ fn is_descending(listed: &[Listed<'_>]) -> bool {
         return false;
     };
     match (number(&first.path), number(&last.path)) {
-        (Some(first), Some(last)) if first != last => return first > last,
+        // With another text before them they do not count on: `1700000000_1` follows `1700000000`.
+        (Some((before, first)), Some((same, last))) if before == same && first != last => {
+            return first > last;
+        }
         _ => {}
     }
     let times = || {
@@ -118,11 +147,11 @@ fn is_descending(listed: &[Listed<'_>]) -> bool {
     order == Ordering::Greater
 }
 
-/// The number at the end of a member's path: `471269252011` of `JID_471269252011`.
-fn number(path: &ResourcePath) -> Option<u64> {
+/// The number at the end of a member's path, and what is before it: `JID_` and `471269252011`.
+fn number(path: &ResourcePath) -> Option<(&str, u64)> {
     let last = path.last();
     let digits = last.trim_end_matches(|c: char| c.is_ascii_digit());
-    last.get(digits.len()..)?.parse().ok()
+    Some((digits, last.get(digits.len()..)?.parse().ok()?))
 }
 
 /// Where the last page is, by how the list leads to its second one: `?$skip=50`.

@@ -25,20 +25,20 @@ pub(super) fn read(
     read: &mut DeedsRead,
 ) {
     let newest = read.seen.newest.get(list).cloned();
-    let listed = match page::newest(walk, list, newest.as_ref()) {
-        Reading::Present(listed) => listed,
+    let page = match page::newest(walk, list, newest.as_ref()) {
+        Reading::Present(page) => page,
         other => {
             read.silent.push((list.clone(), other.map(|_| ())));
             return;
         }
     };
     // A list that has no more what was its newest was cleared: its numbers may have begun anew.
-    let is_same = newest.is_some_and(|newest| listed.iter().any(|one| one.path == newest));
+    let is_same = newest.is_some_and(|newest| page.listed.iter().any(|one| one.path == newest));
     let before = read.seen.ended.remove(list).filter(|_| is_same);
     let before = before.unwrap_or_default();
     let mut is_over = BTreeSet::new();
     let mut deeds = Vec::new();
-    for one in listed.iter().rev().take(MOST_TASKS) {
+    for one in page.listed.iter().rev().take(MOST_TASKS) {
         if one.inline.is_none() && before.contains(&one.path) {
             is_over.insert(one.path.clone());
             continue;
@@ -59,7 +59,7 @@ pub(super) fn read(
     deeds.reverse();
     read.deeds.extend(deeds);
     read.seen.ended.insert(list.clone(), is_over);
-    read.remember(list, &listed);
+    read.remember(list, &page, page.is_whole);
 }
 
 /// How a task ended; nothing for one that goes on, and for what is no task.
