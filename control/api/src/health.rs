@@ -42,7 +42,8 @@ pub struct NodeHealthView {
     pub reasons: Vec<ReasonView>,
     /// Reasons that this request ended.
     pub cleared: u32,
-    /// Why its agent said nothing, so that only its BMC's reasons are here.
+    /// Why its agent said nothing: the reasons are its BMC's, and of a node that does not answer those of
+    /// the last pass that was heard of (`as_of`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_error: Option<String>,
     /// When its BMC was last looked at, RFC 3339; none where this control reads none of it.

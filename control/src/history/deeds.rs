@@ -19,6 +19,9 @@ const HOUR_MS: u64 = 3_600_000;
 /// Deeds that are remembered: more than are ever listed at a time (8 logs of 256, 32 tasks).
 const MOST_REMEMBERED: usize = 4_096;
 
+/// Lists that are remembered beside those of the last look: a BMC may name others each time.
+const MOST_LISTS: usize = 64;
+
 /// What was told of one node's BMC.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Remembered {
@@ -65,7 +68,7 @@ impl HistoryStore {
     ) -> Result<usize, HistoryError> {
         let before = self.read(|txn| {
             let kept = txn.open_table(DEEDS)?.get(node)?;
-            // What cannot be read is as none: better nothing twice than a history that stands still.
+            // What cannot be read is as none: better told twice than a history that stands still.
             Ok(kept.and_then(|kept| serde_json::from_slice::<Remembered>(kept.value()).ok()))
         })?;
         let before = before.unwrap_or_default();
@@ -105,7 +108,8 @@ fn choose(
     let (new, mut at_first): (Vec<_>, Vec<_>) = together(new, read_at)
         .into_iter()
         .partition(|did| kept.lists.contains(&did.deed.list));
-    kept.lists.extend(lists.iter().cloned());
+    let others = kept.lists.difference(lists).take(MOST_LISTS);
+    kept.lists = others.chain(lists).cloned().collect();
     // What was there before, at a time that nobody knows, is no news.
     at_first.retain(|did| did.believed().is_some());
     at_first.sort_by_key(BmcDid::stands_at);

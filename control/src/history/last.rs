@@ -2,8 +2,10 @@
 //! when it was there last; and since when its classes are what they are.
 
 use super::{
-    History, Item, LOOKED_AT, Listing, Noted, Source, Told, Wanted, What, store::HistoryStore,
-    tables::HistoryError,
+    History, Item, LOOKED_AT, Listing, Noted, Source, Told, Wanted, What,
+    book::Kind,
+    store::HistoryStore,
+    tables::{CURSORS, EVENTS, HistoryError, ORDER, read_event},
 };
 use lattice_hwprobe::{
     Class, Digest, NodeDocument,
@@ -11,14 +13,23 @@ use lattice_hwprobe::{
     history::{Event, Happening, Turn},
 };
 use redb::{TableDefinition, TableError};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
 
 /// The last document of each node: its digest, then its bytes.
 const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
 /// Of the digest there.
 const DIGEST_BYTES: usize = 32;
-/// Lines that are looked through for the last one that the node itself told.
-const LINES: usize = 64;
+
+/// Nodes whose ages are kept at hand, more than a cluster has.
+const MOST_AGES: usize = 20_000;
+
+/// Since when each class is what it is, Unix milliseconds.
+type Ages = BTreeMap<Class, u64>;
+/// Of each node, with the number that its next line gets: with another line they are read anew.
+pub(super) type KnownAges = Mutex<BTreeMap<String, (u64, Ages)>>;
 
 /// A node's document, with its digest.
 pub(crate) type Document = (Digest, NodeDocument);
@@ -80,6 +91,14 @@ impl HistoryStore {
                 table.insert(node.as_str(), kept.as_slice())?;
             }
             Ok(())
+        })
+    }
+
+    /// The number that a node's next line gets; `None` where it has none yet.
+    fn next_number(&self, node: &str) -> Result<Option<u64>, HistoryError> {
+        self.read(|txn| {
+            let row = txn.open_table(CURSORS)?.get(node)?;
+            Ok(row.map(|row| row.value().2))
         })
     }
 
@@ -174,16 +193,40 @@ fn fold(open: &mut BTreeMap<(String, String), Reason>, event: Event) {
     }
 }
 
+/// By what the node told itself, or was seen to do. That it was found gone by a control that did not
+/// look when it went says nothing of when that was.
 fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryError> {
-    let lines = store.list(node, &Listing::default(), LINES)?;
-    Ok(lines.iter().find_map(|item| match item {
-        Item::Change(told) => (told.source == Source::Agent).then_some(told.when),
-        Item::Event(happened) => match &happened.what {
-            What::Event(_) | What::Other(_) => Some(happened.when),
-            What::Noted(Noted::Liveness { .. }) => Some(happened.when),
-            What::Noted(_) | What::Bmc(_) => None,
-        },
-    }))
+    store.read(|txn| {
+        let (order, events) = (txn.open_table(ORDER)?, txn.open_table(EVENTS)?);
+        for row in order
+            .range((node, 0, 0)..=(node, u64::MAX, u64::MAX))?
+            .rev()
+        {
+            let (key, kind) = row?;
+            let (_, when, number) = key.value();
+            let is_heard = match Kind::of(kind.value()) {
+                Kind::Change | Kind::Event | Kind::Unread => true,
+                Kind::Liveness => match events.get((node, number))? {
+                    Some(json) => is_heard(&read_event(node, number, json.value())?.what),
+                    None => false,
+                },
+                Kind::BmcChange | Kind::BmcTurn | Kind::BmcTask | Kind::BmcLogged | Kind::Note => {
+                    false
+                }
+            };
+            if is_heard {
+                return Ok(Some(when));
+            }
+        }
+        Ok(None)
+    })
+}
+
+fn is_heard(what: &What) -> bool {
+    let What::Noted(Noted::Liveness { is_alive, late, .. }) = what else {
+        return false;
+    };
+    *is_alive || !*late
 }
 
 fn unchanged_since(
@@ -191,14 +234,38 @@ fn unchanged_since(
     node: &str,
     classes: &[Class],
 ) -> Result<Option<u64>, HistoryError> {
-    let told = store.of_node(node, &Wanted::default(), LOOKED_AT)?;
-    let since = classes.iter().flat_map(|class| {
-        [Source::Agent, Source::Bmc].map(|source| {
+    let Some(next) = store.next_number(node)? else {
+        return Ok(None);
+    };
+    let of_classes = |ages: &Ages| classes.iter().filter_map(|c| ages.get(c).copied()).max();
+    let lock = || store.ages.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((read, ages)) = lock().get(node)
+        && *read == next
+    {
+        return Ok(of_classes(ages));
+    }
+    let ages = ages(&store.of_node(node, &Wanted::default(), LOOKED_AT)?);
+    let since = of_classes(&ages);
+    let mut kept = lock();
+    if kept.len() >= MOST_AGES && !kept.contains_key(node) {
+        kept.clear();
+    }
+    kept.insert(node.to_owned(), (next, ages));
+    Ok(since)
+}
+
+/// Of each class, by whichever of both told it last.
+fn ages(told: &[Told]) -> Ages {
+    let since = |class: Class| {
+        let by = [Source::Agent, Source::Bmc].map(|source| {
             let of_class = told.iter();
-            since_of(of_class.filter(|t| t.source == source && t.entry.class == *class))
-        })
-    });
-    Ok(since.flatten().max())
+            since_of(of_class.filter(|t| t.source == source && t.entry.class == class))
+        });
+        by.into_iter().flatten().max()
+    };
+    let all = Class::ALL.into_iter();
+    all.filter_map(|class| Some((class, since(class)?)))
+        .collect()
 }
 
 /// Since when the last known record of a class, by one source, newest first, is the one it is. That it

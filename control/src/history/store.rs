@@ -6,6 +6,7 @@
 use super::{
     book::Book,
     event::What,
+    last::KnownAges,
     listing::put_in_order,
     tables::{
         CURSORS, DEEDS, ENTRIES, EVENTS, Failure, HistoryError, MARKS, NOTES, RECORDS, TIMES,
@@ -101,6 +102,8 @@ pub(crate) struct HistoryStore {
     database: Database,
     /// Records that no entry named when they were last looked through.
     pub(super) unnamed: Mutex<BTreeSet<[u8; 32]>>,
+    /// So that who asks for groups again costs no reading.
+    pub(super) ages: KnownAges,
 }
 
 impl HistoryStore {
@@ -125,6 +128,7 @@ impl HistoryStore {
             path,
             database,
             unnamed: Mutex::default(),
+            ages: Mutex::default(),
         };
         store.write(|txn| {
             txn.open_table(ENTRIES)?;

@@ -429,3 +429,91 @@ fn records_that_nothing_names_go_while_control_runs_and_one_whose_entry_comes_st
     assert!(store.has_record(&early).unwrap());
     assert!(!store.has_record(&orphan).unwrap());
 }
+
+fn liveness(is_alive: bool, late: bool) -> Noted {
+    Noted::Liveness {
+        is_alive,
+        reason: None,
+        left_out: 0,
+        late,
+    }
+}
+
+#[tokio::test]
+async fn a_node_was_there_last_when_it_said_so_and_not_when_it_was_found_gone() {
+    let history = History::open(None).unwrap();
+    let cursor = read(7, 3);
+    let told = three().into_iter().map(Record::Entry).collect();
+    history
+        .append(NODE.to_owned(), cursor, told, 9_000)
+        .await
+        .unwrap();
+    let note = async |happened: Vec<(u64, Noted)>| {
+        let node = NODE.to_owned();
+        let note = Note {
+            node,
+            happened,
+            compared: None,
+        };
+        history.note(vec![note], None).await.unwrap();
+    };
+    let last = async || history.last_heard(NODE.to_owned()).await.unwrap();
+    note(vec![(50_000, liveness(false, true))]).await;
+    assert_eq!(last().await, Some(3_000));
+    // What is written of it is no word of its own, however much of it there is.
+    let audit = |number| Noted::Audit {
+        number,
+        action: "brake_held".to_owned(),
+        by: "root".to_owned(),
+        summary: String::new(),
+    };
+    note((0..100).map(|n| (60_000 + n, audit(n))).collect()).await;
+    assert_eq!(last().await, Some(3_000));
+    note(vec![(70_000, liveness(true, true))]).await;
+    assert_eq!(last().await, Some(70_000));
+    note(vec![(80_000, liveness(false, false))]).await;
+    assert_eq!(last().await, Some(80_000));
+}
+
+#[tokio::test]
+async fn the_age_of_a_nodes_classes_is_read_once_for_each_line_it_gets() {
+    let history = History::open(None).unwrap();
+    let since = async || {
+        let nodes = vec![NODE.to_owned()];
+        let since = history.unchanged_since(nodes, vec![Class::Nic]).await;
+        since.unwrap().get(NODE).copied()
+    };
+    assert_eq!(since().await, None);
+    let append = async |entries: &[Entry]| {
+        let told = entries.iter().cloned().map(Record::Entry).collect();
+        let cursor = read(7, entries.len() as u64);
+        let append = history.append(NODE.to_owned(), cursor, told, 9_000);
+        append.await.unwrap();
+    };
+    append(&three()).await;
+    assert_eq!(since().await, Some(2_000));
+    // A line that nobody can read: who reads none does not mind.
+    let kept = history.0.read(|txn| {
+        let table = txn.open_table(tables::ENTRIES)?;
+        Ok(table.get((NODE, 1))?.unwrap().value().to_vec())
+    });
+    let put = |json: &[u8]| {
+        let put = history.0.write(|txn| {
+            txn.open_table(tables::ENTRIES)?.insert((NODE, 1), json)?;
+            Ok(())
+        });
+        put.unwrap();
+    };
+    put(b"no entry");
+    assert_eq!(since().await, Some(2_000));
+    put(&kept.unwrap());
+    let mut more = three();
+    more.push(entry(
+        4,
+        4_000,
+        Reading::Timeout { after_ms: 5 },
+        text("28.50"),
+    ));
+    append(&more).await;
+    assert_eq!(since().await, Some(4_000));
+}

@@ -144,8 +144,11 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     );
     gauge(
         "lattice_power_draw_watts",
-        "Sum of the draws that are known.",
-        &one(power.draws.iter().map(|(_, watts)| watts).sum()),
+        "Sum of the draws that are known; no series where none is.",
+        &match power.draws.is_empty() {
+            true => Vec::new(),
+            false => one(power.draws.iter().map(|(_, watts)| watts).sum()),
+        },
     );
     gauge(
         "lattice_node_bmc_up",

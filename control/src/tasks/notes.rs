@@ -1,6 +1,6 @@
 //! Writes into the nodes' history what their agents cannot tell: drains and lifecycle, whether they
-//! answer, and what the audit says of them, of the baselines that are for them and of the brake. Every control does so for itself, as it reads the
-//! agents' journals: it is a cache, and needs no lease.
+//! answer, and what the audit says of them, of the baselines that are for them and of the brake. Every
+//! control does so for itself, as it reads the agents' journals: it is a cache, and needs no lease.
 //!
 //! What was written last is kept beside it, so that a control that starts anew writes nothing twice,
 //! and what became of a node meanwhile once, with the time the quorum gives it, or marked as late.
@@ -14,7 +14,7 @@ use crate::{
     tasks::activation::Activation,
     view::{NodeEntry, View},
 };
-use audit::audited;
+use audit::{audited, not_told};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     NodeId,
@@ -193,9 +193,22 @@ impl NoteNodes {
         if number != self.baselines || self.audit_asked_at.is_none_or(is_due) {
             self.baselines = number;
             self.audit_asked_at = Some(tokio::time::Instant::now());
+            let is_settled = self.started_at.elapsed() >= SETTLES_AFTER;
+            if is_settled && !is_deaf {
+                let found = not_told(&view, known);
+                let notes = found.iter().map(|(node, compared)| Note {
+                    node: node.to_string(),
+                    happened: Vec::new(),
+                    compared: serde_json::to_vec(compared).ok(),
+                });
+                let notes: Vec<Note> = notes.collect();
+                if !notes.is_empty() {
+                    self.core.history.note(notes, None).await?;
+                }
+                known.nodes.extend(found);
+            }
             for _ in 0..AUDIT_CHUNKS {
                 let after = known.audit.unwrap_or(0);
-                let is_settled = self.started_at.elapsed() >= SETTLES_AFTER;
                 let Some(audited) = audited(&self.core, known, after, is_settled).await else {
                     break;
                 };

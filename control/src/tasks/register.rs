@@ -290,8 +290,8 @@ fn joins(node: &NodeEntry) -> bool {
         && has_whole_reading(node)
 }
 
-/// It has published every class that each node has, complete or not, and its document was fetched from itself and
-/// verified.
+/// It has said something of every standing class, be it that it could not be read or is switched off,
+/// and its document was fetched from itself and verified.
 fn has_whole_reading(node: &NodeEntry) -> bool {
     node.document.is_some()
         && Class::STANDING

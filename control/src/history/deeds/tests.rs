@@ -227,3 +227,14 @@ fn what_is_remembered_and_what_is_kept_are_bounded_and_tasks_are_kept_apart() {
         shown.len()
     );
 }
+
+#[test]
+fn a_bmc_that_names_other_lists_each_time_fills_no_memory() {
+    let mut kept = known();
+    for look in 0..500 {
+        let read = lists(&[&format!("Log{look}"), &format!("Task{look}")]);
+        kept = choose(kept, (&read, &[]), NOW).unwrap().0;
+        assert!(read.is_subset(&kept.lists), "{look}");
+        assert!(kept.lists.len() <= MOST_LISTS + 2, "{}", kept.lists.len());
+    }
+}

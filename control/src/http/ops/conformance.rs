@@ -10,7 +10,7 @@ use lattice_api::{
     problem::Problem,
 };
 use lattice_hwprobe::{
-    Class, ClassMark, ClassRecord, ClassState, CohortKey, Group, NoMajority, Reading, Scope, Value,
+    Class, ClassMark, ClassState, CohortKey, Group, NoMajority, Reading, Scope, Value,
 };
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,17 +117,18 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
             shown.since_or_before = since.at_least;
         }
     }
-    let mut silent: BTreeMap<&NodeId, Option<UnixMillis>> = BTreeMap::new();
+    let silent = silent(
+        core,
+        &view,
+        report.drifted.iter().map(|drifted| &drifted.node),
+    )
+    .await;
     for (drifted, shown) in report.drifted.iter().zip(&mut shown) {
-        let id = &drifted.node;
-        if !silent.contains_key(id) {
-            silent.insert(id, as_of(core, &view, id).await);
-        }
-        shown.as_of = silent.get(id).copied().flatten().map(time);
+        shown.as_of = silent.get(&drifted.node).copied().map(time);
     }
-    let mut not_known = Vec::new();
+    let (mut not_known, mut left) = (Vec::new(), ASKED_OF_HISTORY);
     for unknown in &report.unknown {
-        not_known.push(self::unknown(core, &view, unknown).await);
+        not_known.push(self::unknown(core, &view, unknown, &mut left).await);
     }
     DriftReportView {
         drifted: shown,
@@ -152,6 +153,28 @@ fn pending(view: &View) -> String {
     hostlist::fold(&waits.cloned().collect::<Vec<_>>())
 }
 
+/// When those of these nodes that do not answer were there last.
+async fn silent<'n>(
+    core: &Core,
+    view: &View,
+    nodes: impl Iterator<Item = &'n NodeId>,
+) -> BTreeMap<&'n NodeId, UnixMillis> {
+    let (mut found, mut left) = (BTreeMap::new(), ASKED_OF_HISTORY);
+    for id in nodes.collect::<BTreeSet<_>>() {
+        let entry = view.node(id).filter(|entry| entry.is_silent());
+        if entry.is_some_and(|entry| entry.answered_at().is_none()) {
+            if left == 0 {
+                continue;
+            }
+            left -= 1;
+        }
+        if let Some(at) = as_of(core, view, id).await {
+            found.insert(id, at);
+        }
+    }
+    found
+}
+
 /// When a node that does not answer was there last.
 pub(super) async fn as_of(core: &Core, view: &View, node: &NodeId) -> Option<UnixMillis> {
     let entry = view.node(node).filter(|entry| entry.is_silent())?;
@@ -164,12 +187,25 @@ pub(super) async fn as_of(core: &Core, view: &View, node: &NodeId) -> Option<Uni
 
 /// Why a class of a node is not known, by its BMC, or by what its agent told of it.
 pub(super) async fn why_incomplete(core: &Core, node: &NodeId, class: Class) -> Option<String> {
-    if let Some(parts) = core.bmc.parts(node)
-        && let Some(ClassState::Incomplete { missing }) =
-            parts.records.get(&class).map(ClassRecord::state)
-    {
-        return words(&missing.into_iter().collect::<Vec<_>>());
+    match missing_by_bmc(core, node, class) {
+        Some(missing) => words(&missing),
+        None => missing_by_history(core, node, class).await,
     }
+}
+
+fn missing_by_bmc(
+    core: &Core,
+    node: &NodeId,
+    class: Class,
+) -> Option<Vec<(String, Reading<Value>)>> {
+    let parts = core.bmc.parts(node)?;
+    match parts.records.get(&class)?.state() {
+        ClassState::Incomplete { missing } => Some(missing.into_iter().collect()),
+        _ => None,
+    }
+}
+
+async fn missing_by_history(core: &Core, node: &NodeId, class: Class) -> Option<String> {
     let then = core.history.at(node.to_string(), class, core.now().0);
     match then.await {
         Ok(Then::Incomplete { missing }) => words(&missing),
@@ -225,11 +261,19 @@ fn drifted(d: &Drifted) -> DriftView {
     }
 }
 
-async fn unknown(core: &Core, view: &View, u: &Unknown) -> UnknownView {
+/// `left`: how often the history may be asked still.
+async fn unknown(core: &Core, view: &View, u: &Unknown, left: &mut usize) -> UnknownView {
     let mark = view.as_known(&u.node).map(NodeEntry::marks);
     let mark = mark.and_then(|marks| marks.get(&u.class));
     let why = match mark {
-        Some(ClassMark::Incomplete) => why_incomplete(core, &u.node, u.class).await,
+        Some(ClassMark::Incomplete) => match missing_by_bmc(core, &u.node, u.class) {
+            Some(missing) => words(&missing),
+            None if *left == 0 => None,
+            None => {
+                *left -= 1;
+                missing_by_history(core, &u.node, u.class).await
+            }
+        },
         _ => None,
     };
     UnknownView {

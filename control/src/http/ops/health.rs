@@ -81,9 +81,8 @@ async fn ask(core: &Core, node: &NodeId, request: &GetHealth) -> Result<NodeHeal
     Err(AgentError::Refused { node, reason })
 }
 
-/// What agent and BMC say. Where the agent says nothing, its last pass is shown as far as this control
-/// heard of it, with what its BMC tells and the reason; of whom nothing was heard there is only the
-/// reason.
+/// What agent and BMC say. Where the agent says nothing, there is what its BMC tells and why the agent
+/// says nothing; of a node that does not answer also its last pass, as far as this control heard of it.
 async fn shown(
     core: &Core,
     node: &NodeId,
@@ -94,7 +93,7 @@ async fn shown(
         Ok(told) => (Ok(told), None),
         Err(error @ AgentError::UnknownNode { .. }) => return Err(nodes::agent_problem(&error)),
         Err(error) => {
-            let before = before(core, node).await;
+            let before = before(core, node, &error).await;
             if before.is_none() && bmc.is_none() {
                 return Err(nodes::agent_problem(&error));
             }
@@ -133,17 +132,17 @@ async fn shown(
     })
 }
 
-/// What the checks of a node named that does not answer, and when it was there last.
-async fn before(core: &Core, node: &NodeId) -> Option<(Vec<Reason>, UnixMillis)> {
-    let view = core.view();
-    let answered = view.node(node).and_then(|entry| entry.answered_at());
-    let at = match answered {
-        Some(at) => at,
-        None => {
-            let kept = core.history.last_heard(node.to_string()).await;
-            UnixMillis(kept.ok().flatten()?)
-        }
-    };
+/// What the checks of a node named that does not answer, and when it was there last. One that answers
+/// has no last pass: what it does not say is not known.
+async fn before(
+    core: &Core,
+    node: &NodeId,
+    error: &AgentError,
+) -> Option<(Vec<Reason>, UnixMillis)> {
+    if matches!(error, AgentError::Refused { .. }) {
+        return None;
+    }
+    let at = conformance::as_of(core, &core.view(), node).await?;
     let reasons = core.history.reasons(node.to_string()).await;
     Some((reasons.unwrap_or_default(), at))
 }

@@ -1,12 +1,19 @@
 //! What is told of nodes by what is kept of them.
 
 use super::bed::Bed;
-use crate::history::Cursor;
+use crate::{
+    history::Cursor,
+    observe::{self, Found},
+};
 use lattice_hwprobe::{
     Class, ClassMark,
     health::{Action, Severity},
     history::{Cause, Entry, Event, Happening, Record, Turn},
 };
+
+use lattice_placement::Liveness;
+use lattice_quorum_types::NodeId;
+use std::collections::BTreeMap;
 
 const MINUTE: u64 = 60_000;
 
@@ -94,15 +101,35 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
         event(2, at + MINUTE, reason(Turn::Began, "gpu.hot")),
         event(3, at + 2 * MINUTE, reason(Turn::Ended, "gpu.hot")),
     ];
-    append(&bed, "gpu002", told).await;
-    // The mesh takes an answer from nobody but the node asked for: it does not answer.
+    append(&bed, "gpu002", told.clone()).await;
+    append(&bed, "gpu001", told).await;
+    // The mesh takes an answer from nobody but the node asked for: it does not answer. But it is
+    // alive as far as is known.
+    eye.health("gpu002", false).await.unwrap_err();
+    let gone = Found {
+        liveness: Liveness::Unreachable,
+        reason: None,
+        boot: None,
+        reached_at: None,
+    };
+    let gone = BTreeMap::from([(NodeId::new("gpu002").unwrap(), gone)]);
+    observe::liveness(&bed.core, &gone);
     let health = eye.health("gpu002", false).await.unwrap();
     assert!(health.agent_error.is_some());
     let as_of = lattice_api::text::read_time(health.as_of.as_deref().unwrap());
     assert_eq!(as_of.unwrap().0, at + 2 * MINUTE);
-    let codes: Vec<&str> = health.reasons.iter().map(|r| r.code.as_str()).collect();
+    let agents = health.reasons.iter().filter(|r| r.source == "agent");
+    let codes: Vec<&str> = agents.map(|r| r.code.as_str()).collect();
     assert_eq!(codes, ["gpu.ecc"], "what ended is over");
     // Of one that answers it is how it is now.
     let health = eye.health("gpu001", false).await.unwrap();
     assert_eq!((health.agent_error, health.as_of), (None, None));
+    // One that answers that it looks at nothing has no last pass.
+    bed.health.lock().unwrap()["enabled"] = false.into();
+    let off = eye.health("gpu001", false).await.unwrap_err();
+    assert!(off.to_string().contains("health.disabled"), "{off}");
+    super::bmc::tells(&bed, "gpu001", vec![]);
+    let half = eye.health("gpu001", false).await.unwrap();
+    assert!(half.agent_error.is_some());
+    assert_eq!((half.reasons, half.as_of), (vec![], None));
 }

@@ -304,6 +304,13 @@ async fn a_server_that_ends_by_itself_is_noticed() {
 #[tokio::test]
 async fn the_metrics_have_the_power_that_is_known_and_no_zero_for_the_rest() {
     let bed = Bed::furnished().await;
+    let asked = || async {
+        let get = bed.raw().get(bed.url("/metrics"));
+        let answer = get.bearer_auth(bed.token("eye")).send().await.unwrap();
+        answer.text().await.unwrap()
+    };
+    let none = asked().await;
+    assert!(!none.contains("\nlattice_power_draw_watts "), "{none}");
     let node = |name: &str| NodeId::new(name).unwrap();
     let power = Power {
         draw: Reading::Present(Milliwatts(1_845_400)),
@@ -323,9 +330,7 @@ async fn the_metrics_have_the_power_that_is_known_and_no_zero_for_the_rest() {
     super::bmc::tells(&bed, "gpu001", vec![]);
     let reason = super::bmc::reason("bmc.silent", "bmc", Severity::Degraded);
     super::bmc::tells(&bed, "gpu003", vec![reason]);
-    let get = bed.raw().get(bed.url("/metrics"));
-    let answer = get.bearer_auth(bed.token("eye")).send().await.unwrap();
-    let text = answer.text().await.unwrap();
+    let text = asked().await;
     let told: Vec<&str> = text
         .lines()
         .filter(|line| line.contains("power") || line.contains("bmc_up"))

@@ -95,6 +95,30 @@ fn noted(entry: &AuditEntry) -> Noted {
     }
 }
 
+/// What nodes are compared with, for which a baseline is that the audit did not tell of: they came, or
+/// were recognised, after it was set, or an earlier version read that.
+pub(super) fn not_told(view: &View, known: &Known) -> BTreeMap<NodeId, Compared> {
+    let mut found = BTreeMap::new();
+    for node in view.nodes.values().filter(|node| node.record.is_some()) {
+        let Some(compared) = known.nodes.get(&node.id) else {
+            continue;
+        };
+        let cohort = node.cohort();
+        let is_new = |kept: &&Arc<Kept>| {
+            !compared.baselines.contains(&kept.record.name)
+                && kept.is_for(&node.id, cohort.as_ref())
+        };
+        let new = view.baselines.all().filter(is_new);
+        let new: Vec<BaselineName> = new.map(|kept| kept.record.name.clone()).collect();
+        if !new.is_empty() {
+            let mut compared = compared.clone();
+            compared.baselines.extend(new);
+            found.insert(node.id.clone(), compared);
+        }
+    }
+    found
+}
+
 /// Whose history an entry of the audit belongs to.
 struct Concerned<'a> {
     core: &'a Core,

@@ -358,3 +358,33 @@ async fn a_node_that_was_suspect_and_came_back_is_noted_when_it_began_and_so_oft
     }
     assert_eq!(suspected(&noted(&world).await).len(), MOST_TURNS);
 }
+
+#[tokio::test]
+async fn a_deleted_baseline_is_in_the_history_of_a_node_whose_note_knew_none() {
+    let world = World::new();
+    world.asks_for_firmware(Policy::Warn, names(NODE));
+    looks_anew(&world).await;
+    // As an earlier version left it.
+    let (compared, _) = world.core.history.noted().await.unwrap();
+    let mut old: serde_json::Value = serde_json::from_slice(&compared[NODE]).unwrap();
+    old.as_object_mut().unwrap().remove("baselines").unwrap();
+    let note = Note {
+        node: NODE.to_owned(),
+        happened: Vec::new(),
+        compared: serde_json::to_vec(&old).ok(),
+    };
+    world.core.history.note(vec![note], None).await.unwrap();
+    let mut notes = NoteNodes::new(world.core.clone());
+    let started_at = notes.started_at.checked_sub(SETTLES_AFTER);
+    notes.started_at = started_at.unwrap();
+    notes.reconcile().await.unwrap();
+    assert_eq!(audits(&world).await, ["root baseline_set"]);
+    world.admin(Command::DeleteBaseline {
+        name: BaselineName::new("fw").unwrap(),
+        expected_version: None,
+    });
+    world.fold();
+    looks_anew(&world).await;
+    let both = ["root baseline_set", "root baseline_deleted"];
+    assert_eq!(audits(&world).await, both);
+}
