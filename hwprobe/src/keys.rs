@@ -12,7 +12,8 @@ use std::fmt::Write;
 pub enum Need {
     /// It is not: without this key there is no digest.
     Required,
-    /// It is: what cannot be known here is left out of the digest.
+    /// It is: what cannot be known here is left out of the digest. What was not answered in time
+    /// could be known, and counts as required.
     Optional,
 }
 
@@ -108,7 +109,8 @@ pub fn markdown() -> String {
          Written from `src/keys.rs`; `LATTICE_BLESS=1 cargo test -p lattice-hwprobe --test keys` \
          writes it anew.\n\n\
          `<slot>` is a rank, by PCI address for devices on the bus; `<name>` is any text. A class \
-         without one of its required keys has no digest. Every value is in base units; what was \
+         without one of its required keys has no digest, nor has one of which any key was not \
+         answered in time. Every value is in base units; what was \
          asked and is not there is `absent`, what cannot be told is `unsupported`.\n",
     );
     for class in Class::ALL {

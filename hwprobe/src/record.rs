@@ -65,9 +65,14 @@ impl ClassRecord {
         }
     }
 
-    /// Sets a key that the digest can do without.
+    /// Sets a key that the digest can do without. It cannot without one that was not answered in
+    /// time: another read may tell it, and the two reads would have two digests.
     pub fn put(&mut self, key: impl Into<String>, reading: Reading<impl Into<Value>>) {
-        self.entries.insert(key.into(), reading.map(Into::into));
+        let key = key.into();
+        if matches!(reading, Reading::Timeout { .. }) {
+            self.required.insert(key.clone());
+        }
+        self.entries.insert(key, reading.map(Into::into));
     }
 
     /// Sets a key without which the class is incomplete.

@@ -222,12 +222,38 @@ fn a_required_key_that_is_unknown_leaves_no_digest() {
             }
         );
     }
-    let mut optional = record(&[("nic.count", text("1"))]);
-    optional.put("nic.0.board_id", timeout());
-    assert!(matches!(optional.state(), ClassState::Complete { .. }));
     let mut lost = record(&[("nic.count", text("1"))]);
     lost.entries.clear();
     assert!(matches!(lost.state(), ClassState::Incomplete { .. }));
+}
+
+#[test]
+fn an_optional_key_that_is_late_leaves_no_digest_and_one_that_is_never_told_leaves_one() {
+    let with = |reading: Reading<Value>| {
+        let mut record = record(&[("nic.count", text("1"))]);
+        record.put("nic.0.board_id", reading);
+        record
+    };
+    let without = digest_of(&record(&[("nic.count", text("1"))]));
+    // Two reads of one node, one of them late, never have two digests.
+    assert_ne!(digest_of(&with(text("MT_1"))), without);
+    assert_eq!(
+        with(timeout()).state(),
+        ClassState::Incomplete {
+            missing: BTreeMap::from([("nic.0.board_id".to_owned(), timeout())])
+        }
+    );
+    for unknown in [
+        Reading::denied("no"),
+        Reading::failed("EINVAL, each time"),
+        Reading::disabled("off"),
+    ] {
+        assert_eq!(digest_of(&with(unknown)), without);
+    }
+    // What a later answer tells counts.
+    let mut told = with(timeout());
+    told.put("nic.0.board_id", text("MT_1"));
+    assert_eq!(digest_of(&told), digest_of(&with(text("MT_1"))));
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn nic_record(firmware: &[&str]) -> ClassRecord {
     record.require("nic.count", Reading::Present(count));
     for (slot, version) in firmware.iter().enumerate() {
         let reading = match *version {
-            "?" => Reading::Timeout { after_ms: 1 },
+            "?" => Reading::failed("input/output error"),
             version => Reading::Present(Value::from(version)),
         };
         record.put(format!("nic.{slot}.firmware"), reading);

@@ -10,6 +10,7 @@ const PCI: &str = "sysfs (PCI)";
 const RDMA: &str = "sysfs (infiniband)";
 const CXI: &str = "sysfs (cxi), cxi_stat";
 const ETHTOOL: &str = "ethtool";
+const DEVLINK: &str = "netlink (devlink)";
 const MODULE: &str = "ethtool (SFF-8472, SFF-8636, CMIS)";
 const DMI: &str = "sysfs (DMI)";
 const FIRMWARE_ATTRIBUTES: &str = "sysfs (firmware-attributes)";
@@ -330,6 +331,28 @@ pub const ROWS: &[Row] = &[
         "",
         ETHTOOL,
     ),
+    row(
+        "nic.<slot>.running",
+        "only while devlink does not answer in time: never known",
+        "",
+        DEVLINK,
+    )
+    .required()
+    .needs_hardware(),
+    row(
+        "nic.<slot>.running.<name>",
+        "version of a component that runs",
+        "",
+        DEVLINK,
+    )
+    .needs_hardware(),
+    row(
+        "nic.<slot>.fixed.<name>",
+        "what no update changes: board, revision",
+        "",
+        DEVLINK,
+    )
+    .needs_hardware(),
     row("nic.<slot>.board_id", "board id (PSID)", "", RDMA),
     row("nic.<slot>.hca_type", "RDMA device type", "", RDMA),
     row("nic.<slot>.hw_rev", "hardware revision", "", RDMA),

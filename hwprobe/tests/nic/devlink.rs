@@ -64,3 +64,48 @@ fn only_what_runs_is_a_key_and_what_waits_for_a_reboot_is_a_finding() {
         tree.probe().marks()[&Class::Nic]
     );
 }
+
+fn timeout<T>() -> Reading<T> {
+    Reading::Timeout { after_ms: 5000 }
+}
+
+/// What the kernel says while somebody holds the lock of the whole network stack.
+fn late(
+    tree: &Tree,
+    interface: InterfaceReport,
+    devlink: Reading<Vec<DevlinkReport>>,
+) -> Inventory {
+    let report = EthtoolReport {
+        interfaces: BTreeMap::from([("eno1".to_owned(), interface)]),
+        devlink,
+    };
+    let bytes = report.encode().unwrap();
+    tree.bytes(&format!("/{}", EthtoolReport::FILE), &bytes);
+    tree.probe()
+}
+
+#[test]
+fn an_answer_that_is_late_leaves_the_class_without_a_digest_and_not_with_another_one() {
+    let running = [("fw.mgmt", "7.3.6")];
+    let tree = ethernet(&[("eno1", "0")]);
+    let told = || present(vec![devlink(&running, &running)]);
+    let in_time = late(&tree, said("4.60"), told());
+    assert!(in_time.marks()[&Class::Nic].digest().is_some());
+
+    let versions = late(&tree, said("4.60"), timeout());
+    assert_eq!(versions.marks()[&Class::Nic].digest(), None);
+    assert_eq!(
+        versions.records[&Class::Nic].get("nic.0.running"),
+        timeout()
+    );
+
+    let mut slow = said("4.60");
+    slow.rings = timeout();
+    let settings = late(&tree, slow, told());
+    assert_eq!(settings.marks()[&Class::Nic].digest(), None);
+
+    // A kernel without devlink says so each time.
+    let without = late(&tree, said("4.60"), Reading::Unsupported);
+    assert!(without.marks()[&Class::Nic].digest().is_some());
+    assert_eq!(late(&tree, said("4.60"), told()).marks(), in_time.marks());
+}

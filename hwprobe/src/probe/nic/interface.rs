@@ -194,8 +194,15 @@ pub(super) fn devlink(nic: &Nic, report: &Reading<EthtoolReport>) -> Reading<Dev
 /// The versions that run, by component, and those of the board; one that is stored and does not
 /// run is a finding and never a key: a node is what it runs.
 pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut Probed) {
-    let Reading::Present(device) = device else {
-        return;
+    let device = match device {
+        Reading::Present(device) => device,
+        // Which versions there are is not known either, so one key stands for them all.
+        Reading::Timeout { .. } => {
+            let unknown = device.as_ref().map(|_| Value::from(""));
+            probed.record.require(nic.key("running"), unknown);
+            return;
+        }
+        _ => return,
     };
     for (kind, versions) in [("running", &device.running), ("fixed", &device.fixed)] {
         for (component, version) in versions {
