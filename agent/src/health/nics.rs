@@ -1,7 +1,7 @@
 //! NICs that were there before: one that fell off the bus leaves no other trace.
 
 use lattice_hwprobe::probe::nic::missing_since;
-use lattice_hwprobe::{Class, Finding, Inventory, NicIdentity, Reading};
+use lattice_hwprobe::{Class, Finding, FindingCode, Inventory, NicIdentity, Reading, Value};
 use serde::{Deserialize, Serialize};
 
 /// NICs that are remembered at a time.
@@ -40,17 +40,30 @@ impl KnownNics {
         self.missing.truncate(MOST);
         let has_place = |nic: &&NicIdentity| nic.address.present().is_some();
         self.there = now.iter().filter(has_place).take(MOST).cloned().collect();
-        (!details.is_empty()).then(|| Finding {
-            class: Class::Nic,
-            code: "nic_missing".to_owned(),
-            detail: details.join("; "),
-        })
+        (!details.is_empty()).then(|| Finding::new(FindingCode::NicMissing, details.join("; ")))
+    }
+
+    /// The NIC at a PCI address, as its live values are named; also one that fell off the bus.
+    pub(super) fn named(&self, address: &str) -> Option<String> {
+        let mut all = self.there.iter().chain(&self.missing);
+        let is_it = |nic: &&NicIdentity| nic.address.present().is_some_and(|at| at == address);
+        all.find(is_it).map(|nic| format!("nic.{}", nic.slot))
     }
 
     /// What is missing is meant to be.
     pub(super) fn forget_missing(&mut self) {
         self.missing.clear();
     }
+}
+
+/// Whether a NIC has the driver whose lines in the kernel's log are events.
+pub(super) fn has_mlx5(seen: &Inventory) -> bool {
+    let is_one = |(key, reading): (&String, &Reading<Value>)| {
+        let driver = reading.present().and_then(Value::as_text);
+        key.ends_with(".driver") && driver == Some("mlx5_core")
+    };
+    let record = seen.records.get(&Class::Nic);
+    record.is_some_and(|record| record.entries.iter().any(is_one))
 }
 
 /// Whether it is the same card in another place.

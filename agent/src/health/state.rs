@@ -3,7 +3,7 @@
 use super::nics::{self, KnownNics};
 use super::said::Said;
 use lattice_hwprobe::gpu_events::{GpuEvent, SAME_WITHIN_MS};
-use lattice_hwprobe::health::{Engine, Memory, Reason, Report, Severity, Table};
+use lattice_hwprobe::health::{Check, Engine, Memory, Reason, Report, Severity, Table};
 use lattice_hwprobe::history::{Happening, Turn};
 use lattice_hwprobe::{ClassRecord, ClassState, Inventory, Outcome, Reading};
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ impl State {
         let shipped = Table::shipped().ok();
         let tables = shipped.iter().chain([&table]);
         let checks = tables.flat_map(|table| table.checks.values());
-        let judged = checks.filter_map(|check| check.finding.clone()).collect();
+        let judged = checks.flat_map(Check::findings).cloned().collect();
         let mut engine = Engine::new(table, std::mem::take(&mut stored.memory));
         let before = engine.report().reasons;
         engine.booted(boot);

@@ -5,7 +5,7 @@ mod registry;
 use crate::firmware::Inventory;
 use crate::systems::System;
 use crate::walk::{Walk, kind, link, string, text};
-use lattice_hwprobe::{Class, ClassRecord, Finding, Reading, Value as Known};
+use lattice_hwprobe::{ClassRecord, Finding, FindingCode, Reading, Value as Known};
 use registry::{Registry, is_of_this_host};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub(crate) fn record<'a>(
         && contradict(told, entry)
     {
         let detail = format!("the system says \"{told}\", the firmware inventory \"{entry}\"");
-        findings.push(finding("bios_version_mismatch", detail));
+        findings.push(Finding::new(FindingCode::BiosVersionMismatch, detail));
     }
     let version = match (&told, &entry) {
         (Reading::Present(_), _) => told,
@@ -198,7 +198,7 @@ fn pending(walk: &mut Walk<'_>, bios: &Value, current_all: &Map<String, Value>) 
     if more > 0 {
         detail.push_str(&format!(" and {more} more"));
     }
-    Some(finding("bios_settings_pending", detail))
+    Some(Finding::new(FindingCode::BiosSettingsPending, detail))
 }
 
 /// Whether the BIOS version in band and the one the BMC tells contradict each other. Vendors write
@@ -214,21 +214,13 @@ pub fn compare_versions(in_band: &ClassRecord, redfish: &ClassRecord) -> Option<
     let bmc = bmc.present()?.as_text()?;
     contradict(host, bmc).then(|| {
         let detail = format!("the host says \"{host}\", the BMC \"{bmc}\"");
-        finding("bios_version_mismatch", detail)
+        Finding::new(FindingCode::BiosVersionMismatch, detail)
     })
 }
 
 fn contradict(one: &str, other: &str) -> bool {
     let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
     !one.contains(&other) && !other.contains(&one)
-}
-
-fn finding(code: &str, detail: String) -> Finding {
-    Finding {
-        class: Class::Bios,
-        code: code.to_owned(),
-        detail,
-    }
 }
 
 /// A list's text property, for the registry.

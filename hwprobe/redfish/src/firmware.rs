@@ -7,7 +7,7 @@ use crate::own;
 use crate::systems::{System, Systems};
 use crate::walk::{Member, Walk, link, links, text};
 use component::{Component, Role};
-use lattice_hwprobe::{Class, ClassRecord, Finding, Power, Reading};
+use lattice_hwprobe::{ClassRecord, Finding, FindingCode, Power, Reading};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,11 +51,8 @@ impl Inventory {
         } else {
             String::new()
         };
-        vec![Finding {
-            class: Class::Bmc,
-            code: "bmc_dead_link".to_owned(),
-            detail: format!("{parent} lists what is not there: {names}{more}"),
-        }]
+        let detail = format!("{parent} lists what is not there: {names}{more}");
+        vec![Finding::new(FindingCode::BmcDeadLink, detail)]
     }
 
     /// What an entry that was not found means: there is none, or the list is not known.

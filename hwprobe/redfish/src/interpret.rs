@@ -5,7 +5,9 @@ use crate::report::{BmcReport, Breadth, Interpretation, NodeReport, Scope, Unsel
 use crate::systems::{self, System, Systems};
 use crate::walk::Walk;
 use crate::{bios, firmware, own, power, vitals};
-use lattice_hwprobe::{Class, ClassRecord, Finding, LimitState, Power, Reading, Vitals};
+use lattice_hwprobe::{
+    Class, ClassRecord, Finding, FindingCode, LimitState, Power, Reading, Vitals,
+};
 use serde_json::Value;
 
 /// Reads what is asked for out of the documents at hand, following links and types from the
@@ -77,11 +79,8 @@ fn node<'a>(
         findings: Vec::new(),
     };
     let mismatch = systems::mismatch(&system.name, &scope.systems);
-    node.findings.extend(mismatch.map(|detail| Finding {
-        class: Class::Bmc,
-        code: "bmc_identity_mismatch".to_owned(),
-        detail,
-    }));
+    node.findings
+        .extend(mismatch.map(|detail| Finding::new(FindingCode::BmcIdentityMismatch, detail)));
     if scope.breadth == Breadth::Systems {
         return node;
     }

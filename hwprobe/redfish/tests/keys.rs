@@ -3,6 +3,7 @@
 
 mod support;
 
+use lattice_hwprobe::health::Table;
 use lattice_hwprobe::keys::{Need, ROWS, row_of};
 use lattice_redfish::{Breadth, Scope, Selector};
 use std::collections::BTreeSet;
@@ -39,4 +40,26 @@ fn every_key_of_a_bmc_has_a_row_and_every_row_a_key() {
     assert!(seen.contains("bios.setting.<name>"));
     let row = row_of("bmc.firmware").expect("a row");
     assert_eq!(row.meaning, "the BMC's firmware");
+}
+
+#[test]
+fn every_check_of_a_bmc_looks_at_a_key_that_one_tells() {
+    let scope = Scope {
+        systems: Selector::Every,
+        breadth: Breadth::Everything,
+    };
+    let mut told = BTreeSet::new();
+    for (name, _, _) in TREES {
+        let (report, _) = read(&tree(name), &scope);
+        let vitals = report.nodes.iter().flat_map(|node| node.vitals.0.keys());
+        told.extend(vitals.cloned());
+    }
+    let table = Table::shipped().expect("a table");
+    let keys = table.checks.values().filter_map(|check| check.key.as_ref());
+    let of_bmc: Vec<_> = keys.filter(|key| key.first() == "bmc").collect();
+    assert_eq!(of_bmc.len(), 5);
+    for key in of_bmc {
+        let is_told = told.iter().any(|told| key.matches(told).is_some());
+        assert!(is_told, "no BMC tells {key}");
+    }
 }

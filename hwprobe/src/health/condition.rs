@@ -30,12 +30,17 @@ pub struct Condition {
     /// The number is less than that of another key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below: Option<Pattern>,
+    /// The value was this in this boot of the node, and is something else: what was never so is
+    /// meant to be as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_longer: Option<Value>,
     /// The counter grows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rises: Option<Rise>,
 }
 
-/// How fast a counter may not grow.
+/// How fast a counter may not grow. Over a time that is longer, as of an agent that looks seldom
+/// or was not there, the rise must be one that `by` within `within_s` alone can explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rise {
@@ -68,6 +73,7 @@ impl Condition {
             self.reaches.is_some(),
             self.at_most.is_some(),
             self.below.is_some(),
+            self.no_longer.is_some(),
             self.rises.is_some(),
         ];
         asked.into_iter().filter(|asked| *asked).count() == 1
@@ -79,8 +85,8 @@ impl Condition {
         others.find_map(Option::as_ref)
     }
 
-    /// Judges everything but counters, of which the engine keeps earlier samples. A reading that
-    /// is not known, absent or not supported is no answer.
+    /// Judges everything but what must be remembered: counters, and what no longer is. A reading
+    /// that is not known, absent or not supported is no answer.
     pub(super) fn judge(
         &self,
         (key, reading): (&str, &Reading<Value>),

@@ -3,9 +3,9 @@
 use super::condition::Answer;
 use super::{Check, Reason, Rise, Severity, Table};
 use crate::gpu_events::EventCode;
-use crate::{Class, ClassRecord, ClassState, Inventory, Reading, Value};
+use crate::{ClassRecord, ClassState, FindingCode, Inventory, Reading, Value};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Samples kept of one counter: a longer window is looked at more coarsely.
 const MOST_SAMPLES: usize = 32;
@@ -27,6 +27,9 @@ pub struct Memory {
     /// Since when a value is bad that must be so for a while.
     bad_since: BTreeMap<String, u64>,
     counters: BTreeMap<String, VecDeque<(u64, i64)>>,
+    /// What was in this boot as its check wants it to stay.
+    #[serde(default)]
+    held: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +79,7 @@ impl Engine {
             self.memory.bad_since.clear();
         }
         self.memory.counters.clear();
+        self.memory.held.clear();
         self.memory.boot = Some(boot.to_owned());
     }
 
@@ -103,9 +107,10 @@ impl Engine {
                 let Some(stars) = wanted.matches(key) else {
                     continue;
                 };
-                let answer = match check.when.rises {
-                    Some(rise) => memory.count(code, key, reading, rise, at_ms),
-                    None => check.when.judge((key, reading), &stars, other),
+                let answer = match (check.when.rises, &check.when.no_longer) {
+                    (Some(rise), _) => memory.count(code, key, reading, rise, at_ms),
+                    (None, Some(was)) => memory.compare_with_before(code, key, reading, was),
+                    (None, None) => check.when.judge((key, reading), &stars, other),
                 };
                 memory.apply(code, check, wanted.entity(key), answer, at_ms);
             }
@@ -182,6 +187,7 @@ impl Memory {
         };
         self.bad_since.retain(|place, _| has_check(place));
         self.counters.retain(|place, _| has_check(place));
+        self.held.retain(has_check);
         self.reasons
             .retain(|place, kept| kept.is_event || has_check(place));
         for kept in self.reasons.values_mut() {
@@ -200,8 +206,7 @@ impl Memory {
         }
     }
 
-    /// A contradiction is there, or it is not if its class (the first part of the check's code) was
-    /// read completely in this pass.
+    /// A contradiction is there, or it is not if its class was read completely in this pass.
     fn look_for(&mut self, code: &str, check: &Check, wanted: &str, seen: &Inventory, at_ms: u64) {
         let mut found = seen.findings.iter().filter(|f| f.code == wanted);
         if let Some(finding) = found.next() {
@@ -209,11 +214,10 @@ impl Memory {
             let entity = finding.class.name();
             return self.apply(code, check, entity, Answer::Bad(evidence), at_ms);
         }
-        let was_read = |(class, record): (&Class, &ClassRecord)| {
-            code.split('.').next() == Some(class.name())
-                && matches!(record.state(), ClassState::Complete { .. })
-        };
-        if seen.records.iter().any(was_read) {
+        let class = FindingCode::named(wanted).map(FindingCode::class);
+        let record = class.and_then(|class| seen.records.get(&class));
+        let state = record.map(ClassRecord::state);
+        if matches!(state, Some(ClassState::Complete { .. })) {
             self.reasons.retain(|_, kept| kept.reason.code != code);
             let is_of = |place: &str| place.split_once('@').is_some_and(|(of, _)| of == code);
             self.bad_since.retain(|place, _| !is_of(place));
@@ -279,6 +283,26 @@ impl Memory {
         place.is_some_and(|place| self.reasons.remove(&place).is_some())
     }
 
+    /// Whether a value that was `was` in this boot is so no more.
+    fn compare_with_before(
+        &mut self,
+        code: &str,
+        key: &str,
+        reading: &Reading<Value>,
+        was: &Value,
+    ) -> Answer {
+        let Reading::Present(now) = reading else {
+            return Answer::Unknown;
+        };
+        let place = place(code, key);
+        if now == was {
+            self.held.insert(place);
+        } else if self.held.contains(&place) {
+            return Answer::Bad(format!("{key} is {now} and was {was} in this boot"));
+        }
+        Answer::Good
+    }
+
     /// How far a counter rose within the window. The first sample says nothing, and neither does
     /// one below the last: the counter began anew.
     fn count(
@@ -296,7 +320,7 @@ impl Memory {
         if samples.back().is_some_and(|(_, last)| now < *last) {
             samples.clear();
         }
-        let window = rise.within_s.saturating_mul(1000);
+        let window = rise.within_s.saturating_mul(1000).max(1);
         // One sample older than the window stays: it is what the counter was when it began.
         while samples
             .get(1)
@@ -305,6 +329,7 @@ impl Memory {
             samples.pop_front();
         }
         let first = samples.front().copied();
+        let next = samples.get(1).copied().unwrap_or((at_ms, now));
         let spacing = window / u64::try_from(MOST_SAMPLES).unwrap_or(u64::MAX);
         let is_far = |(last, _): &(u64, i64)| at_ms.saturating_sub(*last) >= spacing;
         if samples.back().is_none_or(is_far) {
@@ -313,14 +338,16 @@ impl Memory {
             }
             samples.push_back((at_ms, now));
         }
-        match first {
-            None => Answer::Unknown,
-            Some((since, then)) if now.saturating_sub(then) >= rise.by => Answer::Bad(format!(
+        let Some(first) = first else {
+            return Answer::Unknown;
+        };
+        match reaches(rise.by, window, [first, next, (at_ms, now)]) {
+            true => Answer::Bad(format!(
                 "{key} rose by {} in {} s",
-                now.saturating_sub(then),
-                at_ms.saturating_sub(since) / 1000
+                now.saturating_sub(first.1),
+                at_ms.saturating_sub(first.0) / 1000
             )),
-            Some(_) => Answer::Good,
+            false => Answer::Good,
         }
     }
 
@@ -328,6 +355,27 @@ impl Memory {
         let is_over = |kept: &Kept| kept.ends_at_ms.is_some_and(|end| end <= at_ms);
         self.reasons.retain(|_, kept| !is_over(kept));
     }
+}
+
+/// Whether a counter that was read at these three times, milliseconds, rose by `by` within
+/// `window`. The first may be older than the window, and nobody knows when within the time up to
+/// the second it rose. So much of that rise counts as there is of this time in the window: then as
+/// many as `by` less one in each window never count, and where there is one more, one of the windows
+/// in between had `by`. One that must not rise at all may not rise in whatever time.
+fn reaches(by: i64, window: u64, samples: [(u64, i64); 3]) -> bool {
+    let [(first_at, first), (next_at, next), (at_ms, now)] = samples;
+    let rise = |from: i64, to: i64| u128::from(to.saturating_sub(from).max(0).unsigned_abs());
+    let Ok(most) = u64::try_from(by.saturating_sub(1)) else {
+        return true;
+    };
+    let begins_at = at_ms.saturating_sub(window);
+    if first_at >= begins_at {
+        return rise(first, now) > u128::from(most);
+    }
+    let gap = u128::from(next_at.saturating_sub(first_at));
+    let inside = u128::from(next_at.saturating_sub(begins_at));
+    // Rises are below 2^63 and times below 2^64: no product passes 2^127, nor does their sum 2^128.
+    rise(next, now) * gap + rise(first, next) * inside > u128::from(most) * gap
 }
 
 /// A key of whichever record has it.

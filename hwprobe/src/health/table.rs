@@ -1,6 +1,7 @@
 //! The checks as data: the table we ship, and what a site changes in it.
 
 use super::{Action, Condition, Pattern, Severity};
+use crate::FindingCode;
 use crate::gpu_events::EventCode;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,9 @@ pub struct Check {
     /// The contradiction ([`crate::Finding::code`]) it looks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<String>,
+    /// Contradictions that say the same as `key` does: this check decides what they mean.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub covers: Vec<String>,
     /// When a value is bad. Not given with `finding`.
     #[serde(default)]
     pub when: Condition,
@@ -237,6 +241,7 @@ impl Table {
             about,
             key: patch.key,
             finding: patch.finding,
+            covers: Vec::new(),
             when: patch.when.unwrap_or_default(),
             for_s: patch.for_s.unwrap_or(0),
             severity,
@@ -322,7 +327,18 @@ impl Table {
 }
 
 impl Check {
+    /// The contradictions it decides about.
+    pub fn findings(&self) -> impl Iterator<Item = &String> {
+        self.finding.iter().chain(&self.covers)
+    }
+
     fn mistake(&self) -> Option<String> {
+        let mut named = self.findings();
+        let strange = named.find(|name| FindingCode::named(name).is_none());
+        if let (Some(strange), false) = (strange, self.key.is_some() && self.finding.is_some()) {
+            let known = FindingCode::ALL.map(FindingCode::name).join(", ");
+            return Some(format!("no probe finds \"{strange}\" (there are {known})"));
+        }
         match (&self.key, &self.finding) {
             (Some(_), Some(_)) | (None, None) => Some("give either key or finding".to_owned()),
             (None, Some(_)) => {
@@ -334,7 +350,7 @@ impl Check {
                     .then(|| "when compares with a key that has more `*` than its own".to_owned())
             }
             (Some(_), None) => Some(
-                "when needs exactly one of is, is_not, at_least, has_bits, reaches, at_most, below, rises"
+                "when needs exactly one of is, is_not, at_least, has_bits, reaches, at_most, below, no_longer, rises"
                     .to_owned(),
             ),
         }

@@ -1,6 +1,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 mod events;
+mod findings;
+mod limits;
+mod rates;
 mod site;
+mod xids;
 
 use super::*;
 use crate::gpu_events::{AmdEvent, EventCode};

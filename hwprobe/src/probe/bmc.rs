@@ -6,7 +6,7 @@
 
 use super::Probed;
 use crate::ipmi::{self, DeviceId, PowerReading, from_hex};
-use crate::{Class, ClassRecord, Host, Power, Reading};
+use crate::{Class, ClassRecord, FindingCode, Host, Power, Reading};
 
 /// Device id and draw over IPMI.
 #[must_use]
@@ -28,7 +28,7 @@ pub fn probe(host: &Host) -> Probed {
         && !id.is_available
     {
         probed.find(
-            "bmc_not_available",
+            FindingCode::BmcNotAvailable,
             "the BMC is updating or initialising itself: what it says of itself may be of neither \
              the old nor the new firmware",
         );

@@ -16,7 +16,8 @@ pub mod software;
 pub mod storage;
 
 use crate::{
-    Class, ClassRecord, Facts, Finding, Host, Identity, Inventory, Power, Topology, Vitals,
+    Class, ClassRecord, Facts, Finding, FindingCode, Host, Identity, Inventory, Power, Topology,
+    Vitals,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -56,12 +57,8 @@ impl Probed {
     }
 
     /// Notes a contradiction.
-    pub fn find(&mut self, code: &str, detail: impl Into<String>) {
-        self.findings.push(Finding {
-            class: self.record.class,
-            code: code.to_owned(),
-            detail: detail.into(),
-        });
+    pub fn find(&mut self, code: FindingCode, detail: impl Into<String>) {
+        self.findings.push(Finding::new(code, detail));
     }
 }
 

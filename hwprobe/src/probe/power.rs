@@ -6,7 +6,7 @@
 //! two readings of them make watts of the processors, which are never the node's.
 
 use super::Probed;
-use crate::{Class, Host, LimitState, Milliwatts, Power, Reading, Root, Value, text};
+use crate::{Class, FindingCode, Host, LimitState, Milliwatts, Power, Reading, Root, Value, text};
 
 const MONITORS: &str = "/sys/class/hwmon";
 const CRAY: &str = "/sys/cray/pm_counters";
@@ -47,7 +47,7 @@ fn meter(root: &Root, probed: &mut Probed) -> Option<Power> {
         [(dir, index)] => Some(read_meter(root, dir, *index)),
         several => {
             probed.find(
-                "power_meter_ambiguous",
+                FindingCode::PowerMeterAmbiguous,
                 format!("{} meters claim to measure the whole node", several.len()),
             );
             None

@@ -127,14 +127,14 @@ fn memory_errors(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     let single =
         nvml::nvmlPageRetirementCause_enum_NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS;
     let double = nvml::nvmlPageRetirementCause_enum_NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR;
-    vitals.put(
-        "retired_pages.single_bit",
-        reading(raw.retired_pages(single)),
-    );
-    vitals.put(
-        "retired_pages.double_bit",
-        reading(raw.retired_pages(double)),
-    );
+    let [single, double] = [single, double].map(|cause| reading(raw.retired_pages(cause)));
+    let total = single.clone().and_then(|single| {
+        let both = double.clone();
+        both.map(|double| single.saturating_add(double))
+    });
+    vitals.put("retired_pages.single_bit", single);
+    vitals.put("retired_pages.double_bit", double);
+    vitals.put("retired_pages.total", total);
     vitals.put(
         "retired_pages.pending",
         read(device.are_pages_pending_retired()),

@@ -4,7 +4,7 @@
 //! words they are, so that nodes of two vendors are not compared setting by setting.
 
 use crate::probe::Probed;
-use crate::{Reading, Root, Value, text};
+use crate::{FindingCode, Reading, Root, Value, text};
 
 const DRIVERS: &str = "/sys/class/firmware-attributes";
 
@@ -96,7 +96,7 @@ fn pending(root: &Root, driver: &str, dir: &str, probed: &mut Probed) {
     let pending = root.line(format!("{dir}/pending_reboot"));
     if pending.present().is_some_and(|pending| pending == "1") {
         probed.find(
-            "bios_reboot_pending",
+            FindingCode::BiosRebootPending,
             format!("{driver}: settings of the firmware change at the next boot"),
         );
     }

@@ -13,7 +13,7 @@ pub use driver::{flavour, parameter};
 use super::{Probed, nic};
 use crate::child::{self, DeviceReport, GpuReport};
 use crate::pci::{self, Function};
-use crate::{Class, ClassRecord, GpuIdentity, Host, NvmlSource, Reading, Root, Value};
+use crate::{Class, ClassRecord, FindingCode, GpuIdentity, Host, NvmlSource, Reading, Root, Value};
 use near::Place;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -207,14 +207,14 @@ fn describe(root: &Root, slot: u32, device: &DeviceReport, probed: &mut Probed) 
     if !device.pending.is_empty() {
         let modes = device.pending.join(", ");
         probed.find(
-            "gpu_mode_pending",
+            FindingCode::GpuModePending,
             format!("gpu {slot}: {modes} after reset"),
         );
     }
     if device.lost {
         let at = &device.address;
         let what = format!("gpu {slot} ({at}) is listed by the driver and does not answer");
-        probed.find("gpu_lost", what);
+        probed.find(FindingCode::GpuLost, what);
     }
     probed.identity.gpus.push(GpuIdentity {
         slot,
@@ -257,7 +257,7 @@ fn cross_check(
             false => Vec::new(),
         };
         let what = not_driven("NVIDIA", bus_count, driver_count, &missing);
-        probed.find("gpu_count_mismatch", what);
+        probed.find(FindingCode::GpuCountMismatch, what);
     }
     if let (Some(Reading::Present(driver)), Some(Reading::Present(module))) = (
         probed.record.entries.get("gpu.driver").cloned(),
@@ -265,7 +265,7 @@ fn cross_check(
     ) && driver != module
     {
         probed.find(
-            "gpu_driver_mismatch",
+            FindingCode::GpuDriverMismatch,
             format!("the library speaks to driver {driver}, the loaded module is {module}"),
         );
     }

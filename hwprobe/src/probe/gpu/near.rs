@@ -4,7 +4,7 @@
 use crate::child::{Ancestor, DeviceReport};
 use crate::pci::{self, Function};
 use crate::probe::Probed;
-use crate::{Distance, GpuPlace, NvlinkPeer, Pair, Reading, Root, Value};
+use crate::{Distance, FindingCode, GpuPlace, NvlinkPeer, Pair, Reading, Root, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A device as the bus sees it.
@@ -158,7 +158,7 @@ pub(super) fn pairs(
                     "{} and {}: {seen} by the bus, {said} by the driver",
                     one.name, other.name
                 );
-                probed.find("gpu_topology_mismatch", detail);
+                probed.find(FindingCode::GpuTopologyMismatch, detail);
             }
             let distance = if seen.present().is_some() {
                 seen
@@ -244,7 +244,7 @@ pub(super) fn fabric(devices: &[DeviceReport], probed: &mut Probed) {
     let known: BTreeSet<_> = said.clone().filter(|fabric| fabric.is_known()).collect();
     if known.len() > 1 {
         let what = "the GPUs of this node are not all in one NVLink fabric";
-        probed.find("gpu_fabric_differs", what);
+        probed.find(FindingCode::GpuFabricDiffers, what);
         probed.topology.fabric = Reading::failed(what);
         return;
     }

@@ -7,7 +7,7 @@
 
 use super::{Nic, Planes, Probed};
 use crate::commands::{Commands, Device, Line, MLXCONFIG, MSTCONFIG};
-use crate::{Host, Reading, Root, Value, text};
+use crate::{FindingCode, Host, Reading, Root, Value, text};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -225,7 +225,7 @@ pub(super) fn read(host: &Host, nics: &[Nic], probed: &mut Probed) {
         let pending = keys(nic, &settings, &mut planes);
         if !pending.is_empty() {
             let detail = format!("{}: {}", nic.shown(), pending.join("; "));
-            probed.find("nic_config_pending", detail);
+            probed.find(FindingCode::NicConfigPending, detail);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What contradicts itself among the NICs of a node.
 
 use super::{Nic, Probed, rdma};
-use crate::{Class, Finding, Inventory, NicIdentity, Reading, Root};
+use crate::{Class, Finding, FindingCode, Inventory, NicIdentity, Reading, Root};
 use std::path::Path;
 
 const VERBS: &str = "/sys/class/infiniband_verbs";
@@ -13,7 +13,7 @@ pub(super) fn find(root: &Root, nics: &[Nic], probed: &mut Probed) {
             && root.link_name(function.path("driver")) == Reading::Absent
         {
             let detail = format!("{}: on the bus and driven by nobody", nic.shown());
-            probed.find("nic_without_driver", detail);
+            probed.find(FindingCode::NicWithoutDriver, detail);
         }
     }
     without_verbs(root, nics, probed);
@@ -63,7 +63,7 @@ fn without_verbs(root: &Root, nics: &[Nic], probed: &mut Probed) {
             "{}: a port is ACTIVE and {NODES} has no device for programs",
             missing.join(" ")
         );
-        probed.find("nic_verbs_missing", detail);
+        probed.find(FindingCode::NicVerbsMissing, detail);
     }
 }
 
@@ -87,10 +87,9 @@ pub fn missing_since(before: &[NicIdentity], now: &Inventory) -> Vec<Finding> {
         .iter()
         .filter_map(|nic| Some((nic, nic.address.present()?)));
     gone.filter(|(_, address)| !is_there(address))
-        .map(|(nic, address)| Finding {
-            class: Class::Nic,
-            code: "nic_missing".to_owned(),
-            detail: format!("nic.{} was at {address} and is gone", nic.slot),
+        .map(|(nic, address)| {
+            let detail = format!("nic.{} was at {address} and is gone", nic.slot);
+            Finding::new(FindingCode::NicMissing, detail)
         })
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use super::{NET, Nic, Planes, Probed, number};
 use crate::net::{DevlinkReport, EthtoolReport, InterfaceReport, Pause};
-use crate::{ClassRecord, Reading, Root, Value, Vitals, text};
+use crate::{ClassRecord, FindingCode, Reading, Root, Value, Vitals, text};
 
 /// Interfaces of one function; real ones have one or two.
 const MOST_INTERFACES: usize = 8;
@@ -217,7 +217,7 @@ pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut 
             .map(|(name, running, stored)| format!("{name} runs {running}, stored is {stored}"))
             .collect();
         let detail = format!("{}: {}", nic.shown(), changes.join("; "));
-        probed.find("nic_reboot_pending", detail);
+        probed.find(FindingCode::NicRebootPending, detail);
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::pci::{self, Function};
 use crate::probe::Probed;
 use crate::probe::gpu::{is_given_away, not_driven};
-use crate::{Reading, Root};
+use crate::{FindingCode, Reading, Root};
 
 /// Their driver, and the kernel module it comes with.
 pub(super) const DRIVER: &str = "amdgpu";
@@ -106,6 +106,6 @@ pub(super) fn cross_check(gpus: &[Gpu], probed: &mut Probed) {
     let driven = addresses(gpus, Drive::Driven).len();
     if !missing.is_empty() {
         let what = not_driven("AMD", driven + missing.len(), driven, &missing);
-        probed.find("gpu_count_mismatch", what);
+        probed.find(FindingCode::GpuCountMismatch, what);
     }
 }

@@ -1,0 +1,142 @@
+//! Every contradiction that a probe can tell. The list is one, so that each can have a check.
+
+use crate::{Class, Finding};
+
+/// What contradicts itself. [`Self::name`] is stable: sites name it in their checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FindingCode {
+    /// Settings of the firmware that the kernel shows change at the next boot.
+    BiosRebootPending,
+    /// Settings that the BMC was given change at the next boot.
+    BiosSettingsPending,
+    /// Two sources name different BIOS versions.
+    BiosVersionMismatch,
+    /// The BMC lists firmware that it does not have.
+    BmcDeadLink,
+    /// The BMC is of another machine.
+    BmcIdentityMismatch,
+    /// The BMC is updating or starting.
+    BmcNotAvailable,
+    /// The BMC names one version of itself over IPMI and another over Redfish.
+    BmcVersionMismatch,
+    /// The bus and the driver have different numbers of GPUs.
+    GpuCountMismatch,
+    /// Library and kernel module are of different versions.
+    GpuDriverMismatch,
+    /// The GPUs of a node are in different NVLink fabrics.
+    GpuFabricDiffers,
+    /// A GPU that the driver lists does not answer.
+    GpuLost,
+    /// A mode changes at the GPU's next reset.
+    GpuModePending,
+    /// The bus and the driver hang the GPUs together differently.
+    GpuTopologyMismatch,
+    /// Settings of a NIC's firmware change at the next boot.
+    NicConfigPending,
+    /// A NIC that was there is not.
+    NicMissing,
+    /// A NIC stores firmware that it does not run.
+    NicRebootPending,
+    /// A port is active, and programs have no device to use it by.
+    NicVerbsMissing,
+    /// A NIC on the bus has no driver.
+    NicWithoutDriver,
+    /// Several meters claim to measure the whole node.
+    PowerMeterAmbiguous,
+}
+
+impl FindingCode {
+    /// All of them.
+    pub const ALL: [Self; 19] = [
+        Self::BiosRebootPending,
+        Self::BiosSettingsPending,
+        Self::BiosVersionMismatch,
+        Self::BmcDeadLink,
+        Self::BmcIdentityMismatch,
+        Self::BmcNotAvailable,
+        Self::BmcVersionMismatch,
+        Self::GpuCountMismatch,
+        Self::GpuDriverMismatch,
+        Self::GpuFabricDiffers,
+        Self::GpuLost,
+        Self::GpuModePending,
+        Self::GpuTopologyMismatch,
+        Self::NicConfigPending,
+        Self::NicMissing,
+        Self::NicRebootPending,
+        Self::NicVerbsMissing,
+        Self::NicWithoutDriver,
+        Self::PowerMeterAmbiguous,
+    ];
+
+    /// As it is told: [`Finding::code`].
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BiosRebootPending => "bios_reboot_pending",
+            Self::BiosSettingsPending => "bios_settings_pending",
+            Self::BiosVersionMismatch => "bios_version_mismatch",
+            Self::BmcDeadLink => "bmc_dead_link",
+            Self::BmcIdentityMismatch => "bmc_identity_mismatch",
+            Self::BmcNotAvailable => "bmc_not_available",
+            Self::BmcVersionMismatch => "bmc_version_mismatch",
+            Self::GpuCountMismatch => "gpu_count_mismatch",
+            Self::GpuDriverMismatch => "gpu_driver_mismatch",
+            Self::GpuFabricDiffers => "gpu_fabric_differs",
+            Self::GpuLost => "gpu_lost",
+            Self::GpuModePending => "gpu_mode_pending",
+            Self::GpuTopologyMismatch => "gpu_topology_mismatch",
+            Self::NicConfigPending => "nic_config_pending",
+            Self::NicMissing => "nic_missing",
+            Self::NicRebootPending => "nic_reboot_pending",
+            Self::NicVerbsMissing => "nic_verbs_missing",
+            Self::NicWithoutDriver => "nic_without_driver",
+            Self::PowerMeterAmbiguous => "power_meter_ambiguous",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.name() == name)
+    }
+
+    /// The class whose probe tells it.
+    #[must_use]
+    pub const fn class(self) -> Class {
+        match self {
+            Self::BiosRebootPending | Self::BiosSettingsPending | Self::BiosVersionMismatch => {
+                Class::Bios
+            }
+            Self::BmcDeadLink
+            | Self::BmcIdentityMismatch
+            | Self::BmcNotAvailable
+            | Self::BmcVersionMismatch => Class::Bmc,
+            Self::GpuCountMismatch
+            | Self::GpuDriverMismatch
+            | Self::GpuFabricDiffers
+            | Self::GpuLost
+            | Self::GpuModePending
+            | Self::GpuTopologyMismatch => Class::Gpu,
+            Self::NicConfigPending
+            | Self::NicMissing
+            | Self::NicRebootPending
+            | Self::NicVerbsMissing
+            | Self::NicWithoutDriver => Class::Nic,
+            // The power probe has no class of its own.
+            Self::PowerMeterAmbiguous => Class::Cpu,
+        }
+    }
+}
+
+impl Finding {
+    /// What contradicts itself, and what was seen.
+    #[must_use]
+    pub fn new(code: FindingCode, detail: impl Into<String>) -> Self {
+        Self {
+            class: code.class(),
+            code: code.name().to_owned(),
+            detail: detail.into(),
+        }
+    }
+}
