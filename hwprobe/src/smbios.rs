@@ -182,8 +182,12 @@ impl Structure<'_> {
 /// The error correction of system memory; where arrays differ, each kind once, sorted.
 #[must_use]
 pub fn error_correction(table: &[u8]) -> Reading<String> {
-    let arrays = structures(table).filter(Structure::is_system_memory);
-    let mut found: Vec<Option<&str>> = arrays.map(|array| array.correction()).collect();
+    structures(table).and_then(|all| correction(&all))
+}
+
+fn correction(all: &[Structure<'_>]) -> Reading<String> {
+    let arrays = all.iter().filter(|one| one.is_system_memory());
+    let mut found: Vec<Option<&str>> = arrays.map(Structure::correction).collect();
     found.sort_unstable();
     found.dedup();
     match found.as_slice() {
@@ -196,22 +200,32 @@ pub fn error_correction(table: &[u8]) -> Reading<String> {
     }
 }
 
-fn structures(table: &[u8]) -> impl Iterator<Item = Structure<'_>> {
+/// Every structure before the one that ends the table. What lies behind damage is not known, so a
+/// table that ends neither by that structure nor at its last byte says nothing of how many there are.
+fn structures(table: &[u8]) -> Reading<Vec<Structure<'_>>> {
+    let mut all = Vec::new();
     let mut rest = table;
-    std::iter::from_fn(move || {
-        let structure = Structure::first(rest)?;
+    while rest.first().is_some_and(|kind| *kind != END_OF_TABLE) {
+        let Some(structure) = Structure::first(rest) else {
+            let at = table.len() - rest.len();
+            return Reading::failed(format!(
+                "the SMBIOS table is cut off or damaged at byte {at}"
+            ));
+        };
         rest = &rest[structure.length..];
-        (structure.kind != END_OF_TABLE).then_some(structure)
-    })
+        all.push(structure);
+    }
+    Reading::Present(all)
 }
 
 /// The memory slots in table order.
 #[must_use]
 pub fn memory_devices(table: &[u8]) -> Reading<Vec<MemoryDevice>> {
-    if !table.is_empty() && Structure::first(table).is_none() {
-        return Reading::failed("the SMBIOS table is cut off or damaged");
-    }
-    let devices = structures(table).filter(|structure| structure.kind == MEMORY_DEVICE);
+    structures(table).and_then(|all| devices(&all))
+}
+
+fn devices(all: &[Structure<'_>]) -> Reading<Vec<MemoryDevice>> {
+    let devices = all.iter().filter(|one| one.kind == MEMORY_DEVICE);
     let devices: Vec<MemoryDevice> = devices
         .map(|device| {
             let size = device.size();
@@ -249,12 +263,16 @@ pub fn memory_devices(table: &[u8]) -> Reading<Vec<MemoryDevice>> {
 }
 
 /// The same table with memory arrays and devices alone, serial numbers and asset tags replaced
-/// by `X`: what [`memory_devices`] needs and nothing that names a machine.
+/// by `X`: what [`memory_devices`] needs and nothing that names a machine. A damaged one stays
+/// one that cannot be read.
 #[must_use]
 pub fn without_identity(table: &[u8]) -> Vec<u8> {
+    let Reading::Present(all) = structures(table) else {
+        return vec![MEMORY_DEVICE];
+    };
     let mut out = Vec::new();
     let kept = [MEMORY_ARRAY, MEMORY_DEVICE];
-    for structure in structures(table).filter(|s| kept.contains(&s.kind)) {
+    for structure in all.iter().filter(|s| kept.contains(&s.kind)) {
         let secret = |number: usize| {
             let mut places = [0x18, 0x19].iter();
             structure.kind == MEMORY_DEVICE

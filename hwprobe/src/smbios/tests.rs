@@ -76,3 +76,32 @@ fn a_damaged_table_ends_and_never_panics() {
     }
     assert_eq!(memory_devices(&[]), Reading::Absent);
 }
+
+#[test]
+fn damage_in_the_middle_is_no_smaller_machine() {
+    const END: [u8; 6] = [END_OF_TABLE, 4, 0, 0, 0, 0];
+    let one = table(&["A1", "12345678"]);
+    let mut array = vec![MEMORY_ARRAY, 0x17, 0, 0, 3, 3, 6];
+    array.resize(0x17, 0);
+    array.extend_from_slice(&[0, 0]);
+    let whole = [array, one.clone(), one.clone(), END.to_vec()].concat();
+    let count = |table: &[u8]| memory_devices(table).map(|devices| devices.len());
+    assert_eq!(count(&whole), Reading::Present(2));
+    assert_eq!(
+        error_correction(&whole),
+        Reading::Present("multi-bit".to_owned())
+    );
+    // Without an end of its own, and with one that has nothing behind its header.
+    assert_eq!(count(&whole[..whole.len() - 6]), Reading::Present(2));
+    assert_eq!(count(&whole[..whole.len() - 2]), Reading::Present(2));
+    // The second device says that it is shorter than its header, or is cut off.
+    let second = whole.len() - END.len() - one.len();
+    let mut damaged = whole.clone();
+    damaged[second + 1] = 3;
+    for table in [&damaged[..], &whole[..second + 20], &whole[..second + 1]] {
+        assert!(matches!(count(table), Reading::Failed { .. }));
+        assert!(matches!(error_correction(table), Reading::Failed { .. }));
+        let kept = without_identity(table);
+        assert!(matches!(count(&kept), Reading::Failed { .. }), "{kept:?}");
+    }
+}
