@@ -101,11 +101,55 @@ fn microcode(cpuinfo: &str) -> Reading<Value> {
         })
 }
 
-/// An EFI variable of one byte: four bytes of attributes, then 0 or 1.
+/// An EFI variable of one byte: four bytes of attributes, then 0 or 1. Where the file system that
+/// shows variables is not mounted, none is there to be read, and none is absent by that.
 fn variable(root: &Root, name: &str) -> Reading<Value> {
     let bytes = root.bytes(format!("{VARIABLES}/{name}-{GLOBAL}"));
+    if bytes == Reading::Absent && root.exists("/sys/firmware/efi") && !has_variables(root) {
+        return Reading::disabled("efivarfs is not mounted");
+    }
     bytes.and_then(|bytes| match bytes.as_slice() {
         [_, _, _, _, state @ (0 | 1)] => Reading::Present(Value::Flag(*state == 1)),
         _ => Reading::failed(format!("{name} variable of {} bytes", bytes.len())),
     })
+}
+
+fn has_variables(root: &Root) -> bool {
+    match root.list(VARIABLES) {
+        Reading::Absent => false,
+        Reading::Present(names) => !names.is_empty(),
+        // It is there, whoever may look into it.
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn secure_boot_is_not_known_where_the_variables_are_not_mounted() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let efivars = folder.path().join(VARIABLES.trim_start_matches('/'));
+        let read = || variable(&root, "SecureBoot");
+        // No UEFI, no variable.
+        assert_eq!(read(), Reading::Absent);
+        let not_mounted = Reading::disabled("efivarfs is not mounted");
+        std::fs::create_dir_all(efivars.parent().unwrap()).unwrap();
+        assert_eq!(read(), not_mounted);
+        std::fs::create_dir(&efivars).unwrap();
+        assert_eq!(read(), not_mounted);
+        assert!(!read().is_known(), "it is no part of a digest");
+        // A firmware that has others does not have this one.
+        std::fs::write(efivars.join(format!("Boot0000-{GLOBAL}")), [0; 5]).unwrap();
+        assert_eq!(read(), Reading::Absent);
+        std::fs::write(
+            efivars.join(format!("SecureBoot-{GLOBAL}")),
+            [6, 0, 0, 0, 1],
+        )
+        .unwrap();
+        assert_eq!(read(), Reading::Present(Value::Flag(true)));
+    }
 }
