@@ -143,7 +143,7 @@ impl<'a> Writer<'a> {
         match name.as_ref() {
             "DMI" => smbios::without_identity(bytes),
             "cmdline" => self.command_line(&known),
-            "mountinfo" => storage::kept_mounts(&String::from_utf8_lossy(&known)).into_bytes(),
+            "mountinfo" => storage::kept_mounts(&known),
             // A header, and the length of the text after it.
             "vpd_pg80" => b"\0\x80\0\x06MASKED".to_vec(),
             _ if known != bytes => known,

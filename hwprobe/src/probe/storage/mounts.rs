@@ -3,10 +3,11 @@
 //! The namespace that counts is that of the first process: jobs start from it, while an agent
 //! started with private mounts sees its own. Where it may not be read (without root), the agent's
 //! own is taken. A file system mounted on demand (below or at an automounter's mount point), for
-//! a container or for one job comes and goes and is left out.
+//! a container, for one job or by an ordinary user comes and goes and is left out.
 
 use crate::probe::Probed;
 use crate::{Reading, Root, Value, cmdline};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 const TABLES: [&str; 2] = ["/proc/1/mountinfo", "/proc/self/mountinfo"];
@@ -91,12 +92,14 @@ pub struct Mount {
     pub options: Vec<String>,
     /// Whether the file system itself is read-only, whatever this mount of it allows.
     pub is_read_only: bool,
+    /// Whether all of the line is text. Where it is not, what is not stands replaced.
+    pub is_text: bool,
 }
 
 pub(super) fn keys(root: &Root, probed: &mut Probed) {
     let mut table = Reading::Absent;
     for path in TABLES {
-        table = root.text(path);
+        table = root.bytes(path);
         if table.is_known() && table != Reading::Absent {
             break;
         }
@@ -104,6 +107,9 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
     let mounts = table.and_then(|table| parse(&table));
     let found = mounts.as_ref().and_then(|mounts| {
         let found = lasting(mounts);
+        if found.values().any(|mount| !mount.is_text) {
+            return Reading::failed("a network file system is mounted where no text says");
+        }
         if found.len() > MOST_MOUNTS {
             return Reading::failed(format!("{} network file systems are mounted", found.len()));
         }
@@ -120,7 +126,15 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
     );
     record.put(
         "storage.automount",
-        mounts.as_ref().map(|mounts| names(automounts(mounts))),
+        mounts.as_ref().and_then(|mounts| {
+            if mounts
+                .iter()
+                .any(|mount| mount.kind == "autofs" && !mount.is_text)
+            {
+                return Reading::failed("an automounter is mounted where no text says");
+            }
+            Reading::Present(names(automounts(mounts)))
+        }),
     );
     for (point, mount) in found.present().into_iter().flatten() {
         let key = |name: &str| format!("storage.mount.{point}.{name}");
@@ -134,18 +148,27 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
         .put("storage.root_read_only", root_read_only(&mounts));
 }
 
-/// Reads the text of a `mountinfo`.
+/// Reads a `mountinfo`.
 #[must_use]
-pub fn parse(table: &str) -> Reading<Vec<Mount>> {
-    let mounts: Option<Vec<Mount>> = table.lines().map(mount).collect();
+pub fn parse(table: impl AsRef<[u8]>) -> Reading<Vec<Mount>> {
+    let mounts: Option<Vec<Mount>> = lines(table.as_ref()).map(mount).collect();
     mounts.map_or_else(
         || Reading::failed("the mount table has a line of another form"),
         Reading::Present,
     )
 }
 
+/// A mount point is whatever bytes somebody called it.
+fn lines(table: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = table.split(|byte| *byte == b'\n');
+    lines.filter(|line| !line.is_empty())
+}
+
 /// `id parent major:minor root point options optional… - type source options`.
-fn mount(line: &str) -> Option<Mount> {
+fn mount(line: &[u8]) -> Option<Mount> {
+    let line = String::from_utf8_lossy(line);
+    // What was text is borrowed.
+    let is_text = matches!(line, Cow::Borrowed(_));
     let (place, system) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(4);
     let (point, own) = (place.next()?, place.next()?);
@@ -171,6 +194,7 @@ fn mount(line: &str) -> Option<Mount> {
         source: unescaped(source),
         options,
         is_read_only: super_options.split(',').any(|option| option == "ro"),
+        is_text,
     })
 }
 
@@ -189,18 +213,16 @@ fn unescaped(raw: &str) -> String {
 }
 
 /// The table as a capture keeps it: the lines that count, without addresses.
-pub(crate) fn without_identity(table: &str) -> String {
-    let mut out = String::new();
-    for line in table.lines() {
+pub(crate) fn without_identity(table: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for line in lines(table) {
         let Some(parsed) = mount(line) else {
             // What could not be read then cannot be read there.
-            out.push_str("damaged\n");
+            out.extend_from_slice(b"damaged\n");
             continue;
         };
-        let is_network = NETWORK
-            .iter()
-            .any(|pattern| cmdline::matches(pattern, &parsed.kind));
-        if !is_network && parsed.kind != "autofs" && parsed.point != "/" {
+        let counts = (is_network(&parsed) && !is_of_a_user(&parsed)) || parsed.kind == "autofs";
+        if !counts && parsed.point != "/" {
             continue;
         }
         let source = match parsed.source.rsplit_once(":/") {
@@ -208,14 +230,20 @@ pub(crate) fn without_identity(table: &str) -> String {
             None => parsed.source,
         };
         let options: Vec<String> = parsed.options.iter().map(|option| masked(option)).collect();
-        out.push_str(&format!(
-            "0 0 0:0 / {} {} - {} {} {}\n",
-            escaped(&parsed.point),
+        out.extend_from_slice(b"0 0 0:0 / ");
+        out.extend_from_slice(escaped(&parsed.point).as_bytes());
+        if !parsed.is_text {
+            // Nor is it text there.
+            out.push(0xff);
+        }
+        let rest = format!(
+            " {} - {} {} {}\n",
             escaped(&options.join(",")),
             parsed.kind,
             escaped(&source),
             if parsed.is_read_only { "ro" } else { "rw" },
-        ));
+        );
+        out.extend_from_slice(rest.as_bytes());
     }
     out
 }
@@ -243,16 +271,29 @@ fn automounts(mounts: &[Mount]) -> Vec<&str> {
 /// one place the last covers the others.
 fn lasting(mounts: &[Mount]) -> BTreeMap<&str, &Mount> {
     let on_demand = automounts(mounts);
-    let is_network = |mount: &&Mount| {
-        let mut kinds = NETWORK.iter();
-        kinds.any(|pattern| cmdline::matches(pattern, &mount.kind))
-    };
     let lasts = |mount: &&Mount| {
         let mut transient = TRANSIENT.iter().chain(&on_demand);
         !transient.any(|folder| is_below(&mount.point, folder))
     };
-    let network = mounts.iter().filter(is_network).filter(lasts);
+    let counts = |mount: &&Mount| is_network(mount) && !is_of_a_user(mount);
+    let network = mounts.iter().filter(counts).filter(lasts);
     network.map(|mount| (mount.point.as_str(), mount)).collect()
+}
+
+fn is_network(mount: &Mount) -> bool {
+    let mut kinds = NETWORK.iter();
+    kinds.any(|pattern| cmdline::matches(pattern, &mount.kind))
+}
+
+/// Whether somebody who is not root mounted it: with `fusermount` anybody does, where they may
+/// write and by the name of any type. A capture has no user, and none of these mounts.
+fn is_of_a_user(mount: &Mount) -> bool {
+    let mut options = mount.options.iter();
+    let user = options.find_map(|option| option.strip_prefix("user_id="));
+    let is_other = user
+        .and_then(|id| id.parse().ok())
+        .is_some_and(|id: u64| id != 0);
+    mount.kind.starts_with("fuse") && is_other
 }
 
 /// Whether `path` is `folder` or inside it.

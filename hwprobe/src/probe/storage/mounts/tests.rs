@@ -60,7 +60,7 @@ fn the_export_is_what_every_client_sees() {
 
 #[test]
 fn what_a_capture_keeps_of_the_table_says_the_same() {
-    let kept = without_identity(TABLE);
+    let kept = String::from_utf8(without_identity(TABLE.as_bytes())).unwrap();
     assert!(!kept.contains("10.1.") && !kept.contains("nfs01"), "{kept}");
     let all = |table: &str| -> Vec<(String, String, String)> {
         let mounts = parse(table);
@@ -81,7 +81,7 @@ fn what_a_capture_keeps_of_the_table_says_the_same() {
     assert_eq!(of(&kept), of(&table));
     assert_eq!(root_read_only(&kept), root_read_only(&table));
     assert!(matches!(
-        parse(&without_identity("x")),
+        parse(without_identity(b"x")),
         Reading::Failed { .. }
     ));
 }
@@ -106,4 +106,58 @@ fn a_mount_without_write_permission_is_no_broken_file_system() {
         read_only("22 1 8:2 / / rw - ext4 /dev/sda2 ro,errors=remount-ro"),
         flag(true)
     );
+}
+
+/// The table with lines of more mounts.
+fn with(more: &[&[u8]]) -> Vec<u8> {
+    let mut table = TABLE.as_bytes().to_vec();
+    for line in more {
+        table.push(b'\n');
+        table.extend_from_slice(line);
+    }
+    table
+}
+
+#[test]
+fn what_an_ordinary_user_mounts_is_no_configuration() {
+    let users: [&[u8]; 3] = [
+        b"90 22 0:90 / /home2/eve/x rw,nosuid - fuse.juicefs JuiceFS:x rw,user_id=1000,group_id=100",
+        b"91 22 0:91 / /home2/eve/\xff\xfe rw,nosuid - fuse.ceph-x y rw,user_id=1000,group_id=100",
+        // Over what the site mounted there.
+        b"92 22 0:92 / /scratch rw,nosuid - fuse.glusterfs z rw,user_id=1000,group_id=100",
+    ];
+    let table = with(&users);
+    let own = parse(TABLE);
+    let seen = parse(&table);
+    let kept = parse(without_identity(&table));
+    let found = lasting(seen.present().unwrap());
+    assert_eq!(found, lasting(own.present().unwrap()));
+    assert!(found.keys().eq(lasting(kept.present().unwrap()).keys()));
+    // What root mounted counts, in a capture as well.
+    let roots = b"93 22 0:93 / /jfs rw - fuse.juicefs JuiceFS:a rw,user_id=0,group_id=0";
+    for table in [with(&[roots]), without_identity(&with(&[roots]))] {
+        let mounts = parse(&table);
+        assert!(lasting(mounts.present().unwrap()).contains_key("/jfs"));
+    }
+}
+
+#[test]
+fn a_name_that_is_no_text_hides_nothing_but_itself() {
+    let names = |table: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("proc/1")).unwrap();
+        std::fs::write(folder.path().join("proc/1/mountinfo"), table).unwrap();
+        let mut probed = Probed::new(crate::Class::Storage);
+        keys(&Root::new(folder.path()), &mut probed);
+        let get = |key: &str| probed.record.get(key);
+        (get("storage.mount.names"), get("storage.automount"))
+    };
+    let local = b"94 22 8:3 / /data/\xff rw - ext4 /dev/sdb1 rw";
+    assert_eq!(names(&with(&[local])), names(TABLE.as_bytes()));
+    let network = b"95 22 0:95 / /data/\xff rw - nfs4 nfs01:/x rw";
+    for table in [with(&[network]), without_identity(&with(&[network]))] {
+        let (mounts, automount) = names(&table);
+        assert!(matches!(mounts, Reading::Failed { .. }), "{mounts:?}");
+        assert_eq!(automount, names(TABLE.as_bytes()).1);
+    }
 }
