@@ -175,7 +175,11 @@ impl Inventory {
         self.facts.absorb(probed.facts);
         self.topology.absorb(probed.topology);
         self.vitals.absorb(probed.vitals);
-        self.power = probed.power.or(self.power.take());
+        // A later probe knows better, where it knows.
+        self.power = match (probed.power, self.power.take()) {
+            (Some(power), Some(before)) => Some(power.or(before)),
+            (power, before) => power.or(before),
+        };
         self.findings.extend(probed.findings);
         self.unite(probed.record);
     }

@@ -62,6 +62,16 @@ impl LimitState {
             Self::Unknown => "unknown",
         }
     }
+
+    /// How much it tells: who sees a limit knows more than who sees none.
+    const fn rank(self) -> u8 {
+        match self {
+            Self::Set => 3,
+            Self::Uncapped => 2,
+            Self::Absent => 1,
+            Self::Unknown => 0,
+        }
+    }
 }
 
 impl fmt::Display for LimitState {
@@ -87,6 +97,105 @@ pub struct Power {
     /// `HardPowerOff`.
     pub exception_action: Reading<String>,
     /// Where the draw comes from: the resource's path for Redfish, else `ipmi`, `hwmon/<name>`,
-    /// `rapl`. Empty where there is none.
+    /// `rapl`; where another one tells the limit, with `, limit: <that one>`. Empty where there is
+    /// none.
     pub source: String,
+}
+
+impl Power {
+    /// What two sources tell of one node, each as far as it knows: this one goes before `other`.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        let has_draw = rank(&self.draw) >= rank(&other.draw);
+        let has_limit = self.limit_state.rank() >= other.limit_state.rank();
+        let source = |of_self: bool| match of_self {
+            true => &self.source,
+            false => &other.source,
+        };
+        let (draws, limits) = (source(has_draw), source(has_limit));
+        let is_told =
+            self.limit_state != LimitState::Unknown || other.limit_state != LimitState::Unknown;
+        let source = match draws == limits || !is_told {
+            true => draws.clone(),
+            false => format!("{draws}, limit: {limits}"),
+        };
+        // The bounds of a limit are of whoever tells it, unless it does not know them.
+        let (limiting, rest) = match has_limit {
+            true => (self.clone(), &other),
+            false => (other.clone(), &self),
+        };
+        Self {
+            draw: better(self.draw.clone(), &other.draw),
+            limit: limiting.limit,
+            limit_state: limiting.limit_state,
+            limit_min: better(limiting.limit_min, &rest.limit_min),
+            limit_max: better(limiting.limit_max, &rest.limit_max),
+            exception_action: better(limiting.exception_action, &rest.exception_action),
+            source,
+        }
+    }
+}
+
+/// How much a reading tells.
+const fn rank<T>(reading: &Reading<T>) -> u8 {
+    match reading {
+        Reading::Present(_) => 2,
+        known if known.is_known() => 1,
+        _ => 0,
+    }
+}
+
+fn better<T: Clone>(one: Reading<T>, other: &Reading<T>) -> Reading<T> {
+    match rank(&one) >= rank(other) {
+        true => one,
+        false => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watts(watts: u64) -> Reading<Milliwatts> {
+        Reading::Present(Milliwatts(watts * 1000))
+    }
+
+    #[test]
+    fn of_two_sources_the_one_that_knows_tells_each_part() {
+        let meter = Power {
+            draw: watts(400),
+            limit: watts(500),
+            limit_state: LimitState::Set,
+            limit_min: watts(100),
+            limit_max: Reading::Unsupported,
+            exception_action: Reading::Unsupported,
+            source: "hwmon/power_meter".to_owned(),
+        };
+        let bmc = Power {
+            draw: watts(420),
+            limit_max: watts(900),
+            source: "ipmi".to_owned(),
+            ..Power::default()
+        };
+        let both = Power {
+            draw: watts(420),
+            limit_max: watts(900),
+            source: "ipmi, limit: hwmon/power_meter".to_owned(),
+            ..meter.clone()
+        };
+        assert_eq!(bmc.clone().or(meter.clone()), both);
+        // Whoever goes before tells what both know.
+        let other = meter.clone().or(bmc.clone());
+        assert_eq!(
+            (other.draw, other.source.as_str()),
+            (watts(400), "hwmon/power_meter")
+        );
+        let silent = Power {
+            draw: Reading::Unsupported,
+            ..meter.clone()
+        };
+        assert_eq!(silent.or(bmc.clone()).source, both.source);
+        assert_eq!(bmc.clone().or(Power::default()), bmc);
+        assert_eq!(Power::default().or(bmc.clone()), bmc);
+    }
 }
