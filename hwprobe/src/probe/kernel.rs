@@ -76,6 +76,12 @@ pub const MODULES: &[&str] = &[
     "nvme_core",
 ];
 
+/// Modules that programs load by what they do: an idle node and one that was used once would differ.
+/// Only by its whole name such a one counts. `nvidia_uvm` comes with the first CUDA program.
+/// `nvidia_drm` and `nvidia_modeset` come with the driver or not at all, and `nvidia_peermem` where
+/// somebody configured it.
+const ON_USE: &[&str] = &["nvidia_uvm"];
+
 /// Module parameters that describe this boot or this node, or hold a secret, not the
 /// configuration. `networks` and `ip2nets` of Lustre's network name interfaces and addresses.
 const VOLATILE_PARAMETERS: &[&str] = &[
@@ -212,7 +218,11 @@ fn iommu(root: &Root) -> Reading<Value> {
 
 fn modules(root: &Root, wanted: &[String], record: &mut ClassRecord) {
     let loaded = root.list("/sys/module").map(|mut names| {
-        names.retain(|name| wanted.iter().any(|pattern| matches(pattern, name)));
+        let counts = |pattern: &String, name: &str| match ON_USE.contains(&name) {
+            true => pattern == name,
+            false => matches(pattern, name),
+        };
+        names.retain(|name| wanted.iter().any(|pattern| counts(pattern, name)));
         names
     });
     // A module that is not among them is absent, not unknown.
@@ -298,5 +308,38 @@ mod tests {
             assert_eq!(build_id(&notes[..end]), Reading::Absent);
         }
         assert_eq!(build_id(&[0xff; 40]), Reading::Absent);
+    }
+
+    #[test]
+    fn a_module_that_comes_with_the_first_program_makes_no_difference_unless_it_is_named() {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+        let loaded = |wanted: &[&str], names: &[&str]| {
+            let module = folder.path().join("sys/module");
+            let _ = std::fs::remove_dir_all(&module);
+            for name in names {
+                let made = std::fs::create_dir_all(module.join(name));
+                assert!(made.is_ok(), "{made:?}");
+            }
+            let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+            let mut record = ClassRecord::new(Class::Kernel);
+            modules(&Root::new(folder.path()), &wanted, &mut record);
+            record
+        };
+        let idle = loaded(MODULES, &["nvidia", "nvidia_drm", "nvidia_peermem"]);
+        let used = loaded(
+            MODULES,
+            &["nvidia", "nvidia_drm", "nvidia_peermem", "nvidia_uvm"],
+        );
+        assert_eq!(idle, used);
+        assert!(
+            idle.entries
+                .contains_key("kernel.module.nvidia_peermem.version")
+        );
+        let named = loaded(&["nvidia_uvm"], &["nvidia", "nvidia_uvm"]);
+        assert!(
+            named
+                .entries
+                .contains_key("kernel.module.nvidia_uvm.version")
+        );
     }
 }
