@@ -101,12 +101,13 @@ fn memory_errors(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     let sram = sram.as_ref();
     vitals.put(
         "ecc.sram.uncorrected",
-        sram.clone().map(|sram| Value::amount(sram.uncorrected)),
+        sram.clone()
+            .and_then(|sram| sram.uncorrected.clone().map(Value::amount)),
     );
     vitals.put(
         "ecc.sram.uncorrected_ever",
         sram.clone()
-            .map(|sram| Value::amount(sram.uncorrected_ever)),
+            .and_then(|sram| sram.uncorrected_ever.clone().map(Value::amount)),
     );
     vitals.put(
         "ecc.sram.threshold_exceeded",

@@ -124,8 +124,8 @@ pub(super) struct RemappedRows {
 /// Errors of static memory that could not be corrected.
 pub(super) struct SramErrors {
     /// Since the driver was loaded.
-    pub uncorrected: u64,
-    pub uncorrected_ever: u64,
+    pub uncorrected: Reading<u64>,
+    pub uncorrected_ever: Reading<u64>,
     /// The driver says that there were too many.
     pub threshold_exceeded: bool,
 }
@@ -210,8 +210,8 @@ impl<'a> Raw<'a> {
         };
         ask!(self, nvmlDeviceGetSramEccErrorStatus, &mut status)?;
         Ok(SramErrors {
-            uncorrected: status.volatileUncParity + status.volatileUncSecDed,
-            uncorrected_ever: status.aggregateUncParity + status.aggregateUncSecDed,
+            uncorrected: both(status.volatileUncParity, status.volatileUncSecDed),
+            uncorrected_ever: both(status.aggregateUncParity, status.aggregateUncSecDed),
             threshold_exceeded: status.bThresholdExceeded != 0,
         })
     }
@@ -306,6 +306,14 @@ const fn struct_version<T>(version: u32) -> u32 {
     size_of::<T>() as u32 | version << 24
 }
 
+/// Two counters as one. All ones are what the driver says instead of a number that it has not.
+fn both(one: u64, other: u64) -> Reading<u64> {
+    match one.checked_add(other) {
+        Some(sum) if one != u64::MAX && other != u64::MAX => Reading::Present(sum),
+        _ => Reading::failed("the driver has no number for it"),
+    }
+}
+
 fn field(value: &nvml::nvmlFieldValue_t) -> Result<i64, Code> {
     if value.nvmlReturn != nvml::nvmlReturn_enum_NVML_SUCCESS {
         return Err(Code(value.nvmlReturn));
@@ -327,4 +335,22 @@ fn field(value: &nvml::nvmlFieldValue_t) -> Result<i64, Code> {
         }
     };
     Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_the_driver_does_not_have_is_not_known_and_wraps_into_no_number() {
+        assert_eq!(both(2, 3), Reading::Present(5));
+        for (one, other) in [
+            (u64::MAX, 0),
+            (0, u64::MAX),
+            (u64::MAX, 1),
+            (u64::MAX - 1, 2),
+        ] {
+            assert!(!both(one, other).is_known(), "{one} {other}");
+        }
+    }
 }
