@@ -23,7 +23,8 @@ pub(crate) struct Walk<'a> {
 pub(crate) struct Member<'a> {
     /// Where it lies.
     pub(crate) path: ResourcePath,
-    inline: Option<&'a Value>,
+    /// The resource, where the list has it.
+    pub(crate) inline: Option<&'a Value>,
 }
 
 impl<'a> Walk<'a> {
@@ -85,13 +86,11 @@ impl<'a> Walk<'a> {
 
     /// The resource a property links to: absent where there is no such property.
     pub(crate) fn follow(&mut self, from: &Value, property: &str) -> Reading<&'a Value> {
-        match link(from, property) {
-            Some(path) => self.get(&path),
-            None => Reading::Absent,
-        }
+        target(from, property).and_then(|path| self.get(&path))
     }
 
-    /// The members of a collection with all its pages, by path, each once.
+    /// The members of a collection with all its pages, by path, each once. A list with a member or
+    /// a page that leads nowhere is not known: it would lack something that is there.
     pub(crate) fn members(&mut self, path: &ResourcePath) -> Reading<Vec<Member<'a>>> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
@@ -105,25 +104,25 @@ impl<'a> Walk<'a> {
                 Reading::Present(value) => value,
                 other => return other.map(|_| Vec::new()),
             };
-            let listed = match value.get("Members") {
-                Some(Value::Array(listed)) => listed,
-                None | Some(Value::Null) => return Reading::failed(format!("{page}: no members")),
-                Some(other) => {
-                    return Reading::failed(format!("{page}: members are {}", kind(other)));
-                }
+            let listed = match listed(value) {
+                Ok(listed) => listed,
+                Err(why) => return Reading::failed(format!("{page}: {why}")),
             };
             if found.len() + listed.len() > MOST_MEMBERS {
                 let count = found.len() + listed.len();
                 return Reading::failed(format!("{page}: {count} members, {MOST_MEMBERS} allowed"));
             }
             for entry in listed {
-                if let Some(member) = member_of(entry)
-                    && seen.insert(member.path.clone())
-                {
-                    found.push(member);
+                match member_of(entry) {
+                    Ok(member) if seen.insert(member.path.clone()) => found.push(member),
+                    Ok(_) => {}
+                    Err(why) => return Reading::failed(format!("{page}: {why}")),
                 }
             }
-            next = string(value, "Members@odata.nextLink").and_then(ResourcePath::parse);
+            next = match next_page(value) {
+                Ok(next) => next,
+                Err(why) => return Reading::failed(format!("{page}: {why}")),
+            };
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
         Reading::Present(found)
@@ -134,13 +133,60 @@ fn beyond<T>() -> Reading<T> {
     Reading::failed(format!("beyond {MOST_RESOURCES} resources of one BMC"))
 }
 
-fn member_of(entry: &Value) -> Option<Member<'_>> {
-    let path = ResourcePath::parse(string(entry, "@odata.id")?)?;
+/// What a page of a list lists. One that leaves its members out has none only if it says so.
+pub(crate) fn listed(page: &Value) -> Result<&[Value], String> {
+    match page.get("Members") {
+        Some(Value::Array(listed)) => Ok(listed),
+        None | Some(Value::Null) => {
+            let count = page.get("Members@odata.count").and_then(Value::as_u64);
+            let none = (count == Some(0)).then_some(&[][..]);
+            none.ok_or_else(|| "no members".to_owned())
+        }
+        Some(other) => Err(format!("members are {}", kind(other))),
+    }
+}
+
+/// Where a page leads on, if it does.
+pub(crate) fn next_page(page: &Value) -> Result<Option<ResourcePath>, String> {
+    match page.get("Members@odata.nextLink") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(link)) => match ResourcePath::parse(link) {
+            Some(path) => Ok(Some(path)),
+            None => Err(format!("the next page is \"{}\"", shown(link))),
+        },
+        Some(other) => Err(format!("the next page is {}", kind(other))),
+    }
+}
+
+/// One entry of a list, with why it is none.
+pub(crate) fn member_of(entry: &Value) -> Result<Member<'_>, String> {
+    let Some(link) = string(entry, "@odata.id") else {
+        return Err("a member without a link".to_owned());
+    };
+    let path =
+        ResourcePath::parse(link).ok_or_else(|| format!("a member is at \"{}\"", shown(link)))?;
     let is_expanded = entry.get("Id").is_some() || entry.get("Name").is_some();
-    Some(Member {
+    Ok(Member {
         path,
         inline: is_expanded.then_some(entry),
     })
+}
+
+fn shown(link: &str) -> String {
+    lattice_hwprobe::text::shown(link)
+}
+
+/// Where a property leads: absent where it leads nowhere, failed where that is none of the BMC's
+/// paths.
+pub(crate) fn target(value: &Value, property: &str) -> Reading<ResourcePath> {
+    if let Some(path) = link(value, property) {
+        return Reading::Present(path);
+    }
+    let told = value.get(property);
+    match told.and_then(|told| told.as_str().or_else(|| string(told, "@odata.id"))) {
+        None | Some("") => Reading::Absent,
+        Some(link) => Reading::failed(format!("{property} is at \"{}\"", shown(link))),
+    }
 }
 
 /// The JSON kind, for messages.

@@ -290,3 +290,133 @@ fn a_registry_drops_what_nobody_can_set() {
     let wanted = "BiosAttributeRegistryA43.v1_2_52";
     assert_eq!(registry, Reading::Present(wanted.into()));
 }
+
+const BIOS: &str = "/redfish/v1/systems/1/bios";
+const REGISTRIES: &str = "/redfish/v1/Registries";
+
+/// A node whose BIOS names one registry, on a BMC that lists these with what each calls itself. The
+/// first one's text drops the setting `UsbBoot`.
+fn with_registries(named: &str, listed: &[(&str, &str)]) -> NodeReport {
+    let mut documents = tree("hpe-dl325-ilo5");
+    support::document(&mut documents, BIOS)["AttributeRegistry"] = json!(named);
+    let root = support::document(&mut documents, "/redfish/v1");
+    root["Registries"] = json!({"@odata.id": REGISTRIES});
+    let mut put = |at: &str, value: Value| {
+        let path = lattice_redfish::ResourcePath::parse(at).expect("a path");
+        documents.0.insert(path, Reading::Present(value));
+    };
+    let links = listed.iter();
+    let links = links.map(|(at, _)| json!({"@odata.id": format!("{REGISTRIES}/{at}")}));
+    put(REGISTRIES, json!({"Members": links.collect::<Vec<_>>()}));
+    for (rank, (at, own)) in listed.iter().enumerate() {
+        let text = format!("/redfish/v1/registrystore/{rank}");
+        let location = json!([{"Language": "en", "Uri": text}]);
+        put(
+            &format!("{REGISTRIES}/{at}"),
+            json!({"Id": own, "Registry": own, "Location": location}),
+        );
+        let drops = if rank == 0 { "UsbBoot" } else { "BootMode" };
+        let entries = json!([{"AttributeName": drops, "ReadOnly": true}]);
+        put(
+            &text,
+            json!({"Id": own, "RegistryEntries": {"Attributes": entries}}),
+        );
+    }
+    nodes(&fetched(&documents, &everything()), &everything()).remove(0)
+}
+
+#[test]
+fn the_registry_is_found_however_its_version_is_written() {
+    for (named, listed) in [
+        // As an iDRAC9 tells it: the version is raised in the BIOS alone.
+        (
+            "BiosAttributeRegistry.v1_0_3",
+            &[
+                (
+                    "BiosAttributeRegistry.v1_0_0",
+                    "BiosAttributeRegistry.v1_0_0",
+                ),
+                (
+                    "ManagerAttributeRegistry.v1_0_0",
+                    "ManagerAttributeRegistry.v1_0_0",
+                ),
+                (
+                    "NetworkAttributesRegistry_NIC.Slot.1-1-1.v1_0_0",
+                    "NetworkAttributesRegistry_NIC.Slot.1-1-1.v1_0_0",
+                ),
+                ("BaseMessages", "Base.1.12"),
+            ][..],
+        ),
+        // As a Supermicro X14 does: listed without one.
+        (
+            "BiosAttributeRegistry.v1_0_0",
+            &[
+                ("BiosAttributeRegistry", "BiosAttributeRegistry"),
+                ("Base.v1_4_0", "Base.1.4.0"),
+            ],
+        ),
+        // Only its own name tells.
+        (
+            "BiosAttributeRegistry.v1_0_3",
+            &[
+                ("SystemAttributes", "BiosAttributeRegistry.v1_0_3"),
+                ("ManagerAttributes", "ManagerAttributeRegistry.v1_0_3"),
+            ],
+        ),
+        // Two versions, of which one calls itself as the BIOS does.
+        (
+            "BiosAttributeRegistry.v1_0_3",
+            &[
+                (
+                    "BiosAttributeRegistry.v1_0_9",
+                    "BiosAttributeRegistry.v1_0_3",
+                ),
+                (
+                    "BiosAttributeRegistry.v1_0_0",
+                    "BiosAttributeRegistry.v1_0_0",
+                ),
+            ],
+        ),
+    ] {
+        let node = with_registries(named, listed);
+        assert!(
+            matches!(node.bios.state(), ClassState::Complete { .. }),
+            "{named}"
+        );
+        assert_eq!(
+            node.bios.get("bios.registry"),
+            Reading::Present(named.into())
+        );
+        assert_eq!(
+            node.bios.get("bios.setting.UsbBoot"),
+            Reading::Absent,
+            "{listed:?}"
+        );
+        assert!(node.bios.get("bios.setting.BootMode").present().is_some());
+    }
+}
+
+#[test]
+fn of_several_registries_that_could_be_meant_none_is_and_no_setting_is_compared() {
+    let node = with_registries(
+        "BiosAttributeRegistry.v1_0_3",
+        &[
+            (
+                "BiosAttributeRegistry.v1_0_0",
+                "BiosAttributeRegistry.v1_0_0",
+            ),
+            (
+                "BiosAttributeRegistry.v1_0_1",
+                "BiosAttributeRegistry.v1_0_1",
+            ),
+        ],
+    );
+    assert!(matches!(node.bios.state(), ClassState::Incomplete { .. }));
+    assert!(!node.bios.get("bios.setting.names").is_known());
+    // A BMC without such a registry says so, as ever.
+    let none = with_registries(
+        "BiosAttributeRegistry.v1_0_3",
+        &[("Base.v1_4_0", "Base.1.4.0")],
+    );
+    assert!(none.bios.get("bios.setting.UsbBoot").present().is_some());
+}

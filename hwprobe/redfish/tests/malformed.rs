@@ -186,6 +186,48 @@ fn resources_that_link_to_each_other_are_each_read_once() {
 }
 
 #[test]
+fn a_member_or_a_page_that_leads_nowhere_leaves_the_list_unknown_and_no_component_absent() {
+    let list = "/redfish/v1/UpdateService/FirmwareInventory";
+    let key = "bmc.inventory.mb_cpld1.version";
+    let known = tree("gigabyte-h262-ami");
+    let (report, _) = read(&known, &everything());
+    let node = report.node().expect("one node");
+    assert!(node.bmc.get(key).is_known() && node.bmc.entries.contains_key(key));
+    let odd: &[fn(&mut Value)] = &[
+        |list| list["Members"][0]["@odata.id"] = json!("/redfish/v1/UpdateService/MB CPLD1"),
+        |list| {
+            list["Members"][0]["@odata.id"] = json!("https://192.0.2.1/redfish/v1/UpdateService")
+        },
+        |list| list["Members"][0] = json!({"Id": "MB_CPLD1", "Version": "1"}),
+        |list| list["Members"][0] = Value::Null,
+        |list| list["Members@odata.nextLink"] = json!("https://192.0.2.1/redfish/v1/next"),
+        |list| list["Members@odata.nextLink"] = json!(7),
+        |list| list["Members"] = Value::Null,
+    ];
+    for (at, make_odd) in odd.iter().enumerate() {
+        let mut documents = known.clone();
+        let list = document(&mut documents, list);
+        // It would have been one of those that are left.
+        list["Members@odata.count"] = json!(1);
+        make_odd(list);
+        let (report, _) = read(&documents, &everything());
+        let node = report.node().expect("one node");
+        assert!(!node.bmc.get("bmc.inventory.names").is_known(), "{at}");
+        assert!(!node.bmc.get(key).is_known(), "{at}");
+        assert!(
+            matches!(node.bmc.state(), ClassState::Incomplete { .. }),
+            "{at}"
+        );
+    }
+    // One that has none and says so needs no list.
+    let mut documents = known;
+    *document(&mut documents, list) = json!({"Members@odata.count": 0});
+    let (report, _) = read(&documents, &everything());
+    let node = report.node().expect("one node");
+    assert!(matches!(node.bmc.state(), ClassState::Complete { .. }));
+}
+
+#[test]
 fn links_that_lead_elsewhere_are_no_links() {
     for target in [
         "http://192.0.2.1/redfish/v1/Systems",

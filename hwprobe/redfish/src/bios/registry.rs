@@ -3,7 +3,7 @@
 use super::flag;
 use crate::documents::ResourcePath;
 use crate::report::SystemName;
-use crate::walk::{Walk, link, string, text};
+use crate::walk::{Member, Walk, link, string, target, text};
 use lattice_hwprobe::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -30,13 +30,9 @@ impl Registry {
             Reading::Present(members) => members,
             other => return other.and_then(|_| Reading::Absent),
         };
-        let is_it = |path: &ResourcePath| {
-            let last = path.last();
-            let last = last.strip_suffix(".json").unwrap_or(last);
-            last.eq_ignore_ascii_case(&name)
-        };
-        let Some(member) = members.iter().find(|member| is_it(&member.path)) else {
-            return Reading::Absent;
+        let member = match chosen(walk, &members, &name) {
+            Reading::Present(member) => member,
+            other => return other.and_then(|_| Reading::Absent),
         };
         let file = walk.member(member);
         file.and_then(|file| {
@@ -44,10 +40,7 @@ impl Registry {
             if file.get("RegistryEntries").is_some() {
                 return Reading::Present(Self::read(file, &name));
             }
-            match location(file) {
-                Some(path) => walk.get(&path).map(|value| Self::read(value, &name)),
-                None => Reading::Absent,
-            }
+            location(file).and_then(|path| walk.get(&path).map(|value| Self::read(value, &name)))
         })
     }
 
@@ -88,17 +81,87 @@ fn says(name: &str, version: &str) -> bool {
     name.replace('_', ".").contains(&version.replace('_', "."))
 }
 
-/// The English one of a registry's texts; they differ in words for people alone.
-fn location(file: &Value) -> Option<ResourcePath> {
-    let listed = file.get("Location")?.as_array()?;
+/// The registry that a BIOS means by `name`: the one that lies or calls itself so, else the only
+/// one of that name in another version. An iDRAC9 raises the version in the BIOS alone
+/// (`BiosAttributeRegistry.v1_0_3`, listed as `….v1_0_0`), an X14 lists its registry without one.
+/// Where several could be meant it is not known: without the registry the wrong settings would be
+/// compared.
+fn chosen<'a, 'm>(
+    walk: &mut Walk<'a>,
+    members: &'m [Member<'a>],
+    name: &str,
+) -> Reading<&'m Member<'a>> {
+    /// The most registries that are looked into; an iDRAC has one of attributes for each NIC.
+    const MOST_ASKED: usize = 32;
+    let called = |member: &Member<'_>| {
+        let last = member.path.last();
+        last.strip_suffix(".json").unwrap_or(last).to_owned()
+    };
+    let mut named = members.iter();
+    if let Some(member) = named.find(|member| called(member).eq_ignore_ascii_case(name)) {
+        return Reading::Present(member);
+    }
+    let base = base_of(name);
+    let is_version = |member: &&Member<'_>| base_of(&called(member)).eq_ignore_ascii_case(base);
+    let versions: Vec<&Member<'a>> = members.iter().filter(is_version).collect();
+    if let [only] = versions[..] {
+        return Reading::Present(only);
+    }
+    let is_of_attributes =
+        |member: &&Member<'_>| called(member).to_ascii_lowercase().contains("attribute");
+    let asked: Vec<&Member<'a>> = match versions.is_empty() {
+        true => members.iter().filter(is_of_attributes).collect(),
+        false => versions.clone(),
+    };
+    let (mut found, mut unread) = (Vec::new(), None);
+    for member in asked.into_iter().take(MOST_ASKED) {
+        match walk.member(member) {
+            Reading::Present(file) => {
+                let own = ["Registry", "Id"].map(|property| string(file, property));
+                let mut own = own.into_iter().flatten();
+                found.extend(
+                    own.any(|own| own.eq_ignore_ascii_case(name))
+                        .then_some(member),
+                );
+            }
+            Reading::Absent => {}
+            unknown => unread = Some(unknown.map(|_| member)),
+        }
+    }
+    match (found[..].first(), unread) {
+        (Some(only), None) if found.len() == 1 => Reading::Present(only),
+        (_, Some(unknown)) => unknown,
+        (None, None) if versions.is_empty() => Reading::Absent,
+        _ => Reading::failed(format!(
+            "the BMC has several registries that could be {name}"
+        )),
+    }
+}
+
+/// The name of a registry without its version, which vendors write behind `.v` or `_v`.
+fn base_of(name: &str) -> &str {
+    let bytes = name.as_bytes();
+    let begins = |at: &usize| {
+        matches!(
+            bytes.get(*at..*at + 3),
+            Some([b'.' | b'_', b'v' | b'V', b'0'..=b'9'])
+        )
+    };
+    let version = (0..bytes.len()).find(begins);
+    version.and_then(|at| name.get(..at)).unwrap_or(name)
+}
+
+/// The English one of a registry's texts; they differ in words for people alone. Absent where it
+/// has none on the BMC.
+fn location(file: &Value) -> Reading<ResourcePath> {
+    let Some(listed) = file.get("Location").and_then(Value::as_array) else {
+        return Reading::Absent;
+    };
     let english = |entry: &&Value| {
         string(entry, "Language").is_some_and(|language| language.starts_with("en"))
     };
-    let entry = listed.iter().find(english).or_else(|| listed.first())?;
-    match string(entry, "Uri") {
-        Some(uri) => ResourcePath::parse(uri),
-        None => link(entry, "Uri"),
-    }
+    let entry = listed.iter().find(english).or_else(|| listed.first());
+    entry.map_or(Reading::Absent, |entry| target(entry, "Uri"))
 }
 
 /// Settings by which like nodes differ rightly, by what their names hold, lower-case. The same

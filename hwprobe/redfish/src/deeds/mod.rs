@@ -120,6 +120,10 @@ impl DeedsRead {
             let why = Reading::failed("its newest entries are not reached");
             self.silent.push((list.clone(), why));
         }
+        if let Some(why) = &page.wrong {
+            let why = Reading::failed(why.as_str());
+            self.silent.push((list.clone(), why));
+        }
         if !is_whole {
             return;
         }

@@ -1,7 +1,7 @@
 //! The newest members of a list, however it is paged and whichever way it is ordered.
 
 use crate::documents::ResourcePath;
-use crate::walk::{Walk, kind, string};
+use crate::walk::{Member, Walk, listed as listed_in, member_of, next_page};
 use lattice_hwprobe::Reading;
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -12,23 +12,17 @@ pub(super) const MOST_LOOKED_AT: usize = 256;
 /// The most pages of a list that are looked at in one look.
 const MOST_PAGES: usize = 4;
 
-/// One member of a list.
-#[derive(Clone, Debug)]
-pub(super) struct Listed<'a> {
-    pub(super) path: ResourcePath,
-    /// The resource, where the list has it.
-    pub(super) inline: Option<&'a Value>,
-}
-
 /// The newest members of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Newest<'a> {
     /// The oldest of them first.
-    pub(super) listed: Vec<Listed<'a>>,
+    pub(super) listed: Vec<Member<'a>>,
     /// Whether none of its pages failed for the moment.
     pub(super) is_whole: bool,
     /// Whether its end was come to, where the newest are at its end.
     pub(super) is_reached: bool,
+    /// What of it leads nowhere. It hides nothing else, and is said.
+    pub(super) wrong: Option<String>,
 }
 
 /// Whether what came of a fetch stands: the next one may give what this one did not otherwise.
@@ -47,13 +41,14 @@ pub(super) fn newest<'a>(
         Reading::Present(first) => first,
         other => return other.and_then(|_| Reading::Absent),
     };
-    let mut listed = match members(first) {
+    let mut wrong = None;
+    let mut listed = match members(first, &mut wrong) {
         Ok(listed) => listed,
         Err(why) => return Reading::failed(format!("{path}: {why}")),
     };
     let is_descending = is_descending(&listed);
     let mut pages = BTreeSet::from([path.clone()]);
-    let mut next = next_of(first);
+    let mut next = next_of(first, &mut wrong);
     if !is_descending && let Some(jump) = next.as_ref().and_then(|next| last_page(first, next)) {
         // The newest are on the last page.
         next = Some(jump);
@@ -76,8 +71,11 @@ pub(super) fn newest<'a>(
                 break;
             }
         };
-        listed.extend(members(value).unwrap_or_default());
-        next = next_of(value);
+        match members(value, &mut wrong) {
+            Ok(further) => listed.extend(further),
+            Err(why) => wrong = Some(why),
+        }
+        next = next_of(value, &mut wrong);
     }
     let is_reached = is_descending || next.is_none();
     if is_descending {
@@ -91,43 +89,38 @@ pub(super) fn newest<'a>(
         listed,
         is_whole,
         is_reached,
+        wrong,
     })
 }
 
-/// Those of one page, in its order: at either end no more than are looked at.
-fn members(page: &Value) -> Result<Vec<Listed<'_>>, String> {
-    let listed = match page.get("Members") {
-        Some(Value::Array(listed)) => listed,
-        // Some leave it out where there is none.
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(other) => return Err(format!("members are {}", kind(other))),
+/// Those of one page, in its order: at either end no more than are looked at. An entry that leads
+/// nowhere is left out and noted.
+fn members<'a>(page: &'a Value, wrong: &mut Option<String>) -> Result<Vec<Member<'a>>, String> {
+    let all = listed_in(page)?;
+    let is_long = all.len() > 2 * MOST_LOOKED_AT;
+    let (head, tail) = match is_long {
+        true => (&all[..MOST_LOOKED_AT], &all[all.len() - MOST_LOOKED_AT..]),
+        false => (all, &[][..]),
     };
-    let one = |entry: &'_ Value| -> Option<ResourcePath> {
-        ResourcePath::parse(string(entry, "@odata.id")?)
-    };
-    let of = |entry| {
-        let is_expanded = |value: &Value| value.get("Id").is_some() || value.get("Name").is_some();
-        Some(Listed {
-            path: one(entry)?,
-            inline: Some(entry).filter(|value| is_expanded(value)),
-        })
-    };
-    if listed.len() <= 2 * MOST_LOOKED_AT {
-        return Ok(listed.iter().filter_map(of).collect());
+    let mut found = Vec::new();
+    for entry in head.iter().chain(tail) {
+        match member_of(entry) {
+            Ok(member) => found.push(member),
+            Err(why) => *wrong = Some(why),
+        }
     }
-    let (head, tail) = (
-        &listed[..MOST_LOOKED_AT],
-        &listed[listed.len() - MOST_LOOKED_AT..],
-    );
-    Ok(head.iter().chain(tail).filter_map(of).collect())
+    Ok(found)
 }
 
-fn next_of(page: &Value) -> Option<ResourcePath> {
-    string(page, "Members@odata.nextLink").and_then(ResourcePath::parse)
+fn next_of(page: &Value, wrong: &mut Option<String>) -> Option<ResourcePath> {
+    next_page(page).unwrap_or_else(|why| {
+        *wrong = Some(why);
+        None
+    })
 }
 
 /// Whether the newest come first: by the numbers in their ids, else by their times.
-fn is_descending(listed: &[Listed<'_>]) -> bool {
+fn is_descending(listed: &[Member<'_>]) -> bool {
     let (Some(first), Some(last)) = (listed.first(), listed.last()) else {
         return false;
     };

@@ -167,7 +167,10 @@ impl Bmc {
             ask.path = to.to_owned();
             reply = self.exchange(who, &ask, deadline).await?;
         }
-        let value = reply.json()?;
+        let mut value = reply.json()?;
+        if let Some(account) = self.account(who) {
+            account.endpoint.shorten_links(&mut value);
+        }
         let own = value.get("@odata.etag").and_then(Value::as_str);
         let etag = reply.etag.clone().or_else(|| own.map(str::to_owned));
         Ok(Fetched { value, etag })

@@ -3,6 +3,7 @@
 use super::trust::{Trust, TrustError};
 use reqwest::Url;
 use secrecy::SecretString;
+use serde_json::Value;
 
 /// One account at one BMC.
 #[derive(Clone, Debug)]
@@ -129,6 +130,35 @@ impl Endpoint {
         self.url.origin().ascii_serialization()
     }
 
+    /// Makes links that a BMC writes as URLs of this very address the paths that they are. Those of
+    /// another address stay as they are, and lead nowhere.
+    pub(super) fn shorten_links(&self, value: &mut Value) {
+        let address = self.address();
+        let mut left = vec![value];
+        while let Some(value) = left.pop() {
+            match value {
+                Value::Array(items) => left.extend(items),
+                Value::Object(members) => {
+                    for (name, value) in members {
+                        let is_link = name.ends_with("@odata.id")
+                            || name.ends_with("@odata.nextLink")
+                            || name == "Uri";
+                        match value {
+                            Value::String(link) if is_link => {
+                                let path = link.strip_prefix(&address);
+                                if let Some(path) = path.filter(|path| path.starts_with('/')) {
+                                    *link = path.to_owned();
+                                }
+                            }
+                            value => left.push(value),
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// The URL of a path on this BMC; nothing if it would leave the Redfish service. (A parser of
     /// URLs resolves `%2e%2e` and `\`, which are part of a name in a path.)
     pub(super) fn url_of(&self, path: &str) -> Option<Url> {
@@ -181,6 +211,28 @@ mod tests {
             "https://other.example/redfish/v1",
         ] {
             assert_eq!(endpoint.url_of(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_url_of_the_bmc_itself_is_its_path_and_no_other_url_is() {
+        let endpoint = at("https://bmc:8443", Trust::System).unwrap();
+        let link = |link: &str| serde_json::json!({"Members": [{"@odata.id": link}], "Name": link});
+        let own = "https://bmc:8443/redfish/v1/Systems/1";
+        let mut value = link(own);
+        endpoint.shorten_links(&mut value);
+        assert_eq!(value["Members"][0]["@odata.id"], "/redfish/v1/Systems/1");
+        assert_eq!(value["Name"], own);
+        for other in [
+            "https://bmc/redfish/v1/Systems/1",
+            "https://bmc:84431/redfish/v1/Systems/1",
+            "https://bmc:8443.example/redfish/v1/Systems/1",
+            "http://bmc:8443/redfish/v1/Systems/1",
+            "//bmc:8443/redfish/v1/Systems/1",
+        ] {
+            let mut value = link(other);
+            endpoint.shorten_links(&mut value);
+            assert_eq!(value, link(other));
         }
     }
 
