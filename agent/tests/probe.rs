@@ -471,7 +471,16 @@ async fn a_bmc_that_does_not_let_us_in_leaves_its_class_unknown() {
     let output = run(denied).await;
     assert_eq!(code(&output), 3, "{}", said(&output));
     let found = json(&output);
-    assert_eq!(found["classes"]["bmc"]["state"], "incomplete");
+    // It has a part of both: half a class has no digest that would stand beside a whole one's.
+    for class in ["bmc", "bios"] {
+        let class = &found["classes"][class];
+        assert_eq!(class["state"], "incomplete", "{class}");
+        let missing = class["missing"].as_object().unwrap();
+        assert!(
+            missing.values().all(|why| why["state"] == "denied"),
+            "{missing:?}"
+        );
+    }
     assert!(found["fingerprint"].is_null());
     assert_eq!(found["classes"]["nic"]["state"], "complete");
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
@@ -485,6 +494,12 @@ async fn a_bmc_that_does_not_let_us_in_leaves_its_class_unknown() {
     gone.env("LATTICE_BMC_PASSWORD", "x");
     let output = run(gone).await;
     assert_eq!(code(&output), 3);
-    let why = json(&output)["classes"]["bmc"]["missing"].to_string();
-    assert!(why.contains("failed"), "{why}");
+    for class in ["bmc", "bios"] {
+        let why = json(&output)["classes"][class]["missing"].to_string();
+        assert!(why.contains("failed"), "{why}");
+    }
+    let args = ["probe", "--class", "bios", "--bmc", &url, "--bmc-user", "a"];
+    let mut one = on_host("gpu001", &args);
+    one.env("LATTICE_BMC_PASSWORD", "x");
+    assert_eq!(code(&run(one).await), 3, "the class it was asked for");
 }

@@ -3,9 +3,9 @@
 use super::source::Source;
 use anyhow::{Context as _, bail};
 use clap::Args;
-use lattice_hwprobe::{Class, ClassRecord, Inventory, Probed, Reading, Value};
+use lattice_hwprobe::{Class, Inventory, Probed};
 use lattice_redfish::http::{Bmc, Endpoint, Environment, Pin, ReadOnly, Settings, Trust};
-use lattice_redfish::{Breadth, NodeReport, Scope, Selector, Unselected};
+use lattice_redfish::{Breadth, NodeReport, Scope, Selector, Unselected, contradictions, unread};
 use secrecy::SecretString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -155,36 +155,38 @@ pub(super) fn recorded(tree: &Path) -> anyhow::Result<Option<NodeReport>> {
     report.with_context(|| format!("{shown} is no record of a BMC"))
 }
 
+/// What contradicts the host's own words is a finding.
 fn take(inventory: &mut Inventory, source: &Source, took: Duration, report: &NodeReport) {
-    if !source.is_left_out(Class::Bmc) {
-        let probed = Probed {
-            record: report.bmc.clone(),
-            vitals: report.vitals.clone(),
-            power: Some(report.power.clone()),
-            findings: report.findings.clone(),
-            ..Probed::new(Class::Bmc)
-        };
+    let probed = report.probed().into_iter();
+    for (mut probed, took) in probed.zip([took, Duration::ZERO]) {
+        let class = probed.record.class;
+        if source.is_left_out(class) {
+            continue;
+        }
+        if class == Class::Bmc && inventory.power.is_none() {
+            // Where nothing else measures it: why the BMC does not tell it either.
+            probed.power = Some(report.power.clone());
+        }
         inventory.take(NAME, took, probed);
     }
-    if !source.is_left_out(Class::Bios) {
-        let probed = Probed {
-            record: report.bios.clone(),
-            ..Probed::new(Class::Bios)
-        };
-        inventory.take(NAME, Duration::ZERO, probed);
-    }
+    let record = |class| inventory.records.get(&class);
+    let found = contradictions(record(Class::Bios), record(Class::Bmc));
+    inventory.findings.extend(found);
 }
 
+/// Both classes that it has a part of are unknown then.
 fn lose(inventory: &mut Inventory, source: &Source, took: Duration, why: &Unselected) {
-    if source.is_left_out(Class::Bmc) {
-        return;
+    for (record, took) in unread(&why.reading())
+        .into_iter()
+        .zip([took, Duration::ZERO])
+    {
+        let class = record.class;
+        if !source.is_left_out(class) {
+            let probed = Probed {
+                record,
+                ..Probed::new(class)
+            };
+            inventory.take(NAME, took, probed);
+        }
     }
-    let mut record = ClassRecord::new(Class::Bmc);
-    let reading = Reading::<Value>::failed(why.to_string());
-    record.require(format!("bmc.probe.{NAME}"), reading);
-    let probed = Probed {
-        record,
-        ..Probed::new(Class::Bmc)
-    };
-    inventory.take(NAME, took, probed);
 }

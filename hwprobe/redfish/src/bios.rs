@@ -4,6 +4,7 @@ mod registry;
 
 use crate::firmware::Inventory;
 use crate::systems::System;
+use crate::versions::contradict;
 use crate::walk::{Walk, kind, link, string, text};
 use lattice_hwprobe::{ClassRecord, Finding, FindingCode, Reading, Value as Known};
 use registry::{Registry, is_of_this_host};
@@ -199,28 +200,6 @@ fn pending(walk: &mut Walk<'_>, bios: &Value, current_all: &Map<String, Value>) 
         detail.push_str(&format!(" and {more} more"));
     }
     Some(Finding::new(FindingCode::BiosSettingsPending, detail))
-}
-
-/// Whether the BIOS version in band and the one the BMC tells contradict each other. Vendors write
-/// one version in two ways (DMI `A43`, Redfish `A43 v2.52 (10/29/2021)`): what is a part of the
-/// other is no contradiction, nor is anything unknown.
-#[must_use]
-pub fn compare_versions(in_band: &ClassRecord, redfish: &ClassRecord) -> Option<Finding> {
-    let (host, bmc) = (
-        in_band.get("bios.version"),
-        redfish.get("bios.redfish.version"),
-    );
-    let host = host.present()?.as_text()?;
-    let bmc = bmc.present()?.as_text()?;
-    contradict(host, bmc).then(|| {
-        let detail = format!("the host says \"{host}\", the BMC \"{bmc}\"");
-        Finding::new(FindingCode::BiosVersionMismatch, detail)
-    })
-}
-
-fn contradict(one: &str, other: &str) -> bool {
-    let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
-    !one.contains(&other) && !other.contains(&one)
 }
 
 /// A list's text property, for the registry.

@@ -23,10 +23,10 @@ mod power;
 pub mod recorded;
 mod report;
 mod systems;
+mod versions;
 mod vitals;
 mod walk;
 
-pub use bios::compare_versions;
 pub use deeds::{
     Deed, DeedOf, DeedRoute, DeedSeverity, DeedsFound, DeedsRead, DeedsSeen, find_deeds, read_deeds,
 };
@@ -34,5 +34,6 @@ pub use documents::{Documents, ResourcePath};
 pub use interpret::interpret;
 pub use power::{Route, RoutedPower, Shape, Source, read_by_route};
 pub use report::{
-    BmcReport, Breadth, Interpretation, NodeReport, Scope, Selector, SystemName, Unselected,
+    BmcReport, Breadth, Interpretation, NodeReport, Scope, Selector, SystemName, Unselected, unread,
 };
+pub use versions::contradictions;

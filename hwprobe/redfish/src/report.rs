@@ -1,6 +1,5 @@
 //! What one look at a BMC says, and what is asked of it.
 
-use crate::bios::compare_versions;
 use crate::documents::ResourcePath;
 use crate::power::Route;
 use lattice_hwprobe::{Class, ClassRecord, Finding, LimitState, Power, Probed, Reading, Vitals};
@@ -179,17 +178,33 @@ impl Unselected {
     }
 }
 
+/// What is known of the classes that a BMC has a part of while it says nothing: neither, by a key of
+/// each that is never absent where it answers. So the half that the host tells of itself is not taken
+/// for the whole.
+#[must_use]
+pub fn unread(reading: &Reading<String>) -> [ClassRecord; 2] {
+    let one = |class: Class, key: &str| {
+        let mut record = ClassRecord::new(class);
+        record.require(key, reading.clone());
+        record
+    };
+    [
+        one(Class::Bmc, "bmc.firmware"),
+        one(Class::Bios, "bios.redfish.version"),
+    ]
+}
+
 fn list(choices: &[String]) -> String {
     let quoted: Vec<String> = choices.iter().map(|id| format!("\"{id}\"")).collect();
     quoted.join(", ")
 }
 
 impl NodeReport {
-    /// This report as two probes of an inventory, class `bmc` and class `bios`. `in_band` is what
-    /// the host itself says of its BIOS: a contradiction between the two is a finding. Power is
-    /// left to other sources where the BMC tells neither draw nor limit.
+    /// This report as two probes of an inventory, class `bmc` and class `bios`. Power is left to
+    /// other sources where the BMC tells neither draw nor limit. What contradicts the host's own
+    /// words is told by [`contradictions`](crate::contradictions) once both are there.
     #[must_use]
-    pub fn probed(&self, in_band: Option<&ClassRecord>) -> [Probed; 2] {
+    pub fn probed(&self) -> [Probed; 2] {
         let of = |class: Class| -> Vec<Finding> {
             let mine = self.findings.iter().filter(|found| found.class == class);
             mine.cloned().collect()
@@ -199,8 +214,6 @@ impl NodeReport {
                 self.power.limit_state,
                 LimitState::Set | LimitState::Uncapped
             );
-        let mut bios = of(Class::Bios);
-        bios.extend(in_band.and_then(|record| compare_versions(record, &self.bios)));
         [
             Probed {
                 record: self.bmc.clone(),
@@ -211,7 +224,7 @@ impl NodeReport {
             },
             Probed {
                 record: self.bios.clone(),
-                findings: bios,
+                findings: of(Class::Bios),
                 ..Probed::new(Class::Bios)
             },
         ]

@@ -4,8 +4,8 @@
 
 mod support;
 
-use lattice_hwprobe::{Class, ClassRecord, Reading, Value};
-use lattice_redfish::{Documents, NodeReport, ResourcePath};
+use lattice_hwprobe::{Class, ClassRecord, ClassState, Reading, Value};
+use lattice_redfish::{Documents, NodeReport, ResourcePath, contradictions, unread};
 use serde_json::{Value as Json, json};
 use support::{document, everything, read, tree};
 
@@ -200,25 +200,53 @@ fn two_of_a_kind_are_told_apart_by_place_else_by_number() {
 #[test]
 fn a_report_becomes_two_probes_and_a_contradiction_in_band_a_finding() {
     let report = node(&tree("hpe-dl325-ilo5"));
-    let in_band = |version: &str| {
-        let mut record = ClassRecord::new(Class::Bios);
-        record.require("bios.version", Reading::Present(version));
+    let [bmc, bios] = report.probed();
+    assert_eq!(
+        (bmc.record.class, bios.record.class),
+        (Class::Bmc, Class::Bios)
+    );
+    assert!(bmc.power.is_some() && bios.power.is_none());
+    let in_band = |class, key, version: &str| {
+        let mut record = ClassRecord::new(class);
+        record.require(key, Reading::Present(version));
         record
     };
-    // DMI tells the family alone.
-    for (version, findings) in [("A43", 0), ("A43 v2.52 (10/29/2021)", 0), ("U32", 1)] {
-        let [bmc, bios] = report.probed(Some(&in_band(version)));
-        assert_eq!(
-            (bmc.record.class, bios.record.class),
-            (Class::Bmc, Class::Bios)
-        );
-        assert_eq!(bios.findings.len(), findings, "{version}");
-        assert!(bmc.power.is_some() && bios.power.is_none());
+    // DMI tells the family alone; IPMI the first two numbers.
+    for (dmi, ipmi, codes) in [
+        ("A43", "2.46", &[][..]),
+        ("A43 v2.52 (10/29/2021)", "2.46", &[]),
+        ("U32", "2.46", &["bios_version_mismatch"]),
+        ("A43", "2.47", &["bmc_version_mismatch"]),
+    ] {
+        let host = in_band(Class::Bios, "bios.version", dmi);
+        let bios = host.unite(bios.record.clone());
+        let host = in_band(Class::Bmc, "bmc.ipmi.firmware", ipmi);
+        let bmc = host.unite(bmc.record.clone());
+        let found = contradictions(Some(&bios), Some(&bmc));
+        let found: Vec<&str> = found.iter().map(|finding| &*finding.code).collect();
+        assert_eq!(found, codes, "{dmi} {ipmi}");
     }
+    // Of what one side does not tell nothing is said.
+    assert_eq!(contradictions(Some(&bios.record), Some(&bmc.record)), []);
+    assert_eq!(contradictions(None, None), []);
+
     let silent = node(&tree("bmclib/dell"));
-    let [bmc, _] = silent.probed(None);
+    let [bmc, _] = silent.probed();
     assert!(
         bmc.power.is_none(),
         "what is not known hides no other source"
     );
+}
+
+#[test]
+fn a_bmc_that_was_not_read_leaves_both_its_classes_unknown_and_says_how() {
+    let denied = Reading::denied("401");
+    let [bmc, bios] = unread(&denied);
+    for (record, class) in [(bmc, Class::Bmc), (bios, Class::Bios)] {
+        assert_eq!(record.class, class);
+        let ClassState::Incomplete { missing } = record.state() else {
+            panic!("{record:?}");
+        };
+        assert!(missing.values().all(|why| *why == Reading::denied("401")));
+    }
 }

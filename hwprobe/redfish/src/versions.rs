@@ -1,0 +1,217 @@
+//! Where a host and its BMC name the same firmware, and name two.
+
+use lattice_hwprobe::{ClassRecord, Finding, FindingCode};
+use std::collections::BTreeSet;
+
+/// What a node's own words and its BMC's contradict each other in: the BIOS version, of class `bios`,
+/// and over IPMI the BMC's own, of class `bmc`. Each record is the union of both sides' keys; what
+/// either does not tell contradicts nothing.
+#[must_use]
+pub fn contradictions(bios: Option<&ClassRecord>, bmc: Option<&ClassRecord>) -> Vec<Finding> {
+    let bios = bios.and_then(|record| {
+        let (host, bmc) = both(record, "bios.version", "bios.redfish.version")?;
+        contradict(&host, &bmc).then(|| {
+            let detail = format!("the host says \"{host}\", the BMC \"{bmc}\"");
+            Finding::new(FindingCode::BiosVersionMismatch, detail)
+        })
+    });
+    let bmc = bmc.and_then(|record| {
+        let (ipmi, redfish) = both(record, "bmc.ipmi.firmware", "bmc.firmware")?;
+        contradicts_ipmi(&ipmi, &redfish).then(|| {
+            let detail = format!("over IPMI it says \"{ipmi}\", over Redfish \"{redfish}\"");
+            Finding::new(FindingCode::BmcVersionMismatch, detail)
+        })
+    });
+    bios.into_iter().chain(bmc).collect()
+}
+
+fn both(record: &ClassRecord, one: &str, other: &str) -> Option<(String, String)> {
+    let text = |key| Some(record.get(key).present()?.as_text()?.to_owned());
+    Some((text(one)?, text(other)?))
+}
+
+/// Whether two texts name two versions. Vendors write one version in two ways (DMI `A43`, Redfish
+/// `A43 v2.52 (10/29/2021)`): what is a part of the other is no contradiction. Nor is what is
+/// written so differently (`0.1.3`, `T20221205`) that it may well be the same.
+pub(crate) fn contradict(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
+    if one.contains(&other) || other.contains(&one) {
+        return false;
+    }
+    let (one, other) = (words(&one), words(&other));
+    let shapes: BTreeSet<&str> = one.iter().map(|word| &*word.shape).collect();
+    let of = |words: &[Word], shape: &str| -> BTreeSet<String> {
+        let alike = words.iter().filter(|word| word.shape == shape);
+        alike.map(|word| word.text.clone()).collect()
+    };
+    let mut shapes = shapes.into_iter();
+    shapes.any(|shape| {
+        let there = of(&other, shape);
+        !there.is_empty() && of(&one, shape).is_disjoint(&there)
+    })
+}
+
+/// A part of a version, such as `a43` or `2.52`.
+struct Word {
+    /// Numbers without leading zeros.
+    text: String,
+    /// `#` for each number, `a` for each run of letters, and what is between them: `a#`, `#.#`.
+    shape: String,
+}
+
+/// The words that have more than one part. A date has slashes and is no version.
+fn words(text: &str) -> Vec<Word> {
+    let split = |c: char| c.is_whitespace() || "()[],;:-_".contains(c);
+    let words = text.split(split).filter(|word| !word.contains('/'));
+    words.filter_map(word).collect()
+}
+
+fn word(text: &str) -> Option<Word> {
+    let number = text
+        .strip_prefix('v')
+        .filter(|rest| begins_with_digit(rest));
+    let mut rest = number.unwrap_or(text);
+    let mut word = Word {
+        text: String::new(),
+        shape: String::new(),
+    };
+    let mut runs = 0;
+    while let Some(first) = rest.chars().next() {
+        let is_alike = |c: char| match first {
+            '0'..='9' => c.is_ascii_digit(),
+            _ if first.is_alphabetic() => c.is_alphabetic(),
+            _ => !c.is_alphanumeric(),
+        };
+        let (run, more) = rest.split_at(rest.find(|c| !is_alike(c)).unwrap_or(rest.len()));
+        match first {
+            '0'..='9' => {
+                let digits = run.trim_start_matches('0');
+                word.text
+                    .push_str(if digits.is_empty() { "0" } else { digits });
+                word.shape.push('#');
+                runs += 1;
+            }
+            _ if first.is_alphabetic() => {
+                word.text.push_str(run);
+                word.shape.push('a');
+                runs += 1;
+            }
+            _ => {
+                word.text.push_str(run);
+                word.shape.push_str(run);
+            }
+        }
+        rest = more;
+    }
+    (runs > 1 && word.shape.contains('#')).then_some(word)
+}
+
+fn begins_with_digit(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Whether IPMI's `major.minor` and the version over Redfish cannot be the same. The former has one
+/// byte for each: of `6.10.30.00` it tells `6.10`. A version without exactly one dotted number in it
+/// does not compare.
+fn contradicts_ipmi(ipmi: &str, redfish: &str) -> bool {
+    let Some((major, minor)) = ipmi.split_once('.') else {
+        return false;
+    };
+    let split = |c: char| c.is_whitespace() || "()[],;:-_/".contains(c);
+    let mut dotted = redfish.split(split).filter_map(major_and_minor);
+    let (Some((told_major, told_minor)), None) = (dotted.next(), dotted.next()) else {
+        return false;
+    };
+    // What is not filled in.
+    if major == "0" && minor.trim_matches('0').is_empty() {
+        return false;
+    }
+    let Ok(major) = major.parse::<u32>() else {
+        return false;
+    };
+    if told_major > 0x7f || told_minor.len() > 2 {
+        return false;
+    }
+    // Two decimal digits, of which `6.1` may be either; some vendors put the binary number there.
+    let is_minor = told_minor.parse() == minor.parse::<u32>()
+        || told_minor.parse() == u32::from_str_radix(minor, 16)
+        || format!("{told_minor:0<2}") == minor;
+    told_major != major || !is_minor
+}
+
+/// Of `v1.66`, `2.40P`, `6.10.30.00`.
+fn major_and_minor(word: &str) -> Option<(u32, &str)> {
+    let number = word.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    let (major, rest) = number.split_once('.')?;
+    let end = rest.find(|c: char| !c.is_ascii_digit());
+    let minor = &rest[..end.unwrap_or(rest.len())];
+    let major = major.parse().ok()?;
+    (!minor.is_empty()).then_some((major, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_contradict_only_where_they_are_written_alike() {
+        for (host, bmc, is_other) in [
+            ("A43", "A43 v2.52 (10/29/2021)", false),
+            ("A43 v2.52", "A43, 2.52", false),
+            ("A43 v2.52", "A43 v2.60 (10/29/2021)", true),
+            ("U32", "A43 v2.52 (10/29/2021)", true),
+            ("2.10.2", "2.10.2", false),
+            ("2.10.2", "2.12.4", true),
+            ("2.10.2", "02.10.02", false),
+            ("1.4", "BIOS Date: 10/28/2022 Ver 1.4", false),
+            ("1.4", "BIOS Date: 10/28/2022 Ver 1.6", true),
+            ("-[IVE164L-3.22]-", "IVE164L", false),
+            ("-[IVE164L-3.22]-", "IVE166M", true),
+            ("1.7.2", "ex425.bios-1.7.2", false),
+            ("1.7.2", "ex425.bios-1.6.1", true),
+            // Each in a way of its own.
+            ("0.1.3", "T20221205", false),
+            ("2.1", "02.01.00", false),
+            ("7", "8", false),
+            ("10/29/2021", "10/30/2021", false),
+            ("", "A43", false),
+            ("é1", "ß2", true),
+        ] {
+            assert_eq!(contradict(host, bmc), is_other, "{host} {bmc}");
+            assert_eq!(contradict(bmc, host), is_other, "{bmc} {host}");
+        }
+    }
+
+    #[test]
+    fn ipmi_tells_the_first_two_numbers_of_a_version() {
+        for (ipmi, redfish, is_other) in [
+            ("6.10", "6.10.30.00", false),
+            ("7.00", "7.00.30.00", false),
+            ("6.10", "7.00.30.00", true),
+            ("6.00", "6.10.30.00", true),
+            ("1.66", "iLO 6 v1.66", false),
+            ("1.65", "iLO 6 v1.66", true),
+            ("2.50", "AFBT10N 2.50 2023-03-30", false),
+            ("3.37", "3.37P", false),
+            ("1.01", "01.01.06", false),
+            // One digit may be tens or ones, and ten may be written as 0x0a.
+            ("4.20", "4.2(3b)", false),
+            ("4.02", "4.2(3b)", false),
+            ("6.0a", "6.10.30.00", false),
+            // Not the same kind of number, or more than one of them.
+            ("2.12", "fw1020.00-61", false),
+            ("1.23", "1.234", false),
+            ("1.00", "12.60.39 1.00.2", false),
+            ("1.00", "2024-05", false),
+            ("0.00", "2.12.0-dev", false),
+            ("garbage", "6.10", false),
+            ("1.00", "", false),
+        ] {
+            assert_eq!(
+                contradicts_ipmi(ipmi, redfish),
+                is_other,
+                "{ipmi} {redfish}"
+            );
+        }
+    }
+}
