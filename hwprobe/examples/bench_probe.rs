@@ -3,7 +3,8 @@
 //!
 //! Probes a captured host of the repository as an agent does, in a process of its own with the
 //! fake driver in another below it. Prints the median of each probe and of the whole, and what
-//! this process, which stands for the agent, holds in memory before and after.
+//! this process, which stands for the agent, holds in memory before and after. Fails where that
+//! grew by more than 1 MiB.
 
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::{Host, Inventory, NvmlSource, child, diff, probe_isolated};
@@ -12,6 +13,11 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+/// How much more this process may hold after the rounds for memory than before them, KiB: an
+/// allocator keeps some pages more or less, and an inventory that were kept of each of 1,000 probes
+/// is some 50 MiB.
+const MOST_GROWTH_KIB: u64 = 1024;
 
 struct Args {
     host: String,
@@ -96,7 +102,14 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let after = resident_kib()?;
     each.insert("whole".to_owned(), whole);
     show(args, &program, &mut each, (before, after));
-    Ok(())
+    match after.saturating_sub(before) {
+        grown if grown > MOST_GROWTH_KIB => Err(format!(
+            "memory grew by {grown} KiB in {} probes, {MOST_GROWTH_KIB} allowed",
+            args.memory_rounds
+        )
+        .into()),
+        _ => Ok(()),
+    }
 }
 
 /// A cost is told only of what was read as it should be.

@@ -7,7 +7,8 @@ mod support;
 
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::keys::{Need, ROWS, Seen, markdown, row_of};
-use lattice_hwprobe::{Class, Host, Inventory, NvmlSource, child, probe_all};
+use lattice_hwprobe::net::{DevlinkReport, EthtoolReport};
+use lattice_hwprobe::{Answers, Class, Host, Inventory, NvmlSource, Reading, child, probe_all};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,9 +51,40 @@ fn inventories() -> &'static Vec<Inventory> {
     ALL.get_or_init(|| {
         let hosts = ["gpu001", "gpu101"].map(host);
         let here = Host::new("/", NvmlSource::Disabled);
-        let all = hosts.into_iter().chain([here, Tree::node().host()]);
+        let devlink = with_devlink();
+        let trees = [here, Tree::node().host(), devlink.host()];
+        let all = hosts.into_iter().chain(trees);
         all.map(|host| probe_all(&host)).collect()
     })
+}
+
+/// A NIC whose driver tells of its firmware through devlink: no captured host has one.
+fn with_devlink() -> Tree {
+    const NIC: &str = "/sys/devices/pci0000:05/0000:05:00.0";
+    let tree = Tree::new();
+    tree.pci("0000:05:00.0", "020000", "8086", "1593")
+        .file(&format!("{NIC}/net/eno1/mtu"), "9000")
+        .link(&format!("{NIC}/net/eno1/device"), "../../../0000:05:00.0")
+        .link(
+            "/sys/class/net/eno1",
+            "../../devices/pci0000:05/0000:05:00.0/net/eno1",
+        );
+    let versions = |name: &str, version: &str| [(name.to_owned(), version.to_owned())].into();
+    let device = DevlinkReport {
+        bus: "pci".to_owned(),
+        device: "0000:05:00.0".to_owned(),
+        fixed: versions("board.id", "K65390-000"),
+        running: versions("fw.mgmt", "7.3.6"),
+        stored: versions("fw.mgmt", "7.3.6"),
+        ..DevlinkReport::default()
+    };
+    let report = EthtoolReport {
+        devlink: Reading::Present(vec![device]),
+        ..EthtoolReport::default()
+    };
+    let path = format!("/{}", EthtoolReport::FILE);
+    tree.bytes(&path, &report.encode().unwrap());
+    tree
 }
 
 /// Whether each key is required in one inventory at least.

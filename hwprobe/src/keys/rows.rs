@@ -158,13 +158,6 @@ pub const ROWS: &[Row] = &[
         NVML,
     ),
     row(
-        "gpu.<slot>.clock.<name>.application",
-        "application clock that was set",
-        "Hz",
-        NVML,
-    )
-    .needs_hardware(),
-    row(
         "gpu.<slot>.power.default",
         "power limit the board comes with",
         "mW",
@@ -190,20 +183,6 @@ pub const ROWS: &[Row] = &[
         "",
         NVML,
     ),
-    row(
-        "gpu.<slot>.fabric.<name>",
-        "place in an NVLink fabric that nodes of a kind share",
-        "",
-        NVML,
-    )
-    .needs_hardware(),
-    row(
-        "gpu.<slot>.platform.<name>",
-        "place in a rack-scale machine that nodes of a kind share",
-        "",
-        NVML,
-    )
-    .needs_hardware(),
     row(
         "gpu.amd.count",
         "AMD GPUs on the bus; not known while there is no driver for those that need one",
@@ -344,15 +323,13 @@ pub const ROWS: &[Row] = &[
         "version of a component that runs",
         "",
         DEVLINK,
-    )
-    .needs_hardware(),
+    ),
     row(
         "nic.<slot>.fixed.<name>",
         "what no update changes: board, revision",
         "",
         DEVLINK,
-    )
-    .needs_hardware(),
+    ),
     row("nic.<slot>.board_id", "board id (PSID)", "", RDMA),
     row("nic.<slot>.hca_type", "RDMA device type", "", RDMA),
     row("nic.<slot>.hw_rev", "hardware revision", "", RDMA),
