@@ -25,6 +25,10 @@ const TESTS: &[(&str, fn())] = &[
         events_arrive_with_the_address,
     ),
     ("both_sources_make_one_event", both_sources_make_one_event),
+    (
+        "clocks_that_drifted_apart_make_no_second_event",
+        clocks_that_drifted_apart_make_no_second_event,
+    ),
     ("a_silent_driver_is_a_timeout", a_silent_driver_is_a_timeout),
     (
         "a_killed_listener_is_started_again",
@@ -127,13 +131,17 @@ impl Bed {
 
     /// The kernel writes a line, now.
     fn log(&self, text: &str) {
-        let up = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let stamp = up.tv_sec * 1_000_000 + up.tv_nsec / 1_000;
+        let up = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicRaw);
+        self.log_at(up.tv_sec * 1_000_000 + up.tv_nsec / 1_000, text);
+    }
+
+    /// The kernel writes a line, and its clock says that the boot was so long ago.
+    fn log_at(&self, stamp_us: i64, text: &str) {
         let mut file = std::fs::OpenOptions::new()
             .append(true)
             .open(self.kmsg())
             .unwrap();
-        write!(file, "4,2,{stamp},-;{text}\n SUBSYSTEM=pci\n").unwrap();
+        write!(file, "4,2,{stamp_us},-;{text}\n SUBSYSTEM=pci\n").unwrap();
     }
 }
 
@@ -221,6 +229,34 @@ fn both_sources_make_one_event() {
     assert_eq!(of(62).source, GpuEventSource::KernelLog);
     assert_eq!(of(62).address, "0000:19:00.0");
     assert!(of(62).at_ms.abs_diff(now_ms()) < 60_000, "{:?}", of(62));
+}
+
+fn clocks_that_drifted_apart_make_no_second_event() {
+    let mut bed = Bed::new();
+    // Told before the watch began, as long ago as the log says.
+    bed.log_at(0, "NVRM: Xid (PCI:0000:19:00): 62, at boot");
+    let mut watch = bed.watch(bed.source());
+    let old = until(&mut watch, |watch| {
+        is_listening(watch) && watch.log().last() == 1
+    });
+    assert!(old[0].at_ms < now_ms(), "{old:?}");
+    // A look at the end of the log, between two reads of it.
+    std::thread::sleep(Duration::from_millis(500));
+    bed.raise(1, 79);
+    until(&mut watch, |watch| watch.log().last() == 2);
+    assert_eq!(watch.confirmed(), []);
+    let from = now_ms();
+    bed.log_at(1, "NVRM: Xid (PCI:0000:5d:00): 79, pid=42, off the bus");
+    until(&mut watch, |watch| {
+        let event = watch.log().get(2);
+        watch.log().last() > 2 || event.is_some_and(|event| event.source == GpuEventSource::Both)
+    });
+    assert_eq!(watch.log().last(), 2, "{:?}", watch.log());
+    let event = watch.log().get(2).cloned().unwrap();
+    assert!(event.at_ms.abs_diff(from) < 10_000, "{event:?}");
+    assert_eq!(event.kernel_seq, Some(2));
+    assert_eq!(watch.confirmed(), [event]);
+    assert_eq!(watch.confirmed(), []);
 }
 
 fn a_silent_driver_is_a_timeout() {

@@ -60,6 +60,10 @@ impl NodeHealth {
                 log_events(&events);
                 self.events(&events);
             }
+            let confirmed = watch.confirmed();
+            if !confirmed.is_empty() {
+                self.change(|state| confirmed.iter().for_each(|event| state.confirmed(event)));
+            }
             if let Some(notes) = heard.look(&watch) {
                 self.change(|state| state.note(notes));
             }

@@ -8,6 +8,7 @@
 //! It must not know who asks, nor drain anything: it tells.
 
 mod ask;
+mod gpus;
 mod listen;
 mod nics;
 mod pass;

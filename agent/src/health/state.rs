@@ -1,5 +1,6 @@
 //! The rule: what is remembered, and what becomes of a read or an event. Pure.
 
+use super::gpus::GpuNames;
 use super::nics::{self, KnownNics};
 use super::said::Said;
 use lattice_hwprobe::gpu_events::{GpuEvent, SAME_WITHIN_MS};
@@ -18,20 +19,23 @@ const MOST_TOLD: usize = 512;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Stored {
-    /// The boot that `slots` and `told` are of.
+    /// The boot that `slots`, `records` and `told` are of.
     boot: String,
     memory: Memory,
-    /// Entities by PCI address. One that fell off the bus keeps its name.
-    slots: BTreeMap<String, String>,
-    /// When an event was last taken, by GPU and kind: the kernel's log tells everything since the
-    /// boot again to each agent that starts, and what was cleared must not come back by that.
+    /// Entities by PCI address. One that fell off the bus keeps its name, and so do the others.
+    slots: GpuNames,
+    /// The last record of the kernel's log that was taken, by GPU and kind: the log tells
+    /// everything since the boot again to each agent that starts, and what was cleared must not
+    /// come back by that.
+    records: BTreeMap<String, u64>,
+    /// When an event was last taken that the log has not told of, for the case that it does later.
     told: BTreeMap<String, u64>,
     /// NICs there were, over boots.
     nics: KnownNics,
 }
 
 /// What is wrong, without when and how often.
-pub(super) type Standing = (BTreeSet<(String, String, Severity)>, usize);
+pub(super) type Standing = (BTreeSet<(String, String, Severity)>, usize, usize);
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -59,10 +63,12 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(table: Table, mut stored: Stored, boot: &str, now_ms: u64) -> Self {
         if stored.boot != boot {
-            stored.slots.clear();
+            stored.slots = GpuNames::default();
+            stored.records.clear();
             stored.told.clear();
             boot.clone_into(&mut stored.boot);
         }
+        stored.slots = stored.slots.restored();
         let shipped = Table::shipped().ok();
         let tables = shipped.iter().chain([&table]);
         let checks = tables.flat_map(|table| table.checks.values());
@@ -113,17 +119,13 @@ impl State {
     pub(super) fn standing(&self) -> Standing {
         let reasons = self.report().reasons.into_iter();
         let reasons = reasons.map(|r| (r.code, r.entity, r.severity)).collect();
-        (reasons, self.stored.told.len())
+        (reasons, self.stored.records.len(), self.stored.told.len())
     }
 
     /// Takes a read. Whether a probe fell silent with it, wholly or for a part, or answered again.
     pub(super) fn observe(&mut self, at_ms: u64, seen: &Inventory) -> bool {
-        for gpu in &seen.identity.gpus {
-            if let Reading::Present(address) = &gpu.address {
-                let entity = format!("gpu.{}", gpu.slot);
-                self.stored.slots.insert(address.clone(), entity);
-            }
-        }
+        let named = self.stored.slots.observe(seen);
+        let seen = named.as_ref().unwrap_or(seen);
         let gpu = seen.records.get(&lattice_hwprobe::Class::Gpu);
         let is_unread = gpu.is_some_and(|r| matches!(r.state(), ClassState::Incomplete { .. }));
         self.has_gpus |= !seen.identity.gpus.is_empty() || is_unread;
@@ -171,29 +173,53 @@ impl State {
 
     /// Takes an event of a GPU, or keeps it until it is known whose it is.
     pub(super) fn event(&mut self, event: &GpuEvent) {
-        if self.read_at_ms.is_some() || self.stored.slots.contains_key(&event.address) {
+        if self.read_at_ms.is_some() || self.stored.slots.get(&event.address).is_some() {
             self.take(event);
         } else if self.early.len() < MOST_EARLY {
             self.early.push(event.clone());
         }
     }
 
-    fn take(&mut self, event: &GpuEvent) {
-        let told = &mut self.stored.told;
-        let key = format!("{} {}", event.address, event.code);
+    /// The kernel's log told of an event that was taken by the driver's word.
+    pub(super) fn confirmed(&mut self, event: &GpuEvent) {
+        let is_it = |early: &&mut GpuEvent| {
+            let place = (&early.address, early.code);
+            early.seq == event.seq && place == (&event.address, event.code)
+        };
+        if let Some(early) = self.early.iter_mut().find(is_it) {
+            early.clone_from(event);
+        } else if let Some(seq) = event.kernel_seq {
+            let key = told_key(event);
+            self.stored.told.remove(&key);
+            let last = self.stored.records.get(&key).copied();
+            remember(&mut self.stored.records, key, last.unwrap_or(seq).max(seq));
+        }
+    }
+
+    /// Whether it was taken before, by this agent or by an earlier one; remembers that it is now.
+    fn was_told(&mut self, event: &GpuEvent) -> bool {
+        let Stored { records, told, .. } = &mut self.stored;
+        let key = told_key(event);
+        let Some(seq) = event.kernel_seq else {
+            // The driver tells nothing twice.
+            let last = told.get(&key).copied().unwrap_or_default();
+            remember(told, key, event.at_ms.max(last));
+            return false;
+        };
+        // No clock has a say in this: it may have been set since.
+        if records.get(&key).is_some_and(|last| seq <= *last) {
+            return true;
+        }
         let is_old = |last: &u64| event.at_ms <= last.saturating_add(SAME_WITHIN_MS);
-        if event.at_ms < self.began_ms && told.get(&key).is_some_and(is_old) {
+        let was_told = event.at_ms < self.began_ms && told.get(&key).is_some_and(is_old);
+        remember(records, key, seq);
+        was_told
+    }
+
+    fn take(&mut self, event: &GpuEvent) {
+        if self.was_told(event) {
             return;
         }
-        let oldest = told.iter().min_by_key(|(_, at)| **at).map(|(key, _)| key);
-        if told.len() >= MOST_TOLD
-            && !told.contains_key(&key)
-            && let Some(oldest) = oldest.cloned()
-        {
-            told.remove(&oldest);
-        }
-        let last = told.entry(key).or_default();
-        *last = event.at_ms.max(*last);
         let entity = self.stored.slots.get(&event.address);
         let entity = event.code.entity(entity.unwrap_or(&event.address));
         // What it ends: a reset that succeeded ends what it was made for.
@@ -267,6 +293,23 @@ impl State {
             disk: false,
         }
     }
+}
+
+fn told_key(event: &GpuEvent) -> String {
+    format!("{} {}", event.address, event.code)
+}
+
+/// Sets one; of more than are kept the oldest goes.
+fn remember(all: &mut BTreeMap<String, u64>, key: String, value: u64) {
+    let oldest = all.iter().min_by_key(|(_, value)| **value);
+    let oldest = oldest.map(|(key, _)| key.clone());
+    if all.len() >= MOST_TOLD
+        && !all.contains_key(&key)
+        && let Some(oldest) = oldest
+    {
+        all.remove(&oldest);
+    }
+    all.insert(key, value);
 }
 
 /// Why not even what there is of a class is known: how many devices there are, or, where nothing is

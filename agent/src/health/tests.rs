@@ -23,6 +23,7 @@ fn xid(at_ms: u64, xid: u32) -> GpuEvent {
         code: EventCode::Xid(xid),
         source: GpuEventSource::KernelLog,
         detail: "GPU has fallen off the bus.".to_owned(),
+        kernel_seq: Some(at_ms),
     }
 }
 
@@ -78,13 +79,17 @@ fn what_the_kernel_tells_again_to_the_next_agent_is_one_occurrence_and_stays_cle
     first.observe(NOW, &read(Outcome::Complete, Some(false)));
     first.event(&xid(NOW + 5, 79));
     let mut second = state(first.stored(), "b1", NOW + 60_000);
-    // The clock was moved by a second meanwhile, and so is the time that the log is read with.
-    second.event(&xid(NOW + 1005, 79));
+    let again = |at_ms| GpuEvent {
+        at_ms,
+        ..xid(NOW + 5, 79)
+    };
+    // The clock was set by half a minute meanwhile, and so is the time that the log is read with.
+    second.event(&again(NOW + 30_005));
     assert_eq!(second.report().reasons[0].count, 1);
     assert_eq!(second.clear(NOW, "ada", ("gpu.xid.79", Some("gpu.0"))), 0);
     assert_eq!(second.clear(NOW, "ada", ("gpu.xid.79", None)), 1);
     let mut third = state(second.stored(), "b1", NOW + 90_000);
-    third.event(&xid(NOW + 5, 79));
+    third.event(&again(NOW + 60_005));
     assert_eq!(entities(&third), []);
     // What happened while no agent ran counts, and so does what happens now.
     third.event(&xid(NOW + 70_000, 79));
@@ -93,6 +98,78 @@ fn what_the_kernel_tells_again_to_the_next_agent_is_one_occurrence_and_stays_cle
     assert_eq!(third.report().reasons[0].count, 2);
     let booted = state(third.stored(), "b2", NOW + 99_000);
     assert_eq!(entities(&booted), []);
+}
+
+#[test]
+fn what_the_driver_told_alone_is_known_again_when_the_kernel_tells_it() {
+    let by_driver = |at_ms| GpuEvent {
+        source: GpuEventSource::Nvml,
+        kernel_seq: None,
+        ..xid(at_ms, 79)
+    };
+    let mut first = state(Stored::default(), "b1", NOW);
+    first.observe(NOW, &read(Outcome::Complete, Some(false)));
+    first.event(&by_driver(NOW + 5));
+    let urgent = first.standing();
+    // Told by the log a while later: nothing new, but to be written down.
+    first.confirmed(&xid(NOW + 5, 79));
+    assert_ne!(first.standing(), urgent);
+    assert_eq!(first.report().reasons[0].count, 1);
+    assert_eq!(first.clear(NOW, "ada", ("gpu.xid.79", None)), 1);
+    let mut second = state(first.stored(), "b1", NOW + 60_000);
+    second.event(&GpuEvent {
+        at_ms: NOW + 50_000,
+        ..xid(NOW + 5, 79)
+    });
+    assert_eq!(entities(&second), [], "it has the same number");
+    // Where the log came to it only in the next agent's time, the time says that it is the same.
+    second.event(&by_driver(NOW + 70_000));
+    assert_eq!(second.clear(NOW, "ada", ("gpu.xid.79", None)), 1);
+    let mut third = state(second.stored(), "b1", NOW + 90_000);
+    third.event(&xid(NOW + 71_000, 79));
+    assert_eq!(entities(&third), []);
+    third.event(&xid(NOW + 85_000, 79));
+    assert_eq!(entities(&third), [pair("gpu.xid.79", "gpu.1")]);
+}
+
+#[test]
+fn the_fault_of_a_gpu_that_fell_off_is_told_of_it_and_what_was_wrong_with_the_others_ends() {
+    const BEHIND: &str = "0000:82:00.0";
+    let seen = |all: &[&str], pending: bool| {
+        let mut seen = read(Outcome::Complete, None);
+        let gpu = |(slot, address): (u32, &&str)| GpuIdentity {
+            slot,
+            address: Reading::Present((*address).to_owned()),
+            ..GpuIdentity::default()
+        };
+        seen.identity.gpus = (0..).zip(all).map(gpu).collect();
+        let last = all.len() - 1;
+        seen.vitals = Vitals::default();
+        let key = format!("gpu.{last}.remapped_rows.pending");
+        seen.vitals.put(key, Reading::Present(pending));
+        seen
+    };
+    let mut first = state(Stored::default(), "b1", NOW);
+    first.observe(NOW, &seen(&[GPU, BEHIND], true));
+    assert_eq!(entities(&first), [pair("gpu.row_remap.pending", "gpu.1")]);
+    // The other one falls off; the rest moves up, and what was wrong with it is over.
+    first.observe(NOW + 1, &seen(&[BEHIND], false));
+    assert_eq!(entities(&first), []);
+    first.event(&xid(NOW + 2, 79));
+    let mut second = state(first.stored(), "b1", NOW + 10);
+    second.observe(NOW + 11, &seen(&[BEHIND], false));
+    second.event(&GpuEvent {
+        address: BEHIND.to_owned(),
+        ..xid(NOW + 12, 48)
+    });
+    let mut named = entities(&second);
+    named.sort();
+    let expected = [pair("gpu.xid.48", "gpu.1"), pair("gpu.xid.79", "gpu.0")];
+    assert_eq!(named, expected);
+    // The next boot ranks anew.
+    let mut booted = state(second.stored(), "b2", NOW + 20);
+    booted.observe(NOW + 21, &seen(&[BEHIND], true));
+    assert_eq!(entities(&booted), [pair("gpu.row_remap.pending", "gpu.0")]);
 }
 
 #[test]
@@ -278,4 +355,12 @@ fn a_nic_that_is_gone_is_a_reason_over_a_boot_until_somebody_says_that_it_is_mea
     assert_eq!(second.clear(NOW + 3_000, "ada", ("nic.missing", None)), 1);
     second.observe(NOW + 4_000, &nics(&["0000:1a:00.0"]));
     assert_eq!(entities(&second), [], "it was taken out on purpose");
+}
+
+#[test]
+fn no_contradiction_is_said_that_a_check_decides_about() {
+    let said = state(Stored::default(), "b1", NOW).said();
+    for code in FindingCode::ALL {
+        assert!(said.judged.contains(code.name()), "{}", code.name());
+    }
 }

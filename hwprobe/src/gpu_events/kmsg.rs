@@ -49,14 +49,28 @@ fn nvidia(text: &str) -> Option<KernelLine> {
     })
 }
 
-/// Splits a record of `/dev/kmsg`, `6,339,5140900,-;text`, into microseconds since boot and text.
-/// Continuation lines (` SUBSYSTEM=pci`) and anything else are none.
+/// A record of the kernel's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelRecord<'t> {
+    /// Its number: each record of a boot has one of its own, and later ones have higher ones.
+    pub seq: u64,
+    /// Microseconds since the boot, by a clock that nobody disciplines.
+    pub stamp_us: u64,
+    /// What it says.
+    pub message: &'t str,
+}
+
+/// Reads a record of `/dev/kmsg`, `6,339,5140900,-;text`. Continuation lines (` SUBSYSTEM=pci`) and
+/// anything else are none.
 #[must_use]
-pub fn record(text: &str) -> Option<(u64, &str)> {
+pub fn record(text: &str) -> Option<KernelRecord<'_>> {
     let (head, message) = text.split_once(';')?;
     let mut fields = head.split(',');
     let (priority, sequence, stamp) = (fields.next()?, fields.next()?, fields.next()?);
     priority.parse::<u32>().ok()?;
-    sequence.parse::<u64>().ok()?;
-    Some((stamp.parse().ok()?, message))
+    Some(KernelRecord {
+        seq: sequence.parse().ok()?,
+        stamp_us: stamp.parse().ok()?,
+        message,
+    })
 }

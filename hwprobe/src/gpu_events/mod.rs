@@ -15,7 +15,7 @@ mod kmsg;
 mod watch;
 
 pub use code::{AmdEvent, EventCode};
-pub use kmsg::{KernelLine, line, record};
+pub use kmsg::{KernelLine, KernelRecord, line, record};
 pub use watch::{GpuEventSources, GpuEventWatch, KernelLog, SourceState};
 
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,8 @@ pub struct Sighting {
     pub source: GpuEventSource,
     /// What the kernel's line says beside that; empty for the driver's events.
     pub detail: String,
+    /// The number of the kernel's record ([`KernelRecord::seq`]); none for the driver's events.
+    pub kernel_seq: Option<u64>,
 }
 
 /// One occurrence.
@@ -86,6 +88,10 @@ pub struct GpuEvent {
     pub source: GpuEventSource,
     /// What the kernel's line says beside that.
     pub detail: String,
+    /// The number of the kernel's record, once it told of it: unlike the time it is the same to
+    /// whoever reads the log again in this boot.
+    #[serde(default)]
+    pub kernel_seq: Option<u64>,
 }
 
 /// What became of a sighting.
@@ -136,6 +142,7 @@ impl GpuEventLog {
             if event.detail.is_empty() {
                 event.detail = sighting.detail;
             }
+            event.kernel_seq = event.kernel_seq.or(sighting.kernel_seq);
             return Recorded::Confirms(event.seq);
         }
         let seq = self.next;
@@ -147,6 +154,7 @@ impl GpuEventLog {
             code: sighting.code,
             source: sighting.source,
             detail: sighting.detail,
+            kernel_seq: sighting.kernel_seq,
         });
         while self.events.len() > self.most {
             self.events.pop_front();

@@ -12,6 +12,7 @@ fn seen(source: GpuEventSource, at_ms: u64, gpu: &str, xid: u32) -> Sighting {
         code: EventCode::Xid(xid),
         source,
         detail: detail.to_owned(),
+        kernel_seq: (source == GpuEventSource::KernelLog).then_some(at_ms),
     }
 }
 
@@ -69,13 +70,24 @@ fn other_and_broken_lines_are_none() {
 
 #[test]
 fn records_of_the_kernel_device_are_split() {
+    let is = |seq, stamp_us, message| {
+        Some(KernelRecord {
+            seq,
+            stamp_us,
+            message,
+        })
+    };
     assert_eq!(
         record("4,1151,98765432100,-;NVRM: Xid (PCI:0000:5d:00): 31, pid=1"),
-        Some((98_765_432_100, "NVRM: Xid (PCI:0000:5d:00): 31, pid=1"))
+        is(
+            1151,
+            98_765_432_100,
+            "NVRM: Xid (PCI:0000:5d:00): 31, pid=1"
+        )
     );
     assert_eq!(
         record("6,339,5140900,-,caller=T1;a;b"),
-        Some((5_140_900, "a;b"))
+        is(339, 5_140_900, "a;b")
     );
     for text in [
         " SUBSYSTEM=pci",
@@ -115,6 +127,7 @@ fn what_both_sources_tell_is_one_event() {
         (event.at_ms, event.detail.as_str()),
         (4_990, "pid=4711, name=python")
     );
+    assert_eq!(event.kernel_seq, Some(4_990));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::child::{self, Line, News};
 use crate::{NvmlSource, Reading};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -58,6 +59,8 @@ enum Told {
 pub struct GpuEventWatch {
     told: Receiver<Told>,
     log: GpuEventLog,
+    /// Events that the kernel's log told of after the driver had, and nobody asked for since.
+    confirmed: BTreeSet<u64>,
     nvml: SourceState,
     kernel_log: SourceState,
     stop: Arc<AtomicBool>,
@@ -73,6 +76,7 @@ impl GpuEventWatch {
         let mut watch = Self {
             told,
             log: GpuEventLog::new(sources.most),
+            confirmed: BTreeSet::new(),
             nvml: Reading::disabled("the GPU driver has no child to listen in"),
             kernel_log: Reading::disabled("the kernel's log is not read"),
             stop,
@@ -122,14 +126,30 @@ impl GpuEventWatch {
                 Told::Nvml(state) => self.nvml = state,
                 Told::Kernel(state) => self.kernel_log = state,
                 Told::Seen(sighting) => {
-                    if let Recorded::New(seq) = self.log.record(sighting) {
-                        new.push(seq);
+                    let is_kernels = sighting.kernel_seq.is_some();
+                    match self.log.record(sighting) {
+                        Recorded::New(seq) => new.push(seq),
+                        Recorded::Confirms(seq) if is_kernels => {
+                            self.confirmed.insert(seq);
+                            // Those before the first that is kept are gone with it.
+                            let first = self.log.since(0).next().map_or(seq, |event| event.seq);
+                            self.confirmed = self.confirmed.split_off(&first);
+                        }
+                        Recorded::Confirms(_) => {}
                     }
                 }
             }
         }
         // As they are now: the other source may have confirmed one in the same breath.
         let events = new.into_iter().filter_map(|seq| self.log.get(seq).cloned());
+        events.collect()
+    }
+
+    /// Events that the driver told first, and the kernel's log has told of since this was last
+    /// asked: as they are now, with the number of its record.
+    pub fn confirmed(&mut self) -> Vec<GpuEvent> {
+        let confirmed = std::mem::take(&mut self.confirmed).into_iter();
+        let events = confirmed.filter_map(|seq| self.log.get(seq).cloned());
         events.collect()
     }
 
@@ -173,6 +193,7 @@ fn pass_on(news: News, tell: &Sender<Told>) {
             code: EventCode::Xid(xid),
             source: GpuEventSource::Nvml,
             detail: String::new(),
+            kernel_seq: None,
         }),
         News::Line(Line::Ready { watched, .. }) => Told::Nvml(Reading::Present(watched)),
         News::Line(Line::Alive) => return,
@@ -204,11 +225,18 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<Told>) {
     let _ = tell.send(Told::Kernel(Reading::Present(here)));
     let mut pending = Vec::new();
     let mut piece = vec![0; LONGEST_RECORD];
+    let mut is_live = false;
     while !stop.load(Ordering::Acquire) {
         match file.read(&mut piece) {
-            Ok(0) => wait(&file, true),
+            Ok(0) => {
+                is_live = true;
+                wait(&file, true);
+            }
             Ok(read) => pending.extend_from_slice(&piece[..read]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(&file, false),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                is_live = true;
+                wait(&file, false);
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // Records were overwritten before they were read; the next read goes on after them.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}
@@ -220,7 +248,8 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<Told>) {
         }
         while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
             let text: Vec<u8> = pending.drain(..=end).collect();
-            if let Some(sighting) = sighting(&String::from_utf8_lossy(&text)) {
+            let text = String::from_utf8_lossy(&text);
+            if let Some(sighting) = sighting(&text, is_live, &Now::read()) {
                 let _ = tell.send(Told::Seen(sighting));
             }
         }
@@ -242,19 +271,79 @@ fn wait(file: &File, at_end: bool) {
     let _ = poll(&mut fds, timeout.as_ref());
 }
 
-fn sighting(text: &str) -> Option<Sighting> {
-    let (stamp_us, message) = record(text.trim_end_matches('\n'))?;
-    let told = line(message)?;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now_us = now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX));
-    let up = clock_gettime(ClockId::Monotonic);
-    let up_us = u64::try_from(up.tv_sec).unwrap_or(0) * 1_000_000
-        + u64::try_from(up.tv_nsec).unwrap_or(0) / 1_000;
+/// What the clocks say, microseconds.
+struct Now {
+    /// Since 1970.
+    wall_us: u64,
+    /// Since the boot, by the clock that is most like that of the log: neither is disciplined, so
+    /// that they do not drift apart as a slewed one does (20 ppm are 10 s in 6 days).
+    up_us: u64,
+}
+
+impl Now {
+    fn read() -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let up = clock_gettime(ClockId::MonotonicRaw);
+        Self {
+            wall_us: now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX)),
+            up_us: u64::try_from(up.tv_sec).unwrap_or(0) * 1_000_000
+                + u64::try_from(up.tv_nsec).unwrap_or(0) / 1_000,
+        }
+    }
+}
+
+/// What a record tells. One that came after the log's end was reached happened now, whatever its
+/// stamp says by a clock of its own; an older one as long ago as its stamp says.
+fn sighting(text: &str, is_live: bool, now: &Now) -> Option<Sighting> {
+    let record = record(text.trim_end_matches('\n'))?;
+    let told = line(record.message)?;
+    let age_us = match is_live {
+        true => 0,
+        false => now.up_us.saturating_sub(record.stamp_us),
+    };
     Some(Sighting {
-        at_ms: now_us.saturating_sub(up_us.saturating_sub(stamp_us)) / 1_000,
+        at_ms: now.wall_us.saturating_sub(age_us) / 1_000,
         address: told.address,
         code: told.code,
         source: GpuEventSource::KernelLog,
         detail: told.detail,
+        kernel_seq: Some(record.seq),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_record_of_now_is_of_now_by_whatever_clock_it_is_stamped_and_an_old_one_as_old_as_it_says()
+    {
+        let day_us = 86_400_000_000;
+        let now = Now {
+            wall_us: 20_000 * day_us,
+            up_us: 6 * day_us,
+        };
+        // The log's clock went 20 ppm too slow since the boot.
+        let stamp = now.up_us - 10_368_000;
+        let text = format!("4,77,{stamp},-;NVRM: Xid (PCI:0000:5d:00): 79, off the bus\n");
+        let live = sighting(&text, true, &now).unwrap();
+        assert_eq!(
+            (live.at_ms, live.kernel_seq),
+            (now.wall_us / 1000, Some(77))
+        );
+        let by_driver = Sighting {
+            at_ms: now.wall_us / 1000 + 40,
+            source: GpuEventSource::Nvml,
+            detail: String::new(),
+            kernel_seq: None,
+            ..live.clone()
+        };
+        let mut log = GpuEventLog::new(9);
+        assert_eq!(log.record(live), Recorded::New(1));
+        assert_eq!(log.record(by_driver), Recorded::Confirms(1));
+        let text = text.replace(&stamp.to_string(), &(now.up_us - day_us).to_string());
+        let old = sighting(&text, false, &now).unwrap();
+        assert_eq!(old.at_ms, (now.wall_us - day_us) / 1000);
+    }
 }

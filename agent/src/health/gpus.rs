@@ -1,0 +1,219 @@
+//! What GPUs are called for as long as the node is up.
+//!
+//! A read names them by their rank on the bus. Where one falls off, those behind it move up: by rank
+//! alone its fault would be told of another card, and what was wrong with the last one would never end.
+
+use lattice_hwprobe::{Class, Inventory, Reading};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What every name of a GPU begins with, as in conformance keys.
+const PREFIX: &str = "gpu.";
+/// Keys of AMD's have this before the number as well.
+const AMD: &str = "amd.";
+
+/// Names by PCI address (`gpu.3`), each given once in a boot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct GpuNames(BTreeMap<String, String>);
+
+impl GpuNames {
+    /// Names that two GPUs share were given by rank, by an earlier agent: nobody knows which of them
+    /// has it, so all are given anew.
+    pub(super) fn restored(self) -> Self {
+        let different: BTreeSet<&String> = self.0.values().collect();
+        match different.len() == self.0.len() {
+            true => self,
+            false => Self::default(),
+        }
+    }
+
+    /// What the GPU at `address` is called, if it was ever read in this boot.
+    pub(super) fn get(&self, address: &str) -> Option<&str> {
+        self.0.get(address).map(String::as_str)
+    }
+
+    /// Names the GPUs of a read that have no name yet. The read by those names, where they are not
+    /// its ranks.
+    pub(super) fn observe(&mut self, seen: &Inventory) -> Option<Inventory> {
+        let mut names = BTreeMap::new();
+        for gpu in &seen.identity.gpus {
+            let name = match &gpu.address {
+                Reading::Present(address) => Some(self.name(address, gpu.slot)),
+                // Of which one it is nothing is known: its rank may be another's name by now.
+                _ => self.is_free(gpu.slot).then_some(gpu.slot),
+            };
+            names.insert(gpu.slot, name);
+        }
+        let is_moved = |(slot, name): (&u32, &Option<u32>)| *name != Some(*slot);
+        if !names.iter().any(is_moved) {
+            return None;
+        }
+        let mut seen = seen.clone();
+        // AMD's are among the identities of a node that has no others.
+        let is_nvidia = |key: &String| parts(key).is_some_and(|(vendor, ..)| vendor.is_empty());
+        let record = seen.records.get(&Class::Gpu);
+        let recorded = record.into_iter().flat_map(|record| record.entries.keys());
+        let vendor = match recorded.chain(seen.vitals.0.keys()).any(is_nvidia) {
+            true => "",
+            false => AMD,
+        };
+        let renamed = |key: String| match parts(&key) {
+            Some((of, slot, rest)) if of == vendor => match names.get(&slot) {
+                Some(Some(name)) => Some(format!("{PREFIX}{of}{name}.{rest}")),
+                Some(None) => None,
+                None => Some(key),
+            },
+            _ => Some(key),
+        };
+        let vitals = std::mem::take(&mut seen.vitals.0).into_iter();
+        seen.vitals.0 = vitals
+            .filter_map(|(key, reading)| Some((renamed(key)?, reading)))
+            .collect();
+        if let Some(record) = seen.records.get_mut(&Class::Gpu) {
+            let entries = std::mem::take(&mut record.entries).into_iter();
+            record.entries = entries
+                .filter_map(|(key, reading)| Some((renamed(key)?, reading)))
+                .collect();
+            let required = std::mem::take(&mut record.required).into_iter();
+            record.required = required.filter_map(renamed).collect();
+        }
+        Some(seen)
+    }
+
+    /// The number in the name of the GPU at `address`: what it has, or its rank where nobody has
+    /// that, or the lowest that nobody has.
+    fn name(&mut self, address: &str, slot: u32) -> u32 {
+        if let Some(number) = self.get(address).and_then(number) {
+            return number;
+        }
+        let free = std::iter::once(slot).chain(0..).find(|n| self.is_free(*n));
+        let number = free.unwrap_or(slot);
+        self.0
+            .insert(address.to_owned(), format!("{PREFIX}{number}"));
+        number
+    }
+
+    fn is_free(&self, wanted: u32) -> bool {
+        !self.0.values().any(|name| number(name) == Some(wanted))
+    }
+}
+
+fn number(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// Vendor, rank and rest of a GPU's key: `gpu.3.temperature`, `gpu.amd.3.ras.umc.uncorrectable`.
+fn parts(key: &str) -> Option<(&'static str, u32, &str)> {
+    let rest = key.strip_prefix(PREFIX)?;
+    let (vendor, rest) = match rest.strip_prefix(AMD) {
+        Some(rest) => (AMD, rest),
+        None => ("", rest),
+    };
+    let (slot, rest) = rest.split_once('.')?;
+    Some((vendor, slot.parse().ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_hwprobe::{ClassRecord, ClassState, GpuIdentity};
+
+    /// A read of GPUs at these addresses, by rank; `None`: not known where.
+    fn read(vendor: &str, addresses: &[Option<&str>]) -> Inventory {
+        let mut seen = Inventory::default();
+        let mut record = ClassRecord::new(Class::Gpu);
+        for (slot, address) in (0u32..).zip(addresses) {
+            let at = address.unwrap_or("unknown");
+            seen.identity.gpus.push(GpuIdentity {
+                slot,
+                address: match address {
+                    Some(address) => Reading::Present((*address).to_owned()),
+                    None => Reading::failed("no answer"),
+                },
+                ..GpuIdentity::default()
+            });
+            record.require(
+                format!("gpu.{vendor}{slot}.vbios"),
+                Reading::Present(at.to_owned()),
+            );
+            let key = format!("gpu.{vendor}{slot}.temperature");
+            seen.vitals.put(key, Reading::Present(at.to_owned()));
+        }
+        seen.records.insert(Class::Gpu, record);
+        seen
+    }
+
+    /// Whose temperature is told under which key.
+    fn told(seen: &Inventory) -> Vec<(String, String)> {
+        let vitals = seen.vitals.0.iter();
+        let told = vitals.map(|(key, reading)| (key.clone(), reading.to_string()));
+        told.map(|(key, at)| (key, at.trim_matches('"').to_owned()))
+            .collect()
+    }
+
+    fn pair(key: &str, at: &str) -> (String, String) {
+        (key.to_owned(), at.to_owned())
+    }
+
+    #[test]
+    fn those_behind_one_that_fell_off_keep_their_names_and_a_new_one_takes_a_free_name() {
+        for vendor in ["", AMD] {
+            let mut names = GpuNames::default();
+            let all = read(vendor, &[Some("a"), Some("b"), Some("c"), Some("d")]);
+            assert_eq!(names.observe(&all), None, "as they are ranked");
+            let moved = names.observe(&read(vendor, &[Some("a"), Some("c"), Some("d")]));
+            let moved = moved.unwrap();
+            let key = |n: u32| format!("gpu.{vendor}{n}.temperature");
+            assert_eq!(
+                told(&moved),
+                [pair(&key(0), "a"), pair(&key(2), "c"), pair(&key(3), "d")]
+            );
+            let record = &moved.records[&Class::Gpu];
+            assert!(record.required.contains(&format!("gpu.{vendor}3.vbios")));
+            assert!(matches!(record.state(), ClassState::Complete { .. }));
+            assert_eq!(
+                names.get("b"),
+                Some("gpu.1"),
+                "its events are still its own"
+            );
+            let more = names.observe(&read(
+                vendor,
+                &[Some("a"), Some("aa"), Some("c"), Some("d")],
+            ));
+            assert_eq!(
+                names.get("aa"),
+                Some("gpu.4"),
+                "gpu.1 is the one that fell off"
+            );
+            assert!(told(&more.unwrap()).contains(&pair(&key(4), "aa")));
+        }
+    }
+
+    #[test]
+    fn one_without_a_place_is_not_told_as_another() {
+        let mut names = GpuNames::default();
+        names.observe(&read("", &[Some("a"), Some("b"), Some("c")]));
+        // Ranked last: nobody knows where it is.
+        let seen = names
+            .observe(&read("", &[Some("a"), Some("c"), None]))
+            .unwrap();
+        let is = [
+            pair("gpu.0.temperature", "a"),
+            pair("gpu.2.temperature", "c"),
+        ];
+        assert_eq!(told(&seen), is);
+        let mut names = GpuNames::default();
+        assert_eq!(names.observe(&read("", &[None, None])), None);
+    }
+
+    #[test]
+    fn names_that_an_earlier_agent_gave_twice_are_given_anew() {
+        let twice = r#"{"a":"gpu.0","b":"gpu.1","c":"gpu.1"}"#;
+        let names: GpuNames = serde_json::from_str(twice).unwrap();
+        assert_eq!(names.restored(), GpuNames::default());
+        let once: GpuNames = serde_json::from_str(r#"{"a":"gpu.0","b":"gpu.2"}"#).unwrap();
+        assert_eq!(once.clone().restored(), once);
+    }
+}
