@@ -1,0 +1,74 @@
+//! What an agent holds in memory does not grow with its probes.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
+use lattice_hwprobe::{Host, NvmlSource, child, probe_isolated};
+use std::path::Path;
+use std::process::ExitCode;
+
+const TESTS: &[(&str, fn())] = &[
+    ("probes_leave_nothing_behind", probes_leave_nothing_behind),
+    ("what_is_left_behind_is_seen", what_is_left_behind_is_seen),
+];
+
+/// Rounds until an allocator has what it needs, and rounds that must need no more.
+const WARM_UP: usize = 30;
+const ROUNDS: usize = 90;
+/// Rounds whose memory is looked at, at the end of either.
+const LOOKED_AT: usize = 8;
+/// An inventory that were kept of each round is four times this.
+const MOST_GROWTH_KIB: u64 = 1024;
+
+fn main() -> ExitCode {
+    child::run_if_child();
+    support::run(TESTS)
+}
+
+/// Resident memory of this process, KiB.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let amount = line.and_then(|line| line.split_whitespace().next());
+    amount.expect("VmRSS").parse().unwrap()
+}
+
+/// By how much memory grew, KiB: from the most of the last rounds of warming up to the least of the
+/// last rounds, since a page that was taken for a moment is no growth.
+fn growth_of(mut round: impl FnMut()) -> u64 {
+    let mut last_of = |rounds: usize| -> Vec<u64> {
+        let mut seen = Vec::with_capacity(rounds);
+        for _ in 0..rounds {
+            round();
+            seen.push(resident_kib());
+        }
+        seen.split_off(rounds - LOOKED_AT)
+    };
+    let before = last_of(WARM_UP).into_iter().max().unwrap();
+    let after = last_of(ROUNDS).into_iter().min().unwrap();
+    after.saturating_sub(before)
+}
+
+fn probes_leave_nothing_behind() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/hosts/gpu001");
+    let program = std::env::current_exe().unwrap();
+    let library = library_path().expect("the fake library is built with this test");
+    let nvml = NvmlSource::child(&program, Some(&library))
+        .with_env(DESCRIPTION_ENV, root.join("nvml.json"));
+    let host = Host::new(root, nvml);
+    let grown = growth_of(|| {
+        let inventory = probe_isolated(&host, &program);
+        assert_eq!(inventory.facts.gpus(), Some(8));
+        assert!(inventory.probe_reasons().is_empty());
+    });
+    assert!(grown <= MOST_GROWTH_KIB, "{grown} KiB");
+}
+
+/// The measure itself: a leak of 64 KiB in each round is far above the bound.
+fn what_is_left_behind_is_seen() {
+    let mut kept = Vec::new();
+    let grown = growth_of(|| kept.push(vec![1_u8; 64 << 10]));
+    assert!(grown > MOST_GROWTH_KIB, "{grown} KiB");
+    assert_eq!(kept.len(), WARM_UP + ROUNDS);
+}
