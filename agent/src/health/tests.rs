@@ -4,7 +4,8 @@ use super::state::{State, Stored};
 use lattice_hwprobe::gpu_events::{AmdEvent, EventCode, GpuEvent, GpuEventSource};
 use lattice_hwprobe::health::{Severity, Table};
 use lattice_hwprobe::{
-    Class, ClassRecord, GpuIdentity, Inventory, NicIdentity, Outcome, ProbeOutcome, Reading, Vitals,
+    Class, ClassRecord, FindingCode, GpuIdentity, Inventory, NicIdentity, Outcome, ProbeOutcome,
+    Reading, Vitals,
 };
 
 const GPU: &str = "0000:41:00.0";
