@@ -78,6 +78,14 @@ impl Contents {
         Ok(())
     }
 
+    /// Writes a preimage that entries name, where it was lost.
+    pub(super) fn restore(&mut self, digest: Digest, bytes: &[u8]) -> io::Result<()> {
+        match self.named.contains_key(&digest) {
+            true => self.store(digest, bytes),
+            false => Ok(()),
+        }
+    }
+
     /// Removes what no entry from `first_kept` on names, and the oldest of the rest where it is
     /// too much; never what is `needed` to go on.
     pub(super) fn prune(&mut self, first_kept: u64, needed: &[Digest], limits: &Limits) {

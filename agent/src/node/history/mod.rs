@@ -91,6 +91,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Waiting>,
+    /// Preimages of what was published before: the next write finds out whether one was lost.
+    again: Vec<(Digest, Bytes)>,
     /// Lines that were dropped since the last write.
     dropped: Vec<Line>,
     recent: VecDeque<Record>,
@@ -171,9 +173,10 @@ impl NodeHistory {
         self.0.status.subscribe()
     }
 
-    /// Leaves `lines` to be written, with the preimages of what they publish. Does not wait.
+    /// Leaves `lines` to be written, with the preimages of what they publish, and of what was
+    /// published before where nobody has it any more. Does not wait.
     pub fn record(&self, lines: Vec<Line>, mut preimages: Vec<(Digest, Bytes)>) {
-        if lines.is_empty() {
+        if lines.is_empty() && preimages.is_empty() {
             return;
         }
         let mut state = self.state();
@@ -187,6 +190,12 @@ impl NodeHistory {
                 .position(|(found, _)| Some(*found) == digest);
             let preimage = at.map(|at| preimages.swap_remove(at));
             state.waiting.push_back(Waiting { line, preimage });
+        }
+        for one in preimages {
+            let is_there = state.again.iter().any(|(digest, _)| *digest == one.0);
+            if !is_there && state.again.len() < self.0.limits.waiting {
+                state.again.push(one);
+            }
         }
         while state.waiting.len() > self.0.limits.waiting {
             // Events go first: what they said is in the log, and nothing rests on them.
@@ -248,7 +257,8 @@ impl NodeHistory {
                 journal.skip(&dropped);
             }
             if batch.is_empty() {
-                return self.say(journal, room(&self.0.folder));
+                let restored = self.restore_lost(journal);
+                return self.say(journal, restored.and_then(|()| room(&self.0.folder)));
             }
             let lines: Vec<Line> = batch.iter().map(|waiting| waiting.line.clone()).collect();
             let preimages: Vec<_> = batch.into_iter().filter_map(|w| w.preimage).collect();
@@ -257,6 +267,17 @@ impl NodeHistory {
             }
             self.written(journal, lines);
         }
+    }
+
+    /// Writes preimages of what was published before and is not there any more: one was damaged, or
+    /// somebody removed it.
+    fn restore_lost(&self, journal: &mut Journal) -> std::io::Result<()> {
+        let again = self.state().again.clone();
+        for (digest, bytes) in again {
+            journal.contents.restore(digest, &bytes)?;
+            self.state().again.retain(|(done, _)| *done != digest);
+        }
+        Ok(())
     }
 
     /// `lines` are on the disk: the first of those that wait, less what was dropped meanwhile.
@@ -313,7 +334,8 @@ impl NodeHistory {
     pub async fn content(&self, digest: Digest) -> Option<Bytes> {
         let waits = {
             let state = self.state();
-            let mut kept = state.waiting.iter().filter_map(|w| w.preimage.as_ref());
+            let kept = state.waiting.iter().filter_map(|w| w.preimage.as_ref());
+            let mut kept = kept.chain(&state.again);
             kept.find(|(found, _)| *found == digest)
                 .map(|(_, bytes)| bytes.clone())
         };

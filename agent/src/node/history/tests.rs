@@ -170,3 +170,40 @@ async fn while_the_disk_refuses_events_make_room_for_changes() {
     assert_eq!(again.history.checkpoint(), restored.history.checkpoint());
     assert_eq!(again.newest, records);
 }
+
+#[tokio::test]
+async fn a_preimage_that_was_lost_is_written_again_when_the_class_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (history, mut restored) = open(folder.path());
+    change(&history, &mut restored.history, 1);
+    history.flush().await;
+    let (_, entries) = page(&history, 0, 10).await;
+    let digest = entries[0].to.digest().unwrap();
+    let bytes = history.content(digest).await.unwrap();
+    let file = folder
+        .path()
+        .join("history/content")
+        .join(digest.to_string());
+    for damage in [true, false] {
+        match damage {
+            true => std::fs::write(&file, "not what it was").unwrap(),
+            false => std::fs::remove_file(&file).unwrap(),
+        }
+        let (history, restored) = open(folder.path());
+        assert!(restored.preimages.is_empty());
+        // The next read finds what was published before: no line, and the preimage.
+        history.record(Vec::new(), vec![(digest, bytes.clone())]);
+        assert_eq!(history.content(digest).await.as_ref(), Some(&bytes));
+        history.flush().await;
+        assert_eq!(std::fs::read(&file).unwrap(), bytes);
+        let (_, restored) = open(folder.path());
+        assert_eq!(restored.preimages, [(Class::Nic, digest, bytes.clone())]);
+    }
+    // What no entry names is not kept.
+    let (history, _) = open(folder.path());
+    history.record(Vec::new(), vec![(Digest([1; 32]), bytes)]);
+    history.flush().await;
+    assert!(history.content(Digest([1; 32])).await.is_none());
+    let kept = std::fs::read_dir(file.parent().unwrap()).unwrap();
+    assert_eq!(kept.count(), 1);
+}
