@@ -116,6 +116,7 @@ impl App {
             edges.boot_id.clone(),
             &newest,
         );
+        told.go_on_later(trigger.clone());
         let booted_at = booted_at(&settings.probe.host.root, &*edges.clock);
         let surroundings = Surroundings {
             clock: edges.clock.clone(),

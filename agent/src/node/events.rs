@@ -3,10 +3,11 @@
 
 use super::history::NodeHistory;
 use super::publication::Publication;
-use lattice_hwprobe::history::{Fold, Folded, Happening, Record};
+use lattice_hwprobe::history::{Cause, Fold, Folded, Happening, Record};
 use lattice_mesh::Clock;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// How often what was counted is looked at.
 const LOOK: Duration = Duration::from_secs(30);
@@ -59,6 +60,26 @@ impl NodeEvents {
             boot_id,
             fold: Mutex::new(fold),
         }))
+    }
+
+    /// Where the journal could not be read at the start and can be later: goes on from it, and has
+    /// the node read, since what was seen meanwhile was compared with nothing.
+    pub fn go_on_later(&self, trigger: mpsc::Sender<Cause>) {
+        let shared = self.0.publication.clone();
+        let boot_id = self.0.boot_id.clone();
+        self.0.history.goes_on_with(move |history, reopened| {
+            // Whoever leaves lines holds it.
+            let mut publication = publication(&shared);
+            let (restored, events) = reopened.take(history);
+            publication.resume(restored);
+            let cause = publication.history().start_cause(&boot_id);
+            let lines = events
+                .into_iter()
+                .map(|folded| publication.enter(&boot_id, folded));
+            history.record(lines.collect(), Vec::new());
+            // Where one waits, the node is read anyway.
+            let _ = trigger.try_send(cause);
+        });
     }
 
     /// The agent begins to run, on a host that may have been booted since.

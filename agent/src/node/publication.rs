@@ -101,6 +101,9 @@ impl Publication {
     /// Gives back what was written down last.
     pub fn resume(&mut self, restored: Restored) -> Vec<Record> {
         self.history = restored.history;
+        // What was kept without that journal is not in it: the next read leaves it to be written.
+        self.contents
+            .retain(|subject, _| !matches!(subject, Subject::Class(_)));
         for (class, digest, bytes) in restored.preimages {
             self.keep(Subject::Class(class), digest, bytes);
         }

@@ -299,3 +299,35 @@ async fn a_storm_of_devices_is_some_names_and_one_number_and_leaves_the_hour_roo
     let removed = "device pci remove 0000:18:00.0".to_owned();
     assert_eq!(written(&history).await.last(), Some(&(removed, 1)));
 }
+
+#[tokio::test]
+async fn what_happened_while_the_journal_could_not_be_read_is_written_when_it_can_and_the_node_is_read()
+ {
+    let folder = tempfile::tempdir().unwrap();
+    let hand = Hand(Arc::new(AtomicU64::new(NOW)));
+    let (events, history) = open(folder.path(), "b1", &hand);
+    events.began("0.1.0", None);
+    history.flush().await;
+    let (place, away) = (folder.path().join("history"), folder.path().join("away"));
+    std::fs::rename(&place, &away).unwrap();
+    std::fs::write(&place, "not a folder").unwrap();
+
+    let (events, history) = open(folder.path(), "b1", &hand);
+    let (trigger, mut triggers) = mpsc::channel(1);
+    events.go_on_later(trigger);
+    events.began("0.2.0", None);
+    history.flush().await;
+    assert!(triggers.try_recv().is_err());
+    std::fs::remove_file(&place).unwrap();
+    std::fs::rename(&away, &place).unwrap();
+    let written = written_since(&history, &mut 0).await;
+    let told: Vec<(u64, &Happening)> = written.iter().map(|e| (e.seq, &e.event)).collect();
+    let version = |version: &str| Happening::Agent {
+        version: version.to_owned(),
+    };
+    assert_eq!(told, [(1, &version("0.1.0")), (2, &version("0.2.0"))]);
+    assert_eq!(triggers.try_recv(), Ok(Cause::AgentStart));
+    // And on with that.
+    events.tell(xid(1, 79, Severity::Faulty));
+    assert_eq!(written_since(&history, &mut 2).await[0].seq, 3);
+}

@@ -8,6 +8,7 @@ mod contents;
 mod journal;
 mod line;
 mod page;
+mod reopen;
 
 pub use journal::Limits;
 
@@ -15,9 +16,10 @@ use bytes::Bytes;
 use journal::{Journal, Segment, record};
 use lattice_hwprobe::history::{History, Line, Record};
 use lattice_hwprobe::{Class, Digest};
+use reopen::Resume;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
@@ -77,9 +79,12 @@ pub struct NodeHistory(Arc<Shared>);
 struct Shared {
     folder: PathBuf,
     limits: Limits,
+    new_id: u64,
     state: Mutex<State>,
+    /// Who goes on from a journal that could not be read at the start.
+    resume: OnceLock<Resume>,
     /// Taken by whoever writes; held for as long as the disk takes. `None`: what is on the disk
-    /// could not be read, and nothing is added to it.
+    /// could not be read yet, and nothing is added to it.
     journal: tokio::sync::Mutex<Option<Journal>>,
     wake: Notify,
     status: watch::Sender<Status>,
@@ -90,11 +95,16 @@ struct Shared {
 /// Never held over anything that waits.
 #[derive(Debug, Default)]
 struct State {
+    /// Whether there is a journal to go on from.
+    is_open: bool,
     waiting: VecDeque<Waiting>,
     /// Preimages of what was published before: the next write finds out whether one was lost.
     again: Vec<(Digest, Bytes)>,
-    /// Lines that were dropped since the last write.
+    /// Lines that were dropped since the last write, which its checkpoint must have. Without a
+    /// journal nothing is made of them.
     dropped: Vec<Line>,
+    /// How many were, events as well, since something was written.
+    lost: u64,
     recent: VecDeque<Record>,
     segments: Vec<Segment>,
     first_kept: u64,
@@ -108,7 +118,7 @@ struct Waiting {
 
 impl NodeHistory {
     /// Reads what is there; blocks on the disk. Where it cannot be read, the node goes on without:
-    /// nothing is known of before, and nothing is written.
+    /// nothing is known of before, and nothing is written until it can.
     pub fn open(settings: HistorySettings) -> (Self, Restored) {
         let HistorySettings {
             folder,
@@ -123,15 +133,7 @@ impl NodeHistory {
                 (None, VecDeque::new(), Some(error.to_string()))
             }
         };
-        let checkpoint = journal.as_ref().map(|journal| journal.checkpoint.clone());
-        let mut preimages = Vec::new();
-        let content = folder.join("content");
-        let restored = checkpoint.unwrap_or_default();
-        let history = History::restore(restored, |digest| {
-            let (bytes, record) = contents::read(&content, digest)?;
-            preimages.push((record.class, *digest, bytes));
-            Some(record)
-        });
+        let restored = reopen::restore(&folder, journal.as_ref(), &records);
         let status = Status {
             journal: journal.as_ref().map_or(new_id, |journal| journal.id),
             last: journal.as_ref().map_or(0, Journal::last),
@@ -140,25 +142,18 @@ impl NodeHistory {
         };
         let mut state = State::default();
         if let Some(journal) = &journal {
-            state.see(journal);
+            state.found(journal, records);
         }
-        let newest = records.iter().cloned().collect();
-        records
-            .into_iter()
-            .for_each(|record| state.remember(record));
         let shared = Shared {
             folder,
             limits,
+            new_id,
             state: Mutex::new(state),
+            resume: OnceLock::new(),
             journal: tokio::sync::Mutex::new(journal),
             wake: Notify::new(),
             status: watch::Sender::new(status),
             reading: Arc::new(Semaphore::new(1)),
-        };
-        let restored = Restored {
-            history,
-            preimages,
-            newest,
         };
         (Self(Arc::new(shared)), restored)
     }
@@ -202,8 +197,11 @@ impl NodeHistory {
             let is_event = |waiting: &Waiting| matches!(waiting.line, Line::Event(_));
             let at = state.waiting.iter().position(is_event);
             if let Some(lost) = state.waiting.remove(at.unwrap_or(0)) {
-                tracing::error!("an entry of the history is lost: too many wait for the disk");
-                if at.is_none() {
+                if state.lost == 0 {
+                    tracing::error!("entries of the history are lost: too many wait for the disk");
+                }
+                state.lost = state.lost.saturating_add(1);
+                if at.is_none() && state.is_open {
                     state.dropped.push(lost.line);
                 }
             }
@@ -244,6 +242,9 @@ impl NodeHistory {
         let Ok(mut journal) = self.0.journal.try_lock() else {
             return;
         };
+        if journal.is_none() {
+            *journal = self.reopen();
+        }
         let Some(journal) = journal.as_mut() else {
             return;
         };
@@ -293,6 +294,10 @@ impl NodeHistory {
             }
         }
         state.dropped.retain(|line| !lines.contains(line));
+        let lost = std::mem::take(&mut state.lost);
+        if lost > 0 {
+            tracing::warn!(lost, "entries of the history that were not written");
+        }
         state.see(journal);
         for line in lines {
             if let Some(record) = record(line) {
@@ -354,6 +359,14 @@ impl NodeHistory {
 }
 
 impl State {
+    /// There is a journal, and this is the newest of it.
+    fn found(&mut self, journal: &Journal, newest: VecDeque<Record>) {
+        self.is_open = true;
+        self.see(journal);
+        self.recent.clear();
+        newest.into_iter().for_each(|record| self.remember(record));
+    }
+
     fn see(&mut self, journal: &Journal) {
         self.segments.clone_from(&journal.segments);
         self.first_kept = journal.first_kept();

@@ -207,3 +207,78 @@ async fn a_preimage_that_was_lost_is_written_again_when_the_class_is_read_again(
     let kept = std::fs::read_dir(file.parent().unwrap()).unwrap();
     assert_eq!(kept.count(), 1);
 }
+
+#[tokio::test]
+async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let (place, away) = (folder.path().join("history"), folder.path().join("away"));
+    let (history, mut restored) = open(folder.path());
+    for version in 1..=3 {
+        change(&history, &mut restored.history, version);
+    }
+    history.flush().await;
+    drop(history);
+    std::fs::rename(&place, &away).unwrap();
+    std::fs::write(&place, "not a folder").unwrap();
+
+    let (history, restored) = open(folder.path());
+    let machine = Arc::new(Mutex::new(restored.history));
+    let goes_on = machine.clone();
+    history.goes_on_with(move |history, reopened| {
+        let mut machine = goes_on.lock().unwrap();
+        let (restored, events) = reopened.take(history);
+        *machine = restored.history;
+        let lines = events.into_iter().map(|event| machine.enter("b", event));
+        history.record(lines.collect(), Vec::new());
+    });
+    for version in 10..=40 {
+        change(&history, &mut machine.lock().unwrap(), version);
+    }
+    let happened = lattice_hwprobe::history::Folded {
+        what: lattice_hwprobe::history::Happening::Driver {
+            module: "m".to_owned(),
+        },
+        at: 50,
+        first_at: 50,
+        count: 1,
+        left_out: 0,
+    };
+    let line = machine.lock().unwrap().enter("b", happened);
+    {
+        // Too many for what may wait, and nobody will ever ask for those that went.
+        let mut state = history.state();
+        assert_eq!((state.waiting.len(), state.dropped.len()), (8, 0));
+        assert_eq!(state.lost, 31 + 1 - 8, "entries and the boot");
+        state.waiting.pop_front();
+    }
+    history.record(vec![line], Vec::new());
+    history.flush().await;
+    assert!(history.status().borrow().fault.is_some());
+
+    std::fs::remove_file(&place).unwrap();
+    std::fs::rename(&away, &place).unwrap();
+    history.flush().await;
+    let status = history.status().borrow().clone();
+    assert_eq!((status.fault, status.last), (None, 4));
+    change(&history, &mut machine.lock().unwrap(), 99);
+    history.flush().await;
+    let wanted = GetHistory { since: 0, most: 99 };
+    let page = history.page(wanted).await.unwrap();
+    let records: Vec<Record> = serde_json::from_slice(&page.entries).unwrap();
+    let numbers: Vec<u64> = records.iter().filter_map(Record::seq).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5], "as if it had been read at once");
+    assert!(matches!(&records[3], Record::Event(event) if event.at == 50));
+    let Record::Entry(last) = &records[4] else {
+        panic!("{records:?}");
+    };
+    let Record::Entry(third) = &records[2] else {
+        panic!("{records:?}");
+    };
+    assert_eq!(last.from, Some(third.to), "what came between was dropped");
+    let (_, again) = open(folder.path());
+    assert_eq!(
+        again.history.checkpoint(),
+        machine.lock().unwrap().checkpoint()
+    );
+    assert_eq!(again.preimages.len(), 1);
+}

@@ -1,0 +1,114 @@
+//! A journal that could not be read at the start, and can be later.
+
+use super::contents;
+use super::journal::Journal;
+use super::{NodeHistory, RECENT, Restored};
+use lattice_hwprobe::history::{Event, Folded, Happening, History, Line, Record};
+use std::collections::VecDeque;
+use std::path::Path;
+
+/// Goes on from what was found. It holds whatever must be held so that nobody leaves lines meanwhile.
+type GoOn = dyn Fn(&NodeHistory, Reopened<'_>) + Send + Sync;
+
+pub(super) struct Resume(Box<GoOn>);
+
+impl std::fmt::Debug for Resume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Resume")
+    }
+}
+
+/// A journal that can be read at last.
+#[derive(Debug)]
+pub struct Reopened<'j> {
+    journal: &'j Journal,
+    restored: Restored,
+    records: VecDeque<Record>,
+}
+
+impl Reopened<'_> {
+    /// What to go on from, and the events that still wait and need other numbers. Entries that wait
+    /// were made of a node of which nothing was known, and the next read makes them anew.
+    pub fn take(self, history: &NodeHistory) -> (Restored, Vec<Folded<Happening>>) {
+        let mut state = history.state();
+        state.found(self.journal, self.records);
+        state.dropped.clear();
+        let waiting = std::mem::take(&mut state.waiting).into_iter();
+        let events = waiting.filter_map(|waiting| match waiting.line {
+            Line::Event(event) => Some(folded(event)),
+            Line::Entry(_) | Line::Checkpoint(_) | Line::Boot { .. } | Line::Other(_) => None,
+        });
+        (self.restored, events.collect())
+    }
+}
+
+fn folded(event: Event) -> Folded<Happening> {
+    Folded {
+        what: event.event,
+        at: event.at,
+        first_at: event.first_at.unwrap_or(event.at),
+        count: event.count,
+        left_out: event.left_out,
+    }
+}
+
+/// Where every class stands by a journal; nothing without one.
+pub(super) fn restore(
+    folder: &Path,
+    journal: Option<&Journal>,
+    records: &VecDeque<Record>,
+) -> Restored {
+    let checkpoint = journal.map(|journal| journal.checkpoint.clone());
+    let mut preimages = Vec::new();
+    let content = folder.join("content");
+    let history = History::restore(checkpoint.unwrap_or_default(), |digest| {
+        let (bytes, record) = contents::read(&content, digest)?;
+        preimages.push((record.class, *digest, bytes));
+        Some(record)
+    });
+    Restored {
+        history,
+        preimages,
+        newest: records.iter().cloned().collect(),
+    }
+}
+
+impl NodeHistory {
+    /// Who goes on where the journal can be read at last: numbers and states are its own, not those
+    /// that were made up without it. The first who is named is.
+    pub fn goes_on_with(&self, go_on: impl Fn(&Self, Reopened<'_>) + Send + Sync + 'static) {
+        let _ = self.0.resume.set(Resume(Box::new(go_on)));
+    }
+
+    /// Tries again what could not be read. With nobody to go on from it there is nothing to try.
+    pub(super) fn reopen(&self) -> Option<Journal> {
+        let resume = self.0.resume.get()?;
+        let shared = &self.0;
+        let found = Journal::open(&shared.folder, shared.limits.clone(), shared.new_id, RECENT);
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                let fault = Some(error.to_string());
+                shared.status.send_if_modified(|now| {
+                    let is_news = now.fault != fault;
+                    now.fault = fault;
+                    is_news
+                });
+                return None;
+            }
+        };
+        let (journal, records) = (found.journal, found.records);
+        let reopened = Reopened {
+            restored: restore(&shared.folder, Some(&journal), &records),
+            journal: &journal,
+            records,
+        };
+        tracing::info!(last = journal.last(), "the history can be read");
+        (resume.0)(self, reopened);
+        shared.status.send_if_modified(|now| {
+            now.damaged = journal.damaged > 0;
+            now.damaged
+        });
+        Some(journal)
+    }
+}
