@@ -7,7 +7,7 @@ mod support;
 mod ttar;
 
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
-use lattice_hwprobe::health::{Pattern, Table};
+use lattice_hwprobe::health::{Engine, Memory, Pattern, Severity, Table};
 use lattice_hwprobe::{Host, Inventory, NvmlSource, child, probe_all};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,16 @@ use support::Tree;
 
 fn main() -> ExitCode {
     child::run_if_child();
-    support::run(&[(
-        "every_check_looks_at_keys_that_a_probe_writes",
-        every_check_looks_at_keys_that_a_probe_writes,
-    )])
+    support::run(&[
+        (
+            "every_check_looks_at_keys_that_a_probe_writes",
+            every_check_looks_at_keys_that_a_probe_writes,
+        ),
+        (
+            "a_host_as_it_was_captured_is_fit_for_work",
+            a_host_as_it_was_captured_is_fit_for_work,
+        ),
+    ])
 }
 
 fn folder(of: &str) -> PathBuf {
@@ -91,4 +97,20 @@ fn every_check_looks_at_keys_that_a_probe_writes() {
         }
     }
     assert_eq!(unwritten, BTreeSet::new(), "no probe writes these");
+}
+
+fn a_host_as_it_was_captured_is_fit_for_work() {
+    for name in ["gpu001", "gpu101"] {
+        let seen = probe_all(&host(name));
+        let mut engine = Engine::new(Table::shipped().unwrap(), Memory::default());
+        engine.booted("b1");
+        for hour in 0..3 {
+            engine.observe(hour * 3_600_000, &seen);
+        }
+        let report = engine.report();
+        assert!(
+            report.worst <= Some(Severity::Inform),
+            "{name}: {report:#?}"
+        );
+    }
 }

@@ -27,7 +27,7 @@ pub struct Memory {
     /// Since when a value is bad that must be so for a while.
     bad_since: BTreeMap<String, u64>,
     counters: BTreeMap<String, VecDeque<(u64, i64)>>,
-    /// What was in this boot as its check wants it to stay.
+    /// What was in this boot as its check wants it to stay, by check and entity.
     #[serde(default)]
     held: BTreeSet<String>,
 }
@@ -107,12 +107,15 @@ impl Engine {
                 let Some(stars) = wanted.matches(key) else {
                     continue;
                 };
+                let entity = wanted.entity(key);
                 let answer = match (check.when.rises, &check.when.no_longer) {
                     (Some(rise), _) => memory.count(code, key, reading, rise, at_ms),
-                    (None, Some(was)) => memory.compare_with_before(code, key, reading, was),
+                    (None, Some(was)) => {
+                        memory.compare_with_before(place(code, entity), (key, reading), was)
+                    }
                     (None, None) => check.when.judge((key, reading), &stars, other),
                 };
-                memory.apply(code, check, wanted.entity(key), answer, at_ms);
+                memory.apply(code, check, entity, answer, at_ms);
             }
         }
         memory.expire(at_ms);
@@ -147,7 +150,8 @@ impl Engine {
     }
 
     /// Somebody repaired it: ends what the event `code` left behind, of one entity or all. What is
-    /// still wrong comes back with the next pass. How many ended.
+    /// still wrong comes back with the next pass; what only is no longer as it was is meant to be as
+    /// it is now. How many ended.
     pub fn clear(&mut self, code: &str, entity: Option<&str>) -> usize {
         let before = self.memory.reasons.len();
         let is_meant = |reason: &Reason| {
@@ -156,6 +160,11 @@ impl Engine {
         self.memory
             .reasons
             .retain(|_, kept| !is_meant(&kept.reason));
+        let is_of = |place: &String| match place.split_once('@') {
+            Some((of, part)) => of == code && entity.is_none_or(|entity| part == entity),
+            None => false,
+        };
+        self.memory.held.retain(|place| !is_of(place));
         before - self.memory.reasons.len()
     }
 
@@ -286,15 +295,13 @@ impl Memory {
     /// Whether a value that was `was` in this boot is so no more.
     fn compare_with_before(
         &mut self,
-        code: &str,
-        key: &str,
-        reading: &Reading<Value>,
+        place: String,
+        (key, reading): (&str, &Reading<Value>),
         was: &Value,
     ) -> Answer {
         let Reading::Present(now) = reading else {
             return Answer::Unknown;
         };
-        let place = place(code, key);
         if now == was {
             self.held.insert(place);
         } else if self.held.contains(&place) {

@@ -2,6 +2,7 @@
 mod events;
 mod findings;
 mod limits;
+mod memory;
 mod rates;
 mod site;
 mod xids;

@@ -492,6 +492,14 @@ fn at_a_loss(code: &str, key: &str, (was, now): (Reading<Value>, Reading<Value>)
         booted.observe(at * HOUR, &see(&now));
     }
     assert!(!speaks(&booted, code), "{code} of the boot before");
+    // Somebody pulled the cable for good, and says so.
+    let mut meant = engine.clone();
+    assert_eq!(meant.clear(code, Some("gpu.9")), 0);
+    assert_eq!(meant.clear(code, None), 1);
+    for at in 1002..1010 {
+        meant.observe(at * HOUR, &see(&now));
+    }
+    assert!(!speaks(&meant, code), "{code} is meant to be so");
     engine.observe(1002 * HOUR, &see(&was));
     assert!(!speaks(&engine, code), "{code} when it is {was} again");
 }
