@@ -139,8 +139,9 @@ fn hundredths(text: &str) -> Option<u32> {
         .checked_add(part)
 }
 
-/// What the checks, the probes and the executor say of health. Nothing is said of a node that was
-/// not read yet, unless it cannot be used anyway, by what an earlier agent found as well.
+/// What the checks, the probes and the executor say of health: the worst of it. Nothing is said of a
+/// node that was not read yet, unless something is known to be wrong, by what an earlier agent found as
+/// well. Which of it leaves the node usable: 0011.
 fn health(
     announcement: &Announcement,
     hindrances: &[Hindrance],
@@ -160,19 +161,22 @@ fn health(
         .collect();
     let probes = checks.probe_reasons(&announcement.probes);
     let stops_work = hindrances.iter().any(|hindrance| hindrance.stops_work());
-    let is_sound =
-        findings.is_empty() && probes.is_empty() && certificate.is_none() && hindrances.is_empty();
-    let verdict = match (stops_work, is_sound, announcement.incomplete.is_empty()) {
-        (true, _, _) => Verdict::Faulty,
-        (false, true, true) => Verdict::Healthy,
-        (false, true, false) => Verdict::Unknown,
-        (false, false, _) => Verdict::Degraded,
-    };
-    let verdict = match checks.worst {
+    // What cannot be read may hide a fault, whatever else is known to be wrong.
+    let is_read = announcement.document.is_some();
+    let is_unknown = !is_read || !announcement.incomplete.is_empty() || !probes.is_empty();
+    let is_sound = findings.is_empty() && certificate.is_none() && hindrances.is_empty();
+    let by_checks = match checks.worst {
         Some(Severity::Faulty) => Verdict::Faulty,
-        Some(Severity::Degraded) => verdict.max(Verdict::Degraded),
-        Some(Severity::Inform) | None => verdict,
+        Some(Severity::Degraded) => Verdict::Degraded,
+        Some(Severity::Inform) | None => Verdict::Healthy,
     };
+    let verdict = [
+        (stops_work, Verdict::Faulty),
+        (is_unknown, Verdict::Unknown),
+        (!is_sound, Verdict::Degraded),
+    ];
+    let holds = verdict.into_iter().filter(|(holds, _)| *holds);
+    let verdict = holds.map(|(_, verdict)| verdict).fold(by_checks, Ord::max);
     let reasons = codes
         .chain(certificate.map(str::to_owned))
         .chain(checks.said_codes().map(str::to_owned))
@@ -318,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contradiction_degrades_and_what_is_not_known_is_never_healthy() {
+    fn a_contradiction_degrades_and_what_is_not_known_is_worse_than_that() {
         let mut announcement = Announcement {
             document: Some(lattice_hwprobe::Digest([1; 32])),
             ..Announcement::default()
@@ -327,25 +331,40 @@ mod tests {
             health(announcement, &[], None, &Said::default()).unwrap()
         };
         assert_eq!(health_of(&announcement).verdict, Verdict::Healthy);
+        announcement.findings.push("gpu_count_mismatch".to_owned());
+        assert_eq!(health_of(&announcement).verdict, Verdict::Degraded);
         announcement.incomplete.push(Class::Gpu);
         let unknown = health_of(&announcement);
         assert_eq!(unknown.verdict, Verdict::Unknown);
-        assert_eq!(unknown.reasons, ["gpu.incomplete"]);
-        announcement.findings.push("gpu_count_mismatch".to_owned());
-        assert_eq!(health_of(&announcement).verdict, Verdict::Degraded);
+        assert_eq!(unknown.reasons, ["gpu_count_mismatch", "gpu.incomplete"]);
+        announcement.findings.clear();
+        assert_eq!(health_of(&announcement).verdict, Verdict::Unknown);
     }
 
     #[test]
-    fn a_probe_that_hangs_degrades_with_a_reason_of_its_own() {
-        let announcement = Announcement {
+    fn a_probe_that_hangs_is_unknown_with_a_reason_of_its_own() {
+        let mut announcement = Announcement {
             document: Some(lattice_hwprobe::Digest([1; 32])),
             incomplete: vec![Class::Nic],
             probes: vec!["probe.nic.hung".to_owned()],
             ..Announcement::default()
         };
         let said = health(&announcement, &[], None, &Said::default()).unwrap();
-        assert_eq!(said.verdict, Verdict::Degraded);
+        assert_eq!(said.verdict, Verdict::Unknown);
         assert_eq!(said.reasons, ["nic.incomplete", "probe.nic.hung"]);
+        // A pass that hung after the last full read, beside a fault that leaves the node usable.
+        announcement.incomplete.clear();
+        announcement.probes.clear();
+        let checks = Said {
+            enabled: true,
+            worst: Some(Severity::Degraded),
+            codes: vec!["gpu.xid.94".to_owned()],
+            probes: [("gpu".to_owned(), Some("probe.gpu.hung".to_owned()))].into(),
+            ..Said::default()
+        };
+        let said = health(&announcement, &[], None, &checks).unwrap();
+        assert_eq!(said.verdict, Verdict::Unknown);
+        assert_eq!(said.reasons, ["gpu.xid.94", "probe.gpu.hung"]);
     }
 
     #[test]
@@ -378,6 +397,12 @@ mod tests {
         let said = beside(healthy(), &history, &Said::default(), &[]);
         assert_eq!(said.verdict, Verdict::Degraded);
         assert_eq!(said.reasons, ["history.disk", "history.damaged"]);
+        let unknown = Health {
+            verdict: Verdict::Unknown,
+            ..healthy()
+        };
+        let said = beside(unknown, &history, &Said::default(), &[]);
+        assert_eq!(said.verdict, Verdict::Unknown);
     }
 
     #[test]
@@ -405,18 +430,23 @@ mod tests {
         let both = health(&announcement, &both, None, &Said::default()).unwrap();
         assert_eq!(both.verdict, Verdict::Faulty);
         assert_eq!(both.reasons, ["executor.off", "executor.journal"]);
-        let strays = health(&announcement, &[Hindrance::Strays], None, &Said::default()).unwrap();
-        assert_eq!(strays.verdict, Verdict::Degraded);
-        assert_eq!(strays.reasons, ["orphans.left"]);
-        let hang = health(
-            &announcement,
-            &[Hindrance::Starting],
-            None,
-            &Said::default(),
-        )
-        .unwrap();
-        assert_eq!(hang.verdict, Verdict::Degraded);
-        assert_eq!(hang.reasons, ["start.hangs"]);
+        // What does not stop work makes no node usable that was not read.
+        let read = Announcement {
+            document: Some(lattice_hwprobe::Digest([1; 32])),
+            ..Announcement::default()
+        };
+        for (hindrance, code) in [
+            (Hindrance::Strays, "orphans.left"),
+            (Hindrance::Starting, "start.hangs"),
+        ] {
+            for (announcement, verdict) in [
+                (&announcement, Verdict::Unknown),
+                (&read, Verdict::Degraded),
+            ] {
+                let said = health(announcement, &[hindrance], None, &Said::default()).unwrap();
+                assert_eq!((said.verdict, &*said.reasons[0]), (verdict, code));
+            }
+        }
     }
 
     #[test]
@@ -440,19 +470,22 @@ mod tests {
         let inform = of(&announcement, &checks);
         let code = vec!["gpu.mode_pending".to_owned()];
         assert_eq!(inform, (Verdict::Healthy, code));
-        announcement.incomplete.push(Class::Nic);
-        assert_eq!(of(&announcement, &checks).0, Verdict::Unknown);
         checks.worst = Some(Severity::Degraded);
         assert_eq!(of(&announcement, &checks).0, Verdict::Degraded);
+        announcement.incomplete.push(Class::Nic);
+        assert_eq!(of(&announcement, &checks).0, Verdict::Unknown);
         checks.worst = Some(Severity::Faulty);
         assert_eq!(of(&announcement, &checks).0, Verdict::Faulty);
         announcement.document = None;
         let restored = of(&announcement, &checks).0;
         assert_eq!(restored, Verdict::Faulty, "an earlier agent found it");
+        checks.worst = Some(Severity::Degraded);
+        assert_eq!(of(&announcement, &checks).0, Verdict::Unknown, "not read");
         checks.worst = Some(Severity::Inform);
         assert_eq!(health(&announcement, &[], None, &checks), None);
         // Switched off, it is as it was without checks.
         announcement.document = Some(lattice_hwprobe::Digest([1; 32]));
+        announcement.incomplete.clear();
         assert_eq!(of(&announcement, &Said::default()).0, Verdict::Degraded);
     }
 

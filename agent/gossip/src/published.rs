@@ -26,26 +26,28 @@ pub struct Published {
     pub history: Option<HistoryMark>,
 }
 
-/// The verdict of a member's checks.
+/// The verdict of a member's checks, the better before the worse: of several the greatest counts.
+/// What is not known may be worse than a fault that leaves the member usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// Not all checks have run.
-    Unknown,
     /// All checks pass.
     Healthy,
     /// It works with a fault.
     Degraded,
+    /// Not all checks have run, or something that they look at cannot be read.
+    Unknown,
     /// It must not be used.
     Faulty,
 }
 
 impl Verdict {
     const ALL: [Verdict; 4] = [
-        Verdict::Unknown,
         Verdict::Healthy,
         Verdict::Degraded,
+        Verdict::Unknown,
         Verdict::Faulty,
     ];
+
     /// Lower-case name.
     pub fn as_str(self) -> &'static str {
         match self {

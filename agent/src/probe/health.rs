@@ -51,7 +51,8 @@ pub(super) fn of(inventory: &Inventory, table: Table, at_ms: u64) -> Health {
     let findings = inventory.findings.iter().map(|f| f.code.clone());
     let findings: Vec<String> = findings.filter(|code| !judged.contains(code)).collect();
     let probes = inventory.probe_reasons();
-    let is_troubled = !findings.is_empty() || !probes.is_empty();
+    let is_unread = !probes.is_empty();
+    let is_troubled = !findings.is_empty();
     let incomplete = super::incomplete(inventory);
     let unknown = incomplete.iter().map(|class| format!("{class}.incomplete"));
     let counted = report.reasons.iter().filter(|reason| !reason.observe_only);
@@ -65,9 +66,9 @@ pub(super) fn of(inventory: &Inventory, table: Table, at_ms: u64) -> Health {
     reasons.dedup();
     let verdict = match report.worst {
         Some(Severity::Faulty) => "faulty",
+        _ if is_unread || !incomplete.is_empty() => "unknown",
         Some(Severity::Degraded) => "degraded",
         _ if is_troubled => "degraded",
-        _ if !incomplete.is_empty() => "unknown",
         _ => "healthy",
     };
     Health {

@@ -59,6 +59,7 @@ impl<'a> Cycle<'a> {
         let mut condition = Condition {
             in_service: BitSet::empty(size),
             alive: BitSet::empty(size),
+            usable: BitSet::empty(size),
             healthy: BitSet::empty(size),
         };
         let mut free = BitSet::empty(size);
@@ -73,10 +74,13 @@ impl<'a> Cycle<'a> {
             if node.facts.liveness == Liveness::Alive {
                 condition.alive.insert(n);
             }
+            if node.facts.health.is_usable() {
+                condition.usable.insert(n);
+            }
             if node.facts.health == Health::Healthy {
                 condition.healthy.insert(n);
             }
-            if node.facts.deprioritised {
+            if node.is_last() {
                 deprioritised.insert(n);
             }
             match node.holder {
@@ -113,7 +117,7 @@ impl<'a> Cycle<'a> {
 
     pub(crate) fn run(mut self) -> Plan {
         for (id, job, score) in rank::order(&self.view.pending, self.policy, self.now) {
-            let set = self.eligible.number(&job.constraints);
+            let set = self.eligible.number(&job.constraints, job.sensitive);
             match self.turn(job, set) {
                 Turn::Placed(chosen) => self.place(id, job, chosen, score),
                 Turn::Waits(blocker) => {

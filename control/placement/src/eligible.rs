@@ -8,7 +8,8 @@ use crate::{
 use lattice_quorum_types::{NodeId, spec::Constraints};
 use std::collections::BTreeMap;
 
-/// The nodes that fit one set of constraints; jobs with equal constraints share it.
+/// The nodes that fit one set of constraints; jobs with equal constraints share it, sensitive ones
+/// among themselves.
 #[derive(Debug)]
 pub(crate) struct Eligible {
     pub(crate) nodes: BitSet,
@@ -19,16 +20,18 @@ pub(crate) struct Eligible {
     pub(crate) largest_group: u32,
 }
 
-/// Conditions on a node that every job has, as sets.
+/// Conditions on a node that jobs have whatever they ask for, as sets.
 #[derive(Debug)]
 pub(crate) struct Condition {
     pub(crate) in_service: BitSet,
     pub(crate) alive: BitSet,
+    pub(crate) usable: BitSet,
+    /// What sensitive work asks for beyond that.
     pub(crate) healthy: BitSet,
 }
 
 impl Eligible {
-    fn new(index: &Index, condition: &Condition, wanted: &Constraints) -> Self {
+    fn new(index: &Index, condition: &Condition, wanted: &Constraints, sensitive: bool) -> Self {
         let size = index.size();
         let mut funnel = Funnel::new(size);
         if !wanted.gpu_models.is_empty() {
@@ -66,7 +69,10 @@ impl Eligible {
         }
         funnel.keep(Constraint::InService, &condition.in_service);
         funnel.keep(Constraint::Alive, &condition.alive);
-        funnel.keep(Constraint::Healthy, &condition.healthy);
+        funnel.keep(Constraint::Usable, &condition.usable);
+        if sensitive {
+            funnel.keep(Constraint::Healthy, &condition.healthy);
+        }
         let largest_group = index.count_by_conformance(&funnel.left).into_iter().max();
         Self {
             count: funnel.left.count(),
@@ -129,8 +135,9 @@ fn named(index: &Index, names: &[NodeId]) -> BitSet {
     BitSet::collect(index.size(), (0..index.size()).filter(listed))
 }
 
-/// Everything of [`Constraints`] that decides whether a node fits; the layout does not.
+/// Everything of a job that decides whether a node fits; the layout does not.
 type Key<'a> = (
+    bool,
     &'a [String],
     Option<u32>,
     Option<u64>,
@@ -139,8 +146,9 @@ type Key<'a> = (
     &'a [NodeId],
 );
 
-fn key(wanted: &Constraints) -> Key<'_> {
+fn key(wanted: &Constraints, sensitive: bool) -> Key<'_> {
     (
+        sensitive,
         &wanted.gpu_models,
         wanted.gpus_per_node,
         wanted.memory_bytes,
@@ -169,11 +177,12 @@ impl<'a> EligibleSets<'a> {
         }
     }
 
-    /// The number of the set for these constraints.
-    pub(crate) fn number(&mut self, wanted: &'a Constraints) -> usize {
-        *self.numbers.entry(key(wanted)).or_insert_with(|| {
-            self.sets
-                .push(Eligible::new(self.index, &self.condition, wanted));
+    /// The number of the set for these constraints, of sensitive work or other.
+    pub(crate) fn number(&mut self, wanted: &'a Constraints, sensitive: bool) -> usize {
+        let key = key(wanted, sensitive);
+        *self.numbers.entry(key).or_insert_with(|| {
+            let set = Eligible::new(self.index, &self.condition, wanted, sensitive);
+            self.sets.push(set);
             self.sets.len() - 1
         })
     }

@@ -51,7 +51,9 @@ pub enum Constraint {
     InService,
     /// It answers.
     Alive,
-    /// Its checks pass.
+    /// Healthy, or degraded, which leaves it usable.
+    Usable,
+    /// Its checks pass; only where that is required.
     Healthy,
     /// Nobody holds it.
     Free,
@@ -73,6 +75,7 @@ impl Constraint {
             Constraint::Excluded => "not excluded",
             Constraint::InService => "in service",
             Constraint::Alive => "alive",
+            Constraint::Usable => "usable",
             Constraint::Healthy => "healthy",
             Constraint::Free => "free",
             Constraint::NotReserved => "not reserved",
@@ -80,10 +83,10 @@ impl Constraint {
         }
     }
 
-    /// The conditions every job has are told only when they matter.
+    /// The conditions that no job asks for are told only when they matter.
     fn is_told(self, removed: u32) -> bool {
-        use Constraint::{Alive, Healthy, InService};
-        removed > 0 || !matches!(self, InService | Alive | Healthy)
+        use Constraint::{Alive, Healthy, InService, Usable};
+        removed > 0 || !matches!(self, InService | Alive | Usable | Healthy)
     }
 }
 

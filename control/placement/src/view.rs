@@ -50,7 +50,7 @@ pub struct NodeFacts {
     pub liveness: Liveness,
     /// What its checks say.
     pub health: Health,
-    /// It may be used, but only where no other node will do.
+    /// It may be used, but only where no other node will do. So it is with a degraded one anyway.
     pub deprioritised: bool,
     /// Its topology (dragonfly) group; `None` when not known: then it shares one with no node.
     pub group: Option<String>,
@@ -81,19 +81,28 @@ pub enum Liveness {
     Unreachable,
 }
 
-/// What a node's checks say. Only a healthy one gets new work; unknown is not healthy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What is known of a node's health, the better before the worse: of several words on one node the
+/// greatest counts. What is not known may be worse than a fault that leaves the node usable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// No verdict yet.
-    #[default]
-    Unknown,
     /// All checks pass.
     Healthy,
-    /// Works with a fault.
+    /// Still usable, with a fault: it gets new work where no other node will do, and none that is
+    /// sensitive.
     Degraded,
+    /// Not known, or not all of it: no new work.
+    #[default]
+    Unknown,
     /// Must not be used.
     Faulty,
+}
+
+impl Health {
+    /// Whether new work may be given to the node.
+    pub const fn is_usable(self) -> bool {
+        matches!(self, Self::Healthy | Self::Degraded)
+    }
 }
 
 /// The digest nodes must share to be one conformance group.
@@ -118,7 +127,7 @@ pub struct PendingView {
     pub walltime_ms: Option<u64>,
     /// Priority class 0-10.
     pub class: u8,
-    /// Its nodes must share one known conformance key.
+    /// Its nodes must be healthy and share one known conformance key.
     pub sensitive: bool,
     /// What its nodes must be like.
     pub constraints: Constraints,
@@ -228,9 +237,12 @@ impl NodeView {
 
     /// Fit for new work once nobody holds it.
     pub fn is_usable(&self) -> bool {
-        self.in_service
-            && self.facts.liveness == Liveness::Alive
-            && self.facts.health == Health::Healthy
+        self.in_service && self.facts.liveness == Liveness::Alive && self.facts.health.is_usable()
+    }
+
+    /// Gets work only where no other node will do.
+    pub fn is_last(&self) -> bool {
+        self.facts.deprioritised || self.facts.health == Health::Degraded
     }
 
     /// May be given work now.

@@ -31,7 +31,7 @@ use std::fmt;
 pub enum Severity {
     /// Worth knowing: the verdict stays as it is.
     Inform,
-    /// Still usable.
+    /// Still usable: new work goes there where no other node will do, and none that is sensitive.
     Degraded,
     /// Not fit for new work.
     Faulty,

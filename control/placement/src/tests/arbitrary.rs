@@ -28,7 +28,12 @@ fn conformance() -> impl Strategy<Value = ConformanceKey> {
 fn facts() -> impl Strategy<Value = NodeFacts> {
     (
         prop_oneof![12 => Just(Liveness::Alive), 1 => Just(Liveness::Suspect)],
-        prop_oneof![12 => Just(Health::Healthy), 1 => Just(Health::Unknown)],
+        prop_oneof![
+            12 => Just(Health::Healthy),
+            3 => Just(Health::Degraded),
+            1 => Just(Health::Unknown),
+            1 => Just(Health::Faulty),
+        ],
         option::weighted(0.9, (0..5_u8).prop_map(|g| format!("g{g}"))),
         conformance(),
         option::weighted(0.9, select(&MODELS[..])),

@@ -103,3 +103,40 @@ fn a_deprioritised_node_is_used_only_where_no_other_will_do() {
     let plan = plan(&view);
     assert_eq!(placed(&plan)[0].1.len(), 4, "rather than wait");
 }
+
+#[test]
+fn a_degraded_node_gets_work_only_where_no_other_will_do() {
+    let mut view = machine(1, 4);
+    view.nodes.get_mut(&id("n0-00")).unwrap().facts.health = Health::Degraded;
+    submit(&mut view, 1, job(3, None));
+    submit(&mut view, 2, job(1, None));
+    let healthy: Vec<String> = (1..4).map(|n| format!("n0-{n:02}")).collect();
+    assert_eq!(
+        placed(&plan(&view)),
+        [(1, healthy), (2, vec!["n0-00".to_owned()])],
+        "the last job rather has it than waits"
+    );
+}
+
+#[test]
+fn what_is_not_known_is_not_usable_and_worse_than_degraded() {
+    let order = [
+        Health::Healthy,
+        Health::Degraded,
+        Health::Unknown,
+        Health::Faulty,
+    ];
+    assert!(order.is_sorted());
+    assert_eq!(order.map(Health::is_usable), [true, true, false, false]);
+    for health in [Health::Unknown, Health::Faulty] {
+        let mut view = machine(1, 2);
+        view.nodes.get_mut(&id("n0-00")).unwrap().facts.health = health;
+        submit(&mut view, 1, job(2, None));
+        let plan = plan(&view);
+        assert!(plan.placements.is_empty());
+        assert_eq!(
+            why(&plan, 1).to_string(),
+            "needs 2 of 2 nodes: 1 usable, 1 free; 1 short, even if all were free"
+        );
+    }
+}

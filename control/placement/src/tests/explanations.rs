@@ -69,6 +69,31 @@ fn sensitive_work_never_mixes_conformance_groups() {
 }
 
 #[test]
+fn sensitive_work_takes_no_degraded_node_and_says_so() {
+    let mut view = machine(1, 4);
+    for name in ["n0-00", "n0-01"] {
+        view.nodes.get_mut(&id(name)).unwrap().facts.health = Health::Degraded;
+    }
+    let sensitive = |nodes| PendingView {
+        sensitive: true,
+        ..job(nodes, Some(1))
+    };
+    submit(&mut view, 1, sensitive(3));
+    // Of equal constraints, and not sensitive.
+    submit(&mut view, 2, job(4, Some(1)));
+    let plan = plan(&view);
+    assert_eq!(
+        why(&plan, 1).to_string(),
+        "needs 3 of 4 nodes: 2 healthy, 2 free, 2 conforming; 1 short, even if all were free"
+    );
+    assert_eq!(placed(&plan)[0].1.len(), 4);
+    view.pending.clear();
+    submit(&mut view, 3, sensitive(2));
+    let healthy = ["n0-02", "n0-03"].map(String::from).to_vec();
+    assert_eq!(placed(&super::build::plan(&view)), [(3, healthy)]);
+}
+
+#[test]
 fn a_job_behind_a_reservation_says_whose_and_when() {
     let mut view = machine(1, 4);
     run(&mut view, 90, &["n0-00"], Some(5));

@@ -2,12 +2,17 @@
 //! here uses the solver's own index, sets or choices.
 
 use crate::*;
-use lattice_quorum_types::{NodeId, spec::Constraints};
+use lattice_quorum_types::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether the node is what the job asks for, busy or not.
-pub(super) fn fits(name: &NodeId, node: &NodeView, wanted: &Constraints) -> bool {
-    let facts = &node.facts;
+pub(super) fn fits(name: &NodeId, node: &NodeView, job: &PendingView) -> bool {
+    let (facts, wanted) = (&node.facts, &job.constraints);
+    let is_well_enough = match facts.health {
+        Health::Healthy => true,
+        Health::Degraded => !job.sensitive,
+        Health::Unknown | Health::Faulty => false,
+    };
     let model = facts
         .gpu_model
         .as_deref()
@@ -18,7 +23,7 @@ pub(super) fn fits(name: &NodeId, node: &NodeView, wanted: &Constraints) -> bool
     };
     node.in_service
         && facts.liveness == Liveness::Alive
-        && facts.health == Health::Healthy
+        && is_well_enough
         && (wanted.gpu_models.is_empty()
             || wanted
                 .gpu_models

@@ -51,7 +51,7 @@ proptest! {
                 prop_assert!(taken.insert(expected.node.clone()), "{} twice", expected.node);
                 prop_assert_eq!(expected.version, node.version);
                 prop_assert!(node.is_assignable());
-                prop_assert!(oracle::fits(&expected.node, node, &job.constraints));
+                prop_assert!(oracle::fits(&expected.node, node, job));
             }
             let names = names(placement);
             let alike = oracle::largest_alike(&view, &names);
@@ -83,7 +83,7 @@ proptest! {
                 prop_assert_eq!(left - step.removed, step.left);
                 left = step.left;
             }
-            let fitting = view.nodes.iter().filter(|(n, v)| oracle::fits(n, v, &job.constraints));
+            let fitting = view.nodes.iter().filter(|(n, v)| oracle::fits(n, v, job));
             let fitting = u32::try_from(fitting.count()).unwrap();
             let before_free =
                 explanation.steps.iter().rfind(|s| s.constraint < Constraint::Free).unwrap();
@@ -138,7 +138,7 @@ proptest! {
             prop_assert_eq!(reservation.nodes.len(), job.nodes as usize);
             prop_assert!(reservation.starts_at >= NOW);
             for name in &reservation.nodes {
-                prop_assert!(oracle::fits(name, &view.nodes[name], &job.constraints));
+                prop_assert!(oracle::fits(name, &view.nodes[name], job));
                 prop_assert!(free.get(name).is_some_and(|at| *at <= reservation.starts_at));
             }
             let alike = oracle::largest_alike(&view, &reservation.nodes);
@@ -171,7 +171,7 @@ proptest! {
             .iter()
             .filter(|(_, at)| **at < reservation.starts_at)
             .map(|(name, _)| name.clone())
-            .filter(|name| oracle::fits(name, &view.nodes[name], &job.constraints))
+            .filter(|name| oracle::fits(name, &view.nodes[name], job))
             .collect();
         let usable = if job.sensitive {
             let known = |n: &&NodeId| view.nodes[*n].facts.conformance != ConformanceKey::Unknown;
@@ -187,10 +187,10 @@ proptest! {
     fn work_without_an_end_is_never_backfilled(view in any_view()) {
         let plan = plan(&view);
         let Some(reservation) = plan.reservations.first() else { return Ok(()) };
-        let wanted = &view.pending[&reservation.id].constraints;
+        let job = &view.pending[&reservation.id];
         for placement in plan.placements.iter().filter(|p| p.backfilled) {
             if view.pending[&placement.id].walltime_ms.is_none() {
-                let other_hardware = |n: &NodeId| !oracle::fits(n, &view.nodes[n], wanted);
+                let other_hardware = |n: &NodeId| !oracle::fits(n, &view.nodes[n], job);
                 prop_assert!(names(placement).iter().all(other_hardware));
             }
         }
@@ -200,7 +200,12 @@ proptest! {
     #[test]
     fn a_placement_touches_the_fewest_groups(mut view in any_view()) {
         // Nodes that are kept for last are worth another group.
-        view.nodes.values_mut().for_each(|node| node.facts.deprioritised = false);
+        for node in view.nodes.values_mut() {
+            node.facts.deprioritised = false;
+            if node.facts.health == Health::Degraded {
+                node.facts.health = Health::Healthy;
+            }
+        }
         let plan = plan(&view);
         let mut taken: BTreeSet<NodeId> = BTreeSet::new();
         for placement in plan.placements.iter().filter(|p| !p.backfilled) {
@@ -209,7 +214,7 @@ proptest! {
                 .nodes
                 .iter()
                 .filter(|(n, v)| v.holder.is_none() && !taken.contains(*n))
-                .filter(|(n, v)| oracle::fits(n, v, &job.constraints))
+                .filter(|(n, v)| oracle::fits(n, v, job))
                 .map(|(n, _)| n.clone())
                 .collect();
             let chosen = names(placement);
@@ -243,6 +248,38 @@ proptest! {
         }
     }
 
+    /// Before anything is held back: degraded ones, and those that a baseline puts behind the others.
+    #[test]
+    fn nodes_that_come_last_go_only_to_whom_the_others_are_too_few(view in any_view()) {
+        let comes_last = |n: &NodeId| {
+            let facts = &view.nodes[n].facts;
+            facts.deprioritised || facts.health == Health::Degraded
+        };
+        let plan = plan(&view);
+        let mut taken: BTreeSet<NodeId> = BTreeSet::new();
+        for placement in plan.placements.iter().filter(|p| !p.backfilled) {
+            let job = &view.pending[&placement.id];
+            let chosen = names(placement);
+            if chosen.iter().any(comes_last) {
+                let others: Vec<NodeId> = view
+                    .nodes
+                    .iter()
+                    .filter(|(n, v)| v.holder.is_none() && !taken.contains(*n) && !comes_last(n))
+                    .filter(|(n, v)| oracle::fits(n, v, job))
+                    .filter(|(_, v)| !job.sensitive || v.facts.conformance != ConformanceKey::Unknown)
+                    .map(|(n, _)| n.clone())
+                    .collect();
+                let enough = match job.sensitive {
+                    true if others.is_empty() => 0,
+                    true => oracle::largest_alike(&view, &others),
+                    false => others.len(),
+                };
+                prop_assert!(enough < chosen.len(), "{others:?}");
+            }
+            taken.extend(chosen);
+        }
+    }
+
     /// A job blocked by busy nodes still would be when everything is placed.
     #[test]
     fn no_free_nodes_are_left_that_a_busy_job_could_have(view in any_view()) {
@@ -254,7 +291,7 @@ proptest! {
                 continue;
             }
             let free = view.nodes.iter().filter(|(n, v)| {
-                v.holder.is_none() && !taken.contains(*n) && oracle::fits(n, v, &job.constraints)
+                v.holder.is_none() && !taken.contains(*n) && oracle::fits(n, v, job)
             });
             prop_assert!(free.count() < job.nodes as usize);
         }
