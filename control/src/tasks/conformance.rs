@@ -1,18 +1,22 @@
 //! Conformance: documents and preimages behind newly gossiped digests are fetched, and every node
 //! is judged anew by its baseline, or else by its cohort. What follows for placement follows from
 //! here, on gossip: it only ever keeps work away. What drains is `tasks/autodrain`.
+//!
+//! What is fetched ([`fetch`]) is judged as it comes: a node that does not answer delays the judgement
+//! of no other one.
+
+mod fetch;
 
 use crate::{
     core::Core,
     drift::{self, Judged},
     history::{HistoryError, Then},
     observe,
-    preimages::Preimages,
-    tasks::activation::Activation,
+    tasks::activation::{Activation, due},
     view::{NodeEntry, Seen, View},
 };
-use futures::{StreamExt, stream};
-use lattice_hwprobe::{Class, ClassMark, ClassRecord, Digest, NodeDocument};
+use fetch::Fetches;
+use lattice_hwprobe::{ClassMark, ClassRecord, Digest};
 use lattice_quorum_types::NodeId;
 use std::{
     cell::RefCell,
@@ -22,12 +26,16 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Looks at least this often: what could not be fetched is asked for again.
+/// Looks at least this often: what could not be fetched may be asked for again.
 const PERIOD: Duration = Duration::from_secs(2);
 /// A rolling update changes many digests at a time.
 const SPACING: Duration = Duration::from_millis(200);
-/// Fetches under way at a time.
-const AT_A_TIME: usize = 32;
+/// What comes so soon after the first is judged together with it.
+const GATHER: Duration = Duration::from_millis(20);
+/// And so many times as long as it took to judge the last time.
+const GATHER_TIMES: u32 = 4;
+/// What is told by what is at hand waits so long for what was just asked for.
+const AT_HAND: Duration = Duration::from_millis(250);
 /// Who gossips nothing so long after the start is down, and is what it was.
 const GOSSIP_WITHIN: Duration = Duration::from_secs(5);
 /// Nodes that are looked up in the history in one round: whoever waits to be judged does not wait for
@@ -38,14 +46,24 @@ const RECALLED_A_ROUND: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Conformance {
     core: Arc<Core>,
-    /// What was compared last, and nothing was missing.
+    fetches: Fetches,
+    /// What was compared last.
     compared: Option<u64>,
+    /// How long that took.
+    took: Duration,
+    /// Digests that it would have opened.
+    missing: BTreeSet<Digest>,
+    /// Since when what was found is not told, because more is asked for.
+    untold_since: Option<Instant>,
+    /// When it is compared again, because something came or was waited for long enough.
+    judge_at: Option<Instant>,
     started_at: Instant,
     /// Nodes that were looked up in the history.
     recalled: BTreeSet<NodeId>,
 }
 
 /// What one round did.
+#[cfg(test)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ConformanceReport {
     /// Nodes whose document came.
@@ -61,8 +79,13 @@ pub(crate) struct ConformanceReport {
 impl Conformance {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         Self {
+            fetches: Fetches::new(core.clone()),
             core,
             compared: None,
+            took: Duration::ZERO,
+            missing: BTreeSet::new(),
+            untold_since: None,
+            judge_at: None,
             started_at: Instant::now(),
             recalled: BTreeSet::new(),
         }
@@ -77,99 +100,87 @@ impl Conformance {
     async fn rounds(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
         loop {
-            activation.next().await;
-            let report = self.reconcile().await;
-            if report.documents + report.records > 0 {
-                tracing::debug!(?report, "conformance");
+            tokio::select! {
+                () = activation.next() => self.round().await,
+                () = self.fetches.next() => self.fetched(),
+                () = due(self.judge_at) => self.look().await,
             }
         }
     }
 
-    /// Fetches what is missing and compares.
-    pub(crate) async fn reconcile(&mut self) -> ConformanceReport {
+    async fn round(&mut self) {
         if self.started_at.elapsed() >= GOSSIP_WITHIN {
             self.recall(RECALLED_A_ROUND).await;
         }
-        // Of before the first look: what nodes tell during a round is for the next one.
-        let version = self.core.view().conformance_version;
-        if self.compared == Some(version) {
-            return ConformanceReport::default();
+        self.look().await;
+    }
+
+    /// Something came, or will not: what came is judged with what comes in the same moment.
+    fn fetched(&mut self) {
+        let now = Instant::now();
+        if self.fetches.has_come() {
+            let gather = GATHER.max(self.took * GATHER_TIMES).min(PERIOD);
+            let at = self.judge_at.unwrap_or(now + gather);
+            self.judge_at = Some(at.min(now + gather));
         }
-        let (documents, without) = self.fetch_documents().await;
-        let mut report = ConformanceReport {
-            documents,
-            ..ConformanceReport::default()
+        // Nothing else is worth waiting for.
+        if self.judge_at.is_some() && !self.fetches.is_anything_new_asked_for() {
+            self.judge_at = Some(now);
+        }
+    }
+
+    /// Compares if there is anything new, asks for what is missing, and tells what was found. While
+    /// something is asked for the first time that waits for a moment, so that nobody is shown as
+    /// unknown whose record is on its way.
+    async fn look(&mut self) {
+        self.judge_at = None;
+        let is_news = self.fetches.take_records() > 0;
+        self.fetches.put_documents().await;
+        // Of before the comparison: what nodes tell during it is for the next one.
+        let view = self.core.view();
+        let version = Some(view.conformance_version);
+        let now = Instant::now();
+        let mut found = None;
+        if is_news || self.untold_since.is_some() || self.compared != version {
+            let (judged, missing) = compare(&self.core, &view);
+            (self.compared, self.missing) = (version, missing);
+            self.took = now.elapsed();
+            self.untold_since.get_or_insert(now);
+            found = Some(judged);
+        }
+        self.fetches.ask(&view, &self.missing);
+        let (Some(found), Some(since)) = (found, self.untold_since) else {
+            return;
         };
-        let view = self.core.view();
-        let (_, missing) = compare(&self.core, &view);
-        report.records = self.fetch_records(&view, &missing).await;
-        // By the baselines of now: another may have been set meanwhile.
-        let view = self.core.view();
-        let (found, missing) = compare(&self.core, &view);
-        report.missing = to_come(&view, &missing) + without;
-        report.drifted = found.report.drifted.len();
+        if self.fetches.is_anything_new_asked_for() && now < since + AT_HAND {
+            self.judge_at = Some(since + AT_HAND);
+            return;
+        }
+        self.untold_since = None;
         observe::judged(&self.core, found);
-        self.compared = (report.missing == 0).then_some(version);
-        report
     }
 
-    async fn fetch_records(&self, view: &View, missing: &BTreeSet<Digest>) -> usize {
-        let fetch = |digest: Digest| async move {
-            let told = naming(gossiping(view), digest);
-            let (class, node) = told.or_else(|| naming(view.as_known_all(), digest))?;
-            let preimages = &self.core.preimages;
-            if let Some(record) = earlier_of(preimages, node, class, digest) {
-                preimages.put_record(&node.id, digest, Arc::clone(&record));
-                return Some(record);
+    /// One round, until nothing is asked for any more, whatever was asked for in vain before.
+    #[cfg(test)]
+    pub(crate) async fn reconcile(&mut self) -> ConformanceReport {
+        self.fetches.forget();
+        self.round().await;
+        while self.fetches.is_under_way() {
+            self.fetches.next().await;
+            self.fetched();
+            if self.judge_at.is_some_and(|at| at <= Instant::now()) || !self.fetches.is_under_way()
+            {
+                self.look().await;
             }
-            // Also of a node that is down since before this control was started.
-            if let Ok(Some(record)) = self.core.history.record(digest).await {
-                let record = Arc::new(record);
-                preimages.put_record(&node.id, digest, Arc::clone(&record));
-                return Some(record);
-            }
-            // Who is gone cannot be asked.
-            let (_, node) = told?;
-            let fetched = preimages.fetch_record(&self.core.agents, view, digest, node);
-            fetched.await.ok()
-        };
-        let fetches = stream::iter(missing.iter().copied()).map(fetch);
-        let fetched = fetches.buffer_unordered(AT_A_TIME);
-        fetched.filter_map(std::future::ready).count().await
-    }
-
-    /// Fetches documents of nodes that have none, or an older one, beside them. How many came, and
-    /// how many did not.
-    async fn fetch_documents(&self) -> (usize, usize) {
-        let view = self.core.view();
-        let lacks = |node: &crate::view::NodeEntry| {
-            let digest = node.seen.as_ref()?.document?;
-            (node.document_digest != Some(digest)).then(|| (node.id.clone(), digest))
-        };
-        let wanted: Vec<(NodeId, Digest)> =
-            view.nodes.values().filter_map(|node| lacks(node)).collect();
-        if wanted.is_empty() {
-            return (0, 0);
         }
-        let asked = wanted.len();
-        let (mut found, wanted) = self.kept_documents(wanted).await;
-        let (core, seen) = (&self.core, &view);
-        let fetch = |(node, digest): (NodeId, Digest)| async move {
-            let (preimages, agents) = (&core.preimages, &core.agents);
-            let fetched = preimages.fetch_document(agents, seen, digest, &node);
-            let document = fetched.await.ok()?;
-            Some((node, (digest, document)))
-        };
-        let fetches = stream::iter(wanted).map(fetch).buffer_unordered(AT_A_TIME);
-        let fetched: Vec<Documented> = fetches.filter_map(std::future::ready).collect().await;
-        // A document speaks for one node only, whoever gossips its digest.
-        let own = |(id, (_, document)): &Documented| document.node == id.as_str();
-        let fetched: Vec<Documented> = fetched.into_iter().filter(own).collect();
-        self.keep_documents(&fetched).await;
-        found.extend(fetched);
-        let count = found.len();
-        observe::documents(core, found);
-        (count, asked - count)
+        let (documents, records) = self.fetches.came();
+        let view = self.core.view();
+        ConformanceReport {
+            documents,
+            records,
+            missing: self.fetches.still_missing(&view, &self.missing),
+            drifted: view.judged.drifted.len(),
+        }
     }
 }
 
@@ -195,81 +206,7 @@ fn compare(core: &Core, view: &View) -> (Judged, BTreeSet<Digest>) {
     (judged, missing.into_inner())
 }
 
-fn gossiping(view: &View) -> impl Iterator<Item = &NodeEntry> {
-    let seen = view.nodes.values().filter(|node| node.seen.is_some());
-    seen.map(Arc::as_ref)
-}
-
-/// Who names a digest, and of which class.
-fn naming<'v>(
-    mut nodes: impl Iterator<Item = &'v NodeEntry>,
-    digest: Digest,
-) -> Option<(Class, &'v NodeEntry)> {
-    nodes.find_map(|node| {
-        let names = |class: &Class| node.names(*class).any(|name| name == digest);
-        Class::ALL
-            .into_iter()
-            .find(names)
-            .map(|class| (class, node))
-    })
-}
-
-/// How many of these digests may still be told: a node names them that gossips. What only those name
-/// that are gone is waited for by nobody; they come back with a change.
-fn to_come(view: &View, missing: &BTreeSet<Digest>) -> usize {
-    let of = |node| {
-        Class::ALL
-            .into_iter()
-            .flat_map(move |class| NodeEntry::names(node, class))
-    };
-    let named = gossiping(view).flat_map(of);
-    let named: BTreeSet<Digest> = named.filter(|digest| missing.contains(digest)).collect();
-    named.len()
-}
-
-/// A node's document, with its digest.
-type Documented = (NodeId, (Digest, Arc<NodeDocument>));
-
 impl Conformance {
-    /// Those documents that are kept from before, and who is to be asked for the others.
-    async fn kept_documents(
-        &self,
-        wanted: Vec<(NodeId, Digest)>,
-    ) -> (
-        BTreeMap<NodeId, (Digest, Arc<NodeDocument>)>,
-        Vec<(NodeId, Digest)>,
-    ) {
-        let names = wanted.iter().map(|(node, _)| node.to_string()).collect();
-        let kept = self.core.history.documents(names).await;
-        let mut kept = kept.unwrap_or_default();
-        let mut found = BTreeMap::new();
-        let mut left = Vec::new();
-        for (node, digest) in wanted {
-            match kept.remove(node.as_str()) {
-                Some((is, document)) if is == digest => {
-                    found.insert(node, (digest, Arc::new(document)));
-                }
-                _ => left.push((node, digest)),
-            }
-        }
-        (found, left)
-    }
-
-    /// For the time when their nodes are down and this control starts anew.
-    async fn keep_documents(&self, fetched: &[Documented]) {
-        let encoded = fetched.iter().filter_map(|(node, (_, document))| {
-            let (digest, bytes) = document.encode().ok()?;
-            Some((node.to_string(), digest, bytes))
-        });
-        let encoded: Vec<_> = encoded.collect();
-        if encoded.is_empty() {
-            return;
-        }
-        if let Err(error) = self.core.history.keep_documents(encoded).await {
-            tracing::warn!(%error, "the documents of nodes are not kept");
-        }
-    }
-
     /// Looks up, once, what those nodes were that gossip nothing since this control was started: `most`
     /// of them.
     async fn recall(&mut self, most: usize) {
@@ -332,20 +269,6 @@ async fn recall(core: &Core, entry: &NodeEntry) -> Result<Option<NodeEntry>, His
     was.document_digest = document.as_ref().map(|(digest, _)| *digest);
     was.document = document.map(|(_, document)| Arc::new(document));
     Ok(Some(was))
-}
-
-/// What a node's class was under the schema before, by its record of now, where that is at hand and
-/// this build knows how to tell it. It is what the node says, or it is nothing.
-fn earlier_of(
-    preimages: &Preimages,
-    node: &NodeEntry,
-    class: Class,
-    digest: Digest,
-) -> Option<Arc<ClassRecord>> {
-    let earlier = node.earlier().get(&class)?;
-    let now = preimages.record(&node.marks().get(&class)?.digest()?)?;
-    let told = now.under(earlier.schema).ok()?;
-    (told.state().digest() == Some(digest)).then(|| Arc::new(told))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::{
     view::United,
 };
 use lattice_hwprobe::{
-    Reading,
+    Class, NodeDocument, Reading,
     history::{Cause, Entry, Record},
 };
 use lattice_quorum_types::{
@@ -97,7 +97,9 @@ async fn the_document_and_the_records_of_a_node_that_is_down_come_from_what_is_k
     let digest = nic().state().digest().unwrap();
     let missing = BTreeSet::from([digest]);
     let view = world.core.view();
-    assert_eq!(conformance.fetch_records(&view, &missing).await, 1);
+    conformance.fetches.ask(&view, &missing);
+    conformance.fetches.next().await;
+    assert_eq!(conformance.fetches.take_records(), 1);
     assert!(world.core.preimages.record(&digest).is_some());
 }
 
@@ -182,11 +184,10 @@ async fn nobody_waits_for_the_record_of_a_node_that_is_gone_and_the_history_is_a
     world.hangs_up().await;
     let mut conformance = Conformance::new(world.core.clone());
     let report = conformance.reconcile().await;
-    assert_eq!((report.missing, conformance.compared), (1, None));
+    assert_eq!(report.missing, 1);
     observe::cell(&world.core, "c0", BTreeMap::new());
     let report = conformance.reconcile().await;
     assert_eq!((report.records, report.missing), (0, 0));
-    assert!(conformance.compared.is_some(), "it rests");
     let is_pending = || world.core.view().judged.pending.contains(&id(NODE));
     assert!(is_pending(), "and says that it is not known");
     keeps(&world.core).await;
@@ -195,6 +196,65 @@ async fn nobody_waits_for_the_record_of_a_node_that_is_gone_and_the_history_is_a
     let report = conformance.reconcile().await;
     assert_eq!((report.records, report.drifted), (1, 1));
     assert!(!is_pending());
+}
+
+#[tokio::test]
+async fn who_does_not_answer_delays_the_judgement_of_nobody_else() {
+    let world = World::new();
+    registers(&world, "b");
+    keeps_of(&world.core, "b", 1).await;
+    world.asks_for_firmware(
+        Policy::Warn,
+        Definition {
+            nodes: format!("{NODE},b"),
+            ..Definition::default()
+        },
+    );
+    world.hangs_up().await;
+    let mut other = nic();
+    other.put("nic.0.driver", Reading::Present("x"));
+    let seen =
+        |record: &ClassRecord| Seen::before(BTreeMap::from([(Class::Nic, record.state().mark())]));
+    let cell = BTreeMap::from([(id(NODE), seen(&other)), (id("b"), seen(&nic()))]);
+    observe::cell(&world.core, "c0", cell);
+    let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
+    let is_judged = async {
+        let is_b = |d: &drift::Drifted| d.node == id("b");
+        while !world.core.view().judged.drifted.iter().any(is_b) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    // Each who does not answer is waited for two seconds.
+    let waits = tokio::time::timeout(Duration::from_secs(1), is_judged);
+    waits.await.unwrap();
+    assert!(world.core.view().judged.pending.contains(&id(NODE)));
+    judging.abort();
+}
+
+#[tokio::test]
+async fn what_was_asked_for_in_vain_is_asked_for_again_after_a_pause_or_where_another_names_it() {
+    let world = World::new();
+    world.gossips(BTreeMap::from([(Class::Nic, nic().state().mark())]));
+    world.hangs_up().await;
+    let missing = BTreeSet::from([nic().state().digest().unwrap()]);
+    let mut fetches = Fetches::new(world.core.clone());
+    let ask = |fetches: &mut Fetches| {
+        fetches.ask(&world.core.view(), &missing);
+        fetches.is_under_way()
+    };
+    assert!(ask(&mut fetches) && fetches.is_anything_new_asked_for());
+    fetches.next().await;
+    assert!(!ask(&mut fetches), "it was just asked for");
+    // Whatever else changes.
+    registers(&world, "b");
+    assert!(!ask(&mut fetches));
+    world.calls_it(lattice_placement::Liveness::Unreachable);
+    assert!(ask(&mut fetches) && !fetches.is_anything_new_asked_for());
+    fetches.next().await;
+    assert!(!ask(&mut fetches));
+    let seen = Seen::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));
+    observe::cell(&world.core, "c1", BTreeMap::from([(id("b"), seen)]));
+    assert!(ask(&mut fetches));
 }
 
 #[tokio::test]
