@@ -8,13 +8,17 @@ use crate::{
     bmc::Parts,
     core::Core,
     observe,
-    tasks::activation::Activation,
+    tasks::activation::{Activation, due},
     view::{NodeEntry, United, View},
 };
 use futures::{StreamExt, stream};
 use lattice_hwprobe::{Class, ClassMark, ClassRecord, Schemas};
 use lattice_quorum_types::NodeId;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
 /// Looks at least this often: an agent's record that could not be fetched is asked for again.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -22,6 +26,8 @@ const PERIOD: Duration = Duration::from_secs(5);
 const AT_A_TIME: usize = 32;
 /// Many BMCs answer at a time.
 const SPACING: Duration = Duration::from_millis(500);
+/// What is united so soon after the first is told with it: each telling copies the map of all nodes.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// See the module.
 #[derive(Debug)]
@@ -67,12 +73,14 @@ impl Unite {
     /// Runs for ever.
     pub(crate) async fn run(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
-        let mut news = self.core.bmc.changes();
+        let mut news = News {
+            changes: self.core.bmc.changes(),
+            last: None,
+        };
         loop {
             tokio::select! {
                 () = activation.next() => {}
-                // The sender lives as long as the core.
-                _ = news.changed() => {}
+                () = news.next() => {}
             }
             self.reconcile().await;
         }
@@ -102,15 +110,49 @@ impl Unite {
         // One whose record is long in coming keeps nobody else waiting.
         let mut all = stream::iter(todo).map(unite).buffer_unordered(AT_A_TIME);
         let mut count = 0;
-        while let Some((node, done)) = all.next().await {
+        let mut found = BTreeMap::new();
+        let mut tell_at = None;
+        loop {
+            let next = tokio::select! {
+                next = all.next() => next,
+                () = due(tell_at) => {
+                    tell_at = None;
+                    observe::united(core, std::mem::take(&mut found));
+                    continue;
+                }
+            };
+            let Some((node, done)) = next else {
+                break;
+            };
             if view.node(&node).is_some_and(|e| e.united != done.united) {
-                let found = BTreeMap::from([(node.clone(), done.united.clone())]);
-                observe::united(core, found);
+                found.insert(node.clone(), done.united.clone());
+                tell_at.get_or_insert_with(|| Instant::now() + GATHER);
                 count += 1;
             }
             self.done.insert(node, done);
         }
+        if !found.is_empty() {
+            observe::united(core, found);
+        }
         count
+    }
+}
+
+/// That BMCs told something else: the first after a quiet time at once, what follows together.
+struct News {
+    changes: watch::Receiver<u64>,
+    last: Option<Instant>,
+}
+
+impl News {
+    /// Cancel safe: a change that was not delivered comes again.
+    async fn next(&mut self) {
+        if let Some(last) = self.last {
+            sleep_until(last + SPACING).await;
+        }
+        // The sender lives as long as the core.
+        let _ = self.changes.changed().await;
+        self.last = Some(Instant::now());
     }
 }
 

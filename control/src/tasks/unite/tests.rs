@@ -215,6 +215,21 @@ async fn a_baseline_that_was_made_of_both_parts_holds_for_both() {
 }
 
 #[tokio::test]
+async fn what_agent_and_bmc_say_otherwise_of_one_thing_is_found_in_the_whole() {
+    let mut bed = Bed::new().await;
+    for (told, codes) in [("2.1.0", &[][..]), ("2.2.4", &["bios_version_mismatch"])] {
+        let mut bios = on();
+        bios.require("bios.redfish.version", Reading::Present(told));
+        bed.bmc_says(bios);
+        bed.settle().await;
+        let core = &bed.world.core;
+        let whole = core.inventory(&id(NODE), Look::Last).await.unwrap();
+        let found: Vec<&str> = whole.findings.iter().map(|found| &*found.code).collect();
+        assert_eq!(found, codes, "{told}");
+    }
+}
+
+#[tokio::test]
 async fn either_part_may_drift_and_come_back() {
     let mut bed = Bed::new().await;
     bed.baseline().await;
@@ -450,4 +465,47 @@ async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows(
     bed.bmc_says(settings(Reading::failed("401 Unauthorized")));
     let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
     assert_eq!(read.fingerprint, None);
+}
+
+#[tokio::test]
+async fn what_many_bmcs_tell_at_once_is_told_in_few_views() {
+    let world = World::new();
+    let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
+    let seen = |_| crate::view::Seen::before(BTreeMap::new());
+    let cell = names.iter().map(|node| (node.clone(), seen(node)));
+    observe::cell(&world.core, "c0", cell.collect());
+    for node in &names {
+        world.core.bmc.put_parts(node.clone(), parts(on()));
+    }
+    let before = world.core.view().version;
+    let mut unites = Unite::new(world.core.clone());
+    assert_eq!(unites.reconcile().await, 64);
+    let view = world.core.view();
+    assert!(
+        names
+            .iter()
+            .all(|node| !view.node(node).unwrap().united.is_empty())
+    );
+    let views = view.version - before;
+    assert!(views < 16, "{views} views of 64 nodes");
+}
+
+#[tokio::test]
+async fn the_first_news_of_bmcs_is_seen_at_once_and_what_follows_together() {
+    let readings = crate::bmc::Readings::default();
+    let mut news = News {
+        changes: readings.changes(),
+        last: None,
+    };
+    let began_at = Instant::now();
+    readings.put_parts(id("a"), parts(on()));
+    news.next().await;
+    assert!(began_at.elapsed() < SPACING);
+    for name in ["b", "c", "d"] {
+        readings.put_parts(id(name), parts(on()));
+    }
+    news.next().await;
+    assert!(began_at.elapsed() >= SPACING);
+    let more = tokio::time::timeout(SPACING * 2, news.next());
+    assert!(more.await.is_err(), "all were seen");
 }
