@@ -209,7 +209,10 @@ fn look_around(sandbox: &Sandbox) {
             .json();
         node["power"].clone()
     };
-    wait_until("its BMC tells what it draws", JOIN, || !power().is_null());
+    // Before that its own meter does, which knows no limit.
+    wait_until("its BMC tells what it draws", JOIN, || {
+        !power()["read_at"].is_null()
+    });
     let power = power();
     assert!(power["draw_watts"].as_u64().unwrap() > 1_000, "{power}");
     assert_eq!(power["limit_state"], "set");
