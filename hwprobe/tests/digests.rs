@@ -67,6 +67,40 @@ fn known(record: &ClassRecord) -> ClassRecord {
 
 proptest! {
     #[test]
+    fn what_is_published_was_read_twice_and_is_gone_when_nothing_is(
+        reads in prop::collection::vec(0_u8..5, 1..60),
+    ) {
+        let reads: Vec<ClassMark> = reads
+            .into_iter()
+            .map(|byte| if byte == 0 { ClassMark::Incomplete } else { mark(byte) })
+            .collect();
+        let mut debounce = Debounce::default();
+        let (mut soon, mut unlike) = (0, 0);
+        for (at, read) in reads.iter().enumerate() {
+            let before = at.checked_sub(1).map(|at| reads[at]);
+            let is_complete = read.digest().is_some();
+            soon = match debounce.observe(*read) {
+                Publication::Confirm => soon + 1,
+                _ => 0,
+            };
+            // Nobody is asked soon again for ever.
+            prop_assert!(soon <= 5, "{:?}", &reads[..=at]);
+            let was_complete = before.is_some_and(|before| before.digest().is_some());
+            unlike = match is_complete && was_complete && before != Some(*read) {
+                true => unlike + 1,
+                false => 0,
+            };
+            if unlike > 4 || !is_complete {
+                prop_assert_eq!(debounce.published(), Some(ClassMark::Incomplete));
+            }
+            // Two equal reads say what a class is, whatever was before.
+            if is_complete && before == Some(*read) {
+                prop_assert_eq!(debounce.published(), Some(*read));
+            }
+        }
+    }
+
+    #[test]
     fn decoding_gives_back_exactly_what_is_known(record in any_record()) {
         let bytes = record.encode();
         prop_assert_eq!(ClassRecord::decode(&bytes), Ok(known(&record)));
@@ -357,6 +391,42 @@ fn a_change_is_published_after_two_equal_reads() {
     assert_eq!(debounce.observe(mark(9)), Publication::Confirm);
     assert_eq!(debounce.observe(mark(2)), Publication::Unchanged);
     assert_eq!(debounce.observe(mark(9)), Publication::Confirm);
+}
+
+#[test]
+fn a_class_that_never_reads_the_same_twice_is_incomplete_until_it_does() {
+    let mut debounce = Debounce::default();
+    debounce.observe(mark(1));
+    for byte in [2, 3, 2, 3] {
+        assert_eq!(debounce.observe(mark(byte)), Publication::Confirm);
+    }
+    let gone = Publication::Publish {
+        mark: ClassMark::Incomplete,
+        revision: 2,
+    };
+    assert_eq!(debounce.observe(mark(2)), gone);
+    // It is read at the usual time from then on, also where it reads what was published once.
+    for byte in [3, 1, 3, 1] {
+        assert_eq!(debounce.observe(mark(byte)), Publication::Restless);
+        assert!(!debounce.is_waiting());
+    }
+    assert_eq!(
+        debounce.observe(mark(1)),
+        Publication::Publish {
+            mark: mark(1),
+            revision: 3
+        }
+    );
+    assert_eq!(debounce.observe(mark(2)), Publication::Confirm);
+    // One that turns between what is published and another is no better.
+    for byte in [1, 2, 1] {
+        debounce.observe(mark(byte));
+    }
+    debounce.observe(mark(2));
+    assert_eq!(debounce.published(), Some(ClassMark::Incomplete));
+    // Switched off is switched off.
+    debounce.observe(ClassMark::Disabled);
+    assert_eq!(debounce.published(), Some(ClassMark::Disabled));
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use super::changes::{Before, between};
 use super::{Cause, Checkpoint, Entry, Event, Folded, Happening, Line};
-use crate::{Class, ClassMark, ClassRecord, ClassState, Debounce, Digest, Publication};
-use std::collections::BTreeMap;
+use crate::{
+    Class, ClassMark, ClassRecord, ClassState, Debounce, Digest, Publication, Reading, Value, text,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The circumstances of one read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ struct Live {
     cause: Option<Cause>,
     /// The last complete record.
     record: Option<ClassRecord>,
+    /// Of the read before, while it waits to be confirmed.
+    unconfirmed: Option<ClassRecord>,
 }
 
 impl History {
@@ -58,6 +62,7 @@ impl History {
                     standing.revision,
                 ),
                 cause: None,
+                unconfirmed: None,
                 record: digest.and_then(|digest| record(&digest)),
             };
             (*class, live)
@@ -157,7 +162,9 @@ impl History {
     ) -> Option<Line> {
         let class = record.class;
         let live = self.live.entry(class).or_default();
-        let state = record.state();
+        let mut state = record.state();
+        let mut restless = None;
+        let before_it = live.unconfirmed.take();
         let (mark, revision) = match live.debounce.observe(state.mark()) {
             Publication::Publish { mark, revision } => (mark, revision),
             Publication::Confirm => {
@@ -166,7 +173,12 @@ impl History {
                     Some(first) => first.or_stronger(seen.cause.clone()),
                     None => seen.cause.clone(),
                 });
+                live.unconfirmed = Some(record.clone());
                 *confirm = true;
+                return None;
+            }
+            Publication::Restless => {
+                live.cause = None;
                 return None;
             }
             Publication::Unchanged => {
@@ -178,6 +190,13 @@ impl History {
                 return None;
             }
         };
+        if mark == ClassMark::Incomplete && state.digest().is_some() {
+            let last = before_it.as_ref().or(live.record.as_ref());
+            let record = moving(last, record);
+            state = record.state();
+            restless = Some(record);
+        }
+        let record = restless.as_ref().unwrap_or(record);
         let before = self.checkpoint.classes.get(&class);
         let from = before.map(|standing| standing.published);
         let first_seen = live.cause.take().unwrap_or_else(|| seen.cause.clone());
@@ -211,4 +230,24 @@ impl History {
             more,
         }))
     }
+}
+
+/// A record that reads otherwise each time, with the keys that do as unknown.
+fn moving(before: Option<&ClassRecord>, now: &ClassRecord) -> ClassRecord {
+    let mut record = now.clone();
+    let keys = before.map_or_else(BTreeSet::new, |before| {
+        let keys = before.entries.keys().chain(now.entries.keys());
+        keys.filter(|key| before.get(key) != now.get(key)).collect()
+    });
+    for key in &keys {
+        let was = before.map_or_else(Reading::default, |before| before.get(key));
+        let why = format!("does not hold still: {was}, then {}", now.get(key));
+        record.require(key.as_str(), Reading::<Value>::failed(text::shown(&why)));
+    }
+    if record.state().digest().is_some() {
+        // Which they are nobody kept.
+        let key = format!("{}.probe.reads", now.class);
+        record.require(key, Reading::<Value>::failed("does not hold still"));
+    }
+    record
 }

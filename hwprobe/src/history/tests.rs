@@ -407,3 +407,37 @@ fn a_line_is_read_back_as_it_was_written() {
         assert_eq!(&serde_json::from_str::<Line>(&json).unwrap(), line);
     }
 }
+
+#[test]
+fn a_class_that_does_not_hold_still_is_incomplete_and_names_the_keys_that_move() {
+    let mut bench = Bench::new();
+    bench.read(&with("28.1"), Cause::AgentStart);
+    for version in ["28.2", "28.3", "28.2", "28.3"] {
+        let (entries, confirm) = bench.read(&with(version), Cause::Periodic);
+        assert!(entries.is_empty() && confirm, "{version}");
+    }
+    let (entries, confirm) = bench.read(&with("28.2"), Cause::Periodic);
+    assert!(!confirm, "it was asked again soon often enough");
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert_eq!(entries[0].to, ClassMark::Incomplete);
+    let keys: Vec<&str> = entries[0]
+        .changes
+        .iter()
+        .map(|one| one.key.as_str())
+        .collect();
+    assert_eq!(keys, ["nic.0.firmware"]);
+    let why = entries[0].changes[0].to.to_string();
+    assert_eq!(why, "<failed: does not hold still: 28.3, then 28.2>");
+    let (entries, confirm) = bench.read(&with("28.3"), Cause::Periodic);
+    assert!(entries.is_empty() && !confirm);
+    // Two equal reads, and it is what they say.
+    let (entries, _) = bench.read(&with("28.3"), Cause::Periodic);
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert!(entries[0].to.digest().is_some());
+    let change = &entries[0].changes[0];
+    assert_eq!(
+        (change.key.as_str(), &change.to),
+        ("nic.0.firmware", &text("28.3"))
+    );
+    bench.restart();
+}
