@@ -11,6 +11,7 @@ use lattice_fake_nvml::{
 };
 use lattice_hwprobe::gpu_events::{
     AmdEvent, EventCode, GpuEvent, GpuEventSource, GpuEventSources, GpuEventWatch, KernelLog,
+    Mlx5Event,
 };
 use lattice_hwprobe::{NvmlSource, Reading, State, child};
 use std::io::Write;
@@ -356,8 +357,11 @@ fn amds_driver_tells_through_the_kernels_log() {
         assert_eq!(event.address, "0000:c1:00.0");
         assert_eq!(event.source, GpuEventSource::KernelLog);
     }
-    // Nobody else could confirm it, so that it stays with one source is no loss.
-    assert_eq!(watch.log().unconfirmed(u64::MAX).count(), 0);
+    bed.log("mlx5_core 0000:5e:00.0: poll_health:739:(pid 0): Fatal error 3 detected");
+    let events = until(&mut watch, |watch| watch.log().last() == 4);
+    let last = events.last().unwrap();
+    assert_eq!(last.code, EventCode::Mlx5(Mlx5Event::Fatal));
+    assert_eq!(last.address, "0000:5e:00.0");
 }
 
 fn a_gpu_without_events_is_left_out() {

@@ -1,6 +1,7 @@
-//! Listens to what GPUs' drivers tell, on a thread of its own.
+//! Listens to what drivers of GPUs and NICs tell, on a thread of its own.
 
 use super::NodeHealth;
+use super::said::Said;
 use lattice_hwprobe::gpu_events::{
     GpuEvent, GpuEventSource, GpuEventSources, GpuEventWatch, KernelLog, SourceState,
 };
@@ -31,27 +32,39 @@ impl Drop for Stop {
 }
 
 impl NodeHealth {
-    /// Listens for as long as it is polled, where the node has a GPU.
+    /// Listens for as long as it is polled, where the node has a GPU or a NIC that the kernel's log
+    /// tells of. The drivers of GPUs are listened to once there is one: of another node that they
+    /// are not heard is no news.
     pub(crate) async fn listen(self) {
         let mut said = self.said();
-        if said.wait_for(|said| said.has_gpus).await.is_err() {
-            return;
+        let is_told_of = |said: &Said| said.has_gpus || said.has_mlx5;
+        loop {
+            let has_gpus = match said.wait_for(is_told_of).await {
+                Ok(said) => said.has_gpus,
+                Err(_) => return,
+            };
+            let stop = Stop(Arc::default());
+            let (this, is_over) = (self.clone(), stop.0.clone());
+            let listen = move || this.listen_until(&is_over, has_gpus);
+            let thread = std::thread::Builder::new().name("driver-events".to_owned());
+            if let Err(error) = thread.spawn(listen) {
+                tracing::error!(%error, "events of drivers cannot be listened to");
+                self.change(|state| state.note(vec![UNHEARD]));
+                return;
+            }
+            if has_gpus {
+                std::future::pending::<()>().await;
+            }
+            // What the log has told by then is known by its numbers.
+            if said.wait_for(|said| said.has_gpus).await.is_err() {
+                return;
+            }
+            drop(stop);
         }
-        let stop = Stop(Arc::default());
-        let (this, is_over) = (self.clone(), stop.0.clone());
-        let listen = move || this.listen_until(&is_over);
-        let thread = std::thread::Builder::new().name("gpu-events".to_owned());
-        if let Err(error) = thread.spawn(listen) {
-            tracing::error!(%error, "events of GPUs cannot be listened to");
-            self.change(|state| state.note(vec![UNHEARD]));
-            return;
-        }
-        std::future::pending::<()>().await;
-        drop(stop);
     }
 
-    fn listen_until(&self, is_over: &AtomicBool) {
-        let sources = sources(&self.0.host);
+    fn listen_until(&self, is_over: &AtomicBool, has_gpus: bool) {
+        let sources = sources(&self.0.host, has_gpus);
         let mut watch = GpuEventWatch::start(sources);
         let mut heard = Heard::default();
         while !is_over.load(Ordering::Acquire) {
@@ -74,11 +87,11 @@ impl NodeHealth {
 fn log_events(events: &[GpuEvent]) {
     for event in events.iter().take(MOST_LOGGED) {
         tracing::warn!(
-            gpu = event.address,
+            device = event.address,
             event = %event.code,
             source = %event.source,
             detail = event.detail,
-            "a GPU's driver told of an event"
+            "a driver told of an event"
         );
     }
     let more = events.len().saturating_sub(MOST_LOGGED);
@@ -104,13 +117,13 @@ fn next(watch: &mut GpuEventWatch) -> Vec<GpuEvent> {
 }
 
 /// The kernel's log below the same root as everything else.
-fn sources(host: &Host) -> GpuEventSources {
+fn sources(host: &Host, has_gpus: bool) -> GpuEventSources {
     let log = host.root.path().join("dev/kmsg");
     let is_there = host.root.path() == Path::new("/") || log.exists();
     GpuEventSources {
-        nvml: match host.disabled.contains(&Class::Gpu) {
-            true => NvmlSource::Disabled,
-            false => host.nvml.clone(),
+        nvml: match has_gpus && !host.disabled.contains(&Class::Gpu) {
+            true => host.nvml.clone(),
+            false => NvmlSource::Disabled,
         },
         kernel_log: match is_there {
             true => KernelLog::Device(log),

@@ -23,6 +23,8 @@ pub(crate) struct Said {
     pub(crate) judged: BTreeSet<String>,
     /// Whether there are GPUs, or may be.
     pub(crate) has_gpus: bool,
+    /// Whether there is a NIC of which the kernel's log tells.
+    pub(crate) has_mlx5: bool,
     /// Codes of what is worth knowing and no fault.
     pub(crate) notes: Vec<&'static str>,
     /// Whether what is remembered cannot be written.

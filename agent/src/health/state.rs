@@ -55,6 +55,8 @@ pub(super) struct State {
     /// Of those, the ones that did not even learn what there is, with what they say of it.
     uncounted: BTreeMap<String, String>,
     has_gpus: bool,
+    /// Whether a NIC has the driver whose lines of the kernel's log are read.
+    has_mlx5: bool,
     notes: Vec<&'static str>,
     /// For the history: what happened, and when, since it was last asked for.
     happened: Vec<(u64, Happening)>,
@@ -89,6 +91,7 @@ impl State {
             short: BTreeSet::new(),
             uncounted: BTreeMap::new(),
             has_gpus: false,
+            has_mlx5: false,
             notes: Vec::new(),
             happened,
         }
@@ -129,12 +132,14 @@ impl State {
         let gpu = seen.records.get(&lattice_hwprobe::Class::Gpu);
         let is_unread = gpu.is_some_and(|r| matches!(r.state(), ClassState::Incomplete { .. }));
         self.has_gpus |= !seen.identity.gpus.is_empty() || is_unread;
+        self.has_mlx5 |= nics::has_mlx5(seen);
         self.read_at_ms = Some(at_ms);
+        let missing = self.stored.nics.observe(seen);
         for event in std::mem::take(&mut self.early) {
             self.take(&event);
         }
         let before = self.engine.report().reasons;
-        match self.stored.nics.observe(seen) {
+        match missing {
             Some(missing) => {
                 let mut seen = seen.clone();
                 seen.findings.push(missing);
@@ -171,7 +176,7 @@ impl State {
         turned
     }
 
-    /// Takes an event of a GPU, or keeps it until it is known whose it is.
+    /// Takes an event of a GPU or NIC, or keeps it until it is known whose it is.
     pub(super) fn event(&mut self, event: &GpuEvent) {
         if self.read_at_ms.is_some() || self.stored.slots.get(&event.address).is_some() {
             self.take(event);
@@ -220,8 +225,13 @@ impl State {
         if self.was_told(event) {
             return;
         }
-        let entity = self.stored.slots.get(&event.address);
-        let entity = event.code.entity(entity.unwrap_or(&event.address));
+        let entity = match event.code.is_of_nic() {
+            true => self.stored.nics.named(&event.address),
+            false => self.stored.slots.get(&event.address).map(str::to_owned),
+        };
+        let entity = event
+            .code
+            .entity(entity.as_deref().unwrap_or(&event.address));
         // What it ends: a reset that succeeded ends what it was made for.
         let before = self.engine.report().reasons;
         let reason = self
@@ -289,6 +299,7 @@ impl State {
             uncounted: self.uncounted.clone(),
             judged: self.judged.clone(),
             has_gpus: self.has_gpus,
+            has_mlx5: self.has_mlx5,
             notes: self.notes.clone(),
             disk: false,
         }

@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::Said;
 use super::state::{State, Stored};
-use lattice_hwprobe::gpu_events::{AmdEvent, EventCode, GpuEvent, GpuEventSource};
+use lattice_hwprobe::gpu_events::{AmdEvent, EventCode, GpuEvent, GpuEventSource, Mlx5Event};
 use lattice_hwprobe::health::{Severity, Table};
 use lattice_hwprobe::{
     Class, ClassRecord, FindingCode, GpuIdentity, Inventory, NicIdentity, Outcome, ProbeOutcome,
@@ -203,6 +203,40 @@ fn an_event_of_amds_driver_is_of_the_gpu_as_its_live_values_are_named() {
     });
     assert_eq!(entities(&state), [pair("gpu.amd.reset_done", "gpu.amd.1")]);
     assert_eq!(state.said().worst, Some(Severity::Inform));
+}
+
+#[test]
+fn an_event_of_a_nic_is_of_the_nic_as_its_live_values_are_named() {
+    const NIC: &str = "0000:5e:00.0";
+    let mut seen = read(Outcome::Complete, None);
+    let mut record = ClassRecord::new(Class::Nic);
+    record.require("nic.count", Reading::Present(1_u32));
+    record.require("nic.0.driver", Reading::Present("mlx5_core"));
+    seen.records.insert(Class::Nic, record);
+    seen.identity.nics = vec![NicIdentity {
+        address: Reading::Present(NIC.to_owned()),
+        ..NicIdentity::default()
+    }];
+    let of_nic = |at_ms, event| GpuEvent {
+        address: NIC.to_owned(),
+        code: EventCode::Mlx5(event),
+        detail: "Fatal error 3 detected".to_owned(),
+        ..xid(at_ms, 79)
+    };
+    let mut state = state(Stored::default(), "b1", NOW);
+    assert!(!state.said().has_mlx5);
+    // Before the first read nobody knows whose it is.
+    state.event(&of_nic(NOW + 1, Mlx5Event::Fatal));
+    assert!(entities(&state).is_empty());
+    state.observe(NOW + 2, &seen);
+    assert!(state.said().has_mlx5);
+    assert_eq!(entities(&state), [pair("nic.mlx5.fatal", "nic.0")]);
+    assert_eq!(state.said().worst, Some(Severity::Faulty));
+    // The log tells it again to whoever begins to read it.
+    state.event(&of_nic(NOW + 1, Mlx5Event::Fatal));
+    assert_eq!(state.report().reasons[0].count, 1);
+    state.event(&of_nic(NOW + 3, Mlx5Event::Recovered));
+    assert_eq!(entities(&state), [pair("nic.mlx5.recovered", "nic.0")]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What happened to a GPU, in the words of its vendor.
+//! What happened to a GPU or a NIC, in the words of its vendor.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,6 +7,8 @@ use std::fmt;
 const XID: &str = "gpu.xid.";
 /// The same of AMD's, which have names.
 const AMD: &str = "gpu.amd.";
+/// Of NICs of the driver mlx5_core.
+const MLX5: &str = "nic.mlx5.";
 
 /// An event's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -16,6 +18,8 @@ pub enum EventCode {
     Xid(u32),
     /// AMD's driver has no numbers: what its lines in the kernel's log say.
     Amd(AmdEvent),
+    /// What NVIDIA's driver of NICs says there.
+    Mlx5(Mlx5Event),
 }
 
 /// What amdgpu tells of a GPU.
@@ -73,6 +77,49 @@ impl AmdEvent {
     }
 }
 
+/// What mlx5_core tells of a NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mlx5Event {
+    /// The firmware did not answer a command.
+    CommandTimeout,
+    /// The firmware does not count on any more: it hangs.
+    HealthCompromised,
+    /// The driver gave the device up: its firmware stopped, or the bus does not reach it.
+    Fatal,
+    /// The firmware says that its hardware is broken.
+    Unrecoverable,
+    /// The driver has reset it and works with it again.
+    Recovered,
+    /// It could not.
+    RecoveryFailed,
+}
+
+impl Mlx5Event {
+    /// Every one.
+    pub const ALL: [Self; 6] = [
+        Self::CommandTimeout,
+        Self::HealthCompromised,
+        Self::Fatal,
+        Self::Unrecoverable,
+        Self::Recovered,
+        Self::RecoveryFailed,
+    ];
+
+    /// The stable lower-case name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CommandTimeout => "command_timeout",
+            Self::HealthCompromised => "health_compromised",
+            Self::Fatal => "fatal",
+            Self::Unrecoverable => "unrecoverable",
+            Self::Recovered => "recovered",
+            Self::RecoveryFailed => "recovery_failed",
+        }
+    }
+}
+
 impl EventCode {
     /// The stable code of its reason: `gpu.xid.79`, `gpu.amd.ring_timeout`.
     #[must_use]
@@ -80,6 +127,7 @@ impl EventCode {
         match self {
             Self::Xid(number) => format!("{XID}{number}"),
             Self::Amd(event) => format!("{AMD}{}", event.name()),
+            Self::Mlx5(event) => format!("{MLX5}{}", event.name()),
         }
     }
 
@@ -89,9 +137,21 @@ impl EventCode {
         if let Some(number) = code.strip_prefix(XID) {
             return number.parse().ok().map(Self::Xid);
         }
+        if let Some(name) = code.strip_prefix(MLX5) {
+            let event = Mlx5Event::ALL
+                .into_iter()
+                .find(|event| event.name() == name);
+            return event.map(Self::Mlx5);
+        }
         let name = code.strip_prefix(AMD)?;
         let event = AmdEvent::ALL.into_iter().find(|event| event.name() == name);
         event.map(Self::Amd)
+    }
+
+    /// Whether it is of a NIC.
+    #[must_use]
+    pub const fn is_of_nic(&self) -> bool {
+        matches!(self, Self::Mlx5(_))
     }
 
     /// What health calls the GPU that identity calls `gpu` (`gpu.3`): AMD's have live values of
@@ -110,7 +170,7 @@ impl fmt::Display for EventCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Xid(number) => fmt::Display::fmt(number, f),
-            Self::Amd(_) => f.pad(&self.reason()),
+            Self::Amd(_) | Self::Mlx5(_) => f.pad(&self.reason()),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The kernel's log, as text.
 
-use super::{EventCode, amd};
+use super::{EventCode, amd, mlx5};
 use crate::pci;
 
 /// What a line of the kernel's log says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelLine {
-    /// The GPU's PCI address as sysfs writes it.
+    /// The PCI address of the GPU or NIC, as sysfs writes it.
     pub address: String,
     /// What happened.
     pub code: EventCode,
@@ -17,11 +17,13 @@ pub struct KernelLine {
 /// What is kept of a line.
 const MOST_DETAIL_CHARS: usize = 400;
 
-/// What a GPU's driver says with a line of the kernel's log: an XID, or what AMD's driver has
-/// instead. Any other line is none.
+/// What a driver says with a line of the kernel's log: an XID, what AMD's driver has instead, or
+/// that a NIC of mlx5_core failed. Any other line is none.
 #[must_use]
 pub fn line(text: &str) -> Option<KernelLine> {
-    nvidia(text).or_else(|| amd::line(text))
+    nvidia(text)
+        .or_else(|| amd::line(text))
+        .or_else(|| mlx5::line(text))
 }
 
 pub(super) fn shortened(detail: &str) -> String {

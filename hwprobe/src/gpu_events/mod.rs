@@ -1,10 +1,10 @@
-//! What a GPU's driver reports while it runs, as a log with sequence and time: XIDs of NVIDIA's, and
-//! what AMD's tells instead.
+//! What drivers report while they run, as a log with sequence and time: XIDs of NVIDIA's GPUs, what
+//! AMD's driver tells instead, and of NICs what mlx5_core does.
 //!
 //! Two sources tell of the same XID: the driver's own events ([`GpuEventWatch`] listens to them in a
 //! child process) and the kernel's log ([`line`]). Each alone loses some: the library reports only
 //! what it takes for critical, and the kernel's log may be overwritten or forbidden. [`GpuEventLog`]
-//! makes one event of an occurrence that both tell, and keeps who told it. AMD's driver tells
+//! makes one event of an occurrence that both tell, and keeps who told it. The others tell
 //! through the kernel's log alone.
 //!
 //! Begin at [`GpuEventLog::record`]; the rule of merging is there. [`GpuEventWatch`] is the edge.
@@ -12,9 +12,10 @@
 mod amd;
 mod code;
 mod kmsg;
+mod mlx5;
 mod watch;
 
-pub use code::{AmdEvent, EventCode};
+pub use code::{AmdEvent, EventCode, Mlx5Event};
 pub use kmsg::{KernelLine, KernelRecord, line, record};
 pub use watch::{GpuEventSources, GpuEventWatch, KernelLog, SourceState};
 
@@ -61,7 +62,7 @@ impl fmt::Display for GpuEventSource {
 pub struct Sighting {
     /// When it happened, Unix milliseconds; for the driver's events, when they arrived.
     pub at_ms: u64,
-    /// The GPU's PCI address as sysfs writes it.
+    /// The PCI address of the GPU or NIC, as sysfs writes it.
     pub address: String,
     /// What happened.
     pub code: EventCode,
@@ -80,7 +81,7 @@ pub struct GpuEvent {
     pub seq: u64,
     /// When it happened, Unix milliseconds, by the source that told first.
     pub at_ms: u64,
-    /// The GPU's PCI address as sysfs writes it.
+    /// The PCI address of the GPU or NIC, as sysfs writes it.
     pub address: String,
     /// What happened.
     pub code: EventCode,
@@ -180,17 +181,6 @@ impl GpuEventLog {
     #[must_use]
     pub const fn last(&self) -> u64 {
         self.next - 1
-    }
-
-    /// XIDs that one source told and the other did not, though it had the time: `now_ms`
-    /// is later by more than [`SAME_WITHIN_MS`].
-    pub fn unconfirmed(&self, now_ms: u64) -> impl Iterator<Item = &GpuEvent> {
-        self.events.iter().filter(move |event| {
-            let has_two = matches!(event.code, EventCode::Xid(_));
-            has_two
-                && event.source != GpuEventSource::Both
-                && now_ms.saturating_sub(event.at_ms) > SAME_WITHIN_MS
-        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a table says of an event that a GPU's driver told.
+//! What a table says of an event that a driver told.
 
 use super::{Action, Severity, Table};
 use crate::gpu_events::EventCode;
@@ -57,7 +57,7 @@ impl Table {
                     ..judged
                 }
             }
-            EventCode::Amd(_) => {
+            EventCode::Amd(_) | EventCode::Mlx5(_) => {
                 let class = self.events.get(&code.reason());
                 class.map_or(unknown, |class| Judged {
                     about: &class.about,

@@ -8,7 +8,7 @@ mod site;
 mod xids;
 
 use super::*;
-use crate::gpu_events::{AmdEvent, EventCode};
+use crate::gpu_events::{AmdEvent, EventCode, Mlx5Event};
 use crate::{Class, Finding, Inventory, Reading, Value};
 
 const SECOND: u64 = 1000;

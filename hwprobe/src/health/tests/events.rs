@@ -79,18 +79,49 @@ fn a_reset_that_succeeds_ends_what_it_began_and_nothing_of_another_gpu() {
 }
 
 #[test]
-fn every_event_of_amds_driver_has_a_class_and_a_site_names_only_those() {
+fn every_event_of_another_driver_has_a_class_and_a_site_names_only_those() {
     let table = Table::shipped().unwrap();
-    for event in AmdEvent::ALL {
-        let code = EventCode::Amd(event);
+    let of_amd = AmdEvent::ALL.map(EventCode::Amd);
+    let of_mlx5 = Mlx5Event::ALL.map(EventCode::Mlx5);
+    for code in of_amd.into_iter().chain(of_mlx5) {
         assert!(table.events.contains_key(&code.reason()), "{code}");
         assert_eq!(EventCode::of_reason(&code.reason()), Some(code));
     }
-    assert_eq!(table.events.len(), AmdEvent::ALL.len());
+    assert_eq!(table.events.len(), of_amd.len() + of_mlx5.len());
     let site = "version: x\nevents: { gpu.amd.ring_timout: { observe_only: true } }";
     let error = table.with_site(site).unwrap_err().to_string();
     assert!(
         error.contains("events.gpu.amd.ring_timout: no such event (there are gpu."),
         "{error}"
+    );
+}
+
+#[test]
+fn a_nic_that_failed_is_faulty_until_its_driver_has_it_again() {
+    let mut engine = engine();
+    let mlx5 = EventCode::Mlx5;
+    let tell = |engine: &mut Engine, entity: &str, event| {
+        engine.event(SECOND, entity, &mlx5(event), "");
+    };
+    for event in [
+        Mlx5Event::CommandTimeout,
+        Mlx5Event::HealthCompromised,
+        Mlx5Event::Fatal,
+        Mlx5Event::RecoveryFailed,
+        Mlx5Event::Unrecoverable,
+    ] {
+        tell(&mut engine, "nic.1", event);
+    }
+    tell(&mut engine, "nic.2", Mlx5Event::Fatal);
+    assert!(engine.report().reasons.iter().all(Reason::drains));
+    tell(&mut engine, "nic.1", Mlx5Event::Recovered);
+    // What is broken stays so.
+    assert_eq!(
+        codes(&engine),
+        [
+            "nic.mlx5.fatal nic.2",
+            "nic.mlx5.unrecoverable nic.1",
+            "nic.mlx5.recovered nic.1"
+        ]
     );
 }
