@@ -13,6 +13,7 @@ use lattice_hwprobe::{
     fingerprint,
 };
 use lattice_quorum_types::NodeId;
+use lattice_redfish::contradictions;
 use std::collections::BTreeMap;
 
 impl Core {
@@ -44,6 +45,10 @@ impl Core {
                 inventory.records.insert(*class, whole);
             }
             inventory.findings.extend(parts.findings.iter().cloned());
+            // What either says alone contradicts nothing.
+            let record = |class| inventory.records.get(&class);
+            let found = contradictions(record(Class::Bios), record(Class::Bmc));
+            inventory.findings.extend(found);
         }
         if let Some(seen) = self.bmc.power(node) {
             inventory.power = Some(seen.power.clone());
