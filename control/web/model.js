@@ -11,7 +11,7 @@ export const model = {
   allocations: new Map(),
   status: null,
   groups: { groups: [], unknown: "" },
-  drift: { drifted: [], no_majority: [], unknown: [], alone: "" },
+  drift: { drifted: [], no_majority: [], unknown: [], alone: "", pending: "" },
 };
 
 export function reset() {

@@ -213,7 +213,12 @@ export function driftRows(drifts) {
   return drifts.map((d) => el("tr", {},
     el("td", { class: "tight" }, d.node), el("td", { class: "tight mono" }, d.key),
     el("td", { title: d.expected }, el("del", {}, ...breakable(apart(d.expected, d.found)))),
-    el("td", { title: d.found }, el("ins", {}, ...breakable(apart(d.found, d.expected))))));
+    el("td", { title: d.found }, el("ins", {}, ...breakable(apart(d.found, d.expected)))),
+    el("td", { class: "tight", title: judgedBy(d) }, d.by)));
+}
+
+function judgedBy(d) {
+  return d.baseline ? `policy ${d.policy}` : `${d.like} of ${d.of} like nodes have what is expected`;
 }
 
 function show(name) {
@@ -223,8 +228,8 @@ function show(name) {
   const body = [facts(node)];
   const drifts = model.drift.drifted.filter((d) => d.node === name);
   if (drifts.length > 0) {
-    body.push(el("h3", {}, "Differs from the majority of its cohort"),
-      el("table", {}, el("thead", {}, el("tr", {}, ...["Node", "Key", "Expected", "Found"].map((t) => el("th", { scope: "col" }, t)))),
+    body.push(el("h3", {}, "Differs from what it is meant to be"),
+      el("table", {}, el("thead", {}, el("tr", {}, ...["Node", "Key", "Expected", "Found", "By"].map((t) => el("th", { scope: "col" }, t)))),
         el("tbody", {}, ...driftRows(drifts))));
   }
   const classes = Object.entries(node.classes).map(([name, c]) => [el("dt", {}, name), el("dd", { class: "mono" }, c.digest ?? c.state)]);

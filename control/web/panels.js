@@ -18,9 +18,11 @@ export function drawNumbers() {
   const running = [...model.allocations.values()].filter(holding).length;
   const gone = count((n) => n.liveness === "suspect" || n.liveness === "unreachable");
   const drifted = count((n) => n.drifted_keys > 0);
+  // Of the others it is not known, or not yet, whether they differ.
+  const judged = count((n) => (n.drifted_keys ?? null) !== null);
   const rows = [
     ["nodes", nodes.length, ""], ["alive", count((n) => n.liveness === "alive"), ""],
-    ["held", count((n) => n.holder), ""], ["drifted", drifted, drifted > 0 ? "warn" : ""],
+    ["held", count((n) => n.holder), ""], ["drifted", judged > 0 ? drifted : "?", drifted > 0 ? "warn" : ""],
     ["cells", Object.keys(s.cells).length, ""],
     ["running", running, ""], ["pending", states.pending ?? 0, ""],
   ];
@@ -31,14 +33,25 @@ export function drawNumbers() {
   setText(byId("ended"), ended.map((state) => `${states[state]} ${state}`).join(" · "));
 }
 
+// Of whom nothing, or not all, is said.
+function notJudged({ pending, alone, no_majority: split }) {
+  const words = [];
+  if (pending) words.push(`Not judged, or not yet: ${pending}.`);
+  if (alone) words.push(`Judged by nothing, without a baseline and with fewer than four alike: ${alone}.`);
+  if (split.length > 0) words.push(`No majority in ${split.length === 1 ? split[0].key : `${split.length} keys`}.`);
+  return words;
+}
+
 export function drawDrift() {
-  const { drifted, unknown, pending } = model.drift;
+  const { drifted, unknown } = model.drift;
   const rows = driftRows(drifted);
-  if (rows.length === 0) {
-    rows.push(el("tr", {}, el("td", { class: "none", colspan: 4 }, pending ? `Not judged, or not yet: ${pending}.` : "Every node agrees with the majority of its cohort.")));
+  const nodes = new Set(unknown.map((u) => u.node)).size;
+  const words = notJudged(model.drift);
+  if (rows.length === 0) words.unshift(nodes > 0 || words.length > 0 || model.nodes.size === 0 ? "No node is known to differ." : "Every node is as its baseline, or else the majority of its cohort.");
+  if (words.length > 0) {
+    rows.push(el("tr", {}, el("td", { class: "none", colspan: 5 }, words.join(" "))));
   }
   byId("drift-rows").replaceChildren(...rows);
-  const nodes = new Set(unknown.map((u) => u.node)).size;
   setText(byId("drift-note"), nodes > 0 ? `${nodes} ${nodes === 1 ? "node has" : "nodes have"} classes that are not known` : "");
 }
 
