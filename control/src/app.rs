@@ -20,6 +20,7 @@ use crate::{
         history::ReadHistories,
         lease::{self, Lease},
         liveness::Pings,
+        named::NameFaults,
         node_loss::NodeLoss,
         notes::NoteNodes,
         reboots::Reboots,
@@ -323,6 +324,10 @@ impl App {
             // It ends by itself once its sessions are closed.
             let reading = bmc::run(plan.clone(), edges);
             running.tasks.spawn(reading);
+            running.keep("named", {
+                let core = core();
+                move || NameFaults::new(core.clone()).run()
+            });
             running.keep("unite", {
                 let core = core();
                 move || Unite::new(core.clone()).run()

@@ -5,7 +5,7 @@ use crate::{
     core::{Core, Wakes},
     drift::{Judged, Report},
     feed::{Change, Observed},
-    view::{NodeEntry, Seen, United, View},
+    view::{Named, NodeEntry, Seen, United, View},
 };
 use lattice_hwprobe::{Class, Digest, NodeDocument};
 use lattice_placement::Liveness;
@@ -117,6 +117,23 @@ pub(crate) fn united(core: &Core, found: BTreeMap<NodeId, BTreeMap<Class, United
         }
         (!changed.is_empty()).then(|| told(changed))
     });
+}
+
+/// Puts beside nodes what their BMCs name. How many had named something else.
+pub(crate) fn named(core: &Core, found: BTreeMap<NodeId, Named>) -> usize {
+    let mut count = 0;
+    core.publish(Wakes::Reconcilers, |view| {
+        let mut changed = BTreeSet::new();
+        for (id, named) in found {
+            if view.node(&id).is_some_and(|node| *node.named != named) {
+                edit(view, &id, |node| node.named = Arc::new(named));
+                changed.insert(id);
+            }
+        }
+        count = changed.len();
+        (count > 0).then(|| told(changed))
+    });
+    count
 }
 
 /// What pings of a node found.

@@ -4,7 +4,9 @@ use super::{
     ask::{Ask, Looked},
     health::WRONG_SYSTEM,
 };
+use crate::view::Named;
 use lattice_hwprobe::{Class, ClassRecord, Finding, LimitState, Power, health};
+use lattice_placement::Health;
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,6 +47,25 @@ impl Parts {
         let mut reasons = self.reasons.iter();
         let other = reasons.find(|reason| reason.code == WRONG_SYSTEM)?;
         Some(&other.evidence)
+    }
+
+    /// What is not only watched, and what follows from it for placement. What it named stands while it
+    /// is silent.
+    pub(crate) fn named(&self) -> Named {
+        let mut named = Named::default();
+        for reason in self.reasons.iter().filter(|reason| !reason.observe_only) {
+            named
+                .reasons
+                .insert((reason.code.clone(), reason.entity.clone()));
+            let follows = match reason.severity {
+                _ if reason.code == super::health::SILENT => Health::Healthy,
+                health::Severity::Inform => Health::Healthy,
+                health::Severity::Degraded => Health::Degraded,
+                health::Severity::Faulty => Health::Faulty,
+            };
+            named.health = named.health.max(follows);
+        }
+        named
     }
 
     /// What needs the node empty by the look that saw it last: nothing has said since that it is over.
@@ -166,7 +187,11 @@ impl Readings {
         let is_news = {
             let mut all = lock(&self.parts);
             let old = all.insert(node, Arc::new(parts.clone()));
-            old.is_none_or(|old| (&old.records, &old.findings) != (&parts.records, &parts.findings))
+            // What it names is news by itself: a fault may come and go with nothing else.
+            old.is_none_or(|old| {
+                (&old.records, &old.findings) != (&parts.records, &parts.findings)
+                    || old.named() != parts.named()
+            })
         };
         if is_news {
             self.version.send_modify(|version| *version += 1);

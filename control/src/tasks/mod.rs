@@ -13,6 +13,7 @@ pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod lease;
 pub(crate) mod liveness;
+pub(crate) mod named;
 pub(crate) mod node_loss;
 pub(crate) mod notes;
 pub(crate) mod orphans;

@@ -8,7 +8,7 @@ use lattice_hwprobe::{
 use lattice_placement::{ConformanceKey, Health, Liveness, NodeFacts};
 use lattice_quorum_types::{NodeId, UnixMillis, node::Node};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{
         Arc,
@@ -16,6 +16,9 @@ use std::{
     },
 };
 use tokio::time::Instant;
+
+/// How the reasons begin that a probe gave nothing.
+pub(crate) const PROBE_REASONS: &str = "probe.";
 
 /// How the reasons begin for which an agent takes no work, however sound its hardware is.
 pub(crate) const EXECUTOR_REASONS: &str = "executor.";
@@ -49,6 +52,8 @@ pub struct NodeEntry {
     pub(crate) united: BTreeMap<Class, United>,
     /// What it says with those classes; `None` where there are none.
     pub(crate) effective: Option<Arc<Says>>,
+    /// What its BMC names; nothing where none is read.
+    pub(crate) named: Arc<Named>,
     /// Its marks as it is compared with all the others, where nodes write different schemas and
     /// that is another mark than its own.
     pub(crate) common: Option<Arc<BTreeMap<Class, ClassMark>>>,
@@ -85,6 +90,25 @@ impl United {
             base,
             mark: ClassMark::Incomplete,
             earlier: None,
+        }
+    }
+}
+
+/// What a BMC names of its node, without what is only watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// What follows from it for placement. That the BMC is silent is none of it: it says nothing of
+    /// the node.
+    pub(crate) health: Health,
+    /// Everything, by code and part, silence as well.
+    pub(crate) reasons: BTreeSet<(String, String)>,
+}
+
+impl Default for Named {
+    fn default() -> Self {
+        Self {
+            health: Health::Healthy,
+            reasons: BTreeSet::new(),
         }
     }
 }
@@ -147,6 +171,22 @@ impl Seen {
             heard: false,
         }
     }
+
+    /// The verdict it gossips. Agents of before called a node degraded, which leaves it usable, also
+    /// where they could not read it, or not all of it.
+    pub(crate) fn verdict(&self) -> Health {
+        let is_read = || {
+            let is_known = |mark: &ClassMark| *mark != ClassMark::Incomplete;
+            let hung = |code: &String| code.starts_with(PROBE_REASONS);
+            self.document.is_some()
+                && self.marks.values().all(is_known)
+                && !self.health_reasons.iter().any(hung)
+        };
+        match self.health {
+            Health::Degraded if !is_read() => Health::Unknown,
+            verdict => verdict,
+        }
+    }
 }
 
 impl NodeEntry {
@@ -173,6 +213,7 @@ impl NodeEntry {
             boot_heard_at: None,
             united: BTreeMap::new(),
             effective: None,
+            named: Arc::default(),
             common: None,
             was: None,
             claim_refused: None,
@@ -261,9 +302,9 @@ impl NodeEntry {
         fingerprint(self.common_marks()).digest()
     }
 
-    /// Its verdict; unknown while it was not seen.
+    /// Its verdict, by its agent's word; unknown while it was not seen.
     pub fn health(&self) -> Health {
-        self.seen.as_ref().map_or(Health::Unknown, |s| s.health)
+        self.seen.as_ref().map_or(Health::Unknown, Seen::verdict)
     }
 
     /// Whether it does not answer: what is known of it is of before.
@@ -273,8 +314,8 @@ impl NodeEntry {
     }
 
     /// Its verdict as shown, with the reasons: where it does not answer, or its BMC should tell of a
-    /// class and does not, it is not known to be healthy. Placement goes by [`NodeEntry::health`]: a
-    /// BMC that is silent stops no work but that which asks for the classes it tells of.
+    /// class and does not, it is unknown at best. Placement goes by [`NodeEntry::facts`]: a BMC that
+    /// is silent stops no work but that which asks for the classes it tells of.
     pub fn shown_health(&self) -> (Health, Vec<String>) {
         let Some(seen) = &self.seen else {
             return (Health::Unknown, Vec::new());
@@ -291,9 +332,9 @@ impl NodeEntry {
             reasons.push(SILENT.to_owned());
         }
         let is_told = reasons.len() == seen.health_reasons.len();
-        let verdict = match seen.health {
-            Health::Healthy if !is_told => Health::Unknown,
-            verdict => verdict,
+        let verdict = match is_told {
+            true => seen.verdict(),
+            false => seen.verdict().max(Health::Unknown),
         };
         (verdict, reasons)
     }
@@ -353,19 +394,20 @@ impl NodeEntry {
         self.claim_refused.as_deref().or(by_baseline)
     }
 
-    /// As placement sees it. A node that gets no sensitive work is equal to no other: that is what
-    /// sensitive work asks for.
+    /// As placement sees it, by the worse word of its agent and its BMC, which nothing brakes. A node
+    /// that gets no sensitive work is equal to no other: that is what sensitive work asks for.
     pub fn facts(&self) -> NodeFacts {
         let conformance = match self.fingerprint() {
             Some(digest) if self.no_sensitive().is_none() => ConformanceKey::Known(digest.0),
             _ => ConformanceKey::Unknown,
         };
+        let by_agent = match self.takes_no_work() {
+            true => Health::Faulty,
+            false => self.health(),
+        };
         let mut facts = NodeFacts {
             liveness: self.liveness,
-            health: match self.takes_no_work() {
-                true => Health::Faulty,
-                false => self.health(),
-            },
+            health: by_agent.max(self.named.health),
             conformance,
             deprioritised: self.effect.as_ref().is_some_and(|e| e.deprioritised),
             ..NodeFacts::default()

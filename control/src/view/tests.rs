@@ -150,9 +150,69 @@ fn a_node_that_does_not_answer_is_not_known_to_be_healthy() {
             (verdict, reasons),
             (Health::Unknown, vec![SILENT.to_owned()])
         );
+        // A fault that leaves it usable is no better than not knowing.
+        let seen = entry.seen.as_mut().unwrap();
+        (seen.health, seen.document) = (Health::Degraded, Some(Digest([1; 32])));
+        assert_eq!(entry.shown_health().0, Health::Unknown);
         // What it was worse than that it is until it says otherwise.
         entry.seen.as_mut().unwrap().health = Health::Faulty;
         assert_eq!(entry.shown_health().0, Health::Faulty);
         entry.seen.as_mut().unwrap().health = Health::Healthy;
+    }
+}
+
+#[test]
+fn what_an_agent_of_before_calls_degraded_is_unknown_where_not_all_of_it_was_read() {
+    let degraded = || {
+        let mut entry = node("a", false, 1);
+        let seen = entry.seen.as_mut().unwrap();
+        seen.health = Health::Degraded;
+        seen.health_reasons = vec!["nic.link_downed".to_owned()];
+        seen.document = Some(Digest([1; 32]));
+        entry
+    };
+    assert_eq!(degraded().facts().health, Health::Degraded);
+    let unread: [&dyn Fn(&mut Seen); 3] = [
+        &|seen| seen.marks.extend([(Class::Gpu, ClassMark::Incomplete)]),
+        &|seen| seen.health_reasons.push("probe.gpu.hung".to_owned()),
+        &|seen| seen.document = None,
+    ];
+    for is_unread in unread {
+        let mut entry = degraded();
+        is_unread(entry.seen.as_mut().unwrap());
+        assert_eq!(entry.facts().health, Health::Unknown);
+        assert_eq!(entry.shown_health().0, Health::Unknown);
+        // A fault is one, whatever else is not known.
+        entry.seen.as_mut().unwrap().health = Health::Faulty;
+        assert_eq!(entry.facts().health, Health::Faulty);
+    }
+    // What only its BMC does not tell keeps no work away: the agent said that it has none.
+    let mut entry = degraded();
+    let seen = entry.seen.as_mut().unwrap();
+    seen.marks.insert(Class::Bmc, ClassMark::Disabled);
+    let untold = United::unknown(Some(ClassMark::Disabled));
+    entry.united.insert(Class::Bmc, untold);
+    entry.unite_marks();
+    assert_eq!(entry.facts().health, Health::Degraded);
+    assert_eq!(entry.shown_health().0, Health::Unknown);
+}
+
+#[test]
+fn placement_goes_by_the_worse_word_of_agent_and_bmc() {
+    use Health::{Degraded, Faulty, Healthy, Unknown};
+    let mut entry = node("a", false, 1);
+    for (by_agent, by_bmc, placed) in [
+        (Healthy, Healthy, Healthy),
+        (Healthy, Degraded, Degraded),
+        (Healthy, Faulty, Faulty),
+        (Unknown, Degraded, Unknown),
+        (Faulty, Degraded, Faulty),
+    ] {
+        entry.seen.as_mut().unwrap().health = by_agent;
+        entry.named = Arc::new(Named {
+            health: by_bmc,
+            ..Named::default()
+        });
+        assert_eq!(entry.facts().health, placed, "{by_agent:?} {by_bmc:?}");
     }
 }

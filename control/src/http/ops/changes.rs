@@ -1,7 +1,7 @@
 //! Changes as the event stream shows them to one caller.
 
 use super::{allocations, explain, nodes, time};
-use crate::{Change as CoreChange, Observed as CoreObserved, View, http::caller::Caller};
+use crate::{Change as CoreChange, Core, Observed as CoreObserved, View, http::caller::Caller};
 use lattice_api::{
     event::{Change, Changes, Compacted, Observed, StreamEvent, Waiting},
     project::ProjectView,
@@ -12,12 +12,17 @@ use lattice_quorum_types::{
 };
 
 /// `None` when nothing of it is for this caller (a lease, an enrolment, another tenant's).
-pub(crate) fn shown(view: &View, caller: &Caller, change: &CoreChange) -> Option<StreamEvent> {
+pub(crate) fn shown(
+    core: &Core,
+    view: &View,
+    caller: &Caller,
+    change: &CoreChange,
+) -> Option<StreamEvent> {
     match change {
         CoreChange::Events(events) => {
             let changes: Vec<_> = events
                 .iter()
-                .filter_map(|event| one(view, caller, event))
+                .filter_map(|event| one(core, view, caller, event))
                 .collect();
             let last = events.last().filter(|_| !changes.is_empty())?;
             Some(StreamEvent::Changes(Changes {
@@ -26,14 +31,16 @@ pub(crate) fn shown(view: &View, caller: &Caller, change: &CoreChange) -> Option
                 changes,
             }))
         }
-        CoreChange::Observed(observed) => Some(StreamEvent::Observed(seen(view, caller, observed))),
+        CoreChange::Observed(observed) => {
+            Some(StreamEvent::Observed(seen(core, view, caller, observed)))
+        }
         CoreChange::Compacted { oldest } => {
             Some(StreamEvent::Compacted(Compacted { oldest: *oldest }))
         }
     }
 }
 
-fn one(view: &View, caller: &Caller, event: &Event) -> Option<Change> {
+fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Change> {
     let project = match &event.kind {
         EventKind::Allocation { record, .. } => Some(&record.spec.project),
         EventKind::Project { record } => Some(&record.path),
@@ -64,7 +71,8 @@ fn one(view: &View, caller: &Caller, event: &Event) -> Option<Change> {
             let entry = view.node(&record.id)?;
             let node = nodes::shown_as(view, entry, Some(record));
             Some(Change::Node {
-                record: Box::new(node),
+                // Who follows the stream replaces the node with it: it is as in the list.
+                record: Box::new(nodes::with_bmc(core, node, entry)),
             })
         }
         EventKind::Project { record } => Some(Change::Project {
@@ -105,15 +113,16 @@ fn word(change: AllocationChange) -> &'static str {
     }
 }
 
-fn seen(view: &View, caller: &Caller, observed: &CoreObserved) -> Observed {
+fn seen(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> Observed {
     let nodes = observed.nodes.iter().filter_map(|id| view.node(id));
     let waiting = observed.waiting.iter().filter_map(|id| {
         let record = view.allocation(*id)?;
         let reason = explain::reason(view, record).filter(|_| caller.sees(&record.spec.project))?;
         Some(Waiting { id: id.0, reason })
     });
+    let nodes = nodes.map(|entry| nodes::with_bmc(core, nodes::shown(view, entry), entry));
     Observed {
-        nodes: nodes.map(|entry| nodes::shown(view, entry)).collect(),
+        nodes: nodes.collect(),
         waiting: waiting.collect(),
     }
 }

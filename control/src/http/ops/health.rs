@@ -5,7 +5,7 @@ use crate::{
     AgentError, Core,
     http::caller::{Caller, Role},
     node_health::NodeHealth,
-    view::{EXECUTOR_REASONS, SILENT},
+    view::{EXECUTOR_REASONS, PROBE_REASONS, SILENT},
 };
 use lattice_api::{
     health::{ClearRequest, NodeHealthView, ReasonView},
@@ -156,7 +156,7 @@ async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonV
     };
     let seen = entry.seen.as_ref();
     let said = seen.map_or(&[][..], |seen| &seen.health_reasons);
-    let is_bad = seen.is_some_and(|seen| matches!(seen.health, Health::Degraded | Health::Faulty));
+    let is_bad = seen.is_some_and(|seen| seen.health != Health::Healthy);
     let mut others = Vec::new();
     for code in shown.health.reasons {
         if known.iter().any(|reason| reason.code == code) {
@@ -175,10 +175,11 @@ async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonV
             None => Some("its agent announces it".to_owned()),
         };
         let severity = match class {
+            Some(_) => "unknown",
+            None if code == SILENT || code.starts_with(PROBE_REASONS) => "unknown",
             None if code.starts_with(EXECUTOR_REASONS) => "faulty",
-            None if code != SILENT && is_bad => "degraded",
-            None if code != SILENT => "inform",
-            _ => "unknown",
+            None if is_bad && !is_note(&code) => "degraded",
+            None => "inform",
         };
         others.push(ReasonView {
             source: match said.contains(&code) {
@@ -198,6 +199,11 @@ async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonV
         });
     }
     others
+}
+
+/// Whether a code is said with any verdict, and changes none.
+fn is_note(code: &str) -> bool {
+    code.ends_with(".unheard") || matches!(code, "history.damaged" | "reasons.more")
 }
 
 fn reason(reason: &Reason, source: &str) -> ReasonView {

@@ -73,25 +73,24 @@ pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
 
 /// What a BMC tells moves all the time and is not part of the view. What is wrong by its word is
 /// wrong with the node.
-fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> NodeView {
+pub(super) fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> NodeView {
     shown.power = core
         .bmc
         .power(&entry.id)
         .map(|seen| power(&seen.power, seen.read_at));
     let parts = core.bmc.parts(&entry.id);
     let reasons = parts.iter().flat_map(|parts| &parts.reasons);
-    let mut worst = None;
+    let (mut verdict, _) = entry.shown_health();
     for reason in reasons.filter(|reason| !reason.observe_only) {
-        worst = worst.max(Some(reason.severity));
+        verdict = verdict.max(match reason.severity {
+            Severity::Inform => Health::Healthy,
+            Severity::Degraded => Health::Degraded,
+            Severity::Faulty => Health::Faulty,
+        });
         if !shown.health.reasons.contains(&reason.code) {
             shown.health.reasons.push(reason.code.clone());
         }
     }
-    let verdict = match (worst, &*shown.health.verdict) {
-        (None | Some(Severity::Inform), _) | (_, "faulty") => return shown,
-        (Some(Severity::Degraded), _) => Health::Degraded,
-        (Some(Severity::Faulty), _) => Health::Faulty,
-    };
     health(verdict).clone_into(&mut shown.health.verdict);
     shown
 }

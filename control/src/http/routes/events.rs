@@ -95,8 +95,9 @@ impl Reader {
     async fn next(&mut self) -> Event {
         loop {
             let change = self.subscription.next().await;
-            let view = self.api.core().view();
-            if let Some(event) = changes::shown(&view, &self.caller, &change)
+            let core = self.api.core();
+            let view = core.view();
+            if let Some(event) = changes::shown(core, &view, &self.caller, &change)
                 && let Some(event) = written(&event)
             {
                 return event;

@@ -1,15 +1,21 @@
 //! What BMCs tell, beside what agents do.
 
 use super::bed::Bed;
-use crate::{bmc::Parts, observe, view::United};
-use lattice_client::ClientError;
+use crate::{bmc::Parts, observe, tasks::named::NameFaults, view::United};
+use lattice_client::{
+    ClientError, EventStream,
+    api::{
+        event::{Change, StreamEvent},
+        node::NodeView,
+    },
+};
 use lattice_hwprobe::{
-    Class, ClassMark, ClassRecord, Reading,
+    Class, ClassMark, ClassRecord, Milliwatts, Power, Reading,
     health::{Action, Reason, Severity},
 };
 use lattice_placement::{ConformanceKey, Health};
 use lattice_quorum_types::{NodeId, UnixMillis};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 pub(super) fn reason(code: &str, entity: &str, severity: Severity) -> Reason {
     Reason {
@@ -126,15 +132,115 @@ async fn a_node_whose_bmc_does_not_tell_of_a_class_is_not_known_to_be_healthy_an
     let facts = bed.core.view().node(&id).unwrap().facts();
     assert_eq!(facts.health, Health::Healthy);
     assert_eq!(facts.conformance, ConformanceKey::Unknown);
-    // The worse of both words is shown.
+    // The worse of both words is shown: what is not known may be worse than a fault.
     tells(
         &bed,
         "gpu001",
         vec![reason("bmc.silent", "bmc", Severity::Degraded)],
     );
     let node = eye.node("gpu001").await.unwrap();
-    assert_eq!(node.health.verdict, "degraded");
+    assert_eq!(node.health.verdict, "unknown");
     assert_eq!(node.health.reasons, ["bmc.incomplete", "bmc.silent"]);
+    NameFaults::new(bed.core.clone()).reconcile();
+    let facts = bed.core.view().node(&id).unwrap().facts();
+    assert_eq!(
+        facts.health,
+        Health::Healthy,
+        "its silence says nothing of it"
+    );
+}
+
+/// The next of the node that the stream tells, however it comes to that.
+async fn told(events: &mut EventStream, node: &str) -> NodeView {
+    let next = async {
+        loop {
+            let nodes = match events.next_event().await.unwrap() {
+                StreamEvent::Observed(observed) => observed.nodes,
+                StreamEvent::Changes(changes) => {
+                    let nodes = changes
+                        .changes
+                        .into_iter()
+                        .filter_map(|change| match change {
+                            Change::Node { record } => Some(*record),
+                            _ => None,
+                        });
+                    nodes.collect()
+                }
+                StreamEvent::Compacted(_) => continue,
+            };
+            if let Some(found) = nodes.into_iter().find(|found| found.name == node) {
+                return found;
+            }
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(10), next);
+    waited.await.expect("an event of the node")
+}
+
+#[tokio::test]
+async fn the_stream_tells_what_the_bmc_names_as_the_list_does() {
+    let bed = Bed::furnished().await;
+    let (eye, names) = (bed.client("eye"), NameFaults::new(bed.core.clone()));
+    let id = NodeId::new("gpu001").unwrap();
+    let power = Power {
+        draw: Reading::Present(Milliwatts(400_000)),
+        ..Power::default()
+    };
+    bed.core.bmc.put_power(id.clone(), power, UnixMillis(2_000));
+    let mut events = eye.events(None).await.unwrap();
+    let critical = || reason("bmc.system_critical", "bmc", Severity::Faulty);
+    let part = || reason("bmc.part_critical", "bmc", Severity::Degraded);
+    for (reasons, verdict) in [
+        (vec![critical()], "faulty"),
+        // One that changes no verdict.
+        (vec![critical(), part()], "faulty"),
+        (vec![part()], "degraded"),
+    ] {
+        tells(&bed, "gpu001", reasons.clone());
+        assert_eq!(names.reconcile(), 1);
+        let event = told(&mut events, "gpu001").await;
+        let codes: Vec<String> = reasons.into_iter().map(|reason| reason.code).collect();
+        assert_eq!(
+            (&*event.health.verdict, &event.health.reasons),
+            (verdict, &codes)
+        );
+        assert_eq!(event.power.as_ref().unwrap().draw_watts, Some(400));
+        assert_eq!(event, eye.node("gpu001").await.unwrap());
+    }
+    assert_eq!(names.reconcile(), 0, "nothing is new");
+    // What the quorum tells of the node is of the whole node, too.
+    let drained = bed.client("op").drain("gpu001", "a fan").await;
+    drained.unwrap();
+    let event = told(&mut events, "gpu001").await;
+    assert_eq!((&*event.health.verdict, event.drain.len()), ("degraded", 1));
+    assert!(event.power.is_some());
+}
+
+#[tokio::test]
+async fn a_reason_that_comes_or_goes_alone_is_news_and_one_that_is_seen_again_is_none() {
+    let bed = Bed::furnished().await;
+    let mut news = bed.core.bmc.changes();
+    let silent = reason("bmc.silent", "bmc", Severity::Degraded);
+    let seen_again = Reason {
+        last_seen_ms: 9_000,
+        count: 7,
+        ..silent.clone()
+    };
+    let watched = Reason {
+        observe_only: true,
+        ..reason("bmc.part_warning", "bmc", Severity::Inform)
+    };
+    for (reasons, is_news) in [
+        (vec![], true),
+        (vec![silent.clone()], true),
+        (vec![seen_again.clone()], false),
+        (vec![seen_again, watched], false),
+        (vec![], true),
+    ] {
+        news.mark_unchanged();
+        tells(&bed, "gpu001", reasons.clone());
+        assert_eq!(news.has_changed().unwrap(), is_news, "{reasons:?}");
+    }
 }
 
 #[tokio::test]

@@ -183,6 +183,41 @@ fn no_assignment_names_a_boot_that_is_known_to_be_over() {
     assert_eq!(named(waits("a", lost), "b1").as_deref(), Some("b1"));
 }
 
+#[test]
+fn a_degraded_node_is_given_work_when_the_others_are_held_and_none_that_is_sensitive() {
+    use crate::tasks::testing;
+    use lattice_hwprobe::Digest;
+    use lattice_placement::Health;
+    let free = |name: &str, health: Health| {
+        let mut entry = testing::entry(name);
+        if let Some(record) = &mut entry.record {
+            record.holder = None;
+        }
+        if let Some(seen) = &mut entry.seen {
+            (seen.health, seen.document) = (health, Some(Digest([1; 32])));
+        }
+        Arc::new(entry)
+    };
+    let held = |name: &str| Arc::new(testing::entry(name));
+    let sick = free("a", Health::Degraded);
+    let waits = allocation(1, AllocationState::Pending);
+    let mut secret = Allocation::clone(&waits);
+    secret.spec.sensitive = true;
+    let plan = |nodes: &[Arc<NodeEntry>], waits: &Arc<Allocation>| {
+        let view = view(1, nodes, std::slice::from_ref(waits), 0);
+        Planner::new(whole(&view, &vcluster(), 7)).plan(UnixMillis(20))
+    };
+    let on = |plan: Plan| plan.placements[0].nodes[0].node.to_string();
+    let both = [sick.clone(), free("b", Health::Healthy)];
+    assert_eq!(on(plan(&both, &waits)), "b");
+    let alone = [sick, held("b")];
+    assert_eq!(on(plan(&alone, &waits)), "a");
+    let secret = plan(&alone, &Arc::new(secret));
+    assert!(secret.placements.is_empty());
+    let why = secret.explanations[&AllocationId(1)].to_string();
+    assert!(why.contains("1 of 2 nodes: 1 healthy,"), "{why}");
+}
+
 /// A request that no member takes would fail with all that is proposed with it.
 #[tokio::test]
 async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
