@@ -12,7 +12,10 @@ use crate::{
     view::{NodeEntry, View},
 };
 use lattice_placement::Liveness;
-use lattice_quorum_types::{NodeId, Revision, node::Lifecycle};
+use lattice_quorum_types::{
+    NodeId, Revision,
+    node::{Lifecycle, Node},
+};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     task::{JoinError, JoinSet},
@@ -216,21 +219,21 @@ fn key(heard: &Heard) -> (Cause, NodeId) {
     (heard.cause, heard.entry.id.clone())
 }
 
+/// Whether it is in the cluster: neither on its way in nor gone.
+pub(super) fn is_member(record: &Node) -> bool {
+    !matches!(record.lifecycle, Lifecycle::Joining | Lifecycle::Retired)
+}
+
 /// Living members for which that holds, by cause.
 pub(super) fn candidates(
     view: &View,
     is_one: impl Fn(Cause, &NodeEntry) -> bool,
 ) -> impl Iterator<Item = (Cause, Arc<NodeEntry>)> {
-    let is_member = |entry: &NodeEntry| {
-        let record = entry.record.as_ref();
-        record.is_some_and(|record| {
-            !matches!(record.lifecycle, Lifecycle::Joining | Lifecycle::Retired)
-        })
-    };
     let all = Cause::ALL.into_iter();
     let all = all.flat_map(|cause| view.nodes.values().map(move |entry| (cause, entry)));
     let found = all.filter(move |(cause, entry)| {
-        entry.liveness == Liveness::Alive && is_member(entry) && is_one(*cause, entry)
+        let is_member = entry.record.as_ref().is_some_and(is_member);
+        entry.liveness == Liveness::Alive && is_member && is_one(*cause, entry)
     });
     found.map(|(cause, entry)| (cause, entry.clone()))
 }

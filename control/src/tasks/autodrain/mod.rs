@@ -1,8 +1,8 @@
 //! Drains nodes that have no business in service, and clears that reason again once the node is what
 //! and how it is meant to be. Four things stand between gossip and a drain, whatever its [`Cause`]:
 //! the node says itself, on a direct question, that it is so; no more than a few are drained in a
-//! while, then a person is asked ([`brake`]); the record that the drain rests on is still the node's;
-//! and nobody changed meanwhile what the node is held against.
+//! while, then a person is asked ([`brake`]); the node is in the cluster still, as the quorum has it when
+//! that is decided; and nobody changed meanwhile what the node is held against.
 //!
 //! Nodes are asked beside each other and beside the pass, and each answer is acted upon when it comes,
 //! by what is known then: one that is silent keeps nobody else waiting.
@@ -24,10 +24,10 @@ use crate::{
     },
     view::View,
 };
-use asking::{Asking, Heard, Wanted, candidates};
+use asking::{Asking, Heard, Wanted, candidates, is_member};
 use brake::Brake;
 pub(crate) use cause::Cause;
-use lattice_quorum_types::{Applied, Command, NodeId, command::Fence};
+use lattice_quorum_types::{Applied, Command, NodeId, Revision, command::Fence, node::Node};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Looks at least this often.
@@ -172,8 +172,7 @@ impl AutoDrain {
     fn is_beyond(&mut self, heard: &Heard) -> bool {
         let (view, now) = (self.core.view(), self.core.now());
         self.brake.look_at(&view, now);
-        let record = heard.entry.record.as_ref();
-        record.is_some_and(brake::counts)
+        record(&view, heard).is_some_and(brake::counts)
             && self.is_wanted(&view, heard)
             && !self.brake.is_being_drained(&view, &heard.entry.id)
             && self.brake.left(&view, now) == 0
@@ -182,14 +181,19 @@ impl AutoDrain {
     async fn drain_one(&mut self, fence: &Fence, heard: &Heard, reason: String) -> bool {
         let (node, cause) = (&heard.entry.id, heard.cause);
         let view = self.core.view();
-        if !self.is_wanted(&view, heard) || self.brake.is_being_drained(&view, node) {
+        let now = record(&view, heard);
+        let is_wanted = self.is_wanted(&view, heard) && !self.brake.is_being_drained(&view, node);
+        let Some(now) = now.filter(|_| is_wanted) else {
             self.asking.again(heard, TRY_AGAIN);
             return false;
-        }
-        match self.write(fence, heard, Some(reason.clone())).await {
+        };
+        // Of now, for that it is wanted was found on the view of now: every assignment and release
+        // changes the record, and the answer may have taken most of a minute.
+        let written = self.write(fence, heard, Some(reason.clone()), Some(now.revision));
+        match written.await {
             Ok(applied) => {
                 tracing::warn!(%node, ?cause, reason, "drained");
-                let counts = heard.entry.record.as_ref().is_some_and(brake::counts);
+                let counts = brake::counts(now);
                 let when = (applied.revision, self.core.now());
                 self.brake.drained(node.clone(), cause, when, counts);
                 // It has just said so: whether it is over is asked later.
@@ -213,7 +217,11 @@ impl AutoDrain {
     ) -> bool {
         let (node, cause) = (&heard.entry.id, heard.cause);
         let outcome = match said {
-            Ok(_) => self.write(fence, heard, None).await,
+            // Of then: what was asked about it is what brings it back.
+            Ok(_) => {
+                let expected = heard.entry.record.as_ref().map(|record| record.revision);
+                self.write(fence, heard, None, expected).await
+            }
             Err(why) => Err(why),
         };
         match outcome {
@@ -230,14 +238,14 @@ impl AutoDrain {
         }
     }
 
-    /// Sets or clears the reason, on the record of the node that was asked.
+    /// Sets or clears the reason, on the node's record of that revision.
     async fn write(
         &self,
         fence: &Fence,
         heard: &Heard,
         reason: Option<String>,
+        expected: Option<Revision>,
     ) -> Result<Applied, String> {
-        let expected = heard.entry.record.as_ref().map(|record| record.revision);
         let (core, owner, node) = (&self.core, heard.cause.owner(), &heard.entry.id);
         let envelope = faults::envelope(core, owner, fence.clone(), node, reason, expected);
         let written = faults::proposed(core, envelope).await;
@@ -303,4 +311,10 @@ impl AutoDrain {
             brake::WINDOW_MS / 60_000
         )
     }
+}
+
+/// The record of who was asked as that view has it; none where it is no member any more.
+fn record<'v>(view: &'v View, heard: &Heard) -> Option<&'v Node> {
+    let entry = view.node(&heard.entry.id)?;
+    entry.record.as_ref().filter(|record| is_member(record))
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::tasks::{
     gate,
+    named::NameFaults,
     testing::bmc::{Bmc, CRITICAL_DRAINS, FIRMWARE, NAMED},
     told::Freshness,
 };
@@ -270,4 +271,36 @@ async fn a_node_that_gossip_calls_faulty_is_not_drained_for_its_bmcs_silence() {
     it.bed.is_called(Health::Faulty, &["gpu.xid.79"]);
     let report = it.bed.pass().await;
     assert_eq!((report.drained, report.unconfirmed), (0, 1));
+}
+
+#[tokio::test]
+async fn what_its_bmc_names_stops_new_work_at_once_also_while_the_brake_is_held() {
+    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let core = it.bed.world.core.clone();
+    let named = NameFaults::new(core.clone());
+    let placed = || {
+        named.reconcile();
+        core.view().node(&id(NODE)).unwrap().facts().health
+    };
+    assert_eq!(placed(), Health::Healthy);
+    it.bed.world.service(Command::HoldBrake {
+        reason: "too many".to_owned(),
+    });
+    it.bed.world.fold();
+    it.is_called("Critical").await;
+    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    assert_eq!(it.reasons(), Vec::<String>::new(), "nobody drained it");
+    assert_eq!(placed(), Health::Faulty);
+    // It falls silent: what it named stands, and of itself its silence stops nothing.
+    it.bmc.is_silent();
+    it.bmc.is_looked_at(&it.bed.world).await;
+    assert_eq!(placed(), Health::Faulty);
+    it.bmc.answers();
+    it.is_called("Warning").await;
+    assert_eq!(placed(), Health::Degraded, "by the shipped table");
+    it.is_called("OK").await;
+    assert_eq!(placed(), Health::Healthy);
+    it.bmc.is_silent();
+    it.bmc.is_looked_at(&it.bed.world).await;
+    assert_eq!(placed(), Health::Healthy);
 }

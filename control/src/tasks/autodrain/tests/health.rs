@@ -312,6 +312,38 @@ async fn a_silent_question_holds_up_no_other() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_given_work_while_it_is_asked_is_drained_all_the_same() {
+    let mut bed = Bed::new(Policy::Warn);
+    bed.breaks();
+    bed.task.ask();
+    bed.task.asking.hear().await;
+    let asked_at = bed.world.node().revision;
+    bed.world.runs_under("b1");
+    assert!(bed.world.node().revision > asked_at && bed.world.node().holder.is_some());
+    let fence = bed.world.fence.clone();
+    assert_eq!(bed.task.act(&fence).await.drained, 1);
+    bed.world.fold();
+    assert_eq!(bed.owners(), [Cause::Health.owner()]);
+    assert_eq!(bed.world.node().lifecycle, Lifecycle::Draining);
+}
+
+#[tokio::test]
+async fn a_node_that_is_retired_while_it_is_asked_is_left_alone() {
+    let mut bed = Bed::new(Policy::Warn);
+    bed.breaks();
+    bed.task.ask();
+    bed.task.asking.hear().await;
+    bed.world.admin(Command::SetLifecycle {
+        node: id(NODE),
+        lifecycle: Lifecycle::Retired,
+    });
+    bed.world.fold();
+    let fence = bed.world.fence.clone();
+    assert_eq!(bed.task.act(&fence).await, AutoDrainReport::default());
+    assert!(bed.owners().is_empty());
+}
+
+#[tokio::test]
 async fn the_brake_is_not_held_for_what_nobody_asks_for_any_more() {
     let mut bed = Bed::new(Policy::Drain);
     bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
