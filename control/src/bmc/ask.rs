@@ -18,6 +18,9 @@ pub(super) struct Ask {
     pub(super) answer: oneshot::Sender<Looked>,
 }
 
+/// Why it tells nothing for a moment; a bug of ours.
+pub(crate) const BROKE_DOWN: &str = "what reads it broke down, and is started again";
+
 /// What came of a look that somebody asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Looked {

@@ -4,12 +4,13 @@ use lattice_hwprobe::health::Table;
 use lattice_quorum_types::{NodeId, hostlist};
 use lattice_redfish::{
     Selector,
-    http::{Endpoint, Pin, ReadOnly, Trust},
+    http::{Bmc, Endpoint, EndpointError, Environment, Pin, ReadOnly, Settings, Trust},
 };
 use secrecy::SecretString;
 use serde::Deserialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    error::Error,
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -213,6 +214,21 @@ impl Entry {
     fn targets(&self) -> Result<Vec<BmcTarget>, String> {
         let (password, trust) = (password(&self.password_file)?, self.trust()?);
         let nodes = self.nodes()?;
+        let targets = self.at_each(password, trust, nodes)?;
+        // They are all of one trust: what it rests on is read once.
+        if let Some(target) = targets.first() {
+            let made = client(&target.endpoint);
+            made.map_err(|error| format!("{}: {}", self.trust_key(), with_causes(&error)))?;
+        }
+        Ok(targets)
+    }
+
+    fn at_each(
+        &self,
+        password: SecretString,
+        trust: Trust,
+        nodes: Vec<(NodeId, Selector)>,
+    ) -> Result<Vec<BmcTarget>, String> {
         let at = |url: &str| {
             Endpoint::new(url, &self.user, password.clone(), trust.clone())
                 .map(ReadOnly)
@@ -267,6 +283,14 @@ impl Entry {
         }
     }
 
+    /// What of the entry its trust rests on.
+    const fn trust_key(&self) -> &'static str {
+        match self.ca_file {
+            Some(_) => "ca_file",
+            None => "url",
+        }
+    }
+
     fn trust(&self) -> Result<Trust, String> {
         match (&self.certificate, &self.ca_file, self.insecure) {
             (Some(pin), None, false) => {
@@ -281,6 +305,27 @@ impl Entry {
             _ => Err("give one of certificate, ca_file, insecure".to_owned()),
         }
     }
+}
+
+/// A client that is not connected yet.
+///
+/// # Errors
+/// Where trust cannot be set up: the file with authorities is read, and that may have changed since
+/// the plan was checked.
+pub(super) fn client(endpoint: &ReadOnly) -> Result<Bmc, EndpointError> {
+    let environment = Environment::system();
+    Bmc::new(endpoint.clone(), None, Settings::default(), environment)
+}
+
+/// An error with what led to it.
+pub(super) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// The password in a file that nobody else can read.

@@ -2,13 +2,14 @@
 //! network, so that no compute node holds a BMC's password.
 //!
 //! [`config`] is the file that names the BMCs, [`worker`] reads one of them for as long as control
-//! runs, [`node`] keeps what is published of each node and what changed, [`Readings`] is what
-//! everybody else looks at.
+//! runs, [`kept`] begins that anew where it broke down, [`node`] keeps what is published of each node
+//! and what changed, [`Readings`] is what everybody else looks at.
 
 mod ask;
 mod config;
 mod deeds;
 mod health;
+mod kept;
 mod node;
 mod readings;
 #[cfg(test)]
@@ -17,6 +18,8 @@ mod turns;
 mod whose;
 mod worker;
 
+#[cfg(test)]
+pub(crate) use ask::BROKE_DOWN;
 pub(crate) use ask::Looked;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
 pub(crate) use health::SILENT;

@@ -72,7 +72,7 @@ impl Node {
             route: None,
             is_lost: false,
             history: History::default(),
-            published: unread("its BMC was not read yet"),
+            published: unread(&Reading::failed("its BMC was not read yet")),
             wrong,
             system: None,
             waits: false,
@@ -124,11 +124,7 @@ impl Node {
                 limit: why.reading(),
                 ..Power::default()
             },
-            (None, None) => Power {
-                draw: Reading::failed(self.why_silent(report)),
-                limit: Reading::failed(self.why_silent(report)),
-                ..Power::default()
-            },
+            (None, None) => no_power(&self.why_silent(report)),
         }
     }
 
@@ -147,9 +143,16 @@ impl Node {
         let looked = self.looked(report);
         let next = match self.found(report) {
             Some(found) => self.answered(found, look),
-            None => self.silent(report, look),
+            None => self.silent(&self.why_silent(report), &self.unread(report), look),
         };
         (next, looked)
+    }
+
+    /// Takes that it cannot be looked at, and what that makes of it for those who ask.
+    pub(super) fn cannot_be_read(&mut self, why: &str, look: &Look) -> Looked {
+        self.silent(why, &Reading::failed(why), look);
+        let why = why.to_owned();
+        Looked::Silent { why }
     }
 
     /// What a look says of this node, beside what is published. Nothing comes of it.
@@ -232,13 +235,19 @@ impl Node {
         }
     }
 
-    fn silent(&mut self, report: &BmcReport, look: &Look) -> Next {
-        let why = self.why_silent(report);
+    /// What anything of it reads as, by a look that did not find it.
+    fn unread(&self, report: &BmcReport) -> Reading<String> {
+        match &report.unselected {
+            Some(why) => why.reading(),
+            None => Reading::failed(self.why_silent(report)),
+        }
+    }
+
+    fn silent(&mut self, why: &str, reading: &Reading<String>, look: &Look) -> Next {
         tracing::warn!(node = %self.name, why, "the node's BMC says nothing of it");
         // Unknown counts at once, and so does the return to what was known.
-        self.observe(&unread(&why), look);
-        self.wrong
-            .silent(look.at, self.unknown_since(look.at), &why);
+        self.observe(&unread(reading), look);
+        self.wrong.silent(look.at, self.unknown_since(look.at), why);
         Next::Again
     }
 
@@ -335,17 +344,17 @@ fn told(error: &HistoryError) -> String {
     source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
-/// What a BMC tells of while it tells nothing: unknown in both classes it has a part of, so that the
-/// agent's half is not taken for the whole.
-fn unread(why: &str) -> BTreeMap<Class, ClassRecord> {
-    let one = |class: Class, key: &str| {
-        let mut record = ClassRecord::new(class);
-        record.require(key, Reading::<String>::failed(why));
-        (class, record)
-    };
-    let records = [
-        one(Class::Bmc, "bmc.firmware"),
-        one(Class::Bios, "bios.redfish.version"),
-    ];
-    records.into()
+/// Draw and limit that are not known.
+pub(super) fn no_power(why: &str) -> Power {
+    Power {
+        draw: Reading::failed(why),
+        limit: Reading::failed(why),
+        ..Power::default()
+    }
+}
+
+/// What a BMC tells of while it tells nothing.
+fn unread(reading: &Reading<String>) -> BTreeMap<Class, ClassRecord> {
+    let records = lattice_redfish::unread(reading).into_iter();
+    records.map(|record| (record.class, record)).collect()
 }

@@ -1,7 +1,7 @@
 //! What the BMCs said last, by node, and whom to ask to look again.
 
 use super::{
-    ask::{Ask, Looked},
+    ask::{Ask, BROKE_DOWN, Looked},
     health::WRONG_SYSTEM,
 };
 use crate::view::Named;
@@ -147,9 +147,13 @@ impl Readings {
             who: who.to_owned(),
             answer,
         };
-        // A worker that is gone reads this BMC no more.
-        worker.send(ask).await.ok()?;
-        answered.await.ok()
+        let unread = || Looked::Silent {
+            why: BROKE_DOWN.to_owned(),
+        };
+        if worker.send(ask).await.is_err() {
+            return Some(unread());
+        }
+        Some(answered.await.unwrap_or_else(|_| unread()))
     }
 
     pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<Ask>) {

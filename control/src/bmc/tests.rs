@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 mod deeds;
+mod kept;
 mod power;
 
 const BMC_VERSION: &str = "/redfish/v1/UpdateService/FirmwareInventory/BMC";
@@ -80,12 +81,17 @@ impl Bed {
     }
 
     fn with(plan: BmcPlan, history: History) -> Self {
+        let hosts = Arc::new(|node: &NodeId| (node.as_str() == "gpu777").then(cray));
+        Self::beside(plan, history, hosts)
+    }
+
+    fn beside(plan: BmcPlan, history: History, hosts: worker::Hosts) -> Self {
         let (readings, stop) = (Readings::default(), CancellationToken::new());
         let edges = Edges {
             clock: Arc::new(SystemClock),
             readings: readings.clone(),
             history: history.clone(),
-            hosts: Arc::new(|node| (node.as_str() == "gpu777").then(cray)),
+            hosts,
             stop: stop.clone(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(run(Arc::new(plan), edges)));
@@ -460,6 +466,14 @@ fn a_file_of_bmcs_is_checked_whole() {
     wrong(
         &["url: 'https://b', nodes: gpu001, insecure: true, ca_file: /x"],
         "give one of certificate, ca_file, insecure",
+    );
+    wrong(
+        &["url: 'https://b', nodes: gpu001, ca_file: /nowhere/ca.pem"],
+        "bmcs.0: ca_file: /nowhere/ca.pem: no certificate authorities",
+    );
+    wrong(
+        &["url: 'https://{node}', nodes: 'gpu[1-2]', ca_file: /dev/null"],
+        "bmcs.0: ca_file: /dev/null: no certificate authorities",
     );
 }
 

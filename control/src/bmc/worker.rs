@@ -2,22 +2,26 @@
 
 use super::{
     BmcPlan, BmcTarget, Readings,
-    ask::{Ask, Looked, MOST_WAITING},
-    config,
+    ask::{Ask, BROKE_DOWN, Looked, MOST_WAITING},
+    config::{self, client},
     deeds::Deeds,
     health::Wrong,
+    kept,
     node::{Look, Next, Node},
 };
 use crate::history::History;
+use futures::FutureExt as _;
 use lattice_hwprobe::{Identity, history::Cause};
 use lattice_mesh::Clock;
 use lattice_quorum_types::NodeId;
 use lattice_redfish::{
     BmcReport, Breadth, Documents, Scope, Selector,
-    http::{Bmc, EndpointError, Environment, ReadOnly, Settings},
+    http::{Bmc, EndpointError, ReadOnly},
 };
 use secrecy::ExposeSecret as _;
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, panic::AssertUnwindSafe, path::PathBuf, sync::Arc, time::Duration,
+};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::{JoinSet, spawn_blocking},
@@ -27,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a BMC may take to end a session as control stops.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
-/// After a look that failed.
-const AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// After a look that failed, and before one that broke down is tried again.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// What a host says that it is, by its node.
 pub(crate) type Hosts = Arc<dyn Fn(&NodeId) -> Option<Identity> + Send + Sync>;
@@ -50,10 +54,10 @@ pub(crate) struct Edges {
 
 /// The plan, and who may ask at a time.
 #[derive(Clone)]
-struct Shared {
-    edges: Edges,
+pub(super) struct Shared {
+    pub(super) edges: Edges,
     at_a_time: Arc<Semaphore>,
-    plan: Arc<BmcPlan>,
+    pub(super) plan: Arc<BmcPlan>,
 }
 
 /// Reads every BMC of the plan until the end, and closes their sessions: a BMC has few.
@@ -65,12 +69,7 @@ pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
     };
     let mut workers = JoinSet::new();
     for target in &plan.targets {
-        match Worker::new(target.clone(), shared.clone()) {
-            Ok(worker) => {
-                workers.spawn(worker.run());
-            }
-            Err(error) => tracing::error!(%error, "a BMC that cannot be asked"),
-        }
+        workers.spawn(kept::keep(target.clone(), shared.clone()));
     }
     while let Some(ended) = workers.join_next().await {
         if let Err(error) = ended {
@@ -79,7 +78,7 @@ pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
     }
 }
 
-struct Worker {
+pub(super) struct Worker {
     bmc: Bmc,
     endpoint: ReadOnly,
     password_file: PathBuf,
@@ -94,38 +93,54 @@ struct Worker {
     shared: Shared,
 }
 
+/// Reading it panicked: our bug.
+#[derive(Debug, thiserror::Error)]
+#[error("{BROKE_DOWN}")]
+pub(super) struct BrokeDown;
+
+/// Its nodes, of which nothing was read yet.
+pub(super) fn nodes(target: &BmcTarget, shared: &Shared) -> BTreeMap<NodeId, Node> {
+    let node = |(name, selector): &(NodeId, Selector)| {
+        let wrong = Wrong::new(shared.plan.table.clone());
+        (
+            name.clone(),
+            Node::new(name.clone(), selector.clone(), wrong),
+        )
+    };
+    target.nodes.iter().map(node).collect()
+}
+
+/// Where those ask who want one of its nodes looked at, from now on.
+pub(super) fn asks(target: &BmcTarget, shared: &Shared) -> mpsc::Receiver<Ask> {
+    let (ask, asks) = mpsc::channel(MOST_WAITING);
+    for (name, _) in &target.nodes {
+        shared.edges.readings.put_worker(name.clone(), ask.clone());
+    }
+    asks
+}
+
 impl Worker {
-    fn new(target: BmcTarget, shared: Shared) -> Result<Self, EndpointError> {
-        let (ask, asks) = mpsc::channel(MOST_WAITING);
-        let mut nodes = BTreeMap::new();
-        let now = shared.edges.clock.now();
-        for (name, selector) in target.nodes {
-            let node = Node::new(
-                name.clone(),
-                selector,
-                Wrong::new(shared.plan.table.clone()),
-            );
-            let readings = &shared.edges.readings;
-            readings.put_parts(name.clone(), node.parts(now));
-            readings.put_worker(name.clone(), ask.clone());
-            nodes.insert(name, node);
-        }
+    /// From now on it is asked for looks at its nodes.
+    pub(super) fn new(target: &BmcTarget, shared: &Shared) -> Result<Self, EndpointError> {
         Ok(Self {
             bmc: client(&target.endpoint)?,
-            endpoint: target.endpoint,
-            password_file: target.password_file,
+            endpoint: target.endpoint.clone(),
+            password_file: target.password_file.clone(),
             deeds: Deeds::default(),
-            nodes,
-            asks,
+            nodes: nodes(target, shared),
+            asks: asks(target, shared),
             failures: 0,
             told: None,
-            shared,
+            shared: shared.clone(),
         })
     }
 
-    async fn run(mut self) {
+    /// Until control stops, or it breaks down. `asked`: who waits for its first look already.
+    pub(super) async fn run(mut self, asked: Vec<Ask>) -> Result<(), BrokeDown> {
         let stop = self.shared.edges.stop.clone();
-        stop.run_until_cancelled(self.read()).await;
+        // Nothing is used of it afterwards but its session.
+        let reading = AssertUnwindSafe(self.read(asked)).catch_unwind();
+        let ended = stop.run_until_cancelled(reading).await;
         // A request that was under way is given up; the session is not.
         if timeout(CLOSE_WITHIN, self.bmc.close()).await.is_err() {
             tracing::warn!(
@@ -133,9 +148,13 @@ impl Worker {
                 "its session stays until it ends it"
             );
         }
+        match ended {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(_)) => Err(BrokeDown),
+        }
     }
 
-    async fn read(&mut self) {
+    async fn read(&mut self, mut waiting: Vec<Ask>) {
         for node in self.nodes.values_mut() {
             node.resume(&self.shared.edges.history).await;
         }
@@ -147,11 +166,13 @@ impl Worker {
         // the same garbage.
         let mut confirm_at: Option<Instant> = None;
         loop {
-            let mut asked = Vec::new();
-            tokio::select! {
-                () = sleep_until(power_at.min(whole_at)) => {}
-                // The readings hold the other end.
-                Some(ask) = self.asks.recv() => asked.push(ask),
+            let mut asked = std::mem::take(&mut waiting);
+            if asked.is_empty() {
+                tokio::select! {
+                    () = sleep_until(power_at.min(whole_at)) => {}
+                    // The readings hold the other end.
+                    Some(ask) = self.asks.recv() => asked.push(ask),
+                }
             }
             let turn = Arc::clone(&self.shared.at_a_time);
             // It is never closed.
@@ -376,13 +397,8 @@ impl Worker {
     }
 }
 
-/// One that is not connected yet.
-fn client(endpoint: &ReadOnly) -> Result<Bmc, EndpointError> {
-    let environment = Environment::system();
-    Bmc::new(endpoint.clone(), None, Settings::default(), environment)
-}
-
-fn tell(asked: Vec<Ask>, looked: &BTreeMap<NodeId, Looked>) {
+/// Answers who asked.
+pub(super) fn tell(asked: Vec<Ask>, looked: &BTreeMap<NodeId, Looked>) {
     for ask in asked {
         if let Some(came) = looked.get(&ask.node) {
             // Who asked may have gone.

@@ -100,8 +100,13 @@ impl Bmc {
     /// The worker is there, and looks as it does at its usual time.
     pub(crate) async fn is_looked_at(&self, world: &World) -> Looked {
         loop {
-            if let Some(looked) = world.core.bmc.look(&id(NODE), "somebody").await {
-                return looked;
+            // The one of before may have been just ended.
+            let ended = Looked::Silent {
+                why: bmc::BROKE_DOWN.to_owned(),
+            };
+            match world.core.bmc.look(&id(NODE), "somebody").await {
+                Some(looked) if looked != ended => return looked,
+                _ => {}
             }
             tokio::task::yield_now().await;
         }

@@ -1,0 +1,88 @@
+//! One BMC is read for as long as control runs: what cannot begin, or breaks down, begins anew, and its
+//! nodes are silent until then, with the reason.
+
+use super::{
+    BmcTarget,
+    ask::{Ask, Looked},
+    config::with_causes,
+    node::{Look, no_power},
+    worker::{AGAIN_AFTER, Shared, Worker, asks, nodes, tell},
+};
+use lattice_hwprobe::history::Cause;
+use lattice_quorum_types::NodeId;
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::{Instant, timeout};
+
+/// Reads `target` until control stops.
+pub(super) async fn keep(target: BmcTarget, shared: Shared) {
+    let now = shared.edges.clock.now();
+    for (name, node) in nodes(&target, &shared) {
+        shared.edges.readings.put_parts(name, node.parts(now));
+    }
+    let stop = shared.edges.stop.clone();
+    let bmc = target.endpoint.0.address();
+    let mut failures = 0;
+    let mut asked = Vec::new();
+    while !stop.is_cancelled() {
+        let began_at = Instant::now();
+        let why = match Worker::new(&target, &shared) {
+            Ok(worker) => match worker.run(std::mem::take(&mut asked)).await {
+                Ok(()) => return,
+                Err(broke_down) => broke_down.to_string(),
+            },
+            Err(error) => with_causes(&error),
+        };
+        tracing::error!(bmc, why, "a BMC is not read now");
+        if began_at.elapsed() >= shared.plan.interval {
+            failures = 0;
+        }
+        let pause = AGAIN_AFTER.saturating_mul(1 << failures.min(16));
+        failures += 1;
+        let unread = unread(&target, &shared, &why, std::mem::take(&mut asked));
+        let unread = async {
+            let mut asks = unread.await;
+            // Who asks may have mended what was wrong.
+            let ask = timeout(pause.min(longest(&shared)), asks.recv()).await;
+            ask.ok().flatten().into_iter().collect()
+        };
+        asked = stop.run_until_cancelled(unread).await.unwrap_or_default();
+    }
+}
+
+/// Between two tries.
+fn longest(shared: &Shared) -> Duration {
+    shared.plan.interval.max(AGAIN_AFTER)
+}
+
+/// Says of all its nodes that they cannot be read, to everybody and to those who asked. Where the next
+/// ones ask.
+async fn unread(
+    target: &BmcTarget,
+    shared: &Shared,
+    why: &str,
+    asked: Vec<Ask>,
+) -> tokio::sync::mpsc::Receiver<Ask> {
+    let edges = &shared.edges;
+    let look = Look {
+        at: edges.clock.now(),
+        cause: match asked.first() {
+            Some(ask) => Cause::Operator {
+                who: ask.who.clone(),
+            },
+            None => Cause::Periodic,
+        },
+    };
+    let mut looked: BTreeMap<NodeId, Looked> = BTreeMap::new();
+    for (name, mut node) in nodes(target, shared) {
+        node.resume(&edges.history).await;
+        let came = node.cannot_be_read(why, &look);
+        node.write(&edges.history, look.at).await;
+        let readings = &edges.readings;
+        readings.put_parts(name.clone(), node.parts(look.at));
+        readings.put_power(name.clone(), no_power(why), look.at);
+        looked.insert(name, came);
+    }
+    let asks = asks(target, shared);
+    tell(asked, &looked);
+    asks
+}

@@ -1,0 +1,76 @@
+//! What cannot be read, or breaks down, is told and begins anew.
+
+use super::*;
+use lattice_redfish::http::{Endpoint, ReadOnly, Trust};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const NODE: &str = "gpu777";
+
+fn silent(readings: &Readings) -> Option<String> {
+    let reasons = &readings.parts(&id(NODE))?.reasons;
+    let silent = reasons.iter().find(|reason| reason.code == SILENT)?;
+    Some(silent.evidence.clone())
+}
+
+async fn asked(bed: &Bed) -> Looked {
+    let node = id(NODE);
+    let look = bed.readings.look(&node, "ada");
+    let look = tokio::time::timeout(Duration::from_secs(30), look);
+    look.await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_file_of_authorities_that_goes_is_the_reason_until_it_is_back() {
+    let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
+    let bmc = bmc.start().await.unwrap();
+    let folder = folder();
+    let entry = format!("url: '{}', nodes: {NODE}", bmc.url());
+    let mut plan = BmcPlan::load(&file(folder.path(), &[entry])).unwrap();
+    let ca = folder.path().join("ca.pem");
+    let password = "lattice-bmc".to_owned().into();
+    let trust = Trust::CaFile(ca.clone());
+    let endpoint = Endpoint::new(&bmc.url(), "admin", password, trust).unwrap();
+    plan.targets[0].endpoint = ReadOnly(endpoint);
+    let bed = Bed::start(plan);
+    let why = bed.until("silence", silent).await;
+    assert!(why.contains("ca.pem: no certificate authorities"), "{why}");
+    assert!(why.contains("No such file"), "{why}");
+    let power = bed.readings.power(&id(NODE)).unwrap();
+    assert_eq!(power.power.draw, Reading::failed(why.clone()));
+    assert_eq!(asked(&bed).await, Looked::Silent { why });
+
+    let made = rcgen::generate_simple_self_signed(["b".to_owned()]).unwrap();
+    fs::write(&ca, made.cert.pem()).unwrap();
+    // Not after the minute until it is tried again unasked.
+    assert!(matches!(asked(&bed).await, Looked::Read { .. }));
+    bed.until("no silence", |r| silent(r).is_none().then_some(()))
+        .await;
+    bed.end().await;
+    assert_eq!(bmc.counters().sessions, 0);
+}
+
+#[tokio::test]
+async fn a_worker_that_breaks_down_ends_its_session_and_begins_anew() {
+    let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
+    let bmc = bmc.start().await.unwrap();
+    let folder = folder();
+    let entry = format!("url: '{}', nodes: {NODE}", bmc.url());
+    let plan = BmcPlan::load(&file(folder.path(), &[entry])).unwrap();
+    let breaks = Arc::new(AtomicBool::new(true));
+    let hosts = {
+        let breaks = Arc::clone(&breaks);
+        Arc::new(move |_: &NodeId| {
+            assert!(!breaks.load(Ordering::Relaxed), "as a bug would");
+            Some(cray())
+        })
+    };
+    let bed = Bed::beside(plan, History::open(None).unwrap(), hosts);
+    let why = bed.until("silence", silent).await;
+    assert!(why.contains("broke down"), "{why}");
+    assert_eq!(bmc.counters().sessions, 0);
+    breaks.store(false, Ordering::Relaxed);
+    assert!(matches!(asked(&bed).await, Looked::Read { .. }));
+    bed.until("no silence", |r| silent(r).is_none().then_some(()))
+        .await;
+    bed.end().await;
+}
