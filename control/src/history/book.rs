@@ -2,8 +2,11 @@
 
 use super::{
     event::{Happened, LONG_AGO_MS, Noted, What},
+    listing::UNREAD,
     store::{Cursor, FromBmc, Source, Told},
-    tables::{CURSORS, ENTRIES, EVENTS, Failure, ORDER, TIMES, encode, read_entry, read_event},
+    tables::{
+        CURSORS, ENTRIES, EVENTS, Failure, MARKS, ORDER, TIMES, encode, read_entry, read_event,
+    },
 };
 use lattice_hwprobe::history::Entry;
 use lattice_redfish::DeedOf;
@@ -111,6 +114,7 @@ type Rows<'t> = Table<'t, (&'static str, u64), &'static [u8]>;
 
 /// The tables of one node's history, and the number that its next line gets.
 pub(super) struct Book<'t, 'n> {
+    txn: &'t WriteTransaction,
     node: &'n str,
     cursor: Cursor,
     /// As it was when this was opened.
@@ -131,6 +135,7 @@ impl<'t, 'n> Book<'t, 'n> {
         let known = cursors.get(node)?.map(|known| known.value());
         let (journal, read, number) = known.unwrap_or((0, 0, 1));
         Ok(Self {
+            txn,
             node,
             cursor: Cursor { journal, read },
             first: number,
@@ -215,6 +220,10 @@ impl<'t, 'n> Book<'t, 'n> {
     fn next(&mut self, when: u64, kind: Kind) -> Result<u64, Failure> {
         let number = self.number;
         self.order.insert((self.node, when, number), kind as u8)?;
+        if kind == Kind::Unread {
+            // The next control that opens the database may be able to.
+            self.txn.open_table(MARKS)?.insert(UNREAD, 1)?;
+        }
         self.number += 1;
         Ok(number)
     }

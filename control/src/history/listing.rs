@@ -219,6 +219,9 @@ fn wanted(
 
 /// That [`ORDER`] says of each line whose it is.
 const KINDS: &str = "kinds";
+/// Whether any line is one that no control could read yet: 1, or 0. A database of before has no such
+/// mark.
+pub(super) const UNREAD: &str = "unread";
 
 /// Brings a database that an older control wrote to what this one writes: every line in order, with
 /// its kind, and what that control could not read where it belongs.
@@ -244,6 +247,11 @@ pub(super) fn put_in_order(txn: &WriteTransaction) -> Result<(), Failure> {
         }
         marks.insert(KINDS, 1)?;
     }
+    // Else every line of every node would be gone through at each start.
+    if marks.get(UNREAD)?.is_some_and(|any| any.value() == 0) {
+        return Ok(());
+    }
+    let mut is_any_left = false;
     let mut unread = Vec::new();
     for row in order.iter()? {
         let (key, kind) = row?;
@@ -279,12 +287,14 @@ pub(super) fn put_in_order(txn: &WriteTransaction) -> Result<(), Failure> {
             }
             None => Kind::of_event(&happened.what),
         };
+        is_any_left |= kind == Kind::Unread;
         if kind == Kind::Event {
             let json = serde_json::to_vec(&happened).map_err(encode)?;
             events.insert((node, number), json.as_slice())?;
         }
         order.insert((node, when, number), kind as u8)?;
     }
+    marks.insert(UNREAD, u64::from(is_any_left))?;
     Ok(())
 }
 

@@ -111,7 +111,7 @@ impl History {
 
     /// Drops records that nothing names; see [`HistoryStore::sweep`].
     pub(crate) async fn sweep(&self) -> Result<(), HistoryError> {
-        self.off(|store| store.sweep(false)).await
+        self.off(HistoryStore::sweep).await
     }
 
     /// What it noted before; see [`HistoryStore::noted`].

@@ -6,7 +6,13 @@ use super::{
 };
 use lattice_hwprobe::{ClassRecord, Digest, verify};
 use redb::ReadableTable as _;
-use std::{collections::BTreeSet, sync::PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{MutexGuard, PoisonError},
+};
+
+/// Records dropped in one transaction: nobody who writes waits for more.
+const AT_A_TIME: usize = 512;
 
 impl HistoryStore {
     /// The record of a digest, verified.
@@ -19,45 +25,60 @@ impl HistoryStore {
         })
     }
 
-    /// Whether something is kept for a digest.
+    /// Whether something is kept for a digest. It stays until the next sweep but one: who asks is about
+    /// to name it.
     pub(crate) fn has_record(&self, digest: &Digest) -> Result<bool, HistoryError> {
+        self.unnamed().remove(&digest.0);
         self.read(|txn| Ok(txn.open_table(RECORDS)?.get(digest.0)?.is_some()))
     }
 
     /// Keeps the bytes of a record. The caller has verified them.
     pub(crate) fn keep_record(&self, digest: &Digest, bytes: &[u8]) -> Result<(), HistoryError> {
+        self.unnamed().remove(&digest.0);
         self.write(|txn| {
             txn.open_table(RECORDS)?.insert(digest.0, bytes)?;
             Ok(())
         })
     }
 
-    /// Drops records that no kept entry names: at once where nobody else writes yet, otherwise what
-    /// the sweep before found so too, since a record is kept before its entry.
-    pub(super) fn sweep(&self, at_once: bool) -> Result<(), HistoryError> {
-        let unnamed = self.unnamed.lock();
-        let mut unnamed = unnamed.unwrap_or_else(PoisonError::into_inner);
-        *unnamed = self.write(|txn| {
-            let table = txn.open_table(ENTRIES)?;
-            let mut named = BTreeSet::new();
-            for row in table.iter()? {
+    /// Drops records that no entry named when it was looked last, and none names now: a record is kept,
+    /// or found kept, before its entry is written, and what is asked for meanwhile is left. All is read
+    /// beside whoever writes; only what goes is written.
+    pub(super) fn sweep(&self) -> Result<(), HistoryError> {
+        let unnamed_now = self.read(|txn| {
+            let mut unnamed = BTreeSet::new();
+            for row in txn.open_table(RECORDS)?.iter()? {
+                unnamed.insert(row?.0.value());
+            }
+            for row in txn.open_table(ENTRIES)?.iter()? {
                 let (key, json) = row?;
                 let (node, number) = key.value();
                 let told = read_entry(node, number, json.value())?;
-                named.extend(told.entry.to.digest().map(|digest| digest.0));
-            }
-            let mut records = txn.open_table(RECORDS)?;
-            let mut left = BTreeSet::new();
-            records.retain(|digest, _| {
-                let is_named = named.contains(&digest);
-                let goes = !is_named && (at_once || unnamed.contains(&digest));
-                if !is_named && !goes {
-                    left.insert(digest);
+                if let Some(digest) = told.entry.to.digest() {
+                    unnamed.remove(&digest.0);
                 }
-                !goes
-            })?;
-            Ok(left)
+            }
+            Ok(unnamed)
         })?;
+        // Held until all of them are gone: who asks for one of them now waits, and is told that it is.
+        let mut unnamed = self.unnamed();
+        let goes: Vec<[u8; 32]> = unnamed.intersection(&unnamed_now).copied().collect();
+        for goes in goes.chunks(AT_A_TIME) {
+            self.write(|txn| {
+                let mut records = txn.open_table(RECORDS)?;
+                for digest in goes {
+                    records.remove(digest)?;
+                }
+                Ok(())
+            })?;
+        }
+        let left = unnamed_now.difference(&unnamed).copied().collect();
+        *unnamed = left;
         Ok(())
+    }
+
+    /// Whole between statements, so a panic elsewhere does not spoil it.
+    fn unnamed(&self) -> MutexGuard<'_, BTreeSet<[u8; 32]>> {
+        self.unnamed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -141,7 +141,6 @@ impl HistoryStore {
             txn.open_table(DEEDS)?;
             put_in_order(txn)
         })?;
-        store.sweep(true)?;
         Ok(store)
     }
 

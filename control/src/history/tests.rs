@@ -419,15 +419,74 @@ fn records_that_nothing_names_go_while_control_runs_and_one_whose_entry_comes_st
         digest
     };
     let (orphan, early) = (kept("1"), kept("28.39"));
-    store.sweep(false).unwrap();
+    store.sweep().unwrap();
     // Its entry is written right after it.
     assert!(store.has_record(&early).unwrap());
     store
         .append(NODE, read(7, 1), &three()[..1], 9_000)
         .unwrap();
-    store.sweep(false).unwrap();
+    store.sweep().unwrap();
     assert!(store.has_record(&early).unwrap());
     assert!(!store.has_record(&orphan).unwrap());
+}
+
+#[test]
+fn what_is_found_kept_while_it_is_swept_stays_and_nothing_goes_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.redb");
+    let digest = record("28.39").state().digest().unwrap();
+    let store = HistoryStore::open(&path).unwrap();
+    store
+        .keep_record(&digest, &record("28.39").encode())
+        .unwrap();
+    drop(store);
+    let store = HistoryStore::open(&path).unwrap();
+    store.sweep().unwrap();
+    // Who finds it kept does not fetch it, and writes the entry that names it next.
+    assert!(store.has_record(&digest).unwrap());
+    store.sweep().unwrap();
+    assert!(store.has_record(&digest).unwrap());
+    store.sweep().unwrap();
+    store.sweep().unwrap();
+    assert!(!store.has_record(&digest).unwrap());
+}
+
+#[test]
+fn lines_are_gone_through_at_the_start_only_where_one_was_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.redb");
+    let open = || HistoryStore::open(&path).unwrap();
+    let marked = |store: &HistoryStore| {
+        let mark = store.read(|txn| {
+            let marks = txn.open_table(tables::MARKS)?;
+            Ok(marks.get(listing::UNREAD)?.map(|mark| mark.value()))
+        });
+        mark.unwrap()
+    };
+    let store = open();
+    assert_eq!(marked(&store), Some(0));
+    store.append(NODE, read(7, 3), &three(), 9_000).unwrap();
+    assert_eq!(marked(&store), Some(0));
+    // As an older control kept what this one reads.
+    let newer = |entry: &Entry| {
+        let record = Record::Entry(entry.clone());
+        Record::Other(serde_json::to_value(record).unwrap())
+    };
+    let fourth = entry(4, 4_000, text("28.41"), text("28.43"));
+    store
+        .append(NODE, read(7, 4), &[newer(&fourth)], 9_000)
+        .unwrap();
+    assert_eq!((marked(&store), store.len().unwrap()), (Some(1), 3));
+    drop(store);
+    let store = open();
+    assert_eq!((marked(&store), store.len().unwrap()), (Some(0), 4));
+    // What nobody understands yet is looked at again.
+    let flood = serde_json::json!({"seq": 5, "at": 5_000, "boot_id": "b", "event": {"kind": "x"}});
+    store
+        .append(NODE, read(7, 5), &[Record::Other(flood)], 9_000)
+        .unwrap();
+    drop(store);
+    assert_eq!(marked(&open()), Some(1));
 }
 
 fn liveness(is_alive: bool, late: bool) -> Noted {

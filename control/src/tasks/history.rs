@@ -47,8 +47,13 @@ const MOST_ENTRY_BYTES: usize = 128 << 10;
 const MOST_EVENT_BYTES: usize = 16 << 10;
 /// Most bytes of records of one node that are kept within an hour. Its agent keeps 4 MiB of them.
 const MOST_RECORDS_BYTES: usize = 16 << 20;
-/// Records that no line names any more are looked for so often.
-const SWEEP_EVERY: Duration = Duration::from_secs(6 * 3_600);
+/// Records that no line names any more are looked for so long after the start, then after so long, and
+/// at last so often. What goes was found unnamed twice.
+const SWEEPS: [Duration; 3] = [
+    Duration::from_secs(900),
+    Duration::from_secs(3_600),
+    Duration::from_secs(6 * 3_600),
+];
 /// New journals of one node that are read within an hour: one begins where an agent lost its own.
 const MOST_JOURNALS: usize = 6;
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -65,7 +70,6 @@ pub(crate) struct ReadHistories {
     journals: BTreeMap<NodeId, VecDeque<Instant>>,
     /// Bytes of the records that were kept of each node in the last hour.
     budgets: BTreeMap<NodeId, Budget>,
-    swept_at: Instant,
 }
 
 /// A journal that could not be read.
@@ -111,6 +115,18 @@ pub(crate) struct HistoryReport {
     pub(crate) failed: usize,
 }
 
+/// Nobody's history waits for it.
+async fn sweeps(core: &Core) {
+    let [first, second, then] = SWEEPS;
+    let pauses = [first, second].into_iter().chain(std::iter::repeat(then));
+    for pause in pauses {
+        tokio::time::sleep(pause).await;
+        if let Err(error) = core.history.sweep().await {
+            tracing::warn!(%error, "records that nothing names are kept for now");
+        }
+    }
+}
+
 /// Why a node's journal was not read to its end.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
@@ -130,22 +146,20 @@ impl ReadHistories {
             failed: BTreeMap::new(),
             journals: BTreeMap::new(),
             budgets: BTreeMap::new(),
-            swept_at: Instant::now(),
         }
     }
 
     /// Runs for ever.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(self) {
+        let core = Arc::clone(&self.core);
+        futures::join!(self.rounds(), sweeps(&core));
+    }
+
+    async fn rounds(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
         loop {
             activation.next().await;
             let report = self.reconcile().await;
-            if self.swept_at.elapsed() >= SWEEP_EVERY {
-                self.swept_at = Instant::now();
-                if let Err(error) = self.core.history.sweep().await {
-                    tracing::warn!(%error, "records that nothing names are kept for now");
-                }
-            }
             if report.entries > 0 || report.failed > 0 {
                 tracing::debug!(?report, "histories read");
             }
