@@ -252,6 +252,8 @@ impl From<StatusView> for v1::Status {
             allocations_by_state: s.allocations_by_state.into_iter().collect(),
             nodes: s.nodes,
             nodes_held: s.nodes_held,
+            nodes_drifted: s.nodes_drifted,
+            nodes_not_judged: s.nodes_not_judged,
         }
     }
 }

@@ -36,8 +36,13 @@ pub struct StatusView {
     /// Allocations by state, ended ones included. While the quorum does not answer only those that
     /// have not ended: a state that is not here is not known to be empty.
     pub allocations_by_state: BTreeMap<String, u64>,
-    /// Nodes that differ from the majority of their cohort.
-    pub nodes_drifted: u64,
+    /// Nodes that differ from their baseline, or else from the majority of their cohort, of those that
+    /// were judged; left out while none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_drifted: Option<u64>,
+    /// Nodes of which it is not known, or not yet, whether they differ.
+    #[serde(default)]
+    pub nodes_not_judged: u64,
     /// Who asks, as the token says.
     pub principal: String,
     /// With these roles.

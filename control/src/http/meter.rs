@@ -88,8 +88,14 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     );
     gauge(
         "lattice_nodes_drifted",
-        "Nodes that differ from the majority of their cohort.",
-        &one(status::nodes_drifted(&view) as f64),
+        "Nodes that differ from their baseline, or else from the majority of their cohort, of those \
+         that were judged; no series before any was.",
+        &status::nodes_drifted(&view).map_or_else(Vec::new, |nodes| one(nodes as f64)),
+    );
+    gauge(
+        "lattice_nodes_not_judged",
+        "Nodes of which it is not known, or not yet, whether they differ.",
+        &one(status::nodes_not_judged(&view) as f64),
     );
     gauge(
         "lattice_allocations",

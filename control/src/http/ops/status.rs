@@ -7,11 +7,11 @@ use lattice_api::{
     status::StatusView,
 };
 use lattice_hwprobe::{Milliwatts, Reading};
-use lattice_quorum_types::view::{Answer, Query};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
+use lattice_quorum_types::{
+    node::Lifecycle,
+    view::{Answer, Query},
 };
+use std::{collections::BTreeMap, time::Duration};
 
 /// A quorum silent for so long is asked once more, and not waited for.
 const STALE_MS: u64 = 3_000;
@@ -41,6 +41,7 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<StatusView, P
         allocations_by_state: counts
             .unwrap_or_else(|| tally(view.allocations.values().map(|a| a.state.as_str()))),
         nodes_drifted: nodes_drifted(&view),
+        nodes_not_judged: nodes_not_judged(&view),
         principal: caller.name.to_string(),
         roles: vec![caller.role.to_string()],
     })
@@ -93,14 +94,21 @@ pub(crate) fn nodes_held(view: &View) -> u64 {
     count(view.nodes.values().filter(held))
 }
 
-pub(crate) fn nodes_drifted(view: &View) -> u64 {
-    let nodes: BTreeSet<&str> = view
-        .judged
-        .drifted
-        .iter()
-        .map(|d| d.node.as_str())
-        .collect();
-    nodes.len() as u64
+/// `None` before any node was judged: nobody knows that none differs.
+pub(crate) fn nodes_drifted(view: &View) -> Option<u64> {
+    let keys = view.nodes.keys().filter_map(|id| view.drifted_keys(id));
+    let (judged, drifted) = keys.fold((false, 0), |(_, n), keys| (true, n + u64::from(keys > 0)));
+    judged.then_some(drifted)
+}
+
+/// Those of which nobody can say whether they differ; who is retired and gone is asked about no more.
+pub(crate) fn nodes_not_judged(view: &View) -> u64 {
+    let is_there = |node: &&std::sync::Arc<crate::NodeEntry>| {
+        let record = node.record.as_ref();
+        node.seen.is_some() || record.is_none_or(|r| r.lifecycle != Lifecycle::Retired)
+    };
+    let nodes = view.nodes.values().filter(is_there);
+    count(nodes.filter(|node| view.drifted_keys(&node.id).is_none()))
 }
 
 /// Series of the nodes whose BMCs this control reads, one of each kind a node.

@@ -1,11 +1,16 @@
 //! What the port is: its document, the page, health and numbers, TLS and both versions of HTTP.
 
 use super::bed::{Bed, TOKENS, client_tls};
-use crate::http::{
-    Auth,
-    server::{Patience, serve_with},
-    state::{Api, Bounds},
-    watch_over,
+use crate::{
+    Report,
+    drift::Judged,
+    http::{
+        Auth,
+        server::{Patience, serve_with},
+        state::{Api, Bounds},
+        watch_over,
+    },
+    observe,
 };
 use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading, health::Severity};
 use lattice_quorum_types::{NodeId, UnixMillis};
@@ -160,6 +165,43 @@ async fn health_readiness_and_metrics_tell_what_is() {
     assert!(
         text.contains(&format!("_seconds_count{{{route}}} 1\n")),
         "{text}"
+    );
+}
+
+#[tokio::test]
+async fn nobody_is_said_not_to_differ_before_anything_was_judged() {
+    let bed = Bed::furnished().await;
+    let told = async || {
+        let get = bed.raw().get(bed.url("/metrics"));
+        let answer = get.bearer_auth(bed.token("eye")).send().await.unwrap();
+        let text = answer.text().await.unwrap();
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("lattice_nodes_"));
+        let lines = lines.filter(|line| line.contains("drifted") || line.contains("judged"));
+        let status = bed.client("eye").status().await.unwrap();
+        let status = (status.nodes_drifted, status.nodes_not_judged);
+        (lines.map(str::to_owned).collect::<Vec<_>>(), status)
+    };
+    let (lines, status) = told().await;
+    assert_eq!(lines, ["lattice_nodes_not_judged 24"]);
+    assert_eq!(status, (None, 24));
+    let nodes = ["gpu001", "gpu002", "gpu003"].map(|name| NodeId::new(name).unwrap());
+    let report = Report {
+        compared: nodes.clone().into(),
+        pending: [nodes[2].clone()].into(),
+        ..Report::default()
+    };
+    let judged = Judged {
+        report,
+        ..Judged::default()
+    };
+    observe::judged(&bed.core, judged);
+    let (lines, status) = told().await;
+    let is = ["lattice_nodes_drifted 0", "lattice_nodes_not_judged 22"];
+    assert_eq!(
+        (&lines[..], status),
+        (&is.map(str::to_owned)[..], (Some(0), 22))
     );
 }
 
