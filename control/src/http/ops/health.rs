@@ -127,7 +127,9 @@ async fn shown(
         reasons,
         cleared: told.map(|told| told.cleared).unwrap_or_default(),
         agent_error,
-        bmc_read_at: bmc.map(|parts| time(parts.read_at)),
+        bmc_read_at: bmc
+            .filter(|parts| parts.was_asked)
+            .map(|parts| time(parts.read_at)),
         as_of,
     })
 }

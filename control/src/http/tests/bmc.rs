@@ -32,7 +32,12 @@ pub(super) fn reason(code: &str, entity: &str, severity: Severity) -> Reason {
 }
 
 pub(super) fn tells(bed: &Bed, node: &str, reasons: Vec<Reason>) {
-    let parts = Parts {
+    let node = NodeId::new(node).unwrap();
+    bed.core.bmc.put_parts(node, parts(reasons));
+}
+
+fn parts(reasons: Vec<Reason>) -> Parts {
+    Parts {
         records: BTreeMap::new(),
         findings: Vec::new(),
         reasons,
@@ -40,8 +45,7 @@ pub(super) fn tells(bed: &Bed, node: &str, reasons: Vec<Reason>) {
         was_asked: true,
         may_drain: false,
         untold: Default::default(),
-    };
-    bed.core.bmc.put_parts(NodeId::new(node).unwrap(), parts);
+    }
 }
 
 #[tokio::test]
@@ -50,6 +54,15 @@ async fn the_bmcs_reasons_stand_beside_the_agents_worst_first() {
     let eye = bed.client("eye");
     let plain = eye.health("gpu001", false).await.unwrap();
     assert_eq!((plain.reasons.len(), plain.bmc_read_at), (0, None));
+    // It is read here, and was not looked at yet.
+    let unread = Parts {
+        was_asked: false,
+        ..parts(vec![])
+    };
+    let node = NodeId::new("gpu001").unwrap();
+    bed.core.bmc.put_parts(node, unread);
+    let unread = eye.health("gpu001", false).await.unwrap();
+    assert_eq!(unread.bmc_read_at, None);
     let agents = reason("gpu.gone", "gpu.1", Severity::Faulty);
     *bed.health.lock().unwrap() = serde_json::json!({
         "table": "1", "worst": "faulty", "reasons": [agents], "enabled": true, "read_age_ms": 1,
