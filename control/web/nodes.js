@@ -214,7 +214,7 @@ export function driftRows(drifts) {
     el("td", { class: "tight" }, d.node), el("td", { class: "tight mono" }, d.key),
     el("td", { title: d.expected }, el("del", {}, ...breakable(apart(d.expected, d.found)))),
     el("td", { title: d.found }, el("ins", {}, ...breakable(apart(d.found, d.expected)))),
-    el("td", { class: "tight", title: judgedBy(d) }, d.by)));
+    el("td", { title: judgedBy(d) }, ...breakable(d.by))));
 }
 
 function judgedBy(d) {
