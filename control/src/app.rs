@@ -34,6 +34,7 @@ use crate::{
     tls,
 };
 use lattice_gossip::{Cell, CellConfig, Gossip};
+use lattice_hwprobe::Class;
 use lattice_mesh::{
     AskMembers, Clock, Expect, Mesh, MeshConfig, Pin, Renewal, RenewalSettings, Role, Router,
     keep_renewed,
@@ -315,8 +316,16 @@ impl App {
                     let core = running.core.clone();
                     Arc::new(move |node| {
                         let view = core.view();
-                        let document = view.node(node)?.document.as_ref()?;
-                        Some(document.identity.clone())
+                        let entry = view.node(node)?;
+                        let record = |class| {
+                            let digest = entry.marks().get(&class)?.digest()?;
+                            core.preimages.record(&digest)
+                        };
+                        Some(bmc::Host {
+                            identity: entry.document.as_ref()?.identity.clone(),
+                            bios: record(Class::Bios),
+                            bmc: record(Class::Bmc),
+                        })
                     })
                 },
                 stop: running.cancel.clone(),

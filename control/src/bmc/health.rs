@@ -1,12 +1,12 @@
 //! What a BMC says is wrong with its node, by the same table of checks as agents judge by.
 
-use super::whose::Whose;
+use super::{whose::Whose, worker::Host};
 use lattice_hwprobe::{
-    Class, Finding, Inventory, Reading, Value,
+    Class, ClassRecord, Finding, FindingCode, Inventory, Reading, Value,
     health::{Action, Check, Engine, Memory, Reason, Severity, Table},
 };
 use lattice_quorum_types::UnixMillis;
-use lattice_redfish::NodeReport;
+use lattice_redfish::{NodeReport, contradictions};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// That a BMC tells nothing of its node.
@@ -21,6 +21,8 @@ const UNVERIFIED: &str = "bmc.unverified";
 #[derive(Debug)]
 pub(super) struct Wrong {
     engine: Engine,
+    /// The same of what its host says otherwise.
+    of_both: Engine,
     findings: Vec<Finding>,
     silent: Option<Reason>,
     /// That the BMC is not known to be the node's own.
@@ -45,6 +47,7 @@ impl Wrong {
             untold: draining.keys().cloned().collect(),
             draining,
             told_since: BTreeMap::new(),
+            of_both: Engine::new(of_both(&table), Memory::default()),
             engine: Engine::new(table, Memory::default()),
             findings: Vec::new(),
             silent: None,
@@ -139,6 +142,28 @@ impl Wrong {
         is_news
     }
 
+    /// What host and BMC say of one class together is judged: neither alone shows that they
+    /// contradict each other. Whether something came or went.
+    pub(super) fn contradicts(&mut self, at: UnixMillis, host: &Host) -> bool {
+        let (bios, bmc) = (host.bios.as_deref(), host.bmc.as_deref());
+        let known = [bios, bmc].into_iter().flatten();
+        let seen = Inventory {
+            // Of a class that is not known nothing ends.
+            records: known
+                .map(|record| (record.class, ClassRecord::new(record.class)))
+                .collect(),
+            findings: contradictions(bios, bmc),
+            ..Inventory::default()
+        };
+        let told = |engine: &Engine| -> Vec<(String, String)> {
+            let reasons = engine.report().reasons.into_iter();
+            reasons.map(|r| (r.code, r.evidence)).collect()
+        };
+        let before = told(&self.of_both);
+        self.of_both.observe(at.0, &seen);
+        before != told(&self.of_both)
+    }
+
     /// Contradictions, as the last look that was answered found them.
     pub(super) fn findings(&self) -> &[Finding] {
         &self.findings
@@ -162,11 +187,29 @@ impl Wrong {
     /// Worst first.
     pub(super) fn reasons(&self) -> Vec<Reason> {
         let mut reasons = self.engine.report().reasons;
+        let of_both = self.of_both.report().reasons.into_iter();
+        let is_new = |code: &str| reasons.iter().all(|reason| reason.code != code);
+        let of_both: Vec<Reason> = of_both.filter(|reason| is_new(&reason.code)).collect();
+        reasons.extend(of_both);
         reasons.extend(self.silent.clone());
         reasons.extend(self.whose.clone());
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
         reasons
     }
+}
+
+/// The checks of what host and BMC say otherwise of one thing.
+fn of_both(table: &Table) -> Table {
+    let codes = [
+        FindingCode::BiosVersionMismatch,
+        FindingCode::BmcVersionMismatch,
+    ];
+    let mut table = table.clone();
+    table.checks.retain(|_, check| {
+        let finding = check.finding.as_deref();
+        codes.iter().any(|code| finding == Some(code.name()))
+    });
+    table
 }
 
 /// Whether a check drains by what a BMC tells: a live value of its own, or a contradiction of a class
@@ -228,6 +271,7 @@ mod tests {
     use super::*;
     use lattice_hwprobe::{ClassRecord, Power, Vitals};
     use lattice_redfish::{Route, SystemName};
+    use std::sync::Arc;
 
     fn may_drain_with(lines: &str) -> bool {
         let site = format!("version: s\nchecks:\n{lines}");
@@ -305,5 +349,49 @@ mod tests {
         assert_eq!(codes(&wrong), ["bmc.system_critical"]);
         wrong.answered(UnixMillis(3), &tells(Reading::Present("Warning")), false);
         assert_eq!(codes(&wrong), ["bmc.system_warning"]);
+    }
+
+    #[test]
+    fn what_host_and_bmc_say_otherwise_is_a_reason_until_both_say_the_same() {
+        let mut wrong = Wrong::new(Table::shipped().unwrap());
+        let host = |class: Class, keys: [(&str, &str); 2]| {
+            let mut record = ClassRecord::new(class);
+            for (key, value) in keys {
+                record.require(key, Reading::Present(value));
+            }
+            Some(Arc::new(record))
+        };
+        let bios = |told| {
+            let keys = [("bios.version", "2.10.2"), ("bios.redfish.version", told)];
+            Host {
+                bios: host(Class::Bios, keys),
+                ..Host::default()
+            }
+        };
+        let bmc = |told| {
+            let keys = [("bmc.ipmi.firmware", "6.10"), ("bmc.firmware", told)];
+            Host {
+                bmc: host(Class::Bmc, keys),
+                ..Host::default()
+            }
+        };
+        let (of_bios, of_bmc) = ("bios.version_mismatch", "bmc.version_mismatch");
+        for (at, host, is_news, codes) in [
+            (1, Host::default(), false, &[][..]),
+            (2, bios("2.12.4"), true, &[of_bios]),
+            (3, bios("2.12.4"), false, &[of_bios]),
+            // Of a class that nobody knows now nothing is over.
+            (4, Host::default(), false, &[of_bios]),
+            (5, bmc("7.00.30.00"), true, &[of_bios, of_bmc]),
+            (6, bios("2.10.2"), true, &[of_bmc]),
+            (7, bmc("6.10.30.00"), true, &[]),
+        ] {
+            assert_eq!(wrong.contradicts(UnixMillis(at), &host), is_news, "{at}");
+            let reasons = wrong.reasons();
+            let found: Vec<&str> = reasons.iter().map(|reason| &*reason.code).collect();
+            assert_eq!(found, codes, "{at}");
+            let mildest = reasons.iter().all(|r| r.severity == Severity::Inform);
+            assert!(mildest, "{reasons:?}");
+        }
     }
 }

@@ -24,4 +24,4 @@ pub(crate) use ask::Looked;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
 pub(crate) use health::SILENT;
 pub(crate) use readings::{Parts, Readings};
-pub(crate) use worker::{Edges, run};
+pub(crate) use worker::{Edges, Host, run};

@@ -7,10 +7,11 @@ use super::{
     health::Wrong,
     turns::{Turns, Unwritten},
     whose::whose,
+    worker::Host,
 };
 use crate::history::{self, HistoryError};
 use lattice_hwprobe::{
-    Class, ClassRecord, Identity, Power, Reading,
+    Class, ClassRecord, Power, Reading,
     history::{Cause, History, Line, Seen},
 };
 use lattice_quorum_types::{NodeId, UnixMillis};
@@ -192,10 +193,11 @@ impl Node {
 
     /// Compares its BMC's word with the host's own; what is not known of either is no word. Whether
     /// that is news.
-    pub(super) fn compare(&mut self, host: Option<&Identity>, at: UnixMillis) -> bool {
+    pub(super) fn compare(&mut self, host: Option<&Host>, at: UnixMillis) -> bool {
         let both = self.system.as_ref().zip(host);
-        let whose = both.map(|(system, host)| whose(system, host));
-        self.wrong.belongs(at, whose)
+        let whose = both.map(|(system, host)| whose(system, &host.identity));
+        let is_news = self.wrong.belongs(at, whose);
+        host.is_some_and(|host| self.wrong.contradicts(at, host)) || is_news
     }
 
     /// Whether a change was seen once and waits to be read again.

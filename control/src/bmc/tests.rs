@@ -60,12 +60,12 @@ fn file(folder: &Path, entries: &[String]) -> PathBuf {
 }
 
 /// What a node with this hardware says of itself.
-fn cray() -> Identity {
-    Identity {
+fn cray() -> Host {
+    Host::from(Identity {
         vendor: Reading::Present("HPE".to_owned()),
         product: Reading::Present("HPE Cray EX235n".to_owned()),
         ..Identity::default()
-    }
+    })
 }
 
 struct Bed {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::history::History;
 use futures::FutureExt as _;
-use lattice_hwprobe::{Identity, history::Cause};
+use lattice_hwprobe::{ClassRecord, Identity, history::Cause};
 use lattice_mesh::Clock;
 use lattice_quorum_types::NodeId;
 use lattice_redfish::{
@@ -34,8 +34,28 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// After a look that failed, and before one that broke down is tried again.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
+/// What a host says that it is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Host {
+    /// Serial number, vendor, product.
+    pub(crate) identity: Identity,
+    /// Class `bios` as its agent and its BMC tell it together, once it is put together.
+    pub(crate) bios: Option<Arc<ClassRecord>>,
+    /// Class `bmc`, as well.
+    pub(crate) bmc: Option<Arc<ClassRecord>>,
+}
+
+impl From<Identity> for Host {
+    fn from(identity: Identity) -> Self {
+        Self {
+            identity,
+            ..Self::default()
+        }
+    }
+}
+
 /// What a host says that it is, by its node.
-pub(crate) type Hosts = Arc<dyn Fn(&NodeId) -> Option<Identity> + Send + Sync>;
+pub(crate) type Hosts = Arc<dyn Fn(&NodeId) -> Option<Host> + Send + Sync>;
 
 /// What the workers share.
 #[derive(Clone)]

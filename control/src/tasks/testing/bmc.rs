@@ -75,7 +75,7 @@ impl Bmc {
             history: crate::history::History::open(None).unwrap(),
             hosts: {
                 let host = self.host.clone();
-                Arc::new(move |_| host.clone())
+                Arc::new(move |_| host.clone().map(bmc::Host::from))
             },
             stop: CancellationToken::new(),
         };
