@@ -9,7 +9,7 @@ use crate::{
 };
 use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, Difference, Digest, Inventory, Levels, Reading, Schemas, Value,
-    Verdict, diff,
+    Verdict, diff, diff_by_parts,
 };
 use lattice_quorum_types::NodeId;
 
@@ -39,7 +39,7 @@ impl Core {
                 self.record_of(&view, right, class, right_told.as_ref())
             );
             let found = match records.0.schema == records.1.schema {
-                true => diff(&records.0, &records.1),
+                true => diff_by_parts(&records.0, &records.1),
                 false => {
                     let sides = ((left, &records.0), (right, &records.1));
                     self.diff_in_common(&view, class, sides).await

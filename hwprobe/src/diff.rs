@@ -29,6 +29,8 @@ pub enum Verdict {
     Differs,
     /// At least one is unknown: neither equal nor different.
     Unknown,
+    /// Of a class as a whole: both sides have the same parts, and what differs is where they are.
+    Moved,
 }
 
 /// Compares two readings; `None` when both are known and equal.
@@ -54,6 +56,37 @@ pub(crate) fn compare<T: PartialEq>(left: &Reading<T>, right: &Reading<T>) -> Op
 #[must_use]
 pub fn diff(left: &ClassRecord, right: &ClassRecord) -> Vec<Difference> {
     diff_under(&Schemas::SHIPPED, left, right)
+}
+
+/// As [`diff`], and where the parts on both sides are the same and only in other places, that first:
+/// cards in swapped slots are told as such, and not only by every key that the swap moved.
+#[must_use]
+pub fn diff_by_parts(left: &ClassRecord, right: &ClassRecord) -> Vec<Difference> {
+    let mut found = diff(left, right);
+    if has_moved(left, right) {
+        let parts = |words: &str| Reading::Present(Value::Text(words.to_owned()));
+        let moved = Difference {
+            class: left.class,
+            key: "parts".to_owned(),
+            left: parts("the same parts"),
+            right: parts("the same parts, in other places"),
+            verdict: Verdict::Moved,
+        };
+        found.insert(0, moved);
+    }
+    found
+}
+
+/// Whether both are wholly known, and differ in nothing but where the parts are.
+fn has_moved(left: &ClassRecord, right: &ClassRecord) -> bool {
+    let digests = (left.state().digest(), right.state().digest());
+    let is_other = matches!(digests, (Some(one), Some(other)) if one != other);
+    let is_known = |record: &ClassRecord| record.entries.values().all(Reading::is_known);
+    (left.class, left.schema) == (right.class, right.schema)
+        && is_other
+        && is_known(left)
+        && is_known(right)
+        && left.parts_digest() == right.parts_digest()
 }
 
 /// As [`diff`], with the schemas of another build.

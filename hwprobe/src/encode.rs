@@ -13,7 +13,6 @@
 //! Keys are strictly ascending and lengths explicit, so no two records share bytes and
 //! no two byte strings decode to one record.
 
-use crate::record::split_slot;
 use crate::{Class, ClassRecord, Digest, Reading, Value};
 use std::collections::BTreeMap;
 
@@ -135,18 +134,15 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// The slot-free digest: every device as its own sorted tuple, the tuples sorted.
+/// The slot-free digest: every device as its own sorted tuple, without its place, the tuples sorted.
 pub(crate) fn parts_digest(record: &ClassRecord) -> Digest {
-    let mut devices: BTreeMap<(&str, i64), Vec<u8>> = BTreeMap::new();
+    let mut devices: BTreeMap<(&str, &str), Vec<u8>> = BTreeMap::new();
     for (key, reading) in record.entries.iter().filter(|(_, r)| r.is_known()) {
-        let (device, name) = match split_slot(key) {
-            Some((prefix, slot)) => {
-                let rest = prefix.len() + 2 + slot.to_string().len();
-                ((prefix, slot), key.get(rest..).unwrap_or(key))
-            }
-            None => (("", -1), key.as_str()),
-        };
-        let tuple = devices.entry(device).or_default();
+        let (kind, slot, name) = part(key);
+        if PLACES.contains(&name) {
+            continue;
+        }
+        let tuple = devices.entry((kind, slot)).or_default();
         put_text(tuple, name);
         put_reading(tuple, reading);
     }
@@ -168,6 +164,23 @@ pub(crate) fn parts_digest(record: &ClassRecord) -> Digest {
         ),
         &out,
     )
+}
+
+/// What a device has by where it is, not by what it is.
+const PLACES: &[&str] = &["numa_node", "locator", "bank", "location"];
+
+/// Kind of device, slot and name of a key: the slot is the first segment of digits alone that has
+/// something after it, so that the interfaces of a NIC stay with it. Without one it is of none.
+fn part(key: &str) -> (&str, &str, &str) {
+    let mut at = 0;
+    while let Some(length) = key[at..].find('.') {
+        let (segment, rest) = (&key[at..at + length], &key[at + length + 1..]);
+        if at > 0 && !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit()) {
+            return (&key[..at - 1], segment, rest);
+        }
+        at += length + 1;
+    }
+    ("", "", key)
 }
 
 struct Cursor<'a> {

@@ -71,7 +71,7 @@ pub use cohort::{
 };
 pub use commands::Commands;
 pub use debounce::{Debounce, Publication};
-pub use diff::{Difference, Verdict, diff, diff_under};
+pub use diff::{Difference, Verdict, diff, diff_by_parts, diff_under};
 pub use digest::{BadDigest, Digest};
 pub use document::{DocumentError, NODE_DOCUMENT_VERSION, NodeDocument};
 pub use encode::PreimageError;

@@ -194,8 +194,8 @@ impl ClassRecord {
         }
     }
 
-    /// The digest of the devices regardless of slot: equal when two nodes hold the same
-    /// parts in other places. The record's own digest covers the layout.
+    /// The digest of the devices regardless of slot and NUMA node: equal when two nodes hold the
+    /// same parts in other places. The record's own digest covers the layout.
     #[must_use]
     pub fn parts_digest(&self) -> Digest {
         encode::parts_digest(self)

@@ -4,8 +4,8 @@
 mod support;
 
 use lattice_hwprobe::{
-    Class, ClassState, Host, Inventory, NvmlSource, Outcome, PROBES, Reading, Value, Verdict, diff,
-    probe_all,
+    Class, ClassRecord, ClassState, Host, Inventory, NvmlSource, Outcome, PROBES, Reading, Value,
+    Verdict, diff, diff_by_parts, probe_all,
 };
 use std::collections::BTreeSet;
 use support::Tree;
@@ -419,6 +419,57 @@ fn the_same_parts_in_other_slots_have_one_parts_digest() {
     let (left, right) = (&left.records[&Class::Nic], &right.records[&Class::Nic]);
     assert_ne!(left.state(), right.state());
     assert_eq!(left.parts_digest(), right.parts_digest());
+    let found = diff_by_parts(left, right);
+    assert_eq!(
+        (found[0].key.as_str(), found[0].verdict),
+        ("parts", Verdict::Moved)
+    );
+    assert_eq!(found[1..], diff(left, right));
+}
+
+/// A NIC of each firmware, with an interface, each on a NUMA node.
+fn nics(cards: &[(&str, &str, u32)]) -> ClassRecord {
+    let mut record = ClassRecord::new(Class::Nic);
+    let count = u32::try_from(cards.len()).unwrap();
+    record.require("nic.count", Reading::Present(count));
+    for (slot, (firmware, mtu, numa)) in cards.iter().enumerate() {
+        record.require(format!("nic.{slot}.firmware"), Reading::Present(*firmware));
+        record.put(format!("nic.{slot}.net.0.mtu"), Reading::Present(*mtu));
+        record.put(format!("nic.{slot}.numa_node"), Reading::Present(*numa));
+    }
+    record
+}
+
+#[test]
+fn swapped_cards_are_told_as_such_and_other_cards_are_not() {
+    let node = nics(&[("28.41", "9000", 0), ("16.35", "1500", 1)]);
+    let is_moved = |other: &ClassRecord| {
+        let found = diff_by_parts(&node, other);
+        let moved = found.iter().filter(|d| d.verdict == Verdict::Moved).count();
+        assert_eq!(found.len() - moved, diff(&node, other).len());
+        moved == 1
+    };
+    assert!(is_moved(&nics(&[
+        ("16.35", "1500", 0),
+        ("28.41", "9000", 1)
+    ])));
+    assert!(is_moved(&nics(&[
+        ("28.41", "9000", 1),
+        ("16.35", "1500", 0)
+    ])));
+    for other in [
+        nics(&[("28.41", "9000", 0), ("16.35", "1500", 1)]),
+        nics(&[("16.35", "9000", 0), ("28.41", "1500", 1)]),
+        nics(&[("16.35", "1500", 0), ("28.42", "9000", 1)]),
+        nics(&[("16.35", "1500", 0), ("16.35", "1500", 1)]),
+        nics(&[("28.41", "9000", 0)]),
+    ] {
+        assert!(!is_moved(&other), "{other:?}");
+    }
+    // Where something is not known, nothing is said of all.
+    let mut unknown = nics(&[("16.35", "1500", 0), ("28.41", "9000", 1)]);
+    unknown.put("nic.0.board_id", Reading::<String>::denied("no"));
+    assert!(!is_moved(&unknown));
 }
 
 #[test]

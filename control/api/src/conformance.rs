@@ -156,7 +156,8 @@ pub struct DifferenceView {
     pub left: String,
     /// The right side's.
     pub right: String,
-    /// `differs`, or `unknown` when a side is not known.
+    /// `differs`, or `unknown` when a side is not known; `moved` says of a class, by the key `parts`,
+    /// that both sides have the same parts in other places.
     pub verdict: String,
 }
 

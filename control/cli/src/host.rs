@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use lattice_hwprobe::{
     ClassRecord, Digest, Host, Inventory, NodeView, NvmlSource, Scope,
     capture::{GPU_REPORT, archive, host_of},
-    diff, drift, groups, probe_all,
+    diff_by_parts, drift, groups, probe_all,
 };
 use std::{
     collections::BTreeMap,
@@ -120,7 +120,7 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
     let differences: Vec<_> = left
         .records
         .iter()
-        .filter_map(|(class, record)| Some(diff(record, right.records.get(class)?)))
+        .filter_map(|(class, record)| Some(diff_by_parts(record, right.records.get(class)?)))
         .flatten()
         .collect();
     let (off, shown): (Vec<_>, Vec<_>) = differences

@@ -14,7 +14,7 @@ use lattice_api::{
     text,
 };
 use lattice_hwprobe::{
-    Class, ClassRecord, Difference, Reading, UnknownClass, diff, history::Cause,
+    Class, ClassRecord, Difference, Reading, UnknownClass, diff, diff_by_parts, history::Cause,
 };
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
 use std::{
@@ -305,7 +305,7 @@ fn compare(class: Class, then: &Then, now: &ClassRecord) -> Vec<Difference> {
         record
     };
     match then {
-        Then::Known { record, .. } => diff(record, now),
+        Then::Known { record, .. } => diff_by_parts(record, now),
         Then::Incomplete { missing } => {
             let mut record = unknown("the class was incomplete".to_owned());
             for (key, reading) in missing {

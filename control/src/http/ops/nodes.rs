@@ -244,6 +244,7 @@ pub(super) fn difference(d: Difference) -> DifferenceView {
     let verdict = match d.verdict {
         Verdict::Differs => "differs",
         Verdict::Unknown => "unknown",
+        Verdict::Moved => "moved",
     };
     DifferenceView {
         class: d.class.to_string(),

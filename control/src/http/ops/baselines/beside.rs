@@ -72,6 +72,7 @@ fn row(class: Class, key: String, left: String, right: String, v: Verdict) -> Di
     let verdict = match v {
         Verdict::Differs => "differs",
         Verdict::Unknown => "unknown",
+        Verdict::Moved => "moved",
     };
     DifferenceView {
         class: class.to_string(),
