@@ -134,6 +134,34 @@ async fn a_changed_firmware_is_known_everywhere_with_its_cause_and_stays_known()
         ("degraded", "inspect")
     );
 
+    // It is usable still: where no other node will do, and for nothing that is sensitive.
+    eventually("a degraded node", || async {
+        let node = api.node(NODE).await.ok()?;
+        (node.health.verdict == "degraded").then_some(())
+    })
+    .await;
+    let request = |nodes: u32, script: &str| AllocationRequest {
+        nodes,
+        ..site.request(None, script)
+    };
+    let submit = |request: AllocationRequest| {
+        let api = &api;
+        async move {
+            let submitted = api.submit(&request, Default::default()).await.unwrap();
+            submitted.id.unwrap()
+        }
+    };
+    let others = submit(request(4, "#!/bin/sh\nsleep 600\n")).await;
+    let others_run = site.reaches(others, &["running"]).await;
+    assert_eq!(others_run.nodelist, "gpu[001-002,004,006]");
+    let last = submit(request(1, "#!/bin/sh\ntrue\n")).await;
+    let last_ran = site.reaches(last, &["completed"]).await;
+    assert_eq!(last_ran.nodelist, NODE);
+    let why = sensitive(&api).await;
+    assert!(why.contains("4 healthy"), "{why}");
+    api.cancel(others).await.unwrap();
+    site.reaches(others, &["cancelled"]).await;
+
     eventually("the reason in the history", || async {
         let of_health = HistoryQuery {
             kind: Some("health".to_owned()),
