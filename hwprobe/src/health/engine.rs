@@ -30,6 +30,9 @@ pub struct Memory {
     /// What was in this boot as its check wants it to stay, by check and entity.
     #[serde(default)]
     held: BTreeSet<String>,
+    /// Where the NIC of each slot is: slots are counted anew when one falls off the bus.
+    #[serde(default)]
+    nics: BTreeMap<u32, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,12 +83,14 @@ impl Engine {
         }
         self.memory.counters.clear();
         self.memory.held.clear();
+        self.memory.nics.clear();
         self.memory.boot = Some(boot.to_owned());
     }
 
     /// Takes what one pass saw at `at_ms` (Unix milliseconds).
     pub fn observe(&mut self, at_ms: u64, seen: &Inventory) {
         let Self { table, memory } = self;
+        memory.forget_moved(seen);
         let other = |key: &str| match seen.vitals.0.get(key) {
             Some(reading) => reading.clone(),
             None => recorded(seen, key),
@@ -290,6 +295,27 @@ impl Memory {
         let least = least.filter(|(_, kept)| weight(&kept.reason) < weight(reason));
         let place = least.map(|(place, _)| place.clone());
         place.is_some_and(|place| self.reasons.remove(&place).is_some())
+    }
+
+    /// What is remembered of a slot in which another NIC is now is not of this one.
+    fn forget_moved(&mut self, seen: &Inventory) {
+        for nic in &seen.identity.nics {
+            let Reading::Present(address) = &nic.address else {
+                continue;
+            };
+            let before = self.nics.insert(nic.slot, address.clone());
+            if before.is_none_or(|before| before == *address) {
+                continue;
+            }
+            let keys = format!("nic.{}.", nic.slot);
+            let is_of = |place: &String| {
+                let key = place.split_once('@').map(|(_, key)| key);
+                key.is_some_and(|key| key.starts_with(&keys))
+            };
+            self.held.retain(|place| !is_of(place));
+            self.counters.retain(|place, _| !is_of(place));
+            self.bad_since.retain(|place, _| !is_of(place));
+        }
     }
 
     /// Whether a value that was `was` in this boot is so no more.

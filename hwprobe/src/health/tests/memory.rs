@@ -1,6 +1,7 @@
 //! What is remembered between passes and agents.
 
 use super::*;
+use crate::NicIdentity;
 
 #[test]
 fn what_an_agent_before_wrote_down_is_read() {
@@ -48,4 +49,57 @@ fn a_rise_over_any_time_is_weighed_without_a_panic() {
     assert_eq!(by(i64::MAX), 0);
     assert_eq!(by(1), 1);
     assert_eq!(by(0), 1, "whatever it does");
+}
+
+#[test]
+fn a_nic_that_moves_up_when_another_falls_off_is_not_taken_for_that_one() {
+    let nic = |slot: u32, address: &str, state: &str, flaps: i64| {
+        let identity = NicIdentity {
+            slot,
+            address: Reading::Present(address.to_owned()),
+            ..NicIdentity::default()
+        };
+        let port = format!("nic.{slot}.port.1");
+        let state = Reading::Present(Value::from(state));
+        let values = [
+            (format!("{port}.state"), state),
+            (format!("{port}.link_downed"), number(flaps)),
+        ];
+        (identity, values)
+    };
+    let see = |nics: Vec<(NicIdentity, [(String, Reading<Value>); 2])>| {
+        let mut seen = Inventory::default();
+        for (identity, values) in nics {
+            seen.identity.nics.push(identity);
+            for (key, value) in values {
+                seen.vitals.put(key, value);
+            }
+        }
+        seen
+    };
+    let mut engine = engine();
+    // The second has no cable, and was plugged in and out often before anybody looked.
+    engine.observe(
+        0,
+        &see(vec![nic(0, "a", "ACTIVE", 0), nic(1, "b", "DOWN", 9)]),
+    );
+    for at in 1..10 {
+        engine.observe(at * 100 * SECOND, &see(vec![nic(0, "b", "DOWN", 9)]));
+    }
+    let counted = engine.report().reasons.into_iter();
+    let counted: Vec<Reason> = counted.filter(|reason| !reason.observe_only).collect();
+    assert_eq!(counted, []);
+    // What it does itself is seen.
+    engine.observe(HOUR, &see(vec![nic(0, "b", "ACTIVE", 9)]));
+    engine.observe(HOUR + SECOND, &see(vec![nic(0, "b", "DOWN", 10)]));
+    engine.observe(HOUR + 241 * SECOND, &see(vec![nic(0, "b", "DOWN", 10)]));
+    let named = codes(&engine);
+    assert!(
+        named.contains(&"nic.port_lost nic.0.port.1".to_owned()),
+        "{named:?}"
+    );
+    assert!(
+        named.contains(&"nic.link_downed nic.0.port.1".to_owned()),
+        "{named:?}"
+    );
 }
