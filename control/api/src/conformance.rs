@@ -77,6 +77,9 @@ pub struct DriftView {
     /// It was so when it was first seen: it may be older.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub since_or_before: bool,
+    /// By its cohort: which one that is: vendor, product, GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cohort: Option<String>,
     /// By its cohort: like nodes whose value is known, this one too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u32>,
@@ -161,12 +164,12 @@ pub struct DifferenceView {
     pub verdict: String,
 }
 
-/// Two nodes, or a node and its cohort's majority, key by key.
+/// Two nodes or groups, or a node and its cohort's majority, key by key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiffView {
-    /// The left side.
+    /// The left side: a node; of a group its digest, how many nodes it has, and which was compared.
     pub left: String,
-    /// The right side: a node, or `majority of` and the cohort.
+    /// The right side: the same, or `majority of` and the cohort.
     pub right: String,
     /// Keys on which they differ, or of which one side is unknown.
     pub differences: Vec<DifferenceView>,

@@ -190,7 +190,10 @@ pub struct ChangesView {
     pub changes: Vec<FleetChangeView>,
     /// Nodes that were read for the first time since, as a hostlist.
     pub new: String,
-    /// Entries that list only some of their keys, or were too many to be looked at: ask the node
-    /// itself, or from a later moment on.
+    /// Entries that list only some of their keys: ask the node itself.
     pub left_out: u32,
+    /// Present where more happened since than one answer holds: what was before this moment, RFC 3339,
+    /// was not looked at. Nodes' own histories have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reaches_back_to: Option<String>,
 }

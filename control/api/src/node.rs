@@ -69,6 +69,13 @@ pub struct ClassView {
     /// The class digest, 64 hex digits; absent unless complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// Of a class that is incomplete, its digest when it was complete last; only of a single node, where
+    /// its history says so. It is not what the class is: that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_digest: Option<String>,
+    /// When it ceased to be that, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete_until: Option<String>,
 }
 
 /// A node's health verdict.

@@ -225,7 +225,8 @@ fn folded(nodes: BTreeSet<&str>) -> String {
     hostlist::fold(&nodes.collect::<Vec<_>>())
 }
 
-/// Cohorts in a sentence each: `1 of 64 like nodes differs in nic.0.firmware`.
+/// Cohorts in a sentence each: `1 of 64 like nodes differs in nic.0.firmware`. Where nodes of several
+/// cohorts differ in one key, with the cohort.
 fn summarise(drifted: &[DriftView]) {
     for line in sentences(drifted) {
         eprintln!("{line}");
@@ -233,17 +234,21 @@ fn summarise(drifted: &[DriftView]) {
 }
 
 fn sentences(drifted: &[DriftView]) -> Vec<String> {
-    let mut told: BTreeMap<(&str, &str, u32), u32> = BTreeMap::new();
+    let mut told: BTreeMap<(&str, Option<&str>), (u32, u32)> = BTreeMap::new();
     for d in drifted {
         if let (Some(of), Some(like)) = (d.of, d.like) {
-            told.insert((&d.key, &d.expected, of), of.saturating_sub(like));
+            let cohort = d.cohort.as_deref();
+            told.insert((&d.key, cohort), (of, of.saturating_sub(like)));
         }
     }
-    let sentence = |((key, _, of), differ): ((&str, &str, u32), u32)| {
-        let verb = if differ == 1 { "differs" } else { "differ" };
-        format!("{differ} of {of} like nodes {verb} in {key}")
+    let sentence = |((key, cohort), (of, differ)): (&(&str, Option<&str>), &(u32, u32))| {
+        let verb = if *differ == 1 { "differs" } else { "differ" };
+        let several = told.keys().filter(|(other, _)| other == key).count() > 1;
+        let cohort = cohort.filter(|_| several);
+        let cohort = cohort.map_or_else(String::new, |name| format!(" ({name})"));
+        format!("{differ} of {of} like nodes{cohort} {verb} in {key}")
     };
-    told.into_iter().map(sentence).collect()
+    told.iter().map(sentence).collect()
 }
 
 #[cfg(test)]
@@ -312,6 +317,18 @@ mod tests {
         assert_eq!(
             sentences(&[entry("a", 62), entry("b", 62)]),
             ["2 of 64 like nodes differ in nic.0.firmware"]
+        );
+        let of = |cohort: &str, node: &str| DriftView {
+            cohort: Some(cohort.to_owned()),
+            ..entry(node, 63)
+        };
+        assert_eq!(
+            sentences(&[of("Dell XE9680", "a"), of("HPE XD670", "b")]),
+            [
+                "1 of 64 like nodes (Dell XE9680) differs in nic.0.firmware",
+                "1 of 64 like nodes (HPE XD670) differs in nic.0.firmware",
+            ],
+            "as many nodes with the same majority are two cohorts still"
         );
         let by_baseline = DriftView {
             of: None,

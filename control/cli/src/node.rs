@@ -33,7 +33,7 @@ pub enum NodeCommand {
     List(ListArgs),
     /// Show one node: state, health, facts and each class's digest.
     Show(ShowArgs),
-    /// Show, key by key, in what two nodes differ, or a node from what it was.
+    /// Show, key by key, in what two nodes or groups differ, or a node from what it was.
     Diff(DiffArgs),
     /// Show what is wrong with a node's hardware: part, evidence, since when, and what helps.
     Health(HealthArgs),
@@ -67,7 +67,7 @@ pub struct ShowArgs {
 
 #[derive(Args)]
 pub struct DiffArgs {
-    /// A node.
+    /// A node, or a conformance group by its digest (8 digits or more).
     left: String,
     /// Another one, or majority: what most of the nodes like it have.
     right: Option<String>,
@@ -136,7 +136,13 @@ fn health(node: &NodeView) -> String {
 }
 
 fn mark(class: &ClassView) -> String {
-    class.digest.clone().unwrap_or_else(|| class.state.clone())
+    match (&class.digest, &class.last_digest, &class.complete_until) {
+        (Some(digest), ..) => digest.clone(),
+        (None, Some(last), Some(until)) => {
+            format!("{}; was {last} until {}", class.state, time(until))
+        }
+        (None, ..) => class.state.clone(),
+    }
 }
 
 /// `467 W of 800 W at most (BMC)`.

@@ -95,7 +95,7 @@ impl HistoryStore {
     }
 
     /// The number that a node's next line gets; `None` where it has none yet.
-    fn next_number(&self, node: &str) -> Result<Option<u64>, HistoryError> {
+    pub(super) fn next_number(&self, node: &str) -> Result<Option<u64>, HistoryError> {
         self.read(|txn| {
             let row = txn.open_table(CURSORS)?.get(node)?;
             Ok(row.map(|row| row.value().2))

@@ -5,10 +5,12 @@
 //! their workers, under the same numbers and with its source.
 
 mod book;
+mod complete;
 mod deeds;
 mod event;
 mod last;
 mod listing;
+mod now;
 mod past;
 mod records;
 mod store;
@@ -22,9 +24,9 @@ pub(crate) use past::{Since, Then};
 pub(crate) use store::{Cursor, FromBmc, HistoryStore, Source, Told, ToldBy, Wanted};
 pub use tables::HistoryError;
 
-use lattice_hwprobe::{Class, ClassRecord, Digest, Schemas, history::Record};
+use lattice_hwprobe::{Class, ClassRecord, Digest, history::Record};
 use lattice_redfish::{Deed, ResourcePath};
-use past::{LOOKED_AT, last, of_bmc, since, then};
+use past::{LOOKED_AT, last, of_bmc, then};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -165,13 +167,13 @@ impl History {
     pub(crate) async fn changes(
         &self,
         since: u64,
-        after: Option<(u64, String, u64)>,
+        before: Option<(u64, String, u64)>,
         most: usize,
     ) -> Result<Vec<ToldBy>, HistoryError> {
         self.off(move |store| {
-            let after = after.as_ref();
-            let after = after.map(|(when, node, number)| (*when, node.as_str(), *number));
-            store.changes(since, after, most)
+            let before = before.as_ref();
+            let before = before.map(|(when, node, number)| (*when, node.as_str(), *number));
+            store.changes(since, before, most)
         })
         .await
     }
@@ -222,13 +224,14 @@ impl History {
 
     /// Since when a key of a node reads as it does, Unix milliseconds, with whether that is only
     /// when it was first seen. `None` where nothing is known of the class.
+    #[cfg(test)]
     pub(crate) async fn since(
         &self,
         node: String,
         class: Class,
         key: String,
     ) -> Result<Option<Since>, HistoryError> {
-        self.off(move |store| since(store, &Schemas::SHIPPED, &node, class, &key))
-            .await
+        let mut found = self.since_all(vec![(node, class, key)]).await;
+        Ok(found.pop().flatten())
     }
 }

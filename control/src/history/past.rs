@@ -6,9 +6,9 @@ use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, Digest, Reading, Schemas, Value,
     history::{Checkpoint, KeyChange, Line},
 };
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 
-/// Entries of one node that a question looks at, at most.
+/// Newest entries of one node that a question looks at, at most: of whatever class.
 pub(super) const LOOKED_AT: usize = 2_000;
 
 /// Since when something is as it is.
@@ -168,39 +168,43 @@ fn meant(store: &HistoryStore, told: Option<Told>) -> Result<Then, HistoryError>
     })
 }
 
-/// By whoever tells the key: agent, BMC, or, where both do, whoever's word stands (the agent's).
+/// Since when a key is as it is, by what was told of its node, newest first, of all its classes; and
+/// whether that can change while nothing more is told: a record that it takes is not here yet. By
+/// whoever tells the key: agent, BMC, or, where both do, whoever's word stands (the agent's).
 pub(super) fn since(
     store: &HistoryStore,
     schemas: &Schemas,
-    node: &str,
-    class: Class,
-    key: &str,
-) -> Result<Option<Since>, HistoryError> {
+    told: &[Told],
+    (class, key): (Class, &str),
+) -> Result<(Option<Since>, bool), HistoryError> {
     let mut answers = Vec::new();
+    let is_open = Cell::new(false);
+    let kept = |digest: &Digest| {
+        let record = store.record(digest);
+        is_open.set(is_open.get() || !matches!(record, Ok(Some(_))));
+        record
+    };
     for source in [Source::Agent, Source::Bmc] {
-        let wanted = Wanted {
-            class: Some(class),
-            source: Some(source),
-            ..Wanted::default()
-        };
-        let told = store.of_node(node, &wanted, LOOKED_AT)?;
+        let of_it = |told: &&Told| told.source == source && told.entry.class == class;
+        let told: Vec<&Told> = told.iter().filter(of_it).collect();
         let newest = told.iter().find_map(|told| told.entry.to.digest());
-        let record = newest.map(|digest| store.record(&digest)).transpose()?;
-        let kept = |digest: &Digest| store.record(digest).ok().flatten();
-        let across = |newer: &Told, older: &[Told]| in_both(schemas, newer, older, key, kept);
+        let record = newest.map(|digest| kept(&digest)).transpose()?;
+        let kept = |digest: &Digest| kept(digest).ok().flatten();
+        let across = |newer: &Told, older: &[&Told]| in_both(schemas, newer, older, key, kept);
         let found = since_in(&told, key, across);
         if record
             .flatten()
             .is_some_and(|r| r.get(key).is_known() && r.entries.contains_key(key))
         {
-            return Ok(found);
+            return Ok((found, is_open.get()));
         }
         answers.extend(found);
     }
     // Nobody tells it now: since the last one ceased to, or since it was first seen missing.
-    Ok(answers
+    let last = answers
         .into_iter()
-        .max_by_key(|since| (!since.at_least, since.at)))
+        .max_by_key(|since| (!since.at_least, since.at));
+    Ok((last, is_open.get()))
 }
 
 /// What a key was before and after an entry with which another schema is written: as it reads in
@@ -209,7 +213,7 @@ pub(super) fn since(
 fn in_both(
     schemas: &Schemas,
     newer: &Told,
-    older: &[Told],
+    older: &[&Told],
     key: &str,
     kept: impl Fn(&Digest) -> Option<ClassRecord>,
 ) -> Option<KeyChange> {
@@ -231,9 +235,9 @@ fn in_both(
 /// Since when a key is as it is, by the entries of one source, newest first. `across` tells what the
 /// key was before and after an entry with another schema, where that can be known.
 fn since_in(
-    told: &[Told],
+    told: &[&Told],
     key: &str,
-    across: impl Fn(&Told, &[Told]) -> Option<KeyChange>,
+    across: impl Fn(&Told, &[&Told]) -> Option<KeyChange>,
 ) -> Option<Since> {
     let mut found: Option<Since> = None;
     let mut value: Option<Reading<Value>> = None;

@@ -8,6 +8,7 @@ use super::{
     event::What,
     last::KnownAges,
     listing::put_in_order,
+    now::Known,
     tables::{
         CURSORS, DEEDS, ENTRIES, EVENTS, Failure, HistoryError, MARKS, NOTES, RECORDS, TIMES,
         failed, read_entry,
@@ -104,6 +105,8 @@ pub(crate) struct HistoryStore {
     pub(super) unnamed: Mutex<BTreeSet<[u8; 32]>>,
     /// So that who asks for groups again costs no reading.
     pub(super) ages: KnownAges,
+    /// The same for who asks what drifts.
+    pub(super) known: Known,
 }
 
 impl HistoryStore {
@@ -129,6 +132,7 @@ impl HistoryStore {
             database,
             unnamed: Mutex::default(),
             ages: Mutex::default(),
+            known: Known::default(),
         };
         store.write(|txn| {
             txn.open_table(ENTRIES)?;
@@ -253,22 +257,25 @@ impl HistoryStore {
         })
     }
 
-    /// What happened anywhere from `since` on, oldest first, after `after` where given, `most` at
+    /// What changed anywhere from `since` on, newest first, before `before` where given, `most` at
     /// most.
     pub(crate) fn changes(
         &self,
         since: u64,
-        after: Option<(u64, &str, u64)>,
+        before: Option<(u64, &str, u64)>,
         most: usize,
     ) -> Result<Vec<ToldBy>, HistoryError> {
         self.read(|txn| {
             let (times, table) = (txn.open_table(TIMES)?, txn.open_table(ENTRIES)?);
-            let start = match after {
-                Some(after) => Bound::Excluded(after),
-                None => Bound::Included((since, "", 0)),
+            let start = Bound::Included((since, "", 0));
+            let end = match before {
+                // A range that ends before it starts is a mistake of the caller to the database.
+                Some(before) if before <= (since, "", 0) => return Ok(Vec::new()),
+                Some(before) => Bound::Excluded(before),
+                None => Bound::Unbounded,
             };
             let mut found = Vec::new();
-            for row in times.range::<(u64, &str, u64)>((start, Bound::Unbounded))? {
+            for row in times.range::<(u64, &str, u64)>((start, end))?.rev() {
                 if found.len() >= most {
                     break;
                 }

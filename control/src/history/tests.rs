@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use lattice_hwprobe::{
-    ClassMark, Reading, Value, Written,
+    ClassMark, Reading, Schemas, Value, Written,
     history::{Cause, Entry, KeyChange},
     keys::{Need, Row, Seen},
 };
@@ -49,6 +49,17 @@ fn read(journal: u64, read: u64) -> Cursor {
     Cursor { journal, read }
 }
 
+fn since(
+    store: &HistoryStore,
+    schemas: &Schemas,
+    node: &str,
+    class: Class,
+    key: &str,
+) -> Result<Option<Since>, HistoryError> {
+    let told = store.of_node(node, &Wanted::default(), LOOKED_AT)?;
+    Ok(past::since(store, schemas, &told, (class, key))?.0)
+}
+
 fn store() -> HistoryStore {
     HistoryStore::in_memory().unwrap()
 }
@@ -94,7 +105,7 @@ fn a_clock_ahead_does_not_put_a_change_into_the_future() {
 }
 
 #[test]
-fn the_fleet_is_read_in_order_of_time_page_by_page() {
+fn the_fleet_is_read_newest_first_page_by_page() {
     let store = store();
     store.append(NODE, read(7, 3), &three(), 9_000).unwrap();
     let other = [
@@ -107,14 +118,18 @@ fn the_fleet_is_read_in_order_of_time_page_by_page() {
     let first: Vec<_> = page.iter().map(place).collect();
     assert_eq!(
         first,
-        [(1_500, "gpu002".to_owned(), 1), (2_000, NODE.to_owned(), 2)]
+        [(3_000, NODE.to_owned(), 3), (2_000, "gpu002".to_owned(), 2)]
     );
     let (when, node, number) = first.last().unwrap();
     let rest = store.changes(0, Some((*when, node, *number)), 9).unwrap();
     let rest: Vec<_> = rest.iter().map(place).collect();
     assert_eq!(
         rest,
-        [(2_000, "gpu002".to_owned(), 2), (3_000, NODE.to_owned(), 3)]
+        [
+            (2_000, NODE.to_owned(), 2),
+            (1_500, "gpu002".to_owned(), 1),
+            (1_000, NODE.to_owned(), 1),
+        ]
     );
 }
 
@@ -277,7 +292,8 @@ fn the_oldest_entries_of_a_node_make_room_and_those_of_others_stay() {
     assert_eq!(store.len().unwrap(), book::MOST_CHANGES as u64 + 1);
     let all = store.of_node(NODE, &Wanted::default(), usize::MAX).unwrap();
     assert_eq!(all.last().unwrap().when, 26);
-    assert_eq!(store.changes(0, None, 1).unwrap()[0].node, "gpu002");
+    let changes = store.changes(0, None, usize::MAX).unwrap();
+    assert_eq!(changes.last().unwrap().node, "gpu002");
 }
 
 #[test]

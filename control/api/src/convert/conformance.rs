@@ -19,7 +19,7 @@ field_by_field! {
     GroupView => Group { class, digest, nodes, count, first_seen }
     DriftView => Drifted {
         node, class, key, expected, found, by, baseline, policy, sensitive, since,
-        since_or_before, of, like, as_of,
+        since_or_before, cohort, of, like, as_of,
     }
     HeldValue => HeldValue { value, nodes }
     NotReadView => NotRead { nodes, why }
@@ -89,6 +89,7 @@ impl From<ChangesView> for v1::ChangesResponse {
             changes: c.changes.into_iter().map(Into::into).collect(),
             new: c.new,
             left_out: c.left_out,
+            reaches_back_to: c.reaches_back_to,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 field_by_field! {
-    ClassView => ClassState { state, digest }
+    ClassView => ClassState { state, digest, last_digest, complete_until }
     BmcLooked => BmcLooked { error, differs }
     DrainView => DrainReason { owner, reason, since }
     PowerView => Power {

@@ -164,9 +164,9 @@ alike! {
     BmcLooked = BmcLooked { error, differs }
     BrakeState = BrakeResponse { held }
     BrakeView = Brake { reason, since, by }
-    ChangesView = ChangesResponse { since, changes, new, left_out }
+    ChangesView = ChangesResponse { since, changes, new, left_out, reaches_back_to }
     ClassRuleView = BaselineClass { kind, policy, sensitive, digest, schema, keys, unreadable }
-    ClassView = ClassState { state, digest }
+    ClassView = ClassState { state, digest, last_digest, complete_until }
     CohortForm = Cohort { vendor, product, gpu_model, gpu_count }
     DrainView = DrainReason { owner, reason, since }
     DiffView = DiffResponse { left, right, differences }
@@ -174,7 +174,7 @@ alike! {
     DriftReportView = DriftResponse { drifted, no_majority, unknown, alone, brake, pending }
     DriftView = Drifted {
         node, class, key, expected, found, by, baseline, policy, sensitive, since, since_or_before,
-        of, like, as_of,
+        cohort, of, like, as_of,
     }
     FleetChangeView = FleetChange {
         class, change, verdict, nodes, count, causes, first, last,

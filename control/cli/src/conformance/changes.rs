@@ -7,6 +7,7 @@ use crate::{
     output::{self, Columns, contrast, time},
 };
 use clap::Args;
+use lattice_api::history::ChangesView;
 
 #[derive(Args)]
 pub struct ChangesArgs {
@@ -26,8 +27,10 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
     let only = args.only.read(connection).await?;
     let mut found = connection.client.changes(since.as_deref()).await?;
     only.changes(&mut found);
+    // Of what was not looked at nothing is said.
+    let since = time(found.reaches_back_to.as_deref().unwrap_or(&found.since));
     if !found.changes.is_empty() {
-        output::title(connection.format, &format!("since {}", time(&found.since)))?;
+        output::title(connection.format, &format!("since {since}"))?;
     }
     let rows = found.changes.iter().map(|change| {
         let (from, to) = contrast(connection.format, &change.change.from, &change.change.to);
@@ -56,17 +59,58 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
     };
     output::print(connection.format, &found, columns, rows)?;
     if found.changes.is_empty() {
-        eprintln!("nothing changed since {}", time(&found.since));
+        eprintln!("nothing changed since {since}");
     }
-    if !found.new.is_empty() {
-        eprintln!("read for the first time since then: {}", found.new);
-    }
-    if found.left_out > 0 {
-        eprintln!(
-            "{} entries are not shown in full: ask `lattice node history` of a node, or from a \
-             later moment on",
-            found.left_out
-        );
+    for line in notes(&found) {
+        eprintln!("{line}");
     }
     Ok(())
+}
+
+/// What the table does not have.
+fn notes(found: &ChangesView) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !found.new.is_empty() {
+        notes.push(format!("read for the first time since then: {}", found.new));
+    }
+    if let Some(at) = &found.reaches_back_to {
+        notes.push(format!(
+            "what changed between {} and {} is not looked at, for it is too much for one answer: \
+             `lattice node history NODE --kind change` shows it of a node",
+            time(&found.since),
+            time(at)
+        ));
+    }
+    match found.left_out {
+        0 => {}
+        1 => notes.push(
+            "1 entry lists only some of its keys: `lattice node diff NODE --since` has all"
+                .to_owned(),
+        ),
+        several => notes.push(format!(
+            "{several} entries list only some of their keys: `lattice node diff NODE --since` has all"
+        )),
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_looked_at_is_not_told_to_be_unchanged() {
+        let mut found = ChangesView {
+            since: "2026-11-15T00:00:00.000Z".to_owned(),
+            changes: Vec::new(),
+            new: String::new(),
+            left_out: 0,
+            reaches_back_to: None,
+        };
+        assert!(notes(&found).is_empty());
+        found.reaches_back_to = Some("2026-11-21T09:30:00.000Z".to_owned());
+        let told = notes(&found);
+        let part = "between 2026-11-15T00:00:00Z and 2026-11-21T09:30:00Z is not looked at";
+        assert!(told.len() == 1 && told[0].contains(part), "{told:?}");
+    }
 }

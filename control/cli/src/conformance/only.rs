@@ -133,6 +133,7 @@ mod tests {
             ],
             new: "gpu[003-004]".to_owned(),
             left_out: 0,
+            reaches_back_to: None,
         };
         only().changes(&mut found);
         let left: Vec<_> = found.changes.iter().map(|c| (&*c.nodes, c.count)).collect();

@@ -156,7 +156,7 @@ fn what_is_asked_of_the_fleet_sees_changes_alone() {
         .iter()
         .map(|by| (by.told.when, by.told.number))
         .collect();
-    assert_eq!(seen, [(1_000, 1), (4_000, 4)]);
+    assert_eq!(seen, [(4_000, 4), (1_000, 1)]);
     assert_eq!(store.len().unwrap(), 2);
 }
 

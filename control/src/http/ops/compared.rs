@@ -1,11 +1,16 @@
-//! A node beside another, or beside itself.
+//! A node or a group beside another, or a node beside itself.
 
-use super::{history, nodes};
+use super::{
+    groups::Side,
+    history,
+    nodes::{self, MAJORITY},
+};
 use crate::Core;
 use lattice_api::{conformance::DiffView, problem::Problem};
+use lattice_hwprobe::Class;
 
-/// Two nodes, a node and the majority of its cohort, or a node as it was and is: one of them must be
-/// asked for.
+/// Two nodes or groups, one and the majority of its cohort, or a node as it was and is: one of them
+/// must be asked for.
 pub(crate) async fn diff(
     core: &Core,
     node: &str,
@@ -13,8 +18,40 @@ pub(crate) async fn diff(
     since: Option<&str>,
 ) -> Result<DiffView, Problem> {
     match (with, since) {
-        (Some(with), None) => nodes::diff(core, node, with).await,
+        (Some(with), None) => beside(core, node, with).await,
         (None, Some(since)) => history::diff_since(core, node, since).await,
         _ => Err(Problem::field("with", "give either `with` or `since`")),
     }
+}
+
+/// Of a group one of its nodes stands for all of them, and is compared in what it is a group by.
+async fn beside(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
+    let left = Side::read(core, "node", left)?;
+    let right = match right {
+        MAJORITY => None,
+        right => Some(Side::read(core, "with", right)?),
+    };
+    let with = right.as_ref().map_or(MAJORITY, |side| side.node.as_str());
+    let group = |side: &Side| side.group.as_ref().map(|(_, scope)| scope.clone());
+    let scope = match (group(&left), right.as_ref().and_then(group)) {
+        (Some(one), Some(other)) if one != other => {
+            let reason = format!(
+                "the one is a group by {one}, the other by {other}: they are compared with groups of \
+                 their kind"
+            );
+            return Err(Problem::field("with", reason));
+        }
+        (one, other) => one.or(other),
+    };
+    let mut diff = nodes::diff(core, left.node.as_str(), with).await?;
+    let classes = scope.map(|scope| scope.classes()).unwrap_or_default();
+    if !classes.is_empty() {
+        let is_asked = |class: &str| class.parse().is_ok_and(|c: Class| classes.contains(&c));
+        diff.differences.retain(|d| is_asked(&d.class));
+    }
+    diff.left = left.label();
+    if let Some(right) = &right {
+        diff.right = right.label();
+    }
+    Ok(diff)
 }

@@ -1,7 +1,7 @@
 //! Conformance groups and drift.
 
 use super::{brake, time};
-use crate::{By, Core, Drifted, NodeEntry, Report, Unknown, View, history::Then};
+use crate::{By, Core, Drifted, NodeEntry, Report, Unknown, View};
 use lattice_api::{
     conformance::{
         DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView, NotReadView,
@@ -108,11 +108,14 @@ fn why_not_read(core: &Core, view: &View, name: &str, scope: &Scope) -> Option<&
 pub(crate) async fn drift(core: &Core) -> DriftReportView {
     let view = core.view();
     let report: &Report = &view.judged;
-    let mut shown: Vec<DriftView> = report.drifted.iter().map(drifted).collect();
-    for (drifted, shown) in report.drifted.iter().zip(&mut shown).take(ASKED_OF_HISTORY) {
-        let (node, key) = (drifted.node.to_string(), drifted.key.clone());
+    let drifted = report.drifted.iter();
+    let mut shown: Vec<DriftView> = drifted.map(|d| self::drifted(&view, d)).collect();
+    let asked = report.drifted.iter().take(ASKED_OF_HISTORY);
+    let asked = asked.map(|d| (d.node.to_string(), d.class, d.key.clone()));
+    let kept = core.history.since_all(asked.collect()).await;
+    for (since, shown) in kept.into_iter().zip(&mut shown) {
         // Where it cannot be read, what this control saw itself stands.
-        if let Ok(Some(since)) = core.history.since(node, drifted.class, key).await {
+        if let Some(since) = since {
             shown.since = Some(time(UnixMillis(since.at)));
             shown.since_or_before = since.at_least;
         }
@@ -206,11 +209,8 @@ fn missing_by_bmc(
 }
 
 async fn missing_by_history(core: &Core, node: &NodeId, class: Class) -> Option<String> {
-    let then = core.history.at(node.to_string(), class, core.now().0);
-    match then.await {
-        Ok(Then::Incomplete { missing }) => words(&missing),
-        _ => None,
-    }
+    let missing = core.history.missing(node.to_string()).await.ok()?;
+    words(missing.get(&class)?)
 }
 
 /// The first of them, and how many more: a reason that a BMC has for everything names no key.
@@ -226,7 +226,7 @@ fn words(missing: &[(String, Reading<Value>)]) -> Option<String> {
     })
 }
 
-fn drifted(d: &Drifted) -> DriftView {
+fn drifted(view: &View, d: &Drifted) -> DriftView {
     let shown = DriftView {
         node: d.node.to_string(),
         class: d.class.to_string(),
@@ -241,6 +241,9 @@ fn drifted(d: &Drifted) -> DriftView {
     match &d.by {
         By::Cohort { of, like } => DriftView {
             by: "cohort".to_owned(),
+            cohort: view
+                .as_known(&d.node)
+                .and_then(|entry| Some(cohort(&entry.cohort()?))),
             policy: "warn".to_owned(),
             of: count(*of),
             like: count(*like),

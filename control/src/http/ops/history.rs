@@ -3,7 +3,7 @@
 use super::{history_lines, nodes, paging, time};
 use crate::{
     Core, HistoryError,
-    history::{BMC_KIND, Listing, Source, Then, Told},
+    history::{BMC_KIND, History, Listing, Source, Then, Told},
     http::{Role, caller::Caller},
 };
 use lattice_api::{
@@ -22,8 +22,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-/// Entries that a question about the fleet looks at.
-const MOST_ENTRIES: usize = 50_000;
+/// Changes that a question about the fleet puts together.
+const MOST_CHANGES: usize = 50_000;
+/// Entries that it reads for them: a fleet of 10,000 nodes that was just installed has 90,000 of
+/// classes that were read for the first time.
+const MOST_ENTRIES: usize = 500_000;
 /// Of them at a time.
 const CHUNK: usize = 500;
 
@@ -147,32 +150,28 @@ fn moment(core: &Core, field: &str, text: Option<&str>) -> Result<Option<UnixMil
 pub(crate) async fn changes(core: &Core, since: Option<&str>) -> Result<ChangesView, Problem> {
     let since = moment(core, "since", since)?;
     let since = since.unwrap_or(UnixMillis(core.now().0.saturating_sub(86_400_000)));
-    let mut fleet = Fleet::default();
-    let mut after: Option<(u64, String, u64)> = None;
-    loop {
-        let page = core.history.changes(since.0, after.clone(), CHUNK);
-        let page = page.await.map_err(|error| problem(&error))?;
-        let is_last = page.len() < CHUNK;
-        for by in page {
-            after = Some((by.told.when, by.node.clone(), by.told.number));
-            fleet.add(by.node, by.told);
-        }
-        if is_last {
-            break;
-        }
-        if fleet.looked_at >= MOST_ENTRIES {
-            fleet.left_out += 1;
-            break;
-        }
-    }
-    Ok(fleet.view(since))
+    let most = Most {
+        changes: MOST_CHANGES,
+        entries: MOST_ENTRIES,
+    };
+    let fleet = Fleet::read(&core.history, since, &most).await;
+    Ok(fleet.map_err(|error| problem(&error))?.view(since))
+}
+
+/// How much one question looks at.
+struct Most {
+    changes: usize,
+    entries: usize,
 }
 
 /// Changes put together.
 #[derive(Default)]
 struct Fleet {
-    looked_at: usize,
+    entries: usize,
+    changed: usize,
     left_out: u32,
+    /// The oldest that was looked at, where there are older ones, Unix milliseconds.
+    reaches_back_to: Option<u64>,
     new: BTreeSet<String>,
     changes: BTreeMap<(Class, KeyChangeView), Alike>,
 }
@@ -188,8 +187,29 @@ struct Alike {
 }
 
 impl Fleet {
+    /// Newest first: where that is more than it may look at, what happened last is told.
+    async fn read(history: &History, since: UnixMillis, most: &Most) -> Result<Self, HistoryError> {
+        let mut fleet = Self::default();
+        let mut before: Option<(u64, String, u64)> = None;
+        loop {
+            let page = history.changes(since.0, before.clone(), CHUNK).await?;
+            let is_last = page.len() < CHUNK;
+            for by in page {
+                if fleet.changed >= most.changes || fleet.entries >= most.entries {
+                    fleet.reaches_back_to = before.map(|(when, ..)| when);
+                    return Ok(fleet);
+                }
+                before = Some((by.told.when, by.node.clone(), by.told.number));
+                fleet.add(by.node, by.told);
+            }
+            if is_last {
+                return Ok(fleet);
+            }
+        }
+    }
+
     fn add(&mut self, node: String, told: Told) {
-        self.looked_at += 1;
+        self.entries += 1;
         if told.entry.cause == Cause::First && told.entry.from.is_none() {
             // A node is new by its agent's word, not when its BMC answers for the first time.
             if told.source == Source::Agent {
@@ -197,6 +217,7 @@ impl Fleet {
             }
             return;
         }
+        self.changed += 1;
         self.left_out += u32::from(told.entry.more > 0);
         let (class, when, cause) = (told.entry.class, told.when, told.entry.cause.name());
         for change in told.entry.changes {
@@ -244,6 +265,7 @@ impl Fleet {
             changes,
             new: fold(&self.new),
             left_out: self.left_out,
+            reaches_back_to: self.reaches_back_to.map(|at| time(UnixMillis(at))),
         }
     }
 }
@@ -347,3 +369,6 @@ fn problem(error: &HistoryError) -> Problem {
     };
     Problem::new(Kind::Internal, "history", detail)
 }
+
+#[cfg(test)]
+mod tests;

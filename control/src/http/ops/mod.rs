@@ -12,6 +12,7 @@ pub(crate) mod compared;
 pub(crate) mod conformance;
 pub(crate) mod drains;
 pub(crate) mod explain;
+mod groups;
 pub(crate) mod health;
 pub(crate) mod history;
 mod history_lines;

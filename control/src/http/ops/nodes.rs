@@ -1,6 +1,6 @@
 //! Nodes.
 
-use super::{certificates::of_node, paging, time};
+use super::{certificates::of_node, conformance, paging, time};
 use crate::{
     AgentError, Core, Look, NodeEntry, View,
     bmc::Looked,
@@ -16,8 +16,8 @@ use lattice_api::{
     problem::{Kind, Problem},
 };
 use lattice_hwprobe::{
-    Class, ClassMark, Difference, Inventory, Milliwatts, NodeDocument, Power, Reading, Verdict,
-    health::Severity,
+    Class, ClassMark, Difference, Inventory, Milliwatts, NodeDocument, Power, Reading, Value,
+    Verdict, health::Severity,
 };
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{NodeId, Revision, UnixMillis, node::Node};
@@ -58,6 +58,7 @@ pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<Nod
     if shown.power.is_none() {
         shown.power = in_band(core, &name(node)?).await;
     }
+    add_last_complete(core, &mut shown).await;
     if caller.check_whole(Role::Operator, "").is_ok() {
         shown.certificate = of_node(core, &name(node)?).await;
     }
@@ -69,6 +70,24 @@ pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
     let entry = view.node(&name(node)?);
     let entry = entry.ok_or_else(|| Problem::unknown_node(node))?;
     Ok(with_bmc(core, shown(&view, entry), entry))
+}
+
+/// Beside each class that is not known now, what it was when it was.
+async fn add_last_complete(core: &Core, shown: &mut NodeView) {
+    let mut classes = shown.classes.values();
+    if !classes.any(|class| class.state == "incomplete") {
+        return;
+    }
+    let Ok(last) = core.history.last_complete(shown.name.clone()).await else {
+        return;
+    };
+    for (name, class) in &mut shown.classes {
+        let last = name.parse::<Class>().ok().and_then(|name| last.get(&name));
+        if let Some(last) = last.filter(|_| class.state == "incomplete") {
+            class.last_digest = Some(last.digest.to_string());
+            class.complete_until = Some(time(UnixMillis(last.until)));
+        }
+    }
 }
 
 /// What a BMC tells moves all the time and is not part of the view. What is wrong by its word is
@@ -229,7 +248,7 @@ pub(crate) fn agent_problem(error: &AgentError) -> Problem {
 pub(crate) async fn diff(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
     let id = name(left)?;
     if right == MAJORITY {
-        return diff_majority(core, left);
+        return diff_majority(core, left).await;
     }
     let differences = core.diff(&id, &name(right)?).await;
     let differences = differences.map_err(|error| agent_problem(&error))?;
@@ -255,10 +274,21 @@ pub(super) fn difference(d: Difference) -> DifferenceView {
     }
 }
 
-fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
+/// Of what was not compared nothing is said: nobody's word is that it is equal.
+async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
     get(core, node)?;
-    let drift = core.drift();
-    if drift.alone.iter().any(|alone| alone == node) {
+    let (id, view) = (name(node)?, core.view());
+    let (judged, drift) = (&view.judged, &view.drift);
+    let is_alone = drift.alone.iter().any(|alone| alone == node);
+    let is_told = judged.compared.contains(&id) || judged.alone.iter().any(|a| a == node);
+    if !is_told || (is_alone && judged.pending.contains(&id)) {
+        let detail = format!(
+            "{node} is not compared with its cohort yet, for what it takes is not known; try again, \
+             or compare it with another node by name"
+        );
+        return Err(Problem::new(Kind::Unavailable, "not_compared", detail));
+    }
+    if is_alone {
         let detail = format!(
             "{node} is compared with nobody: its cohort is not known or too small; compare it \
              with another node by name"
@@ -266,17 +296,43 @@ fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
         return Err(Problem::new(Kind::Conflict, "no_cohort", detail));
     }
     let of_node = drift.drifts.iter().filter(|d| d.node == node);
-    let differences = of_node.map(|d| DifferenceView {
-        class: d.class.to_string(),
-        key: d.key.clone(),
-        left: d.found.clone(),
-        right: d.expected.clone(),
-        verdict: "differs".to_owned(),
-    });
+    let mut differences: Vec<DifferenceView> = of_node
+        .map(|d| DifferenceView {
+            class: d.class.to_string(),
+            key: d.key.clone(),
+            left: d.found.clone(),
+            right: d.expected.clone(),
+            verdict: "differs".to_owned(),
+        })
+        .collect();
+    let row = |class: Class, key: &str, left: String, right: String| DifferenceView {
+        class: class.to_string(),
+        key: key.to_owned(),
+        left,
+        right,
+        verdict: "unknown".to_owned(),
+    };
+    for none in &drift.no_majority {
+        let mut values = none.values.iter();
+        let own = values.find(|(_, nodes)| nodes.iter().any(|name| name == node));
+        if let Some((value, _)) = own {
+            let right = format!("<no majority: {} values>", none.values.len());
+            differences.push(row(none.class, &none.key, value.clone(), right));
+        }
+    }
+    for unknown in drift.unknown.iter().filter(|unknown| unknown.node == node) {
+        let why = conformance::why_incomplete(core, &id, unknown.class).await;
+        let why = why.unwrap_or_else(|| unknown.why.clone());
+        let left = Reading::<Value>::failed(why).to_string();
+        let right = "<not compared>".to_owned();
+        differences.push(row(unknown.class, "class", left, right));
+    }
+    let place = |d: &DifferenceView| (d.class.parse::<Class>().ok(), d.key.clone());
+    differences.sort_by_cached_key(place);
     Ok(DiffView {
         left: node.to_owned(),
         right: format!("majority of the cohort of {node}"),
-        differences: differences.collect(),
+        differences,
     })
 }
 
@@ -365,6 +421,8 @@ fn class_view(mark: &ClassMark) -> ClassView {
     ClassView {
         state: state.to_owned(),
         digest: mark.digest().map(|d| d.to_string()),
+        last_digest: None,
+        complete_until: None,
     }
 }
 

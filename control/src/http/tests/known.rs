@@ -83,6 +83,35 @@ async fn a_group_is_as_old_as_its_members_histories_say() {
 }
 
 #[tokio::test]
+async fn beside_a_class_that_is_not_known_it_is_told_what_it_was() {
+    let bed = Bed::furnished().await;
+    let eye = bed.client("eye");
+    let at = bed.core.now().0 - 120 * MINUTE;
+    let (was, mut lost) = (became(1, at, 7), became(2, at + MINUTE, 7));
+    if let Record::Entry(entry) = &mut lost {
+        entry.to = ClassMark::Incomplete;
+    }
+    append(&bed, "gpu003", vec![was, lost]).await;
+    let kernel = async || eye.node("gpu003").await.unwrap().classes["kernel"].clone();
+    let complete = kernel().await;
+    assert_eq!((&*complete.state, complete.last_digest), ("complete", None));
+    let view = bed.core.view();
+    let nodes = view.nodes.iter().filter_map(|(id, entry)| {
+        let mut seen = entry.seen.clone()?;
+        seen.marks.insert(Class::Kernel, ClassMark::Incomplete);
+        Some((id.clone(), seen))
+    });
+    observe::cell(&bed.core, "cell-0", nodes.collect());
+    let lost = kernel().await;
+    assert_eq!((&*lost.state, &lost.digest), ("incomplete", &None));
+    assert_eq!(lost.last_digest.as_deref(), Some("07".repeat(32).as_str()));
+    let until = lattice_api::text::read_time(&lost.complete_until.unwrap());
+    assert_eq!(until.unwrap().0, at + MINUTE);
+    let never = eye.node("gpu004").await.unwrap().classes["kernel"].clone();
+    assert_eq!((&*never.state, never.last_digest), ("incomplete", None));
+}
+
+#[tokio::test]
 async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
     let bed = Bed::furnished().await;
     let eye = bed.client("eye");

@@ -3,7 +3,10 @@
 use crate::{
     Core, Look, NodeEntry,
     baselines::form::{Model, Want, Wanted},
-    http::ops::nodes::{self, agent_problem},
+    http::ops::{
+        groups,
+        nodes::{self, agent_problem},
+    },
 };
 use lattice_api::problem::{Kind, Problem};
 use lattice_hwprobe::{Class, ClassMark, ClassRecord, ClassState, Group, Scope};
@@ -86,8 +89,11 @@ pub(super) async fn records(
         Model::Node(text) => {
             let node = nodes::name(text)?;
             let inventory = core.agents.inventory(&core.view(), &node, Look::Last).await;
-            let records = inventory.map_err(|error| agent_problem(&error))?.records;
-            Ok(whole(core, &node, records).await)
+            let mut records = inventory.map_err(|error| agent_problem(&error))?.records;
+            if !wanted.classes.is_empty() {
+                records.retain(|class, _| wanted.classes.contains_key(class));
+            }
+            whole(core, &node, records).await
         }
         Model::Group(digest) => {
             let (group, scope) = group(core, digest, wanted)?;
@@ -166,53 +172,56 @@ fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<Stri
 }
 
 /// With what another source tells of the same class: the rest of the class is what others are to be
-/// like as well. Only where the node itself says now what it announces.
+/// like as well. What was read once and is not announced yet is no model, and neither is a part.
 async fn whole(
     core: &Core,
     node: &NodeId,
     mut records: BTreeMap<Class, ClassRecord>,
-) -> BTreeMap<Class, ClassRecord> {
+) -> Result<BTreeMap<Class, ClassRecord>, Problem> {
     let view = core.view();
-    let Some(entry) = view.node(node) else {
-        return records;
-    };
-    let announced = entry.seen.as_ref().map(|seen| &seen.marks);
-    let is_part = |class: &Class, record: &ClassRecord| {
-        let mark = record.state().mark();
-        announced.and_then(|marks| marks.get(class)) == Some(&mark)
-            && entry.marks().get(class) != Some(&mark)
-    };
-    if !records.iter().any(|(class, record)| is_part(class, record)) {
-        return records;
+    let entry = view.node(node);
+    let entry = entry.ok_or_else(|| Problem::unknown_node(node.as_str()))?;
+    let changing = records
+        .iter()
+        .filter(|(class, record)| entry.said(**class) != Some(record.state().mark()));
+    let changing: Vec<Class> = changing.map(|(class, _)| *class).collect();
+    if !changing.is_empty() {
+        let why = "it is changing: its last reading is not what it announces";
+        return Err(no_model(node, &changing, why));
     }
-    let Ok(known) = core.records(node, &Class::ALL).await else {
-        return records;
+    let is_part = |(class, record): &(&Class, &ClassRecord)| {
+        entry.marks().get(class) != Some(&record.state().mark())
     };
-    for (class, record) in known {
-        let part = records.get(&class).is_some_and(|own| is_part(&class, own));
-        if part && entry.marks().get(&class) == Some(&record.state().mark()) {
-            records.insert(class, record);
+    let parts: Vec<Class> = records.iter().filter(is_part).map(|(c, _)| *c).collect();
+    if parts.is_empty() {
+        return Ok(records);
+    }
+    let known = core.records(node, &parts).await;
+    for (class, record) in known.map_err(|error| agent_problem(&error))? {
+        if entry.marks().get(&class) != Some(&record.state().mark()) {
+            let why = "what its BMC tells of it beside cannot be had now";
+            return Err(no_model(node, &[class], why));
         }
+        records.insert(class, record);
     }
-    records
+    Ok(records)
+}
+
+/// Another moment later it may be one.
+fn no_model(node: &NodeId, classes: &[Class], why: &str) -> Problem {
+    let classes: Vec<String> = classes.iter().map(Class::to_string).collect();
+    let detail = format!("{} of {node}: {why}; try again", classes.join(", "));
+    Problem::new(Kind::Unavailable, "node_changing", detail)
 }
 
 /// The one group whose digest begins so: of the classes that are asked for together, of one class,
 /// or of whole nodes.
 fn group(core: &Core, beginning: &str, wanted: &Wanted) -> Result<(Group, Scope), Problem> {
-    let mut scopes: Vec<Scope> = Class::ALL.into_iter().map(Scope::Class).collect();
-    scopes.push(Scope::All);
+    let mut scopes = groups::plain();
     if wanted.classes.len() > 1 {
         scopes.push(Scope::Union(wanted.classes.keys().copied().collect()));
     }
-    let mut fitting = Vec::new();
-    for scope in scopes {
-        let found = core.conformance_groups(scope.clone()).groups;
-        let found = found
-            .into_iter()
-            .filter(|group| group.digest.to_string().starts_with(beginning));
-        fitting.extend(found.map(|group| (group, scope.clone())));
-    }
+    let mut fitting = groups::beginning(core, beginning, scopes);
     if fitting.len() > 1 {
         let reason = format!("{} groups begin so; give more of it", fitting.len());
         return Err(Problem::field("from_group", reason));
