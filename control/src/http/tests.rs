@@ -13,6 +13,7 @@ mod baselines;
 mod bed;
 mod bmc;
 mod certificates;
+mod compared;
 mod edge;
 mod events;
 mod grpc;

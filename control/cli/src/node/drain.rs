@@ -132,9 +132,9 @@ async fn left(node: &NodeId, done: &Undrained, connection: &Connection) -> Strin
         let lifecycle = shown.map_or_else(String::new, |n| format!("; it is {}", n.lifecycle));
         return format!("was not drained, so nothing is cleared{lifecycle}");
     }
-    let cleared = "your drain reason is cleared";
+    let cleared = cleared(done);
     let Some(shown) = shown else {
-        return cleared.to_owned();
+        return cleared;
     };
     let others = shown
         .drain
@@ -143,5 +143,28 @@ async fn left(node: &NodeId, done: &Undrained, connection: &Connection) -> Strin
     match others.collect::<Vec<_>>().join("; ") {
         none if none.is_empty() => format!("{cleared}; it is {}", shown.lifecycle),
         others => format!("{cleared}; it stays drained by {others}"),
+    }
+}
+
+/// An operator clears what a failed hook drained it for as well: each with its owner.
+fn cleared(done: &Undrained) -> String {
+    format!("cleared: {}", done.cleared.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_quorum_types::Revision;
+
+    #[test]
+    fn what_was_cleared_is_told_with_whose_it_was() {
+        let done = Undrained {
+            revision: Revision(7),
+            cleared: vec!["service:hooks: epilog: exit code 1".to_owned()],
+        };
+        assert_eq!(
+            cleared(&done),
+            "cleared: service:hooks: epilog: exit code 1"
+        );
     }
 }

@@ -85,14 +85,16 @@ pub(super) async fn reprobe(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct With {
-    /// Another node, or `majority` for that of its cohort.
+    /// Another node; a conformance group, by 8 digits of its digest or more; or `majority` for that of
+    /// its cohort.
     with: Option<String>,
     /// The node itself at a moment: a time, a date, `yesterday`, or how long ago (`2d`).
     since: Option<String>,
 }
 
 /// Two nodes, a node and the majority of its cohort, or a node as it was and is, key by key. Give
-/// either `with` or `since`.
+/// either `with` or `since`. With `with`, the digest of a conformance group may stand in either place:
+/// one of its nodes stands for it, and is compared in the classes that it is a group by.
 #[utoipa::path(get, path = "/nodes/{id}/diff", tag = "nodes",
     params(("id" = String, Path), With), responses(
     (status = 200, body = DiffView), (status = "default", body = Problem)))]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Keys of the class `kernel`, for these nodes.
-fn asking(nodes: &str, keys: Value) -> BaselineRequest {
+pub(super) fn asking(nodes: &str, keys: Value) -> BaselineRequest {
     let keys: BTreeMap<String, Value> = serde_json::from_value(keys).unwrap();
     let form = ClassForm {
         keys: Some(keys),

@@ -66,12 +66,17 @@ pub(super) struct Bed {
     pub(super) gate: Gate,
     /// What every node answers when it is asked for its health.
     pub(super) health: Told,
+    /// What every node answers when it is asked what it is.
+    pub(super) inventory: Inventoried,
     /// What somebody does while a health gate is asked.
     pub(super) meanwhile: Meanwhile,
 }
 
 /// See [`Bed::meanwhile`].
 type Meanwhile = Arc<Mutex<Option<Envelope>>>;
+
+/// See [`Bed::inventory`].
+type Inventoried = Arc<Mutex<Inventory>>;
 
 /// See [`Bed::health`].
 type Told = Arc<Mutex<serde_json::Value>>;
@@ -108,7 +113,12 @@ fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
 
 /// Answers as an agent does: nothing runs, the gate says what it is told to, an inventory, and output that comes in two pieces. Whoever follows
 /// the errors waits for ever.
-fn agent_router(gate: Gate, health: Told, meanwhile: Meanwhile, store: OneCopy) -> Router {
+fn agent_router(
+    gate: Gate,
+    (health, inventory): (Told, Inventoried),
+    meanwhile: Meanwhile,
+    store: OneCopy,
+) -> Router {
     Router::new()
         .rpc(move |_, _: GetHealth| {
             let told = health.lock().unwrap().to_string();
@@ -122,10 +132,9 @@ fn agent_router(gate: Gate, health: Told, meanwhile: Meanwhile, store: OneCopy) 
             }
             async move { Ok(says.map_or(Ok(()), |reason| Err(GateFailed { reason }))) }
         })
-        .rpc(|_, _: GetInventory| async move {
-            let inventory = Inventory::default();
-            let inventory = serde_json::to_vec(&inventory).unwrap();
-            Ok(Ok(Bytes::from(inventory)))
+        .rpc(move |_, _: GetInventory| {
+            let inventory = serde_json::to_vec(&*inventory.lock().unwrap()).unwrap();
+            async move { Ok(Ok(Bytes::from(inventory))) }
         })
         .stream(|_, asked: ReadLog, items| async move {
             let text = match asked.stream {
@@ -167,7 +176,8 @@ impl Bed {
         let store = OneCopy::new();
         let meanwhile = Meanwhile::default();
         let health = sound();
-        let (says, told) = (gate.clone(), health.clone());
+        let inventory = Inventoried::default();
+        let (says, told) = (gate.clone(), (health.clone(), inventory.clone()));
         let router = agent_router(says, told, meanwhile.clone(), store.clone());
         agent.serve(router).unwrap();
         let core = Core::new(Parts {
@@ -194,6 +204,7 @@ impl Bed {
             _agent: agent,
             gate,
             health,
+            inventory,
             meanwhile,
         };
         bed.open();

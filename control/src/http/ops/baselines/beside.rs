@@ -7,7 +7,7 @@ use crate::{
 };
 use lattice_api::{
     conformance::{DiffView, DifferenceView},
-    problem::Problem,
+    problem::{Kind, Problem},
 };
 use lattice_hwprobe::{
     Class, ClassRecord, Reading, Verdict,
@@ -29,12 +29,30 @@ pub(crate) async fn diff(core: &Core, text: &str, with: &str) -> Result<DiffView
             let told = beside(&left, &records.into_iter().collect());
             told.into_iter().map(deviation).collect()
         }
-        None => between(&left, &find(core, with).await?),
+        None => between(&left, &other(core, with).await?),
     };
     Ok(DiffView {
         left: format!("baseline {}", left.label()),
         right: with.to_owned(),
         differences,
+    })
+}
+
+/// Who names what is neither may have meant a node.
+async fn other(core: &Core, text: &str) -> Result<Kept, Problem> {
+    let found = find(core, text).await;
+    found.map_err(|problem| {
+        let is_unknown = problem.status == 404 && !text.contains('@');
+        match is_unknown {
+            false => problem,
+            true => {
+                let detail = format!(
+                    "neither a node nor a baseline is called {text:?}; `lattice node list` and \
+                     `lattice conformance baseline list` show those there are"
+                );
+                Problem::new(Kind::NotFound, "unknown_baseline", detail)
+            }
+        }
     })
 }
 
