@@ -8,7 +8,7 @@ use lattice_hwprobe::{
     Host, NvmlSource,
     capture::{Privacy, archive, capture},
 };
-use std::path::PathBuf;
+use std::{fs, path::PathBuf, process::Command};
 
 fn tree(name: &str) -> PathBuf {
     let hosts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
@@ -46,6 +46,31 @@ fn trees_are_compared_key_by_key_grouped_and_held_against_their_majority() {
         (&drifts[0]["node"], &drifts[0]["found"]),
         (&"gpu005".into(), &"28.39.2048".into())
     );
+}
+
+#[test]
+fn swapped_cards_are_told_as_the_same_parts_before_the_keys_that_moved() {
+    let sandbox = Sandbox::new();
+    let (one, other) = (tree("gpu005"), sandbox.path("swapped"));
+    let copied = Command::new("cp").arg("-a").args([&one, &other]).status();
+    assert!(copied.unwrap().success());
+    let firmware = |name: &str| other.join(format!("sys/class/infiniband/{name}/fw_ver"));
+    let versions = ["mlx5_6", "mlx5_1"].map(|name| fs::read(firmware(name)).unwrap());
+    fs::write(firmware("mlx5_6"), &versions[1]).unwrap();
+    fs::write(firmware("mlx5_1"), &versions[0]).unwrap();
+    let diff = lattice(&sandbox, &["host", "diff", "-o", "json"], &[&one, &other]).json();
+    let of_nics = diff
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|d| d["class"] == "nic");
+    let of_nics: Vec<_> = of_nics.map(|d| [&d["verdict"], &d["key"]]).collect();
+    let expected = [
+        ["moved", "parts"],
+        ["differs", "nic.0.firmware"],
+        ["differs", "nic.3.firmware"],
+    ];
+    assert_eq!(of_nics, expected, "{diff}");
 }
 
 #[test]
