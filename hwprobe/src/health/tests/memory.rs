@@ -51,6 +51,9 @@ fn a_rise_over_any_time_is_weighed_without_a_panic() {
     assert_eq!(by(0), 1, "whatever it does");
 }
 
+/// A NIC, and the live values of its port.
+type Nic = (NicIdentity, [(String, Reading<Value>); 2]);
+
 #[test]
 fn a_nic_that_moves_up_when_another_falls_off_is_not_taken_for_that_one() {
     let nic = |slot: u32, address: &str, state: &str, flaps: i64| {
@@ -67,7 +70,7 @@ fn a_nic_that_moves_up_when_another_falls_off_is_not_taken_for_that_one() {
         ];
         (identity, values)
     };
-    let see = |nics: Vec<(NicIdentity, [(String, Reading<Value>); 2])>| {
+    let see = |nics: Vec<Nic>| {
         let mut seen = Inventory::default();
         for (identity, values) in nics {
             seen.identity.nics.push(identity);
