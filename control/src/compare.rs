@@ -180,7 +180,6 @@ impl Core {
         class: Class,
         told: Option<&Inventory>,
     ) -> ClassRecord {
-        let nothing = || ClassRecord::new(class);
         match node.marks().get(&class) {
             Some(ClassMark::Complete { digest, .. }) => {
                 if let Ok(Some(record)) = self.history.record(*digest).await {
@@ -199,10 +198,22 @@ impl Core {
             }
             Some(ClassMark::Incomplete) | None => {
                 let record = told.and_then(|inventory| inventory.records.get(&class));
-                let record = record.cloned().unwrap_or_else(nothing);
                 // What its BMC tells, or why it tells nothing, is a part of it.
                 let parts = self.bmc.parts(&node.id);
-                match parts.as_ref().and_then(|parts| parts.records.get(&class)) {
+                let part = parts.as_ref().and_then(|parts| parts.records.get(&class));
+                let is_its_bmcs = part.is_some() && is_its_bmcs(node, class);
+                let record = match record {
+                    Some(record) => record.clone(),
+                    None if is_its_bmcs => ClassRecord::new(class),
+                    None => unknown(
+                        class,
+                        match told {
+                            Some(_) => "the node tells nothing of it",
+                            None => "the node does not tell it now",
+                        },
+                    ),
+                };
+                match part {
                     Some(part) => record.unite(part.clone()),
                     None => record,
                 }
@@ -213,9 +224,19 @@ impl Core {
 
 /// The record of a class that has one, which cannot be had now: nothing is known of it but why.
 fn not_had(class: Class, why: &NotHad) -> ClassRecord {
+    unknown(class, &why.to_string())
+}
+
+/// Without anything required a record would be complete, and equal to another one that nobody told.
+fn unknown(class: Class, why: &str) -> ClassRecord {
     let mut record = ClassRecord::new(class);
-    record.require("class", Reading::<Value>::failed(why.to_string()));
+    record.require("class", Reading::<Value>::failed(why));
     record
+}
+
+/// Whether a node's agent has no part in a class.
+fn is_its_bmcs(node: &NodeEntry, class: Class) -> bool {
+    matches!(node.said(class), None | Some(ClassMark::Disabled))
 }
 
 fn seen<'a>(view: &'a View, node: &NodeId) -> Result<&'a NodeEntry, AgentError> {
