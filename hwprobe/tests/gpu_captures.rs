@@ -70,6 +70,14 @@ fn found(inventory: &Inventory) -> BTreeMap<String, Reading<Value>> {
     all
 }
 
+/// Nobody prints the pages retired for either cause in one number.
+fn is_sum_of_retired(found: &BTreeMap<String, Reading<Value>>, key: &str) -> bool {
+    let number = |key: &str| found.get(key)?.present()?.as_number();
+    let of = |cause: &str| number(&key.replace(".total", cause));
+    let sum = of(".single_bit").zip(of(".double_bit")).map(|(a, b)| a + b);
+    key.ends_with(".retired_pages.total") && sum.is_some() && sum == number(key)
+}
+
 fn every_value_of_every_board_is_found() {
     let (mut equal, mut without, mut problems) = (0, 0, Vec::new());
     for (board, capture) in BOARDS {
@@ -96,7 +104,8 @@ fn every_value_of_every_board_is_found() {
             }
         }
         for (key, reading) in &found {
-            if reading.present().is_some() && !known.contains(key) {
+            let is_made_up = reading.present().is_some() && !known.contains(key);
+            if is_made_up && !is_sum_of_retired(&found, key) {
                 problems.push(format!("{board}: {key}: made up: {reading}"));
             }
         }
