@@ -1,17 +1,20 @@
 //! `lattice-agent probe` and `capture` as a person runs them.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use lattice_fake_bmc::{FakeBmc, Tree};
+use lattice_fake_bmc::{FakeBmc, Fault, Tree};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::capture::archive::unpack;
 use lattice_hwprobe::net::Module;
 use lattice_hwprobe::{Class, Reading};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_lattice-agent");
@@ -502,4 +505,43 @@ async fn a_bmc_that_does_not_let_us_in_leaves_its_class_unknown() {
     let mut one = on_host("gpu001", &args);
     one.env("LATTICE_BMC_PASSWORD", "x");
     assert_eq!(code(&run(one).await), 3, "the class it was asked for");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_interrupted_while_a_bmc_is_asked_leaves_no_session_behind() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let bmc = bmc().await;
+        // Its answers take longer than the test waits.
+        bmc.break_path("/redfish/v1/Systems*", Fault::Slow { ms: 60_000 });
+        let mut command = with_bmc(on_host("gpu001", &["probe", "--class", "bmc"]), &bmc);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let ends_at = Instant::now() + Duration::from_secs(60);
+        let asks = |bmc: &FakeBmc| {
+            bmc.counters()
+                .log
+                .iter()
+                .any(|line| line.contains("Systems"))
+        };
+        while !(bmc.counters().sessions == 1 && asks(&bmc)) {
+            assert!(Instant::now() < ends_at, "{:?}", bmc.counters());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let pid = Pid::from_child(&child);
+        kill_process(pid, signal).unwrap();
+        let output = tokio::task::spawn_blocking(move || {
+            let ended = child.wait().unwrap();
+            let mut said = String::new();
+            child
+                .stderr
+                .take()
+                .unwrap()
+                .read_to_string(&mut said)
+                .unwrap();
+            (ended, said)
+        });
+        let (ended, said) = output.await.unwrap();
+        assert_eq!(ended.code(), Some(1), "{said}");
+        assert!(said.contains("interrupted"), "{said}");
+        assert_eq!(bmc.counters().sessions, 0);
+    }
 }

@@ -9,6 +9,7 @@ use lattice_redfish::{Breadth, NodeReport, Scope, Selector, Unselected, contradi
 use secrecy::SecretString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Where the password is when no file is given.
 const PASSWORD: &str = "LATTICE_BMC_PASSWORD";
@@ -99,11 +100,21 @@ impl BmcArgs {
         let look = runtime.block_on(async {
             let environment = Environment::system();
             let bmc = Bmc::new(ReadOnly(endpoint), None, Settings::default(), environment)?;
-            let look = bmc.read(&scope).await;
+            let mut interrupt = signal(SignalKind::interrupt())?;
+            let mut terminate = signal(SignalKind::terminate())?;
+            let look = tokio::select! {
+                look = bmc.read(&scope) => Some(look),
+                _ = interrupt.recv() => None,
+                _ = terminate.recv() => None,
+            };
+            // Also who is interrupted leaves no session behind: BMCs have few.
             bmc.close().await;
             anyhow::Ok(look)
         })?;
-        Ok(look.interpretation.report.node().cloned())
+        match look {
+            Some(look) => Ok(look.interpretation.report.node().cloned()),
+            None => bail!("interrupted while the BMC was asked"),
+        }
     }
 
     fn selector(&self, inventory: &Inventory) -> Selector {

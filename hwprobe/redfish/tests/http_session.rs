@@ -5,12 +5,13 @@ mod http_support;
 
 use http_support::{Hands, PASSWORD, POWER};
 use http_support::{
-    assert_polite, client, endpoint, environment, path, settings, simulated, small,
+    assert_polite, client, endpoint, environment, path, recorded, settings, simulated, small,
 };
 use lattice_fake_bmc::{FakeBmc, Fault, Identity, Rule};
 use lattice_hwprobe::{Reading, State};
 use lattice_redfish::http::{BasicAuth, Bmc, BreakerState, Endpoint, EndpointError, Environment};
 use lattice_redfish::http::{MayCap, Pin, ReadOnly, Settings, Trust};
+use lattice_redfish::{Breadth, Scope, Selector};
 use secrecy::SecretString;
 use serde_json::Value;
 use std::time::Duration;
@@ -69,7 +70,46 @@ async fn a_bmc_that_forgets_every_session_is_not_asked_for_ever() {
     };
     bmc.break_path(POWER, forgets);
     assert_eq!(client.fetch(&path(POWER)).await.state(), State::Denied);
-    assert_eq!(bmc.counters().logins, 2);
+    let counters = bmc.counters();
+    assert_eq!((counters.logins, counters.sessions), (2, 1));
+}
+
+#[tokio::test]
+async fn resources_that_are_not_for_this_account_cost_one_login_a_look_and_leave_no_session() {
+    let tree = recorded("cray-ex235n-a100");
+    let bmc = simulated(tree).tls().unwrap().start().await.unwrap();
+    // As some BMCs answer where the account lacks a privilege.
+    let refused = Fault::Status {
+        code: 401,
+        retry_after_s: None,
+    };
+    bmc.break_path("/redfish/v1/UpdateService/FirmwareInventory/*", refused);
+    let client = client(&bmc, settings());
+    let scope = Scope {
+        systems: Selector::Every,
+        breadth: Breadth::Everything,
+    };
+    for look in 1..=2 {
+        let documents = client.read(&scope).await.documents.0;
+        let denied = documents
+            .values()
+            .filter(|one| one.state() == State::Denied);
+        assert!(denied.count() > 3);
+        // What is for the account is read with the same login, before and after.
+        let read = documents
+            .values()
+            .filter(|one| one.state() == State::Present);
+        assert!(read.count() > 10);
+        let counters = bmc.counters();
+        assert_eq!((counters.logins, counters.sessions), (1 + look, 1));
+        assert_polite(&bmc);
+    }
+    // One that the BMC forgot meanwhile is made again as ever.
+    bmc.heal();
+    bmc.reboot(Duration::ZERO);
+    assert!(client.fetch(&path("/redfish/v1/Chassis")).await.is_known());
+    client.close().await;
+    assert_eq!(bmc.counters().sessions, 0);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use super::wire::{Ask, Wire};
 use crate::ResourcePath;
 use lattice_hwprobe::Reading;
 use serde_json::Value;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex as Short, MutexGuard, PoisonError};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -26,6 +27,9 @@ pub(super) struct Account {
 pub(super) struct Line {
     reads: Login,
     caps: Login,
+    /// The look in which a login that was just made was refused something: a login made anew
+    /// would be, too.
+    refused_in: [Option<u64>; 2],
 }
 
 /// With which account something is asked.
@@ -42,6 +46,7 @@ pub struct Bmc {
     reads: Account,
     caps: Option<Account>,
     pub(super) line: Mutex<Line>,
+    looks: AtomicU64,
     breaker: Short<Breaker>,
     /// The BMC asked not to be asked before this.
     quiet_until: Short<Option<Instant>>,
@@ -84,6 +89,7 @@ impl Bmc {
             reads: account(reads.0)?,
             caps: caps.map(|MayCap(caps)| account(caps)).transpose()?,
             line: Mutex::default(),
+            looks: AtomicU64::new(0),
             breaker: Short::new(Breaker::new(&settings)),
             quiet_until: Short::new(None),
             writer: Mutex::new(()),
@@ -112,6 +118,7 @@ impl Bmc {
 
     /// One resource.
     pub async fn fetch(&self, path: &ResourcePath) -> Reading<Value> {
+        self.begin_look();
         let timeout = self.settings.timeout_of(path.as_str());
         match self.get(As::Reader, path, Instant::now() + timeout).await {
             Ok(fetched) => Reading::Present(fetched.value),
@@ -136,7 +143,17 @@ impl Bmc {
         self.log_out(&mut line, As::Capper).await;
     }
 
+    /// What was refused before may be tried with another login, once.
+    pub(super) fn begin_look(&self) {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn current_look(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
     async fn log_out(&self, line: &mut Line, who: As) {
+        *line.refused_in(who) = None;
         let login = std::mem::take(line.login(who));
         let is_open = matches!(self.breaker(), BreakerState::Open { .. });
         if let Some(account) = self.account(who)
@@ -204,6 +221,14 @@ impl Line {
         match who {
             As::Reader => &mut self.reads,
             As::Capper => &mut self.caps,
+        }
+    }
+
+    pub(super) const fn refused_in(&mut self, who: As) -> &mut Option<u64> {
+        let [reads, caps] = &mut self.refused_in;
+        match who {
+            As::Reader => reads,
+            As::Capper => caps,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::bmc::{As, Bmc};
 use super::error::FetchError;
 use crate::power::{Route, RoutedPower, read_by_route};
-use crate::report::{Interpretation, Scope};
+use crate::report::{Breadth, Interpretation, Scope};
 use crate::{Documents, ResourcePath, interpret};
 use lattice_hwprobe::Reading;
 use serde_json::Value;
@@ -47,7 +47,11 @@ impl Bmc {
         let began_at = Instant::now();
         let mut documents = Documents::default();
         let wanted = |documents: &Documents| interpret(documents, scope).wanted;
-        self.collect(&mut documents, wanted).await;
+        let within = match scope.breadth {
+            Breadth::Everything => self.settings.whole_look_timeout,
+            _ => self.settings.look_timeout,
+        };
+        self.collect_within(within, &mut documents, wanted).await;
         Look {
             interpretation: interpret(&documents, scope),
             documents,
@@ -69,7 +73,18 @@ impl Bmc {
         documents: &mut Documents,
         wanted: impl Fn(&Documents) -> BTreeSet<ResourcePath> + Send,
     ) {
-        let deadline = Instant::now() + self.settings.look_timeout;
+        let within = self.settings.look_timeout;
+        self.collect_within(within, documents, wanted).await;
+    }
+
+    async fn collect_within(
+        &self,
+        whole: Duration,
+        documents: &mut Documents,
+        wanted: impl Fn(&Documents) -> BTreeSet<ResourcePath> + Send,
+    ) {
+        self.begin_look();
+        let deadline = Instant::now() + whole;
         let mut requests = 0;
         let mut weight = 0;
         loop {
@@ -91,7 +106,7 @@ impl Bmc {
                         MOST_WEIGHT >> 20
                     ))
                 } else {
-                    self.fetch_by(&path, deadline).await
+                    self.fetch_by(&path, deadline, whole).await
                 };
                 weight += reading.present().map_or(0, weight_of);
                 documents.0.insert(path, reading);
@@ -99,8 +114,12 @@ impl Bmc {
         }
     }
 
-    async fn fetch_by(&self, path: &ResourcePath, deadline: Instant) -> Reading<Value> {
-        let whole = self.settings.look_timeout;
+    async fn fetch_by(
+        &self,
+        path: &ResourcePath,
+        deadline: Instant,
+        whole: Duration,
+    ) -> Reading<Value> {
         let late = FetchError::Timeout { after: whole };
         if Instant::now() >= deadline {
             return late.into_reading();

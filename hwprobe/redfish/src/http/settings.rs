@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 /// Bounds of one client. The default is what BMCs in the field need: 3 s for a power page is
-/// usual, and 25 to 55 s for everything.
+/// usual, and 25 s to some minutes for everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// For one request, from the first byte sent to the last received.
     pub request_timeout: Duration,
     /// For one request to what BMCs take long over: firmware, BIOS, registries, logs.
     pub slow_request_timeout: Duration,
-    /// For everything that one look takes.
+    /// For one look at power, at what a BMC did, or at which systems it has.
     pub look_timeout: Duration,
+    /// For one look at everything: an inventory of a hundred entries takes five minutes at three
+    /// seconds a page, and what is not read by then is read at no later look either.
+    pub whole_look_timeout: Duration,
     /// For a limit to be read back, and for a task that sets one.
     pub confirm_timeout: Duration,
     /// Between two looks at a limit that is not there yet.
@@ -36,6 +39,7 @@ impl Default for Settings {
             request_timeout: Duration::from_secs(10),
             slow_request_timeout: Duration::from_secs(40),
             look_timeout: Duration::from_secs(60),
+            whole_look_timeout: Duration::from_secs(600),
             confirm_timeout: Duration::from_secs(20),
             confirm_interval: Duration::from_secs(1),
             body_limit: 4 << 20,

@@ -79,7 +79,9 @@ impl Bmc {
         }
     }
 
-    /// Asks with a login; one that the BMC forgot is made again, once.
+    /// Asks with a login; one that the BMC forgot is made again, once. Where that one is refused as
+    /// well, it is the resource that is not for this account: the session stays, and for the rest
+    /// of the look its word is taken for it.
     async fn logged_in(
         &self,
         line: &mut Line,
@@ -99,8 +101,8 @@ impl Bmc {
             if reply.status != 401 {
                 return Ok(reply);
             }
-            let login = std::mem::take(line.login(who));
-            if matches!(login, Login::Basic) {
+            if matches!(line.login(who), Login::Basic) {
+                *line.login(who) = Login::None;
                 let user = self
                     .account(who)
                     .map(|account| account.endpoint.user.clone());
@@ -109,9 +111,20 @@ impl Bmc {
                     status: reply.status,
                 });
             }
+            let look = self.current_look();
             if !had_login {
+                *line.refused_in(who) = Some(look);
+            }
+            if *line.refused_in(who) == Some(look) {
                 return Ok(reply);
             }
+            // It may be open all the same, and BMCs have few.
+            let account = self.account(who).ok_or(FetchError::NoSessionService)?;
+            let Ok(timeout) = left(deadline, self.settings.request_timeout) else {
+                return Ok(reply);
+            };
+            let former = std::mem::take(line.login(who));
+            session::logout(&account.wire, &account.endpoint, former, timeout).await;
             had_login = false;
         }
     }

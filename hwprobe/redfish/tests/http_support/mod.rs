@@ -96,6 +96,7 @@ pub fn settings() -> Settings {
         request_timeout: Duration::from_millis(1500),
         slow_request_timeout: Duration::from_secs(5),
         look_timeout: Duration::from_secs(20),
+        whole_look_timeout: Duration::from_secs(20),
         confirm_timeout: Duration::from_secs(3),
         confirm_interval: Duration::from_millis(30),
         ..Settings::default()
