@@ -24,7 +24,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Looks at least this often: what could not be fetched may be asked for again.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -36,6 +36,8 @@ const GATHER: Duration = Duration::from_millis(20);
 const GATHER_TIMES: u32 = 4;
 /// What is told by what is at hand waits so long for what was just asked for.
 const AT_HAND: Duration = Duration::from_millis(250);
+/// The same for who set a baseline, who may come right after another change.
+const PROMPTLY: Duration = Duration::from_millis(500);
 /// Who gossips nothing so long after the start is down, and is what it was.
 const GOSSIP_WITHIN: Duration = Duration::from_secs(5);
 /// Nodes that are looked up in the history in one round: whoever waits to be judged does not wait for
@@ -184,11 +186,14 @@ impl Conformance {
     }
 }
 
-/// Who has just set a baseline waits for no node that does not answer: he is told by what is at hand.
+/// Who has just set a baseline waits for no node that does not answer: he is told by what is at hand,
+/// once those that do had the time to.
 async fn promptly(core: &Core) {
     loop {
         core.unjudged().await;
-        observe::judged(core, compare(core, &core.view()).0);
+        if timeout(PROMPTLY, core.judged()).await.is_err() {
+            observe::judged(core, compare(core, &core.view()).0);
+        }
     }
 }
 

@@ -284,3 +284,26 @@ async fn who_sets_a_baseline_does_not_wait_for_a_node_that_does_not_answer() {
     }
     judging.abort();
 }
+
+#[tokio::test]
+async fn who_sets_a_baseline_is_told_of_a_node_whose_record_can_be_had() {
+    let world = World::new();
+    registers(&world, "b");
+    keeps_of(&world.core, "b", 1).await;
+    let seen = Seen::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));
+    observe::cell(&world.core, "c0", BTreeMap::from([(id("b"), seen)]));
+    let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
+    // Nothing it could be held against: its record is not asked for.
+    tokio::time::sleep(SPACING * 2).await;
+    world.asks_for_firmware(
+        Policy::Warn,
+        Definition {
+            nodes: "b".to_owned(),
+            ..Definition::default()
+        },
+    );
+    world.core.judged().await;
+    let view = world.core.view();
+    assert_eq!(view.drifted_keys(&id("b")), Some(1));
+    judging.abort();
+}
