@@ -20,6 +20,7 @@ pub mod event;
 pub mod explanation;
 pub mod health;
 pub mod history;
+pub mod inventory;
 pub mod node;
 pub mod page;
 pub mod problem;

@@ -18,6 +18,7 @@ mod edge;
 mod events;
 mod grpc;
 mod history;
+mod inventory;
 mod known;
 mod nodes;
 mod parity;

@@ -12,6 +12,7 @@ use axum::{Json, extract::State};
 use lattice_api::{
     Page, Problem,
     conformance::DiffView,
+    inventory::InventoryView,
     node::{DrainRequest, Drained, NodeView, Reprobed, Undrained},
 };
 use lattice_hwprobe::Inventory;
@@ -50,10 +51,10 @@ pub(super) struct Freshness {
     pub(super) fresh: bool,
 }
 
-/// Everything its probes read, as the node tells it.
+/// Everything its probes read, as the node tells it: the document is its agent's, handed on as it came.
 #[utoipa::path(get, path = "/nodes/{id}/inventory", tag = "nodes",
     params(("id" = String, Path), Freshness), responses(
-    (status = 200, body = serde_json::Value), (status = 404, body = Problem),
+    (status = 200, body = InventoryView), (status = 404, body = Problem),
     (status = 503, body = Problem)))]
 pub(super) async fn inventory(
     State(api): State<Api>,
