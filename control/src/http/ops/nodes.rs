@@ -27,7 +27,8 @@ use tokio::time::timeout;
 /// `with` of a comparison with the rest of the node's cohort.
 pub(crate) const MAJORITY: &str = "majority";
 
-/// Longest wait for a BMC that somebody wants looked at: slow ones take half a minute for everything.
+/// Longest wait for a BMC that somebody wants looked at: most take half a minute for everything. Slow
+/// ones take minutes; their look goes on without who asked.
 const BMC_LOOK_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Longest wait for an agent's word on its power, while everything else of the node is at hand.
@@ -198,7 +199,8 @@ pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> 
         Ok(Some(Looked::Silent { why })) => (Some(why), Vec::new()),
         Err(_) => {
             let seconds = BMC_LOOK_TIMEOUT.as_secs();
-            (Some(format!("not read within {seconds} s")), Vec::new())
+            let why = format!("not read within {seconds} s; the look goes on");
+            (Some(why), Vec::new())
         }
     };
     let differs = differs.iter().map(Class::to_string).collect();
