@@ -209,7 +209,7 @@ fn look_around(sandbox: &Sandbox) {
             .json();
         node["power"].clone()
     };
-    // Before that its own meter does, which knows no limit.
+    // Before that its own meter does, and its limit is not known.
     wait_until("its BMC tells what it draws", JOIN, || {
         !power()["read_at"].is_null()
     });
