@@ -5,7 +5,7 @@ use crate::health::Said;
 use crate::node::{Announcement, Status};
 use lattice_gossip::{Boot, Cell, Health, HistoryMark, Load, Published, Verdict};
 use lattice_hwprobe::health::Severity;
-use lattice_hwprobe::{Reading, Root};
+use lattice_hwprobe::{Class, Reading, Root};
 use lattice_mesh::{Clock, RenewalState};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -163,8 +163,11 @@ fn health(
     let stops_work = hindrances.iter().any(|hindrance| hindrance.stops_work());
     // What cannot be read may hide a fault, whatever else is known to be wrong.
     let is_read = announcement.document.is_some();
-    let is_unknown = !is_read || !announcement.incomplete.is_empty() || !probes.is_empty();
+    let is_blind = probes.iter().any(|reason| is_of_class(reason));
+    let is_unknown = !is_read || !announcement.incomplete.is_empty() || is_blind;
     let is_sound = findings.is_empty() && certificate.is_none() && hindrances.is_empty();
+    // Any other probe reads live values that no work depends on, as a meter's.
+    let is_sound = is_sound && probes.is_empty();
     let by_checks = match checks.worst {
         Some(Severity::Faulty) => Verdict::Faulty,
         Some(Severity::Degraded) => Verdict::Degraded,
@@ -185,6 +188,12 @@ fn health(
         .chain(probes)
         .collect();
     Some(Health { verdict, reasons })
+}
+
+/// Whether the probe of a reason like `probe.nic.hung` fills a class.
+fn is_of_class(reason: &str) -> bool {
+    let name = reason.split('.').nth(1);
+    name.is_some_and(|name| name.parse::<Class>().is_ok())
 }
 
 /// With what the history says, and notes: these are said with any verdict and change none. Each
@@ -365,6 +374,20 @@ mod tests {
         let said = health(&announcement, &[], None, &checks).unwrap();
         assert_eq!(said.verdict, Verdict::Unknown);
         assert_eq!(said.reasons, ["gpu.xid.94", "probe.gpu.hung"]);
+    }
+
+    #[test]
+    fn a_meter_that_hangs_degrades() {
+        for reason in ["probe.power.hung", "probe.power.failed"] {
+            let announcement = Announcement {
+                document: Some(lattice_hwprobe::Digest([1; 32])),
+                probes: vec![reason.to_owned()],
+                ..Announcement::default()
+            };
+            let said = health(&announcement, &[], None, &Said::default()).unwrap();
+            assert_eq!(said.verdict, Verdict::Degraded);
+            assert_eq!(said.reasons, [reason]);
+        }
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Loss {
 pub enum Outcome {
     /// The class has a digest.
     Complete,
-    /// A required key is unknown.
+    /// A required key is unknown, or another was not answered in time.
     Incomplete,
     /// The probe, or the driver it waited for, did not answer in time.
     Hung,
@@ -148,18 +148,15 @@ impl fmt::Display for Outcome {
     }
 }
 
-impl From<&ClassState> for Outcome {
-    fn from(state: &ClassState) -> Self {
-        match state {
+/// One late key of a device makes no probe hang: only what must be known does, by which a probe
+/// waits for a whole driver.
+impl From<&ClassRecord> for Outcome {
+    fn from(record: &ClassRecord) -> Self {
+        let is_late = |key: &String| record.get(key).is_late();
+        match record.state() {
             ClassState::Complete { .. } => Self::Complete,
-            ClassState::Incomplete { missing } => {
-                let is_timeout = |reading| matches!(reading, &Reading::Timeout { .. });
-                if missing.values().any(is_timeout) {
-                    Self::Hung
-                } else {
-                    Self::Incomplete
-                }
-            }
+            ClassState::Incomplete { .. } if record.required.iter().any(is_late) => Self::Hung,
+            ClassState::Incomplete { .. } => Self::Incomplete,
             ClassState::Disabled { .. } => Self::Disabled,
         }
     }
@@ -169,7 +166,7 @@ impl Inventory {
     /// Takes in what a probe learned. A class that several sources speak of (BIOS settings come
     /// from the BMC, the BIOS version from DMI) is the union of their records.
     pub fn take(&mut self, name: &str, took: Duration, probed: Probed) {
-        let outcome = Outcome::from(&probed.record.state());
+        let outcome = Outcome::from(&probed.record);
         self.note(name, took, &probed.record, outcome);
         self.identity.absorb(probed.identity);
         self.facts.absorb(probed.facts);
@@ -190,11 +187,11 @@ impl Inventory {
     pub fn lose(&mut self, probe: &Probe, took: Duration, loss: &Loss) {
         let mut record = ClassRecord::new(probe.class);
         let key = format!("{}.probe.{}", probe.class, probe.name);
-        let reading = loss.reading(probe.name);
         if probe.name == probe.class.name() {
-            record.require(key, reading);
+            record.require(key, loss.reading(probe.name));
         } else {
-            record.put(key, reading);
+            // A key that was not answered in time would take the digest away.
+            record.put(key, Reading::<Value>::failed(loss.why(probe.name)));
         }
         let outcome = match loss {
             Loss::Hung { .. } | Loss::Stuck { .. } => Outcome::Hung,

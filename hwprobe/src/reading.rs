@@ -101,6 +101,11 @@ impl<T> Reading<T> {
         matches!(self, Self::Present(_) | Self::Absent | Self::Unsupported)
     }
 
+    /// Whether it was not answered in time: asked again it may be anything.
+    pub const fn is_late(&self) -> bool {
+        matches!(self, Self::Timeout { .. })
+    }
+
     /// The value, if present.
     pub const fn present(&self) -> Option<&T> {
         match self {

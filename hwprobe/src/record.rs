@@ -31,7 +31,8 @@ pub enum ClassState {
         /// The content address of the preimage.
         digest: Digest,
     },
-    /// Some required keys are unknown: no digest, never equal, never drifted.
+    /// Some required keys are unknown, or any was not answered in time: no digest, never equal,
+    /// never drifted.
     Incomplete {
         /// Those keys, with what came of reading them.
         missing: BTreeMap<String, Reading<Value>>,
@@ -65,14 +66,10 @@ impl ClassRecord {
         }
     }
 
-    /// Sets a key that the digest can do without. It cannot without one that was not answered in
-    /// time: another read may tell it, and the two reads would have two digests.
+    /// Sets a key that the digest can do without, unless it was not answered in time: see
+    /// [`ClassRecord::state`].
     pub fn put(&mut self, key: impl Into<String>, reading: Reading<impl Into<Value>>) {
-        let key = key.into();
-        if matches!(reading, Reading::Timeout { .. }) {
-            self.required.insert(key.clone());
-        }
-        self.entries.insert(key, reading.map(Into::into));
+        self.entries.insert(key.into(), reading.map(Into::into));
     }
 
     /// Sets a key without which the class is incomplete.
@@ -172,17 +169,20 @@ impl ClassRecord {
         encode::decode(bytes)
     }
 
-    /// Complete with a digest, incomplete, or disabled.
+    /// Complete with a digest, incomplete, or disabled. There is no digest without a key that was
+    /// not answered in time, required or not: another read may tell it, and the two reads would
+    /// have two digests.
     #[must_use]
     pub fn state(&self) -> ClassState {
         if let Some(why) = &self.disabled {
             return ClassState::Disabled { why: why.clone() };
         }
-        let missing: BTreeMap<_, _> = self
-            .required
-            .iter()
-            .map(|key| (key.clone(), self.get(key)))
+        let required = self.required.iter().map(|key| (key.clone(), self.get(key)));
+        let late = self.entries.iter().filter(|(_, reading)| reading.is_late());
+        let late = late.map(|(key, reading)| (key.clone(), reading.clone()));
+        let missing: BTreeMap<_, _> = required
             .filter(|(_, reading)| !reading.is_known())
+            .chain(late)
             .collect();
         if missing.is_empty() {
             ClassState::Complete {

@@ -37,6 +37,10 @@ const TESTS: &[(&str, fn())] = &[
         a_driver_that_hangs_is_swept_away,
     ),
     ("a_child_that_says_nothing", a_child_that_says_nothing),
+    (
+        "a_meter_that_hangs_takes_no_digest",
+        a_meter_that_hangs_takes_no_digest,
+    ),
     ("a_child_that_dies_half_way", a_child_that_dies_half_way),
     ("a_child_that_talks_nonsense", a_child_that_talks_nonsense),
     (
@@ -286,6 +290,27 @@ fn why_of_all(text: &str) -> String {
         "{reasons:?}"
     );
     outcome(&inventory, "kernel").why.unwrap()
+}
+
+/// Live values alone make no class incomplete.
+fn a_meter_that_hangs_takes_no_digest() {
+    let tree = Tree::node();
+    // Every probe answers but the one of power.
+    let text = format!(
+        "{} __probe | grep -v '\"probe\":\"power\"'; exec sleep 600",
+        program().display()
+    );
+    let mut host = tree.host();
+    host.files_within = Duration::from_secs(3);
+    let inventory = probe_isolated(&host, &script(&tree, &text));
+    assert_eq!(outcome(&inventory, "power").outcome, Outcome::Hung);
+    assert_eq!(inventory.probe_reasons(), ["probe.power.hung"]);
+    let cpu = &inventory.records[&Class::Cpu];
+    assert!(
+        matches!(cpu.get("cpu.probe.power"), Reading::Failed { .. }),
+        "{cpu:?}"
+    );
+    assert_eq!(inventory.marks(), sound(&host));
 }
 
 fn a_child_that_dies_half_way() {

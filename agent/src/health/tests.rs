@@ -206,7 +206,7 @@ fn an_event_of_amds_driver_is_of_the_gpu_as_its_live_values_are_named() {
 }
 
 #[test]
-fn an_event_of_a_nic_is_of_the_nic_as_its_live_values_are_named() {
+fn an_event_of_a_nic_stays_that_of_the_nic_when_another_takes_its_slot() {
     const NIC: &str = "0000:5e:00.0";
     let mut seen = read(Outcome::Complete, None);
     let mut record = ClassRecord::new(Class::Nic);

@@ -127,6 +127,26 @@ fn a_driver_that_did_not_answer_leaves_the_class_incomplete() {
     assert!(matches!(state, ClassState::Complete { .. }), "{state:?}");
 }
 
+/// Asked again it may be anything: no digest. But the probe saw everything that must be known.
+#[test]
+fn one_late_value_takes_the_digest_and_is_no_probe_that_hangs() {
+    let tree = ethernet(&[("eno1", "0")]);
+    let late = InterfaceReport {
+        rings: Reading::Timeout { after_ms: 5000 },
+        ..said("4.60")
+    };
+    record(&tree, &[("eno1", late)], Vec::new());
+    let inventory = tree.probe();
+    let state = inventory.records[&Class::Nic].state();
+    let ClassState::Incomplete { missing } = &state else {
+        panic!("{state:?}");
+    };
+    assert!(missing.contains_key("nic.0.net.0.ring.rx"), "{missing:?}");
+    let nic = inventory.probes.iter().find(|probe| probe.name == "nic");
+    assert_eq!(nic.map(|nic| nic.outcome), Some(Outcome::Incomplete));
+    assert_eq!(inventory.probe_reasons(), Vec::<String>::new());
+}
+
 #[test]
 fn two_ports_of_one_function_are_told_apart_by_port_and_not_by_name() {
     let small = InterfaceReport {

@@ -19,7 +19,8 @@ use lattice_hwprobe::net::{
 };
 use lattice_hwprobe::probe::nic::{interfaces, missing_since, parse_stat};
 use lattice_hwprobe::{
-    Class, ClassRecord, ClassState, Digest, Inventory, Reading, Value, drift, probe_all, verify,
+    Class, ClassRecord, ClassState, Digest, Inventory, Outcome, Reading, Value, drift, probe_all,
+    verify,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
