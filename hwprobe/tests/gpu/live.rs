@@ -163,3 +163,36 @@ pub(crate) fn no_key_is_in_two_planes() {
         }
     }
 }
+
+/// An A100 takes its links down when it is divided.
+pub(crate) fn links_that_are_down_under_mig_are_not_lost() {
+    let mut driver = driver();
+    let table = Table::shipped().unwrap();
+    let mut engine = Engine::new(table, Memory::default());
+    engine.booted("b1");
+    engine.observe(0, &probe(&driver));
+    let mut down = |at_ms: u64, is_mig: bool| {
+        for gpu in &mut driver.gpus {
+            gpu.nvlinks[0].active = Some(false.into());
+            gpu.mig_mode = Some(Field::Value(fake::ModePair {
+                current: is_mig,
+                pending: is_mig,
+            }));
+        }
+        let seen = probe(&driver);
+        engine.observe(at_ms, &seen);
+        let reasons = engine.report().reasons.into_iter();
+        let lost = reasons.filter(|reason| reason.code == "gpu.nvlink.lost");
+        (vital(&seen, "gpu.0.nvlink.0.state"), lost.count())
+    };
+    let day_ms = 86_400_000;
+    assert_eq!(down(day_ms, true), ("<disabled: MIG mode is on>".into(), 0));
+    assert_eq!(
+        down(2 * day_ms, true),
+        ("<disabled: MIG mode is on>".into(), 0)
+    );
+    down(3 * day_ms, false);
+    let (state, lost) = down(4 * day_ms, false);
+    assert_eq!(state, "inactive");
+    assert!(lost > 0, "without it they are lost");
+}

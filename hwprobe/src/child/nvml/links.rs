@@ -117,8 +117,14 @@ fn find(raw: Raw<'_>) -> Links {
     links
 }
 
-/// Fills conformance values and vitals, and tells where each link leads.
-pub(super) fn describe(raw: Raw<'_>, values: &mut Keyed, vitals: &mut Keyed) -> Vec<LinkReport> {
+/// Fills conformance values and vitals, and tells where each link leads. `is_mig`: the GPU is
+/// divided.
+pub(super) fn describe(
+    raw: Raw<'_>,
+    is_mig: bool,
+    values: &mut Keyed,
+    vitals: &mut Keyed,
+) -> Vec<LinkReport> {
     let links = find(raw);
     let none = || match links.without {
         Some(code) => reading::<Value>(Err(code)),
@@ -134,7 +140,7 @@ pub(super) fn describe(raw: Raw<'_>, values: &mut Keyed, vitals: &mut Keyed) -> 
     values.put("nvlink.links", Reading::Present(count));
     values.put("nvlink.version", links.version.map(version_name));
     values.put("nvlink.capabilities", capabilities(raw, &links.numbers));
-    health(raw, &links.numbers, vitals);
+    health(raw, is_mig, &links.numbers, vitals);
     links.numbers.iter().map(|link| end(raw, *link)).collect()
 }
 
@@ -156,7 +162,7 @@ fn capabilities(raw: Raw<'_>, links: &[u32]) -> Reading<Value> {
     Reading::Present(Value::List(common))
 }
 
-fn health(raw: Raw<'_>, links: &[u32], vitals: &mut Keyed) {
+fn health(raw: Raw<'_>, is_mig: bool, links: &[u32], vitals: &mut Keyed) {
     let mut active = Reading::Present(0_u32);
     for link in links {
         let is_active = reading(raw.link_active(*link));
@@ -168,7 +174,12 @@ fn health(raw: Raw<'_>, links: &[u32], vitals: &mut Keyed) {
             (Reading::Present(_), unknown) => unknown.clone().and_then(|_| Reading::Absent),
             (unknown, _) => unknown,
         };
-        let word = is_active.map(|up| if up { "active" } else { "inactive" });
+        let word = is_active.and_then(|up| match up {
+            true => Reading::Present("active"),
+            // An A100 takes them down for it: nothing was lost, and nothing is known of them.
+            false if is_mig => Reading::disabled("MIG mode is on"),
+            false => Reading::Present("inactive"),
+        });
         vitals.put(&format!("nvlink.{link}.state"), word);
         for (name, counter) in ERRORS {
             let count = reading(raw.link_errors(*link, counter)).map(Value::amount);

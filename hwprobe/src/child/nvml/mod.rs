@@ -194,7 +194,8 @@ fn describe(device: &Device<'_>, raw: Raw<'_>) -> DeviceReport {
     limits(device, &mut values);
     let mut vitals = Keyed::default();
     vitals::describe(device, raw, &mut vitals);
-    let links = links::describe(raw, &mut values, &mut vitals);
+    let is_mig = device.mig_mode().is_ok_and(|mode| mode.current != 0);
+    let links = links::describe(raw, is_mig, &mut values, &mut vitals);
     let place = place(raw);
     DeviceReport {
         address: read(device.pci_info()).and_then(|info| pci::address(&info.bus_id)),
