@@ -201,11 +201,15 @@ fn correction(all: &[Structure<'_>]) -> Reading<String> {
 }
 
 /// Every structure before the one that ends the table. What lies behind damage is not known, so a
-/// table that ends neither by that structure nor at its last byte says nothing of how many there are.
+/// table that ends neither by that structure nor at its last byte says nothing of how many there
+/// are. Some firmware leaves the end out and fills up with zeros, which begin no structure.
 fn structures(table: &[u8]) -> Reading<Vec<Structure<'_>>> {
     let mut all = Vec::new();
     let mut rest = table;
     while rest.first().is_some_and(|kind| *kind != END_OF_TABLE) {
+        if !all.is_empty() && rest.iter().all(|byte| *byte == 0) {
+            break;
+        }
         let Some(structure) = Structure::first(rest) else {
             let at = table.len() - rest.len();
             return Reading::failed(format!(

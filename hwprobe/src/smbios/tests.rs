@@ -94,6 +94,15 @@ fn damage_in_the_middle_is_no_smaller_machine() {
     // Without an end of its own, and with one that has nothing behind its header.
     assert_eq!(count(&whole[..whole.len() - 6]), Reading::Present(2));
     assert_eq!(count(&whole[..whole.len() - 2]), Reading::Present(2));
+    // Filled up with zeros in place of an end.
+    for zeros in [1, 2, 64] {
+        let mut padded = whole[..whole.len() - END.len()].to_vec();
+        padded.resize(padded.len() + zeros, 0);
+        assert_eq!(count(&padded), Reading::Present(2), "{zeros}");
+        padded.push(1);
+        assert!(matches!(count(&padded), Reading::Failed { .. }), "{zeros}");
+    }
+    assert!(matches!(count(&[0; 64]), Reading::Failed { .. }));
     // The second device says that it is shorter than its header, or is cut off.
     let second = whole.len() - END.len() - one.len();
     let mut damaged = whole.clone();
