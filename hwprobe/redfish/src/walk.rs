@@ -150,6 +150,8 @@ pub(crate) fn listed(page: &Value) -> Result<&[Value], String> {
 pub(crate) fn next_page(page: &Value) -> Result<Option<ResourcePath>, String> {
     match page.get("Members@odata.nextLink") {
         None | Some(Value::Null) => Ok(None),
+        // So some say that there is none.
+        Some(Value::String(link)) if link.is_empty() => Ok(None),
         Some(Value::String(link)) => match ResourcePath::parse(link) {
             Some(path) => Ok(Some(path)),
             None => Err(format!("the next page is \"{}\"", shown(link))),
