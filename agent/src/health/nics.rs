@@ -43,7 +43,7 @@ impl KnownNics {
         (!details.is_empty()).then(|| Finding::new(FindingCode::NicMissing, details.join("; ")))
     }
 
-    /// The NIC at a PCI address, as its live values are named; also one that fell off the bus.
+    /// The NIC at a PCI address, as its live values were named in the last read that had it.
     pub(super) fn named(&self, address: &str) -> Option<String> {
         let mut all = self.there.iter().chain(&self.missing);
         let is_it = |nic: &&NicIdentity| nic.address.present().is_some_and(|at| at == address);

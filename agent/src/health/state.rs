@@ -225,18 +225,24 @@ impl State {
         if self.was_told(event) {
             return;
         }
-        let entity = match event.code.is_of_nic() {
-            true => self.stored.nics.named(&event.address),
-            false => self.stored.slots.get(&event.address).map(str::to_owned),
+        let is_of_nic = event.code.is_of_nic();
+        let slot = match is_of_nic {
+            // Slots of NICs are counted anew in each read: by one, what is wrong with a NIC that
+            // falls off the bus would be told of the one that moves up.
+            true => None,
+            false => self.stored.slots.get(&event.address),
         };
-        let entity = event
-            .code
-            .entity(entity.as_deref().unwrap_or(&event.address));
+        let entity = event.code.entity(slot.unwrap_or(&event.address));
+        let named = self.stored.nics.named(&event.address);
+        let detail = match named.filter(|_| is_of_nic) {
+            Some(slot) => format!("{slot}: {}", event.detail),
+            None => event.detail.clone(),
+        };
         // What it ends: a reset that succeeded ends what it was made for.
         let before = self.engine.report().reasons;
         let reason = self
             .engine
-            .event(event.at_ms, &entity, &event.code, &event.detail);
+            .event(event.at_ms, &entity, &event.code, &detail);
         let is_it = |other: &Reason| (&other.code, &other.entity) == (&reason.code, &reason.entity);
         let mut after = self.engine.report().reasons;
         after.retain(|other| !is_it(other));

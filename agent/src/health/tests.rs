@@ -230,13 +230,24 @@ fn an_event_of_a_nic_stays_that_of_the_nic_when_another_takes_its_slot() {
     assert!(entities(&state).is_empty());
     state.observe(NOW + 2, &seen);
     assert!(state.said().has_mlx5);
-    assert_eq!(entities(&state), [pair("nic.mlx5.fatal", "nic.0")]);
+    assert_eq!(entities(&state), [pair("nic.mlx5.fatal", NIC)]);
+    let evidence = &state.report().reasons[0].evidence;
+    assert!(
+        evidence.ends_with(": nic.0: Fatal error 3 detected"),
+        "{evidence}"
+    );
     assert_eq!(state.said().worst, Some(Severity::Faulty));
     // The log tells it again to whoever begins to read it.
     state.event(&of_nic(NOW + 1, Mlx5Event::Fatal));
     assert_eq!(state.report().reasons[0].count, 1);
-    state.event(&of_nic(NOW + 3, Mlx5Event::Recovered));
-    assert_eq!(entities(&state), [pair("nic.mlx5.recovered", "nic.0")]);
+    // It falls off the bus, and another is the first one now.
+    seen.identity.nics[0].address = Reading::Present("0000:86:00.0".to_owned());
+    state.observe(NOW + 3, &seen);
+    assert!(entities(&state).contains(&pair("nic.mlx5.fatal", NIC)));
+    state.event(&of_nic(NOW + 4, Mlx5Event::Recovered));
+    let left = entities(&state);
+    assert!(left.contains(&pair("nic.mlx5.recovered", NIC)), "{left:?}");
+    assert!(!left.contains(&pair("nic.mlx5.fatal", NIC)), "{left:?}");
 }
 
 #[test]
@@ -276,7 +287,7 @@ fn counted(count: Reading<u32>) -> Inventory {
     let mut record = ClassRecord::new(Class::Gpu);
     record.require("gpu.driver", Reading::Present("570.1"));
     record.require("gpu.count", count);
-    let outcome = Outcome::from(&record.state());
+    let outcome = Outcome::from(&record);
     let mut seen = read(outcome, None);
     seen.identity.gpus.clear();
     seen.records.insert(Class::Gpu, record);

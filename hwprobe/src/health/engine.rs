@@ -126,9 +126,8 @@ impl Engine {
         memory.expire(at_ms);
     }
 
-    /// Takes an event of a GPU (`gpu.3`, or its PCI address where its slot is not known), with what
-    /// the kernel's line says of it.
-    /// What is made of it.
+    /// Takes an event of a GPU (`gpu.3`, or its PCI address where its slot is not known) or of a NIC
+    /// (its PCI address), with what the kernel's line says of it. What is made of it.
     pub fn event(&mut self, at_ms: u64, entity: &str, code: &EventCode, detail: &str) -> Reason {
         let judged = self.table.judge(code, detail);
         for ended in judged.ends {
@@ -307,10 +306,12 @@ impl Memory {
             if before.is_none_or(|before| before == *address) {
                 continue;
             }
-            let keys = format!("nic.{}.", nic.slot);
+            // A key of its own, or the NIC itself.
+            let entity = format!("nic.{}", nic.slot);
             let is_of = |place: &String| {
                 let key = place.split_once('@').map(|(_, key)| key);
-                key.is_some_and(|key| key.starts_with(&keys))
+                let rest = key.and_then(|key| key.strip_prefix(&entity));
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             };
             self.held.retain(|place| !is_of(place));
             self.counters.retain(|place, _| !is_of(place));

@@ -81,7 +81,7 @@ pub enum Happening {
     /// A GPU's driver reported an error: an XID, or what AMD's driver tells instead.
     #[serde(rename = "xid")]
     GpuEvent {
-        /// `gpu.3`, or the PCI address where the slot is not known.
+        /// `gpu.3`, or the PCI address where the slot is not known, and of a NIC.
         gpu: String,
         /// The PCI address as sysfs writes it.
         address: String,

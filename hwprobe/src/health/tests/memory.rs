@@ -51,8 +51,8 @@ fn a_rise_over_any_time_is_weighed_without_a_panic() {
     assert_eq!(by(0), 1, "whatever it does");
 }
 
-/// A NIC, and the live values of its port.
-type Nic = (NicIdentity, [(String, Reading<Value>); 2]);
+/// A NIC, and its live values.
+type Nic = (NicIdentity, [(String, Reading<Value>); 3]);
 
 #[test]
 fn a_nic_that_moves_up_when_another_falls_off_is_not_taken_for_that_one() {
@@ -63,10 +63,14 @@ fn a_nic_that_moves_up_when_another_falls_off_is_not_taken_for_that_one() {
             ..NicIdentity::default()
         };
         let port = format!("nic.{slot}.port.1");
+        let link = if state == "ACTIVE" { "up" } else { "down" };
+        let link = Reading::Present(Value::from(link));
         let state = Reading::Present(Value::from(state));
         let values = [
             (format!("{port}.state"), state),
             (format!("{port}.link_downed"), number(flaps)),
+            // Of the NIC itself, in whose name it is judged.
+            (format!("nic.{slot}.cxi.link_state"), link),
         ];
         (identity, values)
     };
