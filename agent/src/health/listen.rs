@@ -77,7 +77,7 @@ impl NodeHealth {
             if !confirmed.is_empty() {
                 self.change(|state| confirmed.iter().for_each(|event| state.confirmed(event)));
             }
-            if let Some(notes) = heard.look(&watch) {
+            if let Some(notes) = heard.look((watch.nvml(), watch.kernel_log()), has_gpus) {
                 self.change(|state| state.note(notes));
             }
         }
@@ -141,21 +141,28 @@ struct Heard {
 }
 
 impl Heard {
-    /// Logs what is new, and gives the notes where they are others.
-    fn look(&mut self, watch: &GpuEventWatch) -> Option<Vec<&'static str>> {
-        let states = [state(watch.nvml()), state(watch.kernel_log())];
+    /// Logs what is new of the drivers' events and the kernel's log, and gives the notes where they
+    /// are others.
+    fn look(
+        &mut self,
+        (nvml, kernel_log): (&SourceState, &SourceState),
+        has_gpus: bool,
+    ) -> Option<Vec<&'static str>> {
+        let states = [state(nvml), state(kernel_log)];
         let before = self.states.replace(states);
         if before == Some(states) {
             return None;
         }
-        let named = [("driver", watch.nvml()), ("kernel log", watch.kernel_log())];
+        let named = [("driver", nvml), ("kernel log", kernel_log)];
         for (n, (name, state)) in named.into_iter().enumerate() {
             if before.is_none_or(|before| before[n] != states[n]) {
-                log(name, state);
+                log(name, state, if has_gpus { "GPUs" } else { "NICs" });
             }
         }
-        // A source that is not asked, or has not answered yet, is no fault; none at all is.
-        let is_unheard = !states.contains(&State::Present)
+        // A source that is not asked, or has not answered yet, is no fault; none at all is, of
+        // GPUs: what happens to a NIC is seen by its ports as well.
+        let is_unheard = has_gpus
+            && !states.contains(&State::Present)
             && states.iter().any(|state| *state != State::Disabled);
         let is_news = is_unheard != self.is_unheard;
         self.is_unheard = is_unheard;
@@ -177,13 +184,37 @@ fn state(source: &SourceState) -> State {
     }
 }
 
-fn log(source: &str, state: &SourceState) {
+/// `devices`: whose events they are.
+fn log(source: &str, state: &SourceState, devices: &str) {
     match state {
         SourceState::Present(heard) if heard.is_empty() => {
-            tracing::warn!(source, "events of GPUs are not heard: no GPU tells of any");
+            tracing::warn!(
+                source,
+                "events of {devices} are not heard: none tells of any"
+            );
         }
-        SourceState::Present(_) => tracing::info!(source, "events of GPUs are listened to"),
+        SourceState::Present(_) => {
+            tracing::info!(source, "events of {devices} are listened to");
+        }
         SourceState::Disabled { .. } => {}
-        unheard => tracing::warn!(source, state = ?unheard, "events of GPUs are not heard"),
+        unheard => {
+            tracing::warn!(source, state = ?unheard, "events of {devices} are not heard");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_hwprobe::Reading;
+
+    #[test]
+    fn events_that_nobody_hears_are_a_note_where_there_are_gpus() {
+        let off: SourceState = Reading::disabled("not asked");
+        let denied: SourceState = Reading::denied("/dev/kmsg");
+        let gpus = Heard::default().look((&off, &denied), true);
+        assert_eq!(gpus, Some(vec![UNHEARD]));
+        let nics = Heard::default().look((&off, &denied), false);
+        assert_eq!(nics, None);
     }
 }
