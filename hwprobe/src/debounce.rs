@@ -28,8 +28,8 @@ pub enum Publication {
     Unchanged,
     /// A change was seen once; read again soon (30 to 60 s) to confirm it.
     Confirm,
-    /// No two reads in a row were equal: what is published stays incomplete until two are. Read
-    /// again at the usual time, not soon: it was tried often enough.
+    /// No two reads in a row were equal: what is published stays incomplete until two are. No
+    /// read is to confirm it: it was tried often enough. It is read again as any incomplete class.
     Restless,
     /// Publish this mark under this revision.
     Publish {

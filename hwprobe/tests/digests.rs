@@ -405,7 +405,7 @@ fn a_class_that_never_reads_the_same_twice_is_incomplete_until_it_does() {
         revision: 2,
     };
     assert_eq!(debounce.observe(mark(2)), gone);
-    // It is read at the usual time from then on, also where it reads what was published once.
+    // No read confirms it from then on: it is read as any incomplete class, also where it reads what was published once.
     for byte in [3, 1, 3, 1] {
         assert_eq!(debounce.observe(mark(byte)), Publication::Restless);
         assert!(!debounce.is_waiting());

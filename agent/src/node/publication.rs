@@ -35,7 +35,7 @@ pub struct Announcement {
 /// What to do after a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Read again at the usual time.
+    /// Nothing is to be confirmed: read again at the usual time, or sooner while a class is unknown.
     Rest,
     /// A change was seen once: read again soon.
     Confirm,
