@@ -55,6 +55,36 @@ impl Activation {
     }
 }
 
+/// That BMCs told something else: the first after a quiet time at once, what follows together.
+#[derive(Debug)]
+pub(crate) struct News {
+    changes: watch::Receiver<u64>,
+    /// Many BMCs answer at a time.
+    spacing: Duration,
+    last: Option<Instant>,
+}
+
+impl News {
+    /// `changes`: of a sender that lives as long as who waits here.
+    pub(crate) const fn new(changes: watch::Receiver<u64>, spacing: Duration) -> Self {
+        Self {
+            changes,
+            spacing,
+            last: None,
+        }
+    }
+
+    /// Resolves when it is time to look. Cancel safe: a change that was not delivered comes again.
+    pub(crate) async fn next(&mut self) {
+        if let Some(last) = self.last {
+            sleep_until(last + self.spacing).await;
+        }
+        // An error cannot be: see `new`.
+        let _ = self.changes.changed().await;
+        self.last = Some(Instant::now());
+    }
+}
+
 async fn changed(lease: Option<&mut watch::Receiver<u64>>) {
     let known = match lease {
         Some(lease) => lease.changed().await.is_ok(),

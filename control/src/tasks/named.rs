@@ -2,12 +2,16 @@
 //! whoever follows the nodes is told. It waits for no agent, and no brake holds it up: that is for
 //! draining.
 
-use crate::{core::Core, observe, tasks::activation::Activation};
+use crate::{
+    core::Core,
+    observe,
+    tasks::activation::{Activation, News},
+};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Looks at least this often.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Nodes come and change all the time.
+/// Nodes come and change all the time, and many BMCs answer at a time.
 const SPACING: Duration = Duration::from_millis(500);
 
 /// See the module.
@@ -24,12 +28,11 @@ impl NameFaults {
     /// Runs for ever.
     pub(crate) async fn run(self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
-        let mut news = self.core.bmc.changes();
+        let mut news = News::new(self.core.bmc.changes(), SPACING);
         loop {
             tokio::select! {
                 () = activation.next() => {}
-                // The sender lives as long as the core.
-                _ = news.changed() => {}
+                () = news.next() => {}
             }
             self.reconcile();
         }
@@ -48,5 +51,75 @@ impl NameFaults {
             true => 0,
             false => observe::named(&self.core, news),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        bmc::Parts,
+        tasks::testing::{id, world::World},
+    };
+    use lattice_hwprobe::health::{Action, Reason, Severity};
+    use lattice_quorum_types::UnixMillis;
+    use tokio::time::{Instant, sleep};
+    use tokio_util::task::AbortOnDropHandle;
+
+    fn names_a_fault() -> Parts {
+        let reason = Reason {
+            code: "bmc.system_critical".to_owned(),
+            entity: "bmc".to_owned(),
+            evidence: "bmc.health is Critical".to_owned(),
+            severity: Severity::Faulty,
+            action: Action::Inspect,
+            observe_only: false,
+            first_seen_ms: 1,
+            last_seen_ms: 1,
+            count: 1,
+        };
+        Parts {
+            records: BTreeMap::new(),
+            findings: Vec::new(),
+            reasons: vec![reason],
+            read_at: UnixMillis(1),
+            was_asked: true,
+            may_drain: true,
+            untold: Default::default(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_fault_is_named_at_once_and_what_many_bmcs_name_then_in_few_views() {
+        let world = World::new();
+        let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
+        let seen = |_| crate::view::Seen::before(BTreeMap::new());
+        let cell = names.iter().map(|node| (node.clone(), seen(node)));
+        observe::cell(&world.core, "c0", cell.collect());
+        let running = NameFaults::new(world.core.clone()).run();
+        let _running = AbortOnDropHandle::new(tokio::spawn(running));
+        sleep(PERIOD * 3 / 2).await;
+        let before = world.core.view().version;
+        let began_at = Instant::now();
+        let is_named = |node| {
+            !world
+                .core
+                .view()
+                .node(node)
+                .is_none_or(|e| e.named.reasons.is_empty())
+        };
+        for node in &names {
+            world.core.bmc.put_parts(node.clone(), names_a_fault());
+            sleep(Duration::from_millis(10)).await;
+            if node == &names[0] {
+                assert!(is_named(node), "at once");
+            }
+        }
+        while !names.iter().all(is_named) {
+            assert!(began_at.elapsed() < PERIOD / 2);
+            sleep(Duration::from_millis(10)).await;
+        }
+        let views = world.core.view().version - before;
+        assert!(views < 10, "{views} views of 64 nodes");
     }
 }

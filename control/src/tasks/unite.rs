@@ -8,17 +8,14 @@ use crate::{
     bmc::Parts,
     core::Core,
     observe,
-    tasks::activation::{Activation, due},
+    tasks::activation::{Activation, News, due},
     view::{NodeEntry, United, View},
 };
 use futures::{StreamExt, stream};
 use lattice_hwprobe::{Class, ClassMark, ClassRecord, Schemas};
 use lattice_quorum_types::NodeId;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::time::Instant;
 
 /// Looks at least this often: an agent's record that could not be fetched is asked for again.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -73,10 +70,7 @@ impl Unite {
     /// Runs for ever.
     pub(crate) async fn run(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
-        let mut news = News {
-            changes: self.core.bmc.changes(),
-            last: None,
-        };
+        let mut news = News::new(self.core.bmc.changes(), SPACING);
         loop {
             tokio::select! {
                 () = activation.next() => {}
@@ -135,24 +129,6 @@ impl Unite {
             observe::united(core, found);
         }
         count
-    }
-}
-
-/// That BMCs told something else: the first after a quiet time at once, what follows together.
-struct News {
-    changes: watch::Receiver<u64>,
-    last: Option<Instant>,
-}
-
-impl News {
-    /// Cancel safe: a change that was not delivered comes again.
-    async fn next(&mut self) {
-        if let Some(last) = self.last {
-            sleep_until(last + SPACING).await;
-        }
-        // The sender lives as long as the core.
-        let _ = self.changes.changed().await;
-        self.last = Some(Instant::now());
     }
 }
 

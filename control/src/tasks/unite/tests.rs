@@ -493,10 +493,7 @@ async fn what_many_bmcs_tell_at_once_is_told_in_few_views() {
 #[tokio::test]
 async fn the_first_news_of_bmcs_is_seen_at_once_and_what_follows_together() {
     let readings = crate::bmc::Readings::default();
-    let mut news = News {
-        changes: readings.changes(),
-        last: None,
-    };
+    let mut news = News::new(readings.changes(), SPACING);
     let began_at = Instant::now();
     readings.put_parts(id("a"), parts(on()));
     news.next().await;
