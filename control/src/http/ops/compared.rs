@@ -26,10 +26,10 @@ pub(crate) async fn diff(
 
 /// Of a group one of its nodes stands for all of them, and is compared in what it is a group by.
 async fn beside(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
-    let left = Side::read(core, "node", left)?;
+    let left = Side::read(core, "node", left).await?;
     let right = match right {
         MAJORITY => None,
-        right => Some(Side::read(core, "with", right)?),
+        right => Some(Side::read(core, "with", right).await?),
     };
     let with = right.as_ref().map_or(MAJORITY, |side| side.node.as_str());
     let group = |side: &Side| side.group.as_ref().map(|(_, scope)| scope.clone());

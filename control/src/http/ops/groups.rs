@@ -1,30 +1,35 @@
 //! A conformance group by the beginning of its digest, as `lattice conformance groups` shows it.
 
-use crate::Core;
+use crate::{Core, View};
 use lattice_api::problem::{Kind, Problem};
-use lattice_hwprobe::{Class, ClassMark, Digest, Group, Scope, union_digest};
+use lattice_hwprobe::{Class, ClassMark, Digest, Group, Scope, groups, union_digest};
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 /// Fewest digits that name a group.
 const LEAST_DIGITS: usize = 8;
 /// Digests that are made to find of which classes together one is: some tenths of a second.
 const MOST_DIGESTS: usize = 100_000;
 
+/// Whoever may read may ask for groups that are none: no more cores than this look for them.
+static SEARCHES: Semaphore = Semaphore::const_new(2);
+
 /// A group, and what it is a group by.
 pub(super) type Found = (Group, Scope);
 
 /// The groups of these scopes whose digest begins so.
 pub(super) fn beginning(
-    core: &Core,
+    view: &View,
     digits: &str,
     scopes: impl IntoIterator<Item = Scope>,
 ) -> Vec<Found> {
+    let nodes = view.conformance();
     let mut found = Vec::new();
     for scope in scopes {
-        let groups = core.conformance_groups(scope.clone()).groups.into_iter();
-        let fitting = groups.filter(|group| group.digest.to_string().starts_with(digits));
+        let of_scope = groups(&nodes, &scope).groups.into_iter();
+        let fitting = of_scope.filter(|group| group.digest.to_string().starts_with(digits));
         found.extend(fitting.map(|group| (group, scope.clone())));
     }
     found
@@ -44,8 +49,13 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Reads the name of a node, or else the beginning of a group's digest, given as `field`.
-    pub(super) fn read(core: &Core, field: &str, text: &str) -> Result<Self, Problem> {
+    /// Reads the name of a node, or else the beginning of a group's digest, given as `field`. A group
+    /// is looked for where that keeps no request waiting.
+    pub(super) async fn read(
+        core: &Core,
+        field: &'static str,
+        text: &str,
+    ) -> Result<Self, Problem> {
         let view = core.view();
         let node = NodeId::new(text).ok();
         if let Some(node) = node.filter(|node| view.node(node).is_some()) {
@@ -63,9 +73,24 @@ impl Side {
             );
             return Err(Problem::field(field, reason));
         }
-        let mut fitting = beginning(core, &digits, plain());
+        let text = text.to_owned();
+        // Never closed.
+        let permit = SEARCHES.acquire().await;
+        let search = spawn_blocking(move || {
+            let _permit = permit;
+            Self::group(&view, field, &text, &digits)
+        });
+        match search.await {
+            Ok(found) => found,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    /// The one group whose digest begins so.
+    fn group(view: &View, field: &str, text: &str, digits: &str) -> Result<Self, Problem> {
+        let mut fitting = beginning(view, digits, plain());
         if fitting.is_empty() {
-            fitting = beginning(core, &digits, together(core, &digits));
+            fitting = beginning(view, digits, together(view, digits));
         }
         if fitting.len() > 1 {
             let reason = format!("{} groups begin so; give more of it", fitting.len());
@@ -111,8 +136,7 @@ impl Side {
 }
 
 /// The classes that a digest may be of together.
-fn together(core: &Core, digits: &str) -> Vec<Scope> {
-    let view = core.view();
+fn together(view: &View, digits: &str) -> Vec<Scope> {
     let entries = view.nodes.values().filter(|entry| entry.seen.is_some());
     let kinds: BTreeSet<Vec<(Class, ClassMark)>> = entries
         .map(|entry| entry.common_marks().iter().map(|(c, m)| (*c, *m)).collect())

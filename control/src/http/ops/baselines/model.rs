@@ -221,7 +221,7 @@ fn group(core: &Core, beginning: &str, wanted: &Wanted) -> Result<(Group, Scope)
     if wanted.classes.len() > 1 {
         scopes.push(Scope::Union(wanted.classes.keys().copied().collect()));
     }
-    let mut fitting = groups::beginning(core, beginning, scopes);
+    let mut fitting = groups::beginning(&core.view(), beginning, scopes);
     if fitting.len() > 1 {
         let reason = format!("{} groups begin so; give more of it", fitting.len());
         return Err(Problem::field("from_group", reason));
