@@ -203,7 +203,7 @@ impl Core {
                 let part = parts.as_ref().and_then(|parts| parts.records.get(&class));
                 let is_its_bmcs = part.is_some() && is_its_bmcs(node, class);
                 let record = match record {
-                    Some(record) => record.clone(),
+                    Some(record) => as_said(node, record.clone()),
                     None if is_its_bmcs => ClassRecord::new(class),
                     None => unknown(
                         class,
@@ -220,6 +220,23 @@ impl Core {
             }
         }
     }
+}
+
+/// A node's record of a class, as it counts: what was read of one that the node itself announces as
+/// incomplete is one reading of several that differ, or the first since, and no knowledge.
+pub(crate) fn as_said(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
+    let is_unknown = node.said(record.class) == Some(ClassMark::Incomplete);
+    match is_unknown && record.state().digest().is_some() {
+        true => unsettled(record, "the node announces the class as incomplete"),
+        false => record,
+    }
+}
+
+/// A record that was read completely and does not count: without the key of its reads it has no digest.
+pub(crate) fn unsettled(mut record: ClassRecord, why: &str) -> ClassRecord {
+    let key = format!("{}.probe.reads", record.class);
+    record.require(key, Reading::<Value>::failed(why));
+    record
 }
 
 /// The record of a class that has one, which cannot be had now: nothing is known of it but why.

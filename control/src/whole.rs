@@ -1,16 +1,20 @@
 //! A whole node: what its agent reads, and what this control reads of its BMC, put together as the
 //! digests are that everybody is told.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     agents::Look,
+    compare::as_said,
     core::Core,
     error::AgentError,
     tasks::unite,
     view::{NodeEntry, View},
 };
 use lattice_hwprobe::{
-    Class, ClassMark, ClassRecord, Digest, Earlier, Inventory, Levels, Reading, Schemas, Value,
-    fingerprint,
+    Class, ClassMark, ClassRecord, Digest, Earlier, Inventory, Levels, LimitState, Power, Reading,
+    Schemas, Value, fingerprint,
 };
 use lattice_quorum_types::NodeId;
 use lattice_redfish::contradictions;
@@ -52,18 +56,38 @@ impl Core {
         }
         if let Some(seen) = self.bmc.power(node) {
             inventory.power = Some(seen.power.clone());
+        } else if self.bmc.parts(node).is_some() {
+            inventory.power = inventory.power.take().map(by_own_meter);
         }
     }
 
-    /// A change that was read once is not announced yet: until then the class is what it was.
+    /// A change that was read once is not announced yet: until then the class is what it was, and one
+    /// that is announced as incomplete is not known.
     async fn as_announced(&self, view: &View, entry: &NodeEntry, inventory: &mut Inventory) {
         for (class, mark) in entry.marks() {
             let read = inventory.records.get(class).map(|r| r.state().mark());
             if mark.digest().is_some() && read != Some(*mark) {
                 let announced = self.record_of(view, entry, *class, None).await;
                 inventory.records.insert(*class, announced);
+            } else if mark.digest().is_none()
+                && let Some(record) = inventory.records.remove(class)
+            {
+                inventory.records.insert(*class, as_said(entry, record));
             }
         }
+    }
+}
+
+/// What a node's own meter says of the whole node, whose BMC was not read yet: that it knows no limit
+/// does not mean that there is none, for the BMC may keep one.
+fn by_own_meter(measured: Power) -> Power {
+    match measured.limit_state {
+        LimitState::Absent | LimitState::Uncapped => Power {
+            limit_state: LimitState::Unknown,
+            limit: Reading::failed("its BMC was not read yet"),
+            ..measured
+        },
+        LimitState::Set | LimitState::Unknown => measured,
     }
 }
 

@@ -1,6 +1,9 @@
 //! One node as its BMC tells it, look after look: what is published, what was other before, and what
 //! is wrong.
 
+#[cfg(test)]
+mod tests;
+
 use super::{
     Parts,
     ask::Looked,
@@ -9,14 +12,17 @@ use super::{
     whose::whose,
     worker::Host,
 };
-use crate::history::{self, HistoryError};
+use crate::{
+    compare::unsettled,
+    history::{self, HistoryError},
+};
 use lattice_hwprobe::{
-    Class, ClassRecord, Power, Reading,
+    Class, ClassMark, ClassRecord, Power, Reading,
     history::{Cause, History, Line, Seen},
 };
 use lattice_quorum_types::{NodeId, UnixMillis};
 use lattice_redfish::{BmcReport, NodeReport, Route, Selector, SystemName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Entries kept while they cannot be written.
 const MOST_UNWRITTEN: usize = 64;
@@ -58,6 +64,8 @@ pub(super) struct Node {
     system: Option<SystemName>,
     /// A change was seen once and is to be read again.
     waits: bool,
+    /// The classes that read otherwise each time: unknown until two looks in a row are equal.
+    restless: BTreeSet<Class>,
     /// What the disk has not taken yet, with the records it names.
     unwritten: Vec<Unwritten>,
     /// What of its coming and going is written down.
@@ -167,12 +175,14 @@ impl Node {
         }
     }
 
-    /// The classes that it tells otherwise than what counts.
+    /// The classes that it tells otherwise than what counts. Of one that does not hold still nothing
+    /// counts, and nothing is confirmed by reading it twice: what else a look says is not doubted for it.
     fn differs(&self, found: &NodeReport) -> Vec<Class> {
         let before = self.history.published();
         let other = |record: &&ClassRecord| {
             let mark = before.get(&record.class);
-            mark.is_some_and(|mark| *mark != record.state().mark())
+            let is_other = mark.is_some_and(|mark| *mark != record.state().mark());
+            is_other && !self.restless.contains(&record.class)
         };
         let records = [&found.bmc, &found.bios].into_iter();
         let differs = records.filter(other).map(|record| record.class);
@@ -269,12 +279,7 @@ impl Node {
         };
         let known = self.history.checkpoint().classes.clone();
         let observed = self.history.observe(records, &seen);
-        let published = self.history.published();
-        for (class, record) in records {
-            if published.get(class) == Some(&record.state().mark()) {
-                self.published.insert(*class, record.clone());
-            }
-        }
+        self.publish(records, observed.confirm);
         for line in observed.lines {
             let Line::Entry(entry) = line else {
                 continue;
@@ -295,6 +300,32 @@ impl Node {
         match observed.confirm {
             true => Next::Confirm,
             false => Next::Rest,
+        }
+    }
+
+    /// What counts after a look. `confirm`: something of it waits to be read a second time.
+    fn publish(&mut self, records: &BTreeMap<Class, ClassRecord>, confirm: bool) {
+        let published = self.history.published();
+        for (class, record) in records {
+            let mark = record.state().mark();
+            let is_unknown = published.get(class) == Some(&ClassMark::Incomplete);
+            if !is_unknown {
+                self.restless.remove(class);
+            } else if mark.digest().is_some() && !confirm {
+                // Known, not what counts, and not to be read again soon.
+                self.restless.insert(*class);
+            }
+            if published.get(class) == Some(&mark) {
+                self.published.insert(*class, record.clone());
+                continue;
+            }
+            // While a first change after silence waits, the reason is what it was.
+            let counted = self.published.get(class);
+            let is_old = counted.is_none_or(|counted| counted.state().digest().is_some());
+            if is_unknown && (is_old || self.restless.contains(class)) {
+                let record = unsettled(record.clone(), "does not hold still");
+                self.published.insert(*class, record);
+            }
         }
     }
 

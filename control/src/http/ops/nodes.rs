@@ -16,8 +16,8 @@ use lattice_api::{
     problem::{Kind, Problem},
 };
 use lattice_hwprobe::{
-    Class, ClassMark, Difference, Inventory, LimitState, Milliwatts, NodeDocument, Power, Reading,
-    Value, Verdict, health::Severity,
+    Class, ClassMark, Difference, Inventory, Milliwatts, NodeDocument, Power, Reading, Value,
+    Verdict, health::Severity,
 };
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{NodeId, Revision, UnixMillis, node::Node};
@@ -57,9 +57,7 @@ pub(crate) fn list(
 pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
     let mut shown = get(core, node)?;
     if shown.power.is_none() {
-        let node = name(node)?;
-        let has_bmc = core.bmc.parts(&node).is_some();
-        shown.power = in_band(core, &node, has_bmc).await;
+        shown.power = in_band(core, &name(node)?).await;
     }
     add_last_complete(core, &mut shown).await;
     if caller.check_whole(Role::Operator, "").is_ok() {
@@ -118,25 +116,10 @@ pub(super) fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> N
 }
 
 /// What a node's agent measured in its last probe; none where it does not say so at once.
-async fn in_band(core: &Core, node: &NodeId, has_bmc: bool) -> Option<PowerView> {
+async fn in_band(core: &Core, node: &NodeId) -> Option<PowerView> {
     let asked = timeout(IN_BAND_TIMEOUT, core.inventory(node, Look::Last));
     let measured = asked.await.ok()?.ok()?.power?;
-    Some(power(&by_own_meter(measured, has_bmc), None))
-}
-
-/// What a node's own meter says of the whole node. That it knows no limit does not mean that there is
-/// none where a BMC, which was not read yet, may keep one.
-fn by_own_meter(measured: Power, has_bmc: bool) -> Power {
-    match measured.limit_state {
-        LimitState::Absent | LimitState::Uncapped if has_bmc => Power {
-            limit_state: LimitState::Unknown,
-            limit: Reading::Failed {
-                why: "its BMC was not read yet".to_owned(),
-            },
-            ..measured
-        },
-        _ => measured,
-    }
+    Some(power(&measured, None))
 }
 
 fn power(power: &Power, read_at: Option<UnixMillis>) -> PowerView {
@@ -460,32 +443,5 @@ fn facts(document: &NodeDocument) -> FactsView {
         numa_nodes: facts.numa_nodes.present().copied(),
         rdma_count: facts.rdma_count.present().copied(),
         features: facts.features.iter().cloned().collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lattice_hwprobe::LimitState::{Absent, Set, Uncapped, Unknown};
-
-    #[test]
-    fn a_nodes_own_meter_says_nothing_of_a_limit_that_its_bmc_may_keep() {
-        for (told, has_bmc, shown) in [
-            (Absent, true, Unknown),
-            (Uncapped, true, Unknown),
-            (Set, true, Set),
-            (Absent, false, Absent),
-            (Uncapped, false, Uncapped),
-        ] {
-            let limit_state = told;
-            let measured = Power {
-                draw: Reading::Present(Milliwatts(400_000)),
-                limit_state,
-                ..Power::default()
-            };
-            let seen = power(&by_own_meter(measured, has_bmc), None);
-            assert_eq!(seen.limit_state, shown.to_string(), "{told} {has_bmc}");
-            assert_eq!(seen.draw_watts, Some(400));
-        }
     }
 }

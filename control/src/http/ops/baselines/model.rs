@@ -3,6 +3,7 @@
 use crate::{
     Core, Look, NodeEntry,
     baselines::form::{Model, Want, Wanted},
+    compare::as_said,
     http::ops::{
         groups,
         nodes::{self, agent_problem},
@@ -172,15 +173,20 @@ fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<Stri
 }
 
 /// With what another source tells of the same class: the rest of the class is what others are to be
-/// like as well. What was read once and is not announced yet is no model, and neither is a part.
+/// like as well. What was read once and is not announced yet is no model, and neither is a part, nor
+/// what the node itself announces as incomplete.
 async fn whole(
     core: &Core,
     node: &NodeId,
-    mut records: BTreeMap<Class, ClassRecord>,
+    records: BTreeMap<Class, ClassRecord>,
 ) -> Result<BTreeMap<Class, ClassRecord>, Problem> {
     let view = core.view();
     let entry = view.node(node);
     let entry = entry.ok_or_else(|| Problem::unknown_node(node.as_str()))?;
+    let records = records.into_iter();
+    let mut records: BTreeMap<Class, ClassRecord> = records
+        .map(|(class, record)| (class, as_said(entry, record)))
+        .collect();
     let changing = records
         .iter()
         .filter(|(class, record)| entry.said(**class) != Some(record.state().mark()));

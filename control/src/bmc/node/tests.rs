@@ -1,0 +1,122 @@
+//! A class that reads otherwise at every look is not known, and keeps nothing else waiting.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use lattice_hwprobe::{Vitals, health::Table};
+
+/// Where what a BMC calls critical drains its node.
+fn node() -> Node {
+    let site = "version: s\nchecks:\n  bmc.system_critical: {severity: faulty}";
+    let table = Table::shipped().unwrap().with_site(site).unwrap();
+    let name = NodeId::new("gpu001").unwrap();
+    Node::new(name, Selector::Only, Wrong::new(table))
+}
+
+fn tells(setting: Reading<&str>, health: &str) -> BmcReport {
+    let mut bios = ClassRecord::new(Class::Bios);
+    bios.require("bios.setting.Seed", setting);
+    let mut bmc = ClassRecord::new(Class::Bmc);
+    bmc.require("bmc.firmware", Reading::Present("7.0"));
+    let mut vitals = Vitals::default();
+    vitals.put("bmc.health", Reading::Present(health));
+    BmcReport {
+        nodes: vec![NodeReport {
+            system: SystemName::default(),
+            bmc,
+            bios,
+            power: Power::default(),
+            route: Route {
+                unread: Reading::Absent,
+                ..Route::default()
+            },
+            vitals,
+            findings: Vec::new(),
+        }],
+        ..BmcReport::default()
+    }
+}
+
+fn look(at: u64) -> Look {
+    Look {
+        at: UnixMillis(at),
+        cause: Cause::Periodic,
+    }
+}
+
+fn bios(node: &Node) -> ClassRecord {
+    node.parts(UnixMillis(0)).records[&Class::Bios].clone()
+}
+
+/// Codes, and whether it tells of the one that drains.
+fn named(node: &Node) -> (Vec<String>, bool) {
+    let parts = node.parts(UnixMillis(0));
+    let codes = parts.reasons.into_iter().map(|reason| reason.code);
+    (
+        codes.collect(),
+        !parts.untold.contains("bmc.system_critical"),
+    )
+}
+
+/// The sixth look in a row is unlike the one before it for the fifth time.
+fn restless() -> Node {
+    let mut node = node();
+    for (at, seed) in (0..).zip(["a", "b", "c", "b", "c", "b"]) {
+        let known = at > 0;
+        assert_eq!(bios(&node).state().digest().is_some(), known, "{at}");
+        node.take(&tells(Reading::Present(seed), "OK"), &look(at));
+    }
+    node
+}
+
+#[test]
+fn a_class_that_does_not_hold_still_has_no_digest_until_it_does() {
+    let mut node = restless();
+    let told = bios(&node);
+    assert_eq!(told.state().digest(), None, "{told:?}");
+    assert_eq!(told.get("bios.setting.Seed"), Reading::Present("b".into()));
+    let why = Reading::failed("does not hold still");
+    assert_eq!(told.get("bios.probe.reads"), why);
+    let records = node.parts(UnixMillis(0)).records;
+    assert!(records[&Class::Bmc].state().digest().is_some());
+    // Silence is silence, and what is told after it holds as little.
+    for (at, seed) in [
+        (6, Reading::failed("no answer")),
+        (7, Reading::Present("c")),
+    ] {
+        node.take(&tells(seed, "OK"), &look(at));
+        assert_eq!(bios(&node).state().digest(), None, "{at}");
+    }
+    node.take(&tells(Reading::Present("c"), "OK"), &look(8));
+    let told = bios(&node);
+    assert!(told.state().digest().is_some(), "{told:?}");
+    // From here on a change is read twice before it counts, as ever.
+    let (next, looked) = node.take(&tells(Reading::Present("d"), "OK"), &look(9));
+    let differs = vec![Class::Bios];
+    assert_eq!((next, looked), (Next::Confirm, Looked::Read { differs }));
+    assert_eq!(bios(&node), told);
+}
+
+#[test]
+fn what_a_bmc_names_is_confirmed_and_cleared_while_a_class_does_not_hold_still() {
+    let mut node = restless();
+    assert_eq!(named(&node), (Vec::new(), true));
+    let critical = vec!["bmc.system_critical".to_owned()];
+    for (at, seed, health, codes) in [(6, "c", "Critical", &critical), (7, "b", "OK", &Vec::new())]
+    {
+        let report = tells(Reading::Present(seed), health);
+        assert_eq!(node.looked(&report), Looked::Read { differs: vec![] });
+        let (next, _) = node.take(&report, &look(at));
+        assert_eq!((next, named(&node)), (Next::Rest, (codes.clone(), true)));
+    }
+}
+
+#[test]
+fn after_silence_the_first_change_is_doubted_and_the_reason_stays() {
+    let mut node = node();
+    node.take(&tells(Reading::Present("a"), "OK"), &look(0));
+    node.take(&tells(Reading::failed("no answer"), "OK"), &look(1));
+    let silent = bios(&node);
+    let (next, _) = node.take(&tells(Reading::Present("b"), "OK"), &look(2));
+    assert_eq!((next, named(&node).1), (Next::Confirm, false));
+    assert_eq!(bios(&node), silent);
+}
