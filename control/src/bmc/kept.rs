@@ -5,7 +5,7 @@ use super::{
     BmcTarget,
     ask::{Ask, Looked},
     config::with_causes,
-    node::{Look, no_power},
+    node::{Look, Node, no_power},
     worker::{AGAIN_AFTER, Shared, Worker, asks, nodes, tell},
 };
 use lattice_hwprobe::history::Cause;
@@ -16,8 +16,10 @@ use tokio::time::{Instant, timeout};
 /// Reads `target` until control stops.
 pub(super) async fn keep(target: BmcTarget, shared: Shared) {
     let now = shared.edges.clock.now();
-    for (name, node) in nodes(&target, &shared) {
-        shared.edges.readings.put_parts(name, node.parts(now));
+    let mut nodes = nodes(&target, &shared);
+    for (name, node) in &nodes {
+        let parts = node.parts(now);
+        shared.edges.readings.put_parts(name.clone(), parts);
     }
     let stop = shared.edges.stop.clone();
     let bmc = target.endpoint.0.address();
@@ -25,7 +27,7 @@ pub(super) async fn keep(target: BmcTarget, shared: Shared) {
     let mut asked = Vec::new();
     while !stop.is_cancelled() {
         let began_at = Instant::now();
-        let why = match Worker::new(&target, &shared) {
+        let why = match Worker::new(&target, &shared, &mut nodes) {
             Ok(worker) => match worker.run(std::mem::take(&mut asked)).await {
                 Ok(()) => return,
                 Err(broke_down) => broke_down.to_string(),
@@ -38,9 +40,12 @@ pub(super) async fn keep(target: BmcTarget, shared: Shared) {
         }
         let pause = AGAIN_AFTER.saturating_mul(1 << failures.min(16));
         failures += 1;
-        let unread = unread(&target, &shared, &why, std::mem::take(&mut asked));
+        let begin_anew = std::mem::take(&mut nodes).into_iter();
+        nodes = begin_anew.map(|(name, node)| (name, node.anew())).collect();
+        let mut asks = asks(&target, &shared);
+        let unread = unread(&mut nodes, &shared, &why, std::mem::take(&mut asked));
         let unread = async {
-            let mut asks = unread.await;
+            unread.await;
             // Who asks may have mended what was wrong.
             let ask = timeout(pause.min(longest(&shared)), asks.recv()).await;
             ask.ok().flatten().into_iter().collect()
@@ -54,14 +59,9 @@ fn longest(shared: &Shared) -> Duration {
     shared.plan.interval.max(AGAIN_AFTER)
 }
 
-/// Says of all its nodes that they cannot be read, to everybody and to those who asked. Where the next
-/// ones ask.
-async fn unread(
-    target: &BmcTarget,
-    shared: &Shared,
-    why: &str,
-    asked: Vec<Ask>,
-) -> tokio::sync::mpsc::Receiver<Ask> {
+/// Says of all its nodes that they cannot be read, to everybody and to those who asked. What
+/// was named before stands.
+async fn unread(nodes: &mut BTreeMap<NodeId, Node>, shared: &Shared, why: &str, asked: Vec<Ask>) {
     let edges = &shared.edges;
     let look = Look {
         at: edges.clock.now(),
@@ -73,16 +73,14 @@ async fn unread(
         },
     };
     let mut looked: BTreeMap<NodeId, Looked> = BTreeMap::new();
-    for (name, mut node) in nodes(target, shared) {
+    for (name, node) in nodes {
         node.resume(&edges.history).await;
         let came = node.cannot_be_read(why, &look);
         node.write(&edges.history, look.at).await;
         let readings = &edges.readings;
         readings.put_parts(name.clone(), node.parts(look.at));
         readings.put_power(name.clone(), no_power(why), look.at);
-        looked.insert(name, came);
+        looked.insert(name.clone(), came);
     }
-    let asks = asks(target, shared);
     tell(asked, &looked);
-    asks
 }

@@ -85,9 +85,16 @@ impl Node {
             wrong,
             system: None,
             waits: false,
+            restless: BTreeSet::new(),
             unwritten: Vec::new(),
             turns: Turns::default(),
         }
+    }
+
+    /// As a node that was not read yet, but for what its BMC named: that stands until it says that it is
+    /// over.
+    pub(super) fn anew(self) -> Self {
+        Self::new(self.name, self.selector, self.wrong)
     }
 
     /// Which system of the BMC it is.

@@ -98,12 +98,12 @@ pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
     }
 }
 
-pub(super) struct Worker {
+pub(super) struct Worker<'n> {
     bmc: Bmc,
     endpoint: ReadOnly,
     password_file: PathBuf,
     deeds: Deeds,
-    nodes: BTreeMap<NodeId, Node>,
+    nodes: &'n mut BTreeMap<NodeId, Node>,
     /// Who wants it looked at now.
     asks: mpsc::Receiver<Ask>,
     /// Looks in a row that left something unknown.
@@ -139,15 +139,19 @@ pub(super) fn asks(target: &BmcTarget, shared: &Shared) -> mpsc::Receiver<Ask> {
     asks
 }
 
-impl Worker {
+impl<'n> Worker<'n> {
     /// From now on it is asked for looks at its nodes.
-    pub(super) fn new(target: &BmcTarget, shared: &Shared) -> Result<Self, EndpointError> {
+    pub(super) fn new(
+        target: &BmcTarget,
+        shared: &Shared,
+        nodes: &'n mut BTreeMap<NodeId, Node>,
+    ) -> Result<Self, EndpointError> {
         Ok(Self {
             bmc: client(&target.endpoint)?,
             endpoint: target.endpoint.clone(),
             password_file: target.password_file.clone(),
             deeds: Deeds::default(),
-            nodes: nodes(target, shared),
+            nodes,
             asks: asks(target, shared),
             failures: 0,
             told: None,
@@ -158,7 +162,7 @@ impl Worker {
     /// Until control stops, or it breaks down. `asked`: who waits for its first look already.
     pub(super) async fn run(mut self, asked: Vec<Ask>) -> Result<(), BrokeDown> {
         let stop = self.shared.edges.stop.clone();
-        // Nothing is used of it afterwards but its session.
+        // Nothing is used of it afterwards but its session, and what its nodes' BMC named.
         let reading = AssertUnwindSafe(self.read(asked)).catch_unwind();
         let ended = stop.run_until_cancelled(reading).await;
         // A request that was under way is given up; the session is not.
@@ -313,7 +317,7 @@ impl Worker {
         let edges = &self.shared.edges;
         let now = edges.clock.now();
         let mut looked = BTreeMap::new();
-        for (name, node) in &mut self.nodes {
+        for (name, node) in self.nodes.iter_mut() {
             if node.judge(&report, now) {
                 edges.readings.put_parts(name.clone(), node.parts(now));
             }
@@ -339,7 +343,7 @@ impl Worker {
         };
         let mut next = Next::Rest;
         let mut looked = BTreeMap::new();
-        for (name, node) in &mut self.nodes {
+        for (name, node) in self.nodes.iter_mut() {
             let (then, came) = node.take(&report, &look);
             next = next.max(then);
             looked.insert(name.clone(), came);
@@ -368,7 +372,7 @@ impl Worker {
         let (lists, deeds) = read;
         let edges = &self.shared.edges;
         let now = edges.clock.now();
-        for (name, node) in &self.nodes {
+        for (name, node) in self.nodes.iter() {
             let of_node = deeds.iter().filter(|deed| node.is_concerned(&deed.systems));
             let told = (lists.clone(), of_node.cloned().collect());
             let kept = edges.history.append_deeds(name.to_string(), told, now.0);
@@ -386,7 +390,7 @@ impl Worker {
         let edges = &self.shared.edges;
         let mut told = None;
         let mut is_stale = false;
-        for (name, node) in &mut self.nodes {
+        for (name, node) in self.nodes.iter_mut() {
             let now = edges.clock.now();
             node.write(&edges.history, now).await;
             // The host may have been heard only since its BMC was looked at.

@@ -74,3 +74,50 @@ async fn a_worker_that_breaks_down_ends_its_session_and_begins_anew() {
         .await;
     bed.end().await;
 }
+
+#[tokio::test]
+async fn what_was_named_outlasts_a_worker_that_breaks_down_until_the_bmc_says_that_it_is_over() {
+    const SYSTEM: &str = "/redfish/v1/Systems/1";
+    let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
+    let bmc = bmc.start().await.unwrap();
+    let health = |health: &str| assert!(bmc.set(SYSTEM, "/Status/Health", health.into()));
+    health("Critical");
+    let folder = folder();
+    let entry = format!("url: '{}', nodes: {NODE}", bmc.url());
+    let plan = BmcPlan::load(&file(folder.path(), &[entry])).unwrap();
+    let breaks = Arc::new(AtomicBool::new(false));
+    let hosts = {
+        let breaks = Arc::clone(&breaks);
+        Arc::new(move |_: &NodeId| {
+            assert!(!breaks.load(Ordering::Relaxed), "as a bug would");
+            Some(cray())
+        })
+    };
+    let bed = Bed::beside(plan, History::open(None).unwrap(), hosts);
+    let is_named = |readings: &Readings| {
+        let parts = readings.parts(&id(NODE));
+        let named = parts.map(|parts| parts.named().reasons);
+        let mut codes = named.iter().flatten().map(|(code, _)| code);
+        codes.any(|code| code == "bmc.system_critical")
+    };
+    bed.until("the fault", |r| is_named(r).then_some(())).await;
+    breaks.store(true, Ordering::Relaxed);
+    let why = bed.until("silence", silent).await;
+    assert!(why.contains("broke down"), "{why}");
+    assert!(is_named(&bed.readings));
+    // It begins anew, and its first look is not answered.
+    breaks.store(false, Ordering::Relaxed);
+    bmc.break_path("*", Fault::Reset);
+    assert!(matches!(asked(&bed).await, Looked::Silent { .. }));
+    let another = |r: &Readings| silent(r).filter(|now| *now != why);
+    bed.until("its own silence", another).await;
+    assert!(is_named(&bed.readings));
+    health("OK");
+    bmc.heal();
+    assert!(matches!(asked(&bed).await, Looked::Read { .. }));
+    bed.until("it is over", |r| {
+        (silent(r).is_none() && !is_named(r)).then_some(())
+    })
+    .await;
+    bed.end().await;
+}
