@@ -2,6 +2,7 @@
 
 use lattice_hwprobe::Class;
 use lattice_quorum_types::NodeId;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Asks that may wait for one worker; who comes after them waits to ask.
@@ -33,5 +34,10 @@ pub(crate) enum Looked {
     Silent {
         /// Why.
         why: String,
+    },
+    /// The look goes on.
+    Late {
+        /// How long it was waited for.
+        within: Duration,
     },
 }

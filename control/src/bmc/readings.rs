@@ -11,8 +11,12 @@ use lattice_quorum_types::{NodeId, UnixMillis};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, timeout},
+};
 
 /// The BMC's parts of a node's classes, once read twice alike.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,6 +87,23 @@ pub(crate) struct PowerSeen {
     pub(crate) read_at: Option<UnixMillis>,
 }
 
+/// A look that went on without who asked for it is theirs for this long, when they ask again.
+const LATE_WITHIN: Duration = Duration::from_secs(120);
+
+/// A look that took longer than who asked for it would wait.
+#[derive(Debug)]
+struct Late {
+    /// Since when nobody waits for it.
+    since: Instant,
+    answered: oneshot::Receiver<Looked>,
+}
+
+impl Late {
+    fn is_of_use(&self) -> bool {
+        self.since.elapsed() <= LATE_WITHIN
+    }
+}
+
 /// Whether a BMC told any of it: a request that was not made, or not answered, tells nothing.
 fn is_told(power: &Power) -> bool {
     power.draw.is_known() || power.limit_state != LimitState::Unknown
@@ -95,6 +116,8 @@ pub(crate) struct Readings {
     parts: Arc<Mutex<BTreeMap<NodeId, Arc<Parts>>>>,
     /// The worker of each node's BMC.
     workers: Arc<Mutex<BTreeMap<NodeId, mpsc::Sender<Ask>>>>,
+    /// By node, and by who asked.
+    late: Arc<Mutex<BTreeMap<(NodeId, String), Late>>>,
     /// Grows with every change of a part; power changes all the time and wakes nobody.
     version: watch::Sender<u64>,
 }
@@ -105,6 +128,7 @@ impl Default for Readings {
             power: Arc::default(),
             parts: Arc::default(),
             workers: Arc::default(),
+            late: Arc::default(),
             version: watch::Sender::new(0),
         }
     }
@@ -137,23 +161,40 @@ impl Readings {
         lock(&self.parts).clone()
     }
 
-    /// Lets a node's BMC be looked at now, because `who` asks. What it says counts as ever: what
-    /// changed is read a second time first. `None` where no BMC of the node is read.
-    pub(crate) async fn look(&self, node: &NodeId, who: &str) -> Option<Looked> {
+    /// Lets a node's BMC be looked at now, because `who` asks and waits so long. What it says counts
+    /// as ever: what changed is read a second time first. Slow BMCs take minutes for everything: that
+    /// look goes on, and is what comes of the question when `who` asks again soon; or else such a BMC
+    /// would answer nobody. `None` where no BMC of the node is read.
+    pub(crate) async fn look(&self, node: &NodeId, who: &str, within: Duration) -> Option<Looked> {
         let worker = lock(&self.workers).get(node).cloned()?;
-        let (answer, answered) = oneshot::channel();
-        let ask = Ask {
-            node: node.clone(),
-            who: who.to_owned(),
-            answer,
+        let key = (node.clone(), who.to_owned());
+        let late = lock(&self.late).remove(&key).filter(Late::is_of_use);
+        let (mut answered, ask) = match late {
+            Some(late) => (late.answered, None),
+            None => {
+                let (answer, answered) = oneshot::channel();
+                let (node, who) = key.clone();
+                (answered, Some(Ask { node, who, answer }))
+            }
         };
-        let unread = || Looked::Silent {
+        let looked = async {
+            if let Some(ask) = ask
+                && worker.send(ask).await.is_err()
+            {
+                return None;
+            }
+            (&mut answered).await.ok()
+        };
+        let Ok(looked) = timeout(within, looked).await else {
+            let since = Instant::now();
+            let mut all = lock(&self.late);
+            all.retain(|_, late| late.is_of_use());
+            all.insert(key, Late { since, answered });
+            return Some(Looked::Late { within });
+        };
+        Some(looked.unwrap_or_else(|| Looked::Silent {
             why: BROKE_DOWN.to_owned(),
-        };
-        if worker.send(ask).await.is_err() {
-            return Some(unread());
-        }
-        Some(answered.await.unwrap_or_else(|_| unread()))
+        }))
     }
 
     pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<Ask>) {

@@ -21,6 +21,10 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 mod deeds;
 mod kept;
 mod power;
+mod slow;
+
+/// Who asks waits so long.
+const LONG: Duration = Duration::from_secs(30);
 
 const BMC_VERSION: &str = "/redfish/v1/UpdateService/FirmwareInventory/BMC";
 
@@ -305,7 +309,7 @@ async fn what_an_operator_asks_for_is_read_at_once_and_put_down_to_them() {
     bed.until_entries("gpu101", 1).await;
     let look = |node: &str| {
         let (readings, node) = (bed.readings.clone(), id(node));
-        async move { readings.look(&node, "ada").await }
+        async move { readings.look(&node, "ada", LONG).await }
     };
     let same = Looked::Read { differs: vec![] };
     assert_eq!(look("gpu101").await, Some(same));
@@ -569,7 +573,7 @@ async fn what_is_asked_again_within_seconds_confirms_nothing() {
     // What a BMC says in the midst of its flash, to who asks about one node after the other.
     assert!(bmc.set(BMC_VERSION, "/Version", "0.0.0-garbage".into()));
     for node in ["gpu101", "gpu102", "gpu101"] {
-        let looked = bed.readings.look(&id(node), "ada").await;
+        let looked = bed.readings.look(&id(node), "ada", LONG).await;
         let differs = vec![Class::Bmc];
         assert_eq!(looked, Some(Looked::Read { differs }), "{node}");
     }
@@ -584,7 +588,7 @@ async fn what_is_asked_again_within_seconds_confirms_nothing() {
             .collect::<Vec<_>>()
     };
     assert_eq!(named(&bed, "gpu102"), Vec::<String>::new());
-    bed.readings.look(&id("gpu101"), "ada").await;
+    bed.readings.look(&id("gpu101"), "ada", LONG).await;
     assert_eq!(named(&bed, "gpu102"), ["bmc.system_critical"]);
     assert_eq!(named(&bed, "gpu101"), Vec::<String>::new());
     assert!(bmc.set(BMC_VERSION, "/Version", "nc.9.9.9".into()));

@@ -14,9 +14,7 @@ fn silent(readings: &Readings) -> Option<String> {
 
 async fn asked(bed: &Bed) -> Looked {
     let node = id(NODE);
-    let look = bed.readings.look(&node, "ada");
-    let look = tokio::time::timeout(Duration::from_secs(30), look);
-    look.await.unwrap().unwrap()
+    bed.readings.look(&node, "ada", LONG).await.unwrap()
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ async fn a_bmc_that_hangs_and_then_dies_never_says_that_nothing_limits_its_node(
     bed.until("a draw", drawn).await;
     // Everything but its power answers, and somebody has it looked at.
     bmc.break_path("/redfish/v1/Chassis*", Fault::Slow { ms: 600_000 });
-    let looked = bed.readings.look(&id("gpu001"), "ada").await;
+    let looked = bed.readings.look(&id("gpu001"), "ada", LONG).await;
     assert!(matches!(looked, Some(Looked::Read { .. })), "{looked:?}");
     let hung = seen(&bed.readings).unwrap();
     assert!(!hung.power.draw.is_known(), "{hung:?}");

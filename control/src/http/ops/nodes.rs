@@ -192,13 +192,11 @@ async fn read_anew(
 /// Has this control look at a node's BMC now; `None` where it reads none of it.
 pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Option<BmcLooked> {
     let who = caller.name.to_string();
-    let looked = timeout(BMC_LOOK_TIMEOUT, core.bmc.look(node, &who));
-    let (error, differs) = match looked.await {
-        Ok(None) => return None,
-        Ok(Some(Looked::Read { differs })) => (None, differs),
-        Ok(Some(Looked::Silent { why })) => (Some(why), Vec::new()),
-        Err(_) => {
-            let seconds = BMC_LOOK_TIMEOUT.as_secs();
+    let (error, differs) = match core.bmc.look(node, &who, BMC_LOOK_TIMEOUT).await? {
+        Looked::Read { differs } => (None, differs),
+        Looked::Silent { why } => (Some(why), Vec::new()),
+        Looked::Late { within } => {
+            let seconds = within.as_secs();
             let why = format!("not read within {seconds} s; the look goes on");
             (Some(why), Vec::new())
         }

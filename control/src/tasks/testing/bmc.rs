@@ -9,8 +9,11 @@ use lattice_fake_bmc::{FakeBmc, Fault, Tree};
 use lattice_hwprobe::{Identity, Reading};
 use lattice_mesh::SystemClock;
 use serde_json::json;
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+/// Who asks waits so long.
+const LONG: Duration = Duration::from_secs(60);
 
 const SYSTEM: &str = "/redfish/v1/Systems/1";
 /// What it tells its firmware's version by.
@@ -104,7 +107,7 @@ impl Bmc {
             let ended = Looked::Silent {
                 why: bmc::BROKE_DOWN.to_owned(),
             };
-            match world.core.bmc.look(&id(NODE), "somebody").await {
+            match world.core.bmc.look(&id(NODE), "somebody", LONG).await {
                 Some(looked) if looked != ended => return looked,
                 _ => {}
             }

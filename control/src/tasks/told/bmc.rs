@@ -10,9 +10,9 @@ use crate::{
 use lattice_hwprobe::Class;
 use lattice_quorum_types::NodeId;
 use std::{sync::Arc, time::Duration};
-use tokio::{sync::OnceCell, time::timeout};
+use tokio::sync::OnceCell;
 
-/// A BMC may take this long to tell everything.
+/// It is waited this long for a BMC to tell everything; a slower one is asked about again later.
 const TIMEOUT: Duration = Duration::from_secs(50);
 /// What a BMC told longer ago is told with its age, milliseconds.
 const AGED_MS: u64 = 60_000;
@@ -107,18 +107,17 @@ impl<'c> Bmc<'c> {
     /// What it tells otherwise than before.
     async fn asked(&self) -> Result<Vec<Class>, String> {
         let by = self.freshness.by();
-        let look = self
-            .core
-            .bmc
-            .look(self.node, by.as_deref().unwrap_or(self.service));
-        match timeout(TIMEOUT, look).await {
-            Ok(Some(Looked::Read { differs })) => Ok(differs),
-            Ok(Some(Looked::Silent { why })) => Err(format!("its BMC tells nothing now: {why}")),
-            Ok(None) => Err("its BMC is not read any more".to_owned()),
-            Err(_) => {
-                let seconds = TIMEOUT.as_secs();
-                Err(format!("its BMC was not read within {seconds} s"))
+        let who = by.as_deref().unwrap_or(self.service);
+        match self.core.bmc.look(self.node, who, TIMEOUT).await {
+            Some(Looked::Read { differs }) => Ok(differs),
+            Some(Looked::Silent { why }) => Err(format!("its BMC tells nothing now: {why}")),
+            Some(Looked::Late { within }) => {
+                let seconds = within.as_secs();
+                Err(format!(
+                    "its BMC was not read within {seconds} s; the look goes on"
+                ))
             }
+            None => Err("its BMC is not read any more".to_owned()),
         }
     }
 
