@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, timeout},
+    time::{Instant, timeout_at},
 };
 
 /// The BMC's parts of a node's classes, once read twice alike.
@@ -169,32 +169,32 @@ impl Readings {
         let worker = lock(&self.workers).get(node).cloned()?;
         let key = (node.clone(), who.to_owned());
         let late = lock(&self.late).remove(&key).filter(Late::is_of_use);
-        let (mut answered, ask) = match late {
-            Some(late) => (late.answered, None),
+        let until = Instant::now() + within;
+        let broke_down = || Looked::Silent {
+            why: BROKE_DOWN.to_owned(),
+        };
+        let mut answered = match late {
+            Some(late) => late.answered,
             None => {
                 let (answer, answered) = oneshot::channel();
                 let (node, who) = key.clone();
-                (answered, Some(Ask { node, who, answer }))
+                let ask = worker.send(Ask { node, who, answer });
+                match timeout_at(until, ask).await {
+                    Ok(Ok(())) => answered,
+                    Ok(Err(_)) => return Some(broke_down()),
+                    // So many wait for it that the question was not taken.
+                    Err(_) => return Some(Looked::Late { within }),
+                }
             }
         };
-        let looked = async {
-            if let Some(ask) = ask
-                && worker.send(ask).await.is_err()
-            {
-                return None;
-            }
-            (&mut answered).await.ok()
-        };
-        let Ok(looked) = timeout(within, looked).await else {
+        let Ok(looked) = timeout_at(until, &mut answered).await else {
             let since = Instant::now();
             let mut all = lock(&self.late);
             all.retain(|_, late| late.is_of_use());
             all.insert(key, Late { since, answered });
             return Some(Looked::Late { within });
         };
-        Some(looked.unwrap_or_else(|| Looked::Silent {
-            why: BROKE_DOWN.to_owned(),
-        }))
+        Some(looked.unwrap_or_else(|_| broke_down()))
     }
 
     pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<Ask>) {

@@ -34,3 +34,31 @@ async fn a_look_that_goes_on_is_the_answer_to_the_next_question_of_who_asked() {
     }
     assert!(bmc.counters().requests > requests);
 }
+
+#[tokio::test]
+async fn a_question_that_was_not_taken_is_asked_anew() {
+    let readings = Readings::default();
+    let (worker, mut asks) = tokio::sync::mpsc::channel(1);
+    let node = id("gpu001");
+    readings.put_worker(node.clone(), worker);
+    let within = Duration::from_millis(20);
+    let late = Some(Looked::Late { within });
+    assert_eq!(readings.look(&node, "ada", within).await, late);
+    // There is no place for another's question while the first one waits.
+    assert_eq!(readings.look(&node, "ben", within).await, late);
+    let read = Looked::Read { differs: vec![] };
+    let answer = read.clone();
+    let answers = async move {
+        for who in ["ada", "ben"] {
+            let ask = asks.recv().await.unwrap();
+            assert_eq!(ask.who, who);
+            ask.answer.send(answer.clone()).unwrap();
+        }
+    };
+    let answers = AbortOnDropHandle::new(tokio::spawn(answers));
+    for who in ["ada", "ben"] {
+        let looked = readings.look(&node, who, LONG).await;
+        assert_eq!(looked.as_ref(), Some(&read), "{who}");
+    }
+    answers.await.unwrap();
+}
