@@ -11,7 +11,8 @@ use lattice_redfish::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where they are listed is looked for again after so many looks: about a day.
+/// Where they are listed is looked for again after so many looks: 24 days at the usual six hours
+/// between two. A list that is gone has it looked for at the next one.
 const FOUND_FOR: u32 = 96;
 /// The same where not everything on the way answered.
 const DOUBTED_FOR: u32 = 4;
