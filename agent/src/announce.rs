@@ -5,7 +5,7 @@ use crate::health::Said;
 use crate::node::{Announcement, Status};
 use lattice_gossip::{Boot, Cell, Health, HistoryMark, Load, Published, Verdict};
 use lattice_hwprobe::health::Severity;
-use lattice_hwprobe::{Class, Reading, Root};
+use lattice_hwprobe::{Inventory, Reading, Root};
 use lattice_mesh::{Clock, RenewalState};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -163,7 +163,7 @@ fn health(
     let stops_work = hindrances.iter().any(|hindrance| hindrance.stops_work());
     // What cannot be read may hide a fault, whatever else is known to be wrong.
     let is_read = announcement.document.is_some();
-    let is_blind = probes.iter().any(|reason| is_of_class(reason));
+    let is_blind = probes.iter().any(|reason| Inventory::is_blind(reason));
     let is_unknown = !is_read || !announcement.incomplete.is_empty() || is_blind;
     let is_sound = findings.is_empty() && certificate.is_none() && hindrances.is_empty();
     // Any other probe reads live values that no work depends on, as a meter's.
@@ -188,12 +188,6 @@ fn health(
         .chain(probes)
         .collect();
     Some(Health { verdict, reasons })
-}
-
-/// Whether the probe of a reason like `probe.nic.hung` fills a class.
-fn is_of_class(reason: &str) -> bool {
-    let name = reason.split('.').nth(1);
-    name.is_some_and(|name| name.parse::<Class>().is_ok())
 }
 
 /// With what the history says, and notes: these are said with any verdict and change none. Each

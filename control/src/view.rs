@@ -5,7 +5,7 @@ mod node;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use node::{EXECUTOR_REASONS, Named, PROBE_REASONS, SILENT, United};
+pub(crate) use node::{EXECUTOR_REASONS, Named, SILENT, United};
 pub use node::{NodeEntry, Seen};
 
 use crate::{baselines::Baselines, drift::Report};

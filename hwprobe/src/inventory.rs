@@ -258,6 +258,18 @@ impl Inventory {
         reasons.into_iter().collect()
     }
 
+    /// Whether by such a reason a class is not known: its own probe gave nothing. Others read live
+    /// values that no work depends on, as a meter's.
+    #[must_use]
+    pub fn is_blind(reason: &str) -> bool {
+        let mut parts = reason.split('.');
+        let is_of_probe = parts.next() == Some("probe");
+        is_of_probe
+            && parts
+                .next()
+                .is_some_and(|name| name.parse::<Class>().is_ok())
+    }
+
     /// The state of every class.
     #[must_use]
     pub fn states(&self) -> BTreeMap<Class, ClassState> {

@@ -3,7 +3,7 @@
 use crate::drift::Effect;
 use lattice_gossip::HistoryMark;
 use lattice_hwprobe::{
-    Class, ClassMark, CohortKey, Digest, Earlier, NodeDocument, NodeView, fingerprint,
+    Class, ClassMark, CohortKey, Digest, Earlier, Inventory, NodeDocument, NodeView, fingerprint,
 };
 use lattice_placement::{ConformanceKey, Health, Liveness, NodeFacts};
 use lattice_quorum_types::{NodeId, UnixMillis, node::Node};
@@ -16,9 +16,6 @@ use std::{
     },
 };
 use tokio::time::Instant;
-
-/// How the reasons begin that a probe gave nothing.
-pub(crate) const PROBE_REASONS: &str = "probe.";
 
 /// How the reasons begin for which an agent takes no work, however sound its hardware is.
 pub(crate) const EXECUTOR_REASONS: &str = "executor.";
@@ -177,10 +174,12 @@ impl Seen {
     pub(crate) fn verdict(&self) -> Health {
         let is_read = || {
             let is_known = |mark: &ClassMark| *mark != ClassMark::Incomplete;
-            let hung = |code: &String| code.starts_with(PROBE_REASONS);
             self.document.is_some()
                 && self.marks.values().all(is_known)
-                && !self.health_reasons.iter().any(hung)
+                && !self
+                    .health_reasons
+                    .iter()
+                    .any(|code| Inventory::is_blind(code))
         };
         match self.health {
             Health::Degraded if !is_read() => Health::Unknown,

@@ -186,6 +186,11 @@ fn what_an_agent_of_before_calls_degraded_is_unknown_where_not_all_of_it_was_rea
         entry.seen.as_mut().unwrap().health = Health::Faulty;
         assert_eq!(entry.facts().health, Health::Faulty);
     }
+    // A meter that hangs hides no class.
+    let mut entry = degraded();
+    let seen = entry.seen.as_mut().unwrap();
+    seen.health_reasons.push("probe.power.hung".to_owned());
+    assert_eq!(entry.facts().health, Health::Degraded);
     // What only its BMC does not tell keeps no work away: the agent said that it has none.
     let mut entry = degraded();
     let seen = entry.seen.as_mut().unwrap();

@@ -5,13 +5,13 @@ use crate::{
     AgentError, Core,
     http::caller::{Caller, Role},
     node_health::NodeHealth,
-    view::{EXECUTOR_REASONS, PROBE_REASONS, SILENT},
+    view::{EXECUTOR_REASONS, SILENT},
 };
 use lattice_api::{
     health::{ClearRequest, NodeHealthView, ReasonView},
     problem::Problem,
 };
-use lattice_hwprobe::{Class, health::Reason};
+use lattice_hwprobe::{Class, Inventory, health::Reason};
 use lattice_placement::Health;
 use lattice_quorum_types::{
     NodeId, UnixMillis,
@@ -178,7 +178,7 @@ async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonV
         };
         let severity = match class {
             Some(_) => "unknown",
-            None if code == SILENT || code.starts_with(PROBE_REASONS) => "unknown",
+            None if code == SILENT || Inventory::is_blind(&code) => "unknown",
             None if code.starts_with(EXECUTOR_REASONS) => "faulty",
             None if is_bad && !is_note(&code) => "degraded",
             None => "inform",
