@@ -227,16 +227,9 @@ impl Core {
 pub(crate) fn as_said(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
     let is_unknown = node.said(record.class) == Some(ClassMark::Incomplete);
     match is_unknown && record.state().digest().is_some() {
-        true => unsettled(record, "the node announces the class as incomplete"),
+        true => record.unsettled("the node announces the class as incomplete"),
         false => record,
     }
-}
-
-/// A record that was read completely and does not count: without the key of its reads it has no digest.
-pub(crate) fn unsettled(mut record: ClassRecord, why: &str) -> ClassRecord {
-    let key = format!("{}.probe.reads", record.class);
-    record.require(key, Reading::<Value>::failed(why));
-    record
 }
 
 /// The record of a class that has one, which cannot be had now: nothing is known of it but why.

@@ -242,6 +242,9 @@ impl Expectation {
                 why: format!("switched off at the node: {why}"),
             };
         }
+        if let Some(why) = record.why_unsettled() {
+            return Standing::Unknown { why };
+        }
         standing_of(self.check(record))
     }
 }

@@ -44,6 +44,11 @@ pub enum ClassState {
     },
 }
 
+/// The key of the reads themselves, which a class that holds still does not have.
+fn reads(class: Class) -> String {
+    format!("{class}.probe.reads")
+}
+
 impl ClassRecord {
     /// An empty record of the class's current schema.
     #[must_use]
@@ -64,6 +69,21 @@ impl ClassRecord {
             disabled: Some(why.into()),
             ..Self::new(class)
         }
+    }
+
+    /// A record that was read completely and does not count, for it is one reading of several that
+    /// differ: without the key of its reads it has no digest.
+    #[must_use]
+    pub fn unsettled(mut self, why: &str) -> Self {
+        self.require(reads(self.class), Reading::<Value>::failed(why));
+        self
+    }
+
+    /// Why it is no knowledge of the class, whatever its keys are; see [`ClassRecord::unsettled`].
+    #[must_use]
+    pub fn why_unsettled(&self) -> Option<String> {
+        let reading = self.entries.get(&reads(self.class))?;
+        (!reading.is_known()).then(|| reading.to_string())
     }
 
     /// Sets a key that the digest can do without, unless it was not answered in time: see

@@ -12,10 +12,7 @@ use super::{
     whose::whose,
     worker::Host,
 };
-use crate::{
-    compare::unsettled,
-    history::{self, HistoryError},
-};
+use crate::history::{self, HistoryError};
 use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, Power, Reading,
     history::{Cause, History, Line, Seen},
@@ -330,7 +327,7 @@ impl Node {
             let counted = self.published.get(class);
             let is_old = counted.is_none_or(|counted| counted.state().digest().is_some());
             if is_unknown && (is_old || self.restless.contains(class)) {
-                let record = unsettled(record.clone(), "does not hold still");
+                let record = record.clone().unsettled("does not hold still");
                 self.published.insert(*class, record);
             }
         }

@@ -76,6 +76,18 @@ fn what_cannot_be_read_never_differs() {
         panic!("it differs")
     };
     assert!(why.contains("nic.0.firmware: <denied"), "{why}");
+    // Of a class that does not hold still no reading counts, be it as it is asked for or not.
+    let partly = Expectation::Partial(vec![constraint("nic.*.firmware", &["28.41"])]);
+    for rule in [&rule, &partly] {
+        for firmware in ["28.41", "28.42"] {
+            let record = nic(&[firmware]).unsettled("does not hold still");
+            let standing = rule.standing(&record);
+            let Standing::Unknown { why } = standing else {
+                panic!("{standing:?}")
+            };
+            assert!(why.contains("does not hold still"), "{why}");
+        }
+    }
     // By gossip alone: the preimage leaves out what is not known.
     let digest = record.state().digest().unwrap();
     let mark = ClassMark::Complete { schema: 2, digest };

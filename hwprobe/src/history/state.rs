@@ -246,8 +246,7 @@ fn moving(before: Option<&ClassRecord>, now: &ClassRecord) -> ClassRecord {
     }
     if record.state().digest().is_some() {
         // Which they are nobody kept.
-        let key = format!("{}.probe.reads", now.class);
-        record.require(key, Reading::<Value>::failed("does not hold still"));
+        return record.unsettled("does not hold still");
     }
     record
 }
