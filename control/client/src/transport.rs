@@ -28,7 +28,7 @@ use std::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for one whole answer that is not a stream: longer than the server's own deadlines, so that
 /// its account of what is slow is what a caller sees.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest answer that is read into memory.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// No answer has told how old its view is.

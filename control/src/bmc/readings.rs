@@ -78,6 +78,37 @@ impl Parts {
     }
 }
 
+#[cfg(test)]
+impl Parts {
+    /// Of a BMC that names these and tells nothing else.
+    pub(crate) fn naming<const N: usize>(reasons: [health::Reason; N]) -> Self {
+        Self {
+            records: BTreeMap::new(),
+            findings: Vec::new(),
+            reasons: reasons.into(),
+            read_at: UnixMillis(1),
+            was_asked: true,
+            may_drain: true,
+            untold: BTreeSet::new(),
+        }
+    }
+
+    /// What drains by its last look.
+    pub(crate) fn critical() -> health::Reason {
+        health::Reason {
+            code: "bmc.system_critical".to_owned(),
+            entity: "bmc".to_owned(),
+            evidence: "bmc.health is Critical".to_owned(),
+            severity: health::Severity::Faulty,
+            action: health::Action::Inspect,
+            observe_only: false,
+            first_seen_ms: 1,
+            last_seen_ms: 1,
+            count: 1,
+        }
+    }
+}
+
 /// A node's power, by its BMC.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PowerSeen {
@@ -90,17 +121,68 @@ pub(crate) struct PowerSeen {
 /// A look that went on without who asked for it is theirs for this long, when they ask again.
 const LATE_WITHIN: Duration = Duration::from_secs(120);
 
-/// A look that took longer than who asked for it would wait.
+/// A look that was asked for, and is not over.
 #[derive(Debug)]
-struct Late {
-    /// Since when nobody waits for it.
-    since: Instant,
+struct Underway {
     answered: oneshot::Receiver<Looked>,
+    /// What the BMC had told when it was asked for.
+    before: Option<Arc<Parts>>,
+    /// Since when nobody waits for it.
+    left_at: Option<Instant>,
 }
 
-impl Late {
-    fn is_of_use(&self) -> bool {
-        self.since.elapsed() <= LATE_WITHIN
+impl Underway {
+    /// What it tells may be the answer to a question of now, before which the BMC told this. What was
+    /// not suspected when it was asked for, and is by now, was seen by this very look, and must not be
+    /// confirmed by it.
+    fn is_of_use(&self, now: Option<&Parts>) -> bool {
+        let drains = |parts: Option<&Parts>| parts.is_some_and(|p| p.drains_now().next().is_some());
+        let is_suspected_by_it = drains(now) && !drains(self.before.as_deref());
+        self.is_kept() && !is_suspected_by_it
+    }
+
+    fn is_kept(&self) -> bool {
+        self.left_at.is_none_or(|at| at.elapsed() <= LATE_WITHIN)
+    }
+}
+
+/// Waits for a look. Who stops waiting, for whatever reason, leaves it where their next question finds
+/// it.
+struct Waiting<'r> {
+    readings: &'r Readings,
+    key: (NodeId, String),
+    underway: Option<Underway>,
+}
+
+impl Waiting<'_> {
+    /// None where who reads the BMC broke down.
+    async fn look(mut self) -> Option<Looked> {
+        let underway = self.underway.as_mut()?;
+        let looked = (&mut underway.answered).await;
+        let Underway {
+            before, left_at, ..
+        } = self.underway.take()?;
+        let mut looked = looked.ok()?;
+        if let Looked::Read { differs } = &mut looked
+            && left_at.is_some()
+            && let Some((before, now)) = before.zip(self.readings.parts(&self.key.0))
+        {
+            // What that look has confirmed counts by now, before this question.
+            differs.retain(|class| before.records.get(class) == now.records.get(class));
+        }
+        Some(looked)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Some(mut underway) = self.underway.take() else {
+            return;
+        };
+        underway.left_at = Some(Instant::now());
+        let mut all = lock(&self.readings.late);
+        all.retain(|_, late| late.is_kept());
+        all.insert(self.key.clone(), underway);
     }
 }
 
@@ -117,7 +199,7 @@ pub(crate) struct Readings {
     /// The worker of each node's BMC.
     workers: Arc<Mutex<BTreeMap<NodeId, mpsc::Sender<Ask>>>>,
     /// By node, and by who asked.
-    late: Arc<Mutex<BTreeMap<(NodeId, String), Late>>>,
+    late: Arc<Mutex<BTreeMap<(NodeId, String), Underway>>>,
     /// Grows with every change of a part; power changes all the time and wakes nobody.
     version: watch::Sender<u64>,
 }
@@ -168,33 +250,39 @@ impl Readings {
     pub(crate) async fn look(&self, node: &NodeId, who: &str, within: Duration) -> Option<Looked> {
         let worker = lock(&self.workers).get(node).cloned()?;
         let key = (node.clone(), who.to_owned());
-        let late = lock(&self.late).remove(&key).filter(Late::is_of_use);
         let until = Instant::now() + within;
         let broke_down = || Looked::Silent {
             why: BROKE_DOWN.to_owned(),
         };
-        let mut answered = match late {
-            Some(late) => late.answered,
+        let before = self.parts(node);
+        let late = lock(&self.late).remove(&key);
+        let underway = match late.filter(|late| late.is_of_use(before.as_deref())) {
+            Some(late) => late,
             None => {
                 let (answer, answered) = oneshot::channel();
                 let (node, who) = key.clone();
                 let ask = worker.send(Ask { node, who, answer });
                 match timeout_at(until, ask).await {
-                    Ok(Ok(())) => answered,
+                    Ok(Ok(())) => Underway {
+                        answered,
+                        before,
+                        left_at: None,
+                    },
                     Ok(Err(_)) => return Some(broke_down()),
                     // So many wait for it that the question was not taken.
                     Err(_) => return Some(Looked::Late { within }),
                 }
             }
         };
-        let Ok(looked) = timeout_at(until, &mut answered).await else {
-            let since = Instant::now();
-            let mut all = lock(&self.late);
-            all.retain(|_, late| late.is_of_use());
-            all.insert(key, Late { since, answered });
-            return Some(Looked::Late { within });
+        let waiting = Waiting {
+            readings: self,
+            key,
+            underway: Some(underway),
         };
-        Some(looked.unwrap_or_else(|_| broke_down()))
+        match timeout_at(until, waiting.look()).await {
+            Ok(looked) => Some(looked.unwrap_or_else(broke_down)),
+            Err(_) => Some(Looked::Late { within }),
+        }
     }
 
     pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<Ask>) {

@@ -170,7 +170,7 @@ async fn one_bmc_tells_of_both_its_nodes_and_its_session_is_closed() {
     let bed = Bed::start(plan);
     let firmware = bed.until("firmware", |r| {
         let both = (Bed::firmware(r, "gpu101")?, Bed::firmware(r, "gpu102")?);
-        both.0.is_known().then_some(both)
+        (both.0.is_known() && both.1.is_known()).then_some(both)
     });
     let (first, second) = firmware.await;
     assert!(matches!(&first, Reading::Present(_)), "{first:?}");

@@ -61,33 +61,8 @@ mod tests {
         bmc::Parts,
         tasks::testing::{id, world::World},
     };
-    use lattice_hwprobe::health::{Action, Reason, Severity};
-    use lattice_quorum_types::UnixMillis;
     use tokio::time::{Instant, sleep};
     use tokio_util::task::AbortOnDropHandle;
-
-    fn names_a_fault() -> Parts {
-        let reason = Reason {
-            code: "bmc.system_critical".to_owned(),
-            entity: "bmc".to_owned(),
-            evidence: "bmc.health is Critical".to_owned(),
-            severity: Severity::Faulty,
-            action: Action::Inspect,
-            observe_only: false,
-            first_seen_ms: 1,
-            last_seen_ms: 1,
-            count: 1,
-        };
-        Parts {
-            records: BTreeMap::new(),
-            findings: Vec::new(),
-            reasons: vec![reason],
-            read_at: UnixMillis(1),
-            was_asked: true,
-            may_drain: true,
-            untold: Default::default(),
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_fault_is_named_at_once_and_what_many_bmcs_name_then_in_few_views() {
@@ -109,7 +84,10 @@ mod tests {
                 .is_none_or(|e| e.named.reasons.is_empty())
         };
         for node in &names {
-            world.core.bmc.put_parts(node.clone(), names_a_fault());
+            world
+                .core
+                .bmc
+                .put_parts(node.clone(), Parts::naming([Parts::critical()]));
             sleep(Duration::from_millis(10)).await;
             if node == &names[0] {
                 assert!(is_named(node), "at once");

@@ -16,7 +16,6 @@ use crate::{
 };
 use lattice_api::baseline::{BaselineRequest, ClassForm};
 use lattice_hwprobe::Milliwatts;
-use lattice_quorum_types::UnixMillis;
 
 fn record(class: Class, key: &str, value: &str) -> ClassRecord {
     let mut record = ClassRecord::new(class);
@@ -135,16 +134,7 @@ async fn a_nodes_own_meter_says_nothing_of_a_limit_that_its_bmc_may_keep() {
         (true, Set, Set),
     ] {
         if has_bmc {
-            let parts = Parts {
-                records: BTreeMap::new(),
-                findings: Vec::new(),
-                reasons: Vec::new(),
-                read_at: UnixMillis(1),
-                was_asked: false,
-                may_drain: false,
-                untold: Default::default(),
-            };
-            core.bmc.put_parts(id(NODE), parts);
+            core.bmc.put_parts(id(NODE), Parts::naming([]));
         }
         let measured = Power {
             draw: Reading::Present(Milliwatts(400_000)),

@@ -1,6 +1,7 @@
 //! A BMC that takes longer for everything than who asks would wait.
 
-use super::*;
+use super::{super::ask::Ask, *};
+use tokio::sync::mpsc;
 
 #[tokio::test]
 async fn a_look_that_goes_on_is_the_answer_to_the_next_question_of_who_asked() {
@@ -35,30 +36,76 @@ async fn a_look_that_goes_on_is_the_answer_to_the_next_question_of_who_asked() {
     assert!(bmc.counters().requests > requests);
 }
 
+/// Who reads a BMC, and does as a test says.
+struct Reader {
+    readings: Readings,
+    asks: mpsc::Receiver<Ask>,
+}
+
+impl Reader {
+    fn of(node: &NodeId) -> Self {
+        let readings = Readings::default();
+        let (worker, asks) = mpsc::channel(1);
+        readings.put_worker(node.clone(), worker);
+        Self { readings, asks }
+    }
+
+    async fn answers(&mut self, who: &str) {
+        let ask = self.asks.recv().await.unwrap();
+        assert_eq!(ask.who, who);
+        let _ = ask.answer.send(Looked::Read { differs: vec![] });
+    }
+}
+
+const SHORT: Duration = Duration::from_millis(20);
+
 #[tokio::test]
 async fn a_question_that_was_not_taken_is_asked_anew() {
-    let readings = Readings::default();
-    let (worker, mut asks) = tokio::sync::mpsc::channel(1);
     let node = id("gpu001");
-    readings.put_worker(node.clone(), worker);
-    let within = Duration::from_millis(20);
-    let late = Some(Looked::Late { within });
-    assert_eq!(readings.look(&node, "ada", within).await, late);
+    let mut reader = Reader::of(&node);
+    let readings = reader.readings.clone();
+    let late = Some(Looked::Late { within: SHORT });
+    assert_eq!(readings.look(&node, "ada", SHORT).await, late);
     // There is no place for another's question while the first one waits.
-    assert_eq!(readings.look(&node, "ben", within).await, late);
-    let read = Looked::Read { differs: vec![] };
-    let answer = read.clone();
-    let answers = async move {
+    assert_eq!(readings.look(&node, "ben", SHORT).await, late);
+    let read = Some(Looked::Read { differs: vec![] });
+    let answers = tokio::spawn(async move {
         for who in ["ada", "ben"] {
-            let ask = asks.recv().await.unwrap();
-            assert_eq!(ask.who, who);
-            ask.answer.send(answer.clone()).unwrap();
+            reader.answers(who).await;
         }
-    };
-    let answers = AbortOnDropHandle::new(tokio::spawn(answers));
+    });
     for who in ["ada", "ben"] {
-        let looked = readings.look(&node, who, LONG).await;
-        assert_eq!(looked.as_ref(), Some(&read), "{who}");
+        assert_eq!(readings.look(&node, who, LONG).await, read, "{who}");
     }
     answers.await.unwrap();
+}
+
+#[tokio::test]
+async fn who_goes_away_finds_the_look_when_they_are_back() {
+    let node = id("gpu001");
+    let mut reader = Reader::of(&node);
+    let readings = reader.readings.clone();
+    // As a caller whose connection ends.
+    let look = tokio::time::timeout(SHORT, readings.look(&node, "ada", LONG));
+    assert!(look.await.is_err());
+    reader.answers("ada").await;
+    let read = Some(Looked::Read { differs: vec![] });
+    assert_eq!(readings.look(&node, "ada", SHORT).await, read);
+}
+
+#[tokio::test]
+async fn a_look_that_sees_a_fault_first_does_not_confirm_it() {
+    let node = id("gpu001");
+    let mut reader = Reader::of(&node);
+    let readings = reader.readings.clone();
+    readings.put_parts(node.clone(), Parts::naming([]));
+    let late = Some(Looked::Late { within: SHORT });
+    let read = Some(Looked::Read { differs: vec![] });
+    assert_eq!(readings.look(&node, "ada", SHORT).await, late);
+    readings.put_parts(node.clone(), Parts::naming([Parts::critical()]));
+    reader.answers("ada").await;
+    // It is another look that is asked for now. That one saw it again.
+    assert_eq!(readings.look(&node, "ada", SHORT).await, late);
+    reader.answers("ada").await;
+    assert_eq!(readings.look(&node, "ada", SHORT).await, read);
 }
