@@ -329,6 +329,9 @@ impl Node {
             if is_unknown && (is_old || self.restless.contains(class)) {
                 let record = record.clone().unsettled("does not hold still");
                 self.published.insert(*class, record);
+            } else if is_unknown && !self.wrong.was_asked() {
+                let why = "was not known before, and counts once it is read twice";
+                self.published.insert(*class, record.clone().unsettled(why));
             }
         }
     }

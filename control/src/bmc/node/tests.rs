@@ -120,3 +120,18 @@ fn after_silence_the_first_change_is_doubted_and_the_reason_stays() {
     assert_eq!((next, named(&node).1), (Next::Confirm, false));
     assert_eq!(bios(&node), silent);
 }
+
+#[test]
+fn what_was_unknown_before_a_start_of_control_says_so_after_its_first_look() {
+    let mut again = node();
+    again.history = restless().history;
+    let not_read = Reading::failed("its BMC was not read yet");
+    let before = bios(&again);
+    assert!(before.entries.values().any(|reading| *reading == not_read));
+    again.take(&tells(Reading::Present("c"), "OK"), &look(7));
+    let told = bios(&again);
+    assert_eq!(told.state().digest(), None, "{told:?}");
+    assert_eq!(told.get("bios.setting.Seed"), Reading::Present("c".into()));
+    again.take(&tells(Reading::Present("c"), "OK"), &look(8));
+    assert!(bios(&again).state().digest().is_some());
+}
