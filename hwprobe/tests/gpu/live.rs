@@ -196,3 +196,40 @@ pub(crate) fn links_that_are_down_under_mig_are_not_lost() {
     assert_eq!(state, "inactive");
     assert!(lost > 0, "without it they are lost");
 }
+
+pub(crate) fn corrected_errors_are_told_by_the_kind_of_memory() {
+    let keys = [
+        "sram.corrected",
+        "sram.corrected_ever",
+        "dram.corrected",
+        "dram.corrected_ever",
+    ];
+    let look = |driver: &Driver| {
+        let seen = probe(driver);
+        keys.map(|key| vital(&seen, &format!("gpu.0.ecc.{key}")))
+    };
+    let mut driver = driver();
+    for gpu in &mut driver.gpus {
+        gpu.ecc_errors.sram_corrected_volatile = Some(1.into());
+        gpu.ecc_errors.sram_corrected_aggregate = Some(2.into());
+        gpu.ecc_errors.dram_corrected_volatile = Some(3.into());
+        gpu.ecc_errors.dram_corrected_aggregate = Some(4.into());
+        gpu.sram_errors = Some(Field::Value(fake::SramErrors {
+            volatile_parity: 0,
+            volatile_sec_ded: 0,
+            aggregate_parity: 0,
+            aggregate_sec_ded: 0,
+            threshold_exceeded: false,
+        }));
+    }
+    assert_eq!(look(&driver), ["1", "2", "3", "4"]);
+    // A driver that does not know the newer call for static memory.
+    for gpu in &mut driver.gpus {
+        gpu.sram_errors = None;
+    }
+    assert_eq!(look(&driver), ["1", "2", "3", "4"]);
+    for gpu in &mut driver.gpus {
+        gpu.ecc_errors = fake::EccErrors::default();
+    }
+    assert_eq!(look(&driver), ["<unsupported>"; 4]);
+}

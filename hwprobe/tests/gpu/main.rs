@@ -5,6 +5,7 @@
 
 mod amd;
 mod captured;
+mod fabric_manager;
 mod faults;
 mod live;
 #[path = "../support/mod.rs"]
@@ -38,7 +39,8 @@ const TESTS: &[(&str, fn())] = named! {
     faults: a_lost_gpu_leaves_no_digest, a_hung_driver_is_a_timeout, no_library_and_no_device, no_library_but_devices, a_driver_that_does_not_start, a_missing_gpu_is_a_finding, a_gpu_that_is_given_away_is_not_missing, a_gpu_lost_while_running_is_named_and_keeps_its_slot;
     captured: a_capture_has_the_gpus;
     topology: ways_are_those_of_the_published_matrix, a_tree_that_does_not_tell_leaves_ways_unknown, the_drivers_word_against_the_bus_is_a_finding, links_between_gpus_name_the_slot;
-    live: live_values_are_vitals_and_move_no_digest, no_key_is_in_two_planes, error_rates_of_nvlink_5_are_read_by_link_and_older_boards_have_none, links_that_are_down_under_mig_are_not_lost;
+    live: live_values_are_vitals_and_move_no_digest, no_key_is_in_two_planes, error_rates_of_nvlink_5_are_read_by_link_and_older_boards_have_none, links_that_are_down_under_mig_are_not_lost, corrected_errors_are_told_by_the_kind_of_memory;
+    fabric_manager: a_fabric_manager_that_runs_and_one_that_does_not_are_told_by_their_cgroup, with_cgroup_v1_the_services_processes_tell, where_nothing_tells_of_a_fabric_manager_it_is_not_known, without_a_switch_of_its_own_a_node_has_no_fabric_manager, a_capture_tells_of_a_fabric_manager_what_the_machine_told;
     amd: amd_gpus_are_read_from_sysfs, what_an_amd_gpu_may_not_be_asked_is_not_zero_errors, amd_gpus_without_a_driver_are_not_known, an_amd_gpu_that_the_driver_does_not_take_is_a_finding, an_amd_gpu_that_is_given_away_is_no_fault, a_screen_needs_no_driver;
 };
 

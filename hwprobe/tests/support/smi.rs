@@ -317,6 +317,15 @@ pub fn rows(smi: &Smi) -> Vec<(String, Option<String>, Option<Value>)> {
             );
         }
     }
+    for memory in ["sram", "dram"] {
+        for (key, span) in [("corrected", "Volatile"), ("corrected_ever", "Aggregate")] {
+            let count = smi.get(&[
+                &format!("ECC Errors/{span}/{} Correctable", memory.to_uppercase()),
+                &format!("ecc_errors/{}/{memory}_correctable", span.to_lowercase()),
+            ]);
+            push(&format!("gpu.0.ecc.{memory}.{key}"), count, As::Number);
+        }
+    }
     // The captures' boards have none of either kind.
     for (key, span) in [
         ("uncorrected", "Volatile"),

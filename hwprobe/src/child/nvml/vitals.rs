@@ -83,6 +83,15 @@ fn power(device: &Device<'_>, vitals: &mut Keyed) {
     );
 }
 
+/// What was corrected, by the last part of its key: since the driver was loaded, and ever.
+const SPANS: [(&str, u32); 2] = [
+    ("corrected", nvml::nvmlEccCounterType_enum_NVML_VOLATILE_ECC),
+    (
+        "corrected_ever",
+        nvml::nvmlEccCounterType_enum_NVML_AGGREGATE_ECC,
+    ),
+];
+
 fn memory_errors(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     let kinds = [
         ("corrected", MemoryError::Corrected),
@@ -99,6 +108,22 @@ fn memory_errors(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     }
     let sram = reading(raw.sram_errors());
     let sram = sram.as_ref();
+    let kept = [
+        sram.clone().and_then(|sram| sram.corrected.clone()),
+        sram.clone().and_then(|sram| sram.corrected_ever.clone()),
+    ];
+    for ((span, counter), kept) in SPANS.into_iter().zip(kept) {
+        let corrected = nvml::nvmlMemoryErrorType_enum_NVML_MEMORY_ERROR_TYPE_CORRECTED;
+        let at = |place| raw.memory_errors(corrected, counter, place);
+        // Drivers before the call above tell it by this one alone.
+        let sram = match kept {
+            Reading::Unsupported => at(nvml::nvmlMemoryLocation_enum_NVML_MEMORY_LOCATION_SRAM),
+            kept => kept,
+        };
+        let dram = at(nvml::nvmlMemoryLocation_enum_NVML_MEMORY_LOCATION_DRAM);
+        vitals.put(&format!("ecc.sram.{span}"), sram.map(Value::amount));
+        vitals.put(&format!("ecc.dram.{span}"), dram.map(Value::amount));
+    }
     vitals.put(
         "ecc.sram.uncorrected",
         sram.clone()

@@ -6,6 +6,7 @@
 
 mod amd;
 mod driver;
+mod fabric_manager;
 mod near;
 
 pub use driver::{flavour, parameter};
@@ -47,6 +48,8 @@ pub fn probe(host: &Host) -> Probed {
     });
     let report = judge(child::ask(&host.nvml, &host.outstanding), &on_bus);
     driver::keys(root, &report, &mut probed.record);
+    let fabric_manager = fabric_manager::state(root, &functions);
+    probed.vitals.put("gpu.fabric_manager", fabric_manager);
     let ancestors = report.present().map(|report| report.ancestors.clone());
     let devices = report.and_then(|report| report.devices);
     let devices = devices.map(|devices| in_bus_order(devices, &on_bus));

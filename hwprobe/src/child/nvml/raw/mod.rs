@@ -121,8 +121,11 @@ pub(super) struct RemappedRows {
     pub failure: bool,
 }
 
-/// Errors of static memory that could not be corrected.
+/// Errors of static memory.
 pub(super) struct SramErrors {
+    /// Since the driver was loaded.
+    pub corrected: Reading<u64>,
+    pub corrected_ever: Reading<u64>,
     /// Since the driver was loaded.
     pub uncorrected: Reading<u64>,
     pub uncorrected_ever: Reading<u64>,
@@ -210,10 +213,26 @@ impl<'a> Raw<'a> {
         };
         ask!(self, nvmlDeviceGetSramEccErrorStatus, &mut status)?;
         Ok(SramErrors {
+            corrected: one(status.volatileCor),
+            corrected_ever: one(status.aggregateCor),
             uncorrected: both(status.volatileUncParity, status.volatileUncSecDed),
             uncorrected_ever: both(status.aggregateUncParity, status.aggregateUncSecDed),
             threshold_exceeded: status.bThresholdExceeded != 0,
         })
+    }
+
+    /// Errors of one kind of memory, by the kind of error, counter and memory that nvml.h numbers.
+    pub(super) fn memory_errors(self, error: u32, counter: u32, at: u32) -> Reading<u64> {
+        let mut count = 0;
+        let asked = ask!(
+            self,
+            nvmlDeviceGetMemoryErrorCounter,
+            error,
+            counter,
+            at,
+            &mut count
+        );
+        reading(asked).and_then(|()| one(count))
     }
 
     /// Pages retired for `cause`: only their number is asked.
@@ -306,12 +325,19 @@ const fn struct_version<T>(version: u32) -> u32 {
     size_of::<T>() as u32 | version << 24
 }
 
-/// Two counters as one. All ones are what the driver says instead of a number that it has not.
-fn both(one: u64, other: u64) -> Reading<u64> {
-    match one.checked_add(other) {
-        Some(sum) if one != u64::MAX && other != u64::MAX => Reading::Present(sum),
-        _ => Reading::failed("the driver has no number for it"),
+/// A counter. All ones are what the driver says instead of a number that it has not.
+fn one(count: u64) -> Reading<u64> {
+    match count {
+        u64::MAX => Reading::failed("the driver has no number for it"),
+        count => Reading::Present(count),
     }
+}
+
+/// Two counters as one.
+fn both(first: u64, second: u64) -> Reading<u64> {
+    let second = one(second);
+    let sum = one(first).and_then(|first| second.map(|second| first.checked_add(second)));
+    sum.and_then(|sum| one(sum.unwrap_or(u64::MAX)))
 }
 
 fn field(value: &nvml::nvmlFieldValue_t) -> Result<i64, Code> {
@@ -352,5 +378,7 @@ mod tests {
         ] {
             assert!(!both(one, other).is_known(), "{one} {other}");
         }
+        assert_eq!(super::one(7), Reading::Present(7));
+        assert!(!super::one(u64::MAX).is_known());
     }
 }
