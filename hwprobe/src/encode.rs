@@ -167,7 +167,7 @@ pub(crate) fn parts_digest(record: &ClassRecord) -> Digest {
 }
 
 /// What a device has by where it is, not by what it is.
-const PLACES: &[&str] = &["numa_node", "locator", "bank", "location"];
+const PLACES: &[&str] = &["numa_node", "pci_switch", "locator", "bank", "location"];
 
 /// Kind of device, slot and name of a key: the slot is the first segment of digits alone that has
 /// something after it, so that the interfaces of a NIC stay with it. Without one it is of none.

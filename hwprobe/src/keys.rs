@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// Whether a class is complete without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It is not: without this key there is no digest.
+    /// It is not: while this key was asked and is not known there is no digest.
     Required,
     /// It is: what cannot be known here is left out of the digest. What was not answered in time
     /// could be known, and counts as required.
@@ -108,10 +108,11 @@ pub fn markdown() -> String {
         "# Conformance keys\n\n\
          Written from `src/keys.rs`; `LATTICE_BLESS=1 cargo test -p lattice-hwprobe --test keys` \
          writes it anew.\n\n\
-         `<slot>` is a rank, by PCI address for devices on the bus; `<name>` is any text. A class \
-         without one of its required keys has no digest, nor has one of which any key was not \
-         answered in time. Every value is in base units; what was \
-         asked and is not there is `absent`, what cannot be told is `unsupported`.\n",
+         `<slot>` is a rank, by PCI address for devices on the bus; `<name>` is any text. A class has \
+         no digest while a required key of it was asked and is not known, or any key was not \
+         answered in time; keys of a source that is not asked, as of a BMC, are not in the record. \
+         Every number is in the unit of its row; what was asked and is not there is `absent`, what \
+         cannot be told is `unsupported`.\n",
     );
     for class in Class::ALL {
         let rows = ROWS

@@ -1,5 +1,11 @@
 //! Functions on the PCI bus, in address order.
 
+mod way;
+
+#[cfg(test)]
+pub(crate) use way::parse_way;
+pub(crate) use way::{Switches, Way, way};
+
 use crate::{Reading, Root, Value, text};
 use std::collections::BTreeMap;
 

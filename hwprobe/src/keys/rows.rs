@@ -7,6 +7,8 @@ const AMD: &str = "sysfs (amdgpu)";
 const MLXCONFIG: &str = "mlxconfig or mstconfig";
 const DRIVER: &str = "/proc/driver/nvidia";
 const PCI: &str = "sysfs (PCI)";
+/// What every `pci_switch` is.
+const SWITCH: &str = "rank of the nearest PCIe switch above it among the machine's, from 0, by PCI address of their upstream ports; absent with no switch between it and its root port";
 const RDMA: &str = "sysfs (infiniband)";
 const CXI: &str = "sysfs (cxi), cxi_stat";
 const ETHTOOL: &str = "ethtool";
@@ -98,6 +100,7 @@ pub const ROWS: &[Row] = &[
         NVML,
     ),
     row("gpu.<slot>.numa_node", "NUMA node it hangs on", "", PCI),
+    row("gpu.<slot>.pci_switch", SWITCH, "", PCI).came_with(2),
     row(
         "gpu.<slot>.max_link_generation",
         "highest PCIe generation of GPU and slot",
@@ -214,6 +217,9 @@ pub const ROWS: &[Row] = &[
     )
     .needs_hardware(),
     row("gpu.amd.<slot>.numa_node", "NUMA node it hangs on", "", PCI).needs_hardware(),
+    row("gpu.amd.<slot>.pci_switch", SWITCH, "", PCI)
+        .came_with(2)
+        .needs_hardware(),
     row(
         "gpu.amd.<slot>.max_link_speed",
         "highest PCIe speed",
@@ -276,6 +282,7 @@ pub const ROWS: &[Row] = &[
     row("nic.<slot>.pci_class", "PCI class code", "", PCI),
     row("nic.<slot>.revision", "PCI revision", "", PCI),
     row("nic.<slot>.numa_node", "NUMA node it hangs on", "", PCI),
+    row("nic.<slot>.pci_switch", SWITCH, "", PCI).came_with(2),
     row(
         "nic.<slot>.max_link_speed",
         "highest PCIe speed",
@@ -399,9 +406,9 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "nic.<slot>.net.<slot>.dscp",
-        "priorities by DSCP are trusted",
+        "priority of each DSCP that has one, `26:3`",
         "",
-        SYSFS,
+        "netlink (DCB)",
     )
     .needs_hardware(),
     row(

@@ -133,3 +133,54 @@ pub(crate) fn links_between_gpus_name_the_slot() {
         .collect();
     assert_eq!(found, ["0 gpu.1 4", "1 0000:99:00.0 2", "1 gpu.0 4"]);
 }
+
+/// The ways of the matrix again: what is below one switch has its rank.
+pub(crate) fn a_gpu_and_the_nic_beside_it_have_one_switch() {
+    let inventory = captured("gpu001");
+    let switch = |class: Class, device: &str| {
+        let record = &inventory.records[&class];
+        record.get(&format!("{device}.pci_switch")).to_string()
+    };
+    for gpu in 0..8 {
+        let device = format!("gpu.{gpu}");
+        assert_eq!(switch(Class::Gpu, &device), gpu.to_string());
+        for nic in &inventory.identity.nics {
+            let nic = format!("nic.{}", nic.slot);
+            let is_beside = inventory.topology.distance(&device, &nic).to_string() == "PIX";
+            let is_same = switch(Class::Nic, &nic) == gpu.to_string();
+            assert_eq!(is_same, is_beside, "{device} {nic}");
+        }
+    }
+    // The BlueField's functions hang on a root port.
+    let of_nics = inventory.identity.nics.iter();
+    let of_nics = of_nics.map(|nic| switch(Class::Nic, &format!("nic.{}", nic.slot)));
+    assert_eq!(of_nics.filter(|switch| switch == "<absent>").count(), 2);
+}
+
+pub(crate) fn an_amd_gpu_is_told_by_its_switch_too() {
+    let tree = Tree::node();
+    let upstream = "pci0000:60/0000:60:01.0/0000:61:00.0";
+    for (way, class, vendor) in [
+        ("pci0000:60/0000:60:01.0", "060400", "1022"),
+        (upstream, "060400", "1000"),
+        (&format!("{upstream}/0000:62:00.0"), "060400", "1000"),
+        (
+            &format!("{upstream}/0000:62:00.0/0000:63:00.0"),
+            "038000",
+            "1002",
+        ),
+    ] {
+        let (_, address) = way.rsplit_once('/').unwrap();
+        tree.file(&format!("/sys/devices/{way}/class"), &format!("0x{class}"))
+            .file(
+                &format!("/sys/devices/{way}/vendor"),
+                &format!("0x{vendor}"),
+            )
+            .link(
+                &format!("/sys/bus/pci/devices/{address}"),
+                &format!("../../../devices/{way}"),
+            );
+    }
+    let inventory = without_library(&tree);
+    assert_eq!(get(&inventory, "gpu.amd.0.pci_switch"), "0");
+}

@@ -9,18 +9,20 @@ mod findings;
 mod slingshot;
 #[path = "../support/mod.rs"]
 mod support;
+mod switch;
 #[path = "../support/ttar.rs"]
 mod ttar;
 
 use lattice_hwprobe::Answers;
 use lattice_hwprobe::capture::{Privacy, capture as capture_tree, host_of};
+use lattice_hwprobe::keys::row_of;
 use lattice_hwprobe::net::{
     Channels, DevlinkReport, DriverInfo, EthtoolReport, InterfaceReport, Pause, Rings,
 };
 use lattice_hwprobe::probe::nic::{interfaces, missing_since, parse_stat};
 use lattice_hwprobe::{
-    Class, ClassRecord, ClassState, Digest, Inventory, Outcome, Reading, Value, drift, probe_all,
-    verify,
+    Class, ClassRecord, ClassState, Digest, Inventory, Outcome, Reading, Value, Verdict,
+    diff_by_parts, drift, probe_all, verify,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 
 mod bus;
 
-use crate::pci::{self, Function};
+use crate::pci::{self, Function, Switches};
 use crate::probe::Probed;
 use crate::{ClassRecord, GpuIdentity, Reading, Root, Value, text};
 use bus::{DRIVER, Drive, Gpu};
@@ -25,13 +25,14 @@ const MOST_RAS_BLOCKS: usize = 64;
 pub(super) fn describe(
     root: &Root,
     functions: &Reading<Vec<Function>>,
+    switches: &Switches,
     probed: &mut Probed,
 ) -> Reading<Vec<Gpu>> {
     let gpus = bus::on_bus(root, functions);
     let count = gpus.as_ref().and_then(|gpus| bus::count(root, gpus));
     probed.record.require("gpu.amd.count", count.clone());
     for (slot, gpu) in gpus.present().into_iter().flatten().enumerate() {
-        keys(root, slot, gpu, &mut probed.record);
+        keys(root, slot, gpu, switches, &mut probed.record);
         vitals(root, slot, &gpu.function, probed);
     }
     let known = gpus.present().map_or(&[][..], Vec::as_slice);
@@ -45,7 +46,7 @@ pub(super) fn describe(
     gpus
 }
 
-fn keys(root: &Root, slot: usize, gpu: &Gpu, record: &mut ClassRecord) {
+fn keys(root: &Root, slot: usize, gpu: &Gpu, switches: &Switches, record: &mut ClassRecord) {
     let key = |name: &str| format!("gpu.amd.{slot}.{name}");
     let Gpu {
         function: gpu,
@@ -77,6 +78,7 @@ fn keys(root: &Root, slot: usize, gpu: &Gpu, record: &mut ClassRecord) {
         speed.and_then(|raw| pci::link_speed(&raw)),
     );
     record.put(key("numa_node"), pci::numa_node(root, gpu));
+    record.put(key("pci_switch"), switches.above(root, &gpu.address));
     let folder = gpu.path(FIRMWARE);
     for file in root.list(&folder).present().into_iter().flatten() {
         let block = file.strip_suffix("_fw_version").unwrap_or(file);

@@ -13,7 +13,7 @@ pub use driver::{flavour, parameter};
 
 use super::{Probed, nic};
 use crate::child::{self, DeviceReport, GpuReport};
-use crate::pci::{self, Function};
+use crate::pci::{self, Function, Switches};
 use crate::{Class, ClassRecord, FindingCode, GpuIdentity, Host, NvmlSource, Reading, Root, Value};
 use near::Place;
 use std::collections::BTreeSet;
@@ -36,6 +36,7 @@ pub fn probe(host: &Host) -> Probed {
     }
     let root = &host.root;
     let functions = pci::functions(root);
+    let switches = Switches::of(root, &functions);
     let on_bus = functions.as_ref().map(|functions| {
         let gpus = functions.iter();
         let gpus = gpus.filter(|f| f.is_vendor(pci::NVIDIA) && f.is_gpu() && !f.is_virtual(root));
@@ -62,13 +63,13 @@ pub fn probe(host: &Host) -> Probed {
     let devices = devices.map(|devices| devices.into_iter().map(|(_, device)| device).collect());
     let bus_count = bus_count.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     probed.record.put("gpu.bus_count", bus_count);
-    device_keys(root, &devices, &on_bus, &mut probed);
+    device_keys(root, &devices, &on_bus, &switches, &mut probed);
     let devices = devices.present().map_or(&[][..], Vec::as_slice);
     let mut gpus = Vec::new();
     for (slot, device) in devices.iter().enumerate() {
         gpus.push(Place::new(root, format!("gpu.{slot}"), &device.address));
     }
-    let amd = amd::describe(root, &functions, &mut probed);
+    let amd = amd::describe(root, &functions, &switches, &mut probed);
     let amd = amd.present().map_or(&[][..], Vec::as_slice);
     if probed.facts.gpu_count == Reading::Absent && !amd.is_empty() {
         amd::speak_for_node(root, amd, &mut probed);
@@ -155,6 +156,7 @@ fn device_keys(
     root: &Root,
     devices: &Reading<Vec<DeviceReport>>,
     on_bus: &Reading<Vec<Function>>,
+    switches: &Switches,
     probed: &mut Probed,
 ) {
     let count = devices
@@ -170,13 +172,19 @@ fn device_keys(
     probed.identity.gpu_count = count.clone();
     for (slot, device) in devices.present().into_iter().flatten().enumerate() {
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        describe(root, slot, device, probed);
+        describe(root, slot, device, switches, probed);
     }
     cross_check(&count, devices, on_bus, probed);
     summarise(devices, probed);
 }
 
-fn describe(root: &Root, slot: u32, device: &DeviceReport, probed: &mut Probed) {
+fn describe(
+    root: &Root,
+    slot: u32,
+    device: &DeviceReport,
+    switches: &Switches,
+    probed: &mut Probed,
+) {
     for (name, reading) in &device.values {
         let key = format!("gpu.{slot}.{name}");
         if REQUIRED.contains(&name.as_str()) {
@@ -205,6 +213,10 @@ fn describe(root: &Root, slot: u32, device: &DeviceReport, probed: &mut Probed) 
         probed.record.put(
             format!("gpu.{slot}.numa_node"),
             pci::numa_node(root, &function),
+        );
+        probed.record.put(
+            format!("gpu.{slot}.pci_switch"),
+            switches.above(root, address),
         );
     }
     if !device.pending.is_empty() {

@@ -2,7 +2,7 @@
 //! word. What neither tells stays unknown.
 
 use crate::child::{Ancestor, DeviceReport};
-use crate::pci::{self, Function};
+use crate::pci::{self, Function, Way};
 use crate::probe::Probed;
 use crate::{Distance, FindingCode, GpuPlace, NvlinkPeer, Pair, Reading, Root, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,15 +16,6 @@ pub(super) struct Place {
     numa: Reading<Value>,
 }
 
-/// A device's path from its host bridge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Way {
-    /// Everything up to and with the host bridge, `/sys/devices/pci0000:15`.
-    bridge: Vec<String>,
-    /// The functions below it, the device itself last.
-    hops: Vec<String>,
-}
-
 impl Place {
     pub(super) fn new(root: &Root, name: String, address: &Reading<String>) -> Self {
         let function = address.clone().map(|address| Function {
@@ -34,45 +25,12 @@ impl Place {
         });
         Self {
             name,
-            way: function.clone().and_then(|function| way(root, &function)),
+            way: function
+                .clone()
+                .and_then(|function| pci::way(root, &function)),
             numa: function.and_then(|function| pci::numa_node(root, &function)),
         }
     }
-}
-
-/// Where the kernel keeps the function. A tree without the kernel's links does not tell.
-fn way(root: &Root, function: &Function) -> Reading<Way> {
-    let link = function.path("");
-    let path = match root.resolve(link.trim_end_matches('/')) {
-        Ok(path) => path,
-        Err(error) => return Reading::from_io(&link, &error),
-    };
-    let parts = path
-        .components()
-        .map(|part| part.as_os_str().to_string_lossy().into_owned());
-    parse_way(parts.collect())
-}
-
-fn parse_way(mut parts: Vec<String>) -> Reading<Way> {
-    // A bridge may hang below a function of another one (VMD); the last one counts.
-    match parts.iter().rposition(|part| is_host_bridge(part)) {
-        Some(bridge) => {
-            let hops = parts.split_off(bridge + 1);
-            Reading::Present(Way {
-                bridge: parts,
-                hops,
-            })
-        }
-        None => Reading::Unsupported,
-    }
-}
-
-/// `pci0000:15`: a root bus, by domain and number.
-fn is_host_bridge(part: &str) -> bool {
-    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
-    part.strip_prefix("pci")
-        .and_then(|rest| rest.split_once(':'))
-        .is_some_and(|(domain, bus)| is_hex(domain) && is_hex(bus))
 }
 
 /// What the way between two devices crosses.
@@ -283,7 +241,7 @@ mod tests {
         let parts = path.split('/').filter(|part| !part.is_empty());
         Place {
             name: path.to_owned(),
-            way: parse_way(parts.map(str::to_owned).collect()),
+            way: pci::parse_way(parts.map(str::to_owned).collect()),
             numa,
         }
     }
@@ -345,17 +303,5 @@ mod tests {
         assert_eq!(unknown, Reading::Unsupported);
         let denied = distance(&root, &one(Reading::denied("no")), &other(node(1)));
         assert!(matches!(denied, Reading::Denied { .. }));
-    }
-
-    #[test]
-    fn a_bridge_below_another_function_counts_as_the_bridge() {
-        let way = parse_way(
-            "sys/devices/pci0000:64/0000:64:00.5/pci10000:00/10000:00:02.0/10000:01:00.0"
-                .split('/')
-                .map(str::to_owned)
-                .collect(),
-        );
-        let way = way.present().map(|way| (way.bridge.len(), way.hops.len()));
-        assert_eq!(way, Some((5, 2)));
     }
 }

@@ -17,9 +17,13 @@ const MOST_INTERFACES: usize = 256;
 /// Every NIC in slot order. Without a PCI bus and without RDMA there is nothing that could hold a
 /// NIC; a bus that cannot be read leaves the list unknown.
 pub(super) fn assemble(root: &Root) -> NicList {
-    let functions = pci::functions(root);
+    assemble_from(root, &pci::functions(root))
+}
+
+/// The same among functions that were read already.
+pub(super) fn assemble_from(root: &Root, functions: &Reading<Vec<Function>>) -> NicList {
     let rdma = root.list(RDMA);
-    match (&functions, &rdma) {
+    match (functions, &rdma) {
         (Reading::Present(_) | Reading::Absent, Reading::Present(_) | Reading::Absent) => {
             let functions = functions.present().map_or(&[][..], Vec::as_slice);
             let rdma = rdma.present().map_or(&[][..], Vec::as_slice);

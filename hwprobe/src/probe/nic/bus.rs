@@ -1,9 +1,10 @@
 //! What the bus tells of a NIC.
 
 use super::{Nic, Planes};
-use crate::{Reading, Root, Value, pci, text};
+use crate::pci::{self, Switches};
+use crate::{Reading, Root, Value, text};
 
-pub(super) fn read(root: &Root, nic: &Nic, planes: &mut Planes<'_>) {
+pub(super) fn read(root: &Root, nic: &Nic, switches: &Switches, planes: &mut Planes<'_>) {
     let Planes { record, vitals } = planes;
     let key = |name: &str| nic.key(name);
     let Some(function) = &nic.function else {
@@ -26,6 +27,7 @@ pub(super) fn read(root: &Root, nic: &Nic, planes: &mut Planes<'_>) {
     record.put(key("max_link_speed"), speed("max_link_speed"));
     record.put(key("max_link_width"), width("max_link_width"));
     record.put(key("numa_node"), pci::numa_node(root, function));
+    record.put(key("pci_switch"), switches.above(root, &function.address));
     record.put(
         key("virtual_functions"),
         line("sriov_numvfs").map(text::number_or_text),

@@ -30,9 +30,9 @@ pub use slingshot::{CxiStat, parse_stat};
 
 use super::Probed;
 use crate::net::{self, InterfaceReport};
-use crate::pci::{self, Function};
+use crate::pci::{self, Function, Switches};
 use crate::{Class, ClassRecord, Host, NicIdentity, Reading, Root, Value, Vitals, text};
-use assemble::{NicList, assemble};
+use assemble::{NicList, assemble_from};
 
 pub(crate) const RDMA: &str = "/sys/class/infiniband";
 pub(crate) const NET: &str = "/sys/class/net";
@@ -78,7 +78,9 @@ struct Planes<'a> {
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Nic);
     let root = &host.root;
-    let list = assemble(root);
+    let functions = pci::functions(root);
+    let switches = Switches::of(root, &functions);
+    let list = assemble_from(root, &functions);
     let count = list.as_ref().map(|nics| number(nics.len()));
     probed.record.require("nic.count", count);
     let nics = list.present().map_or(&[][..], Vec::as_slice);
@@ -95,7 +97,7 @@ pub fn probe(host: &Host) -> Probed {
             record: &mut probed.record,
             vitals: &mut probed.vitals,
         };
-        bus::read(root, nic, &mut planes);
+        bus::read(root, nic, &switches, &mut planes);
         rdma::read(root, nic, &mut planes);
         let interface = interface::read(root, nic, &report, &mut planes);
         let cxi = slingshot::read(root, nic, &stat, &mut planes);
