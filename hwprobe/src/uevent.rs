@@ -105,9 +105,7 @@ impl Uevent {
     /// The device's own name: the last part of its path, made harmless.
     #[must_use]
     pub fn name(&self) -> String {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        let name = name.chars().take(MOST_NAME_CHARS);
-        name.map(|c| if c.is_control() { '?' } else { c }).collect()
+        harmless(self.path.rsplit('/').next().unwrap_or_default())
     }
 
     /// Why the node should be read again, if it should.
@@ -133,6 +131,12 @@ impl Uevent {
             what: format!("{} {} {name}", self.subsystem, self.action),
         })
     }
+}
+
+/// A name from a message, as it may be repeated: short, and without control characters.
+pub(crate) fn harmless(name: &str) -> String {
+    let name = name.chars().take(MOST_NAME_CHARS);
+    name.map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// A storm of events, the one read it is worth, and what of it is named. Times are milliseconds of

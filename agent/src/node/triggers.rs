@@ -1,27 +1,24 @@
 //! When the node is read, beside being asked: at its usual time, and when the kernel tells of a
 //! device. What it tells is an event of the node's history as well, whatever the read finds.
 
+mod multicast;
+
 use super::events::NodeEvents;
 use lattice_hwprobe::history::{Cause, Happening};
-use lattice_hwprobe::uevent::{MOST_MESSAGE_BYTES, Settling, Uevent};
+use lattice_hwprobe::net::devlink_events::{self, DevlinkEvent};
+use lattice_hwprobe::net::multicast_group;
+use lattice_hwprobe::uevent::{self, Settling, Uevent};
+use multicast::{Multicast, Received};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
-use rustix::net::{
-    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with, sockopt,
-};
+use rustix::net::netlink::{GENERIC, KOBJECT_UEVENT};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// Where the kernel's own messages are; udev's, which any privileged process can send, are in 2.
 const KERNEL_GROUP: u32 = 1;
-/// A server with a thousand functions tells of them in a second.
-const BUFFER_BYTES: usize = 1 << 20;
 /// In place of a name: the rest of a storm is one line with their number.
 const OTHERS: &str = "others";
 /// How far reads are spread, in hundredths of the interval: nodes that were started together
@@ -64,11 +61,13 @@ impl Pace {
     }
 }
 
-/// What the kernel's socket gave.
+/// What the kernel told.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A message.
+    /// Of a device or a module.
     Event(Uevent),
+    /// Of a device's firmware or parameters.
+    Devlink(DevlinkEvent),
     /// More came than there was room for: nobody knows what.
     Lost,
 }
@@ -77,60 +76,66 @@ pub enum Heard {
 /// sandbox forbids it; in a network namespace of its own only its own network devices are heard.
 #[derive(Debug)]
 pub struct DeviceEvents {
-    socket: AsyncFd<OwnedFd>,
+    devices: Multicast,
+    /// With the number of its family; nobody, where the kernel has no devlink.
+    devlink: Option<(Multicast, u16)>,
 }
 
 impl DeviceEvents {
-    /// Begins to listen. Within a runtime.
+    /// Begins to listen. Within a runtime. Blocks for at most two seconds, where a driver holds
+    /// the lock that the kernel needs to say where devlink is heard.
     ///
     /// # Errors
-    /// What the system said.
+    /// What the system said. That devlink cannot be heard is none.
     pub fn open() -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let family = AddressFamily::NETLINK;
-        let socket = socket_with(family, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))?;
-        // Beyond the usual bound only with a privilege; what fits is fine.
-        let forced = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
-        if forced.is_err() {
-            let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
-        }
-        bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP))?;
-        #[expect(unsafe_code, reason = "the runtime watches any descriptor only so")]
-        // SAFETY: an `OwnedFd` is one open descriptor, the same from here to its end, and nobody
-        // else has it.
-        let watched = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
-        Ok(Self { socket: watched? })
+        let devices = Multicast::open(KOBJECT_UEVENT, KERNEL_GROUP)?;
+        let quiet = |error: &io::Error| {
+            tracing::info!(%error, "devlink is not listened to; device events are");
+        };
+        Ok(Self {
+            devices,
+            devlink: devlink().inspect_err(quiet).ok(),
+        })
     }
 
     /// The next message of the kernel.
     ///
     /// # Errors
-    /// The socket is of no more use.
+    /// A socket is of no more use.
     pub async fn next(&self) -> io::Result<Heard> {
-        let mut buffer = [0; MOST_MESSAGE_BYTES];
+        tokio::select! {
+            heard = self.next_device() => heard,
+            heard = self.next_devlink() => heard,
+        }
+    }
+
+    async fn next_device(&self) -> io::Result<Heard> {
+        let mut buffer = [0; uevent::MOST_MESSAGE_BYTES];
         loop {
-            let mut ready = self.socket.readable().await?;
-            let read = ready.try_io(|socket| {
-                Ok(recvfrom(
-                    socket.get_ref(),
-                    &mut buffer[..],
-                    RecvFlags::TRUNC,
-                )?)
-            });
-            let (read, length, from) = match read {
-                Err(_would_block) => continue,
-                Ok(Err(error)) if is_overrun(&error) => return Ok(Heard::Lost),
-                Ok(read) => read?,
+            let Received::Datagram(length) = self.devices.receive(&mut buffer).await? else {
+                return Ok(Heard::Lost);
             };
-            let from = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
-            // 0 is the kernel; a process cannot send as it.
-            let is_kernel = from.is_some_and(|from| from.pid() == 0);
-            if !is_kernel || length > buffer.len() {
-                continue;
-            }
-            match Uevent::parse(buffer.get(..read).unwrap_or_default()) {
+            match Uevent::parse(buffer.get(..length).unwrap_or_default()) {
                 Ok(event) => return Ok(Heard::Event(event)),
                 Err(error) => tracing::debug!(%error, "the kernel told something unheard of"),
+            }
+        }
+    }
+
+    /// Never, where it is not listened to.
+    async fn next_devlink(&self) -> io::Result<Heard> {
+        let Some((devlink, family)) = &self.devlink else {
+            return std::future::pending().await;
+        };
+        let mut buffer = [0; devlink_events::MOST_MESSAGE_BYTES];
+        loop {
+            let Received::Datagram(length) = devlink.receive(&mut buffer).await? else {
+                return Ok(Heard::Lost);
+            };
+            match DevlinkEvent::parse(buffer.get(..length).unwrap_or_default(), *family) {
+                Ok(Some(event)) => return Ok(Heard::Devlink(event)),
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, "devlink told something unheard of"),
             }
         }
     }
@@ -207,6 +212,7 @@ impl Heard {
     fn cause(self) -> Option<Cause> {
         match self {
             Self::Event(event) => event.cause(),
+            Self::Devlink(event) => Some(event.cause()),
             Self::Lost => Some(Cause::DeviceEvent {
                 what: "too many to be heard".to_owned(),
             }),
@@ -214,8 +220,12 @@ impl Heard {
     }
 }
 
-fn is_overrun(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
+/// Where devlink tells of changes. Everything that it has to say comes in this one group.
+fn devlink() -> io::Result<(Multicast, u16)> {
+    let config = multicast_group(devlink_events::FAMILY, devlink_events::GROUP)?;
+    let socket = Multicast::open(GENERIC, 0)?;
+    socket.join(config.group)?;
+    Ok((socket, config.family))
 }
 
 /// Never, where there is no time.

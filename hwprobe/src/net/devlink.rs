@@ -1,26 +1,21 @@
 //! Firmware versions by devlink: what runs, what is stored, what is of the board.
 //!
-//! Numbers are those of `include/uapi/linux/genetlink.h` and `include/uapi/linux/devlink.h`; what
-//! the names of versions mean is in `Documentation/networking/devlink/devlink-info.rst`.
+//! Numbers are those of `include/uapi/linux/devlink.h`; what the names of versions mean is in
+//! `Documentation/networking/devlink/devlink-info.rst`.
 
-use super::netlink::{self, Malformed, Socket, attributes, push, string};
+use super::devlink_events::FAMILY;
+use super::generic;
+use super::netlink::{self, Malformed, Socket, attributes, string};
 use crate::{Reading, text};
 use rustix::net::netlink::GENERIC;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 
-/// `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_ID`, `CTRL_ATTR_FAMILY_NAME`.
-const CONTROL: u16 = 0x10;
-const GET_FAMILY: u8 = 3;
-const FAMILY_ID: u16 = 1;
-const FAMILY_NAME: u16 = 2;
-/// `struct genlmsghdr`: command, version, two reserved bytes.
-const GENERIC_HEADER: usize = 4;
 /// `DEVLINK_CMD_INFO_GET`, and its attributes.
 const INFO_GET: u8 = 51;
-const BUS_NAME: u16 = 1;
-const DEVICE_NAME: u16 = 2;
+pub(super) const BUS_NAME: u16 = 1;
+pub(super) const DEVICE_NAME: u16 = 2;
 const DRIVER_NAME: u16 = 98;
 const SERIAL_NUMBER: u16 = 99;
 const VERSION_FIXED: u16 = 100;
@@ -79,14 +74,7 @@ pub(super) fn ask() -> Reading<Vec<DevlinkReport>> {
 
 fn dump() -> io::Result<Vec<DevlinkReport>> {
     let mut socket = Socket::open(Some(GENERIC))?;
-    let mut family = None;
-    let mut payload = vec![GET_FAMILY, 1, 0, 0];
-    push(&mut payload, FAMILY_NAME, b"devlink\0");
-    socket.ask(CONTROL, false, &payload, |answer| {
-        family = family_id(answer)
-    })?;
-    let family =
-        family.ok_or_else(|| io::Error::other("the kernel names no number for devlink"))?;
+    let family = generic::family(&mut socket, FAMILY)?.id;
     let mut devices = Vec::new();
     let mut malformed = None;
     socket.ask(family, true, &[INFO_GET, 1, 0, 0], |answer| {
@@ -102,24 +90,12 @@ fn dump() -> io::Result<Vec<DevlinkReport>> {
     }
 }
 
-fn family_id(answer: &[u8]) -> Option<u16> {
-    let body = answer.get(GENERIC_HEADER..)?;
-    let mut attributes = attributes(body).filter_map(Result::ok);
-    let id = attributes.find(|attribute| attribute.kind == FAMILY_ID)?;
-    id.payload
-        .first_chunk()
-        .map(|bytes| u16::from_ne_bytes(*bytes))
-}
-
 /// The payload of one message of an `INFO_GET` answer, generic header included.
 ///
 /// # Errors
 /// Lengths that cannot be.
 pub fn decode(answer: &[u8]) -> Result<DevlinkReport, Malformed> {
-    let body = answer.get(GENERIC_HEADER..).ok_or(Malformed::Header {
-        left: answer.len(),
-        needed: GENERIC_HEADER,
-    })?;
+    let (_, body) = generic::split(answer)?;
     let mut device = DevlinkReport::default();
     for attribute in attributes(body) {
         let attribute = attribute?;
@@ -179,6 +155,7 @@ fn version(nested: &[u8]) -> Result<Option<(String, String)>, netlink::Malformed
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::super::netlink::push;
     use super::*;
     use proptest::prelude::*;
 
@@ -226,16 +203,6 @@ mod tests {
     }
 
     #[test]
-    fn the_family_s_number_is_found() {
-        let mut payload = vec![1, 2, 0, 0];
-        push(&mut payload, FAMILY_NAME, b"devlink\0");
-        push(&mut payload, FAMILY_ID, &0x1c_u16.to_ne_bytes());
-        assert_eq!(family_id(&payload), Some(0x1c));
-        assert_eq!(family_id(&payload[..8]), None);
-        assert_eq!(family_id(&[]), None);
-    }
-
-    #[test]
     fn an_answer_cut_off_anywhere_is_refused_or_shorter_and_never_a_panic() {
         let whole = answer(&[(VERSION_RUNNING, "fw.version", "28.41.1000")]);
         for end in 0..whole.len() {
@@ -250,7 +217,6 @@ mod tests {
         #[test]
         fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = decode(&bytes);
-            let _ = family_id(&bytes);
         }
     }
 }

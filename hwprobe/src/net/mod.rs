@@ -6,12 +6,15 @@
 
 mod dcb;
 mod devlink;
+pub mod devlink_events;
 mod ethtool;
+mod generic;
 mod module;
 pub mod netlink;
 
 pub use devlink::DevlinkReport;
 pub use ethtool::{Channels, DriverInfo, InterfaceReport, Pause, Rings};
+pub use generic::{MulticastGroup, multicast_group};
 pub use module::{Module, ModuleIdentity};
 
 use crate::aside::{Aside, Expired};

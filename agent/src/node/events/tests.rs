@@ -4,6 +4,7 @@ use crate::node::triggers::{Heard, Hearing};
 use crate::node::{HistorySettings, Limits};
 use lattice_hwprobe::health::{Action, Severity};
 use lattice_hwprobe::history::{Event, Turn};
+use lattice_hwprobe::net::devlink_events::{DevlinkAction, DevlinkEvent};
 use lattice_hwprobe::uevent::Uevent;
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::wire::GetHistory;
@@ -265,6 +266,35 @@ async fn every_module_of_a_load_is_told_and_a_device_that_goes_with_it() {
             "driver nvidia",
             "driver nvidia_uvm",
             "device pci remove 0000:17:00.0"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_flash_update_and_the_parameters_of_a_driver_are_device_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let hand = Hand(Arc::new(AtomicU64::new(NOW)));
+    let (events, history) = open(folder.path(), "b1", &hand);
+    let mut hearing = Hearing::new(events);
+    let told = |action| {
+        Heard::Devlink(DevlinkEvent {
+            action,
+            bus: "pci".to_owned(),
+            device: "0000:5e:00.0".to_owned(),
+        })
+    };
+    for n in 0..20 {
+        hearing.take(told(DevlinkAction::Parameter), n);
+    }
+    hearing.take(told(DevlinkAction::FlashEnd), 30);
+    let told = written(&history).await;
+    let mut names: Vec<&str> = told.iter().map(|(key, _)| key.as_str()).collect();
+    names.dedup();
+    assert_eq!(
+        names,
+        [
+            "device devlink param pci/0000:5e:00.0",
+            "device devlink flash pci/0000:5e:00.0"
         ]
     );
 }

@@ -1,0 +1,174 @@
+//! Generic netlink: the numbers under which the running kernel has a family, and the groups in
+//! which it tells listeners.
+//!
+//! `include/uapi/linux/genetlink.h`; the numbers are given anew at every boot.
+
+use super::netlink::{Malformed, Socket, attributes, push, string};
+use crate::aside::{Aside, Expired};
+use rustix::net::netlink::GENERIC;
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+/// `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, and its attributes.
+const CONTROL: u16 = 0x10;
+const GET_FAMILY: u8 = 3;
+const FAMILY_ID: u16 = 1;
+const FAMILY_NAME: u16 = 2;
+const MULTICAST_GROUPS: u16 = 7;
+const GROUP_NAME: u16 = 1;
+const GROUP_ID: u16 = 2;
+/// `struct genlmsghdr`: command, version, two reserved bytes.
+const HEADER: usize = 4;
+/// Groups of one family that are kept; none has ten.
+const MOST_GROUPS: usize = 64;
+/// For the numbers of a family. A kernel that does not have it tries to load a module first.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+static CALLS: Aside = Aside::new("probe-netlink");
+
+/// Where a family's notifications are heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MulticastGroup {
+    /// The type of its messages.
+    pub family: u16,
+    /// What a socket joins (`NETLINK_ADD_MEMBERSHIP`).
+    pub group: u32,
+}
+
+/// Asks the running kernel. Blocks for at most two seconds.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] where it has no such family or group;
+/// [`io::ErrorKind::TimedOut`] where a driver holds the lock; else what the system said.
+pub fn multicast_group(name: &'static str, group: &'static str) -> io::Result<MulticastGroup> {
+    let mut answer = None;
+    let ended = CALLS.run(
+        DEADLINE,
+        move |answers| {
+            let asked =
+                Socket::open(Some(GENERIC)).and_then(|mut socket| family(&mut socket, name));
+            let _ = answers.send(asked);
+        },
+        |told| answer = Some(told),
+    );
+    let told = match (answer, ended) {
+        (Some(told), _) => told?,
+        (None, Err(Expired::TimedOut)) => return Err(io::ErrorKind::TimedOut.into()),
+        (None, _) => return Err(io::Error::other("no thread to ask the kernel with")),
+    };
+    let group = told.groups.get(group).copied();
+    Ok(MulticastGroup {
+        family: told.id,
+        group: group.ok_or(io::ErrorKind::NotFound)?,
+    })
+}
+
+/// What the kernel has of a family.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Family {
+    /// The type of its messages.
+    pub(super) id: u16,
+    /// Its groups by name.
+    groups: BTreeMap<String, u32>,
+}
+
+/// Asks for the numbers of the family `name`.
+pub(super) fn family(socket: &mut Socket, name: &str) -> io::Result<Family> {
+    let mut payload = vec![GET_FAMILY, 1, 0, 0];
+    push(&mut payload, FAMILY_NAME, format!("{name}\0").as_bytes());
+    let mut found = Ok(None);
+    socket.ask(CONTROL, false, &payload, |answer| found = decode(answer))?;
+    let unnamed = || io::Error::other(format!("the kernel names no number for {name}"));
+    found.map_err(io::Error::other)?.ok_or_else(unnamed)
+}
+
+/// Command and attributes of a message.
+pub(super) fn split(payload: &[u8]) -> Result<(u8, &[u8]), Malformed> {
+    let (header, body) = payload.split_at_checked(HEADER).ok_or(Malformed::Header {
+        left: payload.len(),
+        needed: HEADER,
+    })?;
+    Ok((header[0], body))
+}
+
+fn decode(answer: &[u8]) -> Result<Option<Family>, Malformed> {
+    let (_, body) = split(answer)?;
+    let (mut id, mut groups) = (None, BTreeMap::new());
+    for attribute in attributes(body) {
+        let attribute = attribute?;
+        match attribute.kind {
+            FAMILY_ID => {
+                let bytes = attribute.payload.first_chunk();
+                id = bytes.map(|bytes| u16::from_ne_bytes(*bytes));
+            }
+            MULTICAST_GROUPS => {
+                for listed in attributes(attribute.payload).take(MOST_GROUPS) {
+                    groups.extend(group(listed?.payload)?);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(id.map(|id| Family { id, groups }))
+}
+
+fn group(nested: &[u8]) -> Result<Option<(String, u32)>, Malformed> {
+    let (mut name, mut id) = (None, None);
+    for attribute in attributes(nested) {
+        let attribute = attribute?;
+        match attribute.kind {
+            GROUP_NAME => name = Some(string(attribute.payload)),
+            GROUP_ID => {
+                let bytes = attribute.payload.first_chunk();
+                id = bytes.map(|bytes| u32::from_ne_bytes(*bytes));
+            }
+            _ => {}
+        }
+    }
+    Ok(name.zip(id))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::super::netlink::messages;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a Linux 6.18 on x86-64 answered about `nlctrl`, whose numbers alone never change.
+    const RECORDED: &[u8] = b"\x88\0\0\0\x10\0\0\0\x01\0\0\0aN\0\0\x01\x02\0\0\x0b\0\x02\0nlctrl\0\0\x06\0\x01\0\x10\0\0\0\x08\0\x03\0\x02\0\0\0\x08\0\x04\0\0\0\0\0\x08\0\x05\0\0\0\0\0,\0\x06\0\x14\0\x01\0\x08\0\x01\0\x03\0\0\0\x08\0\x02\0\x0e\0\0\0\x14\0\x02\0\x08\0\x01\0\n\0\0\0\x08\0\x02\0\x0c\0\0\0\x1c\0\x07\0\x18\0\x01\0\x08\0\x02\0\x10\0\0\0\x0b\0\x01\0notify\0\0";
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn the_numbers_of_a_family_and_its_groups_are_found() {
+        let message = messages(RECORDED).next().unwrap().unwrap();
+        let family = decode(message.payload).unwrap().unwrap();
+        assert_eq!(family.id, CONTROL);
+        assert_eq!(family.groups, BTreeMap::from([("notify".to_owned(), 0x10)]));
+        for end in 0..message.payload.len() {
+            if let Ok(Some(cut)) = decode(&message.payload[..end]) {
+                assert_eq!(cut.id, CONTROL, "{end}");
+            }
+        }
+        assert!(decode(&[]).is_err());
+    }
+
+    #[test]
+    fn the_running_kernel_is_asked() {
+        let control = multicast_group("nlctrl", "notify").unwrap();
+        let wanted = u32::from(CONTROL);
+        assert_eq!((control.family, control.group), (CONTROL, wanted));
+        for (family, group) in [("nlctrl", "nobody"), ("lattice_no_such", "config")] {
+            let none = multicast_group(family, group).unwrap_err();
+            assert_eq!(none.kind(), io::ErrorKind::NotFound, "{family} {group}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = decode(&bytes);
+        }
+    }
+}
