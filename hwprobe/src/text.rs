@@ -115,9 +115,20 @@ pub fn plain(raw: &str) -> Reading<String> {
     }
 }
 
-/// Text from firmware: placeholders and fillers are no value.
+/// Text from firmware: placeholders and fillers are no value, and neither is nothing but zeros
+/// (`0.0`, `00.00.0000`, `0x0`), which is what a version reads as where none was ever written. A
+/// bare `0` is a value: boards and steppings begin with it.
 #[must_use]
 pub fn firmware(raw: &str) -> Reading<String> {
+    setting(raw).and_then(|text| match is_of_zeros(&text) {
+        true => Reading::Unsupported,
+        false => Reading::Present(text),
+    })
+}
+
+/// What firmware or a driver has set: as [`firmware`], but zeros are what was chosen.
+#[must_use]
+pub fn setting(raw: &str) -> Reading<String> {
     let text = collapse(raw);
     if text.len() > LONGEST_TEXT {
         return Reading::failed(format!(
@@ -133,7 +144,6 @@ pub fn firmware(raw: &str) -> Reading<String> {
     let repeats = |c: char| text.len() > 3 && text.chars().all(|other| other == c);
     if text.chars().all(is_filler)
         || PLACEHOLDERS.contains(&lower.as_str())
-        || repeats('0')
         || repeats('F')
         || repeats('X')
     {
@@ -141,6 +151,14 @@ pub fn firmware(raw: &str) -> Reading<String> {
     } else {
         bounded(text)
     }
+}
+
+/// Zeros and what stands between the numbers of a version, an address or an id.
+fn is_of_zeros(text: &str) -> bool {
+    let prefix = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let digits = prefix.unwrap_or(text);
+    let is_separator = |c: char| matches!(c, '.' | '-' | '_' | ':' | '/' | ' ');
+    text != "0" && digits.contains('0') && digits.chars().all(|c| c == '0' || is_separator(c))
 }
 
 /// A hexadecimal id: lower-case, without `0x`, zero padded to `width`.
@@ -229,6 +247,15 @@ mod tests {
             "None",
             "Default string",
             "0000000000",
+            "0.0",
+            "0.0.0.0",
+            "00.00.0000",
+            "0.0-0",
+            "00",
+            "0x0",
+            "0X00",
+            " 0x00000000\n",
+            "00:00:00:00:00:00",
             "-",
             "...",
             "[N/A]",
@@ -239,9 +266,17 @@ mod tests {
         for raw in ["\u{1}\u{2}", &"V".repeat(257)] {
             assert!(matches!(firmware(raw), Reading::Failed { .. }), "{raw:?}");
         }
-        for raw in ["0", "1.0", "A00", "FA12", "000A", "nas-01", "NAND"] {
+        for raw in [
+            "0", "1.0", "0.1", "0.0.1", "0x1", "0x", "A00", "0.0a", "FA12", "000A", "nas-01",
+            "NAND",
+        ] {
             assert_eq!(firmware(raw), Reading::Present(raw.to_owned()));
         }
+        // A setting of zeros was chosen; a placeholder never was.
+        for raw in ["0", "00", "0x0", "0.0", "0000"] {
+            assert_eq!(setting(raw), Reading::Present(raw.to_owned()));
+        }
+        assert_eq!(setting("N/A"), Reading::Unsupported);
     }
 
     #[test]

@@ -28,16 +28,19 @@ fn settings_of_the_firmware_are_read_and_those_of_one_host_left_out() {
     setting(&tree, "AdminPwdLockout", "enumeration", "Disabled");
     setting(&tree, "BootOrder", "ordered-list", "0001,0002");
     setting(&tree, "Unset", "enumeration", "N/A");
+    setting(&tree, "Mask", "enumeration", "0x00");
     let inventory = tree.probe();
     let get = |key: &str| shown(&inventory, Class::Bios, key);
     assert_eq!(get("bios.attribute_driver"), "dell-wmi-sysman");
     assert_eq!(
         get("bios.attribute.names"),
-        "LogicProc SerialPort Unset VoltageStage"
+        "LogicProc Mask SerialPort Unset VoltageStage"
     );
     assert_eq!(get("bios.attribute.LogicProc"), "Enabled");
     assert_eq!(get("bios.attribute.VoltageStage"), "3");
     assert_eq!(get("bios.attribute.Unset"), "<unsupported>");
+    // Zeros are what somebody chose here, and no version that was never written.
+    assert_eq!(get("bios.attribute.Mask"), "0x00");
     assert_eq!(get("bios.attribute.SvcTag"), "<absent>");
     let shown = format!("{:?}", inventory.records);
     assert!(!shown.contains("R07-U12") && !shown.contains("ABC1234"));

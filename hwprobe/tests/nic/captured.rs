@@ -162,6 +162,17 @@ fn kinds_of_addresses_are_told_and_not_how_many_there_are() {
 }
 
 #[test]
+fn the_first_revision_of_a_chip_is_one_and_a_firmware_of_zeros_is_none() {
+    let tree = Tree::node();
+    let device = "/sys/class/infiniband/mlx5_0";
+    tree.file(&format!("{device}/hw_rev"), "0x0")
+        .file(&format!("{device}/fw_ver"), "0.0.0000");
+    let inventory = tree.probe();
+    assert_eq!(shown(&inventory, "nic.1.hw_rev"), "0x0");
+    assert_eq!(shown(&inventory, "nic.1.firmware"), "<unsupported>");
+}
+
+#[test]
 fn the_vendor_s_driver_stack_is_told_from_the_kernel_s_own() {
     let tree = Tree::node();
     let ofed = |tree: &Tree| shown(&tree.probe(), "nic.ofed");

@@ -263,6 +263,9 @@ fn damaged_answers_are_failures_or_less_and_never_other_values() {
     let torn = of(&torn, "SRIOV_EN").unwrap();
     assert!(matches!(torn.current, Reading::Failed { .. }), "{torn:?}");
     assert_eq!(of(ANSWER, "BOOT_VLAN"), None);
+    // Zeros are what was chosen.
+    let zero = of("Configurations: Current\nSRIOV_EN 0x0\n", "SRIOV_EN");
+    assert_eq!(zero.unwrap().current, Reading::Present("0x0".to_owned()));
     assert_eq!(
         of("Configurations:\nSRIOV_EN\n", "SRIOV_EN"),
         Some(Setting {

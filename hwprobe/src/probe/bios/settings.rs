@@ -55,7 +55,8 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
             Reading::Present(found) => {
                 let settings = found.iter().filter(|name| counts(root, &dir, name));
                 for name in settings {
-                    let value = root.firmware(format!("{dir}/{name}/current_value"));
+                    let value = root.text(format!("{dir}/{name}/current_value"));
+                    let value = value.and_then(|value| text::setting(&value));
                     let value = value.map(text::number_or_text);
                     probed.record.put(format!("bios.attribute.{name}"), value);
                     names.push(name.clone());

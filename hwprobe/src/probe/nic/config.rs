@@ -156,7 +156,7 @@ fn setting(columns: &[usize], values: &[&str]) -> Setting {
         found.map_or(Reading::Unsupported, |(_, value)| match value {
             // Its elements are told to who asks for them by name.
             value if value.starts_with("Array[") => Reading::Unsupported,
-            value => text::firmware(value),
+            value => text::setting(value),
         })
     };
     Setting {

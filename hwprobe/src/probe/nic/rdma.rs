@@ -58,7 +58,8 @@ pub(super) fn read(root: &Root, nic: &Nic, planes: &mut Planes<'_>) {
     let read = |file: &str| root.firmware(format!("{RDMA}/{device}/{file}"));
     record.put(key("board_id"), read("board_id"));
     record.put(key("hca_type"), read("hca_type"));
-    record.put(key("hw_rev"), read("hw_rev"));
+    // The driver's number: silicon begins with 0, which some write as `0x0`.
+    record.put(key("hw_rev"), root.line(format!("{RDMA}/{device}/hw_rev")));
     let ports = ports(root, device);
     record.put(
         key("link_layer"),
