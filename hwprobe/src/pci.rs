@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub const NVIDIA: &str = "10de";
 /// AMD's vendor id.
 pub const AMD: &str = "1002";
+/// Mellanox, whose vendor id NVIDIA's NICs still have.
+pub const MELLANOX: &str = "15b3";
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 

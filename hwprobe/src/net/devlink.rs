@@ -99,6 +99,11 @@ pub fn decode(answer: &[u8]) -> Result<DevlinkReport, Malformed> {
     let mut device = DevlinkReport::default();
     for attribute in attributes(body) {
         let attribute = attribute?;
+        // A number of the hardware may be zero; a version is not.
+        let read = match attribute.kind {
+            VERSION_FIXED => text::setting,
+            _ => text::firmware,
+        };
         let versions = match attribute.kind {
             BUS_NAME => {
                 device.bus = string(attribute.payload);
@@ -121,7 +126,7 @@ pub fn decode(answer: &[u8]) -> Result<DevlinkReport, Malformed> {
             VERSION_STORED => &mut device.stored,
             _ => continue,
         };
-        if let Some((name, value)) = version(attribute.payload)?
+        if let Some((name, value)) = version(attribute.payload, read)?
             && versions.len() < MOST
         {
             versions.insert(name, value);
@@ -130,8 +135,11 @@ pub fn decode(answer: &[u8]) -> Result<DevlinkReport, Malformed> {
     Ok(device)
 }
 
-/// A name with its version; none where one is missing or the version is a placeholder.
-fn version(nested: &[u8]) -> Result<Option<(String, String)>, netlink::Malformed> {
+/// A name with its version, as `read` has it; none where one is missing or the version is a placeholder.
+fn version(
+    nested: &[u8],
+    read: fn(&str) -> Reading<String>,
+) -> Result<Option<(String, String)>, netlink::Malformed> {
     let (mut name, mut value) = (None, None);
     for attribute in attributes(nested) {
         let attribute = attribute?;
@@ -142,9 +150,7 @@ fn version(nested: &[u8]) -> Result<Option<(String, String)>, netlink::Malformed
                     .cloned()
             }
             VERSION_VALUE => {
-                value = text::firmware(&string(attribute.payload))
-                    .present()
-                    .cloned()
+                value = read(&string(attribute.payload)).present().cloned();
             }
             _ => {}
         }
@@ -182,6 +188,8 @@ mod tests {
     fn versions_are_kept_by_kind_and_component() {
         let bytes = answer(&[
             (VERSION_FIXED, "fw.psid", "MT_0000000838"),
+            (VERSION_FIXED, "asic.id", "0x0"),
+            (VERSION_RUNNING, "fw.roce", "0.0.0"),
             (VERSION_RUNNING, "fw.version", "28.41.1000"),
             (VERSION_RUNNING, "fw", "28.41.1000"),
             (VERSION_RUNNING, "fw.undi", "N/A"),
@@ -194,6 +202,8 @@ mod tests {
         assert_eq!(device.driver.as_deref(), Some("mlx5_core"));
         assert_eq!(device.serial.as_deref(), Some("MT2333XZ0ABC"));
         assert_eq!(device.fixed["fw.psid"], "MT_0000000838");
+        // A number of the hardware may be zero, a version is not.
+        assert_eq!(device.fixed["asic.id"], "0x0");
         assert_eq!(device.running.len(), 2, "{device:?}");
         // A component that is stored and does not run is no pending change of what runs.
         assert_eq!(

@@ -1,12 +1,15 @@
 //! Where a function hangs: its way from the host bridge, and the PCIe switches on it.
 
-use super::{Function, rank};
-use crate::{Reading, Root};
+use super::{AMD, Function, MELLANOX, rank};
+use crate::{Reading, Root, text};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// PCI class of bridges from PCI to PCI: root ports, the ports of switches, and bridges to buses
 /// that are not PCIe.
 const BRIDGE: &str = "0604";
+
+/// BlueField's own bridges, of each generation.
+const BLUEFIELD: [&str; 4] = ["1975", "1978", "197a", "197b"];
 
 /// A function's path from its host bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +60,9 @@ fn is_host_bridge(part: &str) -> bool {
 /// A switch is one upstream port, which is no root port, with the downstream ports below it. Below
 /// a root port upstream and downstream ports alternate, so the second bridge of a way is an
 /// upstream port if there is a third, and so on. Bridges alone tell: what is plugged into a
-/// switch, or missing from it, moves no other's rank. A card with a switch of its own (BlueField,
-/// some of AMD's) brings one and takes it away again, as it does with its slot.
+/// switch, or missing from it, moves no other's rank. Nor does a card that is known to have a switch
+/// of its own, which is none of the machine's. Of others (adapters with several disks or GPUs)
+/// nothing tells; such a one brings a rank, and takes it away when it goes.
 #[derive(Debug)]
 pub(crate) struct Switches(Reading<Ports>);
 
@@ -79,8 +83,8 @@ impl Switches {
     }
 
     /// The rank, from 0, of the switch nearest above a function. Absent where there is none
-    /// between it and its root port or host bridge; unsupported where the tree does not tell, as
-    /// one without the kernel's links, or without the bridges that the way leads over.
+    /// between it and its root port; unsupported where the tree does not tell, as one without the
+    /// kernel's links, or without the bridges that the way leads over, or without a root port.
     pub(crate) fn above(&self, root: &Root, address: &str) -> Reading<u32> {
         let function = Function {
             address: address.to_owned(),
@@ -120,6 +124,7 @@ fn ports(root: &Root, functions: &[Function]) -> Reading<Ports> {
         // A downstream port: third, fifth.
         if let [_, .., above, _] = way.hops.as_slice()
             && way.hops.len() % 2 == 1
+            && !is_of_a_card(root, function)
             && let Some(rank) = rank(above)
         {
             upstream.insert(rank, above.clone());
@@ -130,9 +135,26 @@ fn ports(root: &Root, functions: &[Function]) -> Reading<Ports> {
     Reading::Present(ports)
 }
 
+/// Whether such a port is of a switch that is part of a card: AMD's GPUs, and BlueField by its ids in
+/// the list of PCI ids.
+fn is_of_a_card(root: &Root, port: &Function) -> bool {
+    let is_bluefield = || {
+        let device = root.text(port.path("device"));
+        let device = device.and_then(|raw| text::hex_id(&raw, 4));
+        device
+            .present()
+            .is_some_and(|id| BLUEFIELD.contains(&&**id))
+    };
+    port.is_vendor(AMD) || (port.is_vendor(MELLANOX) && is_bluefield())
+}
+
 impl Ports {
     fn above(&self, way: &Way) -> Reading<u32> {
         let above = way.hops.split_last().map_or(&[][..], |(_, above)| above);
+        // Right at the host bridge, as guests have what hangs anywhere in the machine.
+        if above.is_empty() {
+            return Reading::Unsupported;
+        }
         if !above.iter().all(|port| self.bridges.contains(port)) {
             return Reading::Unsupported;
         }
@@ -221,11 +243,37 @@ mod tests {
             ("0000:22:00.0", "1"),
             ("0000:12:1f.0", "0"),
             ("0000:42:00.0", "<absent>"),
-            ("0000:50:01.0", "<absent>"),
+            ("0000:50:01.0", "<unsupported>"),
             ("0000:99:00.0", "<unsupported>"),
         ] {
             assert_eq!(above(tree.path(), address), rank, "{address}");
         }
+    }
+
+    #[test]
+    fn a_card_with_a_switch_of_its_own_moves_no_rank() {
+        let tree = machine();
+        // Before all others on the bus.
+        let card = "pci0000:00/0000:00:01.0/0000:01:00.0";
+        for bridge in ["pci0000:00/0000:00:01.0", card] {
+            put(tree.path(), bridge, "0x060400\n");
+        }
+        let port = format!("{card}/0000:02:00.0");
+        put(tree.path(), &port, "0x060400\n");
+        let nic = format!("{port}/0000:03:00.0");
+        put(tree.path(), &nic, "0x020000\n");
+        let is = |vendor: &str, device: &str| {
+            for bridge in [card, &port] {
+                let folder = tree.path().join("sys/devices").join(bridge);
+                fs::write(folder.join("vendor"), vendor).unwrap();
+                fs::write(folder.join("device"), device).unwrap();
+            }
+            ["0000:03:00.0", "0000:13:00.0", "0000:22:00.0"].map(|at| above(tree.path(), at))
+        };
+        assert_eq!(is("0x1000\n", "0xc030\n"), ["0", "1", "2"]);
+        assert_eq!(is("0x15b3\n", "0x1979\n"), ["0", "1", "2"]);
+        assert_eq!(is("0x15b3\n", "0x197b\n"), ["<absent>", "0", "1"]);
+        assert_eq!(is("0x1002\n", "0x1478\n"), ["<absent>", "0", "1"]);
     }
 
     #[test]

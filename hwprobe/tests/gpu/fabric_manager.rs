@@ -58,6 +58,30 @@ pub(crate) fn a_fabric_manager_that_runs_and_one_that_does_not_are_told_by_their
     assert!(matches!(look(&tree), Reading::Failed { .. }));
 }
 
+pub(crate) fn a_fabric_manager_that_something_else_started_runs() {
+    let running = Reading::Present("running".into());
+    let stopped = Reading::Present("not running".into());
+    let process = |tree: &Tree, number: u32, name: &str| {
+        tree.file(&format!("/proc/{number}/comm"), name);
+    };
+    // The package's unit is disabled, or its slice is another one.
+    for populated in [Some(0), None] {
+        let tree = hgx();
+        events(&tree, 0);
+        if populated.is_none() {
+            tree.remove(&format!("{V2}/{SERVICE}"));
+        }
+        process(&tree, 1, "systemd");
+        process(&tree, 77, "nvidia-persiste");
+        assert_eq!(look(&tree), stopped);
+        process(&tree, 812, "nv-fabricmanage");
+        assert_eq!(look(&tree), running);
+        // Where others' processes are hidden its absence tells nothing.
+        tree.remove("/proc/812").remove("/proc/1");
+        assert_eq!(look(&tree), Reading::Unsupported);
+    }
+}
+
 pub(crate) fn with_cgroup_v1_the_services_processes_tell() {
     let tree = hgx();
     tree.bytes(&format!("{V1}/cgroup.procs"), b"")
@@ -111,6 +135,16 @@ pub(crate) fn without_a_switch_of_its_own_a_node_has_no_fabric_manager() {
     tree.remove(&driver)
         .link(&driver, "../../../bus/pci/drivers/vfio-pci");
     assert_eq!(look(&tree), Reading::Absent, "a guest has it");
+    tree.remove(&driver)
+        .link(&driver, "../../../bus/pci/drivers/pci-stub");
+    assert_eq!(look(&tree), Reading::Absent, "another one has it");
+    let tree = hgx();
+    events(&tree, 0);
+    for gpu in ["0000:1b:00.0", "0000:3c:00.0"] {
+        let driver = format!("/sys/bus/pci/devices/{gpu}/driver");
+        tree.link(&driver, "../../../bus/pci/drivers/vfio-pci");
+    }
+    assert_eq!(look(&tree), Reading::Absent, "every GPU is a guest's");
 }
 
 pub(crate) fn a_capture_tells_of_a_fabric_manager_what_the_machine_told() {

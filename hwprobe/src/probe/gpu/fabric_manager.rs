@@ -1,13 +1,16 @@
 //! Whether NVIDIA's Fabric Manager runs, of whose end a GPU before Hopper says nothing.
 //!
 //! On a board with NVSwitches no CUDA program starts without it. systemd keeps each service in a
-//! cgroup of its name, so that a file tells and no program need be run.
+//! cgroup of its name, so that a file tells and no program need be run. A site may run it elsewhere,
+//! in a container or a slice of its own, so before it is called gone its process is looked for.
 
 use super::driver;
 use crate::pci::{self, Function};
 use crate::{Reading, Root, Value};
 
 const SERVICE: &str = "nvidia-fabricmanager.service";
+/// `nv-fabricmanager`, as the kernel cuts names.
+const PROCESS: &str = "nv-fabricmanage";
 
 /// Where systemd keeps services, and the file there that tells of processes: of cgroup v2, and of
 /// v1 (and of both together, where v1 has systemd's own hierarchy).
@@ -24,12 +27,19 @@ const UNITS: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
-/// `running` or `not running`; absent where the node has no NVSwitch of its own.
-pub(super) fn state(root: &Root, functions: &Reading<Vec<Function>>) -> Reading<Value> {
+/// `running` or `not running`; absent where no NVSwitch is on the bus that serves a GPU of this host.
+/// `gpus`: those that were not given away.
+pub(super) fn state(
+    root: &Root,
+    functions: &Reading<Vec<Function>>,
+    gpus: &Reading<Vec<Function>>,
+) -> Reading<Value> {
+    let has_gpu = gpus.as_ref().map(|gpus| !gpus.is_empty());
     let has_switch = functions
         .as_ref()
         .map(|all| all.iter().any(|function| is_ours(root, function)));
-    has_switch.and_then(|has_switch| match has_switch {
+    let is_needed = has_switch.and_then(|has_switch| has_gpu.map(|has_gpu| has_switch && has_gpu));
+    is_needed.and_then(|is_needed| match is_needed {
         false => Reading::Absent,
         true if is_nvlink_off(root) => Reading::Unsupported,
         true => is_running(root).map(|is_running| {
@@ -41,14 +51,14 @@ pub(super) fn state(root: &Root, functions: &Reading<Vec<Function>>) -> Reading<
 
 /// A switch that was given to a guest is managed from there.
 fn is_ours(root: &Root, function: &Function) -> bool {
-    let is_guests = || {
+    let is_given_away = || {
         let driver = pci::driver(root, function);
         driver
             .present()
-            .is_some_and(|name| name.starts_with("vfio"))
+            .is_some_and(|name| !name.starts_with("nvidia"))
     };
     // A bridge of NVIDIA's that is no PCI bridge.
-    function.is_vendor(pci::NVIDIA) && function.is_class("0680") && !is_guests()
+    function.is_vendor(pci::NVIDIA) && function.is_class("0680") && !is_given_away()
 }
 
 /// Without NVLink GPUs work each for itself, and nobody needs the switches.
@@ -62,7 +72,12 @@ fn is_running(root: &Root) -> Reading<bool> {
     let mut has_slice = false;
     for (slice, file) in SLICES {
         match root.text(format!("{slice}/{SERVICE}/{file}")) {
-            Reading::Present(text) => return has_processes(file, &text),
+            Reading::Present(text) => {
+                return has_processes(file, &text).and_then(|is_service| match is_service {
+                    true => Reading::Present(true),
+                    false => is_process(root),
+                });
+            }
             Reading::Absent => {}
             unknown => return unknown.map(|_| false),
         }
@@ -75,8 +90,9 @@ fn is_running(root: &Root) -> Reading<bool> {
     }
     match has_slice {
         true => is_installed(root).and_then(|is_installed| match is_installed {
-            true => Reading::Present(false),
-            // It may run in a container, as that of the GPU operator's driver does.
+            true => is_process(root),
+            // Nobody has said that it is needed: it may run in a container, as that of the GPU
+            // operator's driver does, or in none yet.
             false => Reading::Unsupported,
         }),
         // No systemd, or not the machine's own cgroups.
@@ -96,6 +112,29 @@ fn has_processes(file: &str, text: &str) -> Reading<bool> {
         Some("0") => Reading::Present(false),
         _ => Reading::failed(format!("{SERVICE}: {file} does not say \"populated\"")),
     }
+}
+
+/// Whether it runs as whatever it was started by. A capture has no processes.
+fn is_process(root: &Root) -> Reading<bool> {
+    let is_number = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+    let processes = root.list("/proc").map(|mut names| {
+        names.retain(is_number);
+        names
+    });
+    processes.and_then(|processes| {
+        let is_it = |process: &String| {
+            let name = root.text(format!("/proc/{process}/comm"));
+            name.present().is_some_and(|name| name.trim() == PROCESS)
+        };
+        match processes.iter().any(is_it) {
+            true => Reading::Present(true),
+            // Those of others are hidden, or it is a namespace.
+            false if !processes.is_empty() && !processes.iter().any(|process| process == "1") => {
+                Reading::Unsupported
+            }
+            false => Reading::Present(false),
+        }
+    })
 }
 
 /// Whether systemd knows the service and may start it.

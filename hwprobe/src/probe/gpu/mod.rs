@@ -49,7 +49,7 @@ pub fn probe(host: &Host) -> Probed {
     });
     let report = judge(child::ask(&host.nvml, &host.outstanding), &on_bus);
     driver::keys(root, &report, &mut probed.record);
-    let fabric_manager = fabric_manager::state(root, &functions);
+    let fabric_manager = fabric_manager::state(root, &functions, &on_bus);
     probed.vitals.put("gpu.fabric_manager", fabric_manager);
     let ancestors = report.present().map(|report| report.ancestors.clone());
     let devices = report.and_then(|report| report.devices);

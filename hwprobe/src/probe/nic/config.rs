@@ -11,9 +11,6 @@ use crate::{FindingCode, Host, Reading, Root, Value, text};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Mellanox, whose vendor id NVIDIA's NICs still have.
-const MELLANOX: &str = "15b3";
-
 /// For all NICs of a node together. One answer takes a second, and only one of a card's functions
 /// is asked.
 pub(crate) const WITHIN: Duration = Duration::from_secs(20);
@@ -194,7 +191,10 @@ pub(crate) fn devices(root: &Root) -> Vec<Device> {
 fn asked(nics: &[Nic]) -> Vec<(&Nic, &str)> {
     let mut cards = BTreeMap::new();
     for nic in nics {
-        if let Some(function) = nic.function.as_ref().filter(|f| f.is_vendor(MELLANOX))
+        if let Some(function) = nic
+            .function
+            .as_ref()
+            .filter(|f| f.is_vendor(crate::pci::MELLANOX))
             && let Some((card, _)) = function.address.rsplit_once('.')
         {
             cards

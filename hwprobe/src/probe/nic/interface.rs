@@ -204,10 +204,13 @@ pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut 
         }
         _ => return,
     };
-    for (kind, versions) in [("running", &device.running), ("fixed", &device.fixed)] {
+    let running = ("running", &device.running, text::firmware as fn(&str) -> _);
+    // A number of the hardware may be zero.
+    let fixed = ("fixed", &device.fixed, text::setting as fn(&str) -> _);
+    for (kind, versions, read) in [running, fixed] {
         for (component, version) in versions {
             let key = nic.key(&format!("{kind}.{}", component_key(component)));
-            probed.record.put(key, text::firmware(version));
+            probed.record.put(key, read(version));
         }
     }
     let pending = device.pending();
