@@ -8,7 +8,6 @@ use super::{
     node::{Look, Node, no_power},
     worker::{AGAIN_AFTER, Shared, Worker, asks, nodes, tell},
 };
-use lattice_hwprobe::history::Cause;
 use lattice_quorum_types::NodeId;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, timeout};
@@ -63,15 +62,7 @@ fn longest(shared: &Shared) -> Duration {
 /// was named before stands.
 async fn unread(nodes: &mut BTreeMap<NodeId, Node>, shared: &Shared, why: &str, asked: Vec<Ask>) {
     let edges = &shared.edges;
-    let look = Look {
-        at: edges.clock.now(),
-        cause: match asked.first() {
-            Some(ask) => Cause::Operator {
-                who: ask.who.clone(),
-            },
-            None => Cause::Periodic,
-        },
-    };
+    let look = Look::of(&asked, edges.clock.now());
     let mut looked: BTreeMap<NodeId, Looked> = BTreeMap::new();
     for (name, node) in nodes {
         node.resume(&edges.history).await;

@@ -3,7 +3,8 @@
 //!
 //! [`config`] is the file that names the BMCs, [`worker`] reads one of them for as long as control
 //! runs, [`kept`] begins that anew where it broke down, [`node`] keeps what is published of each node
-//! and what changed, [`Readings`] is what everybody else looks at.
+//! and what changed, [`ask`] is how somebody has it looked at now, [`Readings`] is what everybody else
+//! looks at.
 
 mod ask;
 mod config;

@@ -6,7 +6,7 @@ mod tests;
 
 use super::{
     Parts,
-    ask::Looked,
+    ask::{Ask, Looked},
     health::Wrong,
     turns::{Turns, Unwritten},
     whose::whose,
@@ -42,6 +42,18 @@ pub(super) struct Look {
     pub(super) at: UnixMillis,
     /// What it was made for.
     pub(super) cause: Cause,
+}
+
+impl Look {
+    /// One for these, and in the name of the first of them; the usual one, where there are none.
+    pub(super) fn of(asked: &[Ask], at: UnixMillis) -> Self {
+        let cause = asked
+            .first()
+            .map_or(Cause::Periodic, |ask| Cause::Operator {
+                who: ask.who.clone(),
+            });
+        Self { at, cause }
+    }
 }
 
 /// One of a BMC's nodes.

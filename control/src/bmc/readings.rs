@@ -1,7 +1,7 @@
 //! What the BMCs said last, by node, and whom to ask to look again.
 
 use super::{
-    ask::{Ask, BROKE_DOWN, Looked},
+    ask::{Ask, Asks, Looked},
     health::WRONG_SYSTEM,
 };
 use crate::view::Named;
@@ -13,10 +13,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::{
-    sync::{mpsc, oneshot, watch},
-    time::{Instant, timeout_at},
-};
+use tokio::sync::{mpsc, watch};
 
 /// The BMC's parts of a node's classes, once read twice alike.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,74 +115,6 @@ pub(crate) struct PowerSeen {
     pub(crate) read_at: Option<UnixMillis>,
 }
 
-/// A look that went on without who asked for it is theirs for this long, when they ask again.
-const LATE_WITHIN: Duration = Duration::from_secs(120);
-
-/// A look that was asked for, and is not over.
-#[derive(Debug)]
-struct Underway {
-    answered: oneshot::Receiver<Looked>,
-    /// What the BMC had told when it was asked for.
-    before: Option<Arc<Parts>>,
-    /// Since when nobody waits for it.
-    left_at: Option<Instant>,
-}
-
-impl Underway {
-    /// What it tells may be the answer to a question of now, before which the BMC told this. What was
-    /// not suspected when it was asked for, and is by now, was seen by this very look, and must not be
-    /// confirmed by it.
-    fn is_of_use(&self, now: Option<&Parts>) -> bool {
-        let drains = |parts: Option<&Parts>| parts.is_some_and(|p| p.drains_now().next().is_some());
-        let is_suspected_by_it = drains(now) && !drains(self.before.as_deref());
-        self.is_kept() && !is_suspected_by_it
-    }
-
-    fn is_kept(&self) -> bool {
-        self.left_at.is_none_or(|at| at.elapsed() <= LATE_WITHIN)
-    }
-}
-
-/// Waits for a look. Who stops waiting, for whatever reason, leaves it where their next question finds
-/// it.
-struct Waiting<'r> {
-    readings: &'r Readings,
-    key: (NodeId, String),
-    underway: Option<Underway>,
-}
-
-impl Waiting<'_> {
-    /// None where who reads the BMC broke down.
-    async fn look(mut self) -> Option<Looked> {
-        let underway = self.underway.as_mut()?;
-        let looked = (&mut underway.answered).await;
-        let Underway {
-            before, left_at, ..
-        } = self.underway.take()?;
-        let mut looked = looked.ok()?;
-        if let Looked::Read { differs } = &mut looked
-            && left_at.is_some()
-            && let Some((before, now)) = before.zip(self.readings.parts(&self.key.0))
-        {
-            // What that look has confirmed counts by now, before this question.
-            differs.retain(|class| before.records.get(class) == now.records.get(class));
-        }
-        Some(looked)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let Some(mut underway) = self.underway.take() else {
-            return;
-        };
-        underway.left_at = Some(Instant::now());
-        let mut all = lock(&self.readings.late);
-        all.retain(|_, late| late.is_kept());
-        all.insert(self.key.clone(), underway);
-    }
-}
-
 /// Whether a BMC told any of it: a request that was not made, or not answered, tells nothing.
 fn is_told(power: &Power) -> bool {
     power.draw.is_known() || power.limit_state != LimitState::Unknown
@@ -196,10 +125,8 @@ fn is_told(power: &Power) -> bool {
 pub(crate) struct Readings {
     power: Arc<Mutex<BTreeMap<NodeId, Arc<PowerSeen>>>>,
     parts: Arc<Mutex<BTreeMap<NodeId, Arc<Parts>>>>,
-    /// The worker of each node's BMC.
-    workers: Arc<Mutex<BTreeMap<NodeId, mpsc::Sender<Ask>>>>,
-    /// By node, and by who asked.
-    late: Arc<Mutex<BTreeMap<(NodeId, String), Underway>>>,
+    /// Whom to ask to look again.
+    asks: Asks,
     /// Grows with every change of a part; power changes all the time and wakes nobody.
     version: watch::Sender<u64>,
 }
@@ -209,15 +136,14 @@ impl Default for Readings {
         Self {
             power: Arc::default(),
             parts: Arc::default(),
-            workers: Arc::default(),
-            late: Arc::default(),
+            asks: Asks::default(),
             version: watch::Sender::new(0),
         }
     }
 }
 
 /// Whole between statements, so a panic elsewhere does not spoil it.
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -248,45 +174,12 @@ impl Readings {
     /// look goes on, and is what comes of the question when `who` asks again soon; or else such a BMC
     /// would answer nobody. `None` where no BMC of the node is read.
     pub(crate) async fn look(&self, node: &NodeId, who: &str, within: Duration) -> Option<Looked> {
-        let worker = lock(&self.workers).get(node).cloned()?;
-        let key = (node.clone(), who.to_owned());
-        let until = Instant::now() + within;
-        let broke_down = || Looked::Silent {
-            why: BROKE_DOWN.to_owned(),
-        };
-        let before = self.parts(node);
-        let late = lock(&self.late).remove(&key);
-        let underway = match late.filter(|late| late.is_of_use(before.as_deref())) {
-            Some(late) => late,
-            None => {
-                let (answer, answered) = oneshot::channel();
-                let (node, who) = key.clone();
-                let ask = worker.send(Ask { node, who, answer });
-                match timeout_at(until, ask).await {
-                    Ok(Ok(())) => Underway {
-                        answered,
-                        before,
-                        left_at: None,
-                    },
-                    Ok(Err(_)) => return Some(broke_down()),
-                    // So many wait for it that the question was not taken.
-                    Err(_) => return Some(Looked::Late { within }),
-                }
-            }
-        };
-        let waiting = Waiting {
-            readings: self,
-            key,
-            underway: Some(underway),
-        };
-        match timeout_at(until, waiting.look()).await {
-            Ok(looked) => Some(looked.unwrap_or_else(broke_down)),
-            Err(_) => Some(Looked::Late { within }),
-        }
+        let told = || self.parts(node);
+        self.asks.look((node, who), within, &told).await
     }
 
     pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<Ask>) {
-        lock(&self.workers).insert(node, worker);
+        self.asks.put_worker(node, worker);
     }
 
     /// Who looks at the BMC says this, for tests.

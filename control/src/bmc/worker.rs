@@ -11,7 +11,7 @@ use super::{
 };
 use crate::history::History;
 use futures::FutureExt as _;
-use lattice_hwprobe::{ClassRecord, Identity, history::Cause};
+use lattice_hwprobe::{ClassRecord, Identity};
 use lattice_mesh::Clock;
 use lattice_quorum_types::NodeId;
 use lattice_redfish::{
@@ -332,15 +332,7 @@ impl<'n> Worker<'n> {
     async fn look(&mut self, asked: Vec<Ask>) -> Next {
         let (report, documents) = self.read_all().await;
         let edges = &self.shared.edges;
-        let look = Look {
-            at: edges.clock.now(),
-            cause: match asked.first() {
-                Some(ask) => Cause::Operator {
-                    who: ask.who.clone(),
-                },
-                None => Cause::Periodic,
-            },
-        };
+        let look = Look::of(&asked, edges.clock.now());
         let mut next = Next::Rest;
         let mut looked = BTreeMap::new();
         for (name, node) in self.nodes.iter_mut() {
