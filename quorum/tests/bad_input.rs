@@ -31,15 +31,25 @@ fn files(root: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     found
 }
 
+/// Waits until its first member has said this so often.
+fn has_printed(site: &Site, text: &str, times: usize) {
+    let started = std::time::Instant::now();
+    while site.printed(1).matches(text).count() < times {
+        assert!(started.elapsed().as_secs() < 60, "{}", site.printed(1));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// The member of [`used_site`] that was started again listens.
+fn listens_again(site: &Site) {
+    has_printed(site, "listens on UDP", 2);
+}
+
 /// A site whose first member ran for a while and ended as asked.
 fn used_site() -> Site {
     let mut site = Site::prepare("log: info\n");
     site.start(1);
-    let started = std::time::Instant::now();
-    while !site.printed(1).contains("listens on UDP") {
-        assert!(started.elapsed().as_secs() < 30, "{}", site.printed(1));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    has_printed(&site, "listens on UDP", 1);
     let status = site.terminate(1);
     let printed = site.printed(1);
     assert!(status.success(), "{status}: {printed}");
@@ -183,11 +193,7 @@ fn a_truncated_log_is_left_alone() {
 fn two_processes_do_not_share_a_data_directory() {
     let mut site = used_site();
     site.start(1);
-    let started = std::time::Instant::now();
-    while site.printed(1).matches("listens on UDP").count() < 2 {
-        assert!(started.elapsed().as_secs() < 30, "{}", site.printed(1));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    listens_again(&site);
     let text = error(&site.run(1, &[]));
     assert!(text.contains("is in use by another process"), "{text}");
     assert!(text.contains("data-1"), "{text}");
@@ -215,30 +221,19 @@ fn the_environment_overrides_the_file() {
 fn renewed_credentials_are_taken_up_and_bad_ones_are_not() {
     let mut site = used_site();
     site.start(1);
-    let wait_for = |site: &Site, text: &str| {
-        let started = std::time::Instant::now();
-        while !site.printed(1).contains(text) {
-            assert!(started.elapsed().as_secs() < 30, "{}", site.printed(1));
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    };
-    while site.printed(1).matches("listens on UDP").count() < 2 {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    listens_again(&site);
     let folder = site.folder.path().join("credentials-1");
     let role = lattice_mesh::Role::Quorum;
     common::credentials(&site.authority, role, "2")
         .save(&folder)
         .unwrap();
     site.signal(1, "HUP");
-    wait_for(
-        &site,
-        "credentials not taken up: the certificate is that of",
-    );
+    let refused = "credentials not taken up: the certificate is that of";
+    has_printed(&site, refused, 1);
     common::credentials(&site.authority, role, "1")
         .save(&folder)
         .unwrap();
     site.signal(1, "HUP");
-    wait_for(&site, "credentials taken up");
+    has_printed(&site, "credentials taken up", 1);
     assert!(site.terminate(1).success());
 }

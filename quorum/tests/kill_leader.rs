@@ -11,7 +11,9 @@
 
 mod common;
 
-use common::{admin, control, create_project, now, process::Site, ready, register, submit, until};
+use common::{
+    admin, control, create_project, now, patient, process::Site, ready, register, submit, until,
+};
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Applied, Command, Envelope, NodeId, Outcome,
@@ -24,6 +26,7 @@ use lattice_quorum_types::{
     view::{Answer, Hot, Query, WatchItem},
 };
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{
@@ -248,22 +251,21 @@ async fn watch(world: Arc<World>, client: QuorumClient, since: Revision) {
     }
 }
 
-async fn leader(client: &QuorumClient) -> Option<VoterId> {
-    let statuses = client.status().await;
-    let own = statuses.into_iter().filter_map(|(_, status)| status.ok());
-    own.filter(|s| s.leader == Some(s.id))
-        .max_by_key(|s| s.term)
-        .map(|s| s.id)
-}
-
-/// Whether all three answer and agree who leads.
-async fn all_agree(client: &QuorumClient) -> bool {
-    let statuses = client.status().await;
-    let leaders: BTreeSet<_> = statuses
-        .iter()
-        .map(|(_, s)| s.as_ref().ok().and_then(|s| s.leader))
-        .collect();
-    leaders.len() == 1 && !leaders.contains(&None)
+/// Waits until all three answer and agree who leads, and says who.
+async fn all_agree(client: &QuorumClient) -> VoterId {
+    let agreed = Cell::new(None);
+    until("all members agree on a leader", || async {
+        let statuses = client.status().await;
+        let leaders: BTreeSet<_> = statuses
+            .iter()
+            .map(|(_, s)| s.as_ref().ok().and_then(|s| s.leader))
+            .collect();
+        let one = leaders.first().copied().flatten();
+        agreed.set(one.filter(|_| leaders.len() == 1));
+        agreed.get().is_some()
+    })
+    .await;
+    agreed.get().unwrap()
 }
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -307,10 +309,12 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     let mut site = Site::prepare("snapshot_every: 500\nlog: warn\n");
     site.start_all();
     let addrs: Vec<SocketAddr> = site.addrs.clone();
-    let client = |id: &str| QuorumClient::new(control(&site.authority, id), addrs.clone());
+    let client = |id: &str| {
+        QuorumClient::with_config(control(&site.authority, id), addrs.clone(), patient())
+    };
     let (chief, killer) = (client("c1"), client("c0"));
     let clients: Vec<_> = (2..6).map(|i| client(&format!("c{i}"))).collect();
-    until("all members agree on a leader", || all_agree(&killer)).await;
+    all_agree(&killer).await;
     let (fence, hot) = prepare(&chief).await;
     let world = Arc::new(World {
         stop: AtomicBool::new(false),
@@ -337,8 +341,7 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
             world.count() >= target * (kill - 1) / kills + 100
         })
         .await;
-        until("all members agree on a leader", || all_agree(&killer)).await;
-        let leader = leader(&killer).await.expect("a leader");
+        let leader = all_agree(&killer).await;
         site.kill(leader);
         let killed = Instant::now();
         let probe = submit("atlas", 1, &format!("after-kill-{kill}"));
@@ -348,8 +351,7 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
         site.start(leader);
     }
     for _ in 0..pauses {
-        until("all members agree on a leader", || all_agree(&killer)).await;
-        let leader = leader(&killer).await.expect("a leader");
+        let leader = all_agree(&killer).await;
         site.signal(leader, "STOP");
         tokio::time::sleep(PAUSE).await;
         site.signal(leader, "CONT");
@@ -383,7 +385,7 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
         site.kill(id);
     }
     site.start_all();
-    until("all members agree on a leader", || all_agree(&killer)).await;
+    all_agree(&killer).await;
     check(&killer, &world, &log, kills).await;
     for id in 1..=3 {
         let printed = site.printed(id);

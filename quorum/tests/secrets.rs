@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{admin, control, node, now, process::Site, register, until};
+use common::{admin, control, node, now, patient, process::Site, register, until};
 use lattice_mesh::{
     AskMembers, Authority, Clock, Credentials, Expect, JoinToken, Mesh, MeshConfig,
     RenewalSettings, Role, Router, SystemClock, Validity, enrol, keep_renewed,
@@ -18,6 +18,7 @@ use lattice_quorum_types::{
 use rustls_pki_types::{PrivatePkcs8KeyDer, pem::PemObject};
 use secrecy::ExposeSecret;
 use std::{
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -110,10 +111,10 @@ async fn propose(client: &QuorumClient, command: Command) {
 }
 
 /// Renews until the certificate is of another second.
-async fn renew(site: &Site, credentials: Credentials) {
+async fn renew(addrs: Vec<SocketAddr>, credentials: Credentials) {
     let mesh = Mesh::bind(common::any_port(), credentials, MeshConfig::default()).unwrap();
     mesh.serve(Router::new()).unwrap();
-    let (weak, addrs) = (mesh.downgrade(), site.addrs.clone());
+    let weak = mesh.downgrade();
     let ask = AskMembers::new(move || {
         let peer = |addr| Some(weak.upgrade()?.peer(addr, Expect::role(Role::Quorum)));
         addrs.iter().copied().filter_map(peer).collect()
@@ -132,12 +133,13 @@ async fn keys_and_tokens_are_in_nothing_that_members_keep_or_print() {
         ca.display().to_string()
     ));
     site.start_all();
-    let client = QuorumClient::new(control(&site.authority, "c1"), site.addrs.clone());
+    let mesh = control(&site.authority, "c1");
+    let client = QuorumClient::with_config(mesh, site.addrs.clone(), patient());
     let (first, create) = token(&site.authority);
     propose(&client, create).await;
     let enrolled = enrol(site.addrs[0], &first, "n1").await.unwrap();
     // 30 s: renewed after 20.
-    let renewing = renew(&site, enrolled.credentials);
+    let renewing = tokio::spawn(renew(site.addrs.clone(), enrolled.credentials));
 
     let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
     let next = Authority::create("test", validity).unwrap();
@@ -173,7 +175,7 @@ async fn keys_and_tokens_are_in_nothing_that_members_keep_or_print() {
         reason: "test".to_owned(),
     };
     propose(&client, revoke).await;
-    renewing.await;
+    renewing.await.unwrap();
     // One at a time: each an entry, so that there are snapshots.
     for i in 0..250 {
         propose(&client, register(&format!("r{i:03}"))).await;

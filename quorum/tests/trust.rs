@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{CLUSTER, Cluster, admin, any_port, control, now, until};
+use common::{CLUSTER, Cluster, admin, any_port, control, now, patient, until};
 use futures::future::join_all;
 use lattice_mesh::{
     AskMembers, Authority, CallError, Credentials, EnrolError, EnrolRefused, Expect, Identity,
@@ -23,7 +23,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-const SHORT: Duration = Duration::from_secs(5);
+/// Longer than an answer takes on a busy machine.
+const SHORT: Duration = Duration::from_secs(30);
 
 fn grant(token: &JoinToken, uses: u32) -> TokenGrant {
     TokenGrant {
@@ -253,7 +254,8 @@ async fn revoked_connections_are_closed_at_all_members() {
     until("no connection", || async { connected() == 0 }).await;
     let took = started.elapsed();
     println!("revoked and disconnected at three members in {took:?}");
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    // Not at the next look of minutes later; on a busy machine there may be an election before.
+    assert!(took < Duration::from_secs(10), "{took:?}");
     // Until the last member's word has come to its own end, it would go on with what is closed.
     until("no connection at its own end", || async {
         mesh.connections().is_empty()
@@ -279,9 +281,10 @@ async fn revoked_connections_are_closed_at_all_members() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everybody_renews_before_the_end_and_keeps_its_connections() {
-    let cluster = Cluster::start_short(Duration::from_secs(9)).await;
+    // A third of it is left when it is to be renewed: more than a busy machine stands still.
+    let cluster = Cluster::start_short(Duration::from_secs(24)).await;
     let mesh = control_for(&cluster, "c1");
-    let client = QuorumClient::new(mesh, cluster.addrs());
+    let client = QuorumClient::with_config(mesh, cluster.addrs(), patient());
     let token = token(&client, &cluster.authority, 2).await;
     let mut agents = Vec::new();
     for (i, addr) in cluster.addrs().into_iter().take(2).enumerate() {
@@ -344,7 +347,7 @@ async fn one_authority_takes_the_place_of_another() {
         });
         keep_renewed(&mesh, ask, settings)
     };
-    let client = QuorumClient::new(mesh.clone(), cluster.addrs());
+    let client = QuorumClient::with_config(mesh.clone(), cluster.addrs(), patient());
     let (old, new) = (cluster.authority.clone(), common::authority());
     let pin = |authority: &Authority| authority.pin().to_string();
     until("the first authority is known", || async {
@@ -445,8 +448,10 @@ async fn one_authority_takes_the_place_of_another() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_quorum_connections_go_on_until_their_certificates_end() {
-    let mut cluster = Cluster::start_short(Duration::from_secs(10)).await;
-    let client = QuorumClient::new(control_for(&cluster, "c1"), cluster.addrs());
+    // Nobody renews before two members are stopped, on a busy machine either.
+    let mut cluster = Cluster::start_short(Duration::from_secs(24)).await;
+    let mesh = control_for(&cluster, "c1");
+    let client = QuorumClient::with_config(mesh, cluster.addrs(), patient());
     let token = token(&client, &cluster.authority, 2).await;
     let mut agents = Vec::new();
     for (i, addr) in cluster.addrs().into_iter().take(2).enumerate() {
@@ -456,6 +461,7 @@ async fn without_a_quorum_connections_go_on_until_their_certificates_end() {
     for id in [2, 3] {
         cluster.stop_member(id).await;
     }
+    // The first end of the two; the other's may be a little later.
     let ends = agents.iter().map(|agent| agent.mesh.expires_at()).min();
     let ends = ends.unwrap();
     let mut last = Ok(0);
@@ -483,7 +489,10 @@ async fn without_a_quorum_connections_go_on_until_their_certificates_end() {
         let state = agent.renewal.state();
         assert_eq!(state.renewals, 0);
         println!("{:?}", state.last_error);
-        assert_eq!(state.health_reason(now()), Some("certificate.expired"));
+        until("its own has ended too", || async {
+            agent.renewal.state().health_reason(now()) == Some("certificate.expired")
+        })
+        .await;
     }
     drop(agents);
     cluster.stop_member(1).await;
@@ -576,8 +585,11 @@ async fn trust_survives_restarts_and_comes_with_a_snapshot() {
         (1..=3).all(|id| cluster.app(id).mesh().trust_state().number == number)
     })
     .await;
-    let before = cluster.app(1).state_digest();
-    let same = || (2..=3).all(|id| cluster.app(id).state_digest() == before);
-    until("all agree", || async { same() }).await;
+    // The first may still be reading its log, too.
+    let digest = |id| cluster.app(id).state_digest();
+    until("all agree", || async {
+        (2..=3).all(|id| digest(id) == digest(1))
+    })
+    .await;
     cluster.stop().await;
 }

@@ -13,7 +13,7 @@ use lattice_mesh::{
     SystemClock, Validity,
 };
 use lattice_quorum::{App, Edges, Settings, StartError};
-use lattice_quorum_client::QuorumClient;
+use lattice_quorum_client::{ClientConfig, QuorumClient};
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
     VclusterName, VoterId,
@@ -22,10 +22,14 @@ use lattice_quorum_types::{
     spec::{AllocationSpec, Constraints, Requeue, Workload},
 };
 use std::{
+    cell::Cell,
     future::Future,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -51,6 +55,14 @@ pub fn credentials(authority: &Authority, role: Role, id: &str) -> Credentials {
 pub fn control(authority: &Authority, id: &str) -> Mesh {
     let credentials = credentials(authority, Role::Control, id);
     Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap()
+}
+
+/// For tests that are not about deadlines.
+pub fn patient() -> ClientConfig {
+    ClientConfig {
+        deadline: Duration::from_secs(60),
+        ..ClientConfig::default()
+    }
 }
 
 /// Waits until `probe` holds, with a limit: for states that come about by themselves.
@@ -157,7 +169,18 @@ impl Cluster {
     }
 
     pub fn client(&self, id: &str) -> QuorumClient {
-        QuorumClient::new(control(&self.authority, id), self.addrs())
+        QuorumClient::with_config(control(&self.authority, id), self.addrs(), patient())
+    }
+
+    /// Waits until every member knows of the first authority: a leader tells of it by itself, a
+    /// while after it was elected, and the state is another one then.
+    pub async fn knows_its_authority(&self) {
+        until("the first authority is in force at all members", || async {
+            let apps = self.apps.iter().flatten();
+            let mut numbers = apps.map(|app| app.mesh().trust_state().number);
+            numbers.all(|number| number > 0)
+        })
+        .await;
     }
 
     pub fn app(&self, id: VoterId) -> &App {
@@ -173,8 +196,13 @@ impl Cluster {
                 .max_by_key(|s| s.term)
                 .map(|s| s.id)
         };
-        until("a leader", || async { find().is_some() }).await;
-        find().unwrap()
+        let found = Cell::new(None);
+        until("a leader", || async {
+            found.set(find());
+            found.get().is_some()
+        })
+        .await;
+        found.get().unwrap()
     }
 
     pub async fn stop_member(&mut self, id: VoterId) {
@@ -217,12 +245,34 @@ pub fn now() -> UnixMillis {
     SystemClock.now()
 }
 
+/// Under a key of its own where none is given: on a machine that stands still for a moment a member
+/// may be elected anew at any time, and without a key nothing is repeated then.
 pub fn admin(key: Option<String>, command: Command) -> Envelope {
-    envelope("alice", Power::Admin, key, command)
+    envelope("alice", Power::Admin, key.or_else(some_key), command)
 }
 
+/// As [`admin`].
 pub fn service(key: Option<String>, command: Command) -> Envelope {
-    envelope("service:control/c1", Power::Service, key, command)
+    envelope(
+        "service:control/c1",
+        Power::Service,
+        key.or_else(some_key),
+        command,
+    )
+}
+
+fn some_key() -> Option<String> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    Some(format!("some-key-{n}"))
+}
+
+/// What is not repeated when it is not known whether it was done.
+pub fn without_key(envelope: Envelope) -> Envelope {
+    Envelope {
+        key: None,
+        ..envelope
+    }
 }
 
 pub fn envelope(name: &str, power: Power, key: Option<String>, command: Command) -> Envelope {

@@ -6,10 +6,13 @@ use lattice_quorum_types::VoterId;
 use std::{
     fmt::Write as _,
     fs::File,
-    net::{SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
 };
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_lattice-quorum");
@@ -22,10 +25,23 @@ pub struct Site {
     processes: Vec<Option<Child>>,
 }
 
-/// Ports that were free a moment ago. All are held until all are known, so they differ.
+/// Where ports are looked for: below those that the system gives to whoever asks for any, which
+/// could take one between our look and a member's start, or while a member is down.
+const PORTS: std::ops::Range<u16> = 10_000..32_000;
+
+/// Ports that were free a moment ago. All are held until all are known, so they differ; no other
+/// site of this process gets the same ones.
 fn free_ports(count: usize) -> Vec<SocketAddr> {
-    let sockets: Vec<_> = (0..count)
-        .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    // Programs that run at the same time begin elsewhere.
+    let first = u16::try_from(std::process::id() % 1000).unwrap() * 21;
+    let next = || {
+        let nth = first.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed));
+        PORTS.start + nth % (PORTS.end - PORTS.start)
+    };
+    let sockets: Vec<_> = std::iter::repeat_with(next)
+        .filter_map(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok())
+        .take(count)
         .collect();
     sockets.iter().map(|s| s.local_addr().unwrap()).collect()
 }
