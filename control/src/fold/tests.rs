@@ -86,7 +86,7 @@ fn core(store: Arc<Scripted>) -> Arc<Core> {
 }
 
 async fn next(changes: &mut Subscription) -> Change {
-    timeout(Duration::from_secs(10), changes.next())
+    timeout(Duration::from_secs(60), changes.next())
         .await
         .unwrap()
 }
@@ -121,7 +121,7 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
     assert_eq!(core.view_age_ms(), None);
     let following = tokio::spawn(follow(core.clone()));
 
-    timeout(Duration::from_secs(10), core.reached(Revision(3)))
+    timeout(Duration::from_secs(60), core.reached(Revision(3)))
         .await
         .unwrap();
     assert_eq!(projects(&core), ["a", "b", "missed"]);

@@ -1,6 +1,6 @@
 //! Allocations.
 
-use super::bed::{Bed, OUTPUT, job};
+use super::bed::{Bed, OUTPUT, PATIENCE, job};
 use futures::TryStreamExt;
 use lattice_client::{
     AllocationFilter, AllocationView, ClientError, LogOptions, LogOutput, SubmitOptions,
@@ -348,7 +348,7 @@ async fn readers_of_one_node_leave_room_for_orders_to_it() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(10), freed)
+    tokio::time::timeout(PATIENCE, freed)
         .await
         .expect("places are given back");
 }

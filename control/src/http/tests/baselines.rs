@@ -1,6 +1,6 @@
 //! Baselines over REST: set, shown, compared, deleted; and the brake.
 
-use super::bed::Bed;
+use super::bed::{Bed, PATIENCE};
 use crate::observe::{self, Found};
 use crate::tasks::conformance::Conformance;
 use lattice_client::{
@@ -11,7 +11,7 @@ use lattice_hwprobe::{Class, ClassRecord, Digest, Reading};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{Command, NodeId, Outcome, command::Fence, id::LeaseName};
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Keys of the class `kernel`, for these nodes.
 pub(super) fn asking(nodes: &str, keys: Value) -> BaselineRequest {
@@ -338,9 +338,7 @@ async fn the_brake_is_seen_by_all_and_released_with_a_reason() {
             }
         }
     };
-    let told = tokio::time::timeout(Duration::from_secs(5), told)
-        .await
-        .unwrap();
+    let told = tokio::time::timeout(PATIENCE, told).await.unwrap();
     assert_eq!(told.unwrap().reason, "18 of 128 nodes differ");
     let drift = eye.drift().await.unwrap();
     assert_eq!(drift.brake, eye.brake().await.unwrap().held);

@@ -33,7 +33,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use tokio::task::JoinHandle;
+use tokio::{net::TcpSocket, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 /// Each role's token.
@@ -46,6 +46,9 @@ pub(super) const TOKENS: &str = "tokens:\n\
     - {name: diver, role: operator, token: diver-diver-diver-diver, tenants: [ocean]}\n\
     - {name: eye, role: viewer, token: eye-eye-eye-eye-eye-eye}\n";
 
+/// Longer than anything here takes on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What an agent's captured output is here.
 pub(super) const OUTPUT: &str = "hello from rank 0\n";
 
@@ -54,6 +57,8 @@ pub(super) struct Bed {
     pub(super) core: Arc<Core>,
     pub(super) store: OneCopy,
     pub(super) addr: SocketAddr,
+    /// Bound to the port and never listening: nobody else is given it while it is closed.
+    _port: TcpSocket,
     pub(super) ca_pem: String,
     pub(super) tls: Arc<rustls::ServerConfig>,
     stop: CancellationToken,
@@ -190,11 +195,15 @@ impl Bed {
             history: crate::history::History::open(None).unwrap(),
         });
         let (tls, ca_pem) = server_tls();
+        let port = TcpSocket::new_v4().unwrap();
+        port.set_reuseaddr(true).unwrap();
+        port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let mut bed = Self {
             folding: tokio::spawn(fold::follow(core.clone())),
             core,
             store,
-            addr: "127.0.0.1:0".parse().unwrap(),
+            addr: port.local_addr().unwrap(),
+            _port: port,
             ca_pem,
             tls,
             stop: CancellationToken::new(),
@@ -233,11 +242,10 @@ impl Bed {
         bed
     }
 
-    /// Opens the port: a new one at first, later the same again.
+    /// Opens the port, which stays the same.
     pub(super) fn open(&mut self) {
         let listener = TcpListener::bind(self.addr).unwrap();
         listener.set_nonblocking(true).unwrap();
-        self.addr = listener.local_addr().unwrap();
         self.stop = CancellationToken::new();
         let port = http::Port {
             listener,
@@ -252,7 +260,7 @@ impl Bed {
     pub(super) async fn close(&mut self) {
         self.stop.cancel();
         let serving = self.serving.take().unwrap();
-        tokio::time::timeout(Duration::from_secs(5), serving)
+        tokio::time::timeout(PATIENCE, serving)
             .await
             .expect("the port closes within its grace")
             .unwrap()
@@ -262,7 +270,7 @@ impl Bed {
     /// Until the view shows everything that was applied.
     pub(super) async fn settled(&self) {
         let revision = self.store.revision();
-        tokio::time::timeout(Duration::from_secs(5), self.core.reached(revision))
+        tokio::time::timeout(PATIENCE, self.core.reached(revision))
             .await
             .expect("the view follows the store");
     }

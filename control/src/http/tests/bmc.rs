@@ -1,6 +1,6 @@
 //! What BMCs tell, beside what agents do.
 
-use super::bed::Bed;
+use super::bed::{Bed, PATIENCE};
 use crate::{bmc::Parts, observe, tasks::named::NameFaults, view::United};
 use lattice_client::{
     ClientError, EventStream,
@@ -15,7 +15,7 @@ use lattice_hwprobe::{
 };
 use lattice_placement::{ConformanceKey, Health};
 use lattice_quorum_types::{NodeId, UnixMillis};
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 pub(super) fn reason(code: &str, entity: &str, severity: Severity) -> Reason {
     Reason {
@@ -186,7 +186,7 @@ async fn told(events: &mut EventStream, node: &str) -> NodeView {
             }
         }
     };
-    let waited = tokio::time::timeout(Duration::from_secs(10), next);
+    let waited = tokio::time::timeout(PATIENCE, next);
     waited.await.expect("an event of the node")
 }
 

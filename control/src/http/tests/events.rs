@@ -1,6 +1,6 @@
 //! The event stream.
 
-use super::bed::{Bed, job};
+use super::bed::{Bed, PATIENCE, job};
 use crate::observe::{self, Found};
 use futures::StreamExt;
 use lattice_client::{
@@ -9,7 +9,7 @@ use lattice_client::{
 };
 use lattice_placement::Liveness;
 use lattice_quorum_types::{NodeId, Revision};
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 async fn changes(events: &mut lattice_client::EventStream) -> Changes {
     let next = async {
@@ -19,7 +19,7 @@ async fn changes(events: &mut lattice_client::EventStream) -> Changes {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), next)
+    tokio::time::timeout(PATIENCE, next)
         .await
         .expect("an event")
 }
@@ -115,7 +115,7 @@ async fn a_revision_that_is_no_longer_kept_is_told_and_the_stream_goes_on() {
     bed.core.restart(|_| ());
     let oldest = bed.core.view().revision;
     let mut events = bed.client("eye").events(Some(Revision(1))).await.unwrap();
-    let first = tokio::time::timeout(Duration::from_secs(10), events.next_event()).await;
+    let first = tokio::time::timeout(PATIENCE, events.next_event()).await;
     let StreamEvent::Compacted(compacted) = first.unwrap().unwrap() else {
         panic!("it was not told");
     };
@@ -139,7 +139,7 @@ async fn streams_end_when_the_port_closes() {
     let revision = bed.core.view().revision.to_string();
     assert_eq!(response.headers()["lattice-revision"], revision.as_str());
     bed.close().await;
-    let end = tokio::time::timeout(Duration::from_secs(5), response.bytes()).await;
+    let end = tokio::time::timeout(PATIENCE, response.bytes()).await;
     assert!(end.is_ok(), "the stream ended with the port");
 }
 
@@ -171,7 +171,7 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed(
             live.next_event().await.unwrap();
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), seen)
+    tokio::time::timeout(PATIENCE * 3, seen)
         .await
         .expect("the live reader sees it");
     storm.await.unwrap();
@@ -183,7 +183,7 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed(
             text.push_str(&String::from_utf8_lossy(&chunk));
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), told)
+    tokio::time::timeout(PATIENCE * 3, told)
         .await
         .expect("the slow reader is told");
 }
@@ -206,7 +206,7 @@ async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
     let found = BTreeMap::from([(node, found)]);
     assert_eq!(observe::liveness(&bed.core, &found), 1);
     bed.open();
-    let told = tokio::time::timeout(Duration::from_secs(10), events.next_event()).await;
+    let told = tokio::time::timeout(PATIENCE, events.next_event()).await;
     let StreamEvent::Observed(observed) = told.unwrap().unwrap() else {
         panic!("it was not told");
     };

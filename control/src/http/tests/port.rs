@@ -1,6 +1,6 @@
 //! What the port is: its document, the page, health and numbers, TLS and both versions of HTTP.
 
-use super::bed::{Bed, TOKENS, client_tls};
+use super::bed::{Bed, PATIENCE, TOKENS, client_tls};
 use crate::{
     Report,
     drift::Judged,
@@ -232,7 +232,7 @@ fn api(bed: &Bed, connections: usize, stop: &CancellationToken) -> Api {
 /// Opens a TLS connection by hand, says `words`, and reads until the server closes it.
 fn dawdle(addr: SocketAddr, ca_pem: &str, words: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut tcp = TcpStream::connect(addr)?;
-    tcp.set_read_timeout(Some(Duration::from_secs(10)))?;
+    tcp.set_read_timeout(Some(PATIENCE))?;
     let name = "127.0.0.1".try_into().unwrap();
     let config = Arc::new(client_tls(ca_pem, &["http/1.1"]));
     let mut tls = rustls::ClientConnection::new(config, name).unwrap();
@@ -265,17 +265,31 @@ async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
     let ask = async |words: &'static [u8]| {
         let ca_pem = bed.ca_pem.clone();
         let asked = tokio::task::spawn_blocking(move || dawdle(addr, &ca_pem, words));
-        String::from_utf8(asked.await.unwrap().unwrap()).unwrap()
+        match asked.await.unwrap() {
+            Ok(answer) => String::from_utf8(answer).unwrap(),
+            // Let go by force: of what it said, something was not read.
+            Err(e) if !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                String::new()
+            }
+            Err(e) => panic!("nobody let go of it: {e}"),
+        }
     };
     // It says half of a head and waits: no answer, and the connection ends.
     let half = ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n").await;
     assert!(!half.contains("200 OK"), "{half}");
-    let whole = ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert!(whole.starts_with("HTTP/1.1 200 OK"), "{whole}");
+    // On a busy machine nobody is quick each time.
+    let served = async {
+        while !ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            .await
+            .starts_with("HTTP/1.1 200 OK")
+        {}
+    };
+    let served = tokio::time::timeout(PATIENCE, served).await;
+    served.expect("a quick one is served");
     // It never even says hello.
     let mute = tokio::task::spawn_blocking(move || {
         let mut tcp = TcpStream::connect(addr).unwrap();
-        tcp.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
         tcp.read(&mut [0; 16])
     });
     assert_eq!(mute.await.unwrap().unwrap(), 0, "it was closed");
@@ -300,7 +314,7 @@ async fn a_connection_too_many_is_closed_and_the_others_go_on() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), reached).await
+        tokio::time::timeout(PATIENCE, reached).await
     };
     let held: Vec<_> = (0..2).map(|_| TcpStream::connect(addr).unwrap()).collect();
     open(2).await.expect("both have a place");

@@ -1,7 +1,7 @@
 //! A token for some tenants: the others are not there.
 
 use super::{
-    bed::{Bed, job},
+    bed::{Bed, PATIENCE, job},
     projects::request,
 };
 use futures::TryStreamExt;
@@ -13,7 +13,6 @@ use lattice_client::{
     },
 };
 use lattice_quorum_types::AllocationId;
-use std::time::Duration;
 
 async fn ocean() -> Bed {
     let bed = Bed::furnished().await;
@@ -78,7 +77,7 @@ async fn their_events_are_not_told() {
     bed.submit("alice", "atlas/web", 1).await;
     bed.submit("alice", "ocean", 1).await;
     let mut events = std::pin::pin!(events.into_stream());
-    let next = tokio::time::timeout(Duration::from_secs(10), events.try_next());
+    let next = tokio::time::timeout(PATIENCE, events.try_next());
     let Some(StreamEvent::Changes(first)) = next.await.unwrap().unwrap() else {
         panic!("no change was told");
     };

@@ -258,7 +258,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), gone)
+        tokio::time::timeout(Duration::from_secs(60), gone)
             .await
             .unwrap();
     }
