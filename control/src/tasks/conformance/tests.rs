@@ -198,7 +198,7 @@ async fn nobody_waits_for_the_record_of_a_node_that_is_gone_and_the_history_is_a
     assert!(!is_pending());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_does_not_answer_delays_the_judgement_of_nobody_else() {
     let world = World::new();
     registers(&world, "b");
@@ -257,7 +257,7 @@ async fn what_was_asked_for_in_vain_is_asked_for_again_after_a_pause_or_where_an
     assert!(ask(&mut fetches));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_sets_a_baseline_does_not_wait_for_a_node_that_does_not_answer() {
     let world = World::new();
     world.hangs_up().await;

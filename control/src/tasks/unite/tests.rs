@@ -467,7 +467,7 @@ async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows(
     assert_eq!(read.fingerprint, None);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_many_bmcs_tell_at_once_is_told_in_few_views() {
     let world = World::new();
     let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
@@ -490,7 +490,7 @@ async fn what_many_bmcs_tell_at_once_is_told_in_few_views() {
     assert!(views < 16, "{views} views of 64 nodes");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_first_news_of_bmcs_is_seen_at_once_and_what_follows_together() {
     let readings = crate::bmc::Readings::default();
     let mut news = News::new(readings.changes(), SPACING);
