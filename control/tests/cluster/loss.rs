@@ -1,10 +1,10 @@
 //! Nodes that are lost, cut off, booted anew, taken by force, or trusted no more.
 
-use crate::bed::{Bed, node, shows, submit};
+use crate::bed::{Bed, PATIENCE, node, shows, submit};
 use crate::faults::Gate;
 use crate::relay::Relay;
 use crate::scenarios::NODES;
-use lattice_control::{Change, Core, Subscription, View};
+use lattice_control::{Change, Subscription, View};
 use lattice_mesh::Role;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
@@ -16,7 +16,6 @@ use lattice_quorum_types::{
 };
 use std::{
     path::Path,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -39,13 +38,14 @@ fn is(view: &View, name: &str, word: Liveness) -> Option<String> {
     (entry.liveness == word).then(|| entry.liveness_reason.clone().unwrap_or_default())
 }
 
-async fn all_alive_and_ready(core: &Arc<Core>) {
-    shows(core, "all nodes alive and ready", |view| {
+/// As their agents were started last: of one that is restarted, the view shows for a while what was.
+async fn all_alive_and_ready(bed: &Bed) {
+    shows(&bed.core(), "all nodes alive and ready", |view| {
         let fit = view.nodes.values().filter(|n| {
             let ready = n.record.as_ref().is_some_and(|r| {
                 r.drain.is_empty() && r.holder.is_none() && r.lifecycle.as_str() == "ready"
             });
-            n.liveness == Liveness::Alive && ready
+            n.liveness == Liveness::Alive && ready && bed.is_current(n)
         });
         (fit.count() == NODES.len()).then_some(())
     })
@@ -70,6 +70,23 @@ fn records(changes: &mut Subscription, id: AllocationId) -> Vec<Allocation> {
     found
 }
 
+/// Why the dispatcher keeps a node out, as soon as it does.
+async fn kept_out(changes: &mut Subscription, name: &str) -> String {
+    loop {
+        let Change::Events(events) = changes.next().await else {
+            continue;
+        };
+        for event in events.iter() {
+            if let EventKind::Node { record } = &event.kind
+                && record.id == node(name)
+                && let Some(own) = record.drain.iter().find(|d| d.owner == "service:dispatch")
+            {
+                return own.reason.clone();
+            }
+        }
+    }
+}
+
 /// Lines of a file that ranks write.
 fn lines(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -83,13 +100,13 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let within = tokio::time::timeout(crate::bed::PATIENCE, wait).await;
+    let within = tokio::time::timeout(PATIENCE, wait).await;
     assert!(within.is_ok(), "{what}");
 }
 
 pub async fn rebooted_node(bed: &mut Bed) {
     let core = bed.core();
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
     let gate = Gate::new();
     let starts = gate.file("starts");
     let script = format!("echo $LATTICE_ATTEMPT >> {}\n", starts.display());
@@ -97,6 +114,8 @@ pub async fn rebooted_node(bed: &mut Bed) {
     let mut changes = core.subscribe(None);
     let id = submit_on(bed, &["gpu003"], Requeue::Once, &script).await;
     bed.reaches(id, &[AllocationState::Running]).await;
+    // It runs before its script has come to anything.
+    until("the first start", || lines(&starts).len() == 1).await;
     // The machine comes up anew and has lost its disk.
     bed.stop_agent("gpu003").await;
     bed.start_agent_with(
@@ -139,13 +158,13 @@ pub async fn rebooted_node(bed: &mut Bed) {
     assert_eq!(lines(&starts), ["1", "2"], "one start in each attempt");
     bed.stop_agent("gpu003").await;
     bed.start_agent("gpu003", |_| {}).await;
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
 }
 
 /// Comes back under another boot between the last look at it and the launch.
 pub async fn booted_before_the_launch(bed: &mut Bed) {
     let core = bed.core();
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
     let entry = core.view().node(&node("gpu003")).unwrap().clone();
     let (before, record) = (entry.boot.clone().unwrap(), entry.record.clone().unwrap());
     let gate = Gate::new();
@@ -206,7 +225,7 @@ pub async fn booted_before_the_launch(bed: &mut Bed) {
     assert_eq!(lines(&starts), ["2"], "nothing of the first attempt ran");
     bed.stop_agent("gpu003").await;
     bed.start_agent("gpu003", |_| {}).await;
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
 }
 
 pub async fn cut_off_from_control(bed: &mut Bed) {
@@ -219,7 +238,7 @@ pub async fn cut_off_from_control(bed: &mut Bed) {
     })
     .await;
     relay.lead_to(bed.agents[&node("gpu002")].addr());
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
     let gate = Gate::new();
     let id = submit_on(bed, &["gpu002"], Requeue::Never, &gate.then("exit 0")).await;
     bed.reaches(id, &[AllocationState::Running]).await;
@@ -233,7 +252,7 @@ pub async fn cut_off_from_control(bed: &mut Bed) {
     assert!(why.starts_with("control cannot reach it, gpu0"), "{why}");
     // Longer than a node that nobody reaches takes to be unreachable, and its work to be stopped.
     let mut changes = core.subscribe(None);
-    let watched = tokio::time::timeout(bed.lost_within() * 2, async {
+    let watched = tokio::time::timeout(bed.lost_within() * 5 / 4, async {
         loop {
             changes.next().await;
             let word = core.view().node(&node("gpu002")).unwrap().liveness;
@@ -251,12 +270,12 @@ pub async fn cut_off_from_control(bed: &mut Bed) {
     bed.reaches(id, &[AllocationState::Completed]).await;
     bed.stop_agent("gpu002").await;
     bed.start_agent("gpu002", |_| {}).await;
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
 }
 
 pub async fn lost_for_long(bed: &mut Bed) {
     let core = bed.core();
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
     let gate = Gate::new();
     let nodes = ["gpu003", "gpu004"];
     let id = submit_on(bed, &nodes, Requeue::Never, &gate.then("exit 0")).await;
@@ -291,12 +310,12 @@ pub async fn lost_for_long(bed: &mut Bed) {
     bed.start_agent("gpu004", |_| {}).await;
     let ended = bed.reaches(id, &[AllocationState::Failed]).await;
     assert_eq!((ended.attempt, ended.stop), (running.attempt, Some(lost)));
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
 }
 
 pub async fn taken_by_force(bed: &mut Bed) {
     let core = bed.core();
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
     let gate = Gate::new();
     let (ended, starts) = (gate.file("ended"), gate.file("starts"));
     let script = format!(
@@ -307,6 +326,7 @@ pub async fn taken_by_force(bed: &mut Bed) {
     let script = script + &gate.then("exit 0");
     let id = submit_on(bed, &["gpu001"], Requeue::Never, &script).await;
     bed.reaches(id, &[AllocationState::Running]).await;
+    until("its trap is set", || lines(&starts).len() == 1).await;
     bed.stop_agent("gpu001").await;
     bed.admin(Command::ForceRelease {
         node: node("gpu001"),
@@ -322,16 +342,11 @@ pub async fn taken_by_force(bed: &mut Bed) {
     assert!(matches!(exit, RankExit::Lost { .. }), "{exit:?}");
     assert!(!ended.exists(), "its processes live on");
     // The person was wrong: the node comes back, and what runs there is ended first.
+    // That it is kept out is over soon, and told by what happens, not by what is.
+    let mut changes = core.subscribe(None);
     bed.start_agent("gpu001", |_| {}).await;
-    let reason = shows(&core, "the dispatcher's drain reason", |view| {
-        let record = view.node(&node("gpu001"))?.record.as_ref()?;
-        let own = record
-            .drain
-            .iter()
-            .find(|d| d.owner == "service:dispatch")?;
-        Some(own.reason.clone())
-    })
-    .await;
+    let reason = tokio::time::timeout(PATIENCE, kept_out(&mut changes, "gpu001")).await;
+    let reason = reason.expect("the dispatcher's drain reason");
     println!("kept out: {reason}");
     assert!(
         reason.contains(&format!("allocation {id} attempt 1")),
@@ -354,7 +369,7 @@ pub async fn taken_by_force(bed: &mut Bed) {
 /// Each of its nodes says itself, signed and now, what it is.
 pub async fn sensitive_work(bed: &Bed) {
     let core = bed.core();
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
     let Command::Submit { mut spec } = submit(4, "exit 0") else {
         unreachable!()
     };
@@ -374,14 +389,15 @@ pub async fn sensitive_work(bed: &Bed) {
 
 pub async fn revoked_agent(bed: &mut Bed) {
     let core = bed.core();
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
     let mesh = bed.control.as_ref().unwrap().mesh().clone();
     let connected = |name: &str| {
         let all = mesh.connections();
         all.iter()
             .any(|peer| peer.role() == Role::Agent && peer.id() == name)
     };
-    assert!(connected("gpu005"));
+    until("it is connected", || connected("gpu005")).await;
+    let before = mesh.trust_state().number;
     let began = Instant::now();
     bed.admin(Command::RevokeCertificates {
         name: "gpu005".to_owned(),
@@ -389,35 +405,44 @@ pub async fn revoked_agent(bed: &mut Bed) {
         reason: "its key was seen elsewhere".to_owned(),
     })
     .await;
-    until("its connections are closed", || !connected("gpu005")).await;
+    until("its connections are closed", || {
+        mesh.trust_state().number > before && !connected("gpu005")
+    })
+    .await;
     println!("control let go of it after {:?}", began.elapsed());
     let number = mesh.trust_state().number;
     let has = |name: &str| bed.agents[&node(name)].mesh().trust_state().number >= number;
     let others = || NODES.iter().filter(|name| **name != "gpu005");
-    until("every other agent has it", || {
-        others().all(|name| has(name))
-    })
-    .await;
-    println!(
-        "every agent has bundle {number} after {:?}",
-        began.elapsed()
-    );
-    let why = shows(&core, "a suspect node", |view| {
-        is(view, "gpu005", Liveness::Suspect)
-    })
-    .await;
-    println!("suspect after {:?}: {why}", began.elapsed());
+    // Neither waits for the other, and a suspect that nobody reaches is none for long.
+    let told = async {
+        until("every other agent has it", || {
+            others().all(|name| has(name))
+        })
+        .await;
+        println!(
+            "every agent has bundle {number} after {:?}",
+            began.elapsed()
+        );
+    };
+    let suspected = async {
+        let why = shows(&core, "a suspect node", |view| {
+            is(view, "gpu005", Liveness::Suspect)
+        })
+        .await;
+        println!("suspect after {:?}: {why}", began.elapsed());
+    };
+    tokio::join!(told, suspected);
     // With a certificate issued later it is a member again.
     bed.stop_agent("gpu005").await;
     bed.start_agent("gpu005", |_| {}).await;
-    all_alive_and_ready(&core).await;
+    all_alive_and_ready(bed).await;
 }
 
 /// Control is stopped as soon as an allocation reaches each state; the next one goes on.
 pub async fn control_restart_at_every_step(bed: &mut Bed) {
     use AllocationState::{Cancelled, Completed, Pending, Running, Starting, Stopping};
     for step in [Pending, Starting, Running, Stopping] {
-        all_alive_and_ready(&bed.core()).await;
+        all_alive_and_ready(bed).await;
         let gate = Gate::new();
         let starts = gate.file("starts");
         let script = format!(
@@ -429,6 +454,8 @@ pub async fn control_restart_at_every_step(bed: &mut Bed) {
         let id = bed.submit(2, &script).await;
         if step == Stopping {
             bed.reaches(id, &[Running]).await;
+            // They run before their script has come to anything.
+            until("two starts", || lines(&starts).len() == 2).await;
             bed.admin(Command::Cancel { id }).await;
         }
         let reached = async {
@@ -445,7 +472,7 @@ pub async fn control_restart_at_every_step(bed: &mut Bed) {
                 }
             }
         };
-        let reached = tokio::time::timeout(crate::bed::PATIENCE, reached).await;
+        let reached = tokio::time::timeout(PATIENCE, reached).await;
         assert!(reached.is_ok(), "{step}");
         let control = bed.control.take().unwrap();
         let addr = control.mesh_addr();

@@ -7,7 +7,7 @@ use crate::{
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use lattice_client::{AllocationRequest, LogOptions, SubmitOptions};
-use lattice_control::{Change, Config, Core};
+use lattice_control::{Change, Config, Core, Subscription};
 use lattice_hwprobe::{Class, Scope, Verdict};
 use lattice_mesh::{Credentials, JoinToken, Role};
 use lattice_placement::Liveness;
@@ -15,12 +15,15 @@ use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal, Revision,
     allocation::{RankExit, RankPhase, StopCause},
     command::{Power, Principal, TokenGrant},
-    event::EventKind,
+    event::{Event, EventKind},
     node::Lifecycle,
     wire::LogStream,
 };
 use secrecy::ExposeSecret;
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::time::timeout;
 
 pub const NODES: [&str; 5] = ["gpu001", "gpu002", "gpu003", "gpu004", "gpu005"];
@@ -247,28 +250,30 @@ async fn beyond_a_limit(bed: &Bed) {
 
 async fn changes(bed: &Bed) {
     let core = bed.core();
-    let since = core.view().revision;
     let mut live = core.subscribe(None);
+    // What the view shows by now may still be on its way to who reads along.
+    let since = core.view().revision;
     let id = bed.submit(1, "true").await;
-    bed.reaches(id, &[AllocationState::Completed]).await;
-    let mut late = core.subscribe(Some(since));
+    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    let of_live = until_told(&mut live, ended.revision).await;
+    let of_live: Vec<_> = of_live
+        .into_iter()
+        .filter(|events| events[0].revision > since)
+        .collect();
+    // All of it is there: it was told to another.
+    let of_late = until_told(&mut core.subscribe(Some(since)), ended.revision).await;
     let mut states = Vec::new();
-    let (mut of_live, mut of_late) = (Vec::new(), Vec::new());
-    while let Some(change) = live.try_next() {
-        of_live.extend(revision(&change));
-    }
-    while let Some(change) = late.try_next() {
-        of_late.extend(revision(&change));
-        if let Change::Events(events) = change {
-            for event in events.iter() {
-                if let EventKind::Allocation { record, .. } = &event.kind
-                    && record.id == id
-                {
-                    states.push(record.state);
-                }
-            }
+    for event in of_late.iter().flat_map(|events| events.iter()) {
+        if let EventKind::Allocation { record, .. } = &event.kind
+            && record.id == id
+        {
+            states.push(record.state);
         }
     }
+    let revisions = |told: &[Arc<[Event]>]| -> Vec<Revision> {
+        told.iter().map(|events| events[0].revision).collect()
+    };
+    let (of_live, of_late) = (revisions(&of_live), revisions(&of_late));
     assert_eq!(of_live, of_late);
     assert!(of_live.is_sorted() && of_live[0] > since);
     states.dedup();
@@ -280,21 +285,43 @@ async fn changes(bed: &Bed) {
     );
 }
 
-fn revision(change: &Change) -> Option<Revision> {
-    match change {
-        Change::Events(events) => Some(events[0].revision),
-        Change::Observed(_) => None,
-        Change::Compacted { .. } => panic!("compacted"),
-    }
+/// What is told up to a revision.
+async fn until_told(changes: &mut Subscription, last: Revision) -> Vec<Arc<[Event]>> {
+    let mut told = Vec::new();
+    let all = async {
+        loop {
+            match changes.next().await {
+                Change::Events(events) => {
+                    let is_last = events[0].revision >= last;
+                    told.push(events);
+                    if is_last {
+                        return;
+                    }
+                }
+                Change::Observed(_) => {}
+                Change::Compacted { .. } => panic!("compacted"),
+            }
+        }
+    };
+    timeout(PATIENCE, all).await.unwrap();
+    told
 }
 
 async fn public_port(bed: &Bed) {
     let client = bed.client(TOKEN);
-    let nodes = client.nodes().await.unwrap();
-    let alive = nodes
-        .iter()
-        .filter(|n| n.liveness == "alive" && n.lifecycle == "ready");
-    assert_eq!(alive.count(), NODES.len());
+    let all_alive = async {
+        loop {
+            let nodes = client.nodes().await.unwrap();
+            let alive = nodes
+                .iter()
+                .filter(|n| n.liveness == "alive" && n.lifecycle == "ready");
+            if alive.count() == NODES.len() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, all_alive).await.unwrap();
     client.drain("gpu001", "a loose cable").await.unwrap();
     let request = AllocationRequest {
         project: "atlas/web".to_owned(),
@@ -322,6 +349,10 @@ async fn public_port(bed: &Bed) {
     assert_eq!(output.concat(), b"late\n");
     let ended = bed.reaches(id, &[AllocationState::Completed]).await;
     assert_eq!(ended.user, "root");
+    // Control answers by what it has heard of the quorum.
+    timeout(PATIENCE, bed.core().reached(ended.revision))
+        .await
+        .unwrap();
     assert!(ended.nodes().all(|id| *id != node("gpu001")));
     assert_eq!(client.allocation(id).await.unwrap().state, "completed");
     client.undrain("gpu001").await.unwrap();
