@@ -188,7 +188,7 @@ async fn a_control_is_told_of_a_change_at_once() {
     let authority = authority();
     let slow = |seeds: &[_]| {
         let mut slow = config("c0", seeds);
-        slow.interval = Duration::from_secs(2);
+        slow.interval = Duration::from_secs(6);
         slow
     };
     let (control, gossip) = gossiping(&authority, Role::Control, "c1");
@@ -202,12 +202,12 @@ async fn a_control_is_told_of_a_change_at_once() {
     for n in 0..3 {
         let said = format!("change {n}");
         at_agent.publish(&saying(&said)).unwrap();
-        let limit = Duration::from_millis(1500);
+        let limit = Duration::from_millis(4500);
         until_within(&at_control, limit, "the change", |s| {
             version(s, Role::Agent, "a0").as_ref() == Some(&said)
         })
         .await;
         // Changes in quick succession wait for the next round; these come one by one.
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        tokio::time::sleep(Duration::from_millis(1700)).await;
     }
 }

@@ -8,6 +8,9 @@ use lattice_gossip::MESSAGE_KIND;
 use lattice_mesh::{Expect, MessageDropped, Role};
 use std::time::Duration;
 
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A message of cell `c0` with any content.
 fn of_cell(content: &[u8]) -> bytes::Bytes {
     let mut message = vec![2, b'c', b'0'];
@@ -58,6 +61,13 @@ async fn garbage_from_a_member_is_dropped_and_the_cell_goes_on() {
                 .await;
             }
         }
+        // It may still be on its way to one of them.
+        let attacked = async {
+            while members.iter().any(|m| m.cell.stats().garbage == 0) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, attacked).await.unwrap();
     };
     tokio::select! {
         () = attack => {}
@@ -68,7 +78,7 @@ async fn garbage_from_a_member_is_dropped_and_the_cell_goes_on() {
         println!("{stats:?}");
         assert!(stats.garbage > 0, "{stats:?}");
         assert_eq!((stats.codec_late, stats.restarts), (0, 0), "{stats:?}");
-        assert_eq!(alive(&member.cell.snapshot()), 4);
+        until(&member.cell, "all four still", |s| alive(s) == 4).await;
         let bad = identity(Role::Agent, "bad");
         assert!(member.cell.member(&bad).is_none(), "it never gossiped");
     }
@@ -81,26 +91,21 @@ async fn a_flood_from_one_member_is_cut_to_its_share() {
     let bad = mesh(&authority, Role::Agent, "bad");
     let peer = bad.peer(members[0].mesh.local_addr(), Expect::role(Role::Agent));
     peer.connected().await.unwrap();
-    let mut sent = 0;
-    while sent < 500 {
-        match peer.send_message(MESSAGE_KIND, of_cell(b"flood")) {
-            Ok(()) => sent += 1,
-            Err(MessageDropped::QueueFull) => tokio::task::yield_now().await,
-            Err(other) => panic!("{other}"),
-        }
-    }
     let cell = &members[0].cell;
-    let seen = async {
-        while cell.stats().received < 500 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+    // A busy machine sends no faster than it is let in for a while.
+    let cut = async {
+        while cell.stats().over_rate <= 100 {
+            match peer.send_message(MESSAGE_KIND, of_cell(b"flood")) {
+                Ok(()) => {}
+                Err(MessageDropped::QueueFull) => tokio::task::yield_now().await,
+                Err(other) => panic!("{other}"),
+            }
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), seen)
-        .await
-        .unwrap();
+    let cut = tokio::time::timeout(PATIENCE, cut).await;
     let stats = cell.stats();
     println!("{stats:?}");
-    assert!(stats.over_rate > 100, "{stats:?}");
+    assert!(cut.is_ok(), "{stats:?}");
     until(cell, "the other one still", |s| alive(s) == 2).await;
 }
 
@@ -119,9 +124,7 @@ async fn who_may_not_gossip_is_not_heard() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), tried)
-        .await
-        .unwrap();
+    tokio::time::timeout(PATIENCE, tried).await.unwrap();
     assert_eq!(good.cell.stats().received, 0);
     assert_eq!(good.cell.members().len(), 1, "itself");
     // One who may is heard, through the same door.
@@ -147,9 +150,7 @@ async fn another_cells_messages_are_not_taken() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), tried)
-        .await
-        .unwrap();
+    tokio::time::timeout(PATIENCE, tried).await.unwrap();
     assert_eq!(members[0].cell.members().len(), 2);
     assert_eq!(lost.members().len(), 1);
 }

@@ -32,19 +32,26 @@ async fn real_messages() -> Vec<Vec<u8>> {
         digest: Default::default(),
     };
     let to_victim = spy.peer(victim.local_addr(), Expect::role(Role::Agent));
+    let mut questions = Vec::new();
     for message in [ask, answer] {
         let bytes = codec.encode(message).await.unwrap();
-        let bytes = Bytes::from([header.as_slice(), &bytes].concat());
-        to_victim.send_message(MESSAGE_KIND, bytes).unwrap();
+        questions.push(Bytes::from([header.as_slice(), &bytes].concat()));
     }
     let mut real: Vec<Option<Vec<u8>>> = vec![None; 3];
-    while real.iter().any(Option::is_none) {
-        let heard = tokio::time::timeout(Duration::from_secs(10), hear.recv()).await;
-        let (_, bytes) = heard.unwrap().unwrap();
-        let bytes = bytes[header.len()..].to_vec();
-        let kind = usize::from(bytes[3]);
-        real[kind] = Some(bytes);
-    }
+    let all = async {
+        while real.iter().any(Option::is_none) {
+            // A message may be lost: it is said again until all three were heard.
+            for question in &questions {
+                let _ = to_victim.send_message(MESSAGE_KIND, question.clone());
+            }
+            let (_, bytes) = hear.recv().await.unwrap();
+            let bytes = bytes[header.len()..].to_vec();
+            let kind = usize::from(bytes[3]);
+            real[kind] = Some(bytes);
+        }
+    };
+    let all = tokio::time::timeout(Duration::from_secs(60), all).await;
+    assert!(all.is_ok(), "{real:?}");
     real.into_iter().flatten().collect()
 }
 

@@ -52,7 +52,7 @@ impl Bench {
     }
     pub(super) async fn next(&mut self) -> RecvOutcome {
         let next = self.codec.decode_next(&mut self.inbox, &self.door);
-        let next = tokio::time::timeout(Duration::from_secs(5), next).await;
+        let next = tokio::time::timeout(Duration::from_secs(60), next).await;
         next.unwrap().unwrap().unwrap()
     }
 }

@@ -72,7 +72,7 @@ pub(crate) async fn start(place: Place, mesh: &Mesh, seeds: Vec<Seed>) -> Cell {
 
 pub(crate) async fn until(cell: &Cell, what: &str, wanted: impl FnMut(&Arc<Snapshot>) -> bool) {
     let mut changes = cell.changes();
-    let seen = tokio::time::timeout(Duration::from_secs(20), changes.wait_for(wanted)).await;
+    let seen = tokio::time::timeout(Duration::from_secs(60), changes.wait_for(wanted)).await;
     assert!(
         matches!(seen, Ok(Ok(_))),
         "{what}: {:?} {:?}",

@@ -95,7 +95,7 @@ pub async fn agents(authority: &Authority, count: usize) -> Vec<Member> {
 
 /// Waits until a snapshot of `cell` satisfies `wanted`.
 pub async fn until(cell: &Cell, what: &str, wanted: impl FnMut(&Snapshot) -> bool) {
-    until_within(cell, Duration::from_secs(30), what, wanted).await;
+    until_within(cell, Duration::from_secs(60), what, wanted).await;
 }
 
 pub async fn until_within(
