@@ -108,6 +108,9 @@ struct State {
     recent: VecDeque<Record>,
     segments: Vec<Segment>,
     first_kept: u64,
+    /// As in [`Status`], which is told when a write is over: by then what was written waits no more.
+    journal: u64,
+    last: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -140,7 +143,10 @@ impl NodeHistory {
             fault,
             damaged: journal.as_ref().is_some_and(|journal| journal.damaged > 0),
         };
-        let mut state = State::default();
+        let mut state = State {
+            journal: new_id,
+            ..State::default()
+        };
         if let Some(journal) = &journal {
             state.found(journal, records);
         }
@@ -229,7 +235,7 @@ impl NodeHistory {
         let _ = tokio::time::timeout(FLUSH, self.write()).await;
     }
 
-    async fn write(&self) {
+    pub(super) async fn write(&self) {
         let this = self.clone();
         let written = tokio::task::spawn_blocking(move || this.write_blocking()).await;
         if let Err(error) = written {
@@ -370,6 +376,8 @@ impl State {
     fn see(&mut self, journal: &Journal) {
         self.segments.clone_from(&journal.segments);
         self.first_kept = journal.first_kept();
+        self.journal = journal.id;
+        self.last = journal.last();
     }
 
     fn remember(&mut self, record: Record) {

@@ -29,10 +29,17 @@ impl NodeHistory {
     pub async fn page(&self, wanted: GetHistory) -> Result<HistoryPage, String> {
         let GetHistory { since, most } = wanted;
         let most = usize::try_from(most).unwrap_or(MOST).clamp(1, MOST);
-        let status = self.0.status.borrow().clone();
-        let (source, first_kept, unwritten) = {
+        // At one moment: what is not on the disk yet is among what waits for it.
+        let (source, unwritten, first_kept, journal, last) = {
             let state = self.state();
-            (state.source(since), state.first_kept, state.unwritten())
+            let (source, unwritten) = (state.source(since), state.unwritten());
+            (
+                source,
+                unwritten,
+                state.first_kept,
+                state.journal,
+                state.last,
+            )
         };
         let is_there = matches!(source, Source::Disk(_));
         let found = match source {
@@ -41,17 +48,17 @@ impl NodeHistory {
         };
         let mut after = found
             .into_iter()
-            .filter(|record| number(record) > since && number(record) <= status.last);
+            .filter(|record| number(record) > since && number(record) <= last);
         let (entries, next) = json_list(after.by_ref().take(most), MOST_BYTES)?;
         if is_there && next.is_none() {
             return Err("the history was changed on the disk".to_owned());
         }
         Ok(HistoryPage {
-            journal: status.journal,
+            journal,
             entries,
             first_kept,
-            next: next.unwrap_or(status.last.max(since)),
-            last: status.last,
+            next: next.unwrap_or(last.max(since)),
+            last,
             unwritten: json_list(unwritten.into_iter(), MOST_UNWRITTEN_BYTES)?.0,
         })
     }
