@@ -146,7 +146,7 @@ async fn a_token_makes_a_member_with_the_name_and_role_it_allows() {
         "spiffe://demo/agent/a1"
     );
     assert_eq!(enrolled.cell.as_deref(), Some("c0"));
-    let agent = bind_with(enrolled.credentials, MeshConfig::default());
+    let agent = bind_with(enrolled.credentials, patient());
     let peer = agent.peer(office.addr(), Expect::exactly(Role::Quorum, "q1"));
     assert_eq!(peer.call(&echo("hi"), SHORT).await.unwrap(), "hi from a1");
 }
@@ -215,7 +215,7 @@ async fn a_server_without_the_tokens_pin_gets_nothing() {
 async fn only_a_quorum_member_may_collect_tokens() {
     let office = Office::open();
     let own = credentials(&office.desk.authority, "demo", Role::Agent, "thief");
-    let thief = bind_with(own, MeshConfig::default());
+    let thief = bind_with(own, patient());
     thief
         .serve(router().enrolment(office.desk.clone()))
         .unwrap();
@@ -320,7 +320,7 @@ async fn one_source_has_a_limited_number_of_tries() {
     assert!((90_000..=100_000).contains(retry_in_ms), "{retry_in_ms}");
     // Members are not strangers.
     let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
-    let member = bind_with(own, MeshConfig::default());
+    let member = bind_with(own, patient());
     let peer = member.peer(office.addr(), Expect::role(Role::Quorum));
     peer.call(&echo("x"), SHORT).await.unwrap();
 }
@@ -427,7 +427,7 @@ async fn strangers_from_everywhere_together_have_a_limited_number_of_tries() {
         ..MeshConfig::default()
     });
     let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
-    let member = bind_with(own, MeshConfig::default());
+    let member = bind_with(own, patient());
     let peer = member.peer(office.addr(), Expect::role(Role::Quorum));
     let (mut heard, mut refused_at_once) = (0, 0);
     let mut cost = [std::time::Duration::ZERO; 2];

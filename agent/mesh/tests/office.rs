@@ -86,7 +86,7 @@ impl Office {
         let chain = shows.issue(&identity, &new.csr, today()).unwrap();
         let roots = trusted.iter().map(|a| a.certificate().clone()).collect();
         let own = Credentials::new(chain, new.key, roots).unwrap();
-        let server = bind_with(own, MeshConfig::default());
+        let server = bind_with(own, patient());
         let desk = Arc::new(Desk {
             issuing: shows.clone(),
             trusted: trusted.iter().map(|a| Arc::clone(a)).collect(),
@@ -127,7 +127,7 @@ async fn a_token_of_the_authority_before_is_good_where_its_key_is_held() {
         let held = holding(vec![new.clone(), old.clone()]);
         let office = Office::open(shows, &[&new, &old], held);
         let enrolled = office.enrol(&token).await.unwrap();
-        let agent = bind_with(enrolled.credentials, MeshConfig::default());
+        let agent = bind_with(enrolled.credentials, patient());
         let peer = agent.peer(office.server.local_addr(), Expect::role(Role::Quorum));
         assert_eq!(peer.call(&echo("hi"), SHORT).await.unwrap(), "hi from a1");
     }

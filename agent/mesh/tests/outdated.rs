@@ -7,7 +7,7 @@ mod common;
 use common::{renewal::issue, trust::*, *};
 use lattice_mesh::{
     AskMembers, Authority, Caller, Credentials, Expect, Identity, Mesh, Renew, Renewal,
-    RenewalSettings, Role, SignedBundle, Standing, TrustBundle, keep_renewed,
+    RenewalSettings, RenewalState, Role, SignedBundle, Standing, TrustBundle, keep_renewed,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -80,7 +80,7 @@ impl Change {
 fn quiet() -> lattice_mesh::MeshConfig {
     lattice_mesh::MeshConfig {
         max_backoff: Duration::from_millis(200),
-        ..lattice_mesh::MeshConfig::default()
+        ..patient()
     }
 }
 
@@ -97,16 +97,21 @@ fn kept_renewed(agent: &Mesh, members: &[&Mesh]) -> Renewal {
     )
 }
 
-/// What `agent` says when it could ask and was not convinced.
-async fn stays_outside(agent: &Mesh, renewal: &Renewal) -> String {
+/// `agent` could ask and was not convinced, and says so in these words.
+async fn stays_outside(agent: &Mesh, renewal: &Renewal, words: &str) {
     let mut states = renewal.watch();
-    let said = states.wait_for(|state| state.last_error.is_some()).await;
-    let said = said.unwrap().last_error.clone().unwrap();
+    let said = |state: &RenewalState| {
+        let said = state.last_error.as_ref();
+        said.is_some_and(|said| said.contains(words))
+    };
+    let heard = tokio::time::timeout(SHORT, states.wait_for(said));
+    // What it gives back would keep the state from changing.
+    let is_heard = heard.await.is_ok();
+    assert!(is_heard, "{:?}", renewal.state());
     // Time for another try.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(agent.trust_state().number, 1);
     assert_eq!(agent.trust_state().standing, Standing::Good);
-    said
 }
 
 #[tokio::test]
@@ -149,6 +154,12 @@ async fn being_called_by_who_has_renewed_is_reason_to_ask() {
         .unwrap();
     let agent = change.agent();
     let renewal = kept_renewed(&agent, &[&member]);
+    // It asks at once, and the next time when there is a reason.
+    until("it has asked", || async {
+        let state = renewal.state();
+        state.next_try_at > state.issued_at
+    })
+    .await;
     let asked = agent.peer(member.local_addr(), Expect::role(Role::Quorum));
     asked.call(&echo("x"), SHORT).await.unwrap();
     let overlap = change.bundle(3, Phase::Overlap);
@@ -164,7 +175,7 @@ async fn being_called_by_who_has_renewed_is_reason_to_ask() {
         calls.call(&echo("x"), SHORT).await.is_ok()
     })
     .await;
-    assert_eq!(renewal.state().trust_number, 3);
+    until("it says so", || async { renewal.state().trust_number == 3 }).await;
 }
 
 /// A member that holds the new key alone.
@@ -181,8 +192,8 @@ async fn only_the_authority_that_is_trusted_can_name_the_next() {
     let change = Change::new();
     let member = without_the_old_key(&change);
     let agent = change.agent();
-    let said = stays_outside(&agent, &kept_renewed(&agent, &[&member])).await;
-    assert!(said.contains("trust bundle"), "{said}");
+    let renewal = kept_renewed(&agent, &[&member]);
+    stays_outside(&agent, &renewal, "not signed by an authority").await;
 }
 
 /// One that cannot vouch for the new authority, or has heard of nothing itself, does not keep
@@ -217,9 +228,10 @@ async fn everybody_has_one_place() {
         let dialled = client.connect(member.local_addr(), "lattice.invalid");
         open.push(dialled.unwrap().await.unwrap());
     }
+    // That one has its time as well, which may be over by then on a busy machine.
     until("all but one are sent away", || async {
         let left = |c: &&quinn::Connection| c.close_reason().is_none();
-        open.iter().filter(left).count() == 1
+        open.iter().filter(left).count() <= 1
     })
     .await;
     let agent = change.agent();
@@ -238,8 +250,8 @@ async fn who_was_away_until_its_authority_was_retired_is_told_nothing() {
     let bundle = change.bundle(4, Phase::Retired);
     let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
     let agent = change.agent();
-    let said = stays_outside(&agent, &kept_renewed(&agent, &[&member])).await;
-    assert!(said.contains("do not trust each other"), "{said}");
+    let renewal = kept_renewed(&agent, &[&member]);
+    stays_outside(&agent, &renewal, "do not trust each other").await;
 }
 
 /// Without a certificate nothing is told, and with one nothing but the bundle.
@@ -248,7 +260,7 @@ async fn the_protocol_for_those_who_were_away_serves_nothing_else() {
     let change = Change::new();
     let bundle = change.bundle(3, Phase::Overlap);
     let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
-    let own = change.of_old(&id(Role::Agent, "a1"));
+    let own = &change.of_old(&id(Role::Agent, "a1"));
     let dial = |own: Option<&Credentials>| {
         let client = raw::client(&change.old, own, b"lattice-trust/1");
         let addr = member.local_addr();
@@ -266,23 +278,25 @@ async fn the_protocol_for_those_who_were_away_serves_nothing_else() {
         send.write_all(&request).await.ok()?;
         recv.read_to_end(1 << 20).await.ok()
     };
-    let (_client, connection) = dial(Some(&own)).await;
-    let told = ask(connection.unwrap(), "mesh.trust", vec![1])
-        .await
-        .unwrap();
+    // Who asks has one place, which is free again a moment after the answer.
+    let answer = |method: &'static str, body: Vec<u8>| async move {
+        loop {
+            let (_client, connection) = dial(Some(own)).await;
+            if let Some(told) = ask(connection.unwrap(), method, body.clone()).await {
+                return told;
+            }
+        }
+    };
+    let told = answer("mesh.trust", vec![1]).await;
     assert_eq!(told[0], 0, "a bundle: {told:?}");
-    let (_client, connection) = dial(Some(&own)).await;
-    let told = ask(connection.unwrap(), "mesh.trust", vec![3])
-        .await
-        .unwrap();
+    let told = answer("mesh.trust", vec![3]).await;
     assert_eq!(told, [0, 0, 0, 0, 1, 0], "none that is later");
     for (method, body) in [
         ("mesh.renew", vec![0]),
         ("test.echo", vec![1, b'x']),
         ("mesh.trust", vec![1; 65]),
     ] {
-        let (_client, connection) = dial(Some(&own)).await;
-        let told = ask(connection.unwrap(), method, body).await.unwrap();
+        let told = answer(method, body).await;
         assert_eq!(told[0], 2, "{method} is a fault: {told:?}");
     }
     let (_client, connection) = dial(None).await;

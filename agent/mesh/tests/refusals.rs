@@ -79,21 +79,11 @@ async fn a_certificate_of_another_authority_is_refused_by_both_sides() {
     let server = serving(&ours);
     // The dialler refuses the server.
     let own = credentials(&theirs, "demo", Role::Agent, "a1");
-    let text = not_trusted(
-        "another CA, seen by the dialler",
-        &server,
-        own,
-        MeshConfig::default(),
-    );
+    let text = not_trusted("another CA, seen by the dialler", &server, own, patient());
     assert!(text.await.contains("another authority"));
     // The server refuses a dialler that trusts it: same names, same roots, wrong issuer.
     let own = issued_by_but_trusting(&theirs, &ours, Role::Agent, "a1");
-    let text = not_trusted(
-        "another CA, seen by the server",
-        &server,
-        own,
-        MeshConfig::default(),
-    );
+    let text = not_trusted("another CA, seen by the server", &server, own, patient());
     assert!(text.await.contains("another authority"));
 }
 
@@ -114,7 +104,7 @@ async fn a_member_of_another_cluster_is_refused_even_with_the_same_authority() {
     let authority = authority("demo");
     let server = serving(&authority);
     let own = credentials(&authority, "other", Role::Agent, "a1");
-    let text = not_trusted("another cluster", &server, own, MeshConfig::default()).await;
+    let text = not_trusted("another cluster", &server, own, patient()).await;
     assert!(text.contains("not of cluster"), "{text}");
     // The server refuses as well: a dialler that judges nobody still gets nowhere.
     let own = credentials(&authority, "other", Role::Agent, "a1");
@@ -139,10 +129,17 @@ async fn an_expired_certificate_is_refused_and_an_open_connection_ends_with_it()
     let agent = Identity::new("demo", Role::Agent, "a1").unwrap();
     let server = serving(&authority);
     let expired = Credentials::issued_by(&authority, &agent, past).unwrap();
-    let text = not_trusted("expired", &server, expired, MeshConfig::default()).await;
+    let text = not_trusted("expired", &server, expired, patient()).await;
     assert!(text.contains("expired"), "{text}");
 
     // Not expired yet, and then it is: by the server's clock.
+    let clock = arc_clock(now.0);
+    let config = MeshConfig {
+        clock: clock.clone(),
+        ..patient()
+    };
+    let server = bind_with(credentials(&authority, "demo", Role::Quorum, "q2"), config);
+    server.serve(router()).unwrap();
     let soon = Validity {
         not_before: UnixMillis(now.0 - 1000),
         not_after: UnixMillis(now.0 + 2000),
@@ -150,11 +147,12 @@ async fn an_expired_certificate_is_refused_and_an_open_connection_ends_with_it()
     let own = Credentials::issued_by(&authority, &agent, soon).unwrap();
     let frozen = MeshConfig {
         clock: arc_clock(now.0),
-        ..MeshConfig::default()
+        ..patient()
     };
     let mesh = bind_with(own, frozen);
     let peer = mesh.peer(server.local_addr(), Expect::role(Role::Quorum));
     peer.call(&echo("x"), SHORT).await.unwrap();
+    clock.0.store(now.0 + 3000, Ordering::SeqCst);
     // The dialler learns of it a packet later; until then it is asked about the old connection.
     until(
         "the server closes it, and the dialler hears of it",
@@ -251,8 +249,8 @@ async fn a_wrong_role_is_refused_before_its_body_is_read() {
 async fn a_stalled_peer_meets_the_deadline() {
     let authority = authority("demo");
     let config = MeshConfig {
-        request_timeout: Duration::from_millis(200),
-        ..MeshConfig::default()
+        request_timeout: Duration::from_secs(3),
+        ..patient()
     };
     let server = bind_with(credentials(&authority, "demo", Role::Quorum, "q1"), config);
     server.serve(router()).unwrap();

@@ -114,7 +114,7 @@ fn bed_of(life: Duration) -> Bed {
         clock: Arc::new(clock),
         ..MeshConfig::default()
     };
-    let mesh = bind_with(own, config);
+    let mesh = Mesh::bind(own_port(), own, config).unwrap();
     let cluster = Arc::new(Cluster {
         clock,
         authority: Mutex::new(authority.clone()),

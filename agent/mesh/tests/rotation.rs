@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use lattice_mesh::{
-    Authority, Credentials, CredentialsError, Expect, Identity, Mesh, MeshConfig, MeshError, Role,
+    Authority, Credentials, CredentialsError, Expect, Identity, Mesh, MeshError, Role,
 };
 use rustls::{
     DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
@@ -166,10 +166,10 @@ async fn a_renewed_certificate_is_shown_without_a_restart_and_cuts_no_call() {
     let authority = authority("demo");
     let first = credentials(&authority, "demo", Role::Quorum, "q1");
     let renewed = credentials(&authority, "demo", Role::Quorum, "q1");
-    let server = bind_with(first.clone(), MeshConfig::default());
+    let server = bind_with(first.clone(), patient());
     server.serve(router()).unwrap();
     let agent_first = credentials(&authority, "demo", Role::Agent, "a1");
-    let agent = bind_with(agent_first.clone(), MeshConfig::default());
+    let agent = bind_with(agent_first.clone(), patient());
     let peer = agent.peer(server.local_addr(), Expect::exactly(Role::Quorum, "q1"));
     peer.call(&echo("x"), SHORT).await.unwrap();
     assert_eq!(shown_by(&server, &agent_first).await, first.chain()[0]);
@@ -250,16 +250,10 @@ fn trusting(issuer: &Authority, roots: &[&Authority], role: Role, id: &str) -> C
 #[tokio::test]
 async fn a_replaced_authority_closes_what_was_open_under_the_old_one() {
     let (old, new) = (authority("demo"), authority("demo"));
-    let server = bind_with(
-        trusting(&old, &[&old], Role::Quorum, "q1"),
-        MeshConfig::default(),
-    );
+    let server = bind_with(trusting(&old, &[&old], Role::Quorum, "q1"), patient());
     server.serve(router()).unwrap();
     let join = |id: &str| {
-        let mesh = bind_with(
-            trusting(&old, &[&old], Role::Agent, id),
-            MeshConfig::default(),
-        );
+        let mesh = bind_with(trusting(&old, &[&old], Role::Agent, id), patient());
         let peer = mesh.peer(server.local_addr(), Expect::role(Role::Quorum));
         (mesh, peer)
     };

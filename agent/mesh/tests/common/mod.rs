@@ -23,13 +23,14 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 pub const DAY: Duration = Duration::from_secs(86_400);
-pub const SHORT: Duration = Duration::from_secs(5);
+/// Longer than anything here takes on a busy machine.
+pub const SHORT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Echo {
@@ -118,10 +119,22 @@ pub fn any_port() -> SocketAddr {
 }
 
 pub fn bind(authority: &Authority, role: Role, id: &str) -> Mesh {
-    bind_with(
-        credentials(authority, "demo", role, id),
-        MeshConfig::default(),
-    )
+    bind_with(credentials(authority, "demo", role, id), patient())
+}
+
+/// Who is dialled may be slow on a busy machine.
+pub fn patient() -> MeshConfig {
+    MeshConfig {
+        connect_timeout: SHORT,
+        ..MeshConfig::default()
+    }
+}
+
+/// An address that nobody else in this process takes: a port of it that is given back stays free.
+pub fn own_port() -> SocketAddr {
+    static TAKEN: AtomicU8 = AtomicU8::new(1);
+    let n = TAKEN.fetch_add(1, Ordering::SeqCst);
+    SocketAddr::from(([127, 7, 0, n], 0))
 }
 
 pub fn bind_with(credentials: Credentials, config: MeshConfig) -> Mesh {
@@ -162,9 +175,7 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut probe: impl FnMut()
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), wait)
-        .await
-        .expect(what);
+    tokio::time::timeout(SHORT, wait).await.expect(what);
 }
 
 pub fn echo(text: &str) -> Echo {
