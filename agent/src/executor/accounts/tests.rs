@@ -34,6 +34,9 @@ fn only_plain_names_are_asked_for() {
     }
 }
 
+/// Whoever is asked may be slow on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 fn program(folder: &Path, text: &str) -> PathBuf {
     let (source, path) = (folder.join("text"), folder.join("getent"));
     let text = format!("#!/bin/sh\necho x >> {}/asked\n{text}\n", folder.display());
@@ -54,7 +57,10 @@ fn asked(folder: &Path) -> usize {
 
 #[tokio::test]
 async fn this_systems_name_services_know_nobody_and_root_and_not_a_stranger() {
-    let accounts = Accounts::system();
+    let accounts = match Path::new(GETENT).exists() {
+        true => Accounts::asked_of(GETENT, PATIENCE),
+        false => Accounts::system(),
+    };
     let nobody = accounts.by_name("nobody").await.unwrap().unwrap();
     assert_eq!(nobody.uid, 65534);
     assert_eq!(accounts.by_uid(0).await.unwrap().unwrap().name, "root");
@@ -70,7 +76,7 @@ async fn groups_come_with_the_name_but_never_roots() {
         "case $1 in passwd) echo 'alice:*:1000:1000:A:/home/alice:/bin/bash';;
          initgroups) echo \"alice   44 0 1000 109 44\";; esac",
     );
-    let accounts = Accounts::asked_of(getent, DEADLINE);
+    let accounts = Accounts::asked_of(getent, PATIENCE);
     let alice = accounts.by_name("alice").await.unwrap().unwrap();
     assert_eq!(alice.groups, [44, 109]);
     let again = accounts.by_name("alice").await.unwrap().unwrap();
@@ -82,7 +88,9 @@ async fn groups_come_with_the_name_but_never_roots() {
 async fn a_directory_that_hangs_is_given_up_and_not_asked_again_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let getent = program(folder.path(), "exec sleep 1000");
-    let accounts = Accounts::asked_of(getent, Duration::from_millis(300));
+    // Long enough for it to be asked.
+    let deadline = Duration::from_secs(3);
+    let accounts = Accounts::asked_of(getent, deadline);
     let began = Instant::now();
     for _ in 0..5 {
         let answer = accounts.by_name("alice").await;
@@ -91,11 +99,7 @@ async fn a_directory_that_hangs_is_given_up_and_not_asked_again_at_once() {
             "{answer:?}"
         );
     }
-    assert!(
-        began.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < deadline * 5, "{:?}", began.elapsed());
     assert_eq!(asked(folder.path()), 1);
 }
 
@@ -103,7 +107,7 @@ async fn a_directory_that_hangs_is_given_up_and_not_asked_again_at_once() {
 async fn an_answer_about_somebody_else_is_no_answer() {
     let folder = tempfile::tempdir().unwrap();
     let getent = program(folder.path(), "echo 'bob:*:1001:1001::/:/bin/sh'");
-    let accounts = Accounts::asked_of(getent, DEADLINE);
+    let accounts = Accounts::asked_of(getent, PATIENCE);
     let error = accounts.by_name("Bob").await.unwrap_err();
     assert!(error.to_string().contains("executor.user_map"), "{error}");
     let error = accounts.by_uid(7).await.unwrap_err();

@@ -64,7 +64,7 @@ async fn written(history: &NodeHistory) -> Vec<(String, u32)> {
 
 /// What was written after `since`, which goes on to the last of it.
 async fn written_since(history: &NodeHistory, since: &mut u64) -> Vec<Event> {
-    history.flush().await;
+    history.write().await;
     let mut all = Vec::new();
     loop {
         let wanted = GetHistory {
@@ -91,7 +91,7 @@ async fn a_start_is_told_each_time_and_a_boot_where_there_was_one() {
     for boot in ["b1", "b1", "b2", "b2"] {
         let (events, history) = open(folder.path(), boot, &hand);
         events.began("0.1.0", None);
-        history.flush().await;
+        history.write().await;
     }
     let (_, history) = open(folder.path(), "b2", &hand);
     let kinds: Vec<String> = written(&history)
@@ -109,7 +109,7 @@ async fn an_agent_that_restarts_again_and_again_does_not_fill_the_journal() {
     for _ in 0..100 {
         let (events, history) = open(folder.path(), "b1", &hand);
         events.began("0.1.0", None);
-        history.flush().await;
+        history.write().await;
         hand.forward(5_000);
     }
     let (_, history) = open(folder.path(), "b1", &hand);
@@ -337,7 +337,7 @@ async fn what_happened_while_the_journal_could_not_be_read_is_written_when_it_ca
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
     events.began("0.1.0", None);
-    history.flush().await;
+    history.write().await;
     let (place, away) = (folder.path().join("history"), folder.path().join("away"));
     std::fs::rename(&place, &away).unwrap();
     std::fs::write(&place, "not a folder").unwrap();
@@ -346,7 +346,7 @@ async fn what_happened_while_the_journal_could_not_be_read_is_written_when_it_ca
     let (trigger, mut triggers) = mpsc::channel(1);
     events.go_on_later(trigger);
     events.began("0.2.0", None);
-    history.flush().await;
+    history.write().await;
     assert!(triggers.try_recv().is_err());
     std::fs::remove_file(&place).unwrap();
     std::fs::rename(&away, &place).unwrap();

@@ -86,7 +86,7 @@ async fn what_waits_is_shown_apart_and_is_not_numbered_as_kept() {
     assert_eq!(unwritten.len(), 1);
     let digest = unwritten[0].to.digest().unwrap();
     assert!(history.content(digest).await.is_some());
-    history.flush().await;
+    history.write().await;
     let (after, entries) = page(&history, 0, 10).await;
     assert_eq!((entries.len(), after.last), (1, 1));
     assert_eq!(&after.unwritten[..], b"[]");
@@ -102,7 +102,7 @@ async fn what_cannot_be_read_is_a_fault_and_is_not_written_over() {
     let (history, mut restored) = open(folder.path());
     assert!(history.status().borrow().fault.is_some());
     change(&history, &mut restored.history, 1);
-    history.flush().await;
+    history.write().await;
     assert_eq!(std::fs::read(&place).unwrap(), b"not a folder");
     let (page, _) = page(&history, 0, 10).await;
     assert_eq!(page.last, 0);
@@ -116,7 +116,7 @@ async fn too_many_that_wait_cost_the_oldest_and_the_restored_state_is_right_all_
     for version in 1..=20 {
         change(&history, &mut restored.history, version);
     }
-    history.flush().await;
+    history.write().await;
     let (page, entries) = page(&history, 0, 100).await;
     assert_eq!(page.last, 20);
     let numbers: Vec<u64> = entries.iter().map(|entry| entry.seq).collect();
@@ -146,7 +146,7 @@ async fn while_the_disk_refuses_events_make_room_for_changes() {
         history.record(vec![line], Vec::new());
     }
     change(&history, &mut restored.history, 2);
-    history.flush().await;
+    history.write().await;
     let page = history
         .page(GetHistory {
             since: 0,
@@ -176,7 +176,7 @@ async fn a_preimage_that_was_lost_is_written_again_when_the_class_is_read_again(
     let folder = tempfile::tempdir().unwrap();
     let (history, mut restored) = open(folder.path());
     change(&history, &mut restored.history, 1);
-    history.flush().await;
+    history.write().await;
     let (_, entries) = page(&history, 0, 10).await;
     let digest = entries[0].to.digest().unwrap();
     let bytes = history.content(digest).await.unwrap();
@@ -194,7 +194,7 @@ async fn a_preimage_that_was_lost_is_written_again_when_the_class_is_read_again(
         // The next read finds what was published before: no line, and the preimage.
         history.record(Vec::new(), vec![(digest, bytes.clone())]);
         assert_eq!(history.content(digest).await.as_ref(), Some(&bytes));
-        history.flush().await;
+        history.write().await;
         assert_eq!(std::fs::read(&file).unwrap(), bytes);
         let (_, restored) = open(folder.path());
         assert_eq!(restored.preimages, [(Class::Nic, digest, bytes.clone())]);
@@ -202,7 +202,7 @@ async fn a_preimage_that_was_lost_is_written_again_when_the_class_is_read_again(
     // What no entry names is not kept.
     let (history, _) = open(folder.path());
     history.record(Vec::new(), vec![(Digest([1; 32]), bytes)]);
-    history.flush().await;
+    history.write().await;
     assert!(history.content(Digest([1; 32])).await.is_none());
     let kept = std::fs::read_dir(file.parent().unwrap()).unwrap();
     assert_eq!(kept.count(), 1);
@@ -216,7 +216,7 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
     for version in 1..=3 {
         change(&history, &mut restored.history, version);
     }
-    history.flush().await;
+    history.write().await;
     drop(history);
     std::fs::rename(&place, &away).unwrap();
     std::fs::write(&place, "not a folder").unwrap();
@@ -252,16 +252,16 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
         state.waiting.pop_front();
     }
     history.record(vec![line], Vec::new());
-    history.flush().await;
+    history.write().await;
     assert!(history.status().borrow().fault.is_some());
 
     std::fs::remove_file(&place).unwrap();
     std::fs::rename(&away, &place).unwrap();
-    history.flush().await;
+    history.write().await;
     let status = history.status().borrow().clone();
     assert_eq!((status.fault, status.last), (None, 4));
     change(&history, &mut machine.lock().unwrap(), 99);
-    history.flush().await;
+    history.write().await;
     let wanted = GetHistory { since: 0, most: 99 };
     let page = history.page(wanted).await.unwrap();
     let records: Vec<Record> = serde_json::from_slice(&page.entries).unwrap();

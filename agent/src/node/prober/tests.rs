@@ -93,22 +93,33 @@ async fn a_read_on_demand_is_shared_while_it_is_fresh() {
 
 #[tokio::test]
 async fn a_person_is_told_of_what_was_changed_just_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let settings = settings(folder.path(), NEVER, Duration::from_millis(300));
-    let (view, announcements, _running) = running(settings).await;
-    let before = kernel(&announcements);
-    write(folder.path(), "mitigations=off");
-    let ada = || view.fresh(Some("ada".to_owned()));
-    let (routine, asked, also) = tokio::join!(view.fresh(None), ada(), ada());
     let mark = |bytes: &[u8]| {
         let read: Inventory = serde_json::from_slice(bytes).unwrap();
         read.marks()[&Class::Kernel]
     };
-    assert_eq!(mark(&routine.unwrap()), before);
-    let asked = asked.unwrap();
-    assert_ne!(mark(&asked), before);
-    // One read for both.
-    assert_eq!(asked.as_ptr(), also.unwrap().as_ptr());
+    // On a busy machine the last read may be old by the time that somebody asks; then it is one that
+    // stays fresh for longer.
+    for fresh_for in [300, 3_000, 20_000].map(Duration::from_millis) {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path(), NEVER, fresh_for);
+        let began = Instant::now();
+        let (view, announcements, _running) = running(settings).await;
+        let before = kernel(&announcements);
+        write(folder.path(), "mitigations=off");
+        let ada = || view.fresh(Some("ada".to_owned()));
+        let routine = async { (view.fresh(None).await, began.elapsed()) };
+        let ((routine, after), asked, also) = tokio::join!(routine, ada(), ada());
+        if after >= fresh_for {
+            continue;
+        }
+        assert_eq!(mark(&routine.unwrap()), before);
+        let asked = asked.unwrap();
+        assert_ne!(mark(&asked), before);
+        // One read for both.
+        assert_eq!(asked.as_ptr(), also.unwrap().as_ptr());
+        return;
+    }
+    panic!("nobody asked in time");
 }
 
 #[tokio::test]
@@ -147,7 +158,7 @@ async fn a_change_seen_on_demand_is_confirmed_at_its_time() {
     view.fresh(None).await.unwrap();
     assert_eq!(kernel(&announcements), before);
     let confirmed = announcements.wait_for(|now| now.marks[&Class::Kernel] != before);
-    tokio::time::timeout(Duration::from_secs(20), confirmed)
+    tokio::time::timeout(Duration::from_secs(30), confirmed)
         .await
         .unwrap()
         .unwrap();
@@ -181,7 +192,7 @@ async fn a_change_is_put_down_to_who_asked_when_it_was_seen() {
     write(folder.path(), "mitigations=off");
     view.fresh(Some("alice".to_owned())).await.unwrap();
     let confirmed = announcements.wait_for(|now| now.marks[&Class::Kernel] != before);
-    tokio::time::timeout(Duration::from_secs(20), confirmed)
+    tokio::time::timeout(Duration::from_secs(30), confirmed)
         .await
         .unwrap()
         .unwrap();
@@ -213,7 +224,7 @@ async fn a_trigger_has_the_node_read_at_once_and_is_the_cause() {
     let cause = Cause::DeviceEvent { what };
     trigger.send(cause.clone()).await.unwrap();
     let confirmed = announcements.wait_for(|now| now.marks[&Class::Kernel] != before);
-    tokio::time::timeout(Duration::from_secs(20), confirmed)
+    tokio::time::timeout(Duration::from_secs(30), confirmed)
         .await
         .unwrap()
         .unwrap();
