@@ -18,8 +18,6 @@ use lattice_quorum_types::wire::{
 use std::time::Duration;
 use support::{PATIENCE, key, shell, terminate, tree_of};
 
-const SECOND: Duration = Duration::from_secs(10);
-
 #[tokio::test]
 async fn a_captured_host_is_gossiped_with_marks_whose_preimages_can_be_fetched() {
     let cluster = Cluster::start().await;
@@ -40,17 +38,17 @@ async fn a_captured_host_is_gossiped_with_marks_whose_preimages_can_be_fetched()
     let mut fetched = 0;
     for digest in expected.values().filter_map(|mark| mark.digest()) {
         let wanted = GetPreimage { digest: digest.0 };
-        let bytes = peer.call(&wanted, SECOND).await.unwrap().unwrap();
+        let bytes = peer.call(&wanted, PATIENCE).await.unwrap().unwrap();
         verify(&digest, &bytes).unwrap();
         fetched += 1;
     }
     assert!(fetched >= 6, "{fetched} classes are complete");
     let unknown = GetPreimage { digest: [7; 32] };
-    assert_eq!(peer.call(&unknown, SECOND).await.unwrap(), None);
+    assert_eq!(peer.call(&unknown, PATIENCE).await.unwrap(), None);
 
     let digest: Digest = said.identity.as_ref().unwrap().parse().unwrap();
     let wanted = GetPreimage { digest: digest.0 };
-    let bytes = peer.call(&wanted, SECOND).await.unwrap().unwrap();
+    let bytes = peer.call(&wanted, PATIENCE).await.unwrap().unwrap();
     let document = NodeDocument::verify(&digest, &bytes).unwrap();
     assert_eq!(document.node, "gpu001");
     assert_eq!(document.topology_group.as_deref(), Some("g0"));
@@ -122,7 +120,7 @@ async fn ping_and_inventory_are_answered() {
     let cluster = Cluster::start().await;
     let app = cluster.agent("gpu101", captured("gpu101")).await;
     let peer = cluster.peer(&app);
-    let pong = peer.call(&Ping, SECOND).await.unwrap();
+    let pong = peer.call(&Ping, PATIENCE).await.unwrap();
     assert_eq!(pong.node.as_str(), "gpu101");
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     assert_eq!(pong.boot_id, boot_id.trim());
@@ -150,22 +148,22 @@ async fn only_control_may_start_end_or_look_into_work() {
     for (role, id) in [(Role::Agent, "n2"), (Role::Quorum, "1")] {
         let mesh = bind(&cluster.authority, role, id);
         let peer = mesh.peer(app.addr(), expect.clone());
-        assert!(is_denied(peer.call(&shell(key(1), "true"), SECOND).await));
-        assert!(is_denied(peer.call(&terminate(key(1)), SECOND).await));
-        assert!(is_denied(peer.call(&ListAttempts, SECOND).await));
+        assert!(is_denied(peer.call(&shell(key(1), "true"), PATIENCE).await));
+        assert!(is_denied(peer.call(&terminate(key(1)), PATIENCE).await));
+        assert!(is_denied(peer.call(&ListAttempts, PATIENCE).await));
         assert!(is_denied(
             peer.call(
                 &GetInventory {
                     fresh: true,
                     by: None,
                 },
-                SECOND
+                PATIENCE
             )
             .await
         ));
         assert!(is_denied(peer.open(&log(key(1), false)).await));
         assert_eq!(
-            is_denied(peer.call(&Ping, SECOND).await),
+            is_denied(peer.call(&Ping, PATIENCE).await),
             role == Role::Quorum
         );
         mesh.shutdown(Duration::from_secs(1)).await;
@@ -173,7 +171,7 @@ async fn only_control_may_start_end_or_look_into_work() {
     assert!(
         cluster
             .peer(&app)
-            .call(&ListAttempts, SECOND)
+            .call(&ListAttempts, PATIENCE)
             .await
             .unwrap()
             .is_empty()
@@ -200,12 +198,12 @@ async fn a_rank_is_started_followed_and_ended_over_the_mesh() {
         "echo first; until [ -e {} ]; do sleep 0.02; done; echo second",
         go.display()
     );
-    peer.call(&shell(key(1), &script), SECOND)
+    peer.call(&shell(key(1), &script), PATIENCE)
         .await
         .unwrap()
         .unwrap();
     cluster.ledger.started(key(1)).await;
-    let listed = peer.call(&ListAttempts, SECOND).await.unwrap();
+    let listed = peer.call(&ListAttempts, PATIENCE).await.unwrap();
     assert_eq!(listed.len(), 1);
     assert!(matches!(listed[0].report, Some(RankReport::Started { .. })));
     let mut items = peer.open(&log(key(1), true)).await.unwrap();
@@ -230,12 +228,12 @@ async fn a_rank_is_started_followed_and_ended_over_the_mesh() {
     let mut unknown = peer.open(&log(key(99), false)).await.unwrap();
     assert!(unknown.next().await.unwrap().unwrap().is_err());
 
-    peer.call(&shell(key(2), "sleep 1000"), SECOND)
+    peer.call(&shell(key(2), "sleep 1000"), PATIENCE)
         .await
         .unwrap()
         .unwrap();
     cluster.ledger.started(key(2)).await;
-    peer.call(&terminate(key(2)), SECOND)
+    peer.call(&terminate(key(2)), PATIENCE)
         .await
         .unwrap()
         .unwrap();
@@ -251,7 +249,7 @@ async fn a_stopped_agent_leaves_its_work_and_the_next_one_reports_it() {
     let script = format!("until [ -e {} ]; do sleep 0.02; done; exit 9", go.display());
     cluster
         .peer(&app)
-        .call(&shell(key(1), &script), SECOND)
+        .call(&shell(key(1), &script), PATIENCE)
         .await
         .unwrap()
         .unwrap();
@@ -280,7 +278,6 @@ async fn a_node_enrols_once_and_comes_back_with_what_it_got() {
     });
     let mut edges = cluster.edges("n7");
     edges.credentials = None;
-    edges.mesh.connect_timeout = Duration::from_millis(500);
     let mut app = App::bind(settings.clone(), edges.clone()).await.unwrap();
     app.start().await.unwrap();
     assert_eq!(app.cell().unwrap().name().as_str(), CELL);

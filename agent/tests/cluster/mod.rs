@@ -9,21 +9,41 @@ use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_gossip::{Cell, CellConfig, Gossip, Member, Published};
 use lattice_hwprobe::{Host, NvmlSource};
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, EnrolRefused, EnrolRequest, Enroller, Expect, Failed,
-    Identity, Issued, JoinToken, Mesh, MeshConfig, Peer, Role, Router, SystemClock, Validity,
+    Authority, Clock, Credentials, EnrolRefused, EnrolRequest, Enroller, Expect, Failed, Identity,
+    Issued, JoinToken, Mesh, MeshConfig, Peer, Role, Router, SystemClock, Validity,
 };
-use lattice_quorum_types::NodeId;
 use lattice_quorum_types::wire::{Report, Unavailable};
+use lattice_quorum_types::{NodeId, UnixMillis};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 pub const CELL: &str = "c0";
 
+/// The system's clock, which tests set ahead: a certificate ends when one wants it to, and not while
+/// a busy machine is at something else.
+#[derive(Debug, Default)]
+pub struct AheadClock(AtomicU64);
+
+impl AheadClock {
+    pub fn forward(&self, by: Duration) {
+        let by = u64::try_from(by.as_millis()).unwrap();
+        self.0.fetch_add(by, Ordering::SeqCst);
+    }
+}
+
+impl Clock for AheadClock {
+    fn now(&self) -> UnixMillis {
+        SystemClock.now().after(self.0.load(Ordering::SeqCst))
+    }
+}
+
 pub struct Cluster {
+    /// That of control and of every agent.
+    pub clock: Arc<AheadClock>,
     pub authority: Arc<Authority>,
     pub folder: tempfile::TempDir,
     pub ledger: Arc<Ledger>,
@@ -44,7 +64,13 @@ impl Cluster {
         let authority = Arc::new(Authority::create("test", validity()).unwrap());
         let folder = tempfile::tempdir().unwrap();
         open_to_others(folder.path());
-        let control = bind(&authority, Role::Control, "c1");
+        let clock = Arc::<AheadClock>::default();
+        let config = MeshConfig {
+            clock: clock.clone(),
+            ..patient()
+        };
+        let own = issue(&authority, Role::Control, "c1");
+        let control = Mesh::bind(LOOPBACK, own, config).unwrap();
         let gossip = Gossip::new();
         let told = ledger.clone();
         let router = Router::new().rpc::<Report, _, _>(move |_, report| {
@@ -59,6 +85,7 @@ impl Cluster {
             .await
             .unwrap();
         Self {
+            clock,
             authority,
             folder,
             ledger,
@@ -89,6 +116,8 @@ impl Cluster {
         let mut edges = Edges::system().unwrap();
         edges.credentials = Some(self.credentials(node));
         edges.program = program();
+        edges.clock = self.clock.clone();
+        edges.mesh.clock = self.clock.clone();
         edges
     }
 
@@ -122,7 +151,15 @@ impl Cluster {
 
 /// A mesh endpoint of another role.
 pub fn bind(authority: &Authority, role: Role, id: &str) -> Mesh {
-    Mesh::bind(LOOPBACK, issue(authority, role, id), MeshConfig::default()).unwrap()
+    Mesh::bind(LOOPBACK, issue(authority, role, id), patient()).unwrap()
+}
+
+/// Who is dialled may be slow on a busy machine.
+fn patient() -> MeshConfig {
+    MeshConfig {
+        connect_timeout: PATIENCE,
+        ..MeshConfig::default()
+    }
 }
 
 fn issue(authority: &Authority, role: Role, id: &str) -> Credentials {
