@@ -42,12 +42,17 @@ async fn hangs_and_comes_back(hang: Hang) {
     app.start().await.unwrap();
 
     let hung = |member: &Member| reasons(member).contains(&"probe.nic.hung".to_owned());
-    let member = cluster.member("n1", hung).await;
+    let mark = |member: &Member, class: &str| {
+        let mark = member.published.fingerprints.get(class);
+        mark.cloned().unwrap_or_default()
+    };
+    // On a busy machine a read of another class may take too long once, too.
+    let alone = |member: &Member| hung(member) && mark(member, "kernel").starts_with("2:");
+    let member = cluster.member("n1", alone).await;
     assert!(reasons(&member).contains(&"nic.incomplete".to_owned()));
-    let said = &member.published;
-    assert_eq!(said.health.as_ref().unwrap().verdict, Verdict::Unknown);
-    assert_eq!(said.fingerprints["nic"], "incomplete");
-    assert!(said.fingerprints["kernel"].starts_with("2:"));
+    let verdict = member.published.health.as_ref().unwrap().verdict;
+    assert_eq!(verdict, Verdict::Unknown);
+    assert_eq!(mark(&member, "nic"), "incomplete");
     // Whoever asks gets an answer, with the state of the probe in it.
     let bytes = tokio::time::timeout(PATIENCE, app.view().latest())
         .await
@@ -63,10 +68,7 @@ async fn hangs_and_comes_back(hang: Hang) {
     assert_eq!(inventory.facts.rdma_count.present(), None);
 
     drop(hanging);
-    let sound = |member: &Member| {
-        let nic = member.published.fingerprints.get("nic");
-        nic.is_some_and(|mark| mark.starts_with("2:")) && !hung(member)
-    };
+    let sound = |member: &Member| mark(member, "nic").starts_with("2:") && !hung(member);
     cluster.member("n1", sound).await;
     app.stop().await;
 }
