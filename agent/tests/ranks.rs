@@ -35,11 +35,19 @@ async fn a_rank_ends_as_its_process_does() {
 async fn the_end_of_the_only_process_is_heard_at_once() {
     let bench = Bench::new();
     let executor = bench.open();
-    let started_at = Instant::now();
-    executor.launch(launch(key(1), &["true"])).await.unwrap();
-    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 0 });
-    // The grace for what a rank leaves behind (2 s) is not waited for where nothing is left.
-    assert!(started_at.elapsed() < Duration::from_millis(1500));
+    // The grace for what a rank leaves behind (2 s) is not waited for where nothing is left: were it,
+    // it would be each time. A busy machine may take as long now and then.
+    let mut quickest = Duration::MAX;
+    for n in 1..=10 {
+        let started_at = Instant::now();
+        executor.launch(launch(key(n), &["true"])).await.unwrap();
+        assert_eq!(bench.ledger.end(key(n)).await, RankExit::Exited { code: 0 });
+        quickest = quickest.min(started_at.elapsed());
+        if quickest < Duration::from_millis(1500) {
+            break;
+        }
+    }
+    assert!(quickest < Duration::from_millis(1500), "{quickest:?}");
     executor.stop().await;
 }
 
@@ -109,20 +117,31 @@ async fn a_script_runs_by_its_first_line_with_its_arguments() {
     executor.stop().await;
 }
 
+/// Walltimes, in milliseconds, of jobs that must have come to something when theirs is up: where
+/// the machine was too busy for one, the next is tried.
+const WALLTIMES: [u64; 3] = [400, 4_000, 20_000];
+
 #[tokio::test]
 async fn the_walltime_ends_a_rank_gently_first() {
     let bench = Bench::new();
     let executor = bench.open();
-    let mut wanted = shell(
-        key(1),
-        "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done",
-    );
-    wanted.walltime_ms = Some(400);
-    let started_at = Instant::now();
-    executor.launch(wanted).await.unwrap();
-    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Walltime);
-    assert!(started_at.elapsed() >= Duration::from_millis(400));
-    assert_eq!(bench.stdout(key(1)), "ready\nasked\n");
+    let mut printed = String::new();
+    for (n, walltime) in (1..).zip(WALLTIMES) {
+        let mut wanted = shell(
+            key(n),
+            "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done",
+        );
+        wanted.walltime_ms = Some(walltime);
+        let started_at = Instant::now();
+        executor.launch(wanted).await.unwrap();
+        assert_eq!(bench.ledger.end(key(n)).await, RankExit::Walltime);
+        assert!(started_at.elapsed() >= Duration::from_millis(walltime));
+        printed = bench.stdout(key(n));
+        if printed.starts_with("ready") {
+            break;
+        }
+    }
+    assert_eq!(printed, "ready\nasked\n");
     executor.stop().await;
 }
 
@@ -136,12 +155,16 @@ async fn who_does_not_listen_is_killed_after_the_grace() {
         "trap '' TERM; echo $$ > {}; while :; do sleep 0.05; done",
         pid_file.display()
     );
-    let mut wanted = shell(key(1), &script);
-    wanted.walltime_ms = Some(300);
-    executor.launch(wanted).await.unwrap();
-    let pid = pid_in(&pid_file).await;
-    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Walltime);
-    assert!(!runs(pid));
+    for (n, walltime) in (1..).zip(WALLTIMES) {
+        let mut wanted = shell(key(n), &script);
+        wanted.walltime_ms = Some(walltime);
+        executor.launch(wanted).await.unwrap();
+        assert_eq!(bench.ledger.end(key(n)).await, RankExit::Walltime);
+        if std::fs::read_to_string(&pid_file).is_ok_and(|text| text.ends_with('\n')) {
+            break;
+        }
+    }
+    assert!(!runs(pid_in(&pid_file).await));
     executor.stop().await;
 }
 

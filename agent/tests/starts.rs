@@ -16,10 +16,13 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::{Bench, Ledger, eventually, executable, key, recorded_pid, runs, shell, terminate};
+use support::{Bench, Ledger, eventually, executable, key, runs, shell, terminate};
 
-/// "At once", on a busy machine; far from the grace of 5 s.
-const SOON: Duration = Duration::from_secs(2);
+/// "At once", on a busy machine; far from the grace.
+const SOON: Duration = Duration::from_secs(20);
+const GRACE: Duration = Duration::from_secs(120);
+/// A start that hangs is seen to hang by then.
+const HOOK_DEADLINE: Duration = Duration::from_secs(4);
 
 /// Where a start hangs.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +81,8 @@ impl Scene {
             }
             Ok(ReportAnswer::Committed)
         });
-        let bench = Bench::reporting_to(ledger);
+        let mut bench = Bench::reporting_to(ledger);
+        bench.settings.grace = GRACE;
         let dead = bench.file("dead");
         std::fs::create_dir(&dead).unwrap();
         Self {
@@ -97,13 +101,12 @@ impl Scene {
     }
 
     async fn hung(&self, number: u64) -> (i32, i32) {
-        let attempt = self.bench.attempt_dir(key(number));
-        eventually("a supervisor", || {
-            attempt.join("supervisor.json").exists().then_some(())
+        let attempt = AttemptDir::at(self.bench.attempt_dir(key(number)));
+        let (child, supervisor) = eventually("a start that hangs", || {
+            let supervisor = attempt.supervisor().unwrap()?.pid;
+            Some((waiting_child(supervisor)?, supervisor))
         })
         .await;
-        let supervisor = recorded_pid(&attempt, "supervisor.json");
-        let child = eventually("a start that hangs", || waiting_child(supervisor)).await;
         self.watched.lock().unwrap().push(child);
         (child, supervisor)
     }
@@ -177,20 +180,31 @@ async fn the_walltime_counts_from_the_beginning_of_the_start() {
         return;
     };
     let executor = scene.bench.open();
-    for (number, place) in (1..).zip(PLACES) {
-        let mut wanted = place.job(&scene.bench, number, &scene.dead);
-        wanted.walltime_ms = Some(700);
-        let launched_at = Instant::now();
-        executor.launch(wanted).await.unwrap();
-        scene.hung(number).await;
-        assert_eq!(scene.end(number).await, RankExit::Walltime, "{place:?}");
-        let took = launched_at.elapsed();
-        println!("{place:?}: a walltime of 0.7 s ended it after {took:?}");
-        assert!(took > Duration::from_millis(700), "{place:?}: {took:?}");
-        assert!(
-            took < Duration::from_millis(700) + SOON,
-            "{place:?}: {took:?}"
-        );
+    // Where the machine is too busy to begin within the first, the next is tried.
+    let walltimes = [700, 4_000, 15_000].map(Duration::from_millis);
+    let mut number = 0;
+    for place in PLACES {
+        let mut has_hung = false;
+        for walltime in walltimes {
+            number += 1;
+            let mut wanted = place.job(&scene.bench, number, &scene.dead);
+            wanted.walltime_ms = u64::try_from(walltime.as_millis()).ok();
+            let launched_at = Instant::now();
+            executor.launch(wanted).await.unwrap();
+            tokio::select! {
+                _ = scene.hung(number) => has_hung = true,
+                _ = scene.bench.ledger.end(key(number)) => {}
+            }
+            assert_eq!(scene.end(number).await, RankExit::Walltime, "{place:?}");
+            let took = launched_at.elapsed();
+            println!("{place:?}: a walltime of {walltime:?} ended it after {took:?}");
+            assert!(took > walltime, "{place:?}: {took:?}");
+            assert!(took < walltime + SOON, "{place:?}: {took:?}");
+            if has_hung {
+                break;
+            }
+        }
+        assert!(has_hung, "{place:?} was ended before it hung");
     }
     executor.stop().await;
 }
@@ -370,7 +384,7 @@ fn hook(folder: &Path, name: &str) -> Hook {
     Hook {
         program: executable(folder.join(name), "true"),
         args: Vec::new(),
-        timeout_ms: 1_000,
+        timeout_ms: u64::try_from(HOOK_DEADLINE.as_millis()).unwrap(),
         env: std::collections::BTreeMap::new(),
     }
 }
@@ -391,8 +405,8 @@ async fn a_prolog_whose_start_hangs_has_its_deadline_and_hears_who_asks() {
         panic!("it was started");
     };
     println!("{reason}");
-    assert_eq!(reason, "prolog failed: killed at its deadline of 1 s");
-    assert!(launched_at.elapsed() < Duration::from_secs(1) + SOON);
+    assert_eq!(reason, "prolog failed: killed at its deadline of 4 s");
+    assert!(launched_at.elapsed() < HOOK_DEADLINE + SOON);
     executor.stop().await;
 
     prolog.timeout_ms = 60_000;
@@ -432,8 +446,8 @@ async fn a_health_gate_whose_start_hangs_fails_at_its_deadline_and_holds_up_noth
     assert_eq!(end, RankExit::Exited { code: 4 });
     let failed = asked.await.unwrap().unwrap_err();
     println!("{}", failed.reason);
-    assert!(failed.reason.ends_with("it hangs since 1 s"), "{failed:?}");
-    assert!(asked_at.elapsed() < Duration::from_secs(1) + SOON);
+    assert!(failed.reason.ends_with("it hangs since 4 s"), "{failed:?}");
+    assert!(asked_at.elapsed() < HOOK_DEADLINE + SOON);
     // A second one does not join it.
     let again = executor.check_health().await.unwrap_err();
     assert!(

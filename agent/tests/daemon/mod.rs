@@ -73,7 +73,7 @@ pub fn configure(cluster: &Cluster, data: &Path, work: &str) -> PathBuf {
         "node: n1\nlisten: 127.0.0.1:0\ndata_dir: {}\ncontrol: ['{}']\n\
          gossip: {{cell: c0, interval_ms: 200}}\n\
          probe: {{root: {}/no-host, nvml: {{source: disabled}}}}\n\
-         executor: {{{run_as}, grace_s: 2{work}}}\n",
+         executor: {{{run_as}, grace_s: 10{work}}}\n",
         data.display(),
         cluster.control.local_addr(),
         cluster.folder.path().display()
