@@ -103,7 +103,8 @@ async fn a_large_answer_is_given_up_at_the_bound() {
     };
     let (_bmc, reading) = fetch_with(huge).await;
     assert_eq!(reading.state(), State::Failed);
-    assert!(began_at.elapsed() < Duration::from_secs(5));
+    // All of it would take minutes.
+    assert!(began_at.elapsed() < Duration::from_secs(30));
 }
 
 #[tokio::test]

@@ -131,7 +131,7 @@ async fn a_limit_lowers_the_draw() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), falls)
+    tokio::time::timeout(Duration::from_secs(60), falls)
         .await
         .unwrap();
     client.close().await;

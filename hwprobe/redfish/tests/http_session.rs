@@ -344,7 +344,7 @@ async fn a_bmc_that_restarts_is_found_again() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), fetched)
+    tokio::time::timeout(Duration::from_secs(90), fetched)
         .await
         .unwrap();
     client.close().await;

@@ -93,11 +93,11 @@ pub fn endpoint(bmc: &FakeBmc, user: &str) -> Endpoint {
 /// Short enough for tests, long enough for a busy machine.
 pub fn settings() -> Settings {
     Settings {
-        request_timeout: Duration::from_millis(1500),
-        slow_request_timeout: Duration::from_secs(5),
-        look_timeout: Duration::from_secs(20),
-        whole_look_timeout: Duration::from_secs(20),
-        confirm_timeout: Duration::from_secs(3),
+        request_timeout: Duration::from_secs(15),
+        slow_request_timeout: Duration::from_secs(30),
+        look_timeout: Duration::from_secs(60),
+        whole_look_timeout: Duration::from_secs(60),
+        confirm_timeout: Duration::from_secs(5),
         confirm_interval: Duration::from_millis(30),
         ..Settings::default()
     }
