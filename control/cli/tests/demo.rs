@@ -151,13 +151,12 @@ fn another_terminal_uses_it_and_a_kept_folder_resumes() {
     let mode = fs::metadata(&contexts[0]).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    look_around(&sandbox);
+    wait_until("there are projects", JOIN, || {
+        let tree = sandbox.lattice(&["project", "tree"]).stdout;
+        tree.contains("\n    simulation")
+    });
+    // Soon, so that there is something left to submit, on a busy machine too.
     let mine = run_a_job(&sandbox);
-    say_no(&sandbox);
-
-    let token = sandbox.lattice(&["admin", "token", "create", "--role", "agent", "-o", "json"]);
-    assert_eq!(token.json()["uses"], 1);
-
     let before = sandbox.lattice(&["status", "--all", "-o", "json"]).json();
     demo.kill();
     // What a crash leaves behind is not taken for a live demo.
@@ -184,6 +183,12 @@ fn another_terminal_uses_it_and_a_kept_folder_resumes() {
         .collect();
     let distinct: BTreeSet<_> = names.iter().collect();
     assert_eq!(names.len(), distinct.len(), "nothing was submitted twice");
+
+    look_around(&sandbox);
+    end_a_job(&sandbox);
+    say_no(&sandbox);
+    let token = sandbox.lattice(&["admin", "token", "create", "--role", "agent", "-o", "json"]);
+    assert_eq!(token.json()["uses"], 1);
     assert_eq!(demo.interrupt(), Some(130));
     assert!(
         sandbox.contexts().is_empty(),
@@ -195,14 +200,16 @@ fn another_terminal_uses_it_and_a_kept_folder_resumes() {
 fn look_around(sandbox: &Sandbox) {
     let nodes = sandbox.lattice(&["node", "list", "-o", "json"]).json();
     assert_eq!(nodes.as_array().unwrap().len(), 8);
-    let table = sandbox.lattice(&["node", "list"]).stdout;
-    assert!(table.starts_with("NODE"), "{table}");
-    assert!(table.contains("8x H100 80GB HBM3"), "{table}");
-    let shown = sandbox.lattice(&["node", "show", "gpu001"]).stdout;
-    assert!(
-        shown.contains("fp.nic") && shown.contains("alive"),
-        "{shown}"
-    );
+    // What it has is gossiped.
+    wait_until("nodes are listed with what they have", JOIN, || {
+        let table = sandbox.lattice(&["node", "list"]).stdout;
+        assert!(table.starts_with("NODE"), "{table}");
+        table.contains("8x H100 80GB HBM3")
+    });
+    wait_until("a node is alive and has its digests", JOIN, || {
+        let shown = sandbox.lattice(&["node", "show", "gpu001"]).stdout;
+        shown.contains("fp.nic") && shown.contains("alive")
+    });
     let power = || {
         let node = sandbox
             .lattice(&["node", "show", "gpu001", "-o", "json"])
@@ -220,6 +227,19 @@ fn look_around(sandbox: &Sandbox) {
         (&power["limit_watts"], &power["limit_max_watts"]),
         (&json!(8_400), &json!(10_200))
     );
+    // By the documents of all, which are fetched as their digests become known.
+    wait_until("one node drifted, and it is named", JOIN, || {
+        let drift = sandbox
+            .lattice(&["conformance", "drift", "-o", "json"])
+            .json();
+        strings(&drift["drifted"], "node") == BTreeSet::from(["gpu005"])
+    });
+    wait_until("it is a group of its own", JOIN, || {
+        let groups = sandbox
+            .lattice(&["conformance", "groups", "--class", "nic", "-o", "json"])
+            .json();
+        strings(&groups["groups"], "nodes").contains("gpu005")
+    });
     let diff = sandbox
         .lattice(&["node", "diff", "gpu004", "gpu005", "-o", "json"])
         .json();
@@ -227,20 +247,6 @@ fn look_around(sandbox: &Sandbox) {
     let differing: Vec<_> = differing.filter(|d| d["verdict"] == "differs").collect();
     assert_eq!(differing.len(), 1, "{diff}");
     assert_eq!(differing[0]["key"], "nic.0.firmware");
-    let drift = sandbox
-        .lattice(&["conformance", "drift", "-o", "json"])
-        .json();
-    assert_eq!(
-        strings(&drift["drifted"], "node"),
-        BTreeSet::from(["gpu005"])
-    );
-    let groups = sandbox
-        .lattice(&["conformance", "groups", "--class", "nic", "-o", "json"])
-        .json();
-    assert!(
-        strings(&groups["groups"], "nodes").contains("gpu005"),
-        "{groups}"
-    );
     let tree = sandbox.lattice(&["project", "tree"]).stdout;
     assert!(
         tree.contains("\n  physics") && tree.contains("\n    simulation"),
@@ -248,45 +254,50 @@ fn look_around(sandbox: &Sandbox) {
     );
 }
 
+/// Submits a script of one's own and returns the allocation's number.
+fn submit(sandbox: &Sandbox, nodes: &str, script: &str) -> String {
+    let args = [
+        "submit",
+        "-p",
+        "atlas/physics/simulation",
+        "-N",
+        nodes,
+        "-t",
+        "5m",
+        "--",
+        "/bin/sh",
+        "-c",
+        script,
+    ];
+    let done = sandbox.lattice(&args);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    done.stdout.trim().to_owned()
+}
+
+fn reaches(sandbox: &Sandbox, id: &str, state: &str) {
+    wait_until(&format!("{id} is {state}"), JOIN, || {
+        let shown = sandbox.lattice(&["status", id, "-o", "json"]).json();
+        shown["state"] == state
+    });
+}
+
 /// Submits, waits, and reads what the job wrote. Returns its number.
 fn run_a_job(sandbox: &Sandbox) -> String {
     let script = "echo $LATTICE_ALLOCATION_ID $LATTICE_NODE_RANK $LATTICE_NODELIST; id -u";
-    let submit = |nodes: &str, script: &str| {
-        let args = [
-            "submit",
-            "-p",
-            "atlas/physics/simulation",
-            "-N",
-            nodes,
-            "-t",
-            "5m",
-            "--",
-            "/bin/sh",
-            "-c",
-            script,
-        ];
-        let done = sandbox.lattice(&args);
-        assert_eq!(done.code, Some(0), "{done:?}");
-        done.stdout.trim().to_owned()
-    };
-    let state = |id: &str| {
-        let shown = sandbox.lattice(&["status", id, "-o", "json"]).json();
-        shown["state"].as_str().unwrap().to_owned()
-    };
-    let id = submit("2", script);
-    wait_until("the job completes", Duration::from_secs(60), || {
-        state(&id) == "completed"
-    });
+    let id = submit(sandbox, "2", script);
+    reaches(sandbox, &id, "completed");
     let logs = sandbox.lattice(&["logs", &id, "--rank", "1"]);
     assert_eq!(logs.code, Some(0), "{logs:?}");
     let lines: Vec<_> = logs.stdout.lines().collect();
     assert!(lines[0].starts_with(&format!("{id} 1 ")), "{lines:?}");
     assert_ne!(lines[1], "0", "jobs never run as root");
+    id
+}
 
-    let sleeper = submit("1", "sleep 600");
-    wait_until("the job runs", Duration::from_secs(60), || {
-        state(&sleeper) == "running"
-    });
+/// Submits what runs for long, asks why it does, and cancels it.
+fn end_a_job(sandbox: &Sandbox) {
+    let sleeper = submit(sandbox, "1", "sleep 600");
+    reaches(sandbox, &sleeper, "running");
     let why = sandbox.lattice(&["why", &sleeper]);
     assert!(
         why.stdout
@@ -294,10 +305,7 @@ fn run_a_job(sandbox: &Sandbox) -> String {
         "{why:?}"
     );
     assert_eq!(sandbox.lattice(&["cancel", &sleeper]).code, Some(0));
-    wait_until("the job ends", Duration::from_secs(60), || {
-        state(&sleeper) == "cancelled"
-    });
-    id
+    reaches(sandbox, &sleeper, "cancelled");
 }
 
 /// What is refused, with its exit code, changes nothing.
