@@ -45,7 +45,13 @@ impl Observer {
         }
     }
 
-    /// Who leads, as most members say.
+    /// How many members let us in.
+    pub async fn let_in_by(&self) -> usize {
+        let all = self.quorum.status().await;
+        all.iter().filter(|(_, status)| status.is_ok()).count()
+    }
+
+    /// Who leads, as most members say; `None` while they do not agree, or do not answer in time.
     pub async fn leader(&self) -> Option<VoterId> {
         let all = self.quorum.status().await;
         let mut said: Vec<VoterId> = Vec::new();

@@ -78,12 +78,21 @@ impl Script {
         &self.folder
     }
 
+    /// Whether its first process has said which it is, and that it runs.
+    pub fn has_main(&self) -> bool {
+        self.main().is_some()
+    }
+
     /// Whether its first process ran and is gone.
     pub fn main_is_gone(&self) -> bool {
-        let pid = std::fs::read_to_string(self.file("main")).unwrap_or_default();
-        pid.trim()
-            .parse()
-            .is_ok_and(|pid| crate::procs::process(pid).is_none())
+        self.main()
+            .is_some_and(|pid| crate::procs::process(pid).is_none())
+    }
+
+    fn main(&self) -> Option<i32> {
+        let text = std::fs::read_to_string(self.file("main")).ok()?;
+        // With its end: it may be half written.
+        text.strip_suffix('\n')?.parse().ok()
     }
 
     /// What ran: one line `allocation.attempt.rank` each time.

@@ -126,7 +126,7 @@ async fn who_stays_renews_while_work_runs_and_who_is_thrown_out_is_out() {
     site.start_joining(&plan).await;
     renewals(&site).await;
     revocation(&mut site).await;
-    assert_eq!(site.jobs_left(), []);
+    site.leaves_nothing().await;
 }
 
 /// What the cluster says of its authorities: phase and certificates, by pin.
@@ -172,7 +172,7 @@ async fn the_authority_is_changed_while_work_runs() {
     let alive = always_alive(&site, &["n1", "n2"], &done);
     let (lines, looks, ()) = tokio::join!(count(&site, id), alive, work);
     println!("{lines} lines of output without a hole; alive at each of {looks} looks");
-    assert_eq!(site.jobs_left(), []);
+    site.leaves_nothing().await;
 }
 
 fn token(site: &Site) -> JoinToken {
@@ -243,6 +243,11 @@ async fn change_authority(site: &Site, off: &mut Daemon) {
     for member in &site.quorum {
         member.signal(Signal::HUP);
     }
+    until("all members hold the new key", || {
+        let holds = |member: &Daemon| member.said().contains("issuing keys taken up");
+        site.quorum.iter().all(holds)
+    })
+    .await;
     site.lattice(&["admin", "ca", "add", "ca/next/ca.pem"]);
     let all = authorities(site);
     let new = all.keys().find(|pin| *pin != old).unwrap();
@@ -280,10 +285,11 @@ async fn change_authority(site: &Site, off: &mut Daemon) {
     assert_eq!(authorities(site).len(), 1);
     let late = token(site);
     eventually(
-        "who was connected with a certificate of the old one is out",
-        || async { observer.hot().await.is_none().then_some(()) },
+        "who was connected with a certificate of the old one is out, everywhere",
+        || async { (observer.let_in_by().await == 0).then_some(()) },
     )
     .await;
+    assert!(observer.hot().await.is_none());
     let made = [
         ("before", &early),
         ("between add and promote", &added),

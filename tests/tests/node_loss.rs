@@ -131,6 +131,8 @@ async fn rebooted(site: &Site, agent: &mut Daemon) {
     let submitted = site.api().submit(&request, SubmitOptions::default());
     let id = submitted.await.unwrap().id.unwrap();
     site.reaches(id, &["running"]).await;
+    // Its process is there before its first lines are done.
+    until("its script runs", || script.has_main()).await;
     let supervisor = site.supervisor("n3", id, 1).expect("a supervisor");
     agent.kill();
     procs::signal(supervisor, Signal::KILL);
@@ -170,7 +172,7 @@ async fn silence_frees_nothing_a_person_and_a_boot_do() {
     );
     tokio::join!(silent(&site, n1), forced(&site, n2), rebooted(&site, n3));
     site.are_ready(&["n1".to_owned(), "n3".to_owned()]).await;
-    assert_eq!(site.jobs_left(), []);
+    site.leaves_nothing().await;
     // What a person forced is the one thing that the monitor objects to; and it does see it.
     let seen = monitor.seen().await;
     println!("the monitor saw: {:#?}", seen.violations);

@@ -109,8 +109,22 @@ impl Site {
         procs::naming(&self.attempt_folder(node, id, attempt)).pop()
     }
 
-    /// Supervisors and processes of jobs that live though nothing should run any more.
-    pub fn jobs_left(&self) -> Vec<procs::Process> {
+    /// Waits until no supervisor and no process of a job lives: nothing should run any more. A
+    /// supervisor goes a moment after it wrote down how its rank ended, by which the node is free.
+    pub async fn leaves_nothing(&self) {
+        let begun = Instant::now();
+        loop {
+            let left = self.jobs_left();
+            if left.is_empty() {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "these live on: {left:?}");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Supervisors and processes of jobs that live.
+    fn jobs_left(&self) -> Vec<procs::Process> {
         let mut left: Vec<_> = procs::of_site(self.name()).into_keys().collect();
         let ours = procs::naming(self.folder.path());
         let supervisors = procs::naming(Path::new("/executor/attempts/"));

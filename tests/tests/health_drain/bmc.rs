@@ -81,10 +81,7 @@ async fn what_only_its_bmc_names_drains_a_node_and_brings_it_back_when_it_is_ove
     silence_neither_drains_nor_keeps_out(&bench, &mut clock).await;
     is_back_by_itself(&bench, &mut clock).await;
     clock.print();
-    for other in NODES {
-        let other = node(&bench.site, other).await;
-        assert_eq!((&*other.lifecycle, owners(&other)), ("ready", vec![]));
-    }
+    bench.site.are_ready(&NODES.map(str::to_owned)).await;
     assert_eq!(bench.site.api().brake().await.unwrap().held, None);
 }
 

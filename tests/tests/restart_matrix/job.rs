@@ -145,7 +145,11 @@ impl<'a> Job<'a> {
         }
         self.site.reaches(self.id, &["running"]).await;
         match self.step {
-            Step::Starting | Step::Running | Step::Epilog => {}
+            Step::Starting | Step::Epilog => {}
+            // Its process is there before its first line is done.
+            Step::Running => {
+                until("its script runs", || !self.script.effects().is_empty()).await;
+            }
             Step::Stopping => {
                 until("the job can be asked to end", || self.script.has("ready")).await;
                 self.site.api().cancel(self.id).await.unwrap();

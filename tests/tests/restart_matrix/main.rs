@@ -3,7 +3,7 @@
 //! the API shows, and its node was never free while a process of it lived.
 //!
 //! `cargo test -p lattice-tests --test restart_matrix -- --nocapture` prints the matrix.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod job;
 
@@ -17,7 +17,7 @@ use lattice_tests::{
     procs::{self, Process},
     script::{Behaviour, Script},
     site::{Hook, Plan, Site},
-    wait::until,
+    wait::{PATIENCE, eventually, until},
 };
 use rustix::process::Signal;
 use std::{
@@ -108,7 +108,9 @@ async fn kill_while_starting(
     let id = site.submit(node, &script.text(Behaviour::Plain)).await;
     let record = site.attempt_folder(node, id, 1).join("launch.json");
     // Closer than the usual look: this is a matter of milliseconds.
+    let submitted = Instant::now();
     while !record.exists() {
+        assert!(submitted.elapsed() < PATIENCE, "{id} is not launched");
         tokio::time::sleep(Duration::from_micros(200)).await;
     }
     tokio::time::sleep(Duration::from_millis(moment)).await;
@@ -221,7 +223,8 @@ async fn kill_control(site: &Site, control: &mut Daemon, nodes: &[String], cells
 /// The leader is killed with jobs at all steps.
 async fn kill_leader(site: &Site, quorum: &mut [Daemon], nodes: &[String], cells: &mut Cells) {
     let jobs = at_all_steps(site, Victim::Leader, nodes).await;
-    let leader = site.observer().leader().await.expect("a leader");
+    let observer = site.observer();
+    let leader = eventually("a leader", || observer.leader()).await;
     let begun = Instant::now();
     let leader = &mut quorum[usize::try_from(leader).unwrap() - 1];
     leader.kill();
@@ -282,5 +285,5 @@ async fn whatever_is_killed_a_job_runs_once_and_its_true_end_is_told() {
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert_eq!(seen.violations, Default::default());
-    assert_eq!(site.jobs_left(), []);
+    site.leaves_nothing().await;
 }

@@ -13,7 +13,7 @@ use lattice_quorum_types::{
     VclusterName,
     command::{Power, Principal, SCHEMA},
     limit::Limits,
-    node::Node,
+    node::{Lifecycle, Node},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     view::{Answer, Hot, Query},
 };
@@ -204,7 +204,8 @@ impl Bed {
         }
     }
 
-    /// Both nodes are registered, and control reaches their agents.
+    /// Both nodes are accepted for work, so that their records stay as they are, and control
+    /// reaches their agents.
     pub async fn is_ready(&self) {
         use lattice_placement::Liveness;
         let core = self.core();
@@ -212,7 +213,10 @@ impl Bed {
             let view = core.view();
             let is_ready = |name: &&str| {
                 let entry = view.node(&node(name));
-                entry.is_some_and(|e| e.record.is_some() && e.liveness == Liveness::Alive)
+                let is_accepted = |node: &Node| node.lifecycle == Lifecycle::Ready;
+                entry.is_some_and(|e| {
+                    e.record.as_ref().is_some_and(is_accepted) && e.liveness == Liveness::Alive
+                })
             };
             ["n1", "n2"].iter().all(is_ready).then_some(())
         })
