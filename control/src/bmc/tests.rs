@@ -24,7 +24,7 @@ mod power;
 mod slow;
 
 /// Who asks waits so long.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 const BMC_VERSION: &str = "/redfish/v1/UpdateService/FirmwareInventory/BMC";
 

@@ -170,7 +170,7 @@ async fn a_round_looks_up_some_and_again_what_could_not_be_read() {
     assert!(is_known("c"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nobody_waits_for_the_record_of_a_node_that_is_gone_and_the_history_is_asked_for_it() {
     let world = World::new();
     world.asks_for_firmware(
@@ -231,7 +231,7 @@ async fn who_does_not_answer_delays_the_judgement_of_nobody_else() {
     judging.abort();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_asked_for_in_vain_is_asked_for_again_after_a_pause_or_where_another_names_it() {
     let world = World::new();
     world.gossips(BTreeMap::from([(Class::Nic, nic().state().mark())]));
@@ -285,7 +285,7 @@ async fn who_sets_a_baseline_does_not_wait_for_a_node_that_does_not_answer() {
     judging.abort();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_sets_a_baseline_is_told_of_a_node_whose_record_can_be_had() {
     let world = World::new();
     registers(&world, "b");
