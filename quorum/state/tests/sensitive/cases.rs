@@ -413,17 +413,18 @@ fn whom_baselines_name_is_not_expanded_for_every_command() {
     let command = c.plan(id, &|node| proof(&c, node, &[("gpu", 2)]));
     let asked = envelope(c.now(), principal("root", Power::Admin), command);
     let restored = State::restore(&c.state.snapshot()).unwrap();
-    let judge = std::time::Instant::now();
-    for state in [&c.state, &restored] {
-        for _ in 0..32 {
-            let refused = state.check(&asked).unwrap_err();
-            assert!(matches!(&refused, Refusal::Unproven { faults, .. } if faults.len() == 10));
+    // The best of some: a busy machine may stand still within any one.
+    let is_quick = |round: u32| {
+        let judge = std::time::Instant::now();
+        for state in [&c.state, &restored] {
+            for _ in 0..32 {
+                let refused = state.check(&asked).unwrap_err();
+                assert!(matches!(&refused, Refusal::Unproven { faults, .. } if faults.len() == 10));
+            }
         }
-    }
-    let judge = judge.elapsed();
-    println!("all lists expanded once: {expand:?}; 64 commands judged: {judge:?}");
-    assert!(
-        judge < expand * 16,
-        "{judge:?} for 64, {expand:?} to expand"
-    );
+        let judge = judge.elapsed();
+        println!("all lists expanded once: {expand:?}; 64 commands judged: {judge:?} ({round})");
+        judge < expand * 16
+    };
+    assert!((1..=5).any(is_quick), "{expand:?} to expand");
 }
