@@ -175,12 +175,13 @@ async fn is_one_group(bed: &Bed, core: &Arc<Core>, digest: Digest) {
     let whole = root.conformance_groups(None).await.unwrap();
     assert_eq!((whole.groups.len(), whole.unknown.as_str()), (1, ""));
     assert_eq!(whole.groups[0].nodes, ALL);
-    let keys = NODES.map(|name| core.view().node(&node(name)).unwrap().facts().conformance);
-    assert_ne!(keys[0], ConformanceKey::Unknown);
-    assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
-    shows(core, "the baseline is judged", |view| {
+    // A node that was just read again is judged a little later, and gets no sensitive work till then.
+    shows(core, "all are judged, and of one key", |view| {
         let judged = view.judged.judged.values().map(|nodes| nodes.len());
-        (judged.collect::<Vec<_>>() == [4]).then_some(())
+        let keys = NODES.map(|name| view.node(&node(name)).map(|n| n.facts().conformance));
+        let known = keys[0].filter(|key| *key != ConformanceKey::Unknown)?;
+        let alike = keys.iter().all(|key| *key == Some(known));
+        (alike && judged.collect::<Vec<_>>() == [4]).then_some(())
     })
     .await;
     let drift = root.drift().await.unwrap();
