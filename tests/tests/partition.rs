@@ -15,7 +15,7 @@ use lattice_tests::{
     netns::Network,
     script::{Behaviour, Script},
     site::{Plan, Site},
-    wait::{LOOK_EVERY, PATIENCE, until},
+    wait::{LOOK_EVERY, Looks, PATIENCE, until},
 };
 use serde::Serialize;
 use std::{
@@ -105,12 +105,12 @@ struct Words {
 }
 
 impl Words {
-    fn note(&mut self, nodes: &[NodeView], since: Instant) {
+    fn note(&mut self, nodes: &[NodeView], since: Instant, may_blame: bool) {
         let at = since.elapsed().as_secs_f64();
         for node in nodes {
             let word = (node.name.clone(), node.liveness.clone());
             self.first.entry(word).or_insert(at);
-            if node.liveness != "alive" {
+            if node.liveness != "alive" && may_blame {
                 self.not_alive.insert(node.name.clone());
             }
         }
@@ -150,9 +150,10 @@ async fn watch(
     mut done: impl FnMut(&Words) -> bool,
 ) {
     let begun = Instant::now();
+    let mut machine = Looks::begin(begun);
     while !done(words) {
         if let Ok(nodes) = site.api().nodes().await {
-            words.note(&nodes, since);
+            words.note(&nodes, since, machine.may_blame(Instant::now()));
         }
         assert!(begun.elapsed() < PATIENCE * 4, "{words:?}");
         tokio::time::sleep(LOOK_EVERY).await;
