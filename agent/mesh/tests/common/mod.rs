@@ -169,13 +169,21 @@ pub fn serving(authority: &Authority) -> Mesh {
 }
 
 /// Waits until `probe` holds, with a limit: for states that come from elsewhere.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut probe: impl FnMut() -> F) {
+pub async fn until<F: Future<Output = bool>>(what: &str, probe: impl FnMut() -> F) {
+    until_within(SHORT, what, probe).await;
+}
+
+pub async fn until_within<F: Future<Output = bool>>(
+    limit: Duration,
+    what: &str,
+    mut probe: impl FnMut() -> F,
+) {
     let wait = async {
         while !probe().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(SHORT, wait).await.expect(what);
+    tokio::time::timeout(limit, wait).await.expect(what);
 }
 
 pub fn echo(text: &str) -> Echo {
