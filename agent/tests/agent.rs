@@ -278,6 +278,7 @@ async fn a_node_enrols_once_and_comes_back_with_what_it_got() {
     });
     let mut edges = cluster.edges("n7");
     edges.credentials = None;
+    edges.mesh.connect_timeout = Duration::from_secs(3);
     let mut app = App::bind(settings.clone(), edges.clone()).await.unwrap();
     app.start().await.unwrap();
     assert_eq!(app.cell().unwrap().name().as_str(), CELL);

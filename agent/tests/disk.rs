@@ -291,7 +291,8 @@ async fn what_changes_on_a_full_disk_is_gossiped_shown_and_entered_once_there_is
     // And the start of the agent, and what the checks find wrong with this host.
     let all = lattice_hwprobe::Class::STANDING.len() as u64 + 2;
     let seq = |m: &Member| m.published.history.map_or(0, |mark| mark.seq);
-    let before = cluster.member("n1", |m| seq(m) >= all).await;
+    let is_read = |m: &Member| seq(m) >= all && m.published.identity.is_some();
+    let before = cluster.member("n1", is_read).await;
     let old = before.published.fingerprints["nic"].clone();
 
     let fill = disk.0.join("fill");

@@ -55,11 +55,12 @@ async fn a_fleet_in_one_process_runs_everything_once_and_is_seen_whole() {
             RankExit::Exited { code: 0 }
         );
     }
-    let ends = cluster.ledger.all();
-    let ends = ends
-        .iter()
-        .filter(|r| matches!(r.report, RankReport::Ended { .. }));
-    assert_eq!(ends.count() as u64, AGENTS * RANKS_EACH);
+    let mut ends = cluster.ledger.all();
+    ends.retain(|r| matches!(r.report, RankReport::Ended { .. }));
+    ends.sort_by_key(|r| r.key);
+    // An end is told again where control's answer took too long; another run would have another one.
+    ends.dedup_by(|a, b| (a.key, &a.report) == (b.key, &b.report));
+    assert_eq!(ends.len() as u64, AGENTS * RANKS_EACH);
     for n in 0..AGENTS {
         cluster
             .member(&name(n), |m| m.published.identity.is_some())

@@ -117,7 +117,10 @@ impl Cluster {
         edges.credentials = Some(self.credentials(node));
         edges.program = program();
         edges.clock = self.clock.clone();
-        edges.mesh.clock = self.clock.clone();
+        edges.mesh = MeshConfig {
+            clock: self.clock.clone(),
+            ..patient()
+        };
         edges
     }
 
