@@ -48,6 +48,8 @@ pub(super) const TOKENS: &str = "tokens:\n\
 
 /// Longer than anything here takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// The grace of a port that closes is a tenth of it.
+const CLOSES: Duration = Duration::from_secs(15);
 
 /// What an agent's captured output is here.
 pub(super) const OUTPUT: &str = "hello from rank 0\n";
@@ -260,7 +262,7 @@ impl Bed {
     pub(super) async fn close(&mut self) {
         self.stop.cancel();
         let serving = self.serving.take().unwrap();
-        tokio::time::timeout(PATIENCE, serving)
+        tokio::time::timeout(CLOSES, serving)
             .await
             .expect("the port closes within its grace")
             .unwrap()

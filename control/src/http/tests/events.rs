@@ -171,7 +171,7 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed(
             live.next_event().await.unwrap();
         }
     };
-    tokio::time::timeout(PATIENCE * 3, seen)
+    tokio::time::timeout(PATIENCE, seen)
         .await
         .expect("the live reader sees it");
     storm.await.unwrap();
@@ -183,7 +183,7 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed(
             text.push_str(&String::from_utf8_lossy(&chunk));
         }
     };
-    tokio::time::timeout(PATIENCE * 3, told)
+    tokio::time::timeout(PATIENCE, told)
         .await
         .expect("the slow reader is told");
 }
