@@ -39,8 +39,11 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) async fn new() -> Self {
         let (submit, inbox) = mpsc::channel(20_000);
+        let mut codec = Codec::open().await.unwrap();
+        // A machine that stops for a moment loses nothing by it.
+        codec.decode_timeout = Duration::from_secs(30);
         Self {
-            codec: Codec::open().await.unwrap(),
+            codec,
             door: Door::new("c0".parse().unwrap(), Duration::from_secs(2)),
             submit,
             inbox,

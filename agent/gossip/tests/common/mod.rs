@@ -6,7 +6,9 @@
     reason = "test support"
 )]
 
-use lattice_gossip::{Belief, Cell, CellConfig, Gossip, JoinError, Published, Seed, Snapshot};
+use lattice_gossip::{
+    Belief, Cell, CellConfig, CellStats, Gossip, JoinError, Published, Seed, Snapshot,
+};
 use lattice_mesh::{
     Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock, Validity,
 };
@@ -123,4 +125,9 @@ pub fn belief(snapshot: &Snapshot, role: Role, id: &str) -> Option<Belief> {
 pub fn version(snapshot: &Snapshot, role: Role, id: &str) -> Option<String> {
     let member = snapshot.members.get(&identity(role, id))?;
     member.published.version.clone()
+}
+
+/// A machine that stops for a moment may make the codec late, for what was in it then.
+pub fn assert_few_late(stats: &CellStats) {
+    assert!(stats.codec_late * 10 <= stats.received, "{stats:?}");
 }
