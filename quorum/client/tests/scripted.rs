@@ -247,7 +247,8 @@ async fn nobody_there_is_said_within_the_deadline() {
     assert!(matches!(error, ClientError::Unavailable { .. }), "{error}");
     let error = client.read(Query::Revision).await.unwrap_err();
     assert!(matches!(error, ClientError::Unavailable { .. }), "{error}");
-    assert!(started.elapsed() < Duration::from_secs(30));
+    // Who takes no notice of it waits ten seconds, twice.
+    assert!(started.elapsed() < Duration::from_secs(10));
     let mesh = bind(&site.authority, Role::Control, "c2");
     let nobody = QuorumClient::with_config(mesh, Vec::new(), config);
     let error = nobody.propose(command("a", None)).await.unwrap_err();
@@ -271,7 +272,7 @@ async fn a_member_that_says_nothing_does_not_outlast_the_deadline() {
         matches!(error, ClientError::OutcomeUnknown { .. }),
         "{error}"
     );
-    assert!(started.elapsed() < Duration::from_secs(30));
+    assert!(started.elapsed() < Duration::from_secs(8));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,9 +40,11 @@ fn free_ports(count: usize) -> Vec<SocketAddr> {
         PORTS.start + nth % (PORTS.end - PORTS.start)
     };
     let sockets: Vec<_> = std::iter::repeat_with(next)
+        .take(PORTS.len())
         .filter_map(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok())
         .take(count)
         .collect();
+    assert_eq!(sockets.len(), count, "no port of {PORTS:?} is free");
     sockets.iter().map(|s| s.local_addr().unwrap()).collect()
 }
 
