@@ -1,6 +1,8 @@
 //! `lattice-agent probe` and `capture` as a person runs them.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod support;
+
 use lattice_fake_bmc::{FakeBmc, Fault, Tree};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::capture::archive::unpack;
@@ -393,11 +395,7 @@ fn anybody_may_probe_and_is_told_what_is_denied() {
     fs::set_permissions(&firmware, fs::Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = tree.path().join("agent");
-    // By another process: one that this one forks at the same moment would hold the copy open for
-    // writing, and it could not be executed.
-    let mut install = Command::new("install");
-    install.args(["-m", "755"]).arg(BINARY).arg(&program);
-    assert!(install.status().unwrap().success());
+    support::install(Path::new(BINARY), &program);
     let mut probe = Command::new(&program);
     probe
         .args(["probe", "-o", "json", "--root"])

@@ -94,6 +94,27 @@ async fn what_waits_is_shown_apart_and_is_not_numbered_as_kept() {
     assert!(history.content(Digest([1; 32])).await.is_none());
 }
 
+/// What is on the disk is told of when the whole write is over, a moment after it waits no more.
+#[tokio::test]
+async fn what_was_just_written_is_on_the_page_before_it_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let (history, mut restored) = open(folder.path());
+    change(&history, &mut restored.history, 1);
+    {
+        let mut journal = history.0.journal.try_lock().unwrap();
+        let journal = journal.as_mut().unwrap();
+        let waiting = history.state().waiting.clone();
+        let lines: Vec<Line> = waiting.into_iter().map(|waiting| waiting.line).collect();
+        journal.append(&lines, &[]).unwrap();
+        history.written(journal, lines);
+    }
+    assert_eq!(history.status().borrow().last, 0);
+    let (page, entries) = page(&history, 0, 10).await;
+    let numbers: Vec<u64> = entries.iter().map(|entry| entry.seq).collect();
+    assert_eq!((numbers, page.last, page.next), (vec![1], 1, 1));
+    assert_eq!(&page.unwritten[..], b"[]");
+}
+
 #[tokio::test]
 async fn what_cannot_be_read_is_a_fault_and_is_not_written_over() {
     let folder = tempfile::tempdir().unwrap();
