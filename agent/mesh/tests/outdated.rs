@@ -280,12 +280,17 @@ async fn the_protocol_for_those_who_were_away_serves_nothing_else() {
     };
     // Who asks has one place, which is free again a moment after the answer.
     let answer = |method: &'static str, body: Vec<u8>| async move {
-        loop {
-            let (_client, connection) = dial(Some(own)).await;
-            if let Some(told) = ask(connection.unwrap(), method, body.clone()).await {
-                return told;
+        let answered = async {
+            loop {
+                let (_client, connection) = dial(Some(own)).await;
+                if let Some(told) = ask(connection.unwrap(), method, body.clone()).await {
+                    return told;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-        }
+        };
+        let told = tokio::time::timeout(SHORT, answered).await;
+        told.unwrap_or_else(|_| panic!("{method} is not answered"))
     };
     let told = answer("mesh.trust", vec![1]).await;
     assert_eq!(told[0], 0, "a bundle: {told:?}");

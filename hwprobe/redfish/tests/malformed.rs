@@ -96,7 +96,7 @@ fn a_million_members_are_refused_with_a_reason_and_in_time() {
     let (report, took) = read(&documents, &everything());
     assert!(took < 40, "{took} requests");
     // Debug builds on a busy machine: the bound is on the order, not on the figure.
-    assert!(started_at.elapsed() < Duration::from_secs(120));
+    assert!(started_at.elapsed() < Duration::from_secs(40));
     let names = report
         .node()
         .expect("one node")
