@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -39,35 +40,112 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     eventually(what, || std::future::ready(is_so().then_some(()))).await;
 }
 
-/// Looks that are further apart: this machine stood still, and everybody on it.
-const APART: Duration = Duration::from_secs(1);
+/// Between two beats of [`Looks`]' own clock.
+const BEAT: Duration = Duration::from_millis(100);
+/// A beat that comes so much later than it should: this machine stood still, and everybody on it.
+const LATE: Duration = Duration::from_millis(500);
 /// So long after that somebody may be taken for silent: until the next ping is answered and told.
 const RECOVERS: Duration = Duration::from_secs(5);
 
-/// Looks at who is alive, one after the other, and whether silence may be held against anybody:
-/// what a busy machine takes away from everybody is nobody's.
+/// Counts looks at who is alive, and says of each whether silence may be held against anybody: what
+/// a busy machine takes away from everybody is nobody's. It asks nobody but the machine, so that
+/// whoever is looked at cannot excuse himself by answering late.
 #[derive(Debug)]
 pub struct Looks {
+    beats: Arc<Mutex<Beats>>,
+    counted: u64,
+}
+
+#[derive(Debug)]
+struct Beats {
     last: Instant,
-    stood_still: Option<Instant>,
+    /// From the last beat before to the first one after.
+    stood_still: Vec<(Instant, Instant)>,
 }
 
 impl Looks {
-    /// The first look is made then.
-    pub fn begin(at: Instant) -> Self {
-        Self {
-            last: at,
-            stood_still: None,
-        }
+    /// From now on the machine is watched, in a thread that does nothing else.
+    pub fn begin() -> Self {
+        let beats = Beats {
+            last: Instant::now(),
+            stood_still: Vec::new(),
+        };
+        let beats = Arc::new(Mutex::new(beats));
+        let kept = Arc::downgrade(&beats);
+        std::thread::spawn(move || {
+            while let Some(beats) = kept.upgrade() {
+                beats.lock().unwrap().beat(Instant::now());
+                drop(beats);
+                std::thread::sleep(BEAT);
+            }
+        });
+        Self { beats, counted: 0 }
     }
 
-    /// The next look is made; whether who is silent at it is to blame.
+    /// Whether who was silent at a look that ended then is to blame. Such looks are counted.
     pub fn may_blame(&mut self, at: Instant) -> bool {
-        if at.duration_since(self.last) > APART {
-            self.stood_still = Some(at);
+        let may = self.beats.lock().unwrap().may_blame(at);
+        self.counted += u64::from(may);
+        may
+    }
+
+    /// Looks at which silence was to blame.
+    pub fn counted(&self) -> u64 {
+        self.counted
+    }
+}
+
+impl Beats {
+    fn beat(&mut self, at: Instant) {
+        if at.duration_since(self.last) > BEAT + LATE {
+            self.stood_still.push((self.last, at));
         }
         self.last = at;
-        self.stood_still
-            .is_none_or(|then| at.duration_since(then) > RECOVERS)
+    }
+
+    fn may_blame(&self, at: Instant) -> bool {
+        let mut apart = self.stood_still.iter();
+        // Another thread may see sooner that the machine goes on.
+        at.saturating_duration_since(self.last) <= BEAT + LATE
+            && !apart.any(|(begun, ended)| (*begun..=*ended + RECOVERS).contains(&at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Beats, Looks};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn silence_is_held_against_nobody_while_the_machine_stood_still_and_a_little_later() {
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let mut beats = Beats {
+            last: begun,
+            stood_still: Vec::new(),
+        };
+        for ms in [100, 300, 800] {
+            beats.beat(at(ms));
+            assert!(beats.may_blame(at(ms)) && beats.may_blame(at(ms + 600)));
+        }
+        assert!(!beats.may_blame(at(1_401)), "the next beat is late");
+        beats.beat(at(2_000));
+        for (ms, may) in [(799, true), (801, false), (2_001, false), (2_500, false)] {
+            assert_eq!(beats.may_blame(at(ms)), may, "{ms}");
+        }
+        for ms in (2_100..=7_100).step_by(100) {
+            beats.beat(at(ms));
+        }
+        assert!(!beats.may_blame(at(7_000)) && beats.may_blame(at(7_001)));
+    }
+
+    #[test]
+    fn looks_that_may_blame_are_counted() {
+        let mut looks = Looks::begin();
+        let now = Instant::now();
+        let may = looks.may_blame(now);
+        assert_eq!(looks.counted(), u64::from(may));
+        assert!(!looks.may_blame(now + Duration::from_secs(60)));
+        assert_eq!(looks.counted(), u64::from(may));
     }
 }

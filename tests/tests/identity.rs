@@ -92,10 +92,10 @@ async fn renew_twice(site: &Site, who: &[&str]) {
     .await;
 }
 
-/// None of these nodes was anything but alive, looked at as often as the API answers, until `done`.
+/// None of these nodes was anything but alive, looked at as often as the API answers, until `done`;
+/// at so many looks.
 async fn always_alive(site: &Site, nodes: &[&str], done: &tokio::sync::Notify) -> u64 {
-    let mut looks = 0;
-    let mut machine = Looks::begin(Instant::now());
+    let mut machine = Looks::begin();
     let look = async {
         loop {
             let all = site.api().nodes().await.unwrap();
@@ -106,7 +106,6 @@ async fn always_alive(site: &Site, nodes: &[&str], done: &tokio::sync::Notify) -
             for node in looked_at.into_iter().filter(|_| may_blame) {
                 assert_eq!(node.liveness, "alive", "{}", node.name);
             }
-            looks += 1;
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -114,7 +113,8 @@ async fn always_alive(site: &Site, nodes: &[&str], done: &tokio::sync::Notify) -
         () = done.notified() => {}
         () = look => {}
     }
-    looks
+    assert!(machine.counted() > 0, "this machine stood still");
+    machine.counted()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -146,11 +146,11 @@ async fn start_job(site: &Site, node: &str, requeue: Option<&str>) -> Job {
 async fn watch(
     site: &Site,
     words: &mut Words,
+    machine: &mut Looks,
     since: Instant,
     mut done: impl FnMut(&Words) -> bool,
 ) {
     let begun = Instant::now();
-    let mut machine = Looks::begin(begun);
     while !done(words) {
         if let Ok(nodes) = site.api().nodes().await {
             words.note(&nodes, since, machine.may_blame(Instant::now()));
@@ -268,13 +268,15 @@ async fn cut_and_heal(site: &Site, names: &[String]) -> Report {
         cut_at.insert(&job.node, begun.elapsed().as_secs_f64());
     }
     let since_its_cut = |node: &String, at: f64| at - cut_at[node];
-    let mut words = Words::default();
+    let (mut words, mut machine) = (Words::default(), Looks::begin());
     let suspected = |words: &Words| cut.iter().all(|n| words.first(n, "suspect").is_some());
-    watch(site, &mut words, begun, suspected).await;
+    watch(site, &mut words, &mut machine, begun, suspected).await;
     jobs[0].0.script.may_exit();
     site.api().cancel(jobs[2].0.id).await.unwrap();
     let ran = new_work(site, cut).await;
-    watch(site, &mut words, begun, |_| begun.elapsed() >= length).await;
+    let is_over = |_: &Words| begun.elapsed() >= length;
+    watch(site, &mut words, &mut machine, begun, is_over).await;
+    assert!(machine.counted() > 0, "this machine stood still");
     let ended = site
         .attempt_folder(&jobs[0].0.node, jobs[0].0.id, 1)
         .join("exit.json");
@@ -293,7 +295,7 @@ async fn cut_and_heal(site: &Site, names: &[String]) -> Report {
     let mut back = Words::default();
     // A word is only new once the one of the cut is gone.
     let alive = |back: &Words| cut.iter().all(|n| back.first(n, "alive").is_some());
-    watch(site, &mut back, healed, alive).await;
+    watch(site, &mut back, &mut machine, healed, alive).await;
     for (job, fate) in &jobs {
         if matches!(fate, Fate::AloneJobRuns | Fate::TogetherJobRequeues) {
             job.script.may_exit();

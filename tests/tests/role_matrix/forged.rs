@@ -10,7 +10,7 @@ use lattice_gossip::{Boot, CellConfig, Gossip, Health, MESSAGE_KIND, Published, 
 use lattice_mesh::{Clock as _, Expect, Mesh, MeshConfig, Role, Router, SystemClock};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{AllocationState, node::Lifecycle};
-use lattice_tests::wait::{Looks, eventually};
+use lattice_tests::wait::{Looks, PATIENCE, eventually};
 use std::time::{Duration, Instant};
 
 const FORGED_BOOT: &str = "00000000-dead-beef-0000-000000000000";
@@ -134,10 +134,12 @@ pub async fn what_gossip_claims_of_another_moves_nothing(bed: &Bed) {
         "it says n2 is at the liar's"
     );
 
-    // Longer than control takes to call a silent node suspect.
-    let until = Instant::now() + Duration::from_secs(6);
-    let mut machine = Looks::begin(Instant::now());
-    while Instant::now() < until {
+    // Longer than control takes to call a silent node suspect, on a machine that does not stand
+    // still.
+    let looks = Duration::from_secs(6).as_millis() / ROUND.as_millis();
+    let (begun, mut machine) = (Instant::now(), Looks::begin());
+    while u128::from(machine.counted()) < looks {
+        assert!(begun.elapsed() < PATIENCE, "this machine stands still");
         let view = core.view();
         if machine.may_blame(Instant::now()) {
             assert_eq!(view.node(&n2).unwrap().liveness, Liveness::Alive);

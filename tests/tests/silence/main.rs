@@ -160,13 +160,13 @@ fn reasons_are_distinct(looks: &[Look]) {
 }
 
 /// Control asks them and they answer; their hearts beat.
-fn all_live(looks: &[Look]) {
-    let mut machine = Looks::begin(looks[0].at);
+fn all_live(looks: &[Look], machine: &mut Looks) {
     for look in looks.iter().filter(|look| machine.may_blame(look.at)) {
         for node in look.nodes.values() {
             assert_eq!(node.liveness, "alive", "{node:#?}");
         }
     }
+    assert!(machine.counted() > 0, "this machine stood still");
     for node in ALL {
         let silence = longest_silence(node, looks);
         assert!(
@@ -186,7 +186,7 @@ fn all_live(looks: &[Look]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_fails_in_silence_is_said_and_neither_zero_nor_healthy() {
     let bench = Bench::found().await;
-    let watch = Watch::start(&bench.site).await;
+    let (mut machine, watch) = (Looks::begin(), Watch::start(&bench.site).await);
     for node in ALL {
         watch.until(node, Instant::now(), is_whole).await;
     }
@@ -241,7 +241,7 @@ async fn what_fails_in_silence_is_said_and_neither_zero_nor_healthy() {
     let whole = watch.between(spoiled_at, Instant::now());
     nothing_reads_as_zero(&whole);
     reasons_are_distinct(&whole);
-    all_live(&whole);
+    all_live(&whole, &mut machine);
     for (case, known_at) in cases.iter().zip(&known) {
         let since = looks.iter().filter(|look| look.at >= *known_at);
         stays_known(case, &since.cloned().collect::<Vec<_>>());
