@@ -1,7 +1,7 @@
 //! The asking side: calls and streams.
 
 use crate::{
-    CallError, MeshError, Peer, Role, Rpc, StreamRpc,
+    CallError, MeshError, Peer, Role, Rpc, StreamRpc, Wire,
     endpoint::Link,
     leave::Use,
     wire::{Fault, Status, decode, encode, read_frame, request_bytes},
@@ -60,6 +60,17 @@ impl Peer {
         deadline: Duration,
     ) -> Result<R::Reply, CallError> {
         let body = encode(request).map_err(malformed)?;
+        if let Some(wire) = self.wire() {
+            let exchange = async {
+                self.fits(&body)?;
+                let reply = wire.call(self.addr(), R::METHOD, body).await?;
+                decode(&reply).map_err(malformed)
+            };
+            let late = |_| CallError::Deadline { after: deadline };
+            return tokio::time::timeout(deadline, exchange)
+                .await
+                .map_err(late)?;
+        }
         let mut used: Option<(Link, u64)> = None;
         let exchange = async {
             let link = self
@@ -93,6 +104,16 @@ impl Peer {
     /// Opens a stream; refusals come here, later failures as the stream's last item.
     pub async fn open<S: StreamRpc>(&self, request: &S) -> Result<Items<S::Item>, CallError> {
         let body = encode(request).map_err(malformed)?;
+        if let Some(wire) = self.wire() {
+            self.fits(&body)?;
+            let items = wire.open(self.addr(), S::METHOD, body).await?;
+            let items = futures::stream::unfold(items, |mut items| async move {
+                let item = items.recv().await?;
+                let item = item.and_then(|bytes| decode(&bytes).map_err(malformed));
+                Some((item, items))
+            });
+            return Ok(Items(items.boxed()));
+        }
         let open = async {
             let link = self
                 .state
@@ -129,6 +150,22 @@ impl Peer {
             .map_or(of_endpoint, |own| own.min(of_endpoint))
     }
 
+    /// What carries the call in a simulation.
+    fn wire(&self) -> Option<std::sync::Arc<dyn Wire>> {
+        self.state.core.upgrade()?.config.wire.clone()
+    }
+
+    /// Whether the endpoint sends requests of this size.
+    fn fits(&self, body: &[u8]) -> Result<(), CallError> {
+        let core = self.state.core.upgrade();
+        let limit = core.map_or(0, |core| core.config.max_request_bytes);
+        if body.len() <= limit {
+            return Ok(());
+        }
+        let (bytes, limit_bytes) = (body.len() as u64, limit as u64);
+        Err(Fault::TooLarge { bytes, limit_bytes }.into_error(self.addr()))
+    }
+
     async fn send_request(
         &self,
         link: &Link,
@@ -136,15 +173,7 @@ impl Peer {
         body: &[u8],
     ) -> Result<(SendStream, RecvStream), CallError> {
         let addr = self.addr();
-        let limit = self
-            .state
-            .core
-            .upgrade()
-            .map_or(0, |core| core.config.max_request_bytes);
-        if body.len() > limit {
-            let (bytes, limit_bytes) = (body.len() as u64, limit as u64);
-            return Err(Fault::TooLarge { bytes, limit_bytes }.into_error(addr));
-        }
+        self.fits(body)?;
         let lost = |sent: bool, reason: String| CallError::Transport {
             addr,
             sent,

@@ -1,6 +1,6 @@
 //! Limits and deadlines of a mesh endpoint.
 
-use crate::{Clock, RateLimit, SystemClock};
+use crate::{Clock, RateLimit, SystemClock, Wire};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// Limits and deadlines. `MeshConfig::default()` is what the daemons run with.
@@ -43,6 +43,8 @@ pub struct MeshConfig {
     pub enrol_rate_total: RateLimit,
     /// What certificates are judged by.
     pub clock: Arc<dyn Clock>,
+    /// What carries calls in place of QUIC, in a simulation. `None` everywhere else.
+    pub wire: Option<Arc<dyn Wire>>,
 }
 
 impl Default for MeshConfig {
@@ -73,6 +75,7 @@ impl Default for MeshConfig {
                 per_second: 128.0,
             },
             clock: Arc::new(SystemClock),
+            wire: None,
         }
     }
 }

@@ -32,6 +32,7 @@ mod reset;
 mod router;
 mod serve;
 mod signature;
+mod simulated;
 mod statement;
 mod store;
 mod tls;
@@ -69,6 +70,7 @@ pub use renewal::{
     keep_renewed,
 };
 pub use router::{Caller, Failed, ItemSender, Router, Served};
+pub use simulated::{Answers, Opened, Wire};
 pub use statement::{Signed, StatementRefused};
 pub use token::{InvalidToken, JoinToken, Pin};
 pub use trust::Standing;

@@ -8,6 +8,7 @@ use crate::{
     peer::PeerState,
     reset::RandomIds,
     serve::{Acceptor, accept_loop},
+    simulated::{Answers, NoSocket},
     tls::{Strangers, client_config, provider, server_config},
     trust::{Trust, TrustStore},
 };
@@ -85,14 +86,23 @@ impl Mesh {
                 source: Arc::new(source),
             },
         };
-        let socket = UdpSocket::bind(addr).map_err(bind_error)?;
         let reset = credentials.reset().clone();
         let mut endpoint = quinn::EndpointConfig::new(Arc::new(reset));
         endpoint.cid_generator(|| Box::new(RandomIds));
         let trust = Arc::new(TrustStore::new(Trust::new(credentials, &provider())?));
         let client = client_config(&trust, &config)?;
         let runtime = Arc::new(quinn::TokioRuntime);
-        let quic = quinn::Endpoint::new(endpoint, None, socket, runtime).map_err(bind_error)?;
+        let quic = match &config.wire {
+            None => {
+                let socket = UdpSocket::bind(addr).map_err(bind_error)?;
+                quinn::Endpoint::new(endpoint, None, socket, runtime)
+            }
+            Some(_) => {
+                let socket = Arc::new(NoSocket(addr));
+                quinn::Endpoint::new_with_abstract_socket(endpoint, None, socket, runtime)
+            }
+        };
+        let quic = quic.map_err(bind_error)?;
         let local_addr = quic.local_addr().map_err(bind_error)?;
         let core = Arc::new(Core::new(quic, local_addr, trust, client, config));
         Ok(Self {
@@ -144,6 +154,10 @@ impl Mesh {
         core.router
             .set(router.clone())
             .map_err(|_| MeshError::AlreadyServing)?;
+        if let Some(wire) = &config.wire {
+            wire.serve(Answers::new(core.local_addr, router));
+            return Ok(());
+        }
         core.quic.set_server_config(Some(server));
         let acceptor = Acceptor {
             core: core.clone(),
@@ -220,6 +234,9 @@ impl Mesh {
         let until = until.max(tokio::time::Instant::now() + FAREWELL);
         let _ = tokio::time::timeout_at(until, core.quic.wait_idle()).await;
         lock(&core.peers).clear();
+        if core.config.wire.is_some() {
+            return;
+        }
         if let Err(error) = let_go(&core.quic) {
             tracing::debug!(%error, "the port is given back with the last handle");
         }

@@ -209,6 +209,13 @@ impl Peer {
 
     /// Dials now unless it is connected, and tells who answered.
     pub async fn connected(&self) -> Result<crate::Identity, MeshError> {
+        let core = self.core()?;
+        if let Some(wire) = &core.config.wire {
+            let addr = self.addr();
+            let dialled = tokio::time::timeout(core.config.connect_timeout, wire.dial(addr)).await;
+            let reached = dialled.unwrap_or_else(|_| Err("no answer".to_owned()));
+            return reached.map_err(|reason| MeshError::Unreachable { addr, reason });
+        }
         Ok(self.state.link().await?.identity)
     }
 
