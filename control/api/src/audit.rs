@@ -1,31 +1,20 @@
 //! The audit as it is shown and exported: the chain can be checked on what is written here.
 
+mod words;
+
+pub use words::summary;
+
 use crate::text;
 use lattice_quorum_types::{
-    AllocationId, NodeId, Revision,
+    NodeId, Revision,
     audit::{AuditAction, AuditEntry},
     command::{Power, Principal},
-    rpc::Role,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Every action there is, as filters name it.
-pub const ACTIONS: [&str; 13] = [
-    "force_released",
-    "token_created",
-    "token_revoked",
-    "enrolled",
-    "certificates_revoked",
-    "authority_added",
-    "authority_promoted",
-    "authority_retired",
-    "gate_skipped",
-    "baseline_set",
-    "baseline_deleted",
-    "brake_held",
-    "brake_released",
-];
+pub const ACTIONS: [&str; AuditAction::WORDS.len()] = AuditAction::WORDS;
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -108,122 +97,19 @@ impl TryFrom<&AuditView> for AuditEntry {
 
 /// The action's word.
 pub fn word(action: &AuditAction) -> &'static str {
-    match action {
-        AuditAction::ForceReleased { .. } => "force_released",
-        AuditAction::TokenCreated { .. } => "token_created",
-        AuditAction::TokenRevoked { .. } => "token_revoked",
-        AuditAction::Enrolled { .. } => "enrolled",
-        AuditAction::CertificatesRevoked { .. } => "certificates_revoked",
-        AuditAction::AuthorityAdded { .. } => "authority_added",
-        AuditAction::AuthorityPromoted { .. } => "authority_promoted",
-        AuditAction::AuthorityRetired { .. } => "authority_retired",
-        AuditAction::GateSkipped { .. } => "gate_skipped",
-        AuditAction::BaselineSet { .. } => "baseline_set",
-        AuditAction::BaselineDeleted { .. } => "baseline_deleted",
-        AuditAction::BrakeHeld { .. } => "brake_held",
-        AuditAction::BrakeReleased { .. } => "brake_released",
-    }
-}
-
-/// What was done, as a person tells it.
-pub fn summary(action: &AuditAction) -> String {
-    let short = |pin: &str| pin.chars().take(12).collect::<String>();
-    match action {
-        AuditAction::ForceReleased {
-            node,
-            allocation,
-            attempt,
-            reason,
-        } => match allocation {
-            Some(id) => {
-                format!(
-                    "took node {node} from allocation {id} attempt {attempt} by force: {reason}"
-                )
-            }
-            None => format!("released node {node}, which nobody held, by force: {reason}"),
-        },
-        AuditAction::TokenCreated {
-            id,
-            role,
-            uses,
-            replace,
-        } => {
-            let names = match replace {
-                true => ", which may take existing names",
-                false => "",
-            };
-            format!("made join token {id} for {uses} of role {role}{names}")
-        }
-        AuditAction::TokenRevoked { id } => format!("withdrew join token {id}"),
-        AuditAction::Enrolled {
-            role,
-            name,
-            token,
-            replaced,
-            held,
-        } => {
-            let how = match replaced {
-                true => "enrolled, taking over the name,",
-                false => "enrolled",
-            };
-            let held = held.map_or(String::new(), |id| {
-                format!("; allocation {id} held the node then")
-            });
-            format!("{role}/{name} {how} with join token {token}{held}")
-        }
-        AuditAction::CertificatesRevoked { role, name, reason } => {
-            format!("revoked the certificates of {role}/{name}: {reason}")
-        }
-        AuditAction::AuthorityAdded { pin } => format!("trusts authority {}", short(pin)),
-        AuditAction::AuthorityPromoted { pin } => format!("lets authority {} issue", short(pin)),
-        AuditAction::AuthorityRetired { pin } => {
-            format!("trusts authority {} no more", short(pin))
-        }
-        AuditAction::GateSkipped { node, cleared } => format!(
-            "undrained node {node} without its health gate; cleared {}",
-            cleared.join("; ")
-        ),
-        AuditAction::BaselineSet {
-            name,
-            version,
-            classes,
-            ..
-        } => format!("set baseline {name} v{version}: {}", classes.join("; ")),
-        AuditAction::BaselineDeleted { name, version } => {
-            format!("deleted baseline {name}, which was at v{version}")
-        }
-        AuditAction::BrakeHeld { reason } => format!("stopped automatic draining: {reason}"),
-        AuditAction::BrakeReleased { reason, held_for } => {
-            format!("let automatic draining go on: {reason} (it stood still for: {held_for})")
-        }
-    }
+    action.word()
 }
 
 /// Whether an entry is about this node.
 pub fn is_about_node(action: &AuditAction, wanted: &NodeId) -> bool {
-    match action {
-        AuditAction::ForceReleased { node, .. } | AuditAction::GateSkipped { node, .. } => {
-            node == wanted
-        }
-        AuditAction::Enrolled { role, name, .. }
-        | AuditAction::CertificatesRevoked { role, name, .. } => {
-            *role == Role::Agent && name == wanted.as_str()
-        }
-        _ => false,
-    }
-}
-
-/// Whether an entry is about this allocation.
-pub fn is_about_allocation(action: &AuditAction, wanted: AllocationId) -> bool {
-    matches!(action, AuditAction::ForceReleased { allocation: Some(id), .. }
-        | AuditAction::Enrolled { held: Some(id), .. } if *id == wanted)
+    action.subjects().nodes.contains(&wanted.as_str())
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_quorum_types::UnixMillis;
+    use lattice_quorum_types::{AllocationId, UnixMillis, rpc::Role};
 
     fn entry(action: AuditAction) -> AuditEntry {
         AuditEntry {
@@ -319,7 +205,9 @@ mod tests {
         );
         let about = |id| {
             let all = every_action();
-            all.iter().filter(|a| is_about_allocation(a, id)).count()
+            all.iter()
+                .filter(|a| a.subjects().allocations.contains(&id))
+                .count()
         };
         assert_eq!((about(AllocationId(17)), about(AllocationId(18))), (1, 0));
     }

@@ -1,116 +1,17 @@
 //! The audit: what must stay known for ever, chained so that a change of it shows.
 
-use crate::{
-    AllocationId, NodeId, Revision, UnixMillis, command::Principal, id::BaselineName, rpc::Role,
-};
-use serde::{Deserialize, Serialize};
+mod action;
+mod filter;
+mod hex;
+mod subjects;
 
-/// What was done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AuditAction {
-    /// A node was taken from its holder by force.
-    ForceReleased {
-        /// The node.
-        node: NodeId,
-        /// Who held it.
-        allocation: Option<AllocationId>,
-        /// Of that allocation.
-        attempt: u32,
-        /// As given.
-        reason: String,
-    },
-    /// A join token was made.
-    TokenCreated {
-        /// First 12 characters of its hash.
-        id: String,
-        /// The role it enrols.
-        role: Role,
-        /// How often.
-        uses: u32,
-        /// Whether it may take names.
-        replace: bool,
-    },
-    /// A join token was withdrawn.
-    TokenRevoked {
-        /// First 12 characters of its hash.
-        id: String,
-    },
-    /// Somebody became a member.
-    Enrolled {
-        /// Its role.
-        role: Role,
-        /// Its name.
-        name: String,
-        /// First 12 characters of the token's hash.
-        token: String,
-        /// The name was another member's before.
-        replaced: bool,
-        /// What held that node then: it goes on by the word of who runs under the name now.
-        held: Option<AllocationId>,
-    },
-    /// Certificates were declared void.
-    CertificatesRevoked {
-        /// Whose role.
-        role: Role,
-        /// Whose name.
-        name: String,
-        /// As given.
-        reason: String,
-    },
-    /// One more authority is trusted.
-    AuthorityAdded {
-        /// blake3 of its certificate.
-        pin: String,
-    },
-    /// Another authority issues.
-    AuthorityPromoted {
-        /// blake3 of its certificate.
-        pin: String,
-    },
-    /// An authority is trusted no more.
-    AuthorityRetired {
-        /// blake3 of its certificate.
-        pin: String,
-    },
-    /// Drain reasons of a node were cleared without asking its health gate.
-    GateSkipped {
-        /// The node.
-        node: NodeId,
-        /// What was cleared: each reason behind its owner.
-        cleared: Vec<String>,
-    },
-    /// What nodes are meant to be was decided.
-    BaselineSet {
-        /// Which.
-        name: BaselineName,
-        /// Its new version.
-        version: u32,
-        /// The classes, each with its policy.
-        classes: Vec<String>,
-        /// blake3 of the definition (postcard).
-        digest: [u8; 32],
-    },
-    /// Nobody is judged by a baseline any more.
-    BaselineDeleted {
-        /// Which.
-        name: BaselineName,
-        /// The last version.
-        version: u32,
-    },
-    /// Automatic draining was stopped.
-    BrakeHeld {
-        /// What was about to happen.
-        reason: String,
-    },
-    /// A person lets automatic draining go on.
-    BrakeReleased {
-        /// As given.
-        reason: String,
-        /// Why it stood still.
-        held_for: String,
-    },
-}
+pub use action::{AuditAction, CheckpointOf, LevelLimits, SystemLimit};
+pub use filter::{AuditFilter, Segment};
+pub use hex::Hex;
+pub use subjects::Subjects;
+
+use crate::{Revision, UnixMillis, command::Principal};
+use serde::{Deserialize, Serialize};
 
 /// One entry. Written by `apply`, never changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -223,67 +124,4 @@ pub fn verify_chain(entries: &[AuditEntry]) -> Result<(), AuditFault> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-    use crate::command::Power;
-
-    fn chain(length: u64) -> Vec<AuditEntry> {
-        let mut entries: Vec<AuditEntry> = Vec::new();
-        for i in 0..length {
-            let by = Principal {
-                name: "root".to_owned(),
-                power: Power::Admin,
-            };
-            let id = format!("{i:012}");
-            let (revision, at) = (Revision(i + 1), UnixMillis(1000 * i));
-            let action = AuditAction::TokenRevoked { id };
-            entries.push(AuditEntry::following(
-                entries.last(),
-                revision,
-                at,
-                by,
-                action,
-            ));
-        }
-        entries
-    }
-
-    #[test]
-    fn a_chain_holds_whole_and_in_pages() {
-        let entries = chain(5);
-        verify_chain(&entries).unwrap();
-        verify_chain(&entries[2..]).unwrap();
-        verify_chain(&[]).unwrap();
-    }
-
-    #[test]
-    fn every_change_shows() {
-        let whole = chain(5);
-        let mut changed: Vec<Vec<AuditEntry>> = Vec::new();
-        for i in 0..whole.len() {
-            let mut with = |change: &dyn Fn(&mut AuditEntry)| {
-                let mut entries = whole.clone();
-                change(&mut entries[i]);
-                changed.push(entries);
-            };
-            with(&|e| e.by.name = "nobody".to_owned());
-            with(&|e| e.by.power = Power::Service);
-            with(&|e| e.at = UnixMillis(7));
-            with(&|e| e.revision = Revision(99));
-            with(&|e| e.hash[31] ^= 1);
-            with(&|e| e.action = AuditAction::TokenRevoked { id: String::new() });
-        }
-        for entries in changed {
-            assert!(matches!(
-                verify_chain(&entries),
-                Err(AuditFault::Changed { .. })
-            ));
-        }
-        let mut gap = whole.clone();
-        gap.remove(2);
-        let fault = verify_chain(&gap).unwrap_err();
-        let (number, expected) = (4, 3);
-        assert_eq!(fault, AuditFault::Gap { number, expected });
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use crate::{
     http::caller::{Caller, Role},
 };
 use lattice_api::{
-    audit::{ACTIONS, AuditView, is_about_allocation, is_about_node, word},
+    audit::{ACTIONS, AuditView, is_about_node, word},
     page::Page,
     problem::Problem,
     text,
@@ -75,7 +75,7 @@ impl Filter {
             && self.since.is_none_or(|since| entry.at >= since)
             && self
                 .allocation
-                .is_none_or(|id| is_about_allocation(action, id))
+                .is_none_or(|id| action.subjects().allocations.contains(&id))
             && self
                 .nodes
                 .as_ref()

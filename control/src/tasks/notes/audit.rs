@@ -8,7 +8,7 @@ use crate::{
     history::{Note, Noted},
     view::{NodeEntry, View},
 };
-use lattice_api::audit::{is_about_node, summary, word};
+use lattice_api::audit::{summary, word};
 use lattice_quorum_types::{
     NodeId,
     audit::{AuditAction, AuditEntry},
@@ -148,7 +148,7 @@ impl Concerned<'_> {
             AuditAction::BrakeHeld { .. } | AuditAction::BrakeReleased { .. } => {
                 Some(self.registered().map(|node| node.id.clone()).collect())
             }
-            other => Some(named(other).into_iter().collect()),
+            other => Some(named(other)),
         }
     }
 
@@ -211,16 +211,9 @@ impl Concerned<'_> {
     }
 }
 
-/// The one node that an entry is about, also one that is not registered yet.
-fn named(action: &AuditAction) -> Option<NodeId> {
-    let node = match action {
-        AuditAction::ForceReleased { node, .. } | AuditAction::GateSkipped { node, .. } => {
-            node.clone()
-        }
-        AuditAction::Enrolled { name, .. } | AuditAction::CertificatesRevoked { name, .. } => {
-            NodeId::new(name).ok()?
-        }
-        _ => return None,
-    };
-    is_about_node(action, &node).then_some(node)
+/// The nodes that an entry is about, also such as are not registered yet.
+fn named(action: &AuditAction) -> Vec<NodeId> {
+    let about = action.subjects();
+    let nodes = about.nodes.into_iter();
+    nodes.filter_map(|name| NodeId::new(name).ok()).collect()
 }

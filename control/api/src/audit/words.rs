@@ -1,0 +1,333 @@
+//! What was written down, in words.
+
+use lattice_quorum_types::{
+    NodeId, ProjectPath,
+    audit::{AuditAction, LevelLimits},
+    hostlist,
+    limit::{Limits, Resource},
+};
+
+/// What was done, as a person tells it.
+pub fn summary(action: &AuditAction) -> String {
+    match action {
+        AuditAction::ForceReleased {
+            node,
+            allocation,
+            attempt,
+            reason,
+        } => match allocation {
+            Some(id) => {
+                format!(
+                    "took node {node} from allocation {id} attempt {attempt} by force: {reason}"
+                )
+            }
+            None => format!("released node {node}, which nobody held, by force: {reason}"),
+        },
+        AuditAction::TokenCreated {
+            id,
+            role,
+            uses,
+            replace,
+        } => {
+            let names = match replace {
+                true => ", which may take existing names",
+                false => "",
+            };
+            format!("made join token {id} for {uses} of role {role}{names}")
+        }
+        AuditAction::TokenRevoked { id } => format!("withdrew join token {id}"),
+        AuditAction::Enrolled {
+            role,
+            name,
+            token,
+            replaced,
+            held,
+        } => {
+            let how = match replaced {
+                true => "enrolled, taking over the name,",
+                false => "enrolled",
+            };
+            let held = held.map_or(String::new(), |id| {
+                format!("; allocation {id} held the node then")
+            });
+            format!("{role}/{name} {how} with join token {token}{held}")
+        }
+        AuditAction::CertificatesRevoked { role, name, reason } => {
+            format!("revoked the certificates of {role}/{name}: {reason}")
+        }
+        AuditAction::AuthorityAdded { pin } => format!("trusts authority {}", short(pin)),
+        AuditAction::AuthorityPromoted { pin } => format!("lets authority {} issue", short(pin)),
+        AuditAction::AuthorityRetired { pin } => {
+            format!("trusts authority {} no more", short(pin))
+        }
+        AuditAction::GateSkipped { node, cleared } => format!(
+            "undrained node {node} without its health gate; cleared {}",
+            cleared.join("; ")
+        ),
+        AuditAction::BaselineSet {
+            name,
+            version,
+            classes,
+            ..
+        } => format!("set baseline {name} v{version}: {}", classes.join("; ")),
+        AuditAction::BaselineDeleted { name, version } => {
+            format!("deleted baseline {name}, which was at v{version}")
+        }
+        AuditAction::BrakeHeld { reason } => format!("stopped automatic draining: {reason}"),
+        AuditAction::BrakeReleased { reason, held_for } => {
+            format!("let automatic draining go on: {reason} (it stood still for: {held_for})")
+        }
+        AuditAction::NodesClaimed {
+            nodes,
+            user,
+            project,
+            baselines,
+        } => {
+            let conforming = match baselines.is_empty() {
+                true => String::new(),
+                false => format!("; conforming to {}", baselines.join(", ")),
+            };
+            let nodes = some(nodes);
+            format!("claimed {nodes} for {user} in project {project}{conforming}")
+        }
+        AuditAction::NodesReleased {
+            nodes,
+            user,
+            project,
+            reason,
+        } => format!(
+            "released {}, which {user} had claimed in project {project}, to be wiped{}",
+            some(nodes),
+            because(reason)
+        ),
+        AuditAction::NodeWiped {
+            node,
+            user,
+            evidence,
+        } => format!("node {node}{} was wiped: {evidence}", after(user.as_ref())),
+        AuditAction::NodeQuarantined { node, user, reason } => {
+            format!("quarantined node {node}{}: {reason}", after(user.as_ref()))
+        }
+        AuditAction::SensitiveAssigned {
+            allocation,
+            attempt,
+            user,
+            project,
+            nodes,
+        } => format!(
+            "gave {} to sensitive allocation {allocation} attempt {attempt} of {user} in project \
+             {project}",
+            some(nodes)
+        ),
+        AuditAction::SensitiveStarted {
+            allocation,
+            attempt,
+            user,
+            project,
+            nodes,
+        } => format!(
+            "sensitive allocation {allocation} attempt {attempt} of {user} in project {project} \
+             runs on {}",
+            some(nodes)
+        ),
+        AuditAction::SensitiveEnded {
+            allocation,
+            attempt,
+            user,
+            project,
+            nodes,
+            state,
+            cause,
+        } => format!(
+            "sensitive allocation {allocation} attempt {attempt} of {user} in project {project} \
+             ended on {}: {state}{}",
+            some(nodes),
+            cause
+                .as_ref()
+                .map_or(String::new(), |why| format!(" ({why})"))
+        ),
+        AuditAction::SensitiveResized {
+            allocation,
+            attempt,
+            user,
+            project,
+            taken,
+            given_back,
+        } => {
+            let change = |verb: &str, nodes: &[NodeId]| match nodes.is_empty() {
+                true => String::new(),
+                false => format!(" {verb} {}", some(nodes)),
+            };
+            format!(
+                "sensitive allocation {allocation} attempt {attempt} of {user} in project \
+                 {project}{}{}",
+                change("took", taken),
+                change("gave back", given_back)
+            )
+        }
+        AuditAction::LimitsChanged { levels } => {
+            let levels = levels.iter().map(level).collect::<Vec<_>>();
+            format!("changed limits: {}", levels.join("; "))
+        }
+        AuditAction::LimitPolicyChanged { before, after } => {
+            format!("changed what limits mean from {before} to {after}")
+        }
+        AuditAction::SystemLimitsChanged { limits } => {
+            let limits = limits.iter().map(|limit| {
+                let (before, after) = (number(limit.before), number(limit.after));
+                format!("{} from {before} to {after}", limit.name)
+            });
+            let limits = limits.collect::<Vec<_>>().join("; ");
+            format!("changed limits of the whole cluster: {limits}")
+        }
+        AuditAction::ProjectCreated {
+            project,
+            limits,
+            admins,
+        } => {
+            let admins = match admins.is_empty() {
+                true => String::new(),
+                false => format!(", administered by {}", admins.join(", ")),
+            };
+            let (kind, limits) = (kind(project), all(limits));
+            format!("created {kind} {project} with {limits}{admins}")
+        }
+        AuditAction::ProjectDeleted { project, limits } => {
+            let (kind, limits) = (kind(project), all(limits));
+            format!("deleted {kind} {project}, which had {limits}")
+        }
+        AuditAction::LifecycleSet {
+            node,
+            before,
+            after,
+            cleared,
+        } => {
+            let cleared = match cleared.is_empty() {
+                true => String::new(),
+                false => format!("; overrode {}", cleared.join("; ")),
+            };
+            format!("set node {node} from {before} to {after}{cleared}")
+        }
+        AuditAction::Drained { node, reason } => format!("drained node {node}: {reason}"),
+        AuditAction::Undrained { node, reason } => {
+            format!("undrained node {node}; the reason was: {reason}")
+        }
+        AuditAction::AllocationActedOn {
+            allocation,
+            user,
+            project,
+            what,
+        } => format!("{what}: allocation {allocation} of {user} in project {project}"),
+        AuditAction::VclusterSet {
+            vcluster,
+            before,
+            after,
+        } => match before.is_empty() {
+            true => format!("created vCluster {vcluster}: {}", after.join("; ")),
+            false => format!(
+                "changed vCluster {vcluster} from {} to {}",
+                before.join("; "),
+                after.join("; ")
+            ),
+        },
+        AuditAction::VclusterDeleted { vcluster } => format!("deleted vCluster {vcluster}"),
+        AuditAction::NodesMoved {
+            nodes,
+            from,
+            to,
+            home,
+        } => {
+            let how = match home {
+                true => "moved",
+                false => "lent",
+            };
+            format!("{how} {} from vCluster {from} to {to}", some(nodes))
+        }
+        AuditAction::MemberAdded { member, addr } => {
+            format!("quorum member {member} at {addr} joined")
+        }
+        AuditAction::MemberRemoved {
+            member,
+            addr,
+            reason,
+        } => format!("quorum member {member} at {addr} left{}", because(reason)),
+        AuditAction::SteppedDown { member, to } => {
+            let to = to.map_or("another".to_owned(), |to| to.to_string());
+            format!("told quorum member {member} to let member {to} lead")
+        }
+        AuditAction::BackedUp {
+            revision,
+            number,
+            digest,
+        } => format!(
+            "wrote backup {} of revision {revision}, audit up to entry {number}",
+            short(&digest.to_string())
+        ),
+        AuditAction::Restored {
+            cluster,
+            revision,
+            number,
+            digest,
+        } => format!(
+            "restored backup {} of cluster {cluster}, revision {revision}, audit up to entry \
+             {number}",
+            short(&digest.to_string())
+        ),
+        AuditAction::Checkpoint { of, signer, .. } => format!(
+            "{signer} signed the audit of cluster {} up to entry {}",
+            of.cluster, of.number
+        ),
+    }
+}
+
+/// Nodes as people write them: `node gpu1`, `nodes gpu[1-4]`.
+fn some(nodes: &[NodeId]) -> String {
+    let kind = match nodes {
+        [_] => "node",
+        _ => "nodes",
+    };
+    format!("{kind} {}", hostlist::fold(nodes))
+}
+
+fn because(reason: &str) -> String {
+    match reason.is_empty() {
+        true => String::new(),
+        false => format!(": {reason}"),
+    }
+}
+
+fn after(user: Option<&String>) -> String {
+    user.map_or(String::new(), |user| format!(", after {user},"))
+}
+
+fn number(limit: Option<u64>) -> String {
+    limit.map_or("unlimited".to_owned(), |limit| limit.to_string())
+}
+
+fn all(limits: &Limits) -> String {
+    let each = Resource::ALL.map(|resource| {
+        let limit = number(limits.get(resource));
+        format!("{} {limit}", resource.limit_name())
+    });
+    each.join(", ")
+}
+
+fn level(change: &LevelLimits) -> String {
+    let each = Resource::ALL.into_iter().filter_map(|resource| {
+        let (before, after) = (change.before.get(resource), change.after.get(resource));
+        let (name, from, to) = (resource.limit_name(), number(before), number(after));
+        (before != after).then(|| format!("{name} from {from} to {to}"))
+    });
+    format!("{} {}", change.project, each.collect::<Vec<_>>().join(", "))
+}
+
+fn kind(project: &ProjectPath) -> &'static str {
+    match project.is_tenant() {
+        true => "tenant",
+        false => "project",
+    }
+}
+
+fn short(digest: &str) -> String {
+    digest.chars().take(12).collect()
+}

@@ -1,0 +1,179 @@
+//! Whom and what an entry is about, for every action alike: who looks for a node need not know in
+//! which actions nodes are named.
+
+use super::{AuditAction, LevelLimits};
+use crate::{AllocationId, NodeId, ProjectPath, rpc::Role};
+
+/// Whom and what an action is about. Who did it is the entry's `by`, and not in here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subjects<'a> {
+    /// People: whose work, whose claim.
+    pub users: Vec<&'a str>,
+    /// Allocations.
+    pub allocations: Vec<AllocationId>,
+    /// Nodes, also some that are not registered yet.
+    pub nodes: Vec<&'a str>,
+    /// Projects.
+    pub projects: Vec<&'a ProjectPath>,
+}
+
+impl<'a> Subjects<'a> {
+    fn node(node: &'a NodeId) -> Self {
+        Self {
+            nodes: vec![node.as_str()],
+            ..Self::default()
+        }
+    }
+    fn nodes(nodes: &'a [NodeId]) -> Self {
+        Self {
+            nodes: nodes.iter().map(NodeId::as_str).collect(),
+            ..Self::default()
+        }
+    }
+    fn project(project: &'a ProjectPath) -> Self {
+        Self {
+            projects: vec![project],
+            ..Self::default()
+        }
+    }
+    fn held(self, allocation: Option<AllocationId>) -> Self {
+        Self {
+            allocations: allocation.into_iter().collect(),
+            ..self
+        }
+    }
+    fn of_user(self, user: &'a str) -> Self {
+        let users = vec![user];
+        Self { users, ..self }
+    }
+    fn within(self, project: &'a ProjectPath) -> Self {
+        let projects = vec![project];
+        Self { projects, ..self }
+    }
+    /// A certificate's name: a node where it is an agent's.
+    fn named(role: Role, name: &'a str) -> Self {
+        let nodes = match role {
+            Role::Agent => vec![name],
+            Role::Quorum | Role::Control => Vec::new(),
+        };
+        Self {
+            nodes,
+            ..Self::default()
+        }
+    }
+}
+
+impl AuditAction {
+    /// Whom and what it is about.
+    pub fn subjects(&self) -> Subjects<'_> {
+        match self {
+            Self::ForceReleased {
+                node, allocation, ..
+            } => Subjects::node(node).held(*allocation),
+            Self::Enrolled {
+                role, name, held, ..
+            } => Subjects::named(*role, name).held(*held),
+            Self::CertificatesRevoked { role, name, .. } => Subjects::named(*role, name),
+            Self::NodesClaimed {
+                nodes,
+                user,
+                project,
+                ..
+            }
+            | Self::NodesReleased {
+                nodes,
+                user,
+                project,
+                ..
+            } => Subjects::nodes(nodes).of_user(user).within(project),
+            Self::NodeWiped { node, user, .. } | Self::NodeQuarantined { node, user, .. } => {
+                Subjects {
+                    users: user.iter().map(String::as_str).collect(),
+                    ..Subjects::node(node)
+                }
+            }
+            Self::SensitiveAssigned {
+                allocation,
+                user,
+                project,
+                nodes,
+                ..
+            }
+            | Self::SensitiveStarted {
+                allocation,
+                user,
+                project,
+                nodes,
+                ..
+            }
+            | Self::SensitiveEnded {
+                allocation,
+                user,
+                project,
+                nodes,
+                ..
+            } => Subjects::nodes(nodes)
+                .held(Some(*allocation))
+                .of_user(user)
+                .within(project),
+            Self::SensitiveResized {
+                allocation,
+                user,
+                project,
+                taken,
+                given_back,
+                ..
+            } => {
+                let nodes = taken.iter().chain(given_back).map(NodeId::as_str);
+                Subjects {
+                    nodes: nodes.collect(),
+                    ..Subjects::project(project)
+                        .held(Some(*allocation))
+                        .of_user(user)
+                }
+            }
+            Self::AllocationActedOn {
+                allocation,
+                user,
+                project,
+                ..
+            } => Subjects::project(project)
+                .held(Some(*allocation))
+                .of_user(user),
+            Self::LimitsChanged { levels } => Subjects {
+                projects: levels
+                    .iter()
+                    .map(|LevelLimits { project, .. }| project)
+                    .collect(),
+                ..Subjects::default()
+            },
+            Self::ProjectCreated { project, .. } | Self::ProjectDeleted { project, .. } => {
+                Subjects::project(project)
+            }
+            Self::GateSkipped { node, .. }
+            | Self::LifecycleSet { node, .. }
+            | Self::Drained { node, .. }
+            | Self::Undrained { node, .. } => Subjects::node(node),
+            Self::NodesMoved { nodes, .. } => Subjects::nodes(nodes),
+            Self::TokenCreated { .. }
+            | Self::TokenRevoked { .. }
+            | Self::AuthorityAdded { .. }
+            | Self::AuthorityPromoted { .. }
+            | Self::AuthorityRetired { .. }
+            | Self::BaselineSet { .. }
+            | Self::BaselineDeleted { .. }
+            | Self::BrakeHeld { .. }
+            | Self::BrakeReleased { .. }
+            | Self::LimitPolicyChanged { .. }
+            | Self::SystemLimitsChanged { .. }
+            | Self::VclusterSet { .. }
+            | Self::VclusterDeleted { .. }
+            | Self::MemberAdded { .. }
+            | Self::MemberRemoved { .. }
+            | Self::SteppedDown { .. }
+            | Self::BackedUp { .. }
+            | Self::Restored { .. }
+            | Self::Checkpoint { .. } => Subjects::default(),
+        }
+    }
+}
