@@ -11,6 +11,7 @@
 
 pub mod allocation;
 pub mod audit;
+pub mod backup;
 pub mod baseline;
 pub mod cidr;
 pub mod claim;
@@ -19,6 +20,7 @@ pub mod event;
 pub mod hostlist;
 pub mod id;
 pub mod limit;
+pub mod membership;
 pub mod node;
 pub mod project;
 pub mod refusal;
