@@ -5,7 +5,7 @@ mod filter;
 mod hex;
 mod subjects;
 
-pub use action::{AuditAction, CheckpointOf, LevelLimits, SystemLimit};
+pub use action::{AuditAction, ChangedLimit, CheckpointOf, LevelLimits, NamedLimit};
 pub use filter::{AuditFilter, Segment};
 pub use hex::Hex;
 pub use subjects::Subjects;

@@ -2,9 +2,8 @@
 
 use lattice_quorum_types::{
     NodeId, ProjectPath,
-    audit::{AuditAction, LevelLimits},
+    audit::{AuditAction, ChangedLimit, NamedLimit},
     hostlist,
-    limit::{Limits, Resource},
 };
 
 /// What was done, as a person tells it.
@@ -81,6 +80,7 @@ pub fn summary(action: &AuditAction) -> String {
             nodes,
             user,
             project,
+            purpose,
             baselines,
         } => {
             let conforming = match baselines.is_empty() {
@@ -88,7 +88,8 @@ pub fn summary(action: &AuditAction) -> String {
                 false => format!("; conforming to {}", baselines.join(", ")),
             };
             let nodes = some(nodes);
-            format!("claimed {nodes} for {user} in project {project}{conforming}")
+            let purpose = because(purpose);
+            format!("claimed {nodes} for {user} in project {project}{purpose}{conforming}")
         }
         AuditAction::NodesReleased {
             nodes,
@@ -166,19 +167,17 @@ pub fn summary(action: &AuditAction) -> String {
             )
         }
         AuditAction::LimitsChanged { levels } => {
-            let levels = levels.iter().map(level).collect::<Vec<_>>();
-            format!("changed limits: {}", levels.join("; "))
+            let levels = levels.iter().map(|level| {
+                let limits = changed(&level.limits);
+                format!("{} {limits}", level.project)
+            });
+            format!("changed limits: {}", levels.collect::<Vec<_>>().join("; "))
         }
         AuditAction::LimitPolicyChanged { before, after } => {
             format!("changed what limits mean from {before} to {after}")
         }
         AuditAction::SystemLimitsChanged { limits } => {
-            let limits = limits.iter().map(|limit| {
-                let (before, after) = (number(limit.before), number(limit.after));
-                format!("{} from {before} to {after}", limit.name)
-            });
-            let limits = limits.collect::<Vec<_>>().join("; ");
-            format!("changed limits of the whole cluster: {limits}")
+            format!("changed limits of the whole cluster: {}", changed(limits))
         }
         AuditAction::ProjectCreated {
             project,
@@ -304,21 +303,20 @@ fn number(limit: Option<u64>) -> String {
     limit.map_or("unlimited".to_owned(), |limit| limit.to_string())
 }
 
-fn all(limits: &Limits) -> String {
-    let each = Resource::ALL.map(|resource| {
-        let limit = number(limits.get(resource));
-        format!("{} {limit}", resource.limit_name())
+fn all(limits: &[NamedLimit]) -> String {
+    let each = limits.iter().map(|limit| {
+        let value = number(limit.value);
+        format!("{} {value}", limit.name)
     });
-    each.join(", ")
+    each.collect::<Vec<_>>().join(", ")
 }
 
-fn level(change: &LevelLimits) -> String {
-    let each = Resource::ALL.into_iter().filter_map(|resource| {
-        let (before, after) = (change.before.get(resource), change.after.get(resource));
-        let (name, from, to) = (resource.limit_name(), number(before), number(after));
-        (before != after).then(|| format!("{name} from {from} to {to}"))
+fn changed(limits: &[ChangedLimit]) -> String {
+    let each = limits.iter().map(|limit| {
+        let (before, after) = (number(limit.before), number(limit.after));
+        format!("{} from {before} to {after}", limit.name)
     });
-    format!("{} {}", change.project, each.collect::<Vec<_>>().join(", "))
+    each.collect::<Vec<_>>().join(", ")
 }
 
 fn kind(project: &ProjectPath) -> &'static str {

@@ -4,7 +4,11 @@
 use super::Hex;
 use crate::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
-    VoterId, id::BaselineName, limit::Limits, node::Lifecycle, rpc::Role,
+    VoterId,
+    id::BaselineName,
+    limit::{Limits, Resource},
+    node::Lifecycle,
+    rpc::Role,
 };
 use serde::{Deserialize, Serialize};
 
@@ -121,6 +125,8 @@ pub enum AuditAction {
         user: String,
         /// Where they count.
         project: ProjectPath,
+        /// What for, in the user's words.
+        purpose: String,
         /// What each conforms to: `name v3`, of every baseline that was asked.
         baselines: Vec<String>,
     },
@@ -226,14 +232,14 @@ pub enum AuditAction {
     /// Limits of the whole cluster were changed, by one command.
     SystemLimitsChanged {
         /// Each that is another now.
-        limits: Vec<SystemLimit>,
+        limits: Vec<ChangedLimit>,
     },
     /// A tenant or a project came to be.
     ProjectCreated {
         /// Which.
         project: ProjectPath,
         /// Its limits.
-        limits: Limits,
+        limits: Vec<NamedLimit>,
         /// Who may set the limits of its children.
         admins: Vec<String>,
     },
@@ -242,7 +248,7 @@ pub enum AuditAction {
         /// Which.
         project: ProjectPath,
         /// Its limits were.
-        limits: Limits,
+        limits: Vec<NamedLimit>,
     },
     /// A person decided what is intended for a node.
     LifecycleSet {
@@ -362,26 +368,59 @@ pub enum AuditAction {
     },
 }
 
-/// Limits of one level, before and after.
+/// Limits of one level that are others now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelLimits {
     /// Which.
     pub project: ProjectPath,
-    /// As they were.
-    pub before: Limits,
-    /// As they are.
-    pub after: Limits,
+    /// Each that is another now.
+    pub limits: Vec<ChangedLimit>,
 }
 
-/// A limit of the whole cluster, before and after.
+/// A limit, before and after. By name and not as a record: what records look like changes, what
+/// was written down does not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SystemLimit {
-    /// Its public name: `sensitive_pool_size`.
+pub struct ChangedLimit {
+    /// Its public name: `max_nodes`, `sensitive_pool_size`.
     pub name: String,
     /// As it was; `None`: no limit.
     pub before: Option<u64>,
     /// As it is.
     pub after: Option<u64>,
+}
+
+impl ChangedLimit {
+    /// Those of a level that are others now.
+    pub fn of(before: &Limits, after: &Limits) -> Vec<Self> {
+        let each = Resource::ALL.map(|resource| Self {
+            name: resource.limit_name().to_owned(),
+            before: before.get(resource),
+            after: after.get(resource),
+        });
+        each.into_iter()
+            .filter(|limit| limit.before != limit.after)
+            .collect()
+    }
+}
+
+/// A limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedLimit {
+    /// Its public name.
+    pub name: String,
+    /// `None`: no limit.
+    pub value: Option<u64>,
+}
+
+impl NamedLimit {
+    /// Those of a level.
+    pub fn of(limits: &Limits) -> Vec<Self> {
+        let each = Resource::ALL.map(|resource| Self {
+            name: resource.limit_name().to_owned(),
+            value: limits.get(resource),
+        });
+        each.into()
+    }
 }
 
 /// How far the chain had come when it was signed.

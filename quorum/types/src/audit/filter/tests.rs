@@ -35,6 +35,7 @@ fn some() -> Vec<AuditEntry> {
         nodes: vec![node("gpu1"), node("gpu2")],
         user: "alice".to_owned(),
         project: project("ocean/deep"),
+        purpose: "tests".to_owned(),
         baselines: Vec::new(),
     };
     let ended = AuditAction::SensitiveEnded {
