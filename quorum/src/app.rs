@@ -6,6 +6,7 @@ use crate::{
     config::Settings,
     edges::{Edges, check_identity},
     formation, gate,
+    ground::Ground,
     heard::Heard,
     issuer::Issuer,
     member::{Addresses, Member},
@@ -53,6 +54,7 @@ const STOP_STEP: Duration = Duration::from_secs(3);
 /// its tasks running until the runtime ends.
 pub struct App {
     settings: Settings,
+    ground: Ground,
     edges: Edges,
     mesh: Mesh,
     data: DataDir,
@@ -87,12 +89,24 @@ impl App {
     /// # Errors
     /// When the data directory, the credentials or the port cannot be used.
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
+        Self::bind_on(Ground::default(), settings, edges).await
+    }
+
+    /// [`App::bind`] on other ground than the host's.
+    ///
+    /// # Errors
+    /// As [`App::bind`].
+    pub async fn bind_on(
+        ground: Ground,
+        settings: Settings,
+        edges: Edges,
+    ) -> Result<Self, StartError> {
         edges.check(&settings)?;
         let opening = {
             let (path, cluster) = (settings.data_dir.clone(), settings.cluster.clone());
-            let id = settings.id;
-            tokio::task::spawn_blocking(move || {
-                let data = DataDir::open(&path, &cluster, id)?;
+            let (id, on) = (settings.id, ground.clone());
+            ground.workers.run(move || {
+                let data = DataDir::open_on(&on, &path, &cluster, id)?;
                 let replica = Replica::open(data.snapshots.clone());
                 Ok::<_, StartError>((data, replica))
             })
@@ -115,6 +129,7 @@ impl App {
         let authorities = Authorities::new(edges.authority.iter().cloned().collect());
         Ok(Self {
             settings,
+            ground,
             authorities,
             edges,
             mesh,
@@ -182,6 +197,7 @@ impl App {
             proposals,
             reads,
             mesh: self.mesh.downgrade(),
+            workers: self.ground.workers.clone(),
         };
         let issuer = Arc::new(self.issuer(&service));
         let (enroller, renewer) = (issuer.clone(), issuer.clone());
@@ -245,12 +261,16 @@ impl App {
         let id = self.settings.id;
         let failed = |reason: String| StartError::Raft { reason };
         let rank = members.keys().take_while(|other| **other < id).count() as u64;
-        let window = ELECTION_MIN_MS + rank * WINDOW_STEP_MS;
+        let (window, wide) = match self.ground.election_offset_ms {
+            None => (0, WINDOW_MS),
+            Some(offset) => (offset.min(WINDOW_MS - 1), 1),
+        };
+        let window = window + ELECTION_MIN_MS + rank * WINDOW_STEP_MS;
         let config = openraft::Config {
             cluster_name: self.settings.cluster.clone(),
             heartbeat_interval: HEARTBEAT_MS,
             election_timeout_min: window,
-            election_timeout_max: window + WINDOW_MS,
+            election_timeout_max: window + wide,
             max_payload_entries: 256,
             snapshot_policy: SnapshotPolicy::LogsSinceLast(self.settings.snapshot_every),
             replication_lag_threshold: self.settings.snapshot_every * 2,

@@ -5,8 +5,9 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// Shared by the handlers that hear and the gate that asks.
 #[derive(Debug, Clone)]

@@ -170,6 +170,7 @@ impl RaftNetwork<Types> for Link {
         _option: RPCOption,
     ) -> Result<SnapshotResponse<VoterId>, StreamingError<Types, Fatal<VoterId>>> {
         tokio::select! {
+            biased;
             closed = cancel => Err(closed.into()),
             sent = self.send_snapshot(vote, &snapshot) => Ok(sent?),
         }

@@ -241,6 +241,7 @@ async fn settled<E>(
         tokio::time::sleep(AFTERMATH).await;
     };
     tokio::select! {
+        biased;
         result = written => result.ok(),
         () = lost => None,
     }

@@ -189,15 +189,6 @@ impl Replica {
     }
 }
 
-/// Runs file work where it does not hold up the runtime.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)?
-}
-
 fn write_failed(error: io::Error) -> StorageError {
     StorageIOError::write_snapshot(None, AnyError::new(&error)).into()
 }
@@ -205,9 +196,9 @@ fn write_failed(error: io::Error) -> StorageError {
 impl RaftSnapshotBuilder<Types> for Replica {
     async fn build_snapshot(&mut self) -> Result<Snapshot, StorageError> {
         let replica = self.clone();
-        let (meta, bytes) = blocking(move || replica.build())
-            .await
-            .map_err(write_failed)?;
+        let workers = self.snapshots.workers();
+        let built = workers.run(move || replica.build()).await.flatten();
+        let (meta, bytes) = built.map_err(write_failed)?;
         Ok(Snapshot {
             meta,
             snapshot: Box::new(bytes),
@@ -245,14 +236,15 @@ impl RaftStateMachine<Types> for Replica {
         snapshot: Box<Bytes>,
     ) -> Result<(), StorageError> {
         let (replica, meta) = (self.clone(), meta.clone());
-        blocking(move || replica.install(&meta, &snapshot))
-            .await
-            .map_err(write_failed)
+        let workers = self.snapshots.workers();
+        let installed = workers.run(move || replica.install(&meta, &snapshot)).await;
+        installed.flatten().map_err(write_failed)
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, StorageError> {
         let snapshots = self.snapshots.clone();
-        let loaded = blocking(move || snapshots.load()).await;
+        let workers = self.snapshots.workers();
+        let loaded = workers.run(move || snapshots.load()).await.flatten();
         let loaded = loaded.map_err(|e| StorageIOError::read_snapshot(None, AnyError::new(&e)))?;
         Ok(loaded.map(|stored| Snapshot {
             meta: stored.meta,

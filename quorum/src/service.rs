@@ -3,6 +3,7 @@
 use crate::{
     claims,
     feed::Step,
+    ground::Workers,
     issuer,
     member::Member,
     proposals::{Proposals, Replies},
@@ -27,6 +28,8 @@ pub(crate) struct Service {
     pub(crate) reads: Reads,
     /// By which claims are verified; it holds the handlers, which must not hold it.
     pub(crate) mesh: WeakMesh,
+    /// Who verifies them.
+    pub(crate) workers: Workers,
 }
 
 impl Service {
@@ -78,7 +81,7 @@ impl Service {
         let verify = move |mut envelope: Envelope| {
             claims::verify(&mesh, &mut envelope, clock).map(|()| envelope)
         };
-        let verified = tokio::task::spawn_blocking(move || {
+        let verified = self.workers.run(move || {
             let verified = envelopes.into_iter().map(verify);
             verified.collect::<Vec<Result<Envelope, Refusal>>>()
         });

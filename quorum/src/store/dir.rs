@@ -1,6 +1,7 @@
 //! The data directory: its marker, and opening its parts in the order that keeps a crash harmless.
 
-use super::{LogStore, OpenError, SnapshotDir, replace_durably};
+use super::{LogStore, OpenError, SnapshotDir};
+use crate::ground::{Files, Ground};
 use lattice_quorum_types::VoterId;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -36,28 +37,39 @@ impl std::fmt::Debug for DataDir {
 }
 
 impl DataDir {
-    /// Opens the directory, or makes it when it is missing or empty.
+    /// [`DataDir::open_on`] the host.
+    #[cfg(test)]
     pub fn open(path: &Path, cluster: &str, voter: VoterId) -> Result<Self, OpenError> {
+        Self::open_on(&Ground::default(), path, cluster, voter)
+    }
+
+    /// Opens the directory, or makes it when it is missing or empty.
+    pub fn open_on(
+        ground: &Ground,
+        path: &Path,
+        cluster: &str,
+        voter: VoterId,
+    ) -> Result<Self, OpenError> {
+        let files = &*ground.files;
         let (log_path, snapshots) = (path.join(LOG), path.join(SNAPSHOTS));
-        let log_bytes = std::fs::metadata(&log_path).map(|m| m.len()).unwrap_or(0);
-        let marker = read_marker(path)?;
+        let log_bytes = files.length(&log_path).unwrap_or(None);
+        let marker = read_marker(files, path)?;
         let is_current = marker.as_ref().is_some_and(|m| m.format == FORMAT);
         match marker {
             Some(marker) => {
                 check_marker(path, &marker, cluster, voter)?;
-                if log_bytes == 0 {
-                    let reason = if log_path.exists() {
-                        "it is empty"
-                    } else {
-                        "it is missing"
-                    };
-                    return Err(OpenError::damaged(log_path, reason));
+                match log_bytes {
+                    Some(0) => return Err(OpenError::damaged(log_path, "it is empty")),
+                    None => return Err(OpenError::damaged(log_path, "it is missing")),
+                    Some(_) => {}
                 }
             }
-            None => std::fs::create_dir_all(&snapshots).map_err(OpenError::io(&snapshots))?,
+            None => files
+                .make_folder(&snapshots)
+                .map_err(OpenError::io(&snapshots))?,
         }
-        let log = LogStore::open(&log_path, voter)?;
-        let snapshots = SnapshotDir::open(&snapshots, log.purged_index())?;
+        let log = LogStore::open(ground, &log_path, voter)?;
+        let snapshots = SnapshotDir::open(ground, &snapshots, log.purged_index())?;
         if !log.reaches_commit_point(snapshots.last_log_id()) {
             let reason = "entries that were committed are missing at its end";
             return Err(OpenError::damaged(log_path, reason));
@@ -65,15 +77,15 @@ impl DataDir {
         // Last: with a marker, a log file that is missing is a loss and not a beginning. Before
         // the first row of the new format, too: what an older build cannot read it must not open.
         if !is_current {
-            write_marker(path, cluster, voter)?;
+            write_marker(files, path, cluster, voter)?;
         }
         Ok(Self { log, snapshots })
     }
 }
 
-fn read_marker(path: &Path) -> Result<Option<Marker>, OpenError> {
+fn read_marker(files: &dyn Files, path: &Path) -> Result<Option<Marker>, OpenError> {
     let marker_path = path.join(MARKER);
-    let bytes = match std::fs::read(&marker_path) {
+    let bytes = match files.read(&marker_path) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => {
@@ -119,7 +131,12 @@ fn check_marker(
     })
 }
 
-fn write_marker(path: &Path, cluster: &str, voter: VoterId) -> Result<(), OpenError> {
+fn write_marker(
+    files: &dyn Files,
+    path: &Path,
+    cluster: &str,
+    voter: VoterId,
+) -> Result<(), OpenError> {
     let marker_path: PathBuf = path.join(MARKER);
     let marker = Marker {
         format: FORMAT,
@@ -127,5 +144,7 @@ fn write_marker(path: &Path, cluster: &str, voter: VoterId) -> Result<(), OpenEr
         voter,
     };
     let text = serde_json::to_vec(&marker).map_err(|e| OpenError::damaged(&marker_path, e))?;
-    replace_durably(&marker_path, &[&text, b"\n"]).map_err(OpenError::io(marker_path))
+    files
+        .replace(&marker_path, &[&text, b"\n"])
+        .map_err(OpenError::io(marker_path))
 }

@@ -5,9 +5,12 @@ use super::{
     index::Index,
     recover::{load, open_database, without_leadership},
     row,
-    writer::{self, LOG, Lazy, Write},
+    writer::{LOG, Lazy, Write, Writer},
 };
-use crate::types::{Entry, LogId, StorageError, Types, Vote};
+use crate::{
+    ground::{Ground, Workers},
+    types::{Entry, LogId, StorageError, Types, Vote},
+};
 use lattice_quorum_types::VoterId;
 use openraft::{
     AnyError, LogState, RaftLogId, RaftLogReader, StorageIOError,
@@ -19,10 +22,10 @@ use std::{
     io,
     ops::{Bound, RangeBounds},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// Most bytes of entries in one replication request; one entry at least.
 const MAX_READ_BYTES: usize = 2 << 20;
@@ -37,7 +40,8 @@ struct Shared {
     index: Arc<Mutex<Index>>,
     database: Arc<Database>,
     lazy: Lazy,
-    queue: Mutex<Option<mpsc::Sender<Write>>>,
+    queue: Mutex<Option<mpsc::UnboundedSender<Write>>>,
+    /// The thread that writes, where one does.
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -57,27 +61,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl LogStore {
     /// Opens or creates the log, reads and verifies all of it, and starts the writer.
-    pub(super) fn open(path: &Path, voter: VoterId) -> Result<Self, OpenError> {
-        let database = open_database(path)?;
+    pub(super) fn open(ground: &Ground, path: &Path, voter: VoterId) -> Result<Self, OpenError> {
+        let database = open_database(&*ground.files, path)?;
         let mut index = load(&database).map_err(|reason| OpenError::damaged(path, reason))?;
         index.vote = index.vote.map(|vote| without_leadership(vote, voter));
-        let (queue, writes) = mpsc::channel();
+        let (queue, writes) = mpsc::unbounded_channel();
         let (index, database) = (Arc::new(Mutex::new(index)), Arc::new(database));
         let lazy = Lazy::default();
-        let writer = std::thread::Builder::new()
-            .name("quorum-log".to_owned())
-            .spawn({
-                let (index, database, lazy) = (index.clone(), database.clone(), lazy.clone());
-                move || {
-                    writer::run(&database, &writes, &lazy, |seq| {
-                        let mut index = lock(&index);
-                        index.flushed = index.flushed.max(seq);
-                        index.shrink();
-                    });
-                }
-            });
-        let writer = writer.map_err(OpenError::io(path))?;
-        let (queue, writer) = (Mutex::new(Some(queue)), Mutex::new(Some(writer)));
+        let flushed_upto = {
+            let index = index.clone();
+            move |seq| {
+                let mut index = lock(&index);
+                index.flushed = index.flushed.max(seq);
+                index.shrink();
+            }
+        };
+        let writer = Writer::new(database.clone(), lazy.clone(), flushed_upto);
+        let thread = match &ground.workers {
+            Workers::Threads => {
+                let thread = std::thread::Builder::new().name("quorum-log".to_owned());
+                let thread = thread.spawn(move || writer.run(writes));
+                Some(thread.map_err(OpenError::io(path))?)
+            }
+            Workers::Inline(pause) => {
+                tokio::spawn(writer.run_inline(writes, pause.clone()));
+                None
+            }
+        };
+        let (queue, writer) = (Mutex::new(Some(queue)), Mutex::new(thread));
         Ok(Self {
             shared: Arc::new(Shared {
                 index,

@@ -27,19 +27,3 @@ pub use dir::DataDir;
 pub use error::OpenError;
 pub use log::LogStore;
 pub use snapshot::SnapshotDir;
-
-/// Writes a file so that a reader sees the old one or the new one, also after a crash.
-fn replace_durably(path: &std::path::Path, parts: &[&[u8]]) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let temporary = path.with_extension("tmp");
-    let mut file = std::fs::File::create(&temporary)?;
-    for part in parts {
-        file.write_all(part)?;
-    }
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    match path.parent() {
-        Some(parent) => std::fs::File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
-}

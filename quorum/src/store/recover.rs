@@ -6,7 +6,10 @@ use super::{
     row,
     writer::{COMMITTED, LOG, META, PURGED, VOTE, read_meta},
 };
-use crate::types::{Entry, Vote};
+use crate::{
+    ground::Files,
+    types::{Entry, Vote},
+};
 use lattice_quorum_types::VoterId;
 use redb::{Database, ReadableDatabase};
 use std::{
@@ -34,9 +37,11 @@ pub(super) fn without_leadership(vote: Vote, voter: VoterId) -> Vote {
 }
 
 /// redb checks its own pages; what it answers with a panic is damage as well.
-pub(super) fn open_database(path: &Path) -> Result<Database, OpenError> {
+pub(super) fn open_database(files: &dyn Files, path: &Path) -> Result<Database, OpenError> {
     let open = || {
-        let database = Database::builder().set_cache_size(16 << 20).create(path)?;
+        let mut builder = Database::builder();
+        builder.set_cache_size(16 << 20);
+        let database = files.database(path, builder)?;
         let transaction = database.begin_write()?;
         transaction.open_table(LOG)?;
         transaction.open_table(META)?;

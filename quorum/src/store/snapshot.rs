@@ -1,8 +1,11 @@
 //! Snapshot files: `[magic][version u16][blake3][meta length u32][meta][state]`, the digest over
 //! everything behind it. The newest two are kept.
 
-use super::{OpenError, replace_durably};
-use crate::types::{LogId, SnapshotMeta};
+use super::OpenError;
+use crate::{
+    ground::{Files, Ground, Workers},
+    types::{LogId, SnapshotMeta},
+};
 use bytes::Bytes;
 use lattice_quorum_state::{FORMAT_VERSION, RestoreError, State};
 use std::{
@@ -31,6 +34,7 @@ pub struct Stored {
 /// The snapshots of one member. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SnapshotDir {
+    ground: Ground,
     path: PathBuf,
     current: Arc<Mutex<Option<(PathBuf, SnapshotMeta)>>>,
     /// As read when the directory was opened, until it is taken.
@@ -45,12 +49,17 @@ enum Unusable {
 impl SnapshotDir {
     /// Finds the newest usable snapshot. One that ends before `purged` is of no use: what follows
     /// it is no longer in the log.
-    pub(super) fn open(path: &Path, purged: Option<u64>) -> Result<Self, OpenError> {
-        std::fs::create_dir_all(path).map_err(OpenError::io(path))?;
+    pub(super) fn open(
+        ground: &Ground,
+        path: &Path,
+        purged: Option<u64>,
+    ) -> Result<Self, OpenError> {
+        let storage = &*ground.files;
+        storage.make_folder(path).map_err(OpenError::io(path))?;
         let mut damaged: Option<OpenError> = None;
         let (mut current, mut opened) = (None, None);
-        for file in files(path).map_err(OpenError::io(path))? {
-            let bytes = std::fs::read(&file).map_err(OpenError::io(&file))?;
+        for file in files(storage, path).map_err(OpenError::io(path))? {
+            let bytes = storage.read(&file).map_err(OpenError::io(&file))?;
             match frame(bytes.into()).and_then(restore) {
                 Ok((meta, state)) => {
                     let index = meta.last_log_id.map(|id| id.index);
@@ -79,10 +88,16 @@ impl SnapshotDir {
             return Err(damaged.unwrap_or_else(missing));
         }
         Ok(Self {
+            ground: ground.clone(),
             path: path.to_owned(),
             current: Arc::new(Mutex::new(current)),
             opened: Arc::new(Mutex::new(opened)),
         })
+    }
+
+    /// Who works for the member.
+    pub fn workers(&self) -> &Workers {
+        &self.ground.workers
     }
 
     fn current(&self) -> std::sync::MutexGuard<'_, Option<(PathBuf, SnapshotMeta)>> {
@@ -109,7 +124,7 @@ impl SnapshotDir {
         let Some((path, _)) = self.current().clone() else {
             return Ok(None);
         };
-        match frame(std::fs::read(&path)?.into()) {
+        match frame(self.ground.files.read(&path)?.into()) {
             Ok(loaded) => Ok(Some(loaded)),
             Err(Unusable::Damaged(reason)) => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -134,10 +149,12 @@ impl SnapshotDir {
             .map_or((0, 0), |id| (id.index, id.leader_id.term));
         let path = self.path.join(format!("{index:020}-{term}.{EXTENSION}"));
         let version = VERSION.to_le_bytes();
-        replace_durably(&path, &[MAGIC, &version, &digest, &length, &encoded, state])?;
+        let parts: [&[u8]; 6] = [MAGIC, &version, &digest, &length, &encoded, state];
+        self.ground.files.replace(&path, &parts)?;
         *self.current() = Some((path, meta.clone()));
-        for old in files(&self.path)?.into_iter().skip(KEPT) {
-            std::fs::remove_file(old)?;
+        let storage = &*self.ground.files;
+        for old in files(storage, &self.path)?.into_iter().skip(KEPT) {
+            storage.remove(&old)?;
         }
         Ok(())
     }
@@ -152,14 +169,9 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 }
 
 /// Snapshot files, newest first: names sort by index.
-fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(path)? {
-        let file = entry?.path();
-        if file.extension().is_some_and(|e| e == EXTENSION) {
-            found.push(file);
-        }
-    }
+fn files(storage: &dyn Files, path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = storage.list(path)?;
+    found.retain(|file| file.extension().is_some_and(|e| e == EXTENSION));
     found.sort();
     found.reverse();
     Ok(found)

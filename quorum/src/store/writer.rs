@@ -7,9 +7,10 @@ use openraft::storage::LogFlushed;
 use redb::{Database, Durability, ReadableDatabase, TableDefinition};
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
@@ -56,25 +57,66 @@ impl Lazy {
     }
 }
 
-/// Runs until closed or until nobody can write any more.
-pub(super) fn run(
-    database: &Database,
-    queue: &mpsc::Receiver<Write>,
-    lazy: &Lazy,
-    flushed_upto: impl Fn(u64),
-) {
-    let mut broken: Option<String> = None;
-    while let Ok(first) = queue.recv() {
-        let mut group = vec![first];
-        group.extend(queue.try_iter().take(MAX_GROUP - 1));
-        let result = match &broken {
-            None => commit(database, &group, lazy.take()).map_err(|e| e.to_string()),
+/// Commits what is queued.
+pub(super) struct Writer {
+    database: Arc<Database>,
+    lazy: Lazy,
+    flushed_upto: Box<dyn Fn(u64) + Send>,
+    /// Why nothing can be written any more.
+    broken: Option<String>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        database: Arc<Database>,
+        lazy: Lazy,
+        flushed_upto: impl Fn(u64) + Send + 'static,
+    ) -> Self {
+        Self {
+            database,
+            lazy,
+            flushed_upto: Box::new(flushed_upto),
+            broken: None,
+        }
+    }
+
+    /// Runs, as a thread, until closed or until nobody can write any more.
+    pub(super) fn run(mut self, mut queue: mpsc::UnboundedReceiver<Write>) {
+        while let Some(first) = queue.blocking_recv() {
+            let group = gather(first, &mut queue);
+            if self.write(group) {
+                return;
+            }
+        }
+        self.end();
+    }
+
+    /// The same as a task; each commit takes as long as `pause` says.
+    pub(super) async fn run_inline(
+        mut self,
+        mut queue: mpsc::UnboundedReceiver<Write>,
+        pause: Arc<dyn Fn() -> Duration + Send + Sync>,
+    ) {
+        while let Some(first) = queue.recv().await {
+            let group = gather(first, &mut queue);
+            tokio::time::sleep(pause()).await;
+            if self.write(group) {
+                return;
+            }
+        }
+        self.end();
+    }
+
+    /// One durable commit; then everyone is called back. Says whether that was the last one.
+    fn write(&mut self, group: Vec<Write>) -> bool {
+        let result = match &self.broken {
+            None => commit(&self.database, &group, self.lazy.take()).map_err(|e| e.to_string()),
             Some(reason) => Err(reason.clone()),
         };
-        if let (Err(reason), None) = (&result, &broken) {
+        if let (Err(reason), None) = (&result, &self.broken) {
             tracing::error!(%reason, "the log cannot be written; this member stops");
             // What reached the disk is not known: nothing may be written after it.
-            broken = Some(reason.clone());
+            self.broken = Some(reason.clone());
         }
         let mut closed = false;
         for write in group {
@@ -82,7 +124,7 @@ pub(super) fn run(
             match write {
                 Write::Append { seq, flushed, .. } => {
                     if result.is_ok() {
-                        flushed_upto(seq);
+                        (self.flushed_upto)(seq);
                     }
                     flushed.log_io_completed(answer());
                 }
@@ -96,16 +138,27 @@ pub(super) fn run(
                 }
             }
         }
-        if closed {
-            return;
+        closed
+    }
+
+    /// Dropped without being closed: the commit point is worth one try.
+    fn end(&self) {
+        if self.broken.is_none()
+            && let Some(committed) = self.lazy.take()
+        {
+            let _ = commit(&self.database, &[], Some(committed));
         }
     }
-    // Dropped without being closed: the commit point is worth one try.
-    if broken.is_none()
-        && let Some(committed) = lazy.take()
+}
+
+fn gather(first: Write, queue: &mut mpsc::UnboundedReceiver<Write>) -> Vec<Write> {
+    let mut group = vec![first];
+    while group.len() < MAX_GROUP
+        && let Ok(next) = queue.try_recv()
     {
-        let _ = commit(database, &[], Some(committed));
+        group.push(next);
     }
+    group
 }
 
 fn commit(
