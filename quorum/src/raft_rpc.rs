@@ -17,7 +17,7 @@ const MEMBERS: &[Role] = &[Role::Quorum];
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Append(pub(crate) AppendEntriesRequest<Types>);
 impl Rpc for Append {
-    const METHOD: &'static str = "raft.append.3";
+    const METHOD: &'static str = "raft.append.4";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = AppendEntriesResponse<VoterId>;
 }
@@ -26,7 +26,7 @@ impl Rpc for Append {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RequestVote(pub(crate) VoteRequest<VoterId>);
 impl Rpc for RequestVote {
-    const METHOD: &'static str = "raft.vote.3";
+    const METHOD: &'static str = "raft.vote.4";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = VoteResponse<VoterId>;
 }
@@ -55,7 +55,7 @@ pub(crate) enum SnapshotAnswer {
     Done(SnapshotResponse<VoterId>),
 }
 impl Rpc for SendSnapshot {
-    const METHOD: &'static str = "raft.snapshot.3";
+    const METHOD: &'static str = "raft.snapshot.4";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = SnapshotAnswer;
 }
@@ -68,7 +68,7 @@ pub(crate) struct MayCampaign {
     pub(crate) last_log_id: Option<LogId>,
 }
 impl Rpc for MayCampaign {
-    const METHOD: &'static str = "raft.campaign.3";
+    const METHOD: &'static str = "raft.campaign.4";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = bool;
 }

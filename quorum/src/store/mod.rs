@@ -2,7 +2,7 @@
 //! point (one redb file), and snapshots (checksummed files).
 //!
 //! ```text
-//! <data_dir>/FORMAT            {"format":3,"cluster":"site","voter":1}
+//! <data_dir>/FORMAT            {"format":4,"cluster":"site","voter":1}
 //! <data_dir>/log.redb          log entries, vote, commit point
 //! <data_dir>/snapshots/*.snap  the newest two
 //! ```
@@ -18,6 +18,8 @@ mod row;
 mod snapshot;
 mod writer;
 
+#[cfg(test)]
+mod fifth_format;
 #[cfg(test)]
 mod first_version;
 #[cfg(test)]

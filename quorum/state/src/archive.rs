@@ -12,6 +12,11 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
+    /// These records.
+    pub(crate) fn of(records: impl Iterator<Item = Allocation>) -> Self {
+        let records = records.map(|record| (record.id, record)).collect();
+        Self { records }
+    }
     /// Appends a terminal record.
     pub(crate) fn append(&mut self, record: Allocation) {
         self.records.insert(record.id, record);

@@ -13,6 +13,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Audit(Vec<AuditEntry>);
 
 impl Audit {
+    /// These entries, the first one first.
+    pub(crate) fn of(entries: Vec<AuditEntry>) -> Self {
+        Self(entries)
+    }
     /// Appends an entry.
     pub(crate) fn append(
         &mut self,
@@ -25,6 +29,14 @@ impl Audit {
         let position = self.0.len();
         self.0.push(entry);
         &self.0[position]
+    }
+    /// Number of the last entry; 0 before the first.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.0.last().map_or(0, |entry| entry.number)
+    }
+    /// The last entries, as many as are at hand; never empty where there are any.
+    pub(crate) fn tail(&self) -> &[AuditEntry] {
+        &self.0
     }
     /// Entries behind the one with this number, at most `limit`.
     pub(crate) fn after(&self, number: u64, limit: usize) -> &[AuditEntry] {

@@ -12,11 +12,12 @@
 //!
 //! Begin with `state.rs`, then the command you care about in `judge/`. What a limit means is one
 //! replaceable piece, [`policy`]; see `0001-limit-policy.md`. What an older build wrote is read
-//! through [`v1`].
+//! through [`v1`] and `v4`.
 #![forbid(unsafe_code)]
 
 mod archive;
 mod audit;
+mod audit_head;
 mod baseline;
 mod change;
 mod clock;
@@ -26,6 +27,7 @@ mod keys;
 mod lease;
 pub mod policy;
 mod query;
+mod restored;
 mod snapshot;
 mod state;
 mod token;
@@ -33,9 +35,11 @@ mod tree;
 mod trust;
 mod unstarted;
 pub mod v1;
+mod v4;
 
 pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};
 pub use policy::Policy;
+pub use restored::REVISION_GAP;
 pub use snapshot::{FORMAT_VERSION, RestoreError};
 pub use state::State;
 pub use trust::{MAX_REVOCATION_BYTES, MAX_REVOCATIONS};

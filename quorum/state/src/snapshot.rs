@@ -1,9 +1,9 @@
 //! The state as bytes: a versioned, checksummed frame around its encoding.
 
-use crate::{State, v1};
+use crate::{State, v1, v4};
 
 /// Snapshot format this build writes; it reads all before it too.
-pub const FORMAT_VERSION: u16 = 4;
+pub const FORMAT_VERSION: u16 = 5;
 
 /// Marks a snapshot of this state machine.
 const MAGIC: [u8; 8] = *b"LATSTATE";
@@ -101,8 +101,9 @@ impl State {
         }
         let state = match found {
             0 | 1 => postcard::from_bytes::<v1::State>(body).map(Into::into),
-            2 => postcard::from_bytes(&[body, &NOTHING_UNSTARTED[..]].concat()),
-            3 => postcard::from_bytes(&[body, &NO_BASELINES[..]].concat()),
+            2 => former(&[body, &NOTHING_UNSTARTED[..]].concat()),
+            3 => former(&[body, &NO_BASELINES[..]].concat()),
+            4 => former(body),
             _ => postcard::from_bytes(body),
         };
         state.map_err(|e| RestoreError::Decode {
@@ -122,6 +123,11 @@ impl State {
         )]
         postcard::to_stdvec(self).expect("the state serialises")
     }
+}
+
+/// The state in a body of format 4.
+fn former(body: &[u8]) -> postcard::Result<State> {
+    postcard::from_bytes::<v4::State>(body).map(Into::into)
 }
 
 fn checksum(version: &[u8; 2], length: &[u8; 8], body: &[u8]) -> [u8; 32] {

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Cluster, START, node, path};
-use lattice_quorum_state::{RestoreError, State};
+use lattice_quorum_state::{FORMAT_VERSION, RestoreError, State};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Outcome, Refusal, Revision, VclusterName,
     command::{ExpectedNode, Power},
@@ -65,9 +65,9 @@ fn it_is_written_anew_in_the_present_format_and_reads_the_same() {
     let again = State::restore(&state.snapshot()).unwrap();
     assert_eq!(state.digest(), again.digest());
     let mut newer = state.snapshot();
-    newer[8] = 5;
+    newer[8] = FORMAT_VERSION as u8 + 1;
     let error = State::restore(&newer).unwrap_err();
-    let (found, supported) = (5, 4);
+    let (found, supported) = (FORMAT_VERSION + 1, FORMAT_VERSION);
     assert_eq!(error, RestoreError::NewerVersion { found, supported });
 }
 

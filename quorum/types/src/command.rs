@@ -7,7 +7,7 @@ use crate::{
     cidr::Cidr,
     claim::ClaimedNode,
     id::{BaselineName, LeaseName},
-    limit::{LimitPatch, Limits},
+    limit::{LimitPatch, LimitPolicy, Limits, SystemLimitPatch},
     node::Lifecycle,
     rpc::Role,
     spec::AllocationSpec,
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// Newest command schema this build writes and reads.
-pub const SCHEMA: u16 = 3;
+pub const SCHEMA: u16 = 4;
 
 /// How long an idempotency key is remembered, milliseconds (24 h).
 pub const KEY_LIFETIME_MS: u64 = 24 * 3600 * 1000;
@@ -378,6 +378,64 @@ pub enum Command {
         id: AllocationId,
         /// Its nodes, each with what speaks for it.
         nodes: Vec<ClaimedNode>,
+    },
+    /// Gives an allocation that holds nodes more of them, as ranks behind those it has. Fenced. Not
+    /// for sensitive work.
+    Grow {
+        /// Which.
+        id: AllocationId,
+        /// What it gets, with the versions that were planned on.
+        nodes: Vec<ExpectedNode>,
+    },
+    /// Gives nodes of an allocation back, each as soon as its rank is known to have ended. Fenced.
+    Shrink {
+        /// Which.
+        id: AllocationId,
+        /// What it gives back; at least one node is left.
+        nodes: Vec<NodeId>,
+    },
+    /// Ends the processes of an allocation that holds nodes; afterwards it is suspended and holds
+    /// nothing. Fenced.
+    Suspend {
+        /// Which.
+        id: AllocationId,
+    },
+    /// A suspended allocation waits for nodes again, if limits allow it now. Fenced.
+    Resume {
+        /// Which.
+        id: AllocationId,
+    },
+    /// Changes what is limited for the whole cluster.
+    SetSystemLimits {
+        /// What changes.
+        patch: SystemLimitPatch,
+    },
+    /// From now on limits mean something else. Refused unless the tree as it is obeys.
+    SetLimitPolicy {
+        /// By which rules.
+        policy: LimitPolicy,
+    },
+    /// As [`Command::CreateProject`], with each limit by itself: what is not named is closed.
+    NewProject {
+        /// Where.
+        path: ProjectPath,
+        /// Other than closed.
+        limits: LimitPatch,
+        /// Administrators.
+        admins: Vec<String>,
+        /// Text for people.
+        description: String,
+    },
+    /// Writes down what was done to the quorum itself: its members, who leads, backups. By the leader
+    /// that does it, on behalf of who asked for it.
+    NoteQuorum {
+        /// What.
+        action: Box<crate::audit::AuditAction>,
+    },
+    /// Puts a signed checkpoint behind the audit's entries. By the leader, which has verified it.
+    SignAudit {
+        /// As it was signed.
+        checkpoint: Box<crate::audit::Checkpoint>,
     },
 }
 

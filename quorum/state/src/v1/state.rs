@@ -10,15 +10,15 @@ use crate::{
     lease::Leases,
     policy::Policy,
     token::{self, Tokens},
-    tree::Tree,
     trust::Trust,
     unstarted::Unstarted,
+    v4,
 };
 use lattice_quorum_types::{
     self as now, AllocationId, AllocationState, NodeId, Outcome, Revision, UnixMillis,
     allocation::{RankPhase, StopCause},
     command::TokenGrant,
-    node::Node,
+    limit::SystemLimits,
     rpc::Role,
 };
 use serde::Deserialize;
@@ -30,8 +30,8 @@ pub(crate) struct State {
     revision: Revision,
     last_index: u64,
     clock: Clock,
-    tree: Tree,
-    nodes: BTreeMap<NodeId, Node>,
+    tree: v4::Tree,
+    nodes: BTreeMap<NodeId, v4::Node>,
     registered: u64,
     hot: BTreeMap<AllocationId, Allocation>,
     archive: BTreeMap<AllocationId, Allocation>,
@@ -148,10 +148,9 @@ fn keys(old: Keys) -> keys::Keys {
 
 impl From<State> for crate::State {
     fn from(old: State) -> Self {
-        let mut archive = Archive::default();
-        for record in old.archive.into_values() {
-            archive.append(record.into());
-        }
+        let ended = old.archive.into_values().map(Into::into);
+        let mut counts = [0; AllocationState::ALL.len()];
+        counts[..old.counts.len()].copy_from_slice(&old.counts);
         let tokens = old.tokens.into_iter().map(|(hash, old)| {
             let token = token(&hash, old);
             (hash, token)
@@ -161,16 +160,20 @@ impl From<State> for crate::State {
             revision: old.revision,
             last_index: old.last_index,
             clock: old.clock,
-            tree: old.tree,
-            nodes: old.nodes,
+            tree: old.tree.into(),
+            nodes: old
+                .nodes
+                .into_iter()
+                .map(|(id, node)| (id, node.into()))
+                .collect(),
             registered: old.registered,
             hot: old
                 .hot
                 .into_iter()
                 .map(|(id, record)| (id, record.into()))
                 .collect(),
-            archive,
-            counts: old.counts,
+            archive: Archive::of(ended),
+            counts,
             last_id: old.last_id,
             leases: old.leases,
             tokens: Tokens(tokens.collect()),
@@ -179,6 +182,7 @@ impl From<State> for crate::State {
             audit: Audit::default(),
             unstarted: Unstarted::default(),
             baselines: Baselines::default(),
+            system: SystemLimits::default(),
         }
     }
 }

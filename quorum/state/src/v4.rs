@@ -1,0 +1,16 @@
+//! What snapshots of the formats 2, 3 and 4 hold, as they hold it: they are read for ever.
+//!
+//! Frozen are the shapes around the tree, nodes, allocations and their history, and in what order the
+//! state has its parts. The others are used from where they are, as long as they stay as they were: who
+//! changes one of them freezes its former shape here first, and gives the new part its line in a `From`.
+//! The snapshots and the data directory in `fixtures/quorum` do not open otherwise.
+//!
+//! Commands are not here. A command of schema 2 or 3 is one of today: what is new about commands is a
+//! variant at the end of an enum. Who has to change one that exists freezes it beside
+//! [`crate::v1::Envelope`], and raises the version of log rows.
+
+mod records;
+mod state;
+
+pub(crate) use records::{Node, Tree};
+pub(crate) use state::State;

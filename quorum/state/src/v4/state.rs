@@ -1,0 +1,64 @@
+//! The whole state as it was.
+
+use super::records::{Allocation, Node, Tree, by_key};
+use crate::{
+    archive::Archive, audit::Audit, baseline::Baselines, clock::Clock, keys::Keys, lease::Leases,
+    policy::Policy, token::Tokens, trust::Trust, unstarted::Unstarted,
+};
+use lattice_quorum_types::{
+    AllocationId, AllocationState, NodeId, Revision, audit::AuditEntry, limit::SystemLimits,
+};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Of format 4. Those of format 3 end before the baselines, those of format 2 before `unstarted`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct State {
+    policy: Policy,
+    revision: Revision,
+    last_index: u64,
+    clock: Clock,
+    tree: Tree,
+    nodes: BTreeMap<NodeId, Node>,
+    registered: u64,
+    hot: BTreeMap<AllocationId, Allocation>,
+    archive: BTreeMap<AllocationId, Allocation>,
+    counts: [u64; 11],
+    last_id: u64,
+    leases: Leases,
+    tokens: Tokens,
+    keys: Keys,
+    trust: Trust,
+    audit: Vec<AuditEntry>,
+    unstarted: Unstarted,
+    baselines: Baselines,
+}
+
+impl From<State> for crate::State {
+    fn from(old: State) -> Self {
+        let mut counts = [0; AllocationState::ALL.len()];
+        counts[..old.counts.len()].copy_from_slice(&old.counts);
+        let ended = old.archive.into_values().map(Into::into);
+        crate::State {
+            policy: old.policy,
+            revision: old.revision,
+            last_index: old.last_index,
+            clock: old.clock,
+            tree: old.tree.into(),
+            nodes: by_key(old.nodes),
+            registered: old.registered,
+            hot: by_key(old.hot),
+            archive: Archive::of(ended),
+            counts,
+            last_id: old.last_id,
+            leases: old.leases,
+            tokens: old.tokens,
+            keys: old.keys,
+            trust: old.trust,
+            audit: Audit::of(old.audit),
+            unstarted: old.unstarted,
+            baselines: old.baselines,
+            system: SystemLimits::default(),
+        }
+    }
+}
