@@ -3,6 +3,7 @@
 use crate::{
     StartError,
     authority::Authorities,
+    checkpoint::{self, Signer},
     config::Settings,
     edges::{Edges, check_identity},
     formation, gate,
@@ -23,7 +24,7 @@ use lattice_mesh::{
     Authority, Credentials, Mesh, MeshConfig, Renew, RenewalSettings, RenewalState, Router,
     keep_renewed,
 };
-use lattice_quorum_types::{VoterId, view::MemberStatus};
+use lattice_quorum_types::{VoterId, view::MemberStatus, wire::SignAudit};
 use openraft::SnapshotPolicy;
 use std::{
     collections::BTreeMap,
@@ -201,7 +202,15 @@ impl App {
         };
         let issuer = Arc::new(self.issuer(&service));
         let (enroller, renewer) = (issuer.clone(), issuer.clone());
-        let router = receive::serve(service.serve(Router::new()), &member)
+        let signer = Arc::new(Signer {
+            cluster: self.settings.cluster.clone(),
+            member: member.clone(),
+            proposals: service.proposals.clone(),
+            mesh: self.mesh.downgrade(),
+        });
+        let (asked, barrier) = (signer.clone(), service.reads.clone());
+        let router = operations::serve(service.serve(Router::new()), &service);
+        let router = receive::serve(router, &member)
             .serving_trust(&self.mesh)
             .enrolment(enroller)
             .rpc(move |caller, Renew { csr }| {
@@ -212,6 +221,10 @@ impl App {
         let renewal = keep_renewed(
             &self.mesh,
             Own::new(issuer.clone()),
+            })
+            .rpc(move |_, SignAudit| {
+                let (signer, barrier) = (asked.clone(), barrier.clone());
+                async move { Ok(signer.sign_behind(&barrier).await) }
             RenewalSettings::new(self.settings.credentials.clone(), id),
         );
         let spawn = |name: &'static str, work: Work| {
@@ -225,7 +238,16 @@ impl App {
                 Box::pin(trust::run(issuer, mesh, renewal.clone(), roots.clone()))
             })
         });
-        spawn("gate", {
+        tasks.spawn(
+            cancel
+                .clone()
+                .run_until_cancelled_owned(watchdog::run(member.clone(), self.mesh.clone())),
+        );
+        spawn("checkpoint", {
+            let settings = self.settings.checkpoints;
+            Box::new(move || Box::pin(checkpoint::run(signer.clone(), settings)))
+        });
+        spawn("membership", {
             let (member, mesh) = (member.clone(), self.mesh.clone());
             Box::new(move || Box::pin(gate::run(member.clone(), mesh.clone())))
         });

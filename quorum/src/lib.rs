@@ -15,6 +15,8 @@
 mod ahead;
 mod app;
 mod authority;
+mod checkpoint;
+mod backup;
 mod claims;
 mod config;
 mod edges;
@@ -41,7 +43,8 @@ mod types;
 
 pub use app::App;
 pub use authority::load_authorities;
-pub use config::{CellConfig, Config, EnrolmentConfig, MemberConfig, Settings};
+pub use checkpoint::CheckpointSettings;
+pub use config::{AuditConfig, CellConfig, Config, EnrolmentConfig, MemberConfig, Settings};
 pub use edges::{Edges, authorities};
 pub use error::StartError;
 pub use ground::{Files, Ground, HostFiles, Workers};

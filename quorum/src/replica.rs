@@ -10,6 +10,7 @@ use bytes::Bytes;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Revision, UnixMillis,
+    audit::AuditHead,
     rpc::Role,
     view::{Answer, Query, TrustView},
 };
@@ -107,6 +108,10 @@ impl Replica {
         });
     }
     /// Revision of the applied state.
+    /// Where the audit ends, and how far it is signed.
+    pub fn audit_head(&self) -> AuditHead {
+        self.read().state.audit_head()
+    }
     pub fn revision(&self) -> Revision {
         self.read().state.revision()
     }

@@ -71,7 +71,7 @@ pub use renewal::{
 };
 pub use router::{Caller, Failed, ItemSender, Router, Served};
 pub use simulated::{Answers, Opened, Wire};
-pub use statement::{Signed, StatementRefused};
+pub use statement::{Signed, Signer, StatementRefused};
 pub use token::{InvalidToken, JoinToken, Pin};
 pub use trust::Standing;
 pub use trust_rpc::{GetTrust, PushTrust, Renew};

@@ -5,8 +5,8 @@ use crate::{
     Credentials, CredentialsError, Identity, Mesh,
     signature::{Kind, is_signed, message},
     tls::provider,
-    trust::Distrust,
-    verify::Leaf,
+    trust::{Distrust, store_of, unix_time},
+    verify::{Leaf, chain_to},
 };
 use bytes::Bytes;
 use lattice_quorum_types::UnixMillis;
@@ -89,6 +89,56 @@ impl Signed {
             }
             _ => Err(StatementRefused::WrongSignature),
         }
+    }
+}
+
+/// Who signed a statement, as its certificate says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signer {
+    /// The signer.
+    pub identity: Identity,
+    /// When its certificate was issued.
+    pub issued_at: UnixMillis,
+}
+
+impl Signed {
+    /// When the signer's certificate was issued; `None` where it cannot be read.
+    pub fn issued_at(&self) -> Option<UnixMillis> {
+        let leaf = self.chain.first()?;
+        let leaf = Leaf::read(&(&leaf[..]).into()).ok()?;
+        Some(leaf.issued_at)
+    }
+
+    /// Who signed `bytes` for `context`, if the certificate is one of this authority and was in force
+    /// at `at`. For who has no endpoint, years later: revocations, the cluster and what the signer
+    /// may say are for the caller to judge.
+    ///
+    /// # Errors
+    /// What is wrong with the certificate or the signature.
+    pub fn verify_by(
+        &self,
+        authority: &CertificateDer<'_>,
+        context: &str,
+        bytes: &[u8],
+        at: UnixMillis,
+    ) -> Result<Signer, StatementRefused> {
+        let not_trusted = |reason: String| StatementRefused::NotTrusted { reason };
+        let chain = self.chain()?;
+        let (leaf, rest) = chain
+            .split_first()
+            .ok_or_else(|| not_trusted("there is no certificate".to_owned()))?;
+        let roots = store_of(&[authority.clone().into_owned()]);
+        let roots = roots.map_err(|error| not_trusted(error.to_string()))?;
+        chain_to(&roots, leaf, rest, unix_time(at), &provider())
+            .map_err(|error| not_trusted(error.to_string()))?;
+        self.check_signature(chain.first(), context, bytes)?;
+        let leaf = Leaf::read(leaf).map_err(not_trusted)?;
+        let issued_at = leaf.issued_at;
+        let identity = leaf.identity().map_err(not_trusted)?;
+        Ok(Signer {
+            identity,
+            issued_at,
+        })
     }
 }
 

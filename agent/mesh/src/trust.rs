@@ -232,7 +232,7 @@ impl Trust {
     }
 }
 
-fn store_of(roots: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, CredentialsError> {
+pub(crate) fn store_of(roots: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, CredentialsError> {
     let mut store = RootCertStore::empty();
     for root in roots {
         store
@@ -244,6 +244,6 @@ fn store_of(roots: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, Cre
     Ok(Arc::new(store))
 }
 
-fn unix_time(at: UnixMillis) -> UnixTime {
+pub(crate) fn unix_time(at: UnixMillis) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_millis(at.0))
 }

@@ -6,12 +6,13 @@ use crate::{
     members::Members,
     propose::{self, Job, MAX_COMMANDS, Replies},
 };
-use lattice_mesh::{CallError, Mesh};
+use lattice_mesh::{CallError, Mesh, Rpc};
 use lattice_quorum_types::{
     Applied, Envelope, Refusal, Revision,
+    audit::AuditHead,
     view::{Answer, MemberStatus, Query},
     weight,
-    wire::Read,
+    wire::{Read, SignAudit, Unavailable},
 };
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
@@ -123,9 +124,25 @@ impl QuorumClient {
     /// # Errors
     /// When no leader answered within [`ClientConfig::deadline`].
     pub async fn read(&self, query: Query) -> Result<Answer, ClientError> {
+        self.ask(Read { query }).await
+    }
+
+    /// Has the leader sign the audit as far as it reaches, where that is not done yet. Returns where
+    /// it ends then; the inner error says why it is not signed.
+    ///
+    /// # Errors
+    /// As [`QuorumClient::read`].
+    pub async fn sign_audit(&self) -> Result<Result<AuditHead, String>, ClientError> {
+        self.ask(SignAudit).await
+    }
+
+    /// Asks the leader, whoever that is, what may be asked twice.
+    async fn ask<R, T>(&self, request: R) -> Result<T, ClientError>
+    where
+        R: Rpc<Reply = Result<T, Unavailable>>,
+    {
         let started = Instant::now();
         let until = started + self.config.deadline;
-        let request = Read { query };
         let mut waits = Waits::new(&self.config);
         loop {
             let addr = self.members.target().await.ok_or(ClientError::NoMembers)?;
@@ -134,7 +151,7 @@ impl QuorumClient {
                     Attempt::Answer(answer) => return Ok(answer),
                     Attempt::Rejected(error) => return Err(ClientError::Rejected(error)),
                     Attempt::NotDone { reason, pause } => (reason, pause),
-                    // Reading twice is reading once.
+                    // Asking twice is asking once.
                     Attempt::Unknown { reason } => (reason, Pause::Yes),
                 };
             waits.wait(pause, until).await;

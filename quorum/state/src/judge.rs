@@ -4,6 +4,7 @@
 mod access;
 mod assign;
 mod baseline;
+mod checkpoint;
 mod force;
 mod lease;
 mod nodes;
@@ -16,6 +17,7 @@ mod token;
 mod trust;
 
 use crate::{
+mod told;
     State,
     change::{Change, Verdict},
 };
@@ -51,7 +53,13 @@ pub(crate) fn judge(
         now,
         schema: envelope.schema,
     };
-    match &envelope.command {
+    let mut verdict = by_kind(case, &envelope.command)?;
+    told::add(case, &envelope.command, &mut verdict.changes);
+    Ok(verdict)
+}
+
+fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
+    match command {
         Command::CreateProject {
             path,
             limits,
@@ -126,6 +134,23 @@ pub(crate) fn judge(
     }
 }
 
+        Command::Grow { id, nodes } => resize::grow(case, *id, nodes),
+        Command::Shrink { id, nodes } => resize::shrink(case, *id, nodes),
+        Command::Suspend { id } => people::suspend(case, *id),
+        Command::Resume { id } => people::resume(case, *id),
+        Command::SetSystemLimits { patch } => system::set_limits(case, patch),
+        Command::NewProject {
+            path,
+            limits,
+            admins,
+            description,
+        } => {
+            let limits = case.state.default_limits(path).patched(limits);
+            projects::create(case, path, Some(limits), admins, description)
+        }
+        Command::SetLimitPolicy { policy } => system::set_policy(case, *policy),
+        Command::NoteQuorum { action } => quorum::note(case, action),
+        Command::SignAudit { checkpoint } => checkpoint::sign(case, checkpoint),
 impl<'a> Case<'a> {
     /// Whether the command was written by the first version. It is judged by the rules of then, so
     /// that a log that was written by one build and is replayed by another gives one state.

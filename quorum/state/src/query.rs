@@ -46,6 +46,13 @@ impl State {
             }
             Query::Baselines => Answer::Baselines(Box::new(self.baselines.view())),
             Query::Baseline { name, version } => {
+            Query::System => Answer::System(self.system()),
+            Query::AuditSearch { search } => {
+                let mut finder = Finder::new(search);
+                finder.look(self.audit.tail());
+                Answer::AuditSearch(Box::new(finder.finish(self.audit_head())))
+            }
+            Query::Headroom { path } => Answer::Headroom(self.headroom(path).map(Box::new)),
                 let found = match version {
                     None => self.baselines.current(name),
                     Some(version) => self.baselines.version(name, *version),

@@ -1,13 +1,19 @@
 //! The audit: what must stay known for ever, chained so that a change of it shows.
 
 mod action;
+mod checkpoint;
 mod filter;
 mod hex;
+mod search;
 mod subjects;
 
-pub use action::{AuditAction, ChangedLimit, CheckpointOf, LevelLimits, NamedLimit};
+pub use action::{AuditAction, ChangedLimit, LevelLimits, NamedLimit};
+pub use checkpoint::{
+    AuditHead, Checkpoint, CheckpointOf, InvalidCheckpoint, MAX_CHECKPOINT_OFF_MS,
+};
 pub use filter::{AuditFilter, Segment};
 pub use hex::Hex;
+pub use search::{AuditOrder, AuditPage, AuditSearch, Finder, MAX_FOUND};
 pub use subjects::Subjects;
 
 use crate::{Revision, UnixMillis, command::Principal};

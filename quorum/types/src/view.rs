@@ -3,7 +3,7 @@
 use crate::{
     Allocation, AllocationId, AllocationState, Envelope, Event, ProjectPath, Refusal, Revision,
     UnixMillis, VoterId,
-    audit::AuditEntry,
+    audit::{AuditEntry, AuditPage, AuditSearch},
     baseline::{Baseline, BaselinesView, VersionView},
     command::TokenGrant,
     id::BaselineName,
@@ -73,6 +73,52 @@ pub enum Query {
         name: BaselineName,
     },
 }
+    /// What holds for the whole cluster.
+    System,
+    /// The entries of the audit that somebody asks for.
+    AuditSearch {
+        /// Which.
+        search: Box<AuditSearch>,
+    },
+    /// How much more a project could be given now, as far as limits go.
+    Headroom {
+        /// Which.
+        path: ProjectPath,
+    },
+}
+
+/// What holds for the whole cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemView {
+    /// By which rules limits are judged.
+    pub limit_policy: LimitPolicy,
+    /// What is limited for all together.
+    pub limits: SystemLimits,
+}
+
+/// How much more a project could be given now, as far as limits go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Headroom {
+    /// The revision it was judged at.
+    pub revision: Revision,
+    /// Most nodes that one more allocation could have; 0 when none fits, `None` when no level limits
+    /// them.
+    pub nodes: Option<u64>,
+    /// Allocations that could hold nodes besides; `None` when no level limits them.
+    pub allocations: Option<u64>,
+    /// The levels that have a say, from the project up.
+    pub levels: Vec<HeadroomLevel>,
+}
+
+/// One level of a [`Headroom`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadroomLevel {
+    /// The project, or tenant.
+    pub path: ProjectPath,
+    /// Its ceilings.
+    pub limits: Limits,
+    /// What counts against them for a request from here.
+    pub counted: Usage,
 
 /// An authority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,6 +242,12 @@ pub enum Answer {
 }
 
 /// One step of a watch.
+    /// To [`Query::System`].
+    System(SystemView),
+    /// To [`Query::AuditSearch`].
+    AuditSearch(Box<AuditPage>),
+    /// To [`Query::Headroom`]; `None` for a project that is not known.
+    Headroom(Option<Box<Headroom>>),
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchItem {

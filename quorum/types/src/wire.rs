@@ -3,6 +3,7 @@
 pub use crate::claim::Claim;
 use crate::{
     AllocationId, Applied, Envelope, NodeId, Refusal, Revision, UnixMillis,
+    audit::AuditHead,
     command::RankReport,
     rpc::{Role, Rpc, StreamRpc},
     spec::Workload,
@@ -60,6 +61,16 @@ impl Rpc for Read {
     const METHOD: &'static str = "quorum.read";
     const CALLERS: &'static [Role] = &[Role::Control, Role::Quorum];
     type Reply = Result<Answer, Unavailable>;
+}
+
+/// Has the leader sign the audit as far as it reaches now, where something in it is not signed yet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SignAudit;
+impl Rpc for SignAudit {
+    const METHOD: &'static str = "quorum.sign_audit";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    /// Where the audit ends then; the inner error says why it is not signed.
+    type Reply = Result<Result<AuditHead, String>, Unavailable>;
 }
 
 /// The member's own account of itself.

@@ -55,6 +55,7 @@ pub const RULES: &[Rule] = &[
     // The state is control's to change and read; members propose for strangers that enrol.
     rule(Server::Quorum, "quorum.propose", &[Control, Quorum]),
     rule(Server::Quorum, "quorum.read", &[Control, Quorum]),
+    rule(Server::Quorum, "quorum.sign_audit", &[Control]),
     rule(Server::Quorum, "quorum.status", &[Control, Quorum]),
     rule(Server::Quorum, "quorum.watch", &[Control, Quorum]),
     // Everybody learns whom to trust, and renews its own certificate.

@@ -48,6 +48,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         Command::CreateToken { .. }
         | Command::RevokeToken { .. }
         | Command::RevokeCertificates { .. }
+        | Command::SignAudit { .. }
         | Command::PromoteAuthority { .. }
         | Command::RetireAuthority { .. }
         | Command::UndrainUnchecked { .. } => (&[Power::Admin], "the role admin"),

@@ -16,7 +16,7 @@ use lattice_quorum_types::{
 };
 
 /// In whose name quorum members propose.
-const MEMBERS: &str = "service:quorum";
+pub(super) const MEMBERS: &str = "service:quorum";
 /// Largest certificate of an authority, bytes. A chain of one key is below 1 KiB.
 const MAX_CERTIFICATE_BYTES: usize = 8 * 1024;
 /// Most authorities at one time: an overlap needs two.

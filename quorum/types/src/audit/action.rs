@@ -1,10 +1,9 @@
 //! What can be written down. A new action goes to the end of [`AuditAction`], its word to the end of
 //! [`AuditAction::WORDS`], and what it is about into `subjects.rs`.
 
-use super::Hex;
+use super::{CheckpointOf, Hex};
 use crate::{
-    AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
-    VoterId,
+    AllocationId, AllocationState, NodeId, ProjectPath, Revision, VclusterName, VoterId,
     id::BaselineName,
     limit::{Limits, Resource},
     node::Lifecycle,
@@ -421,24 +420,6 @@ impl NamedLimit {
         });
         each.into()
     }
-}
-
-/// How far the chain had come when it was signed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckpointOf {
-    /// Whose audit it is.
-    pub cluster: String,
-    /// The last entry.
-    pub number: u64,
-    /// Its hash.
-    pub hash: Hex,
-    /// When it was signed: what the signer's certificate is judged at.
-    pub at: UnixMillis,
-}
-
-impl CheckpointOf {
-    /// What a checkpoint is signed for.
-    pub const CONTEXT: &'static str = "lattice audit checkpoint 1";
 }
 
 impl AuditAction {

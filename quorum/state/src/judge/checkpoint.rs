@@ -1,0 +1,62 @@
+//! Signed checkpoints of the audit. That the signature holds is established by the leader before
+//! the command enters the log, and by whoever verifies the audit later; here it is judged that what
+//! was signed is this chain. See `../../../0008-audit-checkpoints.md`.
+
+use super::{Case, access::forbidden, audited, invalid, trust::MEMBERS};
+use crate::change::Verdict;
+use lattice_quorum_types::{
+    Refusal,
+    audit::{AuditAction, Checkpoint, CheckpointOf, MAX_CHECKPOINT_OFF_MS},
+    rpc::Role,
+};
+
+/// Puts a checkpoint behind the entries it covers. One that covers nothing new is no change, so that
+/// two leaders who signed the same head write one entry.
+pub(super) fn sign(case: Case<'_>, checkpoint: &Checkpoint) -> Result<Verdict, Refusal> {
+    if case.principal.name != MEMBERS {
+        return Err(forbidden(case.principal, "the leader of the quorum"));
+    }
+    checkpoint
+        .check()
+        .map_err(|fault| invalid(fault.field, fault.reason))?;
+    let CheckpointOf {
+        number, hash, at, ..
+    } = &checkpoint.of;
+    let tail = case.state.audit.tail();
+    let from_it = &tail[tail.partition_point(|entry| entry.number < *number)..];
+    let Some(signed) = from_it.first().filter(|entry| entry.number == *number) else {
+        let reason = format!("entry {number} is not among the last ones of the audit");
+        return Err(invalid("of.number", reason));
+    };
+    if *hash != signed.hash.into() {
+        let reason = format!("entry {number} of this audit has another hash");
+        return Err(invalid("of.hash", reason));
+    }
+    let covers = |action: &AuditAction| match action {
+        AuditAction::Checkpoint { of, .. } => of.number >= *number,
+        _ => false,
+    };
+    let is_nothing_new = matches!(&signed.action, AuditAction::Checkpoint { of, .. }
+        if of.number.saturating_add(1) == *number);
+    if is_nothing_new || from_it.iter().any(|entry| covers(&entry.action)) {
+        return Ok(Verdict::nothing());
+    }
+    if *at < signed.at || at.since(case.now).max(case.now.since(*at)) > MAX_CHECKPOINT_OFF_MS {
+        let reason = format!("{at} is not the time of this command, {}", case.now);
+        return Err(invalid("of.at", reason));
+    }
+    let name = checkpoint.signer.strip_prefix("quorum/");
+    let name = name.ok_or_else(|| invalid("signer", "only members of the quorum sign"))?;
+    let known = case.state.trust.identity(Role::Quorum, name);
+    if known.is_some_and(|known| known.is_revoked(checkpoint.issued_at)) {
+        let reason = "its certificate was revoked: another member signs";
+        return Err(invalid("signer", reason));
+    }
+    let action = AuditAction::Checkpoint {
+        of: checkpoint.of.clone(),
+        signer: checkpoint.signer.clone(),
+        signature: checkpoint.signature.clone(),
+        certificates: checkpoint.certificates.clone(),
+    };
+    Ok(Verdict::done(audited(case, action, Vec::new())))
+}

@@ -1,0 +1,178 @@
+//! What is written down of a change whichever command made it: sensitive work that gets nodes, runs
+//! and ends, and what people do to nodes and to others' work. It looks at records before and after,
+//! so no way to make the change is forgotten. Other entries are made by the command they tell of.
+
+use super::Case;
+use crate::change::Change;
+use lattice_quorum_types::{
+    Allocation, AllocationState, Command, NodeId,
+    allocation::{Rank, RankPhase},
+    audit::AuditAction,
+    command::Power,
+    node::{DrainReason, Lifecycle, Node},
+};
+
+/// Commands before this schema wrote nothing of it down; a replay of them must not either.
+const SINCE_SCHEMA: u16 = 4;
+
+/// Adds what is to be written down of `changes`.
+pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>) {
+    if case.schema < SINCE_SCHEMA {
+        return;
+    }
+    let mut actions = Vec::new();
+    for change in changes.iter() {
+        match change {
+            Change::Allocation { record, .. } => {
+                let before = case.state.hot.get(&record.id);
+                actions.extend(before.and_then(|before| acted_on(case, command, before)));
+                if record.spec.sensitive {
+                    actions.extend(before.and_then(|before| sensitive(before, record)));
+                }
+            }
+            Change::Node(after) => {
+                let before = case.state.nodes.get(&after.id);
+                actions.extend(before.and_then(|before| node(case, command, before, after)));
+            }
+            _ => {}
+        }
+    }
+    let by = case.principal;
+    changes.extend(actions.into_iter().map(|action| Change::Audit {
+        by: by.clone(),
+        action,
+    }));
+}
+
+/// What an operator or administrator did to somebody else's work.
+fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Option<AuditAction> {
+    let what = match command {
+        Command::Cancel { .. } => "cancel",
+        Command::Hold { .. } => "hold",
+        Command::Release { .. } => "release",
+        Command::Stop { .. } => "stop",
+        Command::Suspend { .. } => "suspend",
+        Command::Resume { .. } => "resume",
+        Command::Grow { .. } => "grow",
+        Command::Shrink { .. } => "shrink",
+        Command::Assign { .. } | Command::AssignSensitive { .. } => "assign",
+        _ => return None,
+    };
+    let is_person = case.principal.power != Power::Service;
+    (is_person && case.principal.name != allocation.user).then(|| AuditAction::AllocationActedOn {
+        allocation: allocation.id,
+        user: allocation.user.clone(),
+        project: allocation.spec.project.clone(),
+        what: what.to_owned(),
+    })
+}
+
+/// The step in the life of sensitive work, if this is one.
+fn sensitive(before: &Allocation, after: &Allocation) -> Option<AuditAction> {
+    let (allocation, attempt) = (after.id, after.attempt);
+    let (user, project) = (after.user.clone(), after.spec.project.clone());
+    let nodes = || after.nodes().cloned().collect::<Vec<NodeId>>();
+    match (before.state.holds(), after.state.holds()) {
+        (false, true) => Some(AuditAction::SensitiveAssigned {
+            allocation,
+            attempt,
+            user,
+            project,
+            nodes: nodes(),
+        }),
+        (true, false) => Some(AuditAction::SensitiveEnded {
+            allocation,
+            attempt,
+            user,
+            project,
+            // Those that left before were told of when they left.
+            nodes: left_behind(before),
+            state: after.state,
+            cause: after.stop.as_ref().map(ToString::to_string),
+        }),
+        (true, true) => {
+            let runs = |a: &Allocation| a.state == AllocationState::Running;
+            if before.state == AllocationState::Starting && runs(after) {
+                return Some(AuditAction::SensitiveStarted {
+                    allocation,
+                    attempt,
+                    user,
+                    project,
+                    nodes: nodes(),
+                });
+            }
+            let new = |rank: &&Rank| before.nodes().all(|node| *node != rank.node);
+            let taken: Vec<NodeId> = named(after.ranks.iter().filter(new));
+            let given_back = freed(before, after);
+            let resized = !taken.is_empty() || !given_back.is_empty();
+            resized.then_some(AuditAction::SensitiveResized {
+                allocation,
+                attempt,
+                user,
+                project,
+                taken,
+                given_back,
+            })
+        }
+        (false, false) => None,
+    }
+}
+
+fn named<'a>(ranks: impl Iterator<Item = &'a Rank>) -> Vec<NodeId> {
+    ranks.map(|rank| rank.node.clone()).collect()
+}
+
+fn has_left(rank: &Rank) -> bool {
+    matches!(rank.phase, RankPhase::Left { .. })
+}
+
+/// Nodes of the attempt that had not gone back before.
+fn left_behind(before: &Allocation) -> Vec<NodeId> {
+    named(before.ranks.iter().filter(|rank| !has_left(rank)))
+}
+
+/// Nodes that go back while the others stay.
+fn freed(before: &Allocation, after: &Allocation) -> Vec<NodeId> {
+    let pairs = before.ranks.iter().zip(&after.ranks);
+    let leave = pairs.filter(|(was, is)| !has_left(was) && has_left(is));
+    named(leave.map(|(_, is)| is))
+}
+
+/// What a person decided about a node; also what a service did where it takes the node out of use.
+fn node(case: Case<'_>, command: &Command, before: &Node, after: &Node) -> Option<AuditAction> {
+    let is_person = case.principal.power != Power::Service;
+    let node = after.id.clone();
+    let own = |node: &Node| -> Option<DrainReason> {
+        let mut drains = node.drain.iter();
+        drains
+            .find(|drain| drain.owner == case.principal.name)
+            .cloned()
+    };
+    match command {
+        Command::SetLifecycle { .. } => {
+            let quarantine = [before.lifecycle, after.lifecycle].contains(&Lifecycle::Quarantined);
+            let gone = before
+                .drain
+                .iter()
+                .filter(|drain| !after.drain.contains(drain));
+            let cleared = gone.map(|drain| format!("{}: {}", drain.owner, drain.reason));
+            (is_person || quarantine).then(|| AuditAction::LifecycleSet {
+                node,
+                before: before.lifecycle,
+                after: after.lifecycle,
+                cleared: cleared.collect(),
+            })
+        }
+        Command::Drain { reason, .. } if is_person => match reason {
+            Some(_) => own(after).map(|drain| AuditAction::Drained {
+                node,
+                reason: drain.reason,
+            }),
+            None => own(before).map(|drain| AuditAction::Undrained {
+                node,
+                reason: drain.reason,
+            }),
+        },
+        _ => None,
+    }
+}
