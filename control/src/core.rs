@@ -280,7 +280,7 @@ impl Core {
         let Some(place) = allocation.ranks.get(rank as usize) else {
             return Err(LogError::NoSuchRank { id, rank, ranks });
         };
-        let has_begun = place.phase != RankPhase::Assigned;
+        let has_begun = has_begun(&place.phase);
         let key = AttemptKey {
             allocation: id,
             attempt: allocation.attempt,
@@ -336,7 +336,14 @@ impl Core {
 /// Where a rank runs or ran, once that is known.
 pub(crate) fn begun(allocation: &Allocation, rank: u32) -> Option<&NodeId> {
     let place = allocation.ranks.get(rank as usize)?;
-    (place.phase != RankPhase::Assigned).then_some(&place.node)
+    has_begun(&place.phase).then_some(&place.node)
+}
+
+fn has_begun(phase: &RankPhase) -> bool {
+    !matches!(
+        phase,
+        RankPhase::Assigned | RankPhase::Leaving { running: None }
+    )
 }
 
 /// What the reconcilers use.

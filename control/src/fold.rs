@@ -92,6 +92,7 @@ pub(crate) fn replace_baselines(view: &mut View, found: BaselinesView) {
 pub(crate) fn replace(view: &mut View, hot: Hot) {
     view.revision = hot.revision;
     view.at = hot.at;
+    view.system = hot.system;
     let projects = hot.projects.into_iter().map(|p| (p.path.clone(), p));
     view.projects = Arc::new(projects.collect());
     (view.allocations, view.moving) = Default::default();
@@ -177,6 +178,7 @@ fn apply(view: &mut View, kind: &EventKind) {
             }
             view.brake = held.clone().map(Arc::new);
         }
+        EventKind::System { record } => view.system = *record,
         EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }

@@ -13,7 +13,11 @@ use lattice_hwprobe::{DriftReport, Levels, NodeView};
 use lattice_placement::{Explanation, Reservation};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
-    baseline::Brake, node::Lifecycle, project::Project,
+    allocation::{Rank, RankPhase},
+    baseline::Brake,
+    node::Lifecycle,
+    project::Project,
+    view::SystemView,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,6 +34,8 @@ pub struct View {
     pub revision: Revision,
     /// State time at that revision.
     pub at: UnixMillis,
+    /// What holds for the whole cluster.
+    pub system: SystemView,
     /// Every project, parents before children.
     pub projects: Arc<BTreeMap<ProjectPath, Project>>,
     /// Every node that is registered or gossips.
@@ -75,7 +81,10 @@ impl View {
     pub(crate) fn set_allocation(&mut self, record: Allocation) {
         use AllocationState::{Starting, Stopping};
         let (id, state) = (record.id, record.state);
-        if matches!(state, Starting | Stopping) {
+        let is_moving =
+            |rank: &Rank| matches!(rank.phase, RankPhase::Assigned | RankPhase::Leaving { .. });
+        let resizes = || state.holds() && record.ranks.iter().any(is_moving);
+        if matches!(state, Starting | Stopping) || resizes() {
             Arc::make_mut(&mut self.moving).insert(id);
         } else if self.moving.contains(&id) {
             Arc::make_mut(&mut self.moving).remove(&id);

@@ -423,6 +423,8 @@ fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank, sight: Sig
         RankPhase::Assigned => ("assigned", None, None),
         RankPhase::Running { at } => ("running", Some(*at), None),
         RankPhase::Ended { at, exit } => ("ended", Some(*at), Some(exit_text(exit, sight))),
+        RankPhase::Leaving { running } => ("leaving", *running, None),
+        RankPhase::Left { at, exit } => ("left", Some(*at), Some(exit_text(exit, sight))),
     };
     RankView {
         rank: u32::try_from(rank).unwrap_or(u32::MAX),
@@ -448,7 +450,7 @@ impl AllocationView {
             started_at: a.started_at.map(text::time),
             ended_at: a.ended_at.map(text::time),
             nodes: a.spec.nodes,
-            nodelist: hostlist::fold(a.nodes()),
+            nodelist: hostlist::fold(a.kept_nodes()),
             attempt: a.attempt,
             walltime: a.spec.walltime_ms.map(duration::format),
             class: a.spec.class,

@@ -119,10 +119,11 @@ fn projects(view: &mut ClusterView) -> Result<Vec<ProjectPath>, InvalidId> {
                 max_nodes: Some(5_000),
                 max_concurrent_allocations: None,
             },
-            total: Usage {
+            own: Usage {
                 nodes: used,
                 allocations: 0,
             },
+            subtree: Usage::default(),
         };
         view.levels
             .insert(ProjectPath::new(format!("t{t}"))?, level(used));

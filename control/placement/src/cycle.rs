@@ -104,7 +104,7 @@ impl<'a> Cycle<'a> {
             deprioritised,
             timeline,
             eligible: EligibleSets::new(index, condition),
-            headroom: Headroom::new(&view.levels, projects),
+            headroom: Headroom::new(view.limit_policy, &view.levels, projects),
             held: None,
             plan: Plan {
                 revision: view.revision,

@@ -4,7 +4,7 @@
 use crate::{explain::Blocker, view::LevelView};
 use lattice_quorum_types::{
     ProjectPath,
-    limit::{Limits, Resource, Usage},
+    limit::{LimitPolicy, Limits, Resource, Rules, Usage},
     refusal::Level,
 };
 use std::collections::BTreeMap;
@@ -13,9 +13,24 @@ use std::collections::BTreeMap;
 struct LevelState {
     path: ProjectPath,
     limits: Limits,
-    usage: Usage,
+    used: Held,
     /// Kept for the job with the reservation.
-    kept: Usage,
+    kept: Held,
+}
+
+/// What is held at a level.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    own: Usage,
+    subtree: Usage,
+}
+
+impl LevelState {
+    /// What counts against the limits for a request from here (`is_target`) or from below; `None`
+    /// where the level has no say.
+    fn counted(&self, rules: &dyn Rules, held: Held, is_target: bool) -> Option<Usage> {
+        rules.counted(&self.path, held.own, held.subtree, is_target)
+    }
 }
 
 /// A project's own level and those above it, or the first that is not known.
@@ -24,12 +39,14 @@ type Path = Result<Vec<usize>, ProjectPath>;
 /// Usage at every level, counting what this plan has placed.
 #[derive(Debug)]
 pub(crate) struct Headroom<'a> {
+    policy: LimitPolicy,
     levels: Vec<LevelState>,
     paths: BTreeMap<&'a ProjectPath, Path>,
 }
 
 impl<'a> Headroom<'a> {
     pub(crate) fn new(
+        policy: LimitPolicy,
         view: &BTreeMap<ProjectPath, LevelView>,
         projects: impl Iterator<Item = &'a ProjectPath>,
     ) -> Self {
@@ -46,10 +63,14 @@ impl<'a> Headroom<'a> {
         let levels = view.iter().map(|(path, level)| LevelState {
             path: path.clone(),
             limits: level.limits,
-            usage: level.total,
-            kept: Usage::default(),
+            used: Held {
+                own: level.own,
+                subtree: level.subtree,
+            },
+            kept: Held::default(),
         });
         Self {
+            policy,
             levels: levels.collect(),
             paths,
         }
@@ -70,10 +91,14 @@ impl<'a> Headroom<'a> {
     /// Whether `nodes` more fit at every level.
     pub(crate) fn check(&self, project: &ProjectPath, nodes: u32) -> Result<(), Blocker> {
         let mut violated = Vec::new();
-        for number in self.path(project)? {
+        let rules = self.policy.rules();
+        for (n, number) in self.path(project)?.iter().enumerate() {
             let level = &self.levels[*number];
+            let Some(counted) = level.counted(rules, level.used, n == 0) else {
+                continue;
+            };
             for (resource, requested) in asked(nodes) {
-                let current = level.usage.get(resource);
+                let current = counted.get(resource);
                 if let Some(limit) = level.limits.get(resource)
                     && current.saturating_add(requested) > limit
                 {
@@ -100,25 +125,26 @@ impl<'a> Headroom<'a> {
         let Ok(path) = self.path(project) else {
             return false;
         };
-        path.iter()
-            .map(|number| &self.levels[*number])
-            .all(|level| {
+        let rules = self.policy.rules();
+        path.iter().enumerate().all(|(n, number)| {
+            let level = &self.levels[*number];
+            let held = Held {
+                own: level.used.own.with(level.kept.own),
+                subtree: level.used.subtree.with(level.kept.subtree),
+            };
+            let counted = level.counted(rules, held, n == 0);
+            counted.is_none_or(|counted| {
                 asked(nodes).into_iter().all(|(resource, requested)| {
-                    let used = level
-                        .usage
-                        .get(resource)
-                        .saturating_add(level.kept.get(resource));
-                    level
-                        .limits
-                        .get(resource)
-                        .is_none_or(|limit| used.saturating_add(requested) <= limit)
+                    let used = counted.get(resource).saturating_add(requested);
+                    level.limits.get(resource).is_none_or(|limit| used <= limit)
                 })
             })
+        })
     }
 
     /// Counts a placement.
     pub(crate) fn consume(&mut self, project: &ProjectPath, nodes: u32) {
-        self.add(project, nodes, |level| &mut level.usage);
+        self.add(project, nodes, |level| &mut level.used);
     }
 
     /// Keeps room for the job with the reservation.
@@ -126,12 +152,16 @@ impl<'a> Headroom<'a> {
         self.add(project, nodes, |level| &mut level.kept);
     }
 
-    fn add(&mut self, project: &ProjectPath, nodes: u32, field: fn(&mut LevelState) -> &mut Usage) {
+    fn add(&mut self, project: &ProjectPath, nodes: u32, field: fn(&mut LevelState) -> &mut Held) {
         let Some(Ok(path)) = self.paths.get(project) else {
             return;
         };
-        for number in path {
-            let usage = field(&mut self.levels[*number]);
+        for (n, number) in path.iter().enumerate() {
+            let held = field(&mut self.levels[*number]);
+            let usage = match n {
+                0 => &mut held.own,
+                _ => &mut held.subtree,
+            };
             usage.nodes = usage.nodes.saturating_add(u64::from(nodes));
             usage.allocations = usage.allocations.saturating_add(1);
         }

@@ -3,7 +3,7 @@
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
     VclusterName,
-    limit::{Limits, Usage},
+    limit::{LimitPolicy, Limits, Usage},
     node::{Lifecycle, Node},
     project::Project,
     spec::Constraints,
@@ -28,6 +28,8 @@ pub struct ClusterView {
     pub running: BTreeMap<AllocationId, RunningView>,
     /// Limits and usage of every project on the path of a pending allocation.
     pub levels: BTreeMap<ProjectPath, LevelView>,
+    /// What limits mean.
+    pub limit_policy: LimitPolicy,
 }
 
 /// One node.
@@ -150,8 +152,10 @@ pub struct RunningView {
 pub struct LevelView {
     /// Its ceilings.
     pub limits: Limits,
-    /// Its own usage plus everything below it.
-    pub total: Usage,
+    /// Used by the project itself.
+    pub own: Usage,
+    /// Used by everything below it.
+    pub subtree: Usage,
 }
 
 /// Changes since the last view. `None` takes the entry out.
@@ -169,6 +173,8 @@ pub struct Delta {
     pub running: BTreeMap<AllocationId, Option<RunningView>>,
     /// Limits and usage.
     pub levels: BTreeMap<ProjectPath, Option<LevelView>>,
+    /// What limits mean from now on.
+    pub limit_policy: LimitPolicy,
 }
 
 impl ClusterView {
@@ -201,6 +207,7 @@ impl ClusterView {
                 .iter()
                 .map(|p| (p.path.clone(), LevelView::from(p)))
                 .collect(),
+            limit_policy: hot.system.limit_policy,
         }
     }
 
@@ -211,6 +218,7 @@ impl ClusterView {
         merge(&mut self.nodes, delta.nodes);
         merge(&mut self.pending, delta.pending);
         merge(&mut self.running, delta.running);
+        self.limit_policy = delta.limit_policy;
         merge(&mut self.levels, delta.levels);
     }
 }
@@ -281,7 +289,8 @@ impl From<&Project> for LevelView {
     fn from(p: &Project) -> Self {
         Self {
             limits: p.limits,
-            total: p.total(),
+            own: p.own,
+            subtree: p.subtree,
         }
     }
 }

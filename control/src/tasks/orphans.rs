@@ -4,7 +4,6 @@
 use crate::{core::Core, error::AgentError, view::View};
 use lattice_quorum_types::{
     Allocation, NodeId,
-    allocation::RankPhase,
     command::RankReport,
     wire::{AttemptKey, AttemptStatus, Unavailable},
 };
@@ -84,7 +83,7 @@ fn holds(allocation: &Allocation, key: AttemptKey, node: &NodeId) -> bool {
     let rank = allocation.ranks.iter().find(|rank| rank.node == *node);
     allocation.state.holds()
         && allocation.attempt == key.attempt
-        && rank.is_some_and(|rank| !matches!(rank.phase, RankPhase::Ended { .. }))
+        && rank.is_some_and(|rank| !rank.phase.is_over())
 }
 
 /// As people read them.

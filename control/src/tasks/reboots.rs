@@ -295,15 +295,14 @@ fn over(view: &View) -> Vec<Over> {
         let is_here = |rank: &&Rank| rank.node == entry.id;
         let rank = allocation.ranks.iter().find(is_here)?;
         let boot = rank.boot.clone().filter(|boot| boot != now)?;
-        let has_ended = matches!(rank.phase, RankPhase::Ended { .. });
-        (!has_ended).then(|| Over {
+        (!rank.phase.is_over()).then(|| Over {
             node: entry.id.clone(),
             key: AttemptKey {
                 allocation: holder.allocation,
                 attempt: holder.attempt,
             },
             boot,
-            launches: allocation.state == AllocationState::Starting
+            launches: allocation.state != AllocationState::Stopping
                 && rank.phase == RankPhase::Assigned,
         })
     };

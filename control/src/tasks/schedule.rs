@@ -364,6 +364,7 @@ fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> ClusterView {
             .filter_map(|n| n.record.clone())
             .collect(),
         allocations: view.allocations.values().map(|a| (**a).clone()).collect(),
+        system: view.system,
     };
     let facts = |id: &_| view.node(id).map_or_else(NodeFacts::default, |n| n.facts());
     ClusterView {
@@ -377,6 +378,7 @@ fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64) -> Delta 
     let mut delta = Delta {
         revision: new.revision,
         age_ms,
+        limit_policy: new.system.limit_policy,
         ..Delta::default()
     };
     if !Arc::ptr_eq(&old.nodes, &new.nodes) {

@@ -9,10 +9,11 @@ use lattice_quorum_types::{
     event::AllocationChange,
     hostlist::Hosts,
     id::{BaselineName, LeaseName},
+    limit::Usage,
     node::Node,
     project::Project,
     rpc::Role,
-    view::Authority,
+    view::{Authority, SystemView},
 };
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ pub(crate) enum Change {
     /// Usage of a project, counted at every level above it too.
     Usage {
         path: ProjectPath,
-        nodes: u64,
+        usage: Usage,
         direction: Direction,
     },
     /// A lease as it will be. A renewal is not announced and makes no revision.
@@ -69,14 +70,16 @@ pub(crate) enum Change {
     DeleteBaseline(BaselineName),
     /// Automatic draining stands still, or goes on.
     Brake(Option<Brake>),
+    /// What holds for the whole cluster, as it will be.
+    System(SystemView),
 }
 
 /// Whether nodes are taken or given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// One more allocation holds nodes.
+    /// More is held.
     Take,
-    /// One allocation less holds nodes.
+    /// Less is held.
     GiveBack,
 }
 

@@ -7,6 +7,7 @@ use crate::{
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis, event::EventKind,
+    view::SystemView,
 };
 
 impl State {
@@ -95,10 +96,10 @@ impl State {
             }
             Change::Usage {
                 path,
-                nodes,
+                usage,
                 direction,
             } => {
-                let changed = self.tree.count(&path, nodes, direction, revision);
+                let changed = self.tree.count(&path, usage, direction, revision);
                 events.extend(
                     changed
                         .into_iter()
@@ -153,6 +154,14 @@ impl State {
             Change::Brake(held) => {
                 self.baselines.set_brake(held.clone());
                 events.push(EventKind::Brake { held });
+            }
+            Change::System(record) => {
+                let SystemView {
+                    limit_policy,
+                    limits,
+                } = record;
+                (self.policy, self.system) = (limit_policy, limits);
+                events.push(EventKind::System { record });
             }
             Change::Enrolled { name, node } => events.push(EventKind::Enrolled { name, node }),
         }

@@ -10,14 +10,17 @@ mod lease;
 mod nodes;
 mod people;
 mod projects;
+mod quorum;
 mod report;
+mod resize;
 mod sensitive;
 mod submit;
+mod system;
 mod token;
+mod told;
 mod trust;
 
 use crate::{
-mod told;
     State,
     change::{Change, Verdict},
 };
@@ -131,9 +134,6 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::HoldBrake { reason } => baseline::hold_brake(case, reason),
         Command::ReleaseBrake { reason } => baseline::release_brake(case, reason),
         Command::AssignSensitive { id, nodes } => assign::assign_sensitive(case, *id, nodes),
-    }
-}
-
         Command::Grow { id, nodes } => resize::grow(case, *id, nodes),
         Command::Shrink { id, nodes } => resize::shrink(case, *id, nodes),
         Command::Suspend { id } => people::suspend(case, *id),
@@ -151,6 +151,9 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::SetLimitPolicy { policy } => system::set_policy(case, *policy),
         Command::NoteQuorum { action } => quorum::note(case, action),
         Command::SignAudit { checkpoint } => checkpoint::sign(case, checkpoint),
+    }
+}
+
 impl<'a> Case<'a> {
     /// Whether the command was written by the first version. It is judged by the rules of then, so
     /// that a log that was written by one build and is replayed by another gives one state.
@@ -202,6 +205,19 @@ fn audited(case: Case<'_>, action: AuditAction, mut changes: Vec<Change>) -> Vec
         changes.push(Change::Audit { by, action });
     }
     changes
+}
+
+/// [`audited`] for what an earlier schema did not write down.
+fn audited_since(
+    case: Case<'_>,
+    schema: u16,
+    action: AuditAction,
+    changes: Vec<Change>,
+) -> Vec<Change> {
+    match case.schema >= schema {
+        true => audited(case, action, changes),
+        false => changes,
+    }
 }
 
 fn wrong_state(allocation: &Allocation, action: &str) -> Refusal {

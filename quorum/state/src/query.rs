@@ -3,6 +3,7 @@
 use crate::State;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, ProjectPath,
+    audit::Finder,
     view::{Answer, Hot, Query},
 };
 use std::ops::Bound;
@@ -20,6 +21,7 @@ impl State {
                 projects: self.projects().cloned().collect(),
                 nodes: self.nodes.values().cloned().collect(),
                 allocations: self.hot.values().cloned().collect(),
+                system: self.system(),
             })),
             Query::Allocation { id } => {
                 Answer::Allocation(self.allocation(*id).cloned().map(Box::new))
@@ -44,8 +46,6 @@ impl State {
                 let limit = (*limit).min(MAX_PAGE) as usize;
                 Answer::Audit(self.audit.after(*after, limit).to_vec())
             }
-            Query::Baselines => Answer::Baselines(Box::new(self.baselines.view())),
-            Query::Baseline { name, version } => {
             Query::System => Answer::System(self.system()),
             Query::AuditSearch { search } => {
                 let mut finder = Finder::new(search);
@@ -53,6 +53,8 @@ impl State {
                 Answer::AuditSearch(Box::new(finder.finish(self.audit_head())))
             }
             Query::Headroom { path } => Answer::Headroom(self.headroom(path).map(Box::new)),
+            Query::Baselines => Answer::Baselines(Box::new(self.baselines.view())),
+            Query::Baseline { name, version } => {
                 let found = match version {
                     None => self.baselines.current(name),
                     Some(version) => self.baselines.version(name, *version),

@@ -21,11 +21,11 @@ use lattice_quorum_types::{
     baseline::{Baseline, Brake},
     command::SCHEMA,
     id::BaselineName,
-    limit::Limits,
+    limit::{Limits, SystemLimits},
     node::{Lifecycle, Node},
     project::Project,
     rpc::Role,
-    view::TrustView,
+    view::{Headroom, SystemView, TrustView},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -57,8 +57,10 @@ pub struct State {
     pub(crate) audit: Audit,
     /// Format 2 ended before it.
     pub(crate) unstarted: Unstarted,
-    /// Last, since format 3 ended before it.
+    /// Format 3 ended before it.
     pub(crate) baselines: Baselines,
+    /// What is limited for the whole cluster.
+    pub(crate) system: SystemLimits,
 }
 
 impl Default for State {
@@ -95,6 +97,7 @@ impl State {
             audit: Audit::default(),
             unstarted: Unstarted::default(),
             baselines: Baselines::default(),
+            system: SystemLimits::default(),
         }
     }
 
@@ -241,16 +244,24 @@ impl State {
         identity.map_or(UnixMillis(0), Identity::next_issue)
     }
 
-    /// The largest number of nodes that a request to `path` could be given now as far as limits
-    /// go; `None` for an unknown project, `Some(u64::MAX)` when no level limits it.
-    pub fn headroom(&self, path: &ProjectPath) -> Option<u64> {
-        self.tree.headroom(self.policy, path)
+    /// How much more `path` could be given now as far as limits go; `None` for an unknown project.
+    pub fn headroom(&self, path: &ProjectPath) -> Option<Headroom> {
+        self.tree.headroom(self.policy, path, self.revision)
+    }
+
+    /// What holds for the whole cluster.
+    pub fn system(&self) -> SystemView {
+        SystemView {
+            limit_policy: self.policy,
+            limits: self.system,
+        }
     }
 
     /// What a project created at `path` without limits gets: closed, for what is limited above it.
     pub fn default_limits(&self, path: &ProjectPath) -> Limits {
         let above = path.ancestors().skip(1).filter_map(|up| self.project(&up));
         self.policy
+            .rules()
             .closed(&above.map(|project| project.limits).collect::<Vec<_>>())
     }
 

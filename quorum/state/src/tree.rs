@@ -8,7 +8,8 @@ use lattice_quorum_types::{
     ProjectPath, Refusal, Revision,
     limit::{Resource, Usage},
     project::Project,
-    refusal::Level,
+    refusal::{Level, LimitFault},
+    view::{Headroom, HeadroomLevel},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,9 +29,9 @@ pub(crate) struct Entry {
 /// All tenants and projects.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Tree {
-    entries: BTreeMap<ProjectPath, Entry>,
+    pub(crate) entries: BTreeMap<ProjectPath, Entry>,
     /// Where a name is taken within a tenant: `tenant`, `last segment`.
-    names: BTreeMap<(String, String), ProjectPath>,
+    pub(crate) names: BTreeMap<(String, String), ProjectPath>,
 }
 
 impl Tree {
@@ -101,34 +102,49 @@ impl Tree {
         }
     }
 
-    /// Counts an allocation's nodes at its project and at every level above; the records of all
-    /// levels as they are now, from the project up.
+    /// The project and every level above it.
+    ///
+    /// # Errors
+    /// The first level that is not known.
+    fn levels<'a>(
+        &'a self,
+        path: &'a ProjectPath,
+    ) -> impl Iterator<Item = Result<&'a Entry, Refusal>> {
+        path.levels().map(|at| {
+            self.entries.get(at).ok_or_else(|| {
+                let known = |up: &ProjectPath| up.as_str() == at;
+                let missing = path.ancestors().find(known);
+                let path = missing.unwrap_or_else(|| path.clone());
+                Refusal::UnknownProject { path }
+            })
+        })
+    }
+
+    /// Counts what is held at its project and at every level above; the records of all levels as
+    /// they are now, from the project up.
     pub(crate) fn count(
         &mut self,
         path: &ProjectPath,
-        nodes: u64,
+        held: Usage,
         direction: Direction,
         revision: Revision,
     ) -> Vec<Project> {
         let mut changed = Vec::new();
-        for level in path.ancestors() {
-            let Some(entry) = self.entries.get_mut(&level) else {
+        for level in path.levels() {
+            let Some(entry) = self.entries.get_mut(level) else {
                 continue;
             };
             let record = &mut entry.record;
-            let usage = if level == *path {
+            let usage = if level == path.as_str() {
                 &mut record.own
             } else {
                 &mut record.subtree
             };
             *usage = match direction {
-                Direction::Take => Usage {
-                    nodes: usage.nodes + nodes,
-                    allocations: usage.allocations + 1,
-                },
+                Direction::Take => usage.with(held),
                 Direction::GiveBack => Usage {
-                    nodes: usage.nodes - nodes,
-                    allocations: usage.allocations - 1,
+                    nodes: usage.nodes - held.nodes,
+                    allocations: usage.allocations - held.allocations,
                 },
             };
             record.revision = revision;
@@ -147,32 +163,30 @@ impl Tree {
         }
     }
 
-    /// Refuses unless one more allocation of `nodes` nodes fits at `path` and above. Names every
-    /// violated level, from the project up.
+    /// Refuses unless `asked` fits at `path` and above. Names every violated level, from the project
+    /// up. A resource of which nothing is asked has no say.
     pub(crate) fn check_fits(
         &self,
         policy: Policy,
         path: &ProjectPath,
-        nodes: u64,
+        asked: Usage,
     ) -> Result<(), Refusal> {
-        let mut levels = Vec::new();
-        for at in path.ancestors() {
-            let project = &self.require(&at)?.record;
-            let Some(counted) = policy.counted(project, at == *path) else {
+        let rules = policy.rules();
+        let mut violated = Vec::new();
+        for (n, level) in self.levels(path).enumerate() {
+            let project = &level?.record;
+            let Some(counted) = rules.counted(&project.path, project.own, project.subtree, n == 0)
+            else {
                 continue;
             };
             for resource in Resource::ALL {
                 let Some(limit) = project.limits.get(resource) else {
                     continue;
                 };
-                let current = counted.get(resource);
-                let requested = match resource {
-                    Resource::Nodes => nodes,
-                    Resource::Allocations => 1,
-                };
-                if current.saturating_add(requested) > limit {
-                    levels.push(Level {
-                        path: at.clone(),
+                let (current, requested) = (counted.get(resource), asked.get(resource));
+                if requested > 0 && current.saturating_add(requested) > limit {
+                    violated.push(Level {
+                        path: project.path.clone(),
                         resource,
                         current,
                         requested,
@@ -181,33 +195,62 @@ impl Tree {
                 }
             }
         }
-        if levels.is_empty() {
+        if violated.is_empty() {
             Ok(())
         } else {
-            Err(Refusal::LimitExceeded { levels })
+            Err(Refusal::LimitExceeded { levels: violated })
         }
     }
 
-    /// The most nodes one more allocation at `path` could have; 0 when no further allocation fits.
-    pub(crate) fn headroom(&self, policy: Policy, path: &ProjectPath) -> Option<u64> {
-        let mut least = u64::MAX;
-        for at in path.ancestors() {
-            let project = &self.get(&at)?.record;
-            let Some(counted) = policy.counted(project, at == *path) else {
+    /// How much more fits at `path`.
+    pub(crate) fn headroom(
+        &self,
+        policy: Policy,
+        path: &ProjectPath,
+        revision: Revision,
+    ) -> Option<Headroom> {
+        let rules = policy.rules();
+        let mut least: [Option<u64>; Resource::ALL.len()] = Default::default();
+        let mut levels = Vec::new();
+        for (n, level) in self.levels(path).enumerate() {
+            let project = &level.ok()?.record;
+            let Some(counted) = rules.counted(&project.path, project.own, project.subtree, n == 0)
+            else {
                 continue;
             };
-            if let Some(limit) = project.limits.max_nodes {
-                least = least.min(limit.saturating_sub(counted.nodes));
+            for (least, resource) in least.iter_mut().zip(Resource::ALL) {
+                if let Some(limit) = project.limits.get(resource) {
+                    let free = limit.saturating_sub(counted.get(resource));
+                    *least = Some(least.map_or(free, |least| least.min(free)));
+                }
             }
-            if project
-                .limits
-                .max_concurrent_allocations
-                .is_some_and(|l| counted.allocations >= l)
-            {
-                least = 0;
-            }
+            levels.push(HeadroomLevel {
+                path: project.path.clone(),
+                limits: project.limits,
+                counted,
+            });
         }
-        Some(least)
+        let [nodes, allocations] = least;
+        Some(Headroom {
+            revision,
+            nodes: if allocations == Some(0) {
+                Some(0)
+            } else {
+                nodes
+            },
+            allocations,
+            levels,
+        })
+    }
+
+    /// What is wrong with the limits of the tree as it is, by another policy.
+    pub(crate) fn faults(&self, policy: Policy) -> Vec<LimitFault> {
+        let rules = policy.rules();
+        let faults = |entry: &Entry| {
+            let record = &entry.record;
+            rules.faults(&record.path, &record.limits, &entry.child_limits)
+        };
+        self.entries.values().flat_map(faults).collect()
     }
 }
 

@@ -171,6 +171,41 @@ pub enum RankPhase {
         /// How.
         exit: RankExit,
     },
+    /// The allocation shrinks by this rank: its processes are being ended. How they end says nothing
+    /// of the work, and the node goes back with the word that they are gone.
+    Leaving {
+        /// Since when its process is known to run, by the node's clock.
+        running: Option<UnixMillis>,
+    },
+    /// Its processes are gone and its node went back before the others'. The rank stays in the list,
+    /// so that the others keep their numbers.
+    Left {
+        /// When it ended, by the node's clock.
+        at: UnixMillis,
+        /// How.
+        exit: RankExit,
+    },
+}
+
+impl RankPhase {
+    /// Whether every process of it is gone.
+    pub fn is_over(&self) -> bool {
+        matches!(self, RankPhase::Ended { .. } | RankPhase::Left { .. })
+    }
+    /// Since when it runs, by the node's clock; `None` where it is not known to.
+    pub fn running_since(&self) -> Option<UnixMillis> {
+        match self {
+            RankPhase::Running { at } | RankPhase::Leaving { running: Some(at) } => Some(*at),
+            _ => None,
+        }
+    }
+    /// How it ended, once it has.
+    pub fn exit(&self) -> Option<&RankExit> {
+        match self {
+            RankPhase::Ended { exit, .. } | RankPhase::Left { exit, .. } => Some(exit),
+            _ => None,
+        }
+    }
 }
 
 /// One rank: its node and where it stands. The position in the list is the rank.
@@ -269,5 +304,10 @@ impl Allocation {
     /// The nodes of the current, or last, attempt in rank order.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeId> {
         self.ranks.iter().map(|r| &r.node)
+    }
+    /// The same without those it gave back before the others.
+    pub fn kept_nodes(&self) -> impl Iterator<Item = &NodeId> {
+        let kept = |rank: &&Rank| !matches!(rank.phase, RankPhase::Left { .. });
+        self.ranks.iter().filter(kept).map(|rank| &rank.node)
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     id::{BaselineName, LeaseName},
     node::Node,
     project::Project,
+    view::SystemView,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,14 @@ pub enum AllocationChange {
     Requeued,
     /// Terminal.
     Ended,
+    /// Off its nodes; it waits for somebody to resume it.
+    Suspended,
+    /// Waits for nodes again.
+    Resumed,
+    /// Has more nodes.
+    Grown,
+    /// Gives nodes back, or gave one back.
+    Shrunk,
 }
 
 /// What changed, with the record after the change.
@@ -112,5 +121,10 @@ pub enum EventKind {
     Brake {
         /// `None`: it goes on.
         held: Option<Brake>,
+    },
+    /// What holds for the whole cluster changed.
+    System {
+        /// As it is now.
+        record: SystemView,
     },
 }

@@ -146,6 +146,12 @@ impl ProjectPath {
     pub fn depth(&self) -> usize {
         self.0.split('/').count()
     }
+    /// This project, its parent, and so on up to the tenant, as text: nothing is copied.
+    pub fn levels(&self) -> impl Iterator<Item = &str> {
+        std::iter::successors(Some(self.as_str()), |path| {
+            path.rsplit_once('/').map(|(up, _)| up)
+        })
+    }
     /// This project, its parent, and so on up to the tenant.
     pub fn ancestors(&self) -> impl Iterator<Item = ProjectPath> {
         std::iter::successors(Some(self.clone()), ProjectPath::parent)
@@ -167,6 +173,12 @@ impl FromStr for ProjectPath {
     type Err = InvalidId;
     fn from_str(s: &str) -> Result<Self, InvalidId> {
         Self::new(s)
+    }
+}
+/// Compared and hashed as its text is.
+impl std::borrow::Borrow<str> for ProjectPath {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 impl TryFrom<String> for ProjectPath {

@@ -1,5 +1,8 @@
 //! Hard limits and what is counted against them.
 
+mod policy;
+
+pub use policy::{ChildSum, ChildSums, Flat, LimitPolicy, Rules, Strict};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -120,4 +123,37 @@ impl Usage {
             Resource::Allocations => self.allocations,
         }
     }
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Usage) -> Usage {
+        Usage {
+            nodes: self.nodes + other.nodes,
+            allocations: self.allocations + other.allocations,
+        }
+    }
+}
+
+/// What is limited for the whole cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemLimits {
+    /// Nodes that can be claimed for sensitive use, in all tenants together; `None`: unlimited.
+    pub sensitive_pool_size: Option<u64>,
+}
+
+impl SystemLimits {
+    /// These limits with `patch` applied.
+    #[must_use]
+    pub fn patched(mut self, patch: &SystemLimitPatch) -> SystemLimits {
+        patch
+            .sensitive_pool_size
+            .apply(&mut self.sensitive_pool_size);
+        self
+    }
+}
+
+/// A change to [`SystemLimits`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemLimitPatch {
+    /// Change to `sensitive_pool_size`.
+    pub sensitive_pool_size: Patch,
 }

@@ -30,9 +30,6 @@ pub struct Project {
 impl Project {
     /// Own usage plus everything below: what a limit is compared with.
     pub fn total(&self) -> Usage {
-        Usage {
-            nodes: self.own.nodes + self.subtree.nodes,
-            allocations: self.own.allocations + self.subtree.allocations,
-        }
+        self.own.with(self.subtree)
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     baseline::{Baseline, BaselinesView, VersionView},
     command::TokenGrant,
     id::BaselineName,
+    limit::{LimitPolicy, Limits, SystemLimits, Usage},
     node::Node,
     project::Project,
     rpc::Role,
@@ -72,7 +73,6 @@ pub enum Query {
         /// Of which.
         name: BaselineName,
     },
-}
     /// What holds for the whole cluster.
     System,
     /// The entries of the audit that somebody asks for.
@@ -119,6 +119,7 @@ pub struct HeadroomLevel {
     pub limits: Limits,
     /// What counts against them for a request from here.
     pub counted: Usage,
+}
 
 /// An authority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,6 +208,8 @@ pub struct Hot {
     pub nodes: Vec<Node>,
     /// Allocations that are not terminal, by id.
     pub allocations: Vec<Allocation>,
+    /// What holds for the whole cluster.
+    pub system: SystemView,
 }
 
 /// The answer to a [`Query`].
@@ -239,15 +242,15 @@ pub enum Answer {
     Baseline(Option<Box<Baseline>>),
     /// To [`Query::BaselineVersions`], oldest first; empty when there is none of that name.
     BaselineVersions(Vec<VersionView>),
-}
-
-/// One step of a watch.
     /// To [`Query::System`].
     System(SystemView),
     /// To [`Query::AuditSearch`].
     AuditSearch(Box<AuditPage>),
     /// To [`Query::Headroom`]; `None` for a project that is not known.
     Headroom(Option<Box<Headroom>>),
+}
+
+/// One step of a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchItem {
@@ -277,4 +280,8 @@ pub struct MemberStatus {
     pub revision: Revision,
     /// All members with their mesh addresses.
     pub members: Vec<(VoterId, String)>,
+    /// Which life of the cluster it belongs to.
+    pub incarnation: crate::membership::Incarnation,
+    /// Log entry that made them the members.
+    pub membership_index: u64,
 }

@@ -153,10 +153,11 @@ fn any_level() -> impl Strategy<Value = LevelView> {
                 max_nodes,
                 max_concurrent_allocations,
             },
-            total: Usage {
+            own: Usage {
                 nodes,
                 allocations: nodes / 3,
             },
+            subtree: Usage::default(),
         })
 }
 

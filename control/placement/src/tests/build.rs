@@ -70,12 +70,16 @@ pub(super) fn level(view: &mut ClusterView, path: &str, limit: Option<u64>, used
         max_nodes: limit,
         max_concurrent_allocations: None,
     };
-    let total = Usage {
+    let own = Usage {
         nodes: used,
         allocations: u64::from(used > 0),
     };
-    view.levels
-        .insert(ProjectPath::new(path).unwrap(), LevelView { limits, total });
+    let level = LevelView {
+        limits,
+        own,
+        subtree: Usage::default(),
+    };
+    view.levels.insert(ProjectPath::new(path).unwrap(), level);
 }
 
 pub(super) fn submit(view: &mut ClusterView, number: u64, job: PendingView) {

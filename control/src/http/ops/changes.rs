@@ -52,6 +52,7 @@ fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Chang
         | EventKind::Baseline { .. }
         | EventKind::BaselineDeleted { .. }
         | EventKind::Brake { .. }
+        | EventKind::System { .. }
         | EventKind::Audit { .. } => None,
     };
     if !project.is_none_or(|project| caller.sees(project)) {
@@ -95,6 +96,7 @@ fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Chang
         EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }
+        | EventKind::System { .. }
         | EventKind::Audit { .. } => None,
     }
 }
@@ -110,6 +112,10 @@ fn word(change: AllocationChange) -> &'static str {
         AllocationChange::Stopping => "stopping",
         AllocationChange::Requeued => "requeued",
         AllocationChange::Ended => "ended",
+        AllocationChange::Suspended => "suspended",
+        AllocationChange::Resumed => "resumed",
+        AllocationChange::Grown => "grown",
+        AllocationChange::Shrunk => "shrunk",
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn explain(view: &View, a: &Allocation, sight: Sight) -> ExplanationV
 }
 
 fn summary(a: &Allocation, sight: Sight) -> String {
-    let nodes = hostlist::fold(a.nodes());
+    let nodes = hostlist::fold(a.kept_nodes());
     let since = time(a.state_since);
     let cause = a
         .stop

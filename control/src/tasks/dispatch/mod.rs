@@ -1,5 +1,5 @@
-//! Dispatch: every rank of a Starting allocation is launched, every rank of a Stopping one is
-//! ended, each by calls to its agent that are repeated until the quorum shows the effect. Agents
+//! Dispatch: every rank that was assigned is launched, every rank of a Stopping allocation, and each
+//! that one is to give back, is ended, each by calls to its agent that are repeated until the quorum shows the effect. Agents
 //! answer repeats with the existing outcome, so repeating is free of harm.
 
 mod call;
@@ -324,31 +324,35 @@ fn is_new(alone: Option<Alone>, allocation: &Allocation) -> bool {
 /// Every rank that needs a call, by what the quorum shows.
 fn wanted(view: &View) -> BTreeSet<Target> {
     let of_one = |allocation: &Arc<Allocation>| {
-        let need = match allocation.state {
-            AllocationState::Starting => Need::Launch,
-            AllocationState::Stopping => Need::Terminate,
-            _ => return Vec::new(),
-        };
         let key = AttemptKey {
             allocation: allocation.id,
             attempt: allocation.attempt,
         };
-        let needs_it = |phase: &RankPhase| match need {
-            Need::Launch => *phase == RankPhase::Assigned,
-            Need::Terminate => !matches!(phase, RankPhase::Ended { .. }),
-        };
         let ranks = (0..).zip(&allocation.ranks);
-        let needy = ranks.filter(|(_, rank)| needs_it(&rank.phase));
-        let target = |(number, rank): (u32, &Rank)| Target {
-            key,
-            rank: number,
-            node: rank.node.clone(),
-            need,
+        let target = |(number, rank): (u32, &Rank)| {
+            Some(Target {
+                key,
+                rank: number,
+                node: rank.node.clone(),
+                need: needs(allocation.state, &rank.phase)?,
+            })
         };
-        needy.map(target).collect()
+        ranks.filter_map(target).collect::<Vec<_>>()
     };
     let moving = view.moving.iter().filter_map(|id| view.allocation(*id));
     moving.flat_map(of_one).collect()
+}
+
+/// What runs has ranks to be launched where it grew, and to be ended where it shrinks.
+fn needs(state: AllocationState, phase: &RankPhase) -> Option<Need> {
+    let is_stopping = state == AllocationState::Stopping;
+    match phase {
+        _ if !state.holds() => None,
+        RankPhase::Assigned if !is_stopping => Some(Need::Launch),
+        RankPhase::Leaving { .. } => Some(Need::Terminate),
+        RankPhase::Assigned | RankPhase::Running { .. } if is_stopping => Some(Need::Terminate),
+        _ => None,
+    }
 }
 
 fn backoff(failures: u32) -> Duration {

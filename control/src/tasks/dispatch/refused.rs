@@ -10,7 +10,7 @@ use crate::{
     words,
 };
 use lattice_quorum_types::{
-    Command, NodeId, Refusal,
+    Allocation, AllocationState, Command, NodeId, Refusal,
     allocation::{RankExit, StopCause},
     command::Fence,
     wire::LaunchRefused,
@@ -97,7 +97,16 @@ pub(super) async fn act(
             },
         }
     };
-    let command = Command::Stop { id, cause };
+    // What runs grew onto this node: it gives it back, and goes on as it was.
+    let grew = |allocation: &Allocation| allocation.state == AllocationState::Running;
+    let view = core.view();
+    let command = match view.allocation(id).is_some_and(|a| grew(a)) {
+        true => Command::Shrink {
+            id,
+            nodes: vec![target.node.clone()],
+        },
+        false => Command::Stop { id, cause },
+    };
     match core.propose_as_service(Some(fence), command).await {
         Ok(_) => {}
         Err(ProposeError::Refused(Refusal::StaleEpoch { given, .. })) => lease.is_over(given),

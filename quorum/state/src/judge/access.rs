@@ -20,14 +20,21 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     let (allowed, needs): (&[Power], &str) = match command {
         // Judged with the project's administrators, the owner, or nothing but the record.
         Command::CreateProject { .. }
+        | Command::NewProject { .. }
         | Command::DeleteProject { .. }
         | Command::SetLimits { .. }
         | Command::Submit { .. }
         | Command::Cancel { .. }
         | Command::Hold { .. }
         | Command::Release { .. } => return check_fence(state, envelope),
+        // The same, and services under their lease.
+        Command::Shrink { .. } | Command::Suspend { .. } | Command::Resume { .. } => (
+            &[Power::User, Power::Operator, Power::Admin, Power::Service],
+            "",
+        ),
         Command::Assign { .. }
         | Command::AssignSensitive { .. }
+        | Command::Grow { .. }
         | Command::Stop { .. }
         | Command::RegisterNode { .. }
         | Command::SetLifecycle { .. }
@@ -41,6 +48,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::ReleaseLease { .. }
         | Command::ConsumeToken { .. }
         | Command::RenewCertificate { .. }
+        | Command::SignAudit { .. }
         | Command::AddAuthority { .. } => (
             &[Power::Admin, Power::Service],
             "the role admin, or a service",
@@ -48,10 +56,12 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         Command::CreateToken { .. }
         | Command::RevokeToken { .. }
         | Command::RevokeCertificates { .. }
-        | Command::SignAudit { .. }
         | Command::PromoteAuthority { .. }
         | Command::RetireAuthority { .. }
-        | Command::UndrainUnchecked { .. } => (&[Power::Admin], "the role admin"),
+        | Command::NoteQuorum { .. }
+        | Command::UndrainUnchecked { .. }
+        | Command::SetSystemLimits { .. }
+        | Command::SetLimitPolicy { .. } => (&[Power::Admin], "the role admin"),
         // A person answers for it: never a service by itself.
         Command::ForceRelease { .. }
         | Command::SetBaseline { .. }
@@ -69,6 +79,10 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         command,
         Command::Assign { .. }
             | Command::AssignSensitive { .. }
+            | Command::Grow { .. }
+            | Command::Shrink { .. }
+            | Command::Suspend { .. }
+            | Command::Resume { .. }
             | Command::Stop { .. }
             | Command::HoldBrake { .. }
             | Command::Report {
@@ -105,6 +119,17 @@ pub(super) fn check_owner(case: Case<'_>, allocation: &Allocation) -> Result<(),
             case.principal,
             "the user who submitted the allocation, or the role operator or admin",
         )),
+    }
+}
+
+/// [`check_owner`], or one of our services, which was asked for its lease already.
+pub(super) fn check_owner_or_service(
+    case: Case<'_>,
+    allocation: &Allocation,
+) -> Result<(), Refusal> {
+    match case.principal.power {
+        Power::Service => Ok(()),
+        Power::User | Power::Operator | Power::Admin => check_owner(case, allocation),
     }
 }
 

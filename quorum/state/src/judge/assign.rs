@@ -8,7 +8,9 @@ use lattice_quorum_types::{
     claim::ClaimedNode,
     command::ExpectedNode,
     event::AllocationChange,
+    limit::Usage,
     node::{Holder, Node},
+    spec::AllocationSpec,
 };
 use std::collections::BTreeSet;
 
@@ -72,17 +74,12 @@ fn assign_any(
     let state = case.state;
     state
         .tree
-        .check_fits(state.policy, &spec.project, u64::from(spec.nodes))?;
+        .check_fits(state.policy, &spec.project, whole(spec))?;
 
     let attempt = present.attempt + 1;
-    let ranks = expected.iter().map(|chosen| Rank {
-        node: chosen.node.clone(),
-        boot: chosen.boot.clone(),
-        phase: RankPhase::Assigned,
-    });
     let record = Allocation {
         attempt,
-        ranks: ranks.collect(),
+        ranks: expected.iter().map(assigned).collect(),
         stop: None,
         ..entering(case, present, AllocationState::Starting)
     };
@@ -91,20 +88,14 @@ fn assign_any(
         change,
         record: Box::new(record),
     }];
-    changes.extend(free.into_iter().map(|node| {
-        let holder = Some(Holder {
-            allocation: id,
-            attempt,
-        });
-        Change::Node(Box::new(Node {
-            holder,
-            version: node.version + 1,
-            ..node.clone()
-        }))
-    }));
+    let holder = Holder {
+        allocation: id,
+        attempt,
+    };
+    changes.extend(free.into_iter().map(|node| taken(node, holder)));
     changes.push(Change::Usage {
         path: spec.project.clone(),
-        nodes: u64::from(spec.nodes),
+        usage: whole(spec),
         direction: Direction::Take,
     });
     Ok(Verdict {
@@ -113,8 +104,34 @@ fn assign_any(
     })
 }
 
+/// What one more allocation counts.
+pub(super) fn whole(spec: &AllocationSpec) -> Usage {
+    Usage {
+        nodes: u64::from(spec.nodes),
+        allocations: 1,
+    }
+}
+
+/// A rank on a node that was chosen.
+pub(super) fn assigned(chosen: &ExpectedNode) -> Rank {
+    Rank {
+        node: chosen.node.clone(),
+        boot: chosen.boot.clone(),
+        phase: RankPhase::Assigned,
+    }
+}
+
+/// A free node with its holder.
+pub(super) fn taken(node: &Node, holder: Holder) -> Change {
+    Change::Node(Box::new(Node {
+        holder: Some(holder),
+        version: node.version + 1,
+        ..node.clone()
+    }))
+}
+
 /// The expected nodes, all of them free, unchanged, distinct, and of the right vCluster.
-fn free_nodes<'a>(
+pub(super) fn free_nodes<'a>(
     case: Case<'a>,
     allocation: &Allocation,
     expected: &[ExpectedNode],

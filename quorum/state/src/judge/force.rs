@@ -6,6 +6,7 @@ use lattice_quorum_types::{
     NodeId, Refusal, Revision,
     allocation::{RankExit, RankPhase},
     audit::AuditAction,
+    event::AllocationChange::Progressed,
     node::{Lifecycle, Node},
 };
 
@@ -14,8 +15,7 @@ const TAKEN: &str = "released by force by ";
 
 /// Whether a rank ended because its node was taken: what the node says of it later is too late.
 pub(super) fn took(phase: &RankPhase) -> bool {
-    matches!(phase, RankPhase::Ended { exit: RankExit::Lost { evidence }, .. }
-        if evidence.starts_with(TAKEN))
+    matches!(phase.exit(), Some(RankExit::Lost { evidence }) if evidence.starts_with(TAKEN))
 }
 
 /// The node goes back at once, whatever its allocation's other ranks do, and stays drained by the
@@ -45,17 +45,23 @@ pub(super) fn release(
         attempt: holder.attempt,
         reason: reason.to_owned(),
     };
-    if matches!(present.ranks[position].phase, RankPhase::Ended { .. }) {
+    if present.ranks[position].phase.is_over() {
         let freed = vec![Change::Node(Box::new(freed))];
         return Ok(Verdict::done(audited(case, action, freed)));
     }
     let evidence = case.short(&format!("{TAKEN}{by}: {reason}"));
     let exit = RankExit::Lost { evidence };
     let mut record = present.clone();
-    report::note_exit(case, &mut record, position, &exit, None);
     let at = case.now;
-    record.ranks[position].phase = RankPhase::Ended { at, exit };
-    let verdict = report::settle(case, present, record, Some(freed));
+    let phase = &mut record.ranks[position].phase;
+    if let RankPhase::Leaving { .. } = phase {
+        *phase = RankPhase::Left { at, exit };
+        record.spec.nodes -= 1;
+    } else {
+        report::note_exit(case, &mut record, position, &exit, None);
+        record.ranks[position].phase = RankPhase::Ended { at, exit };
+    }
+    let verdict = report::settle(case, present, record, vec![freed], Progressed);
     Ok(Verdict::done(audited(case, action, verdict.changes)))
 }
 

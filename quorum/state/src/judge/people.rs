@@ -1,6 +1,12 @@
 //! What people do to allocations: cancel, hold, release.
 
-use super::{Case, access::check_owner, report::end_state, wrong_state};
+use super::{
+    Case,
+    access::{check_owner, check_owner_or_service},
+    report::end_state,
+    submit::check_gate,
+    wrong_state,
+};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal, allocation::StopCause,
@@ -67,6 +73,47 @@ pub(super) fn release(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refus
             Ok(Verdict::done(vec![Change::Allocation { change, record }]))
         }
         _ => Err(wrong_state(present, "release")),
+    }
+}
+
+/// Ends the processes of what holds nodes; it holds nothing once they are known to be gone, and waits
+/// for somebody to resume it.
+pub(super) fn suspend(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "suspend")?;
+    check_owner_or_service(case, present)?;
+    let stop = Some(StopCause::Suspended);
+    match present.state {
+        AllocationState::Suspended => Ok(Verdict::nothing()),
+        AllocationState::Stopping if present.stop == stop => Ok(Verdict::nothing()),
+        state if state.holds() && state != AllocationState::Stopping => {
+            let record = entering(case, present, AllocationState::Stopping);
+            let record = Box::new(Allocation { stop, ..record });
+            let change = AllocationChange::Stopping;
+            Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+        }
+        _ => Err(wrong_state(present, "suspend")),
+    }
+}
+
+/// What was suspended waits for nodes again, as many as it had, from now on. As for a submit, it must
+/// fit now; the second gate judges again.
+pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "resume")?;
+    check_owner_or_service(case, present)?;
+    match present.state {
+        AllocationState::Pending => Ok(Verdict::nothing()),
+        AllocationState::Suspended => {
+            check_gate(case, &present.spec)?;
+            let record = entering(case, present, AllocationState::Pending);
+            let record = Box::new(Allocation {
+                eligible_at: case.now,
+                stop: None,
+                ..record
+            });
+            let change = AllocationChange::Resumed;
+            Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+        }
+        _ => Err(wrong_state(present, "resume")),
     }
 }
 

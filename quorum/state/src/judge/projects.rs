@@ -1,17 +1,24 @@
 //! Projects and their limits.
 
-use super::{Case, access::forbidden, invalid};
+use super::{Case, MAX_WORDS_BYTES, access::forbidden, audited_since, invalid};
 use crate::{
     change::{Change, Verdict},
     policy::ChildSums,
 };
 use lattice_quorum_types::{
     ProjectPath, Refusal, Revision,
+    audit::{AuditAction, ChangedLimit, LevelLimits, NamedLimit},
     command::LimitChange,
-    limit::{Limits, Usage},
+    id::MAX_NAME_BYTES,
+    limit::{Limits, Resource, Usage},
     project::Project,
 };
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Longest path, bytes: each check compares it at every level.
+const MAX_PATH_BYTES: usize = 4096;
+/// Most administrators of one project.
+const MAX_ADMINS: usize = 256;
 
 /// Creates a tenant or a project. Without limits it is closed, which always fits its parent.
 pub(super) fn create(
@@ -24,6 +31,9 @@ pub(super) fn create(
     let tree = &case.state.tree;
     let parent = path.parent().map(|up| tree.require(&up)).transpose()?;
     check_administers(case, path)?;
+    if case.schema >= 4 {
+        check_fields(path, admins, description)?;
+    }
     if let Some(taken) = tree.namesake(path) {
         return Err(Refusal::ProjectExists {
             path: taken.clone(),
@@ -40,17 +50,59 @@ pub(super) fn create(
         created_at: case.now,
         revision: Revision(0),
     };
-    let policy = case.state.policy;
-    let mut faults = policy.faults(&project, &limits, &ChildSums::default());
+    let rules = case.state.policy.rules();
+    let mut faults = rules.faults(path, &limits, &ChildSums::default());
     if let Some(parent) = parent {
         let mut sums = parent.child_limits;
         sums.add(&limits);
-        faults.extend(policy.faults(&parent.record, &parent.record.limits, &sums));
+        faults.extend(rules.faults(&parent.record.path, &parent.record.limits, &sums));
     }
     if !faults.is_empty() {
         return Err(Refusal::LimitConflict { faults });
     }
-    Ok(Verdict::done(vec![Change::Project(Box::new(project))]))
+    let action = AuditAction::ProjectCreated {
+        project: path.clone(),
+        limits: NamedLimit::of(&limits),
+        admins: admins.to_vec(),
+    };
+    let changes = vec![Change::Project(Box::new(project))];
+    Ok(Verdict::done(audited_since(case, 4, action, changes)))
+}
+
+/// A level's limits that are to be others.
+fn others(record: &Project, after: &Limits) -> LevelLimits {
+    let is_other = |resource: &Resource| record.limits.get(*resource) != after.get(*resource);
+    let changed = Resource::ALL.into_iter().filter(is_other);
+    let limits = changed.map(|resource| ChangedLimit {
+        name: resource.limit_name().to_owned(),
+        before: record.limits.get(resource),
+        after: after.get(resource),
+    });
+    LevelLimits {
+        project: record.path.clone(),
+        limits: limits.collect(),
+    }
+}
+
+/// What no state could accept: it is kept as long as the project, and printed.
+fn check_fields(path: &ProjectPath, admins: &[String], description: &str) -> Result<(), Refusal> {
+    let within = |field: &str, found: usize, most: usize, unit: &str| match found <= most {
+        true => Ok(()),
+        false => Err(invalid(
+            field,
+            format!("it has {found} {unit}; at most {most} fit"),
+        )),
+    };
+    within("path", path.as_str().len(), MAX_PATH_BYTES, "bytes")?;
+    within("admins", admins.len(), MAX_ADMINS, "names")?;
+    for admin in admins {
+        within("admins", admin.len(), MAX_NAME_BYTES, "bytes in one name")?;
+        if admin.is_empty() || admin.chars().any(char::is_control) {
+            let reason = "each is a name, without control characters";
+            return Err(invalid("admins", reason));
+        }
+    }
+    within("description", description.len(), MAX_WORDS_BYTES, "bytes")
 }
 
 /// Deletes a project without children and without unfinished allocations.
@@ -65,7 +117,12 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
             allocations,
         });
     }
-    Ok(Verdict::done(vec![Change::DeleteProject(path.clone())]))
+    let action = AuditAction::ProjectDeleted {
+        project: path.clone(),
+        limits: NamedLimit::of(&entry.record.limits),
+    };
+    let changes = vec![Change::DeleteProject(path.clone())];
+    Ok(Verdict::done(audited_since(case, 4, action, changes)))
 }
 
 /// Sets limits, all or none, judged on the tree as it would be. A limit may go below usage, which
@@ -103,22 +160,28 @@ pub(super) fn set_limits(case: Case<'_>, changes: &[LimitChange]) -> Result<Verd
         let entry = tree.require(path)?;
         let limits = wanted.get(path).unwrap_or(&entry.record.limits);
         let children = sums.get(path).unwrap_or(&entry.child_limits);
-        faults.extend(case.state.policy.faults(&entry.record, limits, children));
+        let rules = case.state.policy.rules();
+        faults.extend(rules.faults(path, limits, children));
     }
     if !faults.is_empty() {
         return Err(Refusal::LimitConflict { faults });
     }
-    let mut changes = Vec::new();
+    let (mut changes, mut levels) = (Vec::new(), Vec::new());
     for (path, limits) in wanted {
         let record = &tree.require(path)?.record;
         if record.limits != limits {
+            levels.push(others(record, &limits));
             changes.push(Change::Project(Box::new(Project {
                 limits,
                 ..record.clone()
             })));
         }
     }
-    Ok(Verdict::done(changes))
+    if levels.is_empty() {
+        return Ok(Verdict::nothing());
+    }
+    let action = AuditAction::LimitsChanged { levels };
+    Ok(Verdict::done(audited_since(case, 4, action, changes)))
 }
 
 fn check_administers(case: Case<'_>, path: &ProjectPath) -> Result<(), Refusal> {
@@ -127,7 +190,8 @@ fn check_administers(case: Case<'_>, path: &ProjectPath) -> Result<(), Refusal> 
         .as_ref()
         .and_then(|up| case.state.tree.get(up))
         .map(|entry| &entry.record);
-    if case.state.policy.may_administer(case.principal, parent) {
+    let rules = case.state.policy.rules();
+    if rules.may_administer(case.principal, parent) {
         return Ok(());
     }
     Err(forbidden(

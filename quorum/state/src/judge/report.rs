@@ -1,12 +1,13 @@
 //! Reports of ranks, and the transitions that follow from them.
 
-use super::{Case, force, invalid, nodes, people::entering, wrong_state};
+use super::{Case, assign, force, invalid, nodes, people::entering, wrong_state};
 use crate::change::{Change, Direction, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, UnixMillis,
     allocation::{Rank, RankExit, RankPhase, StopCause},
     command::RankReport,
     event::AllocationChange,
+    limit::Usage,
     node::{Holder, Lifecycle, Node},
     spec::Requeue,
 };
@@ -47,7 +48,7 @@ pub(super) fn report(
             format!("node {node} was taken from allocation {id} by force before it said so");
         return Err(invalid("node", reason));
     }
-    let Some(phase) = next_phase(case, phase, report) else {
+    let Some(phase) = next_phase(case, present.state, phase, report) else {
         return Ok(Verdict::nothing());
     };
     if !present.state.holds() {
@@ -63,29 +64,76 @@ pub(super) fn report(
         let exit = exit.clone();
         note_exit(case, &mut record, position, &exit, fault.as_deref());
     }
+    let known = case.state.nodes.get(node);
     let drained = fault.and_then(|fault| {
-        let node = case.state.nodes.get(node)?;
-        Some(nodes::with_reason(node, nodes::HOOKS, &fault, case.now))
+        let drained = nodes::with_reason(known?, nodes::HOOKS, &fault, case.now);
+        Some(drained)
     });
-    Ok(settle(case, present, record, drained))
+    let touched = match record.ranks[position].phase {
+        RankPhase::Left { .. } => {
+            record.spec.nodes -= 1;
+            let left = drained.as_ref().or(known);
+            left.and_then(|node| leave(present, node)).or(drained)
+        }
+        _ => drained,
+    };
+    let touched = touched.into_iter().collect();
+    let otherwise = AllocationChange::Progressed;
+    Ok(settle(case, present, record, touched, otherwise))
+}
+
+/// A node that goes back before the others of its allocation, if that still has it.
+pub(super) fn leave(from: &Allocation, node: &Node) -> Option<Node> {
+    (node.holder == Some(held_by(from))).then(|| given_back(node))
+}
+
+fn held_by(allocation: &Allocation) -> Holder {
+    Holder {
+        allocation: allocation.id,
+        attempt: allocation.attempt,
+    }
 }
 
 /// The phase after a report; `None` when the report says nothing new.
-fn next_phase(case: Case<'_>, present: &RankPhase, report: &RankReport) -> Option<RankPhase> {
+fn next_phase(
+    case: Case<'_>,
+    state: AllocationState,
+    present: &RankPhase,
+    report: &RankReport,
+) -> Option<RankPhase> {
+    use RankPhase::{Assigned, Ended, Leaving, Left, Running};
     match (present, report) {
-        (RankPhase::Assigned, RankReport::Started { at }) => Some(RankPhase::Running { at: *at }),
-        (RankPhase::Assigned | RankPhase::Running { .. }, RankReport::Ended { at, exit, .. }) => {
-            let exit = match (present, case.short_exit(exit)) {
+        (Assigned, RankReport::Started { at }) => Some(Running { at: *at }),
+        (Leaving { running: None }, RankReport::Started { at }) => {
+            Some(Leaving { running: Some(*at) })
+        }
+        (Assigned | Running { .. } | Leaving { .. }, RankReport::Ended { at, exit, .. }) => {
+            let at = *at;
+            let exit = match (present.running_since(), case.short_exit(exit)) {
                 // One that runs by its agent's word did start: then it is lost as any other.
-                (RankPhase::Running { .. }, RankExit::NeverStarted { evidence }) => {
-                    RankExit::Lost { evidence }
-                }
+                (Some(_), RankExit::NeverStarted { evidence }) => RankExit::Lost { evidence },
                 (_, exit) => exit,
             };
-            Some(RankPhase::Ended { at: *at, exit })
+            // What runs got this rank by growing, and nobody knew it to run.
+            let came_to_nothing = state == AllocationState::Running
+                && *present == Assigned
+                && matches!(
+                    exit,
+                    RankExit::NeverStarted { .. }
+                        | RankExit::SpawnFailed { .. }
+                        | RankExit::Lost { .. }
+                );
+            match present {
+                Leaving { .. } => Some(Left { at, exit }),
+                _ if came_to_nothing => Some(Left { at, exit }),
+                _ => Some(Ended { at, exit }),
+            }
         }
-        (RankPhase::Running { .. } | RankPhase::Ended { .. }, RankReport::Started { .. })
-        | (RankPhase::Ended { .. }, RankReport::Ended { .. }) => None,
+        (
+            Running { .. } | Ended { .. } | Leaving { .. } | Left { .. },
+            RankReport::Started { .. },
+        )
+        | (Ended { .. } | Left { .. }, RankReport::Ended { .. }) => None,
     }
 }
 
@@ -128,20 +176,21 @@ pub(super) fn note_exit(
     }
 }
 
-/// The state that follows from the ranks' phases. `touched` is a node that becomes another by this
-/// command too.
+/// The state that follows from the ranks' phases. `touched` are nodes that become others by this
+/// command too; `otherwise` is what happened when the state stays as it is.
 pub(super) fn settle(
     case: Case<'_>,
     before: &Allocation,
     record: Allocation,
-    touched: Option<Node>,
+    touched: Vec<Node>,
+    otherwise: AllocationChange,
 ) -> Verdict {
     use AllocationState::{Starting, Stopping};
-    let is_ended = |rank: &Rank| matches!(rank.phase, RankPhase::Ended { .. });
     let is_assigned = |rank: &Rank| rank.phase == RankPhase::Assigned;
-    if record.ranks.iter().all(is_ended) {
-        return finish(case, record, touched);
+    if record.ranks.iter().all(|rank| rank.phase.is_over()) {
+        return finish(case, before, record, touched);
     }
+    let fewer = u64::from(before.spec.nodes.saturating_sub(record.spec.nodes));
     let (change, record) = if record.stop.is_some() && before.state != Stopping {
         (
             AllocationChange::Stopping,
@@ -157,38 +206,53 @@ pub(super) fn settle(
                 ..running
             },
         )
+    } else if fewer > 0 {
+        (AllocationChange::Shrunk, record)
     } else {
-        (AllocationChange::Progressed, record)
+        (otherwise, record)
     };
+    let path = record.spec.project.clone();
     let mut changes = vec![Change::Allocation {
         change,
         record: Box::new(record),
     }];
-    changes.extend(touched.map(|node| Change::Node(Box::new(node))));
+    changes.extend(touched.into_iter().map(|node| Change::Node(Box::new(node))));
+    if fewer > 0 {
+        changes.push(Change::Usage {
+            path,
+            usage: Usage {
+                nodes: fewer,
+                allocations: 0,
+            },
+            direction: Direction::GiveBack,
+        });
+    }
     Verdict::done(changes)
 }
 
 /// Every process is gone: through Stopping, within this command, to where it ends, and the nodes
 /// go back. One that was taken from it by force may belong to another allocation by now.
-fn finish(case: Case<'_>, record: Allocation, touched: Option<Node>) -> Verdict {
-    let (path, nodes) = (record.spec.project.clone(), u64::from(record.spec.nodes));
-    let holder = Some(Holder {
-        allocation: record.id,
-        attempt: record.attempt,
-    });
+fn finish(
+    case: Case<'_>,
+    before: &Allocation,
+    record: Allocation,
+    mut touched: Vec<Node>,
+) -> Verdict {
+    let holder = Some(held_by(&record));
     let mut freed = Vec::new();
     for id in record.nodes() {
-        let changed = touched.as_ref().filter(|node| node.id == *id);
-        match changed.or_else(|| case.state.nodes.get(id)) {
+        let place = touched.iter().position(|node| node.id == *id);
+        let changed = place.map(|place| touched.swap_remove(place));
+        match changed.as_ref().or_else(|| case.state.nodes.get(id)) {
             Some(held) if held.holder == holder => {
                 freed.push(Change::Node(Box::new(given_back(held))));
             }
-            _ => freed.extend(changed.map(|node| Change::Node(Box::new(node.clone())))),
+            _ => freed.extend(changed.map(|node| Change::Node(Box::new(node)))),
         }
     }
     freed.push(Change::Usage {
-        path,
-        nodes,
+        path: record.spec.project.clone(),
+        usage: assign::whole(&before.spec),
         direction: Direction::GiveBack,
     });
 
@@ -197,7 +261,7 @@ fn finish(case: Case<'_>, record: Allocation, touched: Option<Node>) -> Verdict 
     let another = goes_back_uncounted(&record, uncounted).then_some(uncounted + 1);
     let change = match state {
         AllocationState::Pending => AllocationChange::Requeued,
-        AllocationState::Suspended => AllocationChange::Progressed,
+        AllocationState::Suspended => AllocationChange::Suspended,
         _ => AllocationChange::Ended,
     };
     let ended_at = state.is_terminal().then_some(case.now);
@@ -238,9 +302,9 @@ fn goes_back_uncounted(record: &Allocation, uncounted: u32) -> bool {
 fn nothing_started(ranks: &[Rank]) -> bool {
     let mut ended = false;
     ranks.iter().all(|rank| match &rank.phase {
-        RankPhase::Assigned => true,
-        RankPhase::Running { .. } => false,
-        RankPhase::Ended { exit, .. } => {
+        RankPhase::Assigned | RankPhase::Leaving { running: None } => true,
+        RankPhase::Running { .. } | RankPhase::Leaving { running: Some(_) } => false,
+        RankPhase::Ended { exit, .. } | RankPhase::Left { exit, .. } => {
             ended = true;
             matches!(exit, RankExit::NeverStarted { .. })
         }

@@ -1,6 +1,6 @@
 //! Submits: the first of the two limit gates.
 
-use super::{Case, invalid};
+use super::{Case, assign, invalid};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Outcome, Refusal, Revision,
@@ -20,16 +20,8 @@ const MAX_PATH_BYTES: usize = 4096;
 /// nothing, so the second gate, at assignment, judges again.
 pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, Refusal> {
     check_fields(spec)?;
+    check_gate(case, spec)?;
     let state = case.state;
-    state
-        .tree
-        .check_fits(state.policy, &spec.project, u64::from(spec.nodes))?;
-    if u64::from(spec.nodes) > state.registered {
-        return Err(Refusal::TooLarge {
-            requested: spec.nodes,
-            registered: state.registered,
-        });
-    }
     for node in &spec.constraints.nodelist {
         if !state.nodes.contains_key(node) {
             return Err(Refusal::UnknownNode { node: node.clone() });
@@ -60,6 +52,19 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
         outcome: Outcome::Submitted { id },
         changes: vec![Change::Allocation { change, record }],
     })
+}
+
+/// The first gate: it fits now, as far as committed usage goes, and the cluster has as many nodes.
+pub(super) fn check_gate(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+    let (state, asked) = (case.state, assign::whole(spec));
+    state.tree.check_fits(state.policy, &spec.project, asked)?;
+    if u64::from(spec.nodes) > state.registered {
+        return Err(Refusal::TooLarge {
+            requested: spec.nodes,
+            registered: state.registered,
+        });
+    }
+    Ok(())
 }
 
 /// What no state could accept.

@@ -19,8 +19,9 @@ use lattice_quorum_types::{
     command::{ExpectedNode, Fence, IssuedCertificate, LimitChange, Power, RankReport, TokenGrant},
     hostlist,
     id::{BaselineName, LeaseName},
-    limit::{LimitPatch, Limits, Patch, Resource},
+    limit::{LimitPatch, LimitPolicy, Limits, Patch, Resource, SystemLimitPatch, Usage},
     node::Lifecycle,
+    project::Project,
     rpc::Role,
     spec::Requeue,
     view::{Answer, CertificateView, Query, TrustView},
@@ -43,6 +44,9 @@ fn take(c: &mut Cluster, step: &Move) {
             && matches!(
                 command,
                 Command::Assign { .. }
+                    | Command::Grow { .. }
+                    | Command::Shrink { .. }
+                    | Command::Resume { .. }
                     | Command::Stop { .. }
                     | Command::HoldBrake { .. }
                     | Command::Report {
@@ -182,12 +186,20 @@ fn random_moves_reach_every_state() {
     let strategy = prop::collection::vec(moves(), 120);
     let mut reached = BTreeSet::new();
     let mut wrote = BTreeSet::new();
-    for _ in 0..60 {
+    for _ in 0..100 {
         let steps = strategy.new_tree(&mut runner).unwrap().current();
         let mut c = founded();
         for step in &steps {
             take(&mut c, step);
             wrote.extend(audit(&c.state).iter().map(kind));
+            for rank in c.state.live_allocations().flat_map(|a| &a.ranks) {
+                match rank.phase {
+                    RankPhase::Leaving { running: None } => wrote.insert("leaves unseen".into()),
+                    RankPhase::Leaving { .. } => wrote.insert("leaves".into()),
+                    RankPhase::Left { .. } => wrote.insert("left".into()),
+                    _ => false,
+                };
+            }
             let others_run = c.state.live_allocations().filter(|a| a.state.holds());
             let others_run = others_run.flat_map(|a| &a.ranks).any(|rank| {
                 matches!(&rank.phase, RankPhase::Ended { exit: RankExit::Lost { evidence }, .. }
@@ -237,6 +249,14 @@ fn random_moves_reach_every_state() {
         "Enrolled, replaced",
         "ForceReleased",
         "GateSkipped",
+        "leaves",
+        "leaves unseen",
+        "left",
+        "LimitPolicyChanged",
+        "LimitsChanged",
+        "ProjectCreated",
+        "ProjectDeleted",
+        "SystemLimitsChanged",
         "never started, waits again",
         "TokenCreated",
         "TokenRevoked",

@@ -123,6 +123,34 @@ pub enum Move {
     Brake {
         hold: bool,
     },
+    Grow {
+        nth: usize,
+        by: usize,
+        any: bool,
+        stale: bool,
+    },
+    Shrink {
+        nth: usize,
+        from: usize,
+        by: usize,
+        owner: bool,
+    },
+    Suspend {
+        nth: usize,
+        owner: bool,
+    },
+    Resume {
+        nth: usize,
+    },
+    NewProject {
+        project: usize,
+        nodes: Option<u64>,
+        lifted: bool,
+    },
+    System {
+        pool: Option<u64>,
+        flat: bool,
+    },
     Wait {
         ms: u64,
     },
@@ -192,12 +220,22 @@ pub fn moves() -> impl Strategy<Value = Move> {
         2 => (0..3usize, prop::bool::weighted(0.2))
             .prop_map(|(name, older)| Move::Renew { name, older }),
         1 => (0..3usize).prop_map(|name| Move::RevokeName { name }),
-        3 => (0..2u8, 0..3u8).prop_map(|(which, what)| Move::Authority { which, what }),
+        5 => (0..2u8, 0..3u8).prop_map(|(which, what)| Move::Authority { which, what }),
         4 => (0..3usize, 0..4u32, 0..2usize, any::<bool>(), prop::bool::weighted(0.2))
             .prop_map(|(name, from, class, expected, delete)| {
                 Move::Baseline { name, from, class, expected, delete }
             }),
         2 => any::<bool>().prop_map(|hold| Move::Brake { hold }),
+        8 => (nth.clone(), 0..3usize, prop::bool::weighted(0.2), prop::bool::weighted(0.1))
+            .prop_map(|(nth, by, any, stale)| Move::Grow { nth, by, any, stale }),
+        6 => (nth.clone(), 0..4usize, 0..3usize, any::<bool>())
+            .prop_map(|(nth, from, by, owner)| Move::Shrink { nth, from, by, owner }),
+        2 => (nth.clone(), any::<bool>()).prop_map(|(nth, owner)| Move::Suspend { nth, owner }),
+        4 => nth.clone().prop_map(|nth| Move::Resume { nth }),
+        1 => (0..PROJECTS.len(), prop::option::of(0..4u64), prop::bool::weighted(0.2))
+            .prop_map(|(project, nodes, lifted)| Move::NewProject { project, nodes, lifted }),
+        1 => (prop::option::of(0..4u64), prop::bool::weighted(0.3))
+            .prop_map(|(pool, flat)| Move::System { pool, flat }),
         2 => prop_oneof![1..5_000u64, Just(90_000), Just(13 * 3600 * 1000), Just(40 * 24 * 3600 * 1000)]
             .prop_map(|ms| Move::Wait { ms }),
     ]
@@ -544,6 +582,75 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
         Move::Brake { hold: false } => {
             let reason = "meant".to_owned();
             vec![("olga", Power::Operator, Command::ReleaseBrake { reason })]
+        }
+        Move::Grow {
+            nth: i,
+            by,
+            any,
+            stale,
+        } => nth(state, *i).map_or_else(Vec::new, |a| {
+            let held = |id: &NodeId| a.nodes().any(|node| node == id);
+            let wanted = state
+                .nodes()
+                .filter(|n| *any || n.is_assignable() && !held(&n.id));
+            let nodes = wanted.take(*by).map(|n| ExpectedNode {
+                node: n.id.clone(),
+                version: n.version - u64::from(*stale),
+                boot: None,
+            });
+            service(Command::Grow {
+                id: a.id,
+                nodes: nodes.collect(),
+            })
+        }),
+        Move::Shrink {
+            nth: i,
+            from,
+            by,
+            owner,
+        } => nth(state, *i).map_or_else(Vec::new, |a| {
+            let nodes = a.nodes().skip(*from).take(*by).cloned().collect();
+            let command = Command::Shrink { id: a.id, nodes };
+            match owner {
+                true => vec![("alice", Power::User, command)],
+                false => service(command),
+            }
+        }),
+        Move::Suspend { nth, owner } => {
+            let command = Command::Suspend { id: id_of(*nth) };
+            let who = if *owner { "alice" } else { "mallory" };
+            vec![(who, Power::User, command)]
+        }
+        Move::Resume { nth } => service(Command::Resume { id: id_of(*nth) }),
+        Move::NewProject {
+            project,
+            nodes,
+            lifted,
+        } => admin(Command::NewProject {
+            path: path(PROJECTS[*project]),
+            limits: LimitPatch {
+                max_nodes: nodes.map_or(Patch::Unchanged, Patch::Set),
+                max_concurrent_allocations: match lifted {
+                    true => Patch::Unlimited,
+                    false => Patch::Unchanged,
+                },
+            },
+            admins: vec!["alice".to_owned()],
+            description: String::new(),
+        }),
+        Move::System { pool, flat } => {
+            let policy = match flat {
+                true => LimitPolicy::Flat,
+                false => LimitPolicy::Strict,
+            };
+            let patch = SystemLimitPatch {
+                sensitive_pool_size: pool.map_or(Patch::Unlimited, Patch::Set),
+            };
+            [
+                admin(Command::SetLimitPolicy { policy }),
+                admin(Command::SetSystemLimits { patch }),
+            ]
+            .concat()
         }
         Move::Wait { .. } => Vec::new(),
     }

@@ -1,0 +1,139 @@
+//! More nodes for an allocation that has some, and fewer. See `../../0006-resizing.md`.
+
+use super::{
+    Case,
+    access::check_owner_or_service,
+    assign, invalid,
+    report::{leave, settle},
+    wrong_state,
+};
+use crate::change::{Change, Direction, Verdict};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, NodeId, Refusal,
+    allocation::{Rank, RankPhase},
+    command::ExpectedNode,
+    event::AllocationChange,
+    limit::Usage,
+    node::Holder,
+};
+
+/// Gives an allocation more nodes, as ranks behind those it has. What is new must fit, as for a new
+/// assignment; that it holds nodes is counted already.
+pub(super) fn grow(
+    case: Case<'_>,
+    id: AllocationId,
+    expected: &[ExpectedNode],
+) -> Result<Verdict, Refusal> {
+    let present = resizable(case, id, "grow")?;
+    if present.spec.sensitive {
+        let reason = "sensitive work gets all its nodes at once, each on its own word; submit it with \
+                      as many as it needs";
+        return Err(invalid("nodes", reason));
+    }
+    if expected.is_empty() {
+        return Err(invalid("nodes", "name at least one node"));
+    }
+    // An agent answers for an attempt once: it would not start a second rank of it.
+    let again = |chosen: &&ExpectedNode| present.nodes().any(|node| *node == chosen.node);
+    if let Some(ExpectedNode { node, .. }) = expected.iter().find(again) {
+        let reason =
+            format!("node {node} has, or had, a rank in this attempt of allocation {id} already");
+        return Err(invalid("nodes", reason));
+    }
+    let free = assign::free_nodes(case, present, expected)?;
+    let more = u32::try_from(expected.len()).unwrap_or(u32::MAX);
+    let usage = Usage {
+        nodes: u64::from(more),
+        allocations: 0,
+    };
+    let (state, path) = (case.state, &present.spec.project);
+    state.tree.check_fits(state.policy, path, usage)?;
+
+    let mut record = present.clone();
+    record.spec.nodes = record.spec.nodes.saturating_add(more);
+    record.ranks.extend(expected.iter().map(assign::assigned));
+    let holder = Holder {
+        allocation: id,
+        attempt: record.attempt,
+    };
+    let mut changes = vec![Change::Allocation {
+        change: AllocationChange::Grown,
+        record: Box::new(record),
+    }];
+    changes.extend(free.into_iter().map(|node| assign::taken(node, holder)));
+    changes.push(Change::Usage {
+        path: path.clone(),
+        usage,
+        direction: Direction::Take,
+    });
+    Ok(Verdict::done(changes))
+}
+
+/// Gives chosen nodes back: at once where the rank has ended, else as soon as it is known to have.
+/// Until then the node is held and counted.
+pub(super) fn shrink(
+    case: Case<'_>,
+    id: AllocationId,
+    nodes: &[NodeId],
+) -> Result<Verdict, Refusal> {
+    let present = resizable(case, id, "shrink")?;
+    check_owner_or_service(case, present)?;
+    if nodes.is_empty() {
+        return Err(invalid("nodes", "name at least one node"));
+    }
+    let (mut record, mut back, mut changed) = (present.clone(), Vec::new(), false);
+    for node in nodes {
+        let Some(rank) = record.ranks.iter_mut().find(|rank| rank.node == *node) else {
+            let reason = format!("node {node} has no rank in allocation {id}");
+            return Err(invalid("nodes", reason));
+        };
+        rank.phase = match &rank.phase {
+            RankPhase::Leaving { .. } | RankPhase::Left { .. } => continue,
+            RankPhase::Assigned => RankPhase::Leaving { running: None },
+            RankPhase::Running { at } => RankPhase::Leaving { running: Some(*at) },
+            RankPhase::Ended { at, exit } => {
+                record.spec.nodes -= 1;
+                let known = case.state.nodes.get(node);
+                back.extend(known.and_then(|node| leave(present, node)));
+                RankPhase::Left {
+                    at: *at,
+                    exit: exit.clone(),
+                }
+            }
+        };
+        changed = true;
+    }
+    let stays = |rank: &Rank| {
+        !matches!(
+            rank.phase,
+            RankPhase::Leaving { .. } | RankPhase::Left { .. }
+        )
+    };
+    if !record.ranks.iter().any(stays) {
+        let reason = "nothing would be left; cancel or suspend the allocation instead";
+        return Err(invalid("nodes", reason));
+    }
+    match changed {
+        true => Ok(settle(
+            case,
+            present,
+            record,
+            back,
+            AllocationChange::Shrunk,
+        )),
+        false => Ok(Verdict::nothing()),
+    }
+}
+
+/// An allocation that may have more or fewer nodes: not while it writes a checkpoint or is stopped.
+fn resizable<'a>(
+    case: Case<'a>,
+    id: AllocationId,
+    action: &str,
+) -> Result<&'a Allocation, Refusal> {
+    let present = case.live(id, action)?;
+    match present.state {
+        AllocationState::Starting | AllocationState::Running => Ok(present),
+        _ => Err(wrong_state(present, action)),
+    }
+}
