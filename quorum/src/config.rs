@@ -1,6 +1,6 @@
 //! The daemon's configuration as a file has it, and the checked settings it becomes.
 
-use crate::issuer::EnrolmentSettings;
+use crate::{checkpoint::CheckpointSettings, issuer::EnrolmentSettings};
 use lattice_config::{Check, Problems};
 use lattice_mesh::{MeshConfig, RateLimit};
 use lattice_quorum_types::{NodeId, VoterId, hostlist, wire::MAX_REQUEST_BYTES};
@@ -20,6 +20,10 @@ const DAY: Duration = Duration::from_secs(86_400);
 const MAX_LIFETIME: Duration = DAY.saturating_mul(825);
 /// Shortest: a third of it is all the time there is for the renewal.
 const MIN_LIFETIME: Duration = Duration::from_secs(30);
+/// Entries between two checkpoints of the audit: what is behind the last one is not proven yet.
+const CHECKPOINT_ENTRIES: std::ops::RangeInclusive<u64> = 1..=1000;
+/// The same in time.
+const CHECKPOINT_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;
 
 /// The configuration file.
 #[derive(Debug, Clone, Deserialize)]
@@ -37,9 +41,15 @@ pub struct Config {
     /// All members, this one included. They found the quorum at the first start; later only the
     /// addresses count.
     pub members: Vec<MemberConfig>,
+    /// This member joins a quorum that exists (`lattice admin quorum add`) and founds nothing.
+    #[serde(default)]
+    pub join: bool,
     /// Enrolment of other processes.
     #[serde(default)]
     pub enrolment: EnrolmentConfig,
+    /// How often the audit is signed without being asked.
+    #[serde(default)]
+    pub audit: AuditConfig,
     /// Log entries between two snapshots.
     #[serde(default = "default_snapshot_every")]
     pub snapshot_every: u64,
@@ -76,6 +86,49 @@ pub struct EnrolmentConfig {
     pub burst: u32,
     /// Enrolments one address may make in the long run.
     pub per_second: f64,
+}
+
+/// How often the audit is signed without being asked. The leader's settings hold.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct AuditConfig {
+    /// After so many entries that are not covered.
+    pub checkpoint_entries: u64,
+    /// Where the first entry that is not covered is so old, e.g. `10m`.
+    pub checkpoint_after: String,
+}
+
+impl Default for AuditConfig {
+    fn default() -> Self {
+        let default = CheckpointSettings::default();
+        Self {
+            checkpoint_entries: default.entries,
+            checkpoint_after: format!("{}s", default.after.as_secs()),
+        }
+    }
+}
+
+impl AuditConfig {
+    fn settings(&self) -> Option<CheckpointSettings> {
+        let after = duration(&self.checkpoint_after)?;
+        let is_within = CHECKPOINT_ENTRIES.contains(&self.checkpoint_entries)
+            && CHECKPOINT_AFTER.contains(&after);
+        is_within.then_some(CheckpointSettings {
+            entries: self.checkpoint_entries,
+            after,
+        })
+    }
+
+    fn check(&self, problems: &mut Problems) {
+        if !CHECKPOINT_ENTRIES.contains(&self.checkpoint_entries) {
+            problems.add("checkpoint_entries", "must be between 1 and 1000");
+        }
+        let after = duration(&self.checkpoint_after);
+        if !after.is_some_and(|after| CHECKPOINT_AFTER.contains(&after)) {
+            let text = "must be like 10m, 90s or 1h, between 1s and 1d";
+            problems.add("checkpoint_after", text);
+        }
+    }
 }
 
 /// One gossip cell.
@@ -128,6 +181,7 @@ impl Check for Config {
         }
         self.check_members(problems);
         problems.within("enrolment", |problems| self.enrolment.check(problems));
+        problems.within("audit", |problems| self.audit.check(problems));
     }
 }
 
@@ -153,7 +207,11 @@ impl Config {
             let text = format!("must list this member, {}, as well", self.id);
             problems.add("members", text);
         }
-        if ids.len() % 2 == 0 && !ids.is_empty() {
+        if self.join && ids.len() < 2 {
+            let text = "`join: true` needs a member that exists as well, to be found by";
+            problems.add("members", text);
+        }
+        if ids.len() % 2 == 0 && !ids.is_empty() && !self.join {
             let text = format!(
                 "{} members survive no more failures than {}; list 1, 3 or 5",
                 ids.len(),
@@ -177,6 +235,7 @@ impl Config {
             self.data_dir.clone(),
         );
         settings.members = members?;
+        settings.join = self.join;
         settings.credentials = Some(self.credentials.clone());
         settings.snapshot_every = self.snapshot_every;
         settings.mesh.enrol_rate = RateLimit {
@@ -188,8 +247,23 @@ impl Config {
             default_cell: self.enrolment.default_cell.clone(),
             cells: self.enrolment.cells()?,
         };
+        settings.checkpoints = self.audit.settings()?;
         Some(settings)
     }
+}
+
+/// A whole number with its unit: `30s`, `10m`, `12h`, `30d`.
+fn duration(text: &str) -> Option<Duration> {
+    let unit = match text.chars().last()? {
+        's' => Duration::from_secs(1),
+        'm' => Duration::from_secs(60),
+        'h' => Duration::from_secs(3600),
+        'd' => DAY,
+        _ => return None,
+    };
+    let digits = text.get(..text.len() - 1)?;
+    let is_number = digits.bytes().all(|b| b.is_ascii_digit());
+    unit.checked_mul(digits.parse().ok().filter(|_| is_number)?)
 }
 
 impl EnrolmentConfig {
@@ -198,18 +272,7 @@ impl EnrolmentConfig {
         let lifetime = match (&self.lifetime, self.lifetime_days) {
             (None, None) => EnrolmentSettings::default().lifetime,
             (None, Some(days)) => DAY * days,
-            (Some(text), _) => {
-                let unit = match text.chars().last()? {
-                    's' => Duration::from_secs(1),
-                    'm' => Duration::from_secs(60),
-                    'h' => Duration::from_secs(3600),
-                    'd' => DAY,
-                    _ => return None,
-                };
-                let digits = text.get(..text.len() - 1)?;
-                let is_number = digits.bytes().all(|b| b.is_ascii_digit());
-                unit.checked_mul(digits.parse().ok().filter(|_| is_number)?)?
-            }
+            (Some(text), _) => duration(text)?,
         };
         (MIN_LIFETIME..=MAX_LIFETIME)
             .contains(&lifetime)
@@ -273,6 +336,8 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// All members; see [`crate::App::start`].
     pub members: BTreeMap<VoterId, SocketAddr>,
+    /// It joins a quorum that exists, and founds nothing.
+    pub join: bool,
     /// Log entries between two snapshots.
     pub snapshot_every: u64,
     /// Folder of this member's identity: renewed certificates and trust bundles are saved there.
@@ -280,6 +345,8 @@ pub struct Settings {
     pub credentials: Option<PathBuf>,
     /// What the enrolled get.
     pub enrolment: EnrolmentSettings,
+    /// How often the audit is signed without being asked.
+    pub checkpoints: CheckpointSettings,
     /// Limits and deadlines of the mesh endpoint. Its clock is replaced by that of the edges.
     pub mesh: MeshConfig,
 }
@@ -298,9 +365,11 @@ impl Settings {
             listen,
             data_dir,
             members: BTreeMap::new(),
+            join: false,
             snapshot_every: default_snapshot_every(),
             credentials: None,
             enrolment: EnrolmentSettings::default(),
+            checkpoints: CheckpointSettings::default(),
             mesh,
         }
     }
