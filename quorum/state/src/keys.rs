@@ -6,10 +6,27 @@ use lattice_quorum_types::{
     command::{IssuedCertificate, KEY_LIFETIME_MS},
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, VecDeque},
+};
 
-/// Keys are private to their principal: a key guessed by another tells nothing.
-pub(crate) type Owned = (String, String);
+/// Stands for a key and whose it is; keys are private to their principal, so that one guessed by
+/// another tells nothing. A part of a hash and not the texts: among a million keys most of the time
+/// of a look-up went into comparing texts that lie anywhere in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct KeyId([u8; 16]);
+
+impl KeyId {
+    /// Nobody finds a second key with the same 128 bits of blake3.
+    pub(crate) fn of(principal: &str, key: &str) -> Self {
+        let length = (principal.len() as u64).to_le_bytes();
+        let text = [&length[..], principal.as_bytes(), key.as_bytes()].concat();
+        let mut id = [0; 16];
+        id.copy_from_slice(&blake3::hash(&text).as_bytes()[..16]);
+        Self(id)
+    }
+}
 
 /// Of a command, by the rules of the schema it was written in: the encoding of commands changes,
 /// and what was remembered before an upgrade answers repeats after it.
@@ -22,9 +39,9 @@ pub(crate) struct Digest {
 /// Remembered outcomes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Keys {
-    pub(crate) entries: BTreeMap<Owned, Entry>,
+    pub(crate) entries: BTreeMap<KeyId, Entry>,
     /// In the order of remembering, which is the order of expiry.
-    pub(crate) order: VecDeque<Owned>,
+    pub(crate) order: VecDeque<KeyId>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -61,8 +78,8 @@ impl Keys {
         schema: u16,
         now: UnixMillis,
     ) -> Seen {
-        let owned = (principal.to_owned(), key.to_owned());
-        match self.entries.get(&owned).filter(|entry| !entry.expired(now)) {
+        let known = self.entries.get(&KeyId::of(principal, key));
+        match known.filter(|entry| !entry.expired(now)) {
             None => Seen::Never(Digest::of(command, schema)),
             Some(entry) if entry.digest != Digest::of(command, entry.digest.schema) => {
                 Seen::OtherCommand
@@ -99,20 +116,15 @@ impl Keys {
         now: UnixMillis,
         applied: &Applied,
     ) {
-        let owned = (principal.to_owned(), key.to_owned());
-        self.order.push_back(owned.clone());
-        let Applied {
-            revision, outcome, ..
-        } = applied.clone();
-        self.entries.insert(
-            owned,
-            Entry {
-                digest,
-                outcome,
-                revision,
-                at: now,
-            },
-        );
+        let id = KeyId::of(principal, key);
+        self.order.push_back(id);
+        let entry = Entry {
+            digest,
+            outcome: applied.outcome.clone(),
+            revision: applied.revision,
+            at: now,
+        };
+        self.entries.insert(id, entry);
     }
 }
 
@@ -135,9 +147,21 @@ impl Digest {
 
 /// The command without what each proposer stamps anew: asking twice for a certificate is asking
 /// for the same one.
-fn as_asked(command: &Command) -> Command {
-    let mut asked = command.clone();
-    match &mut asked {
+fn as_asked(command: &Command) -> Cow<'_, Command> {
+    let mut asked = Cow::Borrowed(command);
+    match command {
+        Command::ConsumeToken { .. }
+        | Command::RenewCertificate { .. }
+        | Command::Drain { .. }
+        | Command::ForceRelease { .. }
+        | Command::UndrainUnchecked { .. } => unstamp(asked.to_mut()),
+        _ => {}
+    }
+    asked
+}
+
+fn unstamp(asked: &mut Command) {
+    match asked {
         Command::ConsumeToken {
             from, certificate, ..
         } => {
@@ -153,7 +177,6 @@ fn as_asked(command: &Command) -> Command {
         }
         _ => {}
     }
-    asked
 }
 
 const UNSTAMPED: IssuedCertificate = IssuedCertificate {

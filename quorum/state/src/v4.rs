@@ -9,8 +9,10 @@
 //! variant at the end of an enum. Who has to change one that exists freezes it beside
 //! [`crate::v1::Envelope`], and raises the version of log rows.
 
+mod keys;
 mod records;
 mod state;
 
+pub(crate) use keys::{Owned, id as key_id};
 pub(crate) use records::{Node, Tree};
 pub(crate) use state::State;

@@ -6,9 +6,10 @@ use crate::{
     audit::Audit,
     baseline::Baselines,
     clock::Clock,
-    keys::{self, Digest, Owned},
+    keys::{self, Digest},
     lease::Leases,
     policy::Policy,
+    table::Bounds,
     token::{self, Tokens},
     trust::Trust,
     unstarted::Unstarted,
@@ -75,8 +76,8 @@ struct Token {
 
 #[derive(Debug, Deserialize)]
 struct Keys {
-    entries: BTreeMap<Owned, Entry>,
-    order: VecDeque<Owned>,
+    entries: BTreeMap<v4::Owned, Entry>,
+    order: VecDeque<v4::Owned>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -140,15 +141,15 @@ fn keys(old: Keys) -> keys::Keys {
         entries: old
             .entries
             .into_iter()
-            .map(|(owned, e)| (owned, entry(e)))
+            .map(|(owned, e)| (v4::key_id(owned), entry(e)))
             .collect(),
-        order: old.order,
+        order: old.order.into_iter().map(v4::key_id).collect(),
     }
 }
 
 impl From<State> for crate::State {
     fn from(old: State) -> Self {
-        let ended = old.archive.into_values().map(Into::into);
+        let (archive, sealed) = Archive::of(old.archive.into_values().map(Into::into));
         let mut counts = [0; AllocationState::ALL.len()];
         counts[..old.counts.len()].copy_from_slice(&old.counts);
         let tokens = old.tokens.into_iter().map(|(hash, old)| {
@@ -172,17 +173,18 @@ impl From<State> for crate::State {
                 .into_iter()
                 .map(|(id, record)| (id, record.into()))
                 .collect(),
-            archive: Archive::of(ended),
+            archive,
             counts,
             last_id: old.last_id,
             leases: old.leases,
             tokens: Tokens(tokens.collect()),
             keys: keys(old.keys),
             trust: Trust::default(),
-            audit: Audit::default(),
+            audit: Audit::new(Bounds::default()),
             unstarted: Unstarted::default(),
             baselines: Baselines::default(),
             system: SystemLimits::default(),
+            sealed,
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The whole state as it was.
 
-use super::records::{Allocation, Node, Tree, by_key};
+use super::{
+    keys::Keys,
+    records::{Allocation, Node, Tree, by_key},
+};
 use crate::{
-    archive::Archive, audit::Audit, baseline::Baselines, clock::Clock, keys::Keys, lease::Leases,
+    archive::Archive, audit::Audit, baseline::Baselines, clock::Clock, lease::Leases,
     policy::Policy, token::Tokens, trust::Trust, unstarted::Unstarted,
 };
 use lattice_quorum_types::{
@@ -38,7 +41,9 @@ impl From<State> for crate::State {
     fn from(old: State) -> Self {
         let mut counts = [0; AllocationState::ALL.len()];
         counts[..old.counts.len()].copy_from_slice(&old.counts);
-        let ended = old.archive.into_values().map(Into::into);
+        let (archive, mut sealed) = Archive::of(old.archive.into_values().map(Into::into));
+        let (audit, also) = Audit::of(old.audit);
+        sealed.extend(also);
         crate::State {
             policy: old.policy,
             revision: old.revision,
@@ -48,17 +53,18 @@ impl From<State> for crate::State {
             nodes: by_key(old.nodes),
             registered: old.registered,
             hot: by_key(old.hot),
-            archive: Archive::of(ended),
+            archive,
             counts,
             last_id: old.last_id,
             leases: old.leases,
             tokens: old.tokens,
-            keys: old.keys,
+            keys: old.keys.into(),
             trust: old.trust,
-            audit: Audit::of(old.audit),
+            audit,
             unstarted: old.unstarted,
             baselines: old.baselines,
             system: SystemLimits::default(),
+            sealed,
         }
     }
 }
