@@ -347,6 +347,12 @@ impl App {
         self.replica.digest()
     }
 
+    /// The applied state with the log position it was applied up to. For checks: what it shows may
+    /// be behind.
+    pub fn look<T>(&self, at: impl FnOnce(u64, &lattice_quorum_state::State) -> T) -> T {
+        self.replica.look(at)
+    }
+
     /// Resolves when this member cannot go on, with the reason: its disk failed.
     pub async fn failed(&self) -> String {
         let Some(running) = &self.running else {

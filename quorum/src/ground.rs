@@ -1,6 +1,8 @@
 //! What a member stands on: files, and who does the work that would hold up the runtime. A
 //! simulation replaces both; everything above is the product's own.
 
+use lattice_quorum_state::State;
+use lattice_quorum_types::{Applied, Envelope, Refusal};
 use redb::{Database, DatabaseError};
 use std::{
     fmt, fs, io,
@@ -111,8 +113,22 @@ impl Workers {
     }
 }
 
+/// Hears what a member's state machine does, as it does it. For checks.
+pub trait Observer: Send + Sync + 'static {
+    /// A committed command was applied, or refused, at log position `index`.
+    fn applied(
+        &self,
+        index: u64,
+        envelope: &Envelope,
+        result: &Result<Applied, Refusal>,
+        state: &State,
+    );
+    /// The state was replaced by a leader's snapshot up to `index`.
+    fn installed(&self, index: u64, state: &State);
+}
+
 /// What a member stands on.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Ground {
     /// Its files.
     pub files: Arc<dyn Files>,
@@ -120,6 +136,14 @@ pub struct Ground {
     pub workers: Workers,
     /// Where in its election window this member stands, milliseconds; `None`: at random.
     pub election_offset_ms: Option<u64>,
+    /// Who hears what its state machine does.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl fmt::Debug for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ground({:?}, {:?})", self.files, self.workers)
+    }
 }
 
 impl Default for Ground {
@@ -128,6 +152,7 @@ impl Default for Ground {
             files: Arc::new(HostFiles),
             workers: Workers::Threads,
             election_offset_ms: None,
+            observer: None,
         }
     }
 }

@@ -47,6 +47,6 @@ pub use checkpoint::CheckpointSettings;
 pub use config::{AuditConfig, CellConfig, Config, EnrolmentConfig, MemberConfig, Settings};
 pub use edges::{Edges, authorities};
 pub use error::StartError;
-pub use ground::{Files, Ground, HostFiles, Workers};
+pub use ground::{Files, Ground, HostFiles, Observer, Workers};
 pub use issuer::EnrolmentSettings;
 pub use store::OpenError;

@@ -80,6 +80,11 @@ impl Replica {
     pub fn query(&self, query: &Query) -> Answer {
         self.read().state.query(query)
     }
+    /// The applied state, and up to which entry.
+    pub fn look<T>(&self, at: impl FnOnce(u64, &State) -> T) -> T {
+        let core = self.read();
+        at(core.applied.map_or(0, |id| id.index), &core.state)
+    }
     /// A copy of the applied state.
     pub fn copy(&self) -> State {
         self.read().state.clone()
@@ -128,6 +133,7 @@ impl Replica {
     fn apply_all(&self, entries: impl IntoIterator<Item = Entry>) -> Vec<Results> {
         let mut answers = Vec::new();
         let mut events = Vec::new();
+        let observer = self.snapshots.ground().observer.as_ref();
         let trust = {
             let mut core = self.write();
             for entry in entries {
@@ -140,7 +146,11 @@ impl Replica {
                     }
                     EntryPayload::Normal(batch) => {
                         for envelope in batch.0.iter() {
-                            let mut result = core.state.apply(entry.log_id.index, envelope);
+                            let index = entry.log_id.index;
+                            let mut result = core.state.apply(index, envelope);
+                            if let Some(observer) = observer {
+                                observer.applied(index, envelope, &result, &core.state);
+                            }
                             // Events are for watchers; the proposer gets its outcome.
                             if let Ok(applied) = &mut result {
                                 events.append(&mut applied.events);
@@ -183,6 +193,9 @@ impl Replica {
         let state = State::restore(bytes).map_err(invalid)?;
         self.snapshots.store(meta, bytes)?;
         let (revision, trust) = (state.revision(), state.trust_number());
+        if let Some(observer) = &self.snapshots.ground().observer {
+            observer.installed(meta.last_log_id.map_or(0, |id| id.index), &state);
+        }
         *self.write() = Core {
             state,
             applied: meta.last_log_id,
@@ -201,7 +214,7 @@ fn write_failed(error: io::Error) -> StorageError {
 impl RaftSnapshotBuilder<Types> for Replica {
     async fn build_snapshot(&mut self) -> Result<Snapshot, StorageError> {
         let replica = self.clone();
-        let workers = self.snapshots.workers();
+        let workers = &self.snapshots.ground().workers;
         let built = workers.run(move || replica.build()).await.flatten();
         let (meta, bytes) = built.map_err(write_failed)?;
         Ok(Snapshot {
@@ -241,14 +254,14 @@ impl RaftStateMachine<Types> for Replica {
         snapshot: Box<Bytes>,
     ) -> Result<(), StorageError> {
         let (replica, meta) = (self.clone(), meta.clone());
-        let workers = self.snapshots.workers();
+        let workers = &self.snapshots.ground().workers;
         let installed = workers.run(move || replica.install(&meta, &snapshot)).await;
         installed.flatten().map_err(write_failed)
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, StorageError> {
         let snapshots = self.snapshots.clone();
-        let workers = self.snapshots.workers();
+        let workers = &self.snapshots.ground().workers;
         let loaded = workers.run(move || snapshots.load()).await.flatten();
         let loaded = loaded.map_err(|e| StorageIOError::read_snapshot(None, AnyError::new(&e)))?;
         Ok(loaded.map(|stored| Snapshot {

@@ -138,6 +138,7 @@ pub(crate) struct Waits {
     max: Duration,
     /// Tries without a wait since the last one: hints can lead in a circle.
     hurried: u32,
+    seed: Option<u64>,
 }
 
 impl Waits {
@@ -147,7 +148,18 @@ impl Waits {
             next: config.min_wait,
             max: config.max_wait,
             hurried: 0,
+            seed: config.seed,
         }
+    }
+
+    /// Between a half and one.
+    fn part(&mut self) -> f64 {
+        let Some(seed) = &mut self.seed else {
+            return rand::random_range(0.5..1.0);
+        };
+        // One step of a linear congruential generator is chance enough for a wait.
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        0.5 + (*seed >> 33) as f64 / f64::from(u32::MAX)
     }
 
     /// Something worked: the next wait is short again.
@@ -163,7 +175,7 @@ impl Waits {
             return;
         }
         self.hurried = 0;
-        let part: f64 = rand::random_range(0.5..1.0);
+        let part = self.part();
         let wait = self.next.mul_f64(part);
         self.next = (self.next * 2).min(self.max);
         sleep(wait.min(until.saturating_duration_since(Instant::now()))).await;

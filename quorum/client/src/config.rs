@@ -19,6 +19,8 @@ pub struct ClientConfig {
     pub in_flight: usize,
     /// Proposals that wait for a place; more callers wait to be let in.
     pub queue: usize,
+    /// What the chance in waits is drawn from; `None`: from the host's randomness.
+    pub seed: Option<u64>,
 }
 
 impl Default for ClientConfig {
@@ -31,6 +33,7 @@ impl Default for ClientConfig {
             max_wait: Duration::from_millis(200),
             in_flight: 2,
             queue: 4096,
+            seed: None,
         }
     }
 }

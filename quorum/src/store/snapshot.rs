@@ -3,7 +3,7 @@
 
 use super::OpenError;
 use crate::{
-    ground::{Files, Ground, Workers},
+    ground::{Files, Ground},
     types::{LogId, SnapshotMeta},
 };
 use bytes::Bytes;
@@ -95,9 +95,9 @@ impl SnapshotDir {
         })
     }
 
-    /// Who works for the member.
-    pub fn workers(&self) -> &Workers {
-        &self.ground.workers
+    /// What the member stands on.
+    pub fn ground(&self) -> &Ground {
+        &self.ground
     }
 
     fn current(&self) -> std::sync::MutexGuard<'_, Option<(PathBuf, SnapshotMeta)>> {
