@@ -30,9 +30,25 @@ partition cut_s="120":
 chaos kills="20":
     LATTICE_KILLS={{kills}} cargo test --release -p lattice-quorum --test kill_leader -- --nocapture
 
-# Commands a second on three member processes.
+# Writes a second with 1, 16, 64 and 256 writers on three member processes.
 load:
-    cargo run --release -p lattice-quorum --example load
+    cargo run --release -p lattice-quorum --example beside_etcd -- speed --alone
+
+# The same beside three members of etcd (Debian: etcd-server), in turn.
+etcd seconds="3" rounds="5":
+    cargo run --release -p lattice-quorum --example beside_etcd -- speed --seconds {{seconds}} --rounds {{rounds}}
+
+# Kill the leader so often, ours and etcd's in turn: how long until a write is accepted again.
+kills kills="20":
+    cargo run --release -p lattice-quorum --example beside_etcd -- kills --kills {{kills}}
+
+# Full load for so long: an election, or it ends well.
+steady minutes="30":
+    cargo run --release -p lattice-quorum --example beside_etcd -- steady --minutes {{minutes}}
+
+# What may befall quorum members, process by process; some of it needs root.
+faults:
+    cargo test -p lattice-tests --test quorum_faults -- --nocapture --test-threads 2
 
 # From submit to running process, on the demo that runs now (its context file).
 latency context count="100":

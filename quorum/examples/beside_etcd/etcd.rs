@@ -1,0 +1,310 @@
+//! etcd: three members as processes, and a client of as much of its API as is needed.
+
+use crate::{
+    below,
+    machine::{free_ports, spawn},
+    rpc::{Found, Put, PutDone, Range, StatusFound, StatusRequest},
+    side::{Client, MEMBERS, Side, Status},
+};
+use futures::{StreamExt, stream::FuturesUnordered};
+use prost::Message;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Child,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::{
+    Request,
+    client::Grpc,
+    codegen::http::uri::PathAndQuery,
+    transport::{Channel, Endpoint},
+};
+use tonic_prost::ProstCodec;
+
+/// As our own members beat.
+pub const HEARTBEAT_MS: u32 = 100;
+/// As our own members wait for a leader. etcd adds a random part up to as much again; ours add a
+/// window of each member's own, 150 to 400 ms.
+pub const ELECTION_MS: u32 = 500;
+
+/// As our own client has them: a try without an answer after so long asks who leads now.
+const PATIENCE: Duration = Duration::from_millis(300);
+const LOCATE_TIMEOUT: Duration = Duration::from_millis(250);
+/// Between tries; ours wait longer.
+const PAUSE: Duration = Duration::from_millis(10);
+/// A write that has no answer after so long has failed.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Three members.
+pub struct Etcd {
+    root: PathBuf,
+    clients: Vec<SocketAddr>,
+    peers: Vec<SocketAddr>,
+    children: [Option<Child>; MEMBERS],
+    asks: EtcdClient,
+}
+
+impl Etcd {
+    /// Members that keep their data below `root`. None runs yet.
+    pub fn prepare(root: &Path, bytes: usize) -> Self {
+        let mut ports = free_ports(2 * MEMBERS);
+        let peers = ports.split_off(MEMBERS);
+        Self {
+            root: below(root, "etcd"),
+            asks: EtcdClient::new(&ports, 1, bytes),
+            clients: ports,
+            peers,
+            children: Default::default(),
+        }
+    }
+
+    /// Where clients are served.
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.clients
+    }
+}
+
+impl Side for Etcd {
+    const NAME: &'static str = "etcd";
+    type Client = EtcdClient;
+
+    fn start(&mut self, member: usize) {
+        let url = |addr: &SocketAddr| format!("http://{addr}");
+        let peers = self.peers.iter().enumerate();
+        let cluster: Vec<_> = peers.map(|(i, p)| format!("m{i}={}", url(p))).collect();
+        let (client, peer) = (url(&self.clients[member]), url(&self.peers[member]));
+        let mut command = std::process::Command::new("etcd");
+        command
+            .args(["--name", &format!("m{member}")])
+            .arg("--data-dir")
+            .arg(self.data(member))
+            .args(["--listen-client-urls", &client])
+            .args(["--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer])
+            .args(["--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &cluster.join(",")])
+            .args(["--heartbeat-interval", &HEARTBEAT_MS.to_string()])
+            .args(["--election-timeout", &ELECTION_MS.to_string()])
+            .args(["--quota-backend-bytes", &(8_u64 << 30).to_string()])
+            .args(["--logger", "zap", "--log-level", "warn"]);
+        let log = self.root.join(format!("m{member}.log"));
+        self.children[member] = Some(spawn(&mut command, &log));
+    }
+
+    fn kill(&mut self, member: usize) {
+        let mut child = self.children[member].take().expect("it runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.children.iter().flatten().map(Child::id).collect()
+    }
+
+    fn data(&self, member: usize) -> PathBuf {
+        self.root.join(format!("data-{member}"))
+    }
+
+    fn client(&self, connections: usize) -> EtcdClient {
+        EtcdClient::new(&self.clients, connections, self.asks.shared.value.len())
+    }
+
+    async fn statuses(&self) -> [Option<Status>; MEMBERS] {
+        let found = [0, 1, 2].map(|member| self.asks.status(member));
+        let found = futures::future::join_all(found).await;
+        let mut found = found.into_iter().map(|found| {
+            let found = found.ok()?;
+            let own = found.header.map_or(0, |header| header.member_id);
+            Some(Status {
+                leads: found.leader == own,
+                follows: found.leader != 0,
+                term: found.raft_term,
+                applied: found.applied,
+            })
+        });
+        std::array::from_fn(|_| found.next().flatten())
+    }
+
+    async fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut from = vec![0];
+        loop {
+            let request = Range {
+                key: from,
+                // All from there on.
+                range_end: vec![0],
+                limit: 5000,
+                keys_only: true,
+            };
+            let leader = self.asks.target().await.expect("a leader");
+            let way = self.asks.way(leader, 0);
+            let found: Found = call(way, request, "/etcdserverpb.KV/Range").await.unwrap();
+            let texts = found.pairs.into_iter().map(|pair| pair.key);
+            names.extend(texts.map(|key| String::from_utf8(key).unwrap()));
+            if !found.more {
+                return names;
+            }
+            from = names.last().unwrap().clone().into_bytes();
+            from.push(0);
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Finds the leader and writes to it, as our own client does.
+#[derive(Clone)]
+pub struct EtcdClient {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// Of each member.
+    channels: Vec<Vec<Channel>>,
+    ids: Mutex<[u64; MEMBERS]>,
+    leader: Mutex<Option<usize>>,
+    value: Vec<u8>,
+}
+
+async fn call<Q, A>(channel: Channel, request: Q, method: &'static str) -> Result<A, String>
+where
+    Q: Message + Default + Send + Sync + 'static,
+    A: Message + Default + Send + Sync + 'static,
+{
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(64 << 20);
+    grpc.ready().await.map_err(|error| error.to_string())?;
+    let path = PathAndQuery::from_static(method);
+    let codec = ProstCodec::<Q, A>::default();
+    let answer = grpc.unary(Request::new(request), path, codec).await;
+    answer
+        .map(tonic::Response::into_inner)
+        .map_err(|status| format!("{:?}: {}", status.code(), status.message()))
+}
+
+impl EtcdClient {
+    pub fn new(addrs: &[SocketAddr], connections: usize, bytes: usize) -> Self {
+        let connect = |addr: &SocketAddr| {
+            let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
+            let endpoint = endpoint
+                .tcp_nodelay(true)
+                .connect_timeout(Duration::from_secs(1));
+            let each = (0..connections).map(|_| endpoint.connect_lazy());
+            each.collect()
+        };
+        Self {
+            shared: Arc::new(Shared {
+                channels: addrs.iter().map(connect).collect(),
+                ids: Mutex::default(),
+                leader: Mutex::default(),
+                value: vec![b'x'; bytes],
+            }),
+        }
+    }
+
+    fn way(&self, member: usize, writer: usize) -> Channel {
+        let channels = &self.shared.channels[member];
+        channels[writer % channels.len()].clone()
+    }
+
+    async fn status(&self, member: usize) -> Result<StatusFound, String> {
+        let method = "/etcdserverpb.Maintenance/Status";
+        let asked = call(self.way(member, 0), StatusRequest {}, method);
+        let asked = timeout(LOCATE_TIMEOUT, asked).await;
+        let found: StatusFound = asked.map_err(|_| "no answer".to_owned())??;
+        if let Some(header) = &found.header {
+            self.shared.ids.lock().unwrap()[member] = header.member_id;
+        }
+        Ok(found)
+    }
+
+    /// Asks all members who leads, and believes the highest term once a majority has answered.
+    async fn locate(&self) -> Option<usize> {
+        let mut asked: FuturesUnordered<_> = (0..MEMBERS).map(|m| self.status(m)).collect();
+        let (mut answers, mut newest) = (0, None::<StatusFound>);
+        while let Some(found) = asked.next().await {
+            let Ok(found) = found else { continue };
+            answers += 1;
+            let rank = |s: &StatusFound| (s.raft_term, s.leader != 0);
+            if newest.as_ref().is_none_or(|n| rank(&found) > rank(n)) {
+                newest = Some(found);
+            }
+            let knows = newest.as_ref().is_some_and(|n| n.leader != 0);
+            if answers * 2 > MEMBERS && knows {
+                break;
+            }
+        }
+        let leader = newest?.leader;
+        let ids = self.shared.ids.lock().unwrap();
+        ids.iter().position(|id| *id == leader && leader != 0)
+    }
+
+    async fn target(&self) -> Option<usize> {
+        let known = *self.shared.leader.lock().unwrap();
+        if known.is_some() {
+            return known;
+        }
+        let found = self.locate().await?;
+        *self.shared.leader.lock().unwrap() = Some(found);
+        Some(found)
+    }
+
+    fn doubt(&self, member: usize) {
+        let mut leader = self.shared.leader.lock().unwrap();
+        if *leader == Some(member) {
+            *leader = None;
+        }
+    }
+
+    /// One try; goes on elsewhere when another leads by now.
+    async fn attempt(&self, member: usize, writer: usize, put: Put) -> Result<(), String> {
+        let call = call::<Put, PutDone>(self.way(member, writer), put, "/etcdserverpb.KV/Put");
+        let mut call = std::pin::pin!(call);
+        let mut patience = PATIENCE;
+        loop {
+            match timeout(patience, &mut call).await {
+                Ok(answer) => return answer.map(|_| ()),
+                Err(_) => {
+                    patience = PATIENCE / 4;
+                    if let Some(other) = self.locate().await.filter(|other| *other != member) {
+                        *self.shared.leader.lock().unwrap() = Some(other);
+                        return Err(format!("member {other} leads now"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Client for EtcdClient {
+    async fn write(&self, writer: usize, name: String) -> Result<(), String> {
+        let begun = Instant::now();
+        let put = Put {
+            key: name.into_bytes(),
+            value: self.shared.value.clone(),
+        };
+        let mut last = "no leader".to_owned();
+        while begun.elapsed() < DEADLINE {
+            if let Some(member) = self.target().await {
+                match self.attempt(member, writer, put.clone()).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => {
+                        self.doubt(member);
+                        last = error;
+                    }
+                }
+            }
+            sleep(PAUSE).await;
+        }
+        Err(last)
+    }
+}

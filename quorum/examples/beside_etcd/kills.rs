@@ -1,0 +1,308 @@
+//! SIGKILL of the leader, ours and etcd's in turn: from the kill to the first write that is accepted
+//! again, as clients see it. In the end every write that was acknowledged is looked for.
+
+use crate::{
+    Common,
+    etcd::{ELECTION_MS, Etcd, HEARTBEAT_MS},
+    lattice::Lattice,
+    machine::Standstill,
+    side::{Client, MEMBERS, Side, settled},
+};
+use clap::Args;
+use serde::Serialize;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+use tokio::{sync::watch, task::JoinHandle, time::sleep};
+
+/// Nothing comes after a kill that was on its way before it, but within this.
+const SETTLES: Duration = Duration::from_millis(500);
+/// Longer than anybody takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// From the kill of a leader to the first write that is accepted again.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// How often each side's leader is killed.
+    #[arg(long, default_value_t = 20)]
+    kills: usize,
+    /// Writers at the same time.
+    #[arg(long, default_value_t = 64)]
+    writers: usize,
+    /// Between a writer's writes, milliseconds: what is written in all must be looked for.
+    #[arg(long, default_value_t = 20)]
+    pause_ms: u64,
+    /// Of load before each kill, milliseconds.
+    #[arg(long, default_value_t = 2000)]
+    load_ms: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// An acknowledged write.
+struct Ack {
+    name: String,
+    asked: Instant,
+    answered: Instant,
+}
+
+/// A side under load.
+struct Loaded<S: Side> {
+    side: S,
+    acks: Arc<Mutex<Vec<Ack>>>,
+    runs: watch::Sender<bool>,
+    writers: Vec<JoinHandle<()>>,
+    outages_ms: Vec<u64>,
+    caught_up_ms: Vec<u64>,
+}
+
+async fn write<C: Client>(
+    client: C,
+    writer: usize,
+    pause: Duration,
+    acks: Arc<Mutex<Vec<Ack>>>,
+    mut runs: watch::Receiver<bool>,
+) {
+    for n in 0_u64.. {
+        if runs.wait_for(|runs| *runs).await.is_err() {
+            return;
+        }
+        let (name, asked) = (format!("w{writer}-{n}"), Instant::now());
+        while let Err(error) = client.write(writer, name.clone()).await {
+            // The same name again is harmless.
+            assert!(asked.elapsed() < PATIENCE, "{name}: {error}");
+        }
+        let answered = Instant::now();
+        acks.lock().unwrap().push(Ack {
+            name,
+            asked,
+            answered,
+        });
+        sleep(pause).await;
+    }
+}
+
+impl<S: Side> Loaded<S> {
+    fn new(side: S, options: &Options) -> Self {
+        let (runs, running) = watch::channel(false);
+        let acks = Arc::new(Mutex::new(Vec::new()));
+        let client = side.client(8);
+        let pause = Duration::from_millis(options.pause_ms);
+        let writers = (0..options.writers).map(|writer| {
+            let (client, acks) = (client.clone(), acks.clone());
+            tokio::spawn(write(client, writer, pause, acks, running.clone()))
+        });
+        Self {
+            writers: writers.collect(),
+            side,
+            acks,
+            runs,
+            outages_ms: Vec::new(),
+            caught_up_ms: Vec::new(),
+        }
+    }
+
+    /// Loads, kills the leader, waits until writes go on, starts it again and waits until it is
+    /// where the others are.
+    async fn round(&mut self, load: Duration) {
+        self.runs.send_replace(true);
+        sleep(load).await;
+        let (leader, _) = settled(&self.side).await;
+        self.side.kill(leader);
+        let killed = Instant::now();
+        self.accepted_again(killed).await;
+        sleep(SETTLES).await;
+        self.outages_ms.push(self.outage(killed));
+        self.side.start(leader);
+        let started = Instant::now();
+        self.catches_up(leader).await;
+        self.caught_up_ms.push(millis(started.elapsed()));
+        self.runs.send_replace(false);
+        sleep(SETTLES).await;
+    }
+
+    /// Waits until a write is acknowledged that was asked for after the kill.
+    async fn accepted_again(&self, killed: Instant) {
+        let is_new = |ack: &Ack| ack.asked > killed;
+        while !self
+            .acks
+            .lock()
+            .unwrap()
+            .iter()
+            .rev()
+            .take(1000)
+            .any(is_new)
+        {
+            assert!(
+                killed.elapsed() < PATIENCE,
+                "{}: no write any more",
+                S::NAME
+            );
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// From the kill to the end of the longest time without an acknowledgement after it: some may
+    /// have been on their way when the leader died.
+    fn outage(&self, killed: Instant) -> u64 {
+        let acks = self.acks.lock().unwrap();
+        let mut after: Vec<_> = acks.iter().map(|ack| ack.answered).collect();
+        after.retain(|answered| *answered > killed);
+        after.sort_unstable();
+        let before = std::iter::once(&killed).chain(&after);
+        let gaps = before.zip(&after).map(|(one, next)| (*next - *one, *next));
+        let end = gaps.max_by_key(|(gap, _)| *gap).expect("an ack").1;
+        millis(end - killed)
+    }
+
+    async fn catches_up(&self, member: usize) {
+        let begun = Instant::now();
+        let mut target = None;
+        loop {
+            let statuses = self.side.statuses().await;
+            let applied = |m: usize| statuses[m].map(|s| s.applied);
+            let others = (0..MEMBERS).filter(|other| *other != member);
+            let newest = others.filter_map(applied).max();
+            let target = *target.get_or_insert(newest.unwrap_or(u64::MAX));
+            let follows = statuses[member].is_some_and(|s| s.follows && s.applied >= target);
+            if follows {
+                return;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{}: {member} is behind",
+                S::NAME
+            );
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Ends the writers, looks for every acknowledged write, and says what came of it all.
+    async fn finish(self) -> Outcome {
+        self.runs.send_replace(true);
+        drop(self.runs);
+        for writer in self.writers {
+            writer.abort();
+            let _ = writer.await;
+        }
+        let acks = std::mem::take(&mut *self.acks.lock().unwrap());
+        let names = self.side.names().await;
+        let found: BTreeSet<_> = names.iter().map(String::as_str).collect();
+        assert_eq!(found.len(), names.len(), "{}: written twice", S::NAME);
+        let lost = acks.iter().filter(|ack| !found.contains(ack.name.as_str()));
+        Outcome {
+            side: S::NAME,
+            acknowledged: acks.len(),
+            lost: lost.count(),
+            outage_ms: Spread::of(self.outages_ms),
+            caught_up_ms: Spread::of(self.caught_up_ms),
+        }
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap()
+}
+
+/// Sorted.
+#[derive(Debug, Serialize)]
+struct Spread {
+    median: u64,
+    p90: u64,
+    max: u64,
+    all: Vec<u64>,
+}
+
+impl Spread {
+    fn of(mut all: Vec<u64>) -> Self {
+        all.sort_unstable();
+        let at = |part: f64| {
+            let index = ((all.len() as f64 * part) as usize).min(all.len() - 1);
+            all[index]
+        };
+        Self {
+            median: at(0.5),
+            p90: at(0.9),
+            max: at(1.0),
+            all,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Outcome {
+    side: &'static str,
+    acknowledged: usize,
+    lost: usize,
+    outage_ms: Spread,
+    caught_up_ms: Spread,
+}
+
+pub async fn run(options: &Options) {
+    assert!(options.kills > 0, "--kills must be at least 1");
+    let folder = options.common.folder();
+    let bytes = options.common.bytes;
+    let mut ours = Lattice::prepare(folder.path(), bytes);
+    ours.found().await;
+    settled(&ours).await;
+    let mut theirs = Etcd::prepare(folder.path(), bytes);
+    (0..MEMBERS).for_each(|member| theirs.start(member));
+    settled(&theirs).await;
+    let machine = Standstill::watch();
+    let load = Duration::from_millis(options.load_ms);
+    let (mut ours, mut theirs) = (Loaded::new(ours, options), Loaded::new(theirs, options));
+    for kill in 1..=options.kills {
+        ours.round(load).await;
+        let stood = machine.take_longest_ms();
+        theirs.round(load).await;
+        eprintln!(
+            "kill {kill}: lattice {} ms, etcd {} ms; the machine stood still for {stood} and {} ms \
+             at most",
+            ours.outages_ms.last().unwrap(),
+            theirs.outages_ms.last().unwrap(),
+            machine.take_longest_ms(),
+        );
+    }
+    print(options, &[ours.finish().await, theirs.finish().await]);
+}
+
+fn print(options: &Options, outcomes: &[Outcome]) {
+    if options.common.json {
+        let report = serde_json::json!({
+            "kills": options.kills,
+            "writers": options.writers,
+            "heartbeat_ms": HEARTBEAT_MS,
+            "silence_ms": ELECTION_MS,
+            "outcomes": outcomes,
+        });
+        println!("{report}");
+    } else {
+        println!(
+            "{:>8} | {:>9} {:>7} {:>7} | {:>14} {:>7} | {:>12} {:>5}",
+            "", "median ms", "p90 ms", "max ms", "caught up p50", "max ms", "acknowledged", "lost"
+        );
+        for outcome in outcomes {
+            let (out, up) = (&outcome.outage_ms, &outcome.caught_up_ms);
+            println!(
+                "{:>8} | {:>9} {:>7} {:>7} | {:>14} {:>7} | {:>12} {:>5}",
+                outcome.side,
+                out.median,
+                out.p90,
+                out.max,
+                up.median,
+                up.max,
+                outcome.acknowledged,
+                outcome.lost
+            );
+        }
+        println!(
+            "{} leaders of each killed (SIGKILL) in turn under {} writers; both beat every \
+             {HEARTBEAT_MS} ms and take {ELECTION_MS} ms of silence for a death",
+            options.kills, options.writers
+        );
+    }
+    let lost: usize = outcomes.iter().map(|outcome| outcome.lost).sum();
+    assert_eq!(lost, 0, "acknowledged writes are lost");
+}

@@ -1,0 +1,311 @@
+//! Our own side: members as processes, and the client that services use.
+
+use crate::{
+    below,
+    machine::{free_ports, spawn},
+    side::{Client, MEMBERS, Side, Status},
+};
+use lattice_mesh::{
+    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
+};
+use lattice_quorum::{App, Edges, Settings};
+use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
+use lattice_quorum_types::{
+    AllocationId, Command, Envelope, NodeId, ProjectPath, VclusterName,
+    command::{Power, Principal, SCHEMA},
+    limit::Limits,
+    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    view::{Answer, Query},
+    weight,
+};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Child,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+const CLUSTER: &str = "beside";
+/// The client's; `WRITER` is that of the process that writes.
+const ASKER: &str = "c1";
+const WRITER: &str = "c2";
+
+fn credentials(authority: &Authority, role: Role, id: &str) -> Credentials {
+    let identity = Identity::new(CLUSTER, role, id).unwrap();
+    let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
+    Credentials::issued_by(authority, &identity, validity).unwrap()
+}
+
+/// Runs one member until it is killed.
+pub async fn member(id: u64, root: &Path, addrs: &[SocketAddr]) {
+    let filter = std::env::var("LATTICE_LOG").unwrap_or_else(|_| "warn".to_owned());
+    let below = "openraft=error,openraft::replication=off,quinn=warn";
+    lattice_config::log::start(lattice_config::log::filter(below, &filter).unwrap());
+    let listen = addrs[id as usize - 1];
+    let settings = Settings::new(CLUSTER, id, listen, root.join(format!("data-{id}")));
+    let edges = Edges {
+        credentials: Credentials::load(&root.join(format!("credentials-{id}"))).unwrap(),
+        authority: None,
+        clock: Arc::new(SystemClock),
+    };
+    let mut app = App::bind(settings, edges).await.unwrap();
+    app.start((1..).zip(addrs.iter().copied()).collect())
+        .await
+        .unwrap();
+    eprintln!("member {id} ends: {}", app.failed().await);
+    std::process::exit(1);
+}
+
+/// Three members.
+pub struct Lattice {
+    root: PathBuf,
+    addrs: Vec<SocketAddr>,
+    children: [Option<Child>; MEMBERS],
+    asks: LatticeClient,
+}
+
+impl Lattice {
+    /// Members that keep their data below `root`. None runs yet.
+    pub fn prepare(root: &Path, bytes: usize) -> Self {
+        let root = below(root, "lattice");
+        let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
+        let authority = Authority::create(CLUSTER, validity).unwrap();
+        let save = |role, id: &str| {
+            let folder = root.join(format!("credentials-{id}"));
+            credentials(&authority, role, id).save(&folder).unwrap();
+        };
+        (1..=MEMBERS).for_each(|id| save(Role::Quorum, &id.to_string()));
+        save(Role::Control, ASKER);
+        save(Role::Control, WRITER);
+        let addrs = free_ports(MEMBERS);
+        Self {
+            asks: LatticeClient::new(&root, ASKER, addrs.clone(), bytes),
+            root,
+            addrs,
+            children: Default::default(),
+        }
+    }
+
+    /// Where the members listen.
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    /// Where credentials and data are.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Starts all members and makes what records rest on.
+    pub async fn found(&mut self) {
+        (0..MEMBERS).for_each(|member| self.start(member));
+        self.asks.prepare().await;
+    }
+
+    /// Allocations that are kept.
+    pub async fn records(&self) -> u64 {
+        match self.asks.quorum.read(Query::Counts).await {
+            Ok(Answer::Counts(counts)) => counts.iter().map(|(_, count)| count).sum(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Side for Lattice {
+    const NAME: &'static str = "lattice";
+    type Client = LatticeClient;
+
+    fn start(&mut self, member: usize) {
+        let addrs: Vec<_> = self.addrs.iter().map(ToString::to_string).collect();
+        let id = (member + 1).to_string();
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["member", "--id", &id, "--addrs", &addrs.join(","), "--root"])
+            .arg(&self.root);
+        let log = self.root.join(format!("member-{id}.log"));
+        self.children[member] = Some(spawn(&mut command, &log));
+    }
+
+    fn kill(&mut self, member: usize) {
+        let mut child = self.children[member].take().expect("it runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.children.iter().flatten().map(Child::id).collect()
+    }
+
+    fn data(&self, member: usize) -> PathBuf {
+        self.root.join(format!("data-{}", member + 1))
+    }
+
+    fn client(&self, _connections: usize) -> LatticeClient {
+        LatticeClient::new(&self.root, WRITER, self.addrs.clone(), self.asks.bytes)
+    }
+
+    async fn statuses(&self) -> [Option<Status>; MEMBERS] {
+        let found = self.asks.quorum.status().await;
+        let mut found = found.into_iter().map(|(_, status)| {
+            let status = status.ok()?;
+            Some(Status {
+                leads: status.leader == Some(status.id),
+                follows: status.leader.is_some(),
+                term: status.term,
+                applied: status.applied_index,
+            })
+        });
+        std::array::from_fn(|_| found.next().flatten())
+    }
+
+    async fn names(&self) -> Vec<String> {
+        let (mut names, mut after) = (Vec::new(), AllocationId(0));
+        loop {
+            let query = Query::Allocations {
+                after,
+                limit: 2000,
+                states: Vec::new(),
+                within: None,
+            };
+            let Answer::Allocations(page) = self.asks.quorum.read(query).await.unwrap() else {
+                panic!("no allocations");
+            };
+            let Some(last) = page.last() else {
+                return names;
+            };
+            after = last.id;
+            names.extend(page.into_iter().filter_map(|a| a.spec.name.clone()));
+        }
+    }
+}
+
+impl Drop for Lattice {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The client of services.
+#[derive(Clone)]
+pub struct LatticeClient {
+    quorum: QuorumClient,
+    bytes: usize,
+}
+
+impl LatticeClient {
+    pub fn new(root: &Path, name: &str, addrs: Vec<SocketAddr>, bytes: usize) -> Self {
+        let credentials = Credentials::load(&root.join(format!("credentials-{name}"))).unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let mesh = Mesh::bind(any, credentials, MeshConfig::default()).unwrap();
+        let config = ClientConfig {
+            deadline: Duration::from_secs(60),
+            ..ClientConfig::default()
+        };
+        let quorum = QuorumClient::with_config(mesh, addrs, config);
+        Self { quorum, bytes }
+    }
+
+    /// That of the process that writes.
+    pub fn of_writer(root: &Path, addrs: Vec<SocketAddr>, bytes: usize) -> Self {
+        Self::new(root, WRITER, addrs, bytes)
+    }
+
+    async fn prepare(&self) {
+        let limits = Limits {
+            max_nodes: Some(10),
+            max_concurrent_allocations: None,
+        };
+        let commands = vec![
+            Command::CreateProject {
+                path: ProjectPath::new("atlas").unwrap(),
+                limits: Some(limits),
+                admins: Vec::new(),
+                description: String::new(),
+            },
+            Command::RegisterNode {
+                node: NodeId::new("n1").unwrap(),
+                vcluster: VclusterName::new("default").unwrap(),
+            },
+        ];
+        self.propose_all("found", commands).await;
+    }
+
+    /// Proposes what must be accepted, under keys that begin with `name`; patiently, since the
+    /// members may only just be founded.
+    pub async fn propose_all(&self, name: &str, commands: Vec<Command>) {
+        let keyed = commands.into_iter().enumerate();
+        let keyed = keyed.map(|(n, command)| envelope(Some(format!("{name}-{n}")), command));
+        let (keyed, give_up) = (
+            keyed.collect::<Vec<_>>(),
+            Instant::now() + Duration::from_secs(60),
+        );
+        loop {
+            match self.quorum.propose_all(keyed.clone()).await {
+                Ok(replies) => return replies.into_iter().for_each(|reply| drop(reply.unwrap())),
+                Err(error) => assert!(Instant::now() < give_up, "{error}"),
+            }
+        }
+    }
+
+    /// One command, until its outcome is known.
+    pub async fn settle(&self, envelope: Envelope) -> Result<(), String> {
+        match self.quorum.propose(envelope).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(refusal)) => Err(refusal.to_string()),
+            Err(error @ ClientError::OutcomeUnknown { .. }) => Err(format!("unknown: {error}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// What one record's command weighs on the wire, bytes.
+    pub fn command_bytes(bytes: usize) -> usize {
+        weight::on_wire(&record("w63-100000".to_owned(), bytes))
+    }
+}
+
+impl Client for LatticeClient {
+    async fn write(&self, _writer: usize, name: String) -> Result<(), String> {
+        self.settle(record(name, self.bytes)).await
+    }
+}
+
+/// As control proposes for its users.
+pub fn envelope(key: Option<String>, command: Command) -> Envelope {
+    Envelope {
+        schema: SCHEMA,
+        principal: Principal {
+            name: "alice".to_owned(),
+            power: Power::Admin,
+        },
+        key,
+        at: SystemClock.now(),
+        fence: None,
+        command,
+    }
+}
+
+/// An allocation with a command line of so many bytes.
+fn record(name: String, bytes: usize) -> Envelope {
+    let spec = AllocationSpec {
+        name: Some(name.clone()),
+        project: ProjectPath::new("atlas").unwrap(),
+        vcluster: VclusterName::new("default").unwrap(),
+        nodes: 1,
+        workload: Workload {
+            argv: vec!["x".repeat(bytes)],
+            ..Workload::default()
+        },
+        walltime_ms: Some(60_000),
+        class: 0,
+        sensitive: false,
+        constraints: Constraints::default(),
+        requeue: Requeue::Never,
+        hold: false,
+    };
+    let spec = Box::new(spec);
+    envelope(Some(name), Command::Submit { spec })
+}

@@ -1,0 +1,269 @@
+//! Writes a second and how long each takes, ours and etcd's in turn.
+
+use crate::{
+    Common,
+    etcd::Etcd,
+    lattice::{Lattice, LatticeClient},
+    machine::{disk_mib, resident_mib},
+    side::{MEMBERS, Side, settled},
+    writer::{Ask, To, Told, Writer},
+};
+use clap::Args;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Connections that are tried for etcd.
+const CONNECTIONS: [usize; 5] = [1, 2, 4, 8, 16];
+/// Between two measurements, so that what the one left to be written is not the next one's.
+const REST: Duration = Duration::from_millis(500);
+
+/// Writes a second and how long each takes.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Seconds of each measurement, without its warm-up.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Seconds before each that do not count.
+    #[arg(long, default_value_t = 1.0)]
+    warm_up: f64,
+    /// How often each is measured; the middle one counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Writers at the same time.
+    #[arg(long, value_delimiter = ',', default_value = "1,16,64,256")]
+    writers: Vec<usize>,
+    /// Our members alone.
+    #[arg(long)]
+    alone: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// One side's measurements of one number of writers.
+#[derive(Debug, Clone, Serialize)]
+struct Cell {
+    per_second: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    rounds: Vec<Told>,
+}
+
+impl Cell {
+    /// The middle of each.
+    fn of(rounds: Vec<Told>) -> Self {
+        let middle = |pick: fn(&Told) -> f64| {
+            let mut all: Vec<f64> = rounds.iter().map(pick).collect();
+            all.sort_by(f64::total_cmp);
+            all[all.len() / 2]
+        };
+        Self {
+            per_second: middle(|told| told.per_second),
+            p50_ms: middle(|told| told.p50_ms),
+            p99_ms: middle(|told| told.p99_ms),
+            rounds,
+        }
+    }
+}
+
+/// One number of writers.
+#[derive(Debug, Serialize)]
+struct Row {
+    writers: usize,
+    lattice: Cell,
+    etcd: Option<Cell>,
+    /// Ours by theirs, writes a second.
+    ratio: Option<f64>,
+}
+
+/// What one side's members take at the end.
+#[derive(Debug, Serialize)]
+struct Size {
+    records: u64,
+    resident_mib: u64,
+    disk_mib: u64,
+    elections: u64,
+}
+
+async fn size<S: Side>(side: &S, records: u64, term: u64) -> Size {
+    let pids = side.pids();
+    let resident: u64 = pids.iter().map(|pid| resident_mib(*pid)).sum();
+    let disk: u64 = (0..MEMBERS).map(|m| disk_mib(&side.data(m))).sum();
+    Size {
+        records,
+        resident_mib: resident / MEMBERS as u64,
+        disk_mib: disk / MEMBERS as u64,
+        elections: settled(side).await.1 - term,
+    }
+}
+
+/// The other side with its process that writes.
+struct Other {
+    members: Etcd,
+    writer: Writer,
+    /// What it likes best.
+    connections: usize,
+    term: u64,
+}
+
+impl Other {
+    async fn start(options: &Options, root: &std::path::Path) -> Self {
+        let mut members = Etcd::prepare(root, options.common.bytes);
+        (0..MEMBERS).for_each(|member| members.start(member));
+        let term = settled(&members).await.1;
+        let (addrs, bytes) = (members.addrs(), options.common.bytes);
+        let mut writer = Writer::start(To::Etcd, root, addrs, bytes);
+        let mut best = (0.0, 1);
+        for connections in CONNECTIONS {
+            let ask = Ask {
+                writers: 64,
+                connections,
+                warm_up: Duration::from_millis(500),
+                span: Duration::from_secs(1),
+            };
+            let told = writer.measure(&ask);
+            eprintln!(
+                "etcd over {connections} connections, 64 writers: {:.0} writes/s, p99 {:.1} ms",
+                told.per_second, told.p99_ms
+            );
+            if told.per_second > best.0 {
+                best = (told.per_second, connections);
+            }
+        }
+        Self {
+            members,
+            writer,
+            connections: best.1,
+            term,
+        }
+    }
+}
+
+pub async fn run(options: &Options) {
+    let folder = options.common.folder();
+    let bytes = options.common.bytes;
+    let mut members = Lattice::prepare(folder.path(), bytes);
+    members.found().await;
+    let term = settled(&members).await.1;
+    let mut writer = Writer::start(To::Lattice, members.root(), members.addrs(), bytes);
+    let mut other = match options.alone {
+        true => None,
+        false => Some(Other::start(options, folder.path()).await),
+    };
+    let mut rows = Vec::new();
+    for writers in &options.writers {
+        rows.push(row(options, *writers, &mut writer, other.as_mut()).await);
+    }
+    let ours = size(&members, members.records().await, term).await;
+    let theirs = match &other {
+        Some(other) => {
+            let records = other.members.names().await.len() as u64;
+            Some(size(&other.members, records, other.term).await)
+        }
+        None => None,
+    };
+    print(
+        options,
+        &rows,
+        &ours,
+        theirs.as_ref(),
+        other.map_or(0, |o| o.connections),
+    );
+}
+
+async fn row(
+    options: &Options,
+    writers: usize,
+    writer: &mut Writer,
+    mut other: Option<&mut Other>,
+) -> Row {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..options.rounds {
+        let mut ask = Ask {
+            writers,
+            connections: 1,
+            warm_up: Duration::from_secs_f64(options.warm_up),
+            span: Duration::from_secs_f64(options.seconds),
+        };
+        ours.push(writer.measure(&ask));
+        tokio::time::sleep(REST).await;
+        if let Some(other) = other.as_deref_mut() {
+            ask.connections = other.connections.min(writers);
+            theirs.push(other.writer.measure(&ask));
+            tokio::time::sleep(REST).await;
+        }
+    }
+    let lattice = Cell::of(ours);
+    let etcd = (!theirs.is_empty()).then(|| Cell::of(theirs));
+    let ratio = etcd
+        .as_ref()
+        .map(|etcd| lattice.per_second / etcd.per_second);
+    eprintln!(
+        "{writers} writers: lattice {:.0} writes/s{}",
+        lattice.per_second,
+        etcd.as_ref().map_or(String::new(), |etcd| format!(
+            ", etcd {:.0}",
+            etcd.per_second
+        )),
+    );
+    Row {
+        writers,
+        lattice,
+        etcd,
+        ratio,
+    }
+}
+
+fn print(options: &Options, rows: &[Row], ours: &Size, theirs: Option<&Size>, connections: usize) {
+    let command_bytes = LatticeClient::command_bytes(options.common.bytes);
+    if options.common.json {
+        let report = serde_json::json!({
+            "members": MEMBERS,
+            "seconds": options.seconds,
+            "rounds": options.rounds,
+            "record_bytes": options.common.bytes,
+            "command_bytes": command_bytes,
+            "etcd_connections": connections,
+            "release": !cfg!(debug_assertions),
+            "rows": rows,
+            "lattice": ours,
+            "etcd": theirs,
+        });
+        return println!("{report}");
+    }
+    println!(
+        "{:>8} | {:>10} {:>8} {:>8} | {:>10} {:>8} {:>8} | {:>6}",
+        "writers", "lattice/s", "p50 ms", "p99 ms", "etcd/s", "p50 ms", "p99 ms", "ratio"
+    );
+    for row in rows {
+        let Row {
+            writers, lattice, ..
+        } = row;
+        let three = |cell: &Cell| {
+            format!(
+                "{:>10.0} {:>8.2} {:>8.2}",
+                cell.per_second, cell.p50_ms, cell.p99_ms
+            )
+        };
+        let theirs = row.etcd.as_ref().map_or(format!("{:>28}", "-"), three);
+        let ratio = row
+            .ratio
+            .map_or("-".to_owned(), |ratio| format!("{ratio:.1}"));
+        println!("{writers:>8} | {} | {theirs} | {ratio:>6}", three(lattice));
+    }
+    println!(
+        "the middle of {} rounds of {} s in turn; a record of {} bytes, which is a command of {} \
+         bytes with its name, key and principal",
+        options.rounds, options.seconds, options.common.bytes, command_bytes
+    );
+    let said = |name: &str, size: &Size| {
+        println!(
+            "{name}: {} records kept, {} MiB resident and {} MiB on disk a member, {} elections",
+            size.records, size.resident_mib, size.disk_mib, size.elections
+        );
+    };
+    said("lattice", ours);
+    if let Some(theirs) = theirs {
+        said("etcd", theirs);
+        println!("etcd over {connections} connections, which it liked best");
+    }
+}

@@ -1,0 +1,154 @@
+//! The process that writes: so many writers for so long, as its standard input asks, and what came
+//! of it on its standard output.
+
+use crate::{etcd::EtcdClient, lattice::LatticeClient, side::Client};
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// To whom a process writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum To {
+    /// Our members.
+    Lattice,
+    /// etcd's.
+    Etcd,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Ask {
+    /// At the same time, each waiting for its answer before it writes again.
+    pub writers: usize,
+    /// Connections to each member; for etcd alone.
+    pub connections: usize,
+    /// Not counted.
+    pub warm_up: Duration,
+    /// Counted.
+    pub span: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Told {
+    /// Writes acknowledged within the span, a second.
+    pub per_second: f64,
+    /// Of those.
+    pub p50_ms: f64,
+    /// Of those.
+    pub p99_ms: f64,
+    /// Of those.
+    pub max_ms: f64,
+}
+
+/// Does what it is asked until nobody asks any more.
+pub async fn run(to: To, root: &Path, addrs: Vec<SocketAddr>, bytes: usize) {
+    let mut lines = std::io::stdin().lines();
+    let ours = (to == To::Lattice).then(|| LatticeClient::of_writer(root, addrs.clone(), bytes));
+    // Dialled once and kept, whatever their number.
+    let mut theirs: Option<(usize, EtcdClient)> = None;
+    while let Some(Ok(line)) = lines.next() {
+        let ask: Ask = serde_json::from_str(&line).unwrap();
+        let told = if let Some(client) = &ours {
+            measure(client, &ask).await
+        } else {
+            let kept = theirs.take().filter(|(n, _)| *n == ask.connections);
+            let connect = || EtcdClient::new(&addrs, ask.connections, bytes);
+            let client = kept.map_or_else(connect, |(_, client)| client);
+            let told = measure(&client, &ask).await;
+            theirs = Some((ask.connections, client));
+            told
+        };
+        let mut out = std::io::stdout();
+        writeln!(out, "{}", serde_json::to_string(&told).unwrap()).unwrap();
+    }
+}
+
+async fn measure<C: Client>(client: &C, ask: &Ask) -> Told {
+    static NAMES: AtomicU64 = AtomicU64::new(0);
+    let (begun, warm_up) = (Instant::now(), ask.warm_up);
+    let end = warm_up + ask.span;
+    let tasks = (0..ask.writers).map(|writer| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            let mut waits = Vec::new();
+            while begun.elapsed() < end {
+                let name = format!("w{writer}-{}", NAMES.fetch_add(1, Ordering::Relaxed));
+                let asked = begun.elapsed();
+                client.write(writer, name).await.unwrap();
+                let answered = begun.elapsed();
+                if answered >= warm_up && answered < end {
+                    waits.push(answered.saturating_sub(asked));
+                }
+            }
+            waits
+        })
+    });
+    let mut waits = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        waits.extend(task.await.unwrap());
+    }
+    waits.sort_unstable();
+    let at = |part: f64| {
+        let index = (waits.len() as f64 * part) as usize;
+        let wait = waits.get(index.min(waits.len().saturating_sub(1)));
+        wait.map_or(0.0, |wait| wait.as_secs_f64() * 1000.0)
+    };
+    Told {
+        per_second: waits.len() as f64 / ask.span.as_secs_f64(),
+        p50_ms: at(0.50),
+        p99_ms: at(0.99),
+        max_ms: at(1.0),
+    }
+}
+
+/// A process that writes, seen from the one that asks.
+pub struct Writer {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Writer {
+    /// Starts one.
+    pub fn start(to: To, root: &Path, addrs: &[SocketAddr], bytes: usize) -> Self {
+        let addrs: Vec<_> = addrs.iter().map(ToString::to_string).collect();
+        let to = match to {
+            To::Lattice => "lattice",
+            To::Etcd => "etcd",
+        };
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["writer", "--to", to, "--addrs", &addrs.join(",")])
+            .args(["--bytes", &bytes.to_string(), "--root"])
+            .arg(root)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        Self { child, answers }
+    }
+
+    /// Measures once.
+    pub fn measure(&mut self, ask: &Ask) -> Told {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        writeln!(stdin, "{}", serde_json::to_string(ask).unwrap()).unwrap();
+        stdin.flush().unwrap();
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the process that writes has ended");
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
