@@ -1,34 +1,100 @@
-//! Terminal allocations: appended once, never changed. Small on purpose, so that the records can
-//! move into segment tables beside the state without touching its callers.
+//! Allocations that have ended: appended once, never changed. Their records are rows of a table; of
+//! each, where it is and how it ended is at hand, because commands are judged by that and judging
+//! reads no disk. See `../0006-append-only-tables.md`.
 
-use lattice_quorum_types::{Allocation, AllocationId};
+mod index;
+
+use crate::{
+    segment::{Row, Sealed, Segment, Table},
+    table::{Bounds, Log},
+    topics::Topic,
+};
+pub(crate) use index::{Ended, Index};
+use lattice_quorum_types::{Allocation, AllocationId, UnixMillis};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, ops::Bound};
+use std::sync::Arc;
 
 /// Append-only records of ended allocations.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Archive {
-    records: BTreeMap<AllocationId, Allocation>,
+    log: Log<Allocation>,
+    index: Index,
+}
+
+impl Row for Allocation {
+    const TABLE: Table = Table::Ended;
+    fn key(&self) -> u64 {
+        self.id.0
+    }
+    fn at(&self) -> UnixMillis {
+        self.ended_at.unwrap_or(self.state_since)
+    }
+    fn topics(&self, say: &mut dyn FnMut(Topic<'_>)) {
+        say(Topic::User(&self.user));
+        for level in self.spec.project.ancestors() {
+            say(Topic::Project(level.as_str()));
+        }
+    }
 }
 
 impl Archive {
-    /// These records.
-    pub(crate) fn of(records: impl Iterator<Item = Allocation>) -> Self {
-        let records = records.map(|record| (record.id, record)).collect();
-        Self { records }
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Archive {
+            log: Log::new(bounds),
+            index: Index::default(),
+        }
     }
+
+    /// These records, of a snapshot that held them all; they ended in the order of their revisions.
+    pub(crate) fn of(records: impl Iterator<Item = Allocation>) -> (Self, Vec<Sealed>) {
+        let mut records: Vec<Allocation> = records.collect();
+        records.sort_by_key(|record| (record.revision, record.id));
+        let mut archive = Archive::new(Bounds::default());
+        let sealed = records.into_iter().filter_map(|r| archive.append(r));
+        let sealed = sealed.collect();
+        (archive, sealed)
+    }
+
     /// Appends a terminal record.
-    pub(crate) fn append(&mut self, record: Allocation) {
-        self.records.insert(record.id, record);
+    pub(crate) fn append(&mut self, record: Allocation) -> Option<Sealed> {
+        let (id, state, attempt) = (record.id, record.state, record.attempt);
+        let (segment, sealed) = self.log.append(record);
+        self.index.set(id, Ended::new(state, attempt, segment));
+        sealed
     }
-    /// One record.
+
+    /// How an allocation ended, if it has.
+    pub(crate) fn ended(&self, id: AllocationId) -> Option<Ended> {
+        self.index.get(id)
+    }
+
+    /// The record, if it is in memory.
     pub(crate) fn get(&self, id: AllocationId) -> Option<&Allocation> {
-        self.records.get(&id)
+        let ended = self.ended(id)?;
+        self.segment(ended).is_none().then_some(())?;
+        self.tail().iter().rev().find(|record| record.id == id)
     }
-    /// Records with ids above `id`, in id order.
-    pub(crate) fn after(&self, id: AllocationId) -> impl Iterator<Item = &Allocation> {
-        self.records
-            .range((Bound::Excluded(id), Bound::Unbounded))
-            .map(|(_, record)| record)
+
+    /// The segment that has the record; `None` while it is in memory.
+    pub(crate) fn segment(&self, ended: Ended) -> Option<&Segment> {
+        self.sealed().get(ended.segment() as usize)
+    }
+
+    /// Records in memory, in the order in which they ended.
+    pub(crate) fn tail(&self) -> &[Allocation] {
+        self.log.tail()
+    }
+
+    /// All segments, in the order in which they were made.
+    pub(crate) fn sealed(&self) -> &Arc<Vec<Segment>> {
+        self.log.sealed()
+    }
+
+    /// Where every record is.
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
     }
 }
+
+#[cfg(test)]
+mod tests;

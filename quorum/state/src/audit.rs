@@ -1,22 +1,63 @@
-//! What stays known for ever. Appended to, never changed, never dropped; kept apart from the rest
-//! so that it can move into segment files beside the state without touching its callers.
+//! What stays known for ever: a table that is appended to, never changed, and of which nothing is
+//! dropped. See `../0006-append-only-tables.md`.
 
+use crate::{
+    segment::{Row, Sealed, Segment, Table},
+    table::{Bounds, Log},
+    topics::Topic,
+};
 use lattice_quorum_types::{
     Revision, UnixMillis,
-    audit::{AuditAction, AuditEntry},
+    audit::{AuditAction, AuditEntry, AuditFilter},
     command::Principal,
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
-/// The chain of entries. Entry `n` stands at position `n - 1`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Audit(Vec<AuditEntry>);
+/// The chain of entries.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Audit {
+    log: Log<AuditEntry>,
+}
+
+impl Row for AuditEntry {
+    const TABLE: Table = Table::Audit;
+    fn key(&self) -> u64 {
+        self.number
+    }
+    fn at(&self) -> UnixMillis {
+        self.at
+    }
+    fn topics(&self, say: &mut dyn FnMut(Topic<'_>)) {
+        say(Topic::User(&self.by.name));
+        let about = self.action.subjects();
+        about.users.iter().for_each(|user| say(Topic::User(user)));
+        about.nodes.iter().for_each(|node| say(Topic::Node(node)));
+        let allocations = about.allocations.iter();
+        allocations.for_each(|id| say(Topic::Allocation(id.0)));
+        for project in &about.projects {
+            for level in project.ancestors() {
+                say(Topic::Project(level.as_str()));
+            }
+        }
+    }
+}
 
 impl Audit {
-    /// These entries, the first one first.
-    pub(crate) fn of(entries: Vec<AuditEntry>) -> Self {
-        Self(entries)
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Audit {
+            log: Log::new(bounds),
+        }
     }
+
+    /// These entries, the first one first, of a snapshot that held them all.
+    pub(crate) fn of(entries: Vec<AuditEntry>) -> (Self, Vec<Sealed>) {
+        let mut audit = Audit::new(Bounds::default());
+        let sealed = entries.into_iter().filter_map(|e| audit.log.append(e).1);
+        let sealed = sealed.collect();
+        (audit, sealed)
+    }
+
     /// Appends an entry.
     pub(crate) fn append(
         &mut self,
@@ -24,24 +65,41 @@ impl Audit {
         at: UnixMillis,
         by: Principal,
         action: AuditAction,
-    ) -> &AuditEntry {
-        let entry = AuditEntry::following(self.0.last(), revision, at, by, action);
-        let position = self.0.len();
-        self.0.push(entry);
-        &self.0[position]
+    ) -> (AuditEntry, Option<Sealed>) {
+        let entry = AuditEntry::following(self.tail().last(), revision, at, by, action);
+        let (_, sealed) = self.log.append(entry.clone());
+        (entry, sealed)
     }
+
     /// Number of the last entry; 0 before the first.
     pub(crate) fn last_number(&self) -> u64 {
-        self.0.last().map_or(0, |entry| entry.number)
+        self.tail().last().map_or(0, |entry| entry.number)
     }
+
     /// The last entries, as many as are at hand; never empty where there are any.
     pub(crate) fn tail(&self) -> &[AuditEntry] {
-        &self.0
+        self.log.tail()
     }
-    /// Entries behind the one with this number, at most `limit`.
-    pub(crate) fn after(&self, number: u64, limit: usize) -> &[AuditEntry] {
-        let from = usize::try_from(number).map_or(self.0.len(), |n| n.min(self.0.len()));
-        let behind = &self.0[from..];
-        &behind[..limit.min(behind.len())]
+
+    /// All segments, oldest first.
+    pub(crate) fn sealed(&self) -> &Arc<Vec<Segment>> {
+        self.log.sealed()
+    }
+}
+
+impl Segment {
+    /// Whether an entry in this segment of the audit may be asked for.
+    pub(crate) fn may_match(&self, filter: &AuditFilter) -> bool {
+        let may = |topic| self.topics.may_hold(topic);
+        let by = filter.by.as_deref();
+        filter.may_match(&self.run())
+            && by.is_none_or(|by| may(Topic::User(by)))
+            && filter.user.as_deref().is_none_or(|u| may(Topic::User(u)))
+            && filter
+                .allocation
+                .is_none_or(|a| may(Topic::Allocation(a.0)))
+            && (filter.within.as_ref()).is_none_or(|p| may(Topic::Project(p.as_str())))
+            && (filter.nodes.is_empty()
+                || (filter.nodes.iter()).any(|node| may(Topic::Node(node.as_str()))))
     }
 }

@@ -4,9 +4,11 @@ use crate::{
     State,
     change::{Change, Direction, Verdict},
     keys::Digest,
+    tenure::Recount,
 };
 use lattice_quorum_types::{
-    Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis, event::EventKind,
+    Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis,
+    event::EventKind, limit::Usage,
     view::SystemView,
 };
 
@@ -37,9 +39,11 @@ impl State {
             self.revision = Revision(self.revision.0 + 1);
         }
         let mut kinds = Vec::new();
+        let mut recount = Recount::default();
         for change in changes {
-            self.carry_out(change, now, &mut kinds);
+            self.carry_out(change, now, &mut kinds, &mut recount);
         }
+        self.count_tenures(recount, &mut kinds);
         let revision = self.revision;
         let events = (0..)
             .zip(kinds)
@@ -62,7 +66,13 @@ impl State {
         applied
     }
 
-    fn carry_out(&mut self, change: Change, now: UnixMillis, events: &mut Vec<EventKind>) {
+    fn carry_out(
+        &mut self,
+        change: Change,
+        now: UnixMillis,
+        events: &mut Vec<EventKind>,
+        recount: &mut Recount,
+    ) {
         let revision = self.revision;
         match change {
             Change::Allocation { change, mut record } => {
@@ -79,6 +89,9 @@ impl State {
                 events.push(EventKind::Node {
                     record: (*node).clone(),
                 });
+                let before = self.nodes.get(&node.id);
+                recount.follow_node(before, &node);
+                self.tenures.follow_node(before, &node);
                 let (id, after) = (node.id.clone(), node.lifecycle);
                 let before = self.nodes.insert(id, *node).map(|node| node.lifecycle);
                 self.recount_node(before, after);
@@ -139,7 +152,8 @@ impl State {
                 events.push(self.renumber(now));
             }
             Change::Audit { by, action } => {
-                let entry = self.audit.append(revision, now, by, action).clone();
+                let (entry, sealed) = self.audit.append(revision, now, by, action);
+                self.sealed.extend(sealed);
                 events.push(EventKind::Audit { entry });
             }
             Change::Baseline(mut record, hosts) => {
@@ -163,7 +177,30 @@ impl State {
                 (self.policy, self.system) = (limit_policy, limits);
                 events.push(EventKind::System { record });
             }
+            Change::Vcluster(mut record) => {
+                record.revision = revision;
+                self.vclusters.set((*record).clone());
+                events.push(EventKind::Vcluster { record: *record });
+            }
+            Change::Announce(kind) => events.push(*kind),
             Change::Enrolled { name, node } => events.push(EventKind::Enrolled { name, node }),
+        }
+    }
+
+    /// Claimed nodes that nothing holds count for the projects for which they were claimed.
+    fn count_tenures(&mut self, recount: Recount, events: &mut Vec<EventKind>) {
+        for (path, more, less) in recount.into_changes() {
+            let (nodes, direction) = match more.checked_sub(less) {
+                Some(nodes) => (nodes, Direction::Take),
+                None => (less - more, Direction::GiveBack),
+            };
+            let usage = Usage {
+                nodes,
+                allocations: 0,
+            };
+            let changed = self.tree.count(&path, usage, direction, self.revision);
+            let projects = changed.into_iter();
+            events.extend(projects.map(|record| EventKind::Project { record }));
         }
     }
 
@@ -178,7 +215,9 @@ impl State {
     /// Puts an allocation where its state belongs and keeps the counts.
     fn store(&mut self, record: Allocation) {
         let path = &record.spec.project;
-        match self.hot.remove(&record.id) {
+        let before = self.hot.remove(&record.id);
+        self.tenures.follow_allocation(before.as_ref(), &record);
+        match before {
             Some(before) => self.counts[position(before.state)] -= 1,
             None => self.tree.count_unfinished(path, Direction::Take),
         }
@@ -187,7 +226,7 @@ impl State {
         if record.state.is_terminal() {
             self.tree.count_unfinished(path, Direction::GiveBack);
             self.unstarted.forget(record.id);
-            self.archive.append(record);
+            self.sealed.extend(self.archive.append(record));
         } else {
             self.hot.insert(record.id, record);
         }

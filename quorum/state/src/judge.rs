@@ -16,9 +16,11 @@ mod resize;
 mod sensitive;
 mod submit;
 mod system;
+mod tenure;
 mod token;
 mod told;
 mod trust;
+mod vcluster;
 
 use crate::{
     State,
@@ -134,6 +136,27 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::HoldBrake { reason } => baseline::hold_brake(case, reason),
         Command::ReleaseBrake { reason } => baseline::release_brake(case, reason),
         Command::AssignSensitive { id, nodes } => assign::assign_sensitive(case, *id, nodes),
+        Command::ClaimNodes {
+            project,
+            nodes,
+            purpose,
+        } => tenure::claim(case, project, nodes, purpose),
+        Command::ReleaseNodes { nodes, reason } => tenure::release(case, nodes, reason.as_deref()),
+        Command::ReportWipe {
+            node,
+            wipe,
+            outcome,
+        } => tenure::report_wipe(case, node, *wipe, outcome),
+        Command::RepeatWipe { node, reason } => tenure::repeat_wipe(case, node, reason),
+        Command::AcceptUnwiped { node, reason } => tenure::accept_unwiped(case, node, reason),
+        Command::SetVcluster {
+            vcluster,
+            definition,
+            expected_version,
+        } => vcluster::set(case, vcluster, definition, *expected_version),
+        Command::AssignVcluster { nodes, vcluster } => vcluster::assign(case, nodes, vcluster),
+        Command::LendNode { node, to, version } => vcluster::lend(case, node, to, *version),
+        Command::ReturnNode { node, version } => vcluster::give_back(case, node, *version),
         Command::Grow { id, nodes } => resize::grow(case, *id, nodes),
         Command::Shrink { id, nodes } => resize::shrink(case, *id, nodes),
         Command::Suspend { id } => people::suspend(case, *id),
@@ -190,8 +213,12 @@ impl<'a> Case<'a> {
     fn live(self, id: AllocationId, action: &str) -> Result<&'a Allocation, Refusal> {
         match self.state.hot.get(&id) {
             Some(allocation) => Ok(allocation),
-            None => match self.state.archive.get(id) {
-                Some(ended) => Err(wrong_state(ended, action)),
+            None => match self.state.archive.ended(id) {
+                Some(ended) => Err(Refusal::WrongState {
+                    id,
+                    state: ended.state(),
+                    action: action.to_owned(),
+                }),
                 None => Err(Refusal::UnknownAllocation { id }),
             },
         }

@@ -1,20 +1,40 @@
 //! Answers to reads.
 
-use crate::State;
+use crate::{Lookup, State};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, ProjectPath,
-    audit::Finder,
+    AllocationState,
     view::{Answer, Hot, Query},
 };
-use std::ops::Bound;
-
-/// Most allocations in one answer. More are asked for with `after`.
-pub(crate) const MAX_PAGE: u32 = 10_000;
 
 impl State {
-    /// Answers a question from the present state.
+    /// Answers a question from the present state, if it keeps the segments it made itself.
+    ///
+    /// # Panics
+    /// When the answer is in a segment that was taken: who takes segments answers by
+    /// [`State::look_up`].
     pub fn query(&self, query: &Query) -> Answer {
-        match query {
+        #[expect(
+            clippy::panic,
+            reason = "a bug of the caller's; any answer would be a wrong one"
+        )]
+        match self.look_up(query).finish(&self.sealed.as_slice()) {
+            Ok(answer) => answer,
+            Err(fault) => panic!("{fault}"),
+        }
+    }
+
+    /// Takes down what this state knows of the answer, and which segments the rest is in.
+    pub fn look_up(&self, query: &Query) -> Lookup {
+        Lookup::known(match query {
+            Query::Allocation { id } => return self.look_up_allocation(*id),
+            Query::Allocations {
+                after,
+                limit,
+                states,
+                within,
+            } => return self.look_up_page(*after, *limit, states, within.as_ref()),
+            Query::Audit { after, limit } => return self.look_up_audit(*after, *limit),
+            Query::AuditSearch { search } => return self.search_audit(search),
             Query::Hot => Answer::Hot(Box::new(Hot {
                 revision: self.revision,
                 at: self.clock.now,
@@ -23,15 +43,6 @@ impl State {
                 allocations: self.hot.values().cloned().collect(),
                 system: self.system(),
             })),
-            Query::Allocation { id } => {
-                Answer::Allocation(self.allocation(*id).cloned().map(Box::new))
-            }
-            Query::Allocations {
-                after,
-                limit,
-                states,
-                within,
-            } => Answer::Allocations(self.list(*after, *limit, states, within.as_ref())),
             Query::Counts => {
                 Answer::Counts(AllocationState::ALL.into_iter().zip(self.counts).collect())
             }
@@ -42,16 +53,8 @@ impl State {
             Query::Trust => Answer::Trust(self.trust.view()),
             Query::Certificates => Answer::Certificates(self.trust.certificates()),
             Query::Tokens => Answer::Tokens(self.tokens.open(self.clock.now)),
-            Query::Audit { after, limit } => {
-                let limit = (*limit).min(MAX_PAGE) as usize;
-                Answer::Audit(self.audit.after(*after, limit).to_vec())
-            }
             Query::System => Answer::System(self.system()),
-            Query::AuditSearch { search } => {
-                let mut finder = Finder::new(search);
-                finder.look(self.audit.tail());
-                Answer::AuditSearch(Box::new(finder.finish(self.audit_head())))
-            }
+            Query::Vclusters => Answer::Vclusters(self.vclusters.all().cloned().collect()),
             Query::Headroom { path } => Answer::Headroom(self.headroom(path).map(Box::new)),
             Query::Baselines => Answer::Baselines(Box::new(self.baselines.view())),
             Query::Baseline { name, version } => {
@@ -64,34 +67,6 @@ impl State {
             Query::BaselineVersions { name } => {
                 Answer::BaselineVersions(self.baselines.versions(name))
             }
-        }
-    }
-
-    fn list(
-        &self,
-        after: AllocationId,
-        limit: u32,
-        states: &[AllocationState],
-        within: Option<&ProjectPath>,
-    ) -> Vec<Allocation> {
-        let wanted = |record: &&Allocation| {
-            (states.is_empty() || states.contains(&record.state))
-                && within.is_none_or(|top| record.spec.project.is_within(top))
-        };
-        let hot = self
-            .hot
-            .range((Bound::Excluded(after), Bound::Unbounded))
-            .map(|(_, a)| a);
-        let mut hot = hot.filter(wanted).peekable();
-        let mut ended = self.archive.after(after).filter(wanted).peekable();
-        let next = || match (hot.peek(), ended.peek()) {
-            (Some(a), Some(b)) if a.id < b.id => hot.next(),
-            (Some(_), None) => hot.next(),
-            _ => ended.next(),
-        };
-        std::iter::from_fn(next)
-            .take(limit.min(MAX_PAGE) as usize)
-            .cloned()
-            .collect()
+        })
     }
 }

@@ -10,14 +10,18 @@ use crate::{
     keys::{Digest, Keys, Seen},
     lease::Leases,
     policy::Policy,
+    segment::{Sealed, Segment},
+    table::Bounds,
+    tenure::Tenures,
     token::Tokens,
     tree::Tree,
     trust::{Identity, Trust},
     unstarted::Unstarted,
+    vcluster::Vclusters,
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Applied, Envelope, NodeId, ProjectPath, Refusal,
-    Revision, UnixMillis,
+    Revision, UnixMillis, VclusterName,
     baseline::{Baseline, Brake},
     command::SCHEMA,
     id::BaselineName,
@@ -25,6 +29,7 @@ use lattice_quorum_types::{
     node::{Lifecycle, Node},
     project::Project,
     rpc::Role,
+    vcluster::Vcluster,
     view::{Headroom, SystemView, TrustView},
 };
 use serde::{Deserialize, Serialize};
@@ -61,6 +66,11 @@ pub struct State {
     pub(crate) baselines: Baselines,
     /// What is limited for the whole cluster.
     pub(crate) system: SystemLimits,
+    pub(crate) tenures: Tenures,
+    pub(crate) vclusters: Vclusters,
+    /// Segments that nobody has taken yet. Not part of what is encoded: their names are.
+    #[serde(skip)]
+    pub(crate) sealed: Vec<Sealed>,
 }
 
 impl Default for State {
@@ -78,6 +88,11 @@ impl State {
     /// The empty cluster with another limit policy. It is part of the state: all voters must
     /// start with the same one.
     pub fn with_policy(policy: Policy) -> Self {
+        Self::with_bounds(policy, Bounds::default())
+    }
+
+    /// The empty cluster with segments of another size, which all voters must start with as well.
+    pub fn with_bounds(policy: Policy, bounds: Bounds) -> Self {
         State {
             policy,
             revision: Revision(0),
@@ -87,17 +102,20 @@ impl State {
             nodes: BTreeMap::new(),
             registered: 0,
             hot: BTreeMap::new(),
-            archive: Archive::default(),
+            archive: Archive::new(bounds),
             counts: [0; AllocationState::ALL.len()],
             last_id: 0,
             leases: Leases::default(),
             tokens: Tokens::default(),
             keys: Keys::default(),
             trust: Trust::default(),
-            audit: Audit::default(),
+            audit: Audit::new(bounds),
             unstarted: Unstarted::default(),
             baselines: Baselines::default(),
             system: SystemLimits::default(),
+            tenures: Tenures::default(),
+            vclusters: Vclusters::default(),
+            sealed: Vec::new(),
         }
     }
 
@@ -201,9 +219,21 @@ impl State {
         self.tree.iter().map(|entry| &entry.record)
     }
 
-    /// One allocation, terminal ones included.
+    /// One allocation; of those that have ended, the last ones. [`State::look_up`] finds all of them.
     pub fn allocation(&self, id: AllocationId) -> Option<&Allocation> {
         self.hot.get(&id).or_else(|| self.archive.get(id))
+    }
+
+    /// The segments that were made since the last time. Whoever holds the state keeps them for as long
+    /// as [`State::segments`] names them: nothing else has what is in them. Making them anew from the
+    /// log gives the same ones.
+    pub fn take_sealed(&mut self) -> Vec<Sealed> {
+        std::mem::take(&mut self.sealed)
+    }
+
+    /// All segments, those that were not taken yet too.
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.archive.sealed().iter().chain(self.audit.sealed().iter())
     }
 
     /// Allocations that are not terminal, by id.
@@ -247,6 +277,32 @@ impl State {
     /// How much more `path` could be given now as far as limits go; `None` for an unknown project.
     pub fn headroom(&self, path: &ProjectPath) -> Option<Headroom> {
         self.tree.headroom(self.policy, path, self.revision)
+    }
+
+    /// Nodes in sensitive use: claimed by users, given back and not wiped yet, or held by sensitive
+    /// work.
+    pub fn sensitive_pool(&self) -> u64 {
+        self.tenures.pool()
+    }
+
+    /// Refuses where so many nodes more would be in sensitive use than the cluster allows.
+    pub(crate) fn check_pool(&self, requested: u64) -> Result<(), Refusal> {
+        let current = self.tenures.pool();
+        match self.system.sensitive_pool_size {
+            Some(limit) if requested > 0 && current.saturating_add(requested) > limit => {
+                Err(Refusal::SensitivePool {
+                    current,
+                    requested,
+                    limit,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A vCluster, if somebody has said what it is.
+    pub fn vcluster(&self, name: &VclusterName) -> Option<&Vcluster> {
+        self.vclusters.get(name)
     }
 
     /// What holds for the whole cluster.

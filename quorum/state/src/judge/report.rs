@@ -1,7 +1,10 @@
 //! Reports of ranks, and the transitions that follow from them.
 
 use super::{Case, assign, force, invalid, nodes, people::entering, wrong_state};
-use crate::change::{Change, Direction, Verdict};
+use crate::{
+    archive::Ended,
+    change::{Change, Direction, Verdict},
+};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, UnixMillis,
     allocation::{Rank, RankExit, RankPhase, StopCause},
@@ -10,6 +13,7 @@ use lattice_quorum_types::{
     limit::Usage,
     node::{Holder, Lifecycle, Node},
     spec::Requeue,
+    tenure::Tenure,
 };
 
 /// Attempts after which a fault of a node puts an allocation back no more: it met five bad nodes.
@@ -28,7 +32,10 @@ pub(super) fn report(
     report: &RankReport,
 ) -> Result<Verdict, Refusal> {
     let unknown = || Refusal::UnknownAllocation { id };
-    let present = case.state.allocation(id).ok_or_else(unknown)?;
+    let Some(present) = case.state.allocation(id) else {
+        let ended = case.state.archive.ended(id).ok_or_else(unknown)?;
+        return report_of_old(id, attempt, ended);
+    };
     if attempt != present.attempt || attempt == 0 {
         return Err(Refusal::StaleAttempt {
             id,
@@ -91,6 +98,19 @@ fn held_by(allocation: &Allocation) -> Holder {
     Holder {
         allocation: allocation.id,
         attempt: allocation.attempt,
+    }
+}
+
+/// A report of an allocation that ended so long ago that its record is not at hand. Every rank of its
+/// last attempt has ended, so whatever is said of that one is a repeat.
+fn report_of_old(id: AllocationId, attempt: u32, ended: Ended) -> Result<Verdict, Refusal> {
+    match ended.attempt() {
+        Some(current) if attempt != current || attempt == 0 => Err(Refusal::StaleAttempt {
+            id,
+            given: attempt,
+            current,
+        }),
+        _ => Ok(Verdict::nothing()),
     }
 }
 
@@ -239,6 +259,10 @@ fn finish(
     mut touched: Vec<Node>,
 ) -> Verdict {
     let holder = Some(held_by(&record));
+    let counts = |node: &Node| {
+        let tenure = node.tenure.as_ref();
+        tenure.is_some_and(|tenure| tenure.counted_by == Some(record.id))
+    };
     let mut freed = Vec::new();
     for id in record.nodes() {
         let place = touched.iter().position(|node| node.id == *id);
@@ -246,6 +270,9 @@ fn finish(
         match changed.as_ref().or_else(|| case.state.nodes.get(id)) {
             Some(held) if held.holder == holder => {
                 freed.push(Change::Node(Box::new(given_back(held))));
+            }
+            Some(taken) if counts(taken) => {
+                freed.push(Change::Node(Box::new(counted_no_more(taken))));
             }
             _ => freed.extend(changed.map(|node| Change::Node(Box::new(node)))),
         }
@@ -332,6 +359,18 @@ pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState 
             AllocationState::Pending
         }
         (Some(_), _) => AllocationState::Failed,
+    }
+}
+
+/// A node that was taken by force from the allocation that counted it until now.
+fn counted_no_more(node: &Node) -> Node {
+    let tenure = node.tenure.clone().map(|tenure| Tenure {
+        counted_by: None,
+        ..tenure
+    });
+    Node {
+        tenure,
+        ..node.clone()
     }
 }
 

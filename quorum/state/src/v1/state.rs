@@ -11,9 +11,11 @@ use crate::{
     policy::Policy,
     table::Bounds,
     token::{self, Tokens},
+    tenure::Tenures,
     trust::Trust,
     unstarted::Unstarted,
     v4,
+    vcluster::Vclusters,
 };
 use lattice_quorum_types::{
     self as now, AllocationId, AllocationState, NodeId, Outcome, Revision, UnixMillis,
@@ -156,6 +158,11 @@ impl From<State> for crate::State {
             let token = token(&hash, old);
             (hash, token)
         });
+        let hot: BTreeMap<_, now::Allocation> = old
+            .hot
+            .into_iter()
+            .map(|(id, record)| (id, record.into()))
+            .collect();
         crate::State {
             policy: old.policy,
             revision: old.revision,
@@ -168,11 +175,6 @@ impl From<State> for crate::State {
                 .map(|(id, node)| (id, node.into()))
                 .collect(),
             registered: old.registered,
-            hot: old
-                .hot
-                .into_iter()
-                .map(|(id, record)| (id, record.into()))
-                .collect(),
             archive,
             counts,
             last_id: old.last_id,
@@ -184,6 +186,9 @@ impl From<State> for crate::State {
             unstarted: Unstarted::default(),
             baselines: Baselines::default(),
             system: SystemLimits::default(),
+            tenures: Tenures::of_former(hot.values()),
+            vclusters: Vclusters::default(),
+            hot,
             sealed,
         }
     }

@@ -120,6 +120,7 @@ impl From<Node> for node::Node {
             current: old.current,
             registered_at: old.registered_at,
             revision: old.revision,
+            tenure: None,
         }
     }
 }

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{
     archive::Archive, audit::Audit, baseline::Baselines, clock::Clock, lease::Leases,
-    policy::Policy, token::Tokens, trust::Trust, unstarted::Unstarted,
+    policy::Policy, tenure::Tenures, token::Tokens, trust::Trust, unstarted::Unstarted,
+    vcluster::Vclusters,
 };
 use lattice_quorum_types::{
     AllocationId, AllocationState, NodeId, Revision, audit::AuditEntry, limit::SystemLimits,
@@ -44,6 +45,7 @@ impl From<State> for crate::State {
         let (archive, mut sealed) = Archive::of(old.archive.into_values().map(Into::into));
         let (audit, also) = Audit::of(old.audit);
         sealed.extend(also);
+        let hot: BTreeMap<_, lattice_quorum_types::Allocation> = by_key(old.hot);
         crate::State {
             policy: old.policy,
             revision: old.revision,
@@ -52,7 +54,6 @@ impl From<State> for crate::State {
             tree: old.tree.into(),
             nodes: by_key(old.nodes),
             registered: old.registered,
-            hot: by_key(old.hot),
             archive,
             counts,
             last_id: old.last_id,
@@ -64,6 +65,9 @@ impl From<State> for crate::State {
             unstarted: old.unstarted,
             baselines: old.baselines,
             system: SystemLimits::default(),
+            tenures: Tenures::of_former(hot.values()),
+            vclusters: Vclusters::default(),
+            hot,
             sealed,
         }
     }

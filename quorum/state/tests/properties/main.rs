@@ -5,6 +5,7 @@ mod checks;
 #[path = "../common/mod.rs"]
 mod common;
 mod moves;
+mod segments;
 
 use bytes::Bytes;
 use checks::*;

@@ -1,0 +1,329 @@
+//! Answers that may need segments: what is in memory is taken down at one moment, under the caller's
+//! lock; segments are read afterwards, wherever the caller likes.
+
+use crate::{
+    State,
+    archive::Index,
+    segment::{Segment, SegmentFault, Segments},
+    topics::Topic,
+};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, ProjectPath,
+    audit::{AuditEntry, AuditHead, AuditOrder, AuditSearch, Finder},
+    view::Answer,
+    weight::on_wire,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    sync::Arc,
+};
+
+/// Most rows in one answer. More are asked for with `after`.
+const MAX_ROWS: u32 = 10_000;
+/// A page is full with the row that reaches this, bytes: a record may have thousands of ranks.
+const MAX_PAGE_BYTES: usize = 4 << 20;
+/// Segments read for one page of allocations, if it has found anything by then. It may come out short;
+/// an empty one is the last.
+const MAX_READ: usize = 64;
+/// Segments kept decoded while a page is filled: allocations that were submitted one after the other
+/// end up in few of them.
+const DECODED: usize = 8;
+
+/// A question as of one moment.
+#[derive(Debug)]
+pub struct Lookup(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Known(Answer),
+    Ended { id: AllocationId, segment: Segment },
+    Page(Page),
+    Entries(Entries),
+    Search(Box<Search>),
+}
+
+impl State {
+    pub(crate) fn look_up_allocation(&self, id: AllocationId) -> Lookup {
+        let ended = self.archive.ended(id);
+        match ended.and_then(|ended| self.archive.segment(ended)) {
+            Some(segment) => Lookup(Kind::Ended {
+                id,
+                segment: segment.clone(),
+            }),
+            None => {
+                let found = self.allocation(id).cloned();
+                Lookup::known(Answer::Allocation(found.map(Box::new)))
+            }
+        }
+    }
+
+    pub(crate) fn look_up_audit(&self, after: u64, limit: u32) -> Lookup {
+        Lookup(Kind::Entries(Entries {
+            after,
+            limit: limit.min(MAX_ROWS) as usize,
+            segments: self.audit.sealed().clone(),
+            tail: self.audit.tail().to_vec(),
+        }))
+    }
+
+    pub(crate) fn search_audit(&self, search: &AuditSearch) -> Lookup {
+        Lookup(Kind::Search(Box::new(Search {
+            search: search.clone(),
+            segments: self.audit.sealed().clone(),
+            tail: self.audit.tail().to_vec(),
+            head: self.audit_head(),
+        })))
+    }
+
+    pub(crate) fn look_up_page(
+        &self,
+        after: AllocationId,
+        limit: u32,
+        states: &[AllocationState],
+        within: Option<&ProjectPath>,
+    ) -> Lookup {
+        let wanted = Wanted {
+            states: states.to_vec(),
+            within: within.cloned(),
+        };
+        let limit = limit.min(MAX_ROWS) as usize;
+        let hot = self.hot.range((Bound::Excluded(after), Bound::Unbounded));
+        let hot = hot.map(|(_, record)| record);
+        let mut known: Vec<&Allocation> = hot
+            .filter(|record| wanted.has(record))
+            .take(limit)
+            .collect();
+        let ended = self.archive.tail().iter();
+        known.extend(ended.filter(|record| record.id > after && wanted.has(record)));
+        known.sort_by_key(|record| record.id);
+        known.truncate(limit);
+        let mut segments = self.archive.sealed().clone();
+        let is_terminal = |state: &AllocationState| state.is_terminal();
+        let behind = segments.iter().any(|segment| segment.last > after.0);
+        if !behind || !(states.is_empty() || states.iter().any(is_terminal)) {
+            segments = Arc::default();
+        }
+        Lookup(Kind::Page(Page {
+            after,
+            limit,
+            wanted,
+            known: known.into_iter().cloned().collect(),
+            index: self.archive.index().clone(),
+            segments,
+        }))
+    }
+}
+
+impl Lookup {
+    pub(crate) fn known(answer: Answer) -> Self {
+        Lookup(Kind::Known(answer))
+    }
+
+    /// Whether no segment is needed: the answer is ready.
+    pub fn is_in_memory(&self) -> bool {
+        match &self.0 {
+            Kind::Known(_) => true,
+            Kind::Ended { .. } => false,
+            Kind::Page(page) => page.segments.is_empty(),
+            Kind::Entries(entries) => entries.needed().next().is_none(),
+            Kind::Search(search) => search.segments.is_empty(),
+        }
+    }
+
+    /// The answer.
+    ///
+    /// # Errors
+    /// When a segment that it is in cannot be read.
+    pub fn finish(self, segments: &dyn Segments) -> Result<Answer, SegmentFault> {
+        match self.0 {
+            Kind::Known(answer) => Ok(answer),
+            Kind::Ended { id, segment } => {
+                let mut rows = segment.rows::<Allocation>(segments)?.into_iter();
+                let record = rows.find(|record| record.id == id);
+                let missing = || segment.id.fault(format!("allocation {id} is not in it"));
+                let record = record.ok_or_else(missing)?;
+                Ok(Answer::Allocation(Some(Box::new(record))))
+            }
+            Kind::Page(page) => page.fill(segments).map(Answer::Allocations),
+            Kind::Entries(entries) => entries.read(segments).map(Answer::Audit),
+            Kind::Search(search) => search.run(segments),
+        }
+    }
+}
+
+/// Which allocations.
+#[derive(Debug)]
+struct Wanted {
+    /// Empty: any.
+    states: Vec<AllocationState>,
+    within: Option<ProjectPath>,
+}
+
+impl Wanted {
+    fn in_state(&self, state: AllocationState) -> bool {
+        self.states.is_empty() || self.states.contains(&state)
+    }
+    fn has(&self, record: &Allocation) -> bool {
+        let within = self.within.as_ref();
+        self.in_state(record.state) && within.is_none_or(|top| record.spec.project.is_within(top))
+    }
+    fn may_be_in(&self, segment: &Segment) -> bool {
+        let within = self.within.as_ref();
+        within.is_none_or(|top| segment.topics.may_hold(Topic::Project(top.as_str())))
+    }
+}
+
+/// A page of allocations in the order of their numbers.
+#[derive(Debug)]
+struct Page {
+    after: AllocationId,
+    limit: usize,
+    wanted: Wanted,
+    /// Those in memory.
+    known: Vec<Allocation>,
+    index: Index,
+    segments: Arc<Vec<Segment>>,
+}
+
+impl Page {
+    fn fill(self, source: &dyn Segments) -> Result<Vec<Allocation>, SegmentFault> {
+        let mut found = Vec::new();
+        let mut known = self.known.into_iter().peekable();
+        let mut decoded = Decoded::new(&self.segments, source);
+        let (mut bytes, wanted) = (0, &self.wanted);
+        let may: Vec<bool> = (self.segments.iter().map(|s| wanted.may_be_in(s))).collect();
+        let mut stored = self.index.after(self.after).filter(|(_, ended)| {
+            wanted.in_state(ended.state()) && may.get(ended.segment() as usize) == Some(&true)
+        });
+        let mut next = stored.next();
+        loop {
+            let is_full = found.len() >= self.limit
+                || bytes >= MAX_PAGE_BYTES
+                || (decoded.read >= MAX_READ && !found.is_empty());
+            if is_full {
+                return Ok(found);
+            }
+            let first = known.peek().map(|record| record.id);
+            let record = match next.filter(|(id, _)| first.is_none_or(|first| *id < first)) {
+                Some((id, ended)) => {
+                    next = stored.next();
+                    let record = decoded.record(id, ended.segment())?;
+                    record.filter(|record| wanted.has(record)).cloned()
+                }
+                None => match known.next() {
+                    Some(record) => Some(record),
+                    None => return Ok(found),
+                },
+            };
+            if let Some(record) = record {
+                bytes += on_wire(&record);
+                found.push(record);
+            }
+        }
+    }
+}
+
+/// The segments that were read last.
+struct Decoded<'a> {
+    segments: &'a [Segment],
+    source: &'a dyn Segments,
+    rows: BTreeMap<u32, BTreeMap<AllocationId, Allocation>>,
+    order: VecDeque<u32>,
+    read: usize,
+}
+
+impl<'a> Decoded<'a> {
+    fn new(segments: &'a [Segment], source: &'a dyn Segments) -> Self {
+        Self {
+            segments,
+            source,
+            rows: BTreeMap::new(),
+            order: VecDeque::new(),
+            read: 0,
+        }
+    }
+
+    fn record(
+        &mut self,
+        id: AllocationId,
+        number: u32,
+    ) -> Result<Option<&Allocation>, SegmentFault> {
+        if !self.rows.contains_key(&number) {
+            let Some(segment) = self.segments.get(number as usize) else {
+                return Ok(None);
+            };
+            let rows = segment.rows::<Allocation>(self.source)?.into_iter();
+            let rows = rows.map(|record| (record.id, record)).collect();
+            self.read += 1;
+            if self.order.len() >= DECODED {
+                let oldest = self.order.pop_front();
+                oldest.and_then(|oldest| self.rows.remove(&oldest));
+            }
+            self.order.push_back(number);
+            self.rows.insert(number, rows);
+        }
+        Ok(self.rows.get(&number).and_then(|rows| rows.get(&id)))
+    }
+}
+
+/// Entries of the audit behind one.
+#[derive(Debug)]
+struct Entries {
+    after: u64,
+    limit: usize,
+    segments: Arc<Vec<Segment>>,
+    tail: Vec<AuditEntry>,
+}
+
+impl Entries {
+    fn needed(&self) -> impl Iterator<Item = &Segment> {
+        let wanted = |segment: &&Segment| segment.last > self.after && self.limit > 0;
+        self.segments.iter().filter(wanted)
+    }
+
+    fn read(self, source: &dyn Segments) -> Result<Vec<AuditEntry>, SegmentFault> {
+        let mut found: Vec<AuditEntry> = Vec::new();
+        let behind = |entry: &AuditEntry| entry.number > self.after;
+        for segment in self.needed() {
+            if found.len() >= self.limit {
+                break;
+            }
+            found.extend(segment.rows(source)?.into_iter().filter(behind));
+        }
+        found.extend(self.tail.iter().filter(|entry| behind(entry)).cloned());
+        found.truncate(self.limit);
+        Ok(found)
+    }
+}
+
+/// What a search of the audit rests on.
+#[derive(Debug)]
+struct Search {
+    search: AuditSearch,
+    segments: Arc<Vec<Segment>>,
+    tail: Vec<AuditEntry>,
+    head: AuditHead,
+}
+
+impl Search {
+    fn run(self, source: &dyn Segments) -> Result<Answer, SegmentFault> {
+        let mut finder = Finder::new(&self.search);
+        let oldest_first = self.search.order == AuditOrder::OldestFirst;
+        let mut goes_on = oldest_first || finder.look(&self.tail);
+        let mut segments: Vec<&Segment> = self.segments.iter().collect();
+        if !oldest_first {
+            segments.reverse();
+        }
+        for segment in segments {
+            let wants = finder.wants(&segment.run()) && segment.may_match(&self.search.filter);
+            if goes_on && wants {
+                goes_on = finder.look(&segment.rows::<AuditEntry>(source)?);
+            }
+        }
+        if goes_on && oldest_first {
+            finder.look(&self.tail);
+        }
+        Ok(Answer::AuditSearch(Box::new(finder.finish(self.head))))
+    }
+}

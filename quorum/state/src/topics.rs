@@ -1,0 +1,92 @@
+//! Which persons, projects, nodes and allocations the rows of a segment are about: a small filter that
+//! never says "no" of what is there, and says "perhaps" of one in some four hundred of what is not.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Bits for each topic, and how many of them are set for it: 0.24 % are taken for what they are not.
+const BITS: usize = 16;
+const SET: u64 = 4;
+/// Fewest bytes of a filter.
+const LEAST_BYTES: usize = 8;
+
+/// What a row is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Topic<'a> {
+    /// Who did it, or whose it is.
+    User(&'a str),
+    /// A project, or one of those above it.
+    Project(&'a str),
+    /// A node.
+    Node(&'a str),
+    /// An allocation.
+    Allocation(u64),
+}
+
+impl Topic<'_> {
+    /// Stands for it. Part of the encoded state: never changed.
+    pub(crate) fn hash(self) -> u64 {
+        let mut hasher = blake3::Hasher::new();
+        match self {
+            Topic::User(name) => hasher.update(b"u").update(name.as_bytes()),
+            Topic::Project(path) => hasher.update(b"p").update(path.as_bytes()),
+            Topic::Node(name) => hasher.update(b"n").update(name.as_bytes()),
+            Topic::Allocation(id) => hasher.update(b"a").update(&id.to_le_bytes()),
+        };
+        let mut first = [0; 8];
+        hasher.finalize_xof().fill(&mut first);
+        u64::from_le_bytes(first)
+    }
+}
+
+/// The filter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Topics(Vec<u8>);
+
+impl Topics {
+    /// Of these hashes.
+    pub(crate) fn of(hashes: &BTreeSet<u64>) -> Self {
+        let bytes = (hashes.len() * BITS).div_ceil(8).max(LEAST_BYTES);
+        let mut filter = Topics(vec![0; bytes]);
+        for hash in hashes {
+            for bit in filter.places(*hash) {
+                filter.0[bit / 8] |= 1 << (bit % 8);
+            }
+        }
+        filter
+    }
+
+    /// Whether a row may be about it.
+    pub(crate) fn may_hold(&self, topic: Topic<'_>) -> bool {
+        let set = |bit: usize| {
+            self.0
+                .get(bit / 8)
+                .is_some_and(|b| b & (1 << (bit % 8)) != 0)
+        };
+        self.places(topic.hash()).all(set)
+    }
+
+    fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let (one, other) = (hash & 0xffff_ffff, (hash >> 32) | 1);
+        let bits = (self.0.len() * 8).max(1) as u64;
+        (0..SET).map(move |i| ((one + i * other) % bits) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_found_and_little_else() {
+        let names: Vec<String> = (0..1000).map(|n| format!("user-{n}")).collect();
+        let hashes = names.iter().map(|name| Topic::User(name).hash()).collect();
+        let topics = Topics::of(&hashes);
+        assert!(names.iter().all(|name| topics.may_hold(Topic::User(name))));
+        let wrong = (0..10_000)
+            .filter(|n| topics.may_hold(Topic::Allocation(*n)))
+            .count();
+        assert!(wrong < 80, "{wrong} of 10,000");
+        assert!(!Topics::of(&BTreeSet::new()).may_hold(Topic::Node("n1")));
+    }
+}

@@ -1,0 +1,263 @@
+//! Rows are read through segments as if they were all in memory, wherever the state was restored, and
+//! whoever kept the segments.
+
+use super::*;
+use lattice_quorum_state::{Bounds, Sealed, SegmentFault, SegmentId, Segments};
+use lattice_quorum_types::{
+    Applied, Refusal,
+    audit::{AuditFilter, AuditOrder, AuditSearch},
+    event::EventKind,
+};
+
+const BOUNDS: [Bounds; 3] = [
+    Bounds {
+        rows: 1,
+        bytes: 1 << 20,
+    },
+    Bounds {
+        rows: 2,
+        bytes: 1 << 20,
+    },
+    // A record has some 150 bytes, one with ranks more.
+    Bounds {
+        rows: 1000,
+        bytes: 200,
+    },
+];
+
+/// The segments somebody keeps.
+#[derive(Default)]
+struct Kept(BTreeMap<SegmentId, Bytes>);
+
+impl Kept {
+    fn keep(&mut self, sealed: Vec<Sealed>) {
+        for Sealed { id, bytes } in sealed {
+            assert!(id.names(&bytes));
+            assert_eq!(id.to_string().parse(), Ok(id));
+            self.0.insert(id, bytes);
+        }
+    }
+}
+
+impl Segments for Kept {
+    fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {
+        let bytes = self.0.get(id).cloned();
+        bytes.ok_or_else(|| id.fault("nobody has it"))
+    }
+}
+
+/// What is true, from events alone.
+#[derive(Default)]
+struct Truth {
+    allocations: BTreeMap<AllocationId, Allocation>,
+    audit: Vec<AuditEntry>,
+}
+
+impl Truth {
+    fn note(&mut self, result: &Result<Applied, Refusal>) {
+        for event in result.iter().flat_map(|applied| &applied.events) {
+            match &event.kind {
+                EventKind::Allocation { record, .. } => {
+                    self.allocations.insert(record.id, (**record).clone());
+                }
+                EventKind::Audit { entry } => self.audit.push(entry.clone()),
+                _ => {}
+            }
+        }
+    }
+
+    fn check(&self, ask: &dyn Fn(&Query) -> Answer) {
+        for id in (0..=self.allocations.len() as u64 + 1).map(AllocationId) {
+            let expected = self.allocations.get(&id).cloned().map(Box::new);
+            assert_eq!(ask(&Query::Allocation { id }), Answer::Allocation(expected));
+        }
+        use AllocationState::{Completed, Failed, Pending, Running};
+        for states in [vec![], vec![Completed, Failed], vec![Pending, Running]] {
+            for within in [None, Some("t"), Some("t/a"), Some("u")] {
+                self.check_pages(ask, &states, within.map(path));
+            }
+        }
+        self.check_audit(ask);
+    }
+
+    fn check_pages(
+        &self,
+        ask: &dyn Fn(&Query) -> Answer,
+        states: &[AllocationState],
+        within: Option<ProjectPath>,
+    ) {
+        let is_asked = |a: &&Allocation| {
+            (states.is_empty() || states.contains(&a.state))
+                && (within.as_ref()).is_none_or(|top| a.spec.project.is_within(top))
+        };
+        let expected: Vec<&Allocation> = self.allocations.values().filter(is_asked).collect();
+        for limit in [1, 3, u32::MAX] {
+            let (mut found, mut after) = (Vec::new(), AllocationId(0));
+            loop {
+                let (states, within) = (states.to_vec(), within.clone());
+                let query = Query::Allocations {
+                    after,
+                    limit,
+                    states,
+                    within,
+                };
+                let Answer::Allocations(page) = ask(&query) else {
+                    panic!("allocations")
+                };
+                assert!(page.len() <= limit as usize);
+                let Some(last) = page.last() else { break };
+                after = last.id;
+                found.extend(page);
+            }
+            assert_eq!(found.iter().collect::<Vec<_>>(), expected);
+        }
+    }
+
+    fn check_audit(&self, ask: &dyn Fn(&Query) -> Answer) {
+        for after in 0..=self.audit.len() {
+            for limit in [1, 4, usize::MAX] {
+                let behind = self.audit.iter().skip(after).take(limit).cloned();
+                let query = Query::Audit {
+                    after: after as u64,
+                    limit: u32::try_from(limit).unwrap_or(u32::MAX),
+                };
+                assert_eq!(ask(&query), Answer::Audit(behind.collect()));
+            }
+        }
+        let nobody = AuditFilter::default;
+        let middle = self.audit.get(self.audit.len() / 2).map(|entry| entry.at);
+        let (since, until) = (middle, middle);
+        let filters = [
+            nobody(),
+            AuditFilter {
+                user: Some("olga".to_owned()),
+                ..nobody()
+            },
+            AuditFilter {
+                by: Some("nobody".to_owned()),
+                ..nobody()
+            },
+            AuditFilter {
+                nodes: [node("n003")].into(),
+                ..nobody()
+            },
+            AuditFilter {
+                allocation: Some(AllocationId(1)),
+                ..nobody()
+            },
+            AuditFilter {
+                within: Some(path("t/a")),
+                ..nobody()
+            },
+            AuditFilter { since, ..nobody() },
+            AuditFilter { until, ..nobody() },
+        ];
+        for filter in filters {
+            for order in [AuditOrder::OldestFirst, AuditOrder::NewestFirst] {
+                self.check_search(ask, &filter, order);
+            }
+        }
+    }
+
+    fn check_search(
+        &self,
+        ask: &dyn Fn(&Query) -> Answer,
+        filter: &AuditFilter,
+        order: AuditOrder,
+    ) {
+        let mut expected: Vec<_> = self.audit.iter().filter(|e| filter.matches(e)).collect();
+        if order == AuditOrder::NewestFirst {
+            expected.reverse();
+        }
+        let (mut found, mut cursor) = (Vec::new(), None);
+        loop {
+            let search = AuditSearch {
+                filter: filter.clone(),
+                order,
+                cursor,
+                limit: 3,
+            };
+            let search = Box::new(search);
+            let Answer::AuditSearch(page) = ask(&Query::AuditSearch { search }) else {
+                panic!("audit")
+            };
+            assert_eq!(page.head.number, self.audit.len() as u64);
+            found.extend(page.entries);
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{filter:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_in_segments_is_answered_as_if_it_were_in_memory(
+        steps in prop::collection::vec(moves(), 1..300),
+        bounds in 0..BOUNDS.len(),
+        restarts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+    ) {
+        let mut c = founded();
+        steps.iter().for_each(|step| take(&mut c, step));
+        let begun = State::with_bounds(lattice_quorum_state::Policy::default(), BOUNDS[bounds]);
+        let restarts: BTreeSet<usize> = restarts.iter().map(|at| at.index(c.log.len())).collect();
+        // One keeps everything itself; the other gives its segments away and is restored now and then.
+        let (mut whole, mut member, mut kept) = (begun.clone(), begun, Kept::default());
+        let mut truth = Truth::default();
+        for (i, envelope) in c.log.iter().enumerate() {
+            let result = whole.apply(i as u64 + 1, envelope);
+            prop_assert_eq!(&result, &member.apply(i as u64 + 1, envelope));
+            kept.keep(member.take_sealed());
+            truth.note(&result);
+            if restarts.contains(&i) {
+                let bytes = member.snapshot();
+                prop_assert_eq!(&bytes, &whole.snapshot());
+                member = State::restore(&bytes).unwrap();
+                prop_assert!(member.take_sealed().is_empty());
+            }
+        }
+        prop_assert_eq!(whole.digest(), member.digest());
+        let named: BTreeSet<SegmentId> = member.segments().map(|segment| segment.id).collect();
+        prop_assert_eq!(&named, &kept.0.keys().copied().collect());
+        for segment in member.segments() {
+            prop_assert_eq!(segment.bytes, kept.0[&segment.id].len() as u64);
+        }
+        truth.check(&|query| member.look_up(query).finish(&kept).unwrap());
+        truth.check(&|query| whole.query(query));
+    }
+}
+
+/// The property is worth nothing if nothing is ever sealed.
+#[test]
+fn random_moves_seal_both_tables_in_each_way() {
+    use lattice_quorum_state::Table;
+    use proptest::{strategy::ValueTree, test_runner::TestRunner};
+    let mut runner = TestRunner::deterministic();
+    let strategy = prop::collection::vec(moves(), 400);
+    let mut most: BTreeMap<(usize, Table), u32> = BTreeMap::new();
+    for _ in 0..20 {
+        let steps = strategy.new_tree(&mut runner).unwrap().current();
+        let mut c = founded();
+        steps.iter().for_each(|step| take(&mut c, step));
+        for (i, bounds) in BOUNDS.into_iter().enumerate() {
+            let state = replay(
+                &c.log,
+                State::with_bounds(lattice_quorum_state::Policy::default(), bounds),
+                0,
+            );
+            for segment in state.segments() {
+                let most = most.entry((i, segment.id.table)).or_default();
+                *most = (*most).max(segment.id.number + 1);
+            }
+        }
+    }
+    for i in 0..BOUNDS.len() {
+        for table in Table::ALL {
+            assert!(most.get(&(i, table)) >= Some(&1), "{i} {table:?}: {most:?}");
+        }
+    }
+}
