@@ -179,7 +179,10 @@ fn apply(view: &mut View, kind: &EventKind) {
             view.brake = held.clone().map(Arc::new);
         }
         EventKind::System { record } => view.system = *record,
-        EventKind::Lease { .. }
+        EventKind::NodesClaimed { .. }
+        | EventKind::NodeReleased { .. }
+        | EventKind::Vcluster { .. }
+        | EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }
         | EventKind::Audit { .. } => {}

@@ -11,7 +11,10 @@ use lattice_quorum_types::{
 
 /// Whether there is anything to verify.
 pub(crate) fn has_claims(envelope: &Envelope) -> bool {
-    matches!(envelope.command, Command::AssignSensitive { .. })
+    matches!(
+        envelope.command,
+        Command::AssignSensitive { .. } | Command::ClaimNodes { .. }
+    )
 }
 
 /// Verifies the signatures of a command's claims and takes them out: what was verified need not be
@@ -24,9 +27,18 @@ pub(crate) fn verify(
     envelope: &mut Envelope,
     clock: UnixMillis,
 ) -> Result<(), Refusal> {
-    let Command::AssignSensitive { id, nodes } = &mut envelope.command else {
-        return Ok(());
-    };
+    match &mut envelope.command {
+        Command::AssignSensitive { id, nodes } => {
+            Refusal::where_unproven(*id, faults(mesh, nodes, clock))
+        }
+        Command::ClaimNodes { nodes, .. } => {
+            Refusal::where_not_conforming(faults(mesh, nodes, clock))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn faults(mesh: &Mesh, nodes: &mut [ClaimedNode], clock: UnixMillis) -> Vec<Unproven> {
     let mut faults = Vec::new();
     for ClaimedNode { expected, proof } in nodes {
         if let Err(reason) = signed_by_itself(mesh, proof, clock) {
@@ -37,7 +49,7 @@ pub(crate) fn verify(
         }
         proof.signature.clear();
     }
-    Refusal::where_unproven(*id, faults)
+    faults
 }
 
 /// Whether the claim is signed by the node of which it speaks. Which node it ought to speak of is

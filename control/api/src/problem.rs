@@ -230,16 +230,23 @@ fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::BaselineLimit { .. }
         | Refusal::BaselineAmbiguous { .. }
         | Refusal::Unproven { .. }
+        | Refusal::NodesTaken { .. }
+        | Refusal::SensitivePool { .. }
+        | Refusal::NotConforming { .. }
+        | Refusal::StillHeld { .. }
+        | Refusal::VclusterChanged { .. }
         | Refusal::TooLarge { .. } => Kind::Conflict,
         Refusal::ProjectExists { .. } | Refusal::NameTaken { .. } => Kind::Exists,
         Refusal::UnknownProject { .. }
         | Refusal::UnknownNode { .. }
         | Refusal::UnknownAllocation { .. }
         | Refusal::UnknownTrust { .. }
+        | Refusal::UnknownVcluster { .. }
         | Refusal::UnknownBaseline { .. } => Kind::NotFound,
         Refusal::Forbidden { .. }
         | Refusal::TokenRefused { .. }
         | Refusal::TokenNetwork { .. }
+        | Refusal::VclusterClosed { .. }
         | Refusal::CertificateRevoked { .. } => Kind::Forbidden,
         Refusal::Invalid { .. } => Kind::Invalid,
         Refusal::UnsupportedSchema { .. } => Kind::Unavailable,

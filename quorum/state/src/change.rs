@@ -6,13 +6,14 @@ use lattice_quorum_types::{
     audit::AuditAction,
     baseline::{Baseline, Brake},
     command::Principal,
-    event::AllocationChange,
+    event::{AllocationChange, EventKind},
     hostlist::Hosts,
     id::{BaselineName, LeaseName},
     limit::Usage,
     node::Node,
     project::Project,
     rpc::Role,
+    vcluster::Vcluster,
     view::{Authority, SystemView},
 };
 use std::sync::Arc;
@@ -72,6 +73,10 @@ pub(crate) enum Change {
     Brake(Option<Brake>),
     /// What holds for the whole cluster, as it will be.
     System(SystemView),
+    /// A vCluster as it will be.
+    Vcluster(Box<Vcluster>),
+    /// Something that watchers are told beside the records that changed.
+    Announce(Box<EventKind>),
 }
 
 /// Whether nodes are taken or given back.

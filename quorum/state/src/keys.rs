@@ -1,9 +1,11 @@
 //! Idempotency keys: a repeated command answers with its first outcome for a day of state time.
 
 use crate::v1;
+use bytes::Bytes;
 use lattice_quorum_types::{
     Applied, Command, Outcome, Revision, UnixMillis,
-    command::{IssuedCertificate, KEY_LIFETIME_MS},
+    claim::{Claim, ClaimedNode, Proof},
+    command::{ExpectedNode, IssuedCertificate, KEY_LIFETIME_MS},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -175,8 +177,35 @@ fn unstamp(asked: &mut Command) {
         | Command::UndrainUnchecked { expected, .. } => {
             *expected = None;
         }
+        // Each repeat asks the nodes anew.
+        Command::ClaimNodes { nodes, .. } => nodes.iter_mut().for_each(unproven),
         _ => {}
     }
+}
+
+/// The node alone, without what it said and as what it was seen.
+fn unproven(claimed: &mut ClaimedNode) {
+    let node = claimed.expected.node.clone();
+    *claimed = ClaimedNode {
+        expected: ExpectedNode {
+            node: node.clone(),
+            version: 0,
+            boot: None,
+        },
+        proof: Proof {
+            claim: Claim {
+                node,
+                boot_id: String::new(),
+                cohort: None,
+                classes: BTreeMap::new(),
+                read_at: UnixMillis(0),
+                nonce: [0; 16],
+            },
+            signature: Bytes::new(),
+            completed: BTreeMap::new(),
+            conforms: BTreeMap::new(),
+        },
+    };
 }
 
 const UNSTAMPED: IssuedCertificate = IssuedCertificate {

@@ -11,6 +11,8 @@ use crate::{
     node::Lifecycle,
     rpc::Role,
     spec::AllocationSpec,
+    tenure::WipeOutcome,
+    vcluster::VclusterDefinition,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -437,6 +439,80 @@ pub enum Command {
         /// As it was signed.
         checkpoint: Box<crate::audit::Checkpoint>,
     },
+    /// Nodes belong to the principal alone from now on, for sensitive work of one project, until they
+    /// are given back: all of them or none, each on its own word, as for sensitive work.
+    ClaimNodes {
+        /// Against whose limits they count.
+        project: ProjectPath,
+        /// Which, each with what speaks for it.
+        nodes: Vec<ClaimedNode>,
+        /// What for; may be empty.
+        purpose: String,
+    },
+    /// Gives claimed nodes back, all of them or none. Each is wiped before anybody else gets it.
+    ReleaseNodes {
+        /// Which.
+        nodes: Vec<NodeId>,
+        /// Needed from who is not the claimant: an administrator.
+        reason: Option<String>,
+    },
+    /// What became of a node's wipe. Fenced.
+    ReportWipe {
+        /// Which node.
+        node: NodeId,
+        /// Which wipe; of another one than is waited for nothing is taken.
+        wipe: u64,
+        /// By the node's word.
+        outcome: WipeOutcome,
+    },
+    /// A node whose wipe failed, or hangs, is wiped again.
+    RepeatWipe {
+        /// Which node.
+        node: NodeId,
+        /// What was done about it, for the audit.
+        reason: String,
+    },
+    /// A node that was given back and is not wiped is nobody's any more: a person answers for that.
+    /// It stays drained until its health gate has let it.
+    AcceptUnwiped {
+        /// Which node.
+        node: NodeId,
+        /// Why, for the audit.
+        reason: String,
+    },
+    /// Says what a vCluster is, the first time too. What it is already is no new version.
+    SetVcluster {
+        /// Which.
+        vcluster: VclusterName,
+        /// What it is.
+        definition: Box<VclusterDefinition>,
+        /// The version this rests on, 0 for none; refused when there is another by now. `None`
+        /// rests on nothing.
+        expected_version: Option<u32>,
+    },
+    /// Nodes belong to this vCluster, and serve it, from now on: all of them or none.
+    AssignVcluster {
+        /// Which nodes.
+        nodes: Vec<NodeId>,
+        /// Where to.
+        vcluster: VclusterName,
+    },
+    /// An idle node serves another vCluster for now. Fenced.
+    LendNode {
+        /// Which.
+        node: NodeId,
+        /// Where to.
+        to: VclusterName,
+        /// [`crate::node::Node::version`] it was planned on.
+        version: u64,
+    },
+    /// A node that nothing holds serves its own vCluster again. Fenced.
+    ReturnNode {
+        /// Which.
+        node: NodeId,
+        /// [`crate::node::Node::version`] it was planned on.
+        version: u64,
+    },
 }
 
 /// What an applied command returns to its proposer.
@@ -469,6 +545,11 @@ pub enum Outcome {
     },
     /// The version of the baseline that is in force.
     BaselineSet {
+        /// Its number.
+        version: u32,
+    },
+    /// The version of the vCluster that holds.
+    VclusterSet {
         /// Its number.
         version: u32,
     },

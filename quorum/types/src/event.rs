@@ -6,6 +6,8 @@ use crate::{
     id::{BaselineName, LeaseName},
     node::Node,
     project::Project,
+    tenure::{Tenure, WipeOutcome},
+    vcluster::Vcluster,
     view::SystemView,
 };
 use serde::{Deserialize, Serialize};
@@ -126,5 +128,27 @@ pub enum EventKind {
     System {
         /// As it is now.
         record: SystemView,
+    },
+    /// Nodes belong to a user from now on; their own records come with it. For accounting.
+    NodesClaimed {
+        /// Which.
+        nodes: Vec<NodeId>,
+        /// Whose, for which project, since when.
+        tenure: Tenure,
+    },
+    /// A node is nobody's any more: it was given back (its tenure says when) and what became of its
+    /// wipe. For accounting.
+    NodeReleased {
+        /// Which.
+        node: NodeId,
+        /// As it was.
+        tenure: Tenure,
+        /// Its confirmation.
+        wipe: WipeOutcome,
+    },
+    /// What a vCluster is was said.
+    Vcluster {
+        /// As it is now.
+        record: Vcluster,
     },
 }

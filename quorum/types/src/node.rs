@@ -1,7 +1,10 @@
 //! Nodes as the quorum knows them: who holds them and what is intended for them. What they *are*
 //! (inventory, health) is gossiped and read directly, never replicated.
 
-use crate::{AllocationId, NodeId, Revision, UnixMillis, VclusterName};
+use crate::{
+    AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName, spec::AllocationSpec,
+    tenure::Tenure,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -85,11 +88,37 @@ pub struct Node {
     pub registered_at: UnixMillis,
     /// Last change.
     pub revision: Revision,
+    /// The user it belongs to, until it is given back and wiped.
+    pub tenure: Option<Tenure>,
 }
 
 impl Node {
-    /// Ready, not held, no drain reason: may be assigned.
+    /// Ready, not held, no drain reason, and nobody's: may be assigned to anybody.
     pub fn is_assignable(&self) -> bool {
+        self.is_free() && self.tenure.is_none()
+    }
+
+    /// May be assigned to this work of that user: a node that belongs to somebody takes nothing but
+    /// their sensitive work in the project for which they claimed it.
+    pub fn is_assignable_to(&self, user: &str, spec: &AllocationSpec) -> bool {
+        let is_theirs = |tenure: &Tenure| spec.sensitive && tenure.is_open_to(user, &spec.project);
+        self.is_free() && self.tenure.as_ref().is_none_or(is_theirs)
+    }
+
+    fn is_free(&self) -> bool {
         self.lifecycle == Lifecycle::Ready && self.holder.is_none() && self.drain.is_empty()
+    }
+
+    /// It belongs to somebody, and no allocation counts it.
+    pub fn is_tenured_alone(&self) -> bool {
+        let tenure = self.tenure.as_ref();
+        self.holder.is_none() && tenure.is_some_and(|tenure| tenure.counted_by.is_none())
+    }
+
+    /// The project against whose limits it counts because it was claimed for it. What holds it counts
+    /// it instead, and one that was given back counts for nobody.
+    pub fn counts_for(&self) -> Option<&ProjectPath> {
+        let tenure = self.tenure.as_ref().filter(|tenure| tenure.is_open())?;
+        self.is_tenured_alone().then_some(&tenure.project)
     }
 }

@@ -8,8 +8,9 @@ mod unproven;
 use crate::{
     AllocationId, AllocationState, NodeId, ProjectPath,
     cidr::{self, Cidr},
-    id::{BaselineName, LeaseName},
+    id::{BaselineName, LeaseName, VclusterName},
     limit::Resource,
+    tenure::{Taken, fmt_taken},
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr};
@@ -280,6 +281,54 @@ pub enum Refusal {
         /// How many there are besides.
         more: u64,
     },
+    /// Nodes that were asked for are somebody's, or not in service; none of them was given.
+    NodesTaken {
+        /// Each of them, with whose it is.
+        nodes: Vec<Taken>,
+    },
+    /// More nodes would be in sensitive use than the cluster allows.
+    SensitivePool {
+        /// In sensitive use before the request.
+        current: u64,
+        /// What was asked for.
+        requested: u64,
+        /// The ceiling.
+        limit: u64,
+    },
+    /// A claim would rest on what its nodes do not say of themselves, or on nodes that are not what
+    /// their baselines ask.
+    NotConforming {
+        /// The first faults, in the order of the nodes; never empty.
+        faults: Vec<Unproven>,
+        /// How many there are besides.
+        more: u64,
+    },
+    /// Claimed nodes that still run something cannot be given back.
+    StillHeld {
+        /// Each of them, with what runs there.
+        nodes: Vec<(NodeId, AllocationId)>,
+    },
+    /// A vCluster that is not for this tenant.
+    VclusterClosed {
+        /// Which.
+        vcluster: VclusterName,
+        /// Whose.
+        tenant: ProjectPath,
+    },
+    /// The vCluster is not at the version the asker saw.
+    VclusterChanged {
+        /// Which.
+        vcluster: VclusterName,
+        /// The version the command rests on; 0 for none.
+        expected: u32,
+        /// The present one; 0 when there is none.
+        current: u32,
+    },
+    /// A vCluster of which nobody has said what it is.
+    UnknownVcluster {
+        /// As asked for.
+        vcluster: VclusterName,
+    },
 }
 
 impl Refusal {
@@ -314,6 +363,13 @@ impl Refusal {
             Refusal::BaselineLimit { .. } => "baseline_limit",
             Refusal::BaselineAmbiguous { .. } => "baseline_ambiguous",
             Refusal::Unproven { .. } => "unproven",
+            Refusal::NodesTaken { .. } => "ownership_conflict",
+            Refusal::SensitivePool { .. } => "sensitive_pool",
+            Refusal::NotConforming { .. } => "not_conforming",
+            Refusal::StillHeld { .. } => "still_held",
+            Refusal::VclusterClosed { .. } => "vcluster_closed",
+            Refusal::VclusterChanged { .. } => "vcluster_changed",
+            Refusal::UnknownVcluster { .. } => "unknown_vcluster",
         }
     }
 }
@@ -536,6 +592,66 @@ impl fmt::Display for Refusal {
                     more => write!(f, "\nand {more} faults more"),
                 }
             }
+            Refusal::NodesTaken { nodes } => {
+                f.write_str("ownership conflict:")?;
+                fmt_taken(f, nodes)?;
+                f.write_str("; none of the nodes was given")
+            }
+            Refusal::SensitivePool {
+                current,
+                requested,
+                limit,
+            } if current > limit => write!(
+                f,
+                "claim rejected: the cluster exceeds sensitive_pool_size quota\n  Current usage: \
+                 {current} nodes\n  New limit: {limit} nodes\n  Hint: {requested} more fit once \
+                 claimed nodes are released or sensitive work has ended."
+            ),
+            Refusal::SensitivePool {
+                current,
+                requested,
+                limit,
+            } => write!(
+                f,
+                "claim rejected: the cluster would exceed sensitive_pool_size quota (current: \
+                 {current}, requested: {requested}, limit: {limit})"
+            ),
+            Refusal::NotConforming { faults, more } => {
+                f.write_str("these nodes cannot be claimed for sensitive work:")?;
+                for fault in faults {
+                    write!(f, "\n{fault}")?;
+                }
+                match more {
+                    0 => Ok(()),
+                    more => write!(f, "\nand {more} faults more"),
+                }
+            }
+            Refusal::StillHeld { nodes } => {
+                f.write_str("not released:")?;
+                for (node, id) in nodes {
+                    write!(f, " node {node} still runs allocation {id};")?;
+                }
+                f.write_str(" end that first, or wait for it")
+            }
+            Refusal::VclusterClosed { vcluster, tenant } => write!(
+                f,
+                "vCluster \"{vcluster}\" is not for tenant \"{tenant}\"; `lattice admin vcluster \
+                 show {vcluster}` says for whom it is"
+            ),
+            Refusal::VclusterChanged {
+                vcluster,
+                expected,
+                current,
+            } => write!(
+                f,
+                "vCluster \"{vcluster}\" is at version {current}, not at {expected} any more; look \
+                 again and repeat"
+            ),
+            Refusal::UnknownVcluster { vcluster } => write!(
+                f,
+                "nobody has said what vCluster \"{vcluster}\" is; `lattice admin vcluster set \
+                 {vcluster}` does"
+            ),
         }
     }
 }

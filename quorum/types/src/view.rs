@@ -11,6 +11,7 @@ use crate::{
     node::Node,
     project::Project,
     rpc::Role,
+    vcluster::Vcluster,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -85,6 +86,8 @@ pub enum Query {
         /// Which.
         path: ProjectPath,
     },
+    /// Every vCluster of which somebody has said what it is, by name.
+    Vclusters,
 }
 
 /// What holds for the whole cluster.
@@ -248,6 +251,8 @@ pub enum Answer {
     AuditSearch(Box<AuditPage>),
     /// To [`Query::Headroom`]; `None` for a project that is not known.
     Headroom(Option<Box<Headroom>>),
+    /// To [`Query::Vclusters`].
+    Vclusters(Vec<Vcluster>),
 }
 
 /// One step of a watch.

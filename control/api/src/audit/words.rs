@@ -276,6 +276,12 @@ pub fn summary(action: &AuditAction) -> String {
             "{signer} signed the audit of cluster {} up to entry {}",
             of.cluster, of.number
         ),
+        AuditAction::WipeRepeated { node, user, reason } => {
+            format!("has node {node} wiped again after {user}: {reason}")
+        }
+        AuditAction::UnwipedAccepted { node, user, reason } => {
+            format!("answers for node {node}, which was not wiped after {user}: {reason}")
+        }
     }
 }
 

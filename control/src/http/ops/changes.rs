@@ -46,6 +46,9 @@ fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Chang
         EventKind::Project { record } => Some(&record.path),
         EventKind::ProjectDeleted { path } => Some(path),
         EventKind::Node { .. }
+        | EventKind::NodesClaimed { .. }
+        | EventKind::NodeReleased { .. }
+        | EventKind::Vcluster { .. }
         | EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }
@@ -93,7 +96,10 @@ fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Chang
         EventKind::Brake { held } => Some(Change::Brake {
             held: held.as_ref().map(super::brake::view),
         }),
-        EventKind::Lease { .. }
+        EventKind::NodesClaimed { .. }
+        | EventKind::NodeReleased { .. }
+        | EventKind::Vcluster { .. }
+        | EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }
         | EventKind::System { .. }

@@ -28,6 +28,7 @@ fn node(name: &str, version: u64, home: &str, liveness: Liveness) -> Arc<NodeEnt
         current: home,
         registered_at: UnixMillis(1),
         revision: Revision(version),
+        tenure: None,
     });
     Arc::new(entry)
 }

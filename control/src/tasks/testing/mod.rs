@@ -45,6 +45,7 @@ pub(crate) fn entry(name: &str) -> NodeEntry {
         current: vcluster,
         registered_at: UnixMillis(0),
         revision: Revision(1),
+        tenure: None,
     };
     NodeEntry {
         record: Some(record),

@@ -42,6 +42,18 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             &[Power::Operator, Power::Admin, Power::Service],
             "the role operator or admin, or a service",
         ),
+        // What belongs to a user belongs to a person.
+        Command::ClaimNodes { .. } | Command::ReleaseNodes { .. } => (
+            &[Power::User, Power::Operator, Power::Admin],
+            "a person: nodes are claimed and released by who uses them",
+        ),
+        Command::RepeatWipe { .. }
+        | Command::AcceptUnwiped { .. }
+        | Command::SetVcluster { .. }
+        | Command::AssignVcluster { .. } => (&[Power::Admin], "the role admin"),
+        Command::ReportWipe { .. } | Command::LendNode { .. } | Command::ReturnNode { .. } => {
+            (&[Power::Service], "a service")
+        }
         // In the name of the node that reports.
         Command::Report { .. } | Command::HoldBrake { .. } => (&[Power::Service], "a service"),
         Command::AcquireLease { .. }
@@ -84,6 +96,9 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             | Command::Suspend { .. }
             | Command::Resume { .. }
             | Command::Stop { .. }
+            | Command::ReportWipe { .. }
+            | Command::LendNode { .. }
+            | Command::ReturnNode { .. }
             | Command::HoldBrake { .. }
             | Command::Report {
                 report: RankReport::Ended {

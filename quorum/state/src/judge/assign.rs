@@ -42,11 +42,7 @@ pub(super) fn assign_sensitive(
         let reason = "claims go with sensitive work alone; assign without them";
         return Err(invalid("nodes", reason));
     }
-    for ClaimedNode { expected, proof } in nodes {
-        let named = |field: &str| format!("nodes.{}.proof.{field}", expected.node);
-        let checked = proof.check();
-        checked.map_err(|fault| invalid(&named(&fault.field), fault.reason))?;
-    }
+    sensitive::check_form(nodes)?;
     let expected: Vec<ExpectedNode> = nodes.iter().map(|node| node.expected.clone()).collect();
     let verdict = assign_any(case, id, &expected)?;
     sensitive::check(case, id, nodes)?;
@@ -72,9 +68,14 @@ fn assign_any(
     }
     let free = free_nodes(case, present, expected)?;
     let state = case.state;
-    state
-        .tree
-        .check_fits(state.policy, &spec.project, whole(spec))?;
+    // Its user's own are counted already.
+    let own = free.iter().filter(|node| node.counts_for().is_some());
+    let asked = beside(spec, own.count());
+    let path = &spec.project;
+    state.tree.check_fits(state.policy, path, asked)?;
+    if spec.sensitive {
+        state.check_pool(asked.nodes)?;
+    }
 
     let attempt = present.attempt + 1;
     let record = Allocation {
@@ -110,6 +111,13 @@ pub(super) fn whole(spec: &AllocationSpec) -> Usage {
         nodes: u64::from(spec.nodes),
         allocations: 1,
     }
+}
+
+/// What one more allocation counts beside so many nodes that are counted for its user already.
+pub(super) fn beside(spec: &AllocationSpec, own: usize) -> Usage {
+    let whole = whole(spec);
+    let nodes = whole.nodes.saturating_sub(own as u64);
+    Usage { nodes, ..whole }
 }
 
 /// A rank on a node that was chosen.
@@ -153,7 +161,8 @@ pub(super) fn free_nodes<'a>(
         }
         let unknown = || Refusal::UnknownNode { node: id.clone() };
         let node = case.state.nodes.get(id).ok_or_else(unknown)?;
-        if node.version != *version || !node.is_assignable() {
+        let is_free = node.is_assignable_to(&allocation.user, &allocation.spec);
+        if node.version != *version || !is_free {
             changed.push((id.clone(), node.holder.map(|holder| holder.allocation)));
         } else if node.current != allocation.spec.vcluster {
             let (has, wants) = (&node.current, &allocation.spec.vcluster);

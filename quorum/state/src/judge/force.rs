@@ -38,13 +38,18 @@ pub(super) fn release(
     let own = node.drain.iter().find(|drain| drain.owner == *by);
     let before = own.map_or(String::new(), |own| format!("; before: {}", own.reason));
     let words = case.short(&format!("released by force: {reason}{before}"));
-    let freed = drained(nodes::with_reason(node, by, &words, case.now));
+    let mut freed = drained(nodes::with_reason(node, by, &words, case.now));
     let action = AuditAction::ForceReleased {
         node: id.clone(),
         allocation: Some(holder.allocation),
         attempt: holder.attempt,
         reason: reason.to_owned(),
     };
+    // Its allocation counts it till its end, and a claim outlives that: it is not counted twice.
+    let is_leaving = matches!(present.ranks[position].phase, RankPhase::Leaving { .. });
+    if let Some(tenure) = freed.tenure.as_mut().filter(|_| !is_leaving) {
+        tenure.counted_by = Some(holder.allocation);
+    }
     if present.ranks[position].phase.is_over() {
         let freed = vec![Change::Node(Box::new(freed))];
         return Ok(Verdict::done(audited(case, action, freed)));

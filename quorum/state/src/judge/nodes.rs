@@ -31,6 +31,7 @@ pub(super) fn register(
         current: vcluster.clone(),
         registered_at: case.now,
         revision: Revision(0),
+        tenure: None,
     };
     Ok(Verdict::done(vec![Change::Node(Box::new(node))]))
 }
@@ -43,6 +44,7 @@ pub(super) fn set_lifecycle(
     wanted: Lifecycle,
 ) -> Result<Verdict, Refusal> {
     let present = node(case, id)?;
+    check_tenure(present, wanted)?;
     let mut next = present.clone();
     next.lifecycle = match wanted {
         Lifecycle::Retired if present.holder.is_some() => {
@@ -66,6 +68,28 @@ pub(super) fn set_lifecycle(
         other => other,
     };
     Ok(changed(present, next))
+}
+
+/// A node that is somebody's is not retired, and one that could not be wiped stays quarantined.
+fn check_tenure(node: &Node, wanted: Lifecycle) -> Result<(), Refusal> {
+    let Some(tenure) = &node.tenure else {
+        return Ok(());
+    };
+    let (id, user) = (&node.id, &tenure.user);
+    if wanted == Lifecycle::Retired {
+        let reason = format!(
+            "node {id} is {} by {user}; it is released and wiped before it is retired",
+            tenure.phase.as_str()
+        );
+        return Err(invalid("lifecycle", reason));
+    }
+    if tenure.has_failed() && wanted != Lifecycle::Quarantined {
+        let reason = format!(
+            "node {id} could not be wiped after {user}; have it wiped again, or answer for it"
+        );
+        return Err(invalid("lifecycle", reason));
+    }
+    Ok(())
 }
 
 /// Sets or clears the principal's own drain reason. A ready node starts draining with the first

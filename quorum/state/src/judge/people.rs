@@ -103,7 +103,7 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     match present.state {
         AllocationState::Pending => Ok(Verdict::nothing()),
         AllocationState::Suspended => {
-            check_gate(case, &present.spec)?;
+            check_gate(case, &present.user, &present.spec)?;
             let record = entering(case, present, AllocationState::Pending);
             let record = Box::new(Allocation {
                 eligible_at: case.now,

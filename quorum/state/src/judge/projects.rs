@@ -117,6 +117,11 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
             allocations,
         });
     }
+    if entry.record.own.nodes > 0 {
+        let claimed = entry.record.own.nodes;
+        let reason = format!("{claimed} nodes are claimed for {path}; release them first");
+        return Err(invalid("path", reason));
+    }
     let action = AuditAction::ProjectDeleted {
         project: path.clone(),
         limits: NamedLimit::of(&entry.record.limits),

@@ -5,7 +5,7 @@
 //! taken as the principal is. What a class record says is not known here: an exact baseline is
 //! compared by digest, a partial one by the version that control held the record against.
 
-use super::Case;
+use super::{Case, invalid};
 use crate::State;
 use lattice_quorum_types::{
     AllocationId, NodeId, Refusal,
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
     id::BaselineName,
     refusal::{ProofFault, Unproven},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Refuses an assignment of sensitive work without claims.
 pub(super) fn without_claims<'a>(
@@ -34,6 +34,40 @@ pub(super) fn check(
     id: AllocationId,
     nodes: &[ClaimedNode],
 ) -> Result<(), Refusal> {
+    Refusal::where_unproven(id, faults(case, nodes))
+}
+
+/// Refuses what no word of a node can be.
+pub(super) fn check_form(nodes: &[ClaimedNode]) -> Result<(), Refusal> {
+    for ClaimedNode { expected, proof } in nodes {
+        let named = |field: &str| format!("nodes.{}.proof.{field}", expected.node);
+        let checked = proof.check();
+        checked.map_err(|fault| invalid(&named(&fault.field), fault.reason))?;
+    }
+    Ok(())
+}
+
+/// Every baseline against which a class of these nodes is held, as `name v3`.
+pub(super) fn asked_of(case: Case<'_>, nodes: &[ClaimedNode]) -> Vec<String> {
+    let baselines = Baselines::of(case);
+    let mut asked = BTreeSet::new();
+    for ClaimedNode { expected, proof } in nodes {
+        let speaking = baselines.speaking(&expected.node, proof.claim.cohort.as_ref());
+        for (baseline, rule) in speaking.into_values().flatten() {
+            if rule.sensitive == Sensitive::Strict {
+                asked.insert((&baseline.name, baseline.version));
+            }
+        }
+    }
+    let asked = asked.into_iter();
+    asked
+        .map(|(name, version)| format!("{name} v{version}"))
+        .collect()
+}
+
+/// Where a node's word is not its own, not of now, or contradicts its baselines. One rule for
+/// sensitive work and for claims.
+pub(super) fn faults(case: Case<'_>, nodes: &[ClaimedNode]) -> Vec<Unproven> {
     let baselines = Baselines::of(case);
     let mut faults = Vec::new();
     for ClaimedNode { expected, proof } in nodes {
@@ -47,7 +81,7 @@ pub(super) fn check(
             Ok(()) => baselines.check(node, proof, &mut found),
         }
     }
-    Refusal::where_unproven(id, faults)
+    faults
 }
 
 /// Whether it is this node's word, of this boot and of now.

@@ -3,7 +3,7 @@
 use super::{Case, assign, invalid};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Outcome, Refusal, Revision,
+    Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal, Revision,
     event::AllocationChange,
     spec::{AllocationSpec, MAX_WORKLOAD_BYTES, OutputFiles},
 };
@@ -20,8 +20,9 @@ const MAX_PATH_BYTES: usize = 4096;
 /// nothing, so the second gate, at assignment, judges again.
 pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, Refusal> {
     check_fields(spec)?;
-    check_gate(case, spec)?;
+    check_gate(case, &case.principal.name, spec)?;
     let state = case.state;
+    state.vclusters.check_use(&spec.vcluster, &spec.project)?;
     for node in &spec.constraints.nodelist {
         if !state.nodes.contains_key(node) {
             return Err(Refusal::UnknownNode { node: node.clone() });
@@ -55,9 +56,13 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
 }
 
 /// The first gate: it fits now, as far as committed usage goes, and the cluster has as many nodes.
-pub(super) fn check_gate(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
-    let (state, asked) = (case.state, assign::whole(spec));
+pub(super) fn check_gate(case: Case<'_>, user: &str, spec: &AllocationSpec) -> Result<(), Refusal> {
+    let state = case.state;
+    let asked = assign::beside(spec, own_nodes(case, user, spec));
     state.tree.check_fits(state.policy, &spec.project, asked)?;
+    if spec.sensitive {
+        state.check_pool(asked.nodes)?;
+    }
     if u64::from(spec.nodes) > state.registered {
         return Err(Refusal::TooLarge {
             requested: spec.nodes,
@@ -65,6 +70,20 @@ pub(super) fn check_gate(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Re
         });
     }
     Ok(())
+}
+
+/// Idle nodes that the user has claimed for such work: they are counted already.
+fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
+    if !spec.sensitive {
+        return 0;
+    }
+    let state = case.state;
+    let own = state.tenures.open_to(user, &spec.project);
+    let counts = |id: &&NodeId| {
+        let node = state.nodes.get(*id);
+        node.is_some_and(|node| node.counts_for().is_some() && node.current == spec.vcluster)
+    };
+    own.filter(counts).take(spec.nodes as usize).count()
 }
 
 /// What no state could accept.

@@ -365,6 +365,24 @@ pub enum AuditAction {
         /// The signer's certificates (DER), its own first.
         certificates: Vec<Hex>,
     },
+    /// A node is wiped again.
+    WipeRepeated {
+        /// Which.
+        node: NodeId,
+        /// Who had it.
+        user: String,
+        /// As given.
+        reason: String,
+    },
+    /// A node that was not wiped is nobody's any more, on a person's word.
+    UnwipedAccepted {
+        /// Which.
+        node: NodeId,
+        /// Who had it.
+        user: String,
+        /// As given.
+        reason: String,
+    },
 }
 
 /// Limits of one level that are others now.
@@ -424,7 +442,7 @@ impl NamedLimit {
 
 impl AuditAction {
     /// The words of all actions, as filters name them; in the order of the encoding.
-    pub const WORDS: [&'static str; 39] = [
+    pub const WORDS: [&'static str; 41] = [
         "force_released",
         "token_created",
         "token_revoked",
@@ -464,6 +482,8 @@ impl AuditAction {
         "backed_up",
         "restored",
         "checkpoint",
+        "wipe_repeated",
+        "unwiped_accepted",
     ];
 
     /// Its word: the tag of its JSON.
@@ -508,6 +528,8 @@ impl AuditAction {
             Self::BackedUp { .. } => "backed_up",
             Self::Restored { .. } => "restored",
             Self::Checkpoint { .. } => "checkpoint",
+            Self::WipeRepeated { .. } => "wipe_repeated",
+            Self::UnwipedAccepted { .. } => "unwiped_accepted",
         }
     }
 }

@@ -150,6 +150,9 @@ impl AuditAction {
             Self::ProjectCreated { project, .. } | Self::ProjectDeleted { project, .. } => {
                 Subjects::project(project)
             }
+            Self::WipeRepeated { node, user, .. } | Self::UnwipedAccepted { node, user, .. } => {
+                Subjects::node(node).of_user(user)
+            }
             Self::GateSkipped { node, .. }
             | Self::LifecycleSet { node, .. }
             | Self::Drained { node, .. }

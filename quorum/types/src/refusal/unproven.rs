@@ -108,13 +108,29 @@ impl Refusal {
     /// # Errors
     /// [`Refusal::Unproven`].
     pub fn where_unproven(id: AllocationId, mut faults: Vec<Unproven>) -> Result<(), Self> {
-        if faults.is_empty() {
-            return Ok(());
+        match first_of(&mut faults) {
+            None => Ok(()),
+            Some(more) => Err(Self::Unproven { id, faults, more }),
         }
-        let more = faults.len().saturating_sub(MAX_FAULTS) as u64;
-        faults.truncate(MAX_FAULTS);
-        Err(Self::Unproven { id, faults, more })
     }
+
+    /// The same for a claim of a user.
+    ///
+    /// # Errors
+    /// [`Refusal::NotConforming`].
+    pub fn where_not_conforming(mut faults: Vec<Unproven>) -> Result<(), Self> {
+        match first_of(&mut faults) {
+            None => Ok(()),
+            Some(more) => Err(Self::NotConforming { faults, more }),
+        }
+    }
+}
+
+/// Leaves those that are named; how many there are besides. `None`: there are none at all.
+fn first_of(faults: &mut Vec<Unproven>) -> Option<u64> {
+    let more = faults.len().saturating_sub(MAX_FAULTS) as u64;
+    faults.truncate(MAX_FAULTS);
+    (!faults.is_empty()).then_some(more)
 }
 
 impl ProofFault {

@@ -1,0 +1,409 @@
+//! Nodes that belong to one user: claimed for sensitive work, given back through the site's wipe.
+//! See `../../../0007-tenure.md`.
+
+use super::{
+    Case, access::forbidden, audited, invalid, nodes as records, sensitive, trust::check_reason,
+};
+use crate::change::{Change, Verdict};
+use lattice_quorum_types::{
+    NodeId, ProjectPath, Refusal, UnixMillis,
+    audit::AuditAction,
+    claim::ClaimedNode,
+    command::Power,
+    event::EventKind,
+    limit::Usage,
+    node::{Lifecycle, Node},
+    tenure::{MAX_WORDS_BYTES, Taken, TakenBy, Tenure, TenurePhase, WipeOutcome},
+};
+use std::collections::BTreeSet;
+
+/// Makes nodes the principal's own, all of them or none.
+pub(super) fn claim(
+    case: Case<'_>,
+    project: &ProjectPath,
+    nodes: &[ClaimedNode],
+    purpose: &str,
+) -> Result<Verdict, Refusal> {
+    check_purpose(purpose)?;
+    sensitive::check_form(nodes)?;
+    let state = case.state;
+    state.tree.require(project)?;
+    let free = claimable(case, project, nodes)?;
+    let count = free.len() as u64;
+    state.check_pool(count)?;
+    let asked = Usage {
+        nodes: count,
+        allocations: 0,
+    };
+    state.tree.check_fits(state.policy, project, asked)?;
+    Refusal::where_not_conforming(sensitive::faults(case, nodes))?;
+
+    let tenure = Tenure {
+        user: case.principal.name.clone(),
+        project: project.clone(),
+        purpose: purpose.to_owned(),
+        since: case.now,
+        phase: TenurePhase::Claimed,
+        counted_by: None,
+    };
+    let names: Vec<NodeId> = free.iter().map(|node| node.id.clone()).collect();
+    let mut changes: Vec<Change> = free
+        .into_iter()
+        .map(|node| with_tenure(node, Some(tenure.clone())))
+        .collect();
+    changes.push(Change::Announce(Box::new(EventKind::NodesClaimed {
+        nodes: names.clone(),
+        tenure: tenure.clone(),
+    })));
+    let action = AuditAction::NodesClaimed {
+        nodes: names,
+        user: tenure.user,
+        project: tenure.project,
+        purpose: tenure.purpose,
+        baselines: sensitive::asked_of(case, nodes),
+    };
+    Ok(Verdict::done(audited(case, action, changes)))
+}
+
+fn check_purpose(purpose: &str) -> Result<(), Refusal> {
+    if purpose.len() > MAX_WORDS_BYTES {
+        let reason = format!("use at most {MAX_WORDS_BYTES} bytes");
+        return Err(invalid("purpose", reason));
+    }
+    if purpose.chars().any(char::is_control) {
+        return Err(invalid("purpose", "use no control characters"));
+    }
+    Ok(())
+}
+
+/// The nodes, all of them free for this project, or the refusal that names each that is not and
+/// whose it is.
+fn claimable<'a>(
+    case: Case<'a>,
+    project: &ProjectPath,
+    nodes: &[ClaimedNode],
+) -> Result<Vec<&'a Node>, Refusal> {
+    if nodes.is_empty() {
+        return Err(invalid("nodes", "name at least one node"));
+    }
+    let mut free = Vec::with_capacity(nodes.len());
+    let mut taken = Vec::new();
+    let mut seen = BTreeSet::new();
+    for ClaimedNode { expected, .. } in nodes {
+        let id = &expected.node;
+        if !seen.insert(id) {
+            return Err(invalid("nodes", format!("node {id} is named twice")));
+        }
+        let node = records::node(case, id)?;
+        case.state.vclusters.check_use(&node.current, project)?;
+        let by =
+            taken_by(case, node).or((node.version != expected.version).then_some(TakenBy::Changed));
+        match by {
+            None => free.push(node),
+            Some(by) => taken.push(Taken {
+                node: id.clone(),
+                by,
+            }),
+        }
+    }
+    match taken.is_empty() {
+        true => Ok(free),
+        false => Err(Refusal::NodesTaken { nodes: taken }),
+    }
+}
+
+/// Whose a node is, if it is not free for anybody.
+pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<TakenBy> {
+    if let Some(Tenure {
+        user,
+        project,
+        phase,
+        ..
+    }) = &node.tenure
+    {
+        return Some(TakenBy::User {
+            user: user.clone(),
+            project: project.clone(),
+            phase: phase.clone(),
+        });
+    }
+    if let Some(holder) = node.holder {
+        let id = holder.allocation;
+        let user = case.state.hot.get(&id).map(|held| held.user.clone());
+        let user = user.unwrap_or_default();
+        return Some(TakenBy::Allocation { id, user });
+    }
+    let lifecycle = node.lifecycle;
+    (!node.is_assignable()).then_some(TakenBy::OutOfService { lifecycle })
+}
+
+/// Gives claimed nodes back, all of them or none. Each is wiped before anybody else gets it.
+pub(super) fn release(
+    case: Case<'_>,
+    nodes: &[NodeId],
+    reason: Option<&str>,
+) -> Result<Verdict, Refusal> {
+    if nodes.is_empty() {
+        return Err(invalid("nodes", "name at least one node"));
+    }
+    reason.map_or(Ok(()), check_reason)?;
+    let mut seen = BTreeSet::new();
+    let mut held = Vec::new();
+    let mut open: Vec<(&Node, &Tenure)> = Vec::new();
+    for id in nodes {
+        if !seen.insert(id) {
+            return Err(invalid("nodes", format!("node {id} is named twice")));
+        }
+        let node = records::node(case, id)?;
+        let unclaimed = || invalid("nodes", format!("node {id} is claimed by nobody"));
+        let tenure = node.tenure.as_ref().ok_or_else(unclaimed)?;
+        may_release(case, id, tenure, reason)?;
+        match node.holder {
+            _ if !tenure.is_open() => {}
+            Some(holder) => held.push((id.clone(), holder.allocation)),
+            None => open.push((node, tenure)),
+        }
+    }
+    if !held.is_empty() {
+        return Err(Refusal::StillHeld { nodes: held });
+    }
+    Ok(Verdict::done(given_back(case, &open, reason)))
+}
+
+/// The claimant may, and an administrator who says why.
+fn may_release(
+    case: Case<'_>,
+    node: &NodeId,
+    tenure: &Tenure,
+    reason: Option<&str>,
+) -> Result<(), Refusal> {
+    let principal = case.principal;
+    match principal.power {
+        _ if principal.name == tenure.user && principal.power != Power::Service => Ok(()),
+        Power::Admin if reason.is_some() => Ok(()),
+        Power::Admin => {
+            let user = &tenure.user;
+            let why = format!("node {node} is claimed by {user}, not by you: say why");
+            Err(invalid("reason", why))
+        }
+        _ => Err(forbidden(
+            principal,
+            format!("the user who claimed node {node}, or the role admin"),
+        )),
+    }
+}
+
+/// As many changes as there are claims, each of one user for one project.
+fn given_back(case: Case<'_>, open: &[(&Node, &Tenure)], reason: Option<&str>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut of: Vec<(&str, &ProjectPath)> = Vec::new();
+    for (node, tenure) in open {
+        let key = (tenure.user.as_str(), &tenure.project);
+        if !of.contains(&key) {
+            of.push(key);
+        }
+        let phase = TenurePhase::Releasing {
+            wipe: node.version + 1,
+            since: case.now,
+            released_at: case.now,
+            has_failed: false,
+        };
+        let tenure = Tenure {
+            phase,
+            ..(*tenure).clone()
+        };
+        changes.push(with_tenure(node, Some(tenure)));
+    }
+    for (user, project) in of {
+        let mine = open.iter();
+        let mine = mine.filter(|(_, t)| t.user == user && t.project == *project);
+        let nodes: Vec<NodeId> = mine.map(|(node, _)| node.id.clone()).collect();
+        let action = AuditAction::NodesReleased {
+            nodes,
+            user: user.to_owned(),
+            project: project.clone(),
+            reason: reason.unwrap_or_default().to_owned(),
+        };
+        changes = audited(case, action, changes);
+    }
+    changes
+}
+
+/// What became of a wipe. Of one that is not waited for any more nothing is taken.
+pub(super) fn report_wipe(
+    case: Case<'_>,
+    id: &NodeId,
+    wipe: u64,
+    outcome: &WipeOutcome,
+) -> Result<Verdict, Refusal> {
+    let node = records::node(case, id)?;
+    let Some(tenure) = node
+        .tenure
+        .as_ref()
+        .filter(|t| t.awaits_wipe() == Some(wipe))
+    else {
+        return Ok(Verdict::nothing());
+    };
+    let outcome = short(case, outcome);
+    match &outcome {
+        WipeOutcome::Failed { reason, .. } => Ok(unclean(case, node, tenure, wipe, reason)),
+        WipeOutcome::Wiped { .. } | WipeOutcome::NotNeeded { .. } => {
+            let action = AuditAction::NodeWiped {
+                node: id.clone(),
+                user: Some(tenure.user.clone()),
+                evidence: outcome.to_string(),
+            };
+            let has_failed = tenure.has_failed();
+            let changes = freed(case, node, tenure, outcome, has_failed);
+            Ok(Verdict::done(audited(case, action, changes)))
+        }
+    }
+}
+
+fn short(case: Case<'_>, outcome: &WipeOutcome) -> WipeOutcome {
+    let mut outcome = outcome.clone();
+    match &mut outcome {
+        WipeOutcome::Wiped { evidence, boot, .. } => {
+            *evidence = case.short(evidence);
+            *boot = case.short(boot);
+        }
+        WipeOutcome::NotNeeded { boot, .. } => *boot = case.short(boot),
+        WipeOutcome::Failed { reason, boot, .. } => {
+            *reason = case.short(reason);
+            *boot = case.short(boot);
+        }
+    }
+    outcome
+}
+
+fn unclean(case: Case<'_>, node: &Node, tenure: &Tenure, wipe: u64, reason: &str) -> Verdict {
+    let action = AuditAction::NodeQuarantined {
+        node: node.id.clone(),
+        user: Some(tenure.user.clone()),
+        reason: reason.to_owned(),
+    };
+    let phase = TenurePhase::Unclean {
+        wipe,
+        reason: reason.to_owned(),
+        since: case.now,
+        released_at: released_at(case, tenure),
+    };
+    let tenure = Tenure {
+        phase,
+        ..tenure.clone()
+    };
+    let quarantined = Node {
+        lifecycle: Lifecycle::Quarantined,
+        tenure: Some(tenure),
+        version: node.version + 1,
+        ..node.clone()
+    };
+    let changes = vec![Change::Node(Box::new(quarantined))];
+    Verdict::done(audited(case, action, changes))
+}
+
+fn released_at(case: Case<'_>, tenure: &Tenure) -> UnixMillis {
+    match tenure.phase {
+        TenurePhase::Releasing { released_at, .. } | TenurePhase::Unclean { released_at, .. } => {
+            released_at
+        }
+        TenurePhase::Claimed => case.now,
+    }
+}
+
+/// The node is nobody's any more. One that was not wiped at once (`has_failed`) goes back the way of
+/// any node on which a hook failed: drained, until its health gate has let it.
+fn freed(
+    case: Case<'_>,
+    node: &Node,
+    tenure: &Tenure,
+    wipe: WipeOutcome,
+    has_failed: bool,
+) -> Vec<Change> {
+    let mut next = node.clone();
+    if has_failed {
+        let reason = format!("it was not wiped at once after {}; {wipe}", tenure.user);
+        next = records::with_reason(&next, records::HOOKS, &case.short(&reason), case.now);
+        next.lifecycle = Lifecycle::Drained;
+    }
+    next.tenure = None;
+    next.version = node.version + 1;
+    let released = EventKind::NodeReleased {
+        node: node.id.clone(),
+        tenure: tenure.clone(),
+        wipe,
+    };
+    vec![
+        Change::Node(Box::new(next)),
+        Change::Announce(Box::new(released)),
+    ]
+}
+
+/// An administrator has a node wiped again.
+pub(super) fn repeat_wipe(case: Case<'_>, id: &NodeId, reason: &str) -> Result<Verdict, Refusal> {
+    check_reason(reason)?;
+    let node = records::node(case, id)?;
+    let Some(tenure) = &node.tenure else {
+        return Err(invalid("node", format!("node {id} is claimed by nobody")));
+    };
+    if tenure.is_open() {
+        let user = &tenure.user;
+        let why = format!("node {id} is claimed by {user}; release it first");
+        return Err(invalid("node", why));
+    }
+    let phase = TenurePhase::Releasing {
+        wipe: node.version + 1,
+        since: case.now,
+        released_at: released_at(case, tenure),
+        has_failed: tenure.has_failed(),
+    };
+    let action = AuditAction::WipeRepeated {
+        node: id.clone(),
+        user: tenure.user.clone(),
+        reason: reason.to_owned(),
+    };
+    let tenure = Tenure {
+        phase,
+        ..tenure.clone()
+    };
+    let changes = vec![with_tenure(node, Some(tenure))];
+    Ok(Verdict::done(audited(case, action, changes)))
+}
+
+/// An administrator answers for a node that the site's hook did not wipe.
+pub(super) fn accept_unwiped(
+    case: Case<'_>,
+    id: &NodeId,
+    reason: &str,
+) -> Result<Verdict, Refusal> {
+    check_reason(reason)?;
+    let node = records::node(case, id)?;
+    let unclaimed = || invalid("node", format!("node {id} is claimed by nobody"));
+    let tenure = node.tenure.as_ref().ok_or_else(unclaimed)?;
+    if tenure.is_open() {
+        let user = &tenure.user;
+        let why = format!("node {id} is claimed by {user}; release it first");
+        return Err(invalid("node", why));
+    }
+    let action = AuditAction::UnwipedAccepted {
+        node: id.clone(),
+        user: tenure.user.clone(),
+        reason: reason.to_owned(),
+    };
+    let by = &case.principal.name;
+    let wipe = WipeOutcome::Failed {
+        at: case.now,
+        boot: String::new(),
+        reason: case.short(&format!("{by} answers for it: {reason}")),
+    };
+    let changes = freed(case, node, tenure, wipe, true);
+    Ok(Verdict::done(audited(case, action, changes)))
+}
+
+fn with_tenure(node: &Node, tenure: Option<Tenure>) -> Change {
+    Change::Node(Box::new(Node {
+        tenure,
+        version: node.version + 1,
+        ..node.clone()
+    }))
+}

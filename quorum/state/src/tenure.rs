@@ -1,0 +1,102 @@
+//! What is kept beside the nodes about those that belong to users, so that no gate walks all nodes.
+//! See `../../0007-tenure.md`.
+
+use lattice_quorum_types::{Allocation, NodeId, ProjectPath, node::Node};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Follows from nodes and allocations, and is kept with every change of one.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Tenures {
+    /// Nodes that take their claimant's work, by user and project.
+    open: BTreeMap<(String, ProjectPath), BTreeSet<NodeId>>,
+    /// Nodes with a tenure that no allocation counts.
+    alone: u64,
+    /// Nodes that allocations of sensitive work count.
+    sensitive: u64,
+}
+
+impl Tenures {
+    /// Of a state of a build that knew no claims of users.
+    pub(crate) fn of_former<'a>(allocations: impl Iterator<Item = &'a Allocation>) -> Self {
+        let mut tenures = Self::default();
+        allocations.for_each(|allocation| tenures.follow_allocation(None, allocation));
+        tenures
+    }
+
+    /// Nodes that are in sensitive use, claimed or not.
+    pub(crate) fn pool(&self) -> u64 {
+        self.alone + self.sensitive
+    }
+
+    /// The nodes that take this user's work for this project, whether or not something runs there.
+    pub(crate) fn open_to(
+        &self,
+        user: &str,
+        project: &ProjectPath,
+    ) -> impl Iterator<Item = &NodeId> {
+        let key = (user.to_owned(), project.clone());
+        self.open.get(&key).into_iter().flatten()
+    }
+
+    /// A node's record became another.
+    pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
+        let alone = |node: &Node| u64::from(node.is_tenured_alone());
+        self.alone = self.alone + alone(after) - before.map_or(0, alone);
+        let tenure = before.and_then(|node| node.tenure.as_ref());
+        if tenure == after.tenure.as_ref() {
+            return;
+        }
+        if let Some(before) = tenure.filter(|tenure| tenure.is_open()) {
+            let key = (before.user.clone(), before.project.clone());
+            if let Some(nodes) = self.open.get_mut(&key) {
+                nodes.remove(&after.id);
+                if nodes.is_empty() {
+                    self.open.remove(&key);
+                }
+            }
+        }
+        if let Some(now) = after.tenure.as_ref().filter(|tenure| tenure.is_open()) {
+            let key = (now.user.clone(), now.project.clone());
+            self.open.entry(key).or_default().insert(after.id.clone());
+        }
+    }
+
+    /// An allocation's record became another.
+    pub(crate) fn follow_allocation(&mut self, before: Option<&Allocation>, after: &Allocation) {
+        let counts = |a: &Allocation| match a.spec.sensitive && a.state.holds() {
+            true => u64::from(a.spec.nodes),
+            false => 0,
+        };
+        self.sensitive = self.sensitive + counts(after) - before.map_or(0, counts);
+    }
+}
+
+/// What the nodes of one command change of what is counted for claims, by project.
+#[derive(Debug, Default)]
+pub(crate) struct Recount(BTreeMap<ProjectPath, (u64, u64)>);
+
+impl Recount {
+    /// A node's record became another.
+    pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
+        let counts = |node: &Node| Some(node.counts_for()?.clone());
+        let (was, is) = (before.and_then(counts), counts(after));
+        if was == is {
+            return;
+        }
+        if let Some(project) = was {
+            self.0.entry(project).or_default().1 += 1;
+        }
+        if let Some(project) = is {
+            self.0.entry(project).or_default().0 += 1;
+        }
+    }
+
+    /// Nodes that are counted now, and nodes that no longer are, of each project for which that is
+    /// not the same number.
+    pub(crate) fn into_changes(self) -> impl Iterator<Item = (ProjectPath, u64, u64)> {
+        let changes = self.0.into_iter();
+        let changes = changes.filter(|(_, (more, less))| more != less);
+        changes.map(|(project, (more, less))| (project, more, less))
+    }
+}

@@ -1,0 +1,234 @@
+//! Who may claim what, and what a claimed node takes.
+
+use super::*;
+
+#[test]
+fn a_claimed_node_is_one_users_alone() {
+    let mut c = founded(4);
+    let applied = c.claim("alice", "t/a", &[0, 1]).unwrap();
+    let tenure = c.tenure(0).unwrap().clone();
+    assert_eq!((tenure.user.as_str(), tenure.is_open()), ("alice", true));
+    assert_eq!(c.tenure(1), Some(&tenure));
+    assert!(applied.events.iter().any(|event| event.kind
+        == EventKind::NodesClaimed {
+            nodes: vec![n(0), n(1)],
+            tenure: tenure.clone()
+        }));
+
+    // Another user's claim names each node and whose it is, and takes none.
+    let refusal = c.claim("bob", "t/a", &[2, 1]).unwrap_err();
+    let text = refusal.to_string();
+    assert_eq!(refusal.code(), "ownership_conflict");
+    assert!(
+        text.contains("node n001 is claimed by alice for project \"t/a\""),
+        "{text}"
+    );
+    assert_eq!(c.tenure(2), None, "all or none");
+
+    // Nobody else's work, and none of hers that is not sensitive or of another project.
+    let work = [
+        ("bob", sensitive("t/a", 1)),
+        ("bob", spec("t/a", 1)),
+        ("alice", spec("t/a", 1)),
+        ("alice", sensitive("t/b", 1)),
+    ];
+    for (user, spec) in work {
+        let id = c.submit_as(user, spec).unwrap();
+        let refused = c.give(id, &[0]).unwrap_err();
+        assert!(
+            matches!(refused, Refusal::OwnershipConflict { .. }),
+            "{user}: {refused}"
+        );
+        c.give(id, &[3]).unwrap();
+        c.end_all(id, RankExit::Exited { code: 0 });
+    }
+    let hers = c.submit_as("alice", sensitive("t/a", 2)).unwrap();
+    c.give(hers, &[0, 1]).unwrap();
+    assert_eq!(c.node(0).holder.map(|h| h.allocation), Some(hers));
+    c.end_all(hers, RankExit::Exited { code: 0 });
+    assert_eq!(c.tenure(0), Some(&tenure), "it outlives the work");
+}
+
+#[test]
+fn what_is_held_drained_or_not_as_seen_cannot_be_claimed() {
+    let mut c = founded(4);
+    let id = c.submit_as("carol", spec("t", 1)).unwrap();
+    c.give(id, &[0]).unwrap();
+    let drain = Command::Drain {
+        node: n(1),
+        reason: Some("fan".to_owned()),
+        expected: None,
+    };
+    c.admin(drain).unwrap();
+    let nodes = taken(c.claim("alice", "t/a", &[0, 1, 2]));
+    let by: Vec<TakenBy> = nodes.into_iter().map(|taken| taken.by).collect();
+    let user = "carol".to_owned();
+    let lifecycle = Lifecycle::Drained;
+    assert_eq!(
+        by,
+        [
+            TakenBy::Allocation { id, user },
+            TakenBy::OutOfService { lifecycle }
+        ]
+    );
+    let mut nodes = c.proven(&[n(2)]);
+    nodes[0].expected.version += 1;
+    let claim = |nodes| Command::ClaimNodes {
+        project: path("t/a"),
+        nodes,
+        purpose: String::new(),
+    };
+    let answer = c.propose("alice", Power::User, claim(nodes));
+    assert_eq!(taken(answer)[0].by, TakenBy::Changed);
+
+    for nodes in [Vec::new(), c.proven(&[n(2), n(2)])] {
+        let answer = c.propose("alice", Power::User, claim(nodes));
+        assert!(matches!(answer.unwrap_err(), Refusal::Invalid { field, .. } if field == "nodes"));
+    }
+    let service = c.propose(SERVICE, Power::Service, claim(c.proven(&[n(2)])));
+    assert!(matches!(service.unwrap_err(), Refusal::Forbidden { .. }));
+    let unknown = c.claim("alice", "t/x", &[2]).unwrap_err();
+    assert!(matches!(unknown, Refusal::UnknownProject { .. }));
+    let unknown = c.claim("alice", "t/a", &[9]).unwrap_err();
+    assert!(matches!(unknown, Refusal::UnknownNode { .. }));
+}
+
+#[test]
+fn a_claim_rests_on_each_nodes_own_word() {
+    let mut c = founded(3);
+    let rule = ClassRule {
+        policy: Policy::Warn,
+        sensitive: Sensitive::Strict,
+        rule: Rule::Exact {
+            schema: 1,
+            digest: [1; 32],
+            preimage: vec![1; 8].into(),
+        },
+    };
+    let set = Command::SetBaseline {
+        name: BaselineName::new("nics").unwrap(),
+        definition: Box::new(Definition {
+            description: String::new(),
+            nodes: "n[000-002]".to_owned(),
+            cohort: None,
+            classes: BTreeMap::from([("nic".to_owned(), rule)]),
+        }),
+        expected_version: None,
+    };
+    c.admin(set).unwrap();
+    let claim = |nodes| Command::ClaimNodes {
+        project: path("t/a"),
+        nodes,
+        purpose: String::new(),
+    };
+    let mut nodes = c.proven(&[n(0), n(1)]);
+    nodes[1].proof = proof(c.now(), &n(1), 2);
+    let refused = c.propose("alice", Power::User, claim(nodes)).unwrap_err();
+    let text = refused.to_string();
+    let Refusal::NotConforming { faults, more: 0 } = refused else {
+        panic!("{text}")
+    };
+    assert_eq!((faults.len(), &faults[0].node), (1, &n(1)));
+    assert!(matches!(faults[0].fault, ProofFault::Differs { .. }));
+    assert_eq!(c.tenure(0), None, "all or none");
+
+    // Old words, and those of another boot than it is seen under.
+    let mut old = c.proven(&[n(0)]);
+    old[0].proof = proof(UnixMillis(c.now().0 - 200_000), &n(0), 1);
+    let mut booted = c.proven(&[n(0)]);
+    booted[0].expected.boot = Some("b2".to_owned());
+    for nodes in [old, booted] {
+        let refused = c.propose("alice", Power::User, claim(nodes)).unwrap_err();
+        assert!(
+            matches!(refused, Refusal::NotConforming { .. }),
+            "{refused}"
+        );
+    }
+    c.claim("alice", "t/a", &[0]).unwrap();
+    let named = c.audit().into_iter().find_map(|action| match action {
+        AuditAction::NodesClaimed { baselines, .. } => Some(baselines),
+        _ => None,
+    });
+    assert_eq!(named, Some(vec!["nics v1".to_owned()]));
+}
+
+#[test]
+fn a_repeat_of_a_claim_with_other_words_of_its_nodes_answers_as_before() {
+    let mut c = founded(2);
+    let keyed = |c: &Cluster| {
+        let claim = Command::ClaimNodes {
+            project: path("t/a"),
+            nodes: c.proven(&[n(0)]),
+            purpose: String::new(),
+        };
+        let mut envelope = envelope(c.now(), principal("alice", Power::User), claim);
+        envelope.key = Some("k1".to_owned());
+        envelope
+    };
+    let first = keyed(&c);
+    let made = c.apply(first).unwrap().revision;
+    c.clock += 5_000;
+    let again = keyed(&c);
+    assert_eq!(c.apply(again).unwrap().revision, made);
+    let mut other = keyed(&c);
+    other.command = Command::ClaimNodes {
+        project: path("t/a"),
+        nodes: c.proven(&[n(1)]),
+        purpose: String::new(),
+    };
+    assert!(matches!(c.apply(other), Err(Refusal::KeyReused { .. })));
+}
+
+/// Nothing but a release ends a claim.
+#[test]
+fn an_idle_claim_is_never_taken() {
+    let mut c = founded(4);
+    c.claim("alice", "t/a", &[0]).unwrap();
+    let tenure = c.tenure(0).unwrap().clone();
+    let keeps = |c: &Cluster, what: &str| assert_eq!(c.tenure(0), Some(&tenure), "{what}");
+    // State time is bounded in its steps.
+    for _ in 0..50 {
+        c.clock += MAX_FORWARD_MS;
+        c.create(&format!("x{}", c.index), None).unwrap();
+    }
+    keeps(&c, "a long time");
+    let drain = |reason: Option<&str>| Command::Drain {
+        node: n(0),
+        reason: reason.map(str::to_owned),
+        expected: None,
+    };
+    c.admin(drain(Some("fan"))).unwrap();
+    keeps(&c, "drained");
+    c.admin(drain(None)).unwrap();
+    for lifecycle in [Lifecycle::Quarantined, Lifecycle::Ready] {
+        let node = n(0);
+        c.admin(Command::SetLifecycle { node, lifecycle }).unwrap();
+        keeps(&c, "another lifecycle");
+    }
+    let retire = Command::SetLifecycle {
+        node: n(0),
+        lifecycle: Lifecycle::Retired,
+    };
+    let refused = c.admin(retire).unwrap_err().to_string();
+    assert!(refused.contains("claimed by alice"), "{refused}");
+
+    // Neither do a lost node, or one that is taken from her work by force.
+    let id = c.submit_as("alice", sensitive("t/a", 1)).unwrap();
+    c.give(id, &[0]).unwrap();
+    let evidence = "rebooted".to_owned();
+    c.end_all(id, RankExit::Lost { evidence });
+    keeps(&c, "lost");
+    let id = c.submit_as("alice", sensitive("t/a", 2)).unwrap();
+    c.give(id, &[0, 1]).unwrap();
+    let force = Command::ForceRelease {
+        node: n(0),
+        reason: "cage is dark".to_owned(),
+        expected: None,
+    };
+    c.admin(force).unwrap();
+    assert_eq!(c.tenure(0).map(|t| &t.phase), Some(&TenurePhase::Claimed));
+    c.end_rest(id);
+    keeps(&c, "by force");
+    let delete = Command::DeleteProject { path: path("t/a") };
+    assert!(c.admin(delete).is_err(), "its project is not empty");
+}

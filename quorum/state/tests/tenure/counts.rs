@@ -1,0 +1,112 @@
+//! What claimed nodes count for.
+
+use super::*;
+
+#[test]
+fn a_claim_counts_at_every_level_and_work_on_it_does_not_count_twice() {
+    let mut c = founded(10);
+    c.claim("alice", "t/a", &[0, 1, 2, 3]).unwrap();
+    assert_eq!((c.usage("t/a"), c.usage("t")), ((4, 0), (4, 0)));
+    // 6 nodes are t/a's: 4 are hers, so 6 of her own work fit and 3 of others' do not.
+    let refused = c.submit_as("bob", spec("t/a", 3)).unwrap_err();
+    assert!(matches!(refused, Refusal::LimitExceeded { .. }));
+    let id = c.submit_as("alice", sensitive("t/a", 6)).unwrap();
+    c.give(id, &[0, 1, 2, 3, 4, 5]).unwrap();
+    assert_eq!((c.usage("t/a"), c.usage("t")), ((6, 1), (6, 1)));
+    let refused = c.claim("alice", "t/a", &[6]).unwrap_err();
+    assert!(matches!(refused, Refusal::LimitExceeded { .. }));
+    c.end_all(id, RankExit::Exited { code: 0 });
+    assert_eq!((c.usage("t/a"), c.usage("t")), ((4, 0), (4, 0)));
+    c.release("alice", &[0, 1, 2]).unwrap();
+    assert_eq!((c.usage("t/a"), c.usage("t")), ((1, 0), (1, 0)));
+    // At its limit with idle claims alone, her own work still fits.
+    c.claim("alice", "t/a", &[4, 5, 6, 7, 8]).unwrap();
+    let id = c.submit_as("alice", sensitive("t/a", 6)).unwrap();
+    c.give(id, &[3, 4, 5, 6, 7, 8]).unwrap();
+    assert_eq!(c.usage("t/a"), (6, 1));
+    let refused = c.submit_as("alice", sensitive("t/a", 1)).unwrap_err();
+    assert!(
+        matches!(refused, Refusal::LimitExceeded { .. }),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_pool_holds_for_claims_and_for_sensitive_work_together() {
+    let mut c = founded(10);
+    let pool = |size| Command::SetSystemLimits {
+        patch: SystemLimitPatch {
+            sensitive_pool_size: Patch::Set(size),
+        },
+    };
+    c.admin(pool(4)).unwrap();
+    c.claim("alice", "t/a", &[0, 1]).unwrap();
+    let first = c.submit_as("bob", sensitive("t/b", 2)).unwrap();
+    let second = c.submit_as("bob", sensitive("t", 1)).unwrap();
+    c.give(first, &[2, 3]).unwrap();
+    assert_eq!(c.state.sensitive_pool(), 4);
+    for refused in [
+        c.give(second, &[4]),
+        c.claim("carol", "t/a", &[4]),
+        c.submit_as("carol", sensitive("t/a", 1)).map(|_| panic!()),
+    ] {
+        let text = refused.unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "claim rejected: the cluster would exceed sensitive_pool_size quota (current: 4, \
+             requested: 1, limit: 4)"
+        );
+    }
+    // Her own nodes are in the pool already.
+    let hers = c.submit_as("alice", sensitive("t/a", 2)).unwrap();
+    c.give(hers, &[0, 1]).unwrap();
+    assert_eq!(c.state.sensitive_pool(), 4);
+    c.end_all(hers, RankExit::Exited { code: 0 });
+    c.end_all(first, RankExit::Exited { code: 0 });
+    assert_eq!(c.state.sensitive_pool(), 2);
+    // What is given back stays in it until it is wiped.
+    c.release("alice", &[0]).unwrap();
+    assert_eq!(c.state.sensitive_pool(), 2);
+    c.wipe(0, wiped()).unwrap();
+    assert_eq!(c.state.sensitive_pool(), 1);
+    // Lowered below what is used, it takes nothing away and gives nothing.
+    c.admin(pool(0)).unwrap();
+    assert!(c.tenure(1).is_some());
+    let text = c.give(second, &[4]).unwrap_err().to_string();
+    assert!(text.contains("exceeds sensitive_pool_size"), "{text}");
+}
+
+#[test]
+fn a_node_taken_by_force_from_work_is_counted_once_until_that_has_ended() {
+    let mut c = founded(6);
+    c.claim("alice", "t/b", &[0, 1]).unwrap();
+    let id = c.submit_as("alice", sensitive("t/b", 2)).unwrap();
+    c.give(id, &[0, 1]).unwrap();
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 1), 2));
+    let force = Command::ForceRelease {
+        node: n(0),
+        reason: "cage is dark".to_owned(),
+        expected: None,
+    };
+    c.admin(force).unwrap();
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 1), 2));
+    c.end_rest(id);
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 0), 2));
+    c.release("alice", &[0]).unwrap();
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((1, 0), 2));
+    // Given back while its allocation still runs elsewhere.
+    c.claim("alice", "t/a", &[2, 3]).unwrap();
+    let id = c.submit_as("alice", sensitive("t/a", 2)).unwrap();
+    c.give(id, &[2, 3]).unwrap();
+    let force = Command::ForceRelease {
+        node: n(2),
+        reason: "cage is dark".to_owned(),
+        expected: None,
+    };
+    c.admin(force).unwrap();
+    c.release("alice", &[2]).unwrap();
+    c.wipe(2, wiped()).unwrap();
+    assert_eq!((c.usage("t/a"), c.state.sensitive_pool()), ((2, 1), 4));
+    c.end_rest(id);
+    assert_eq!((c.usage("t/a"), c.state.sensitive_pool()), ((1, 0), 3));
+}

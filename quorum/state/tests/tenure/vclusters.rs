@@ -1,0 +1,145 @@
+//! vClusters: for whom they are, and whose nodes are whose.
+
+use super::*;
+use lattice_quorum_types::{Outcome, VclusterName, vcluster::VclusterDefinition};
+
+fn vc(name: &str) -> VclusterName {
+    VclusterName::new(name).unwrap()
+}
+
+fn set(name: &str, tenants: Option<&[&str]>, expected_version: Option<u32>) -> Command {
+    let tenants = tenants.map(|names| names.iter().map(|name| path(name)).collect());
+    Command::SetVcluster {
+        vcluster: vc(name),
+        definition: Box::new(VclusterDefinition {
+            description: "batch".to_owned(),
+            tenants,
+            profile: "{}".to_owned(),
+        }),
+        expected_version,
+    }
+}
+
+#[test]
+fn a_vcluster_is_for_the_tenants_it_names() {
+    let mut c = founded(3);
+    c.create("u", Some(limits(4))).unwrap();
+    let made = c.admin(set("main", Some(&["t"]), Some(0))).unwrap().outcome;
+    assert_eq!(made, Outcome::VclusterSet { version: 1 });
+    let same = c.admin(set("main", Some(&["t"]), None)).unwrap();
+    assert_eq!(same.outcome, Outcome::VclusterSet { version: 1 });
+    assert!(same.events.is_empty());
+    c.submit_as("alice", spec("t/a", 1)).unwrap();
+    for refused in [
+        c.submit_as("bob", spec("u", 1)).unwrap_err(),
+        c.claim("bob", "u", &[0]).unwrap_err(),
+    ] {
+        assert!(
+            matches!(refused, Refusal::VclusterClosed { .. }),
+            "{refused}"
+        );
+    }
+    let changed = c.admin(set("main", None, Some(0))).unwrap_err();
+    assert!(matches!(
+        changed,
+        Refusal::VclusterChanged { current: 1, .. }
+    ));
+    let opened = c.admin(set("main", None, Some(1))).unwrap().outcome;
+    assert_eq!(opened, Outcome::VclusterSet { version: 2 });
+    c.submit_as("bob", spec("u", 1)).unwrap();
+
+    for wrong in [Some(&["t/a"][..]), Some(&["nobody"][..])] {
+        assert!(c.admin(set("main", wrong, None)).is_err());
+    }
+    let user = c.propose("alice", Power::Operator, set("main", None, None));
+    assert!(matches!(user.unwrap_err(), Refusal::Forbidden { .. }));
+}
+
+#[test]
+fn nodes_are_lent_while_idle_and_come_back() {
+    let mut c = founded(3);
+    c.admin(set("main", None, None)).unwrap();
+    c.admin(set("other", None, None)).unwrap();
+    let lend = |c: &Cluster, i: usize, to: &str| Command::LendNode {
+        node: n(i),
+        to: vc(to),
+        version: c.node(i).version,
+    };
+    let give_back = |c: &Cluster, i: usize| Command::ReturnNode {
+        node: n(i),
+        version: c.node(i).version,
+    };
+    let command = lend(&c, 0, "other");
+    let unfenced = c.propose(SERVICE, Power::Service, command.clone());
+    assert!(matches!(unfenced.unwrap_err(), Refusal::Forbidden { .. }));
+    c.fenced(command.clone()).unwrap();
+    assert_eq!(
+        (&c.node(0).home, &c.node(0).current),
+        (&vc("main"), &vc("other"))
+    );
+    assert!(
+        c.fenced(command).unwrap().events.is_empty(),
+        "it is lent already"
+    );
+    let again = lend(&c, 0, "main");
+    assert!(c.fenced(again).is_err(), "only its return brings it home");
+
+    let id = c.submit_as("alice", spec("t/a", 1)).unwrap();
+    assert!(c.give(id, &[0]).is_err(), "it serves another one");
+    c.give(id, &[1]).unwrap();
+    c.claim("alice", "t/a", &[2]).unwrap();
+    for i in [1, 2] {
+        let command = lend(&c, i, "other");
+        let nodes = taken(c.fenced(command));
+        assert_eq!(nodes[0].node, n(i));
+    }
+    let mut lent = spec("t/a", 1);
+    lent.vcluster = vc("other");
+    let id = c.submit_as("alice", lent).unwrap();
+    c.give(id, &[0]).unwrap();
+    let held = give_back(&c, 0);
+    assert_eq!(taken(c.fenced(held)).len(), 1);
+    c.end_all(id, RankExit::Exited { code: 0 });
+    let Command::ReturnNode { node, version } = give_back(&c, 0) else {
+        panic!()
+    };
+    let stale = Command::ReturnNode {
+        node,
+        version: version - 1,
+    };
+    assert_eq!(taken(c.fenced(stale))[0].by, TakenBy::Changed);
+    let command = give_back(&c, 0);
+    c.fenced(command).unwrap();
+    assert_eq!(c.node(0).current, vc("main"));
+}
+
+#[test]
+fn an_administrator_moves_nodes_all_or_none() {
+    let mut c = founded(3);
+    let assign = |nodes: &[usize], to: &str| Command::AssignVcluster {
+        nodes: nodes.iter().copied().map(n).collect(),
+        vcluster: vc(to),
+    };
+    let unknown = c.admin(assign(&[0], "other")).unwrap_err();
+    assert!(
+        matches!(unknown, Refusal::UnknownVcluster { .. }),
+        "{unknown}"
+    );
+    c.admin(set("other", None, None)).unwrap();
+    c.claim("alice", "t/a", &[1]).unwrap();
+    let nodes = taken(c.admin(assign(&[0, 1], "other")));
+    assert_eq!((nodes.len(), &nodes[0].node), (1, &n(1)));
+    assert_eq!(c.node(0).home, vc("main"));
+    c.admin(assign(&[0, 2], "other")).unwrap();
+    for i in [0, 2] {
+        assert_eq!(
+            (&c.node(i).home, &c.node(i).current),
+            (&vc("other"), &vc("other"))
+        );
+    }
+    assert!(c.admin(assign(&[0, 2], "other")).unwrap().events.is_empty());
+    let moved = c.audit().into_iter().filter(|action| {
+        matches!(action, AuditAction::NodesMoved { nodes, home: true, .. } if nodes.len() == 2)
+    });
+    assert_eq!(moved.count(), 1);
+}

@@ -1,0 +1,213 @@
+//! Giving nodes back: through the site's wipe, and no other way.
+
+use super::*;
+
+#[test]
+fn a_node_is_free_once_its_wipe_is_confirmed() {
+    let mut c = founded(3);
+    c.claim("alice", "t/a", &[0]).unwrap();
+    c.clock += 1_000;
+    let released_at = c.now();
+    c.release("alice", &[0]).unwrap();
+    c.release("alice", &[0]).unwrap();
+    let wipe = c.tenure(0).unwrap().awaits_wipe().unwrap();
+    // It takes nobody's work, not hers either.
+    for user in ["alice", "bob"] {
+        let id = c.submit_as(user, sensitive("t/a", 1)).unwrap();
+        assert!(c.give(id, &[0]).is_err());
+    }
+    let by = taken(c.claim("bob", "t/a", &[0])).remove(0).by;
+    assert!(by.to_string().contains("is not wiped yet"), "{by}");
+
+    // The word of an earlier wipe, and of one that nobody asked for, count for nothing.
+    for (node, wipe) in [(n(0), wipe - 1), (n(0), wipe + 1), (n(1), 0)] {
+        let outcome = wiped();
+        let report = Command::ReportWipe {
+            node,
+            wipe,
+            outcome,
+        };
+        let applied = c.fenced(report).unwrap();
+        assert!(applied.events.is_empty());
+    }
+    let report = Command::ReportWipe {
+        node: n(0),
+        wipe,
+        outcome: wiped(),
+    };
+    let unfenced = c.propose(SERVICE, Power::Service, report.clone());
+    assert!(matches!(unfenced.unwrap_err(), Refusal::Forbidden { .. }));
+    let person = c.admin(report.clone());
+    assert!(matches!(person.unwrap_err(), Refusal::Forbidden { .. }));
+
+    let applied = c.fenced(report.clone()).unwrap();
+    assert!(c.node(0).is_assignable());
+    let released = applied
+        .events
+        .into_iter()
+        .find_map(|event| match event.kind {
+            EventKind::NodeReleased { node, tenure, wipe } => Some((node, tenure, wipe)),
+            _ => None,
+        });
+    let (node, tenure, told) = released.unwrap();
+    assert_eq!((node, tenure.user.as_str(), told), (n(0), "alice", wiped()));
+    let TenurePhase::Releasing {
+        released_at: at, ..
+    } = tenure.phase
+    else {
+        panic!("{tenure:?}")
+    };
+    assert_eq!(at, released_at);
+    assert!(c.fenced(report).unwrap().events.is_empty(), "a repeat");
+    c.claim("bob", "t/a", &[0]).unwrap();
+    let words: Vec<_> = c.audit().iter().map(AuditAction::word).collect();
+    let of_claims = words.into_iter().filter(|word| word.starts_with("node"));
+    let wanted = [
+        "nodes_claimed",
+        "nodes_released",
+        "node_wiped",
+        "nodes_claimed",
+    ];
+    assert_eq!(of_claims.collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn who_may_release_and_when() {
+    let mut c = founded(4);
+    c.claim("alice", "t/a", &[0, 1]).unwrap();
+    let release = |reason: Option<&str>| Command::ReleaseNodes {
+        nodes: vec![n(0), n(1)],
+        reason: reason.map(str::to_owned),
+    };
+    let other = c.propose("bob", Power::User, release(Some("mine now")));
+    assert!(matches!(other.unwrap_err(), Refusal::Forbidden { .. }));
+    let operator = c.propose("olga", Power::Operator, release(Some("mine now")));
+    assert!(matches!(operator.unwrap_err(), Refusal::Forbidden { .. }));
+    let wordless = c.admin(release(None)).unwrap_err().to_string();
+    assert!(wordless.contains("claimed by alice"), "{wordless}");
+
+    let id = c.submit_as("alice", sensitive("t/a", 1)).unwrap();
+    c.give(id, &[0]).unwrap();
+    let held = c.release("alice", &[1, 0]).unwrap_err();
+    let nodes = vec![(n(0), id)];
+    assert_eq!(held, Refusal::StillHeld { nodes });
+    assert!(c.tenure(1).unwrap().is_open(), "all or none");
+    let forced = c.admin(release(Some("she left"))).unwrap_err();
+    assert!(matches!(forced, Refusal::StillHeld { .. }), "{forced}");
+    c.end_all(id, RankExit::Exited { code: 0 });
+
+    let free = c.release("alice", &[0, 2]).unwrap_err().to_string();
+    assert!(free.contains("n002 is claimed by nobody"), "{free}");
+    c.admin(release(Some("she left"))).unwrap();
+    let written = c.audit().into_iter().find_map(|action| match action {
+        AuditAction::NodesReleased {
+            nodes,
+            user,
+            reason,
+            ..
+        } => Some((nodes, user, reason)),
+        _ => None,
+    });
+    let wanted = (vec![n(0), n(1)], "alice".to_owned(), "she left".to_owned());
+    assert_eq!(written, Some(wanted));
+    assert!(
+        c.tenure(0).unwrap().awaits_wipe().is_some(),
+        "also by force"
+    );
+}
+
+#[test]
+fn a_failed_wipe_quarantines_until_an_administrator_has_seen_to_it() {
+    let mut c = founded(3);
+    c.claim("alice", "t/a", &[0, 1]).unwrap();
+    c.release("alice", &[0, 1]).unwrap();
+    for i in [0, 1] {
+        c.wipe(i, failed("exit code 1: /scratch is busy")).unwrap();
+        assert_eq!(c.node(i).lifecycle, Lifecycle::Quarantined);
+        assert!(matches!(
+            c.tenure(i).unwrap().phase,
+            TenurePhase::Unclean { .. }
+        ));
+    }
+    let text = c.claim("bob", "t/a", &[0]).unwrap_err().to_string();
+    assert!(text.contains("/scratch is busy"), "{text}");
+    // No way around it.
+    for lifecycle in [Lifecycle::Ready, Lifecycle::Drained, Lifecycle::Retired] {
+        let node = n(0);
+        let refused = c.admin(Command::SetLifecycle { node, lifecycle });
+        assert!(refused.is_err(), "{lifecycle}");
+    }
+    let repeat = |node| Command::RepeatWipe {
+        node,
+        reason: "rebooted it".to_owned(),
+    };
+    let user = c.propose("alice", Power::User, repeat(n(0)));
+    assert!(matches!(user.unwrap_err(), Refusal::Forbidden { .. }));
+    assert!(c.admin(repeat(n(2))).is_err(), "claimed by nobody");
+    c.admin(repeat(n(0))).unwrap();
+    assert_eq!(c.node(0).lifecycle, Lifecycle::Quarantined);
+    c.wipe(0, failed("again")).unwrap();
+    c.admin(repeat(n(0))).unwrap();
+    c.wipe(0, wiped()).unwrap();
+    // As where any hook failed: a person brings it back, through the health gate.
+    let node = c.node(0);
+    assert_eq!((node.lifecycle, &node.tenure), (Lifecycle::Drained, &None));
+    assert_eq!(node.drain[0].owner, "service:hooks");
+    assert!(!node.is_assignable());
+
+    let accept = |node| Command::AcceptUnwiped {
+        node,
+        reason: "the disk was shredded".to_owned(),
+    };
+    let service = c.propose(SERVICE, Power::Service, accept(n(1)));
+    assert!(matches!(service.unwrap_err(), Refusal::Forbidden { .. }));
+    c.admin(accept(n(1))).unwrap();
+    let node = c.node(1);
+    assert_eq!((node.lifecycle, &node.tenure), (Lifecycle::Drained, &None));
+    let entries = match c.state.query(&Query::Audit {
+        after: 0,
+        limit: 1000,
+    }) {
+        Answer::Audit(entries) => entries,
+        other => panic!("{other:?}"),
+    };
+    verify_chain(&entries).unwrap();
+    let of = |wanted: &str| {
+        let has = |entry: &&AuditEntry| entry.action.word() == wanted;
+        entries.iter().filter(has).count()
+    };
+    assert_eq!(
+        (
+            of("node_quarantined"),
+            of("wipe_repeated"),
+            of("unwiped_accepted"),
+            of("node_wiped")
+        ),
+        (3, 2, 1, 1)
+    );
+}
+
+#[test]
+fn a_claim_is_not_wiped_nor_accepted_while_it_stands() {
+    let mut c = founded(2);
+    c.claim("alice", "t/a", &[0]).unwrap();
+    let (node, reason) = (n(0), "because".to_owned());
+    let repeat = Command::RepeatWipe {
+        node: node.clone(),
+        reason: reason.clone(),
+    };
+    for command in [repeat, Command::AcceptUnwiped { node, reason }] {
+        let text = c.admin(command).unwrap_err().to_string();
+        assert!(text.contains("release it first"), "{text}");
+    }
+    // A person's quarantine is theirs, and stays over a wipe.
+    let quarantine = Command::SetLifecycle {
+        node: n(0),
+        lifecycle: Lifecycle::Quarantined,
+    };
+    c.admin(quarantine).unwrap();
+    c.release("alice", &[0]).unwrap();
+    c.wipe(0, wiped()).unwrap();
+    assert_eq!(c.node(0).lifecycle, Lifecycle::Quarantined);
+    assert_eq!(c.tenure(0), None);
+}
