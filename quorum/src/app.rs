@@ -5,26 +5,33 @@ use crate::{
     authority::Authorities,
     checkpoint::{self, Signer},
     config::Settings,
+    contacts::Contacts,
     edges::{Edges, check_identity},
-    formation, gate,
+    formation,
     ground::Ground,
+    handover,
     heard::Heard,
     issuer::Issuer,
+    lineage::Lineage,
     member::{Addresses, Member},
+    membership,
     network::Network,
-    proposals, reads, receive,
+    operations, overview, proposals, reads, receive,
     renewal::Own,
     replica::Replica,
     service::Service,
     store::{DataDir, LogStore},
     trust,
     types::Raft,
+    watchdog,
 };
 use lattice_mesh::{
     Authority, Credentials, Mesh, MeshConfig, Renew, RenewalSettings, RenewalState, Router,
     keep_renewed,
 };
-use lattice_quorum_types::{VoterId, view::MemberStatus, wire::SignAudit};
+use lattice_quorum_types::{
+    VoterId, membership::MemberAccount, view::MemberStatus, wire::SignAudit,
+};
 use openraft::SnapshotPolicy;
 use std::{
     collections::BTreeMap,
@@ -216,15 +223,15 @@ impl App {
             .rpc(move |caller, Renew { csr }| {
                 let renewer = renewer.clone();
                 async move { Ok(renewer.renew_for(&caller, csr).await) }
+            })
+            .rpc(move |_, SignAudit| {
+                let (signer, barrier) = (asked.clone(), barrier.clone());
+                async move { Ok(signer.sign_behind(&barrier).await) }
             });
         self.mesh.serve(router)?;
         let renewal = keep_renewed(
             &self.mesh,
             Own::new(issuer.clone()),
-            })
-            .rpc(move |_, SignAudit| {
-                let (signer, barrier) = (asked.clone(), barrier.clone());
-                async move { Ok(signer.sign_behind(&barrier).await) }
             RenewalSettings::new(self.settings.credentials.clone(), id),
         );
         let spawn = |name: &'static str, work: Work| {
@@ -249,7 +256,7 @@ impl App {
         });
         spawn("membership", {
             let (member, mesh) = (member.clone(), self.mesh.clone());
-            Box::new(move || Box::pin(gate::run(member.clone(), mesh.clone())))
+            Box::new(move || Box::pin(membership::watch_own(member.clone(), mesh.clone())))
         });
         tasks.spawn(
             cancel
@@ -261,11 +268,13 @@ impl App {
                 .clone()
                 .run_until_cancelled_owned(reads::run(member.clone(), read_queue)),
         );
-        tasks.spawn(cancel.clone().run_until_cancelled_owned(formation::form(
-            member.clone(),
-            self.mesh.clone(),
-            members,
-        )));
+        if !self.settings.join {
+            tasks.spawn(cancel.clone().run_until_cancelled_owned(formation::form(
+                member.clone(),
+                self.mesh.clone(),
+                members,
+            )));
+        }
         self.running = Some(Running {
             member,
             cancel,
@@ -304,10 +313,17 @@ impl App {
             ..openraft::Config::default()
         };
         let config = config.validate().map_err(|e| failed(e.to_string()))?;
+        let contacts = Contacts::default();
+        let lineage = Lineage::new(id, self.data.marked.clone());
         let raft = Raft::new(
             id,
             Arc::new(config),
-            Network::new(self.mesh.clone(), addresses.clone()),
+            Network::new(
+                self.mesh.clone(),
+                addresses.clone(),
+                contacts.clone(),
+                lineage.clone(),
+            ),
             self.data.log.clone(),
             self.replica.clone(),
         );
@@ -320,8 +336,9 @@ impl App {
             raft,
             (log, replica),
             Heard::never(),
-            addresses,
+            (addresses, contacts),
             clock,
+            lineage,
         ))
     }
 
@@ -340,6 +357,12 @@ impl App {
     /// This member's account of itself; `None` before it was started.
     pub fn status(&self) -> Option<MemberStatus> {
         self.running.as_ref().map(|r| r.member.status())
+    }
+
+    /// The same in full; `None` before it was started.
+    pub fn account(&self) -> Option<MemberAccount> {
+        let running = self.running.as_ref()?;
+        Some(overview::account(&running.member))
     }
 
     /// blake3 over the whole applied state: equal on all members at the same position.
@@ -374,6 +397,7 @@ impl App {
     pub async fn stop(self) {
         let id = self.settings.id;
         if let Some(running) = self.running {
+            handover::before_stop(&running.member, &self.mesh).await;
             running.cancel.cancel();
             running.tasks.close();
             let _ = timeout(STOP_STEP, running.tasks.wait()).await;

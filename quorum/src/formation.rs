@@ -33,6 +33,10 @@ pub(crate) async fn form(member: Arc<Member>, mesh: Mesh, members: BTreeMap<Vote
         if others_have_history(&member, &mesh, &members).await {
             continue;
         }
+        if let Err(error) = member.lineage.found() {
+            tracing::warn!(error = error.reason, "the quorum could not be founded; trying again");
+            continue;
+        }
         let nodes: BTreeMap<VoterId, BasicNode> = members
             .iter()
             .map(|(id, addr)| (*id, BasicNode::new(addr)))

@@ -7,7 +7,8 @@
 use crate::{member::Member, raft_rpc::MayCampaign, types::LogId};
 use futures::{StreamExt, stream::FuturesUnordered};
 use lattice_mesh::{Expect, Mesh, Role};
-use std::{sync::Arc, time::Duration};
+use lattice_quorum_types::VoterId;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// Without a word from a leader for this long, there is none. Five heartbeats, so that a slow
@@ -23,6 +24,10 @@ const ASK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Whether this member has reason to believe that nobody leads.
 pub(crate) fn is_silent(member: &Member) -> bool {
+    // Who is no member any more hears no leader, and is right about it.
+    if member.is_removed() {
+        return false;
+    }
     if member.leads().is_some() {
         let metrics = member.metrics();
         let since = metrics.borrow().millis_since_quorum_ack;
@@ -48,6 +53,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
     let mut was_open = false;
     loop {
         tick.tick().await;
+        member.gate_looked.now();
         let open = is_silent(&member) && others_agree(&member, &mesh).await;
         member.raft.runtime_config().elect(open);
         if open && !was_open {
@@ -62,19 +68,28 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
 
 async fn others_agree(member: &Member, mesh: &Mesh) -> bool {
     let (voters, last_log_id) = (member.voters(), member.log.last());
+    let (configs, incarnation) = (member.configs(), member.lineage.current());
+    let request = &MayCampaign {
+        incarnation,
+        last_log_id,
+    };
     let mut asked: FuturesUnordered<_> = voters
         .iter()
         .filter(|(id, _)| **id != member.id)
         .filter_map(|(id, addr)| {
             let expect = Expect::exactly(Role::Quorum, id.to_string());
-            Some(mesh.peer((*addr)?, expect))
+            Some((*id, mesh.peer((*addr)?, expect)))
         })
-        .map(|peer| async move { peer.call(&MayCampaign { last_log_id }, ASK_TIMEOUT).await })
+        .map(|(id, peer)| async move { (id, peer.call(request, ASK_TIMEOUT).await) })
         .collect();
-    let mut silent = usize::from(voters.contains_key(&member.id));
-    while !is_open(silent, voters.len()) {
+    let mut silent = BTreeSet::from([member.id]);
+    // While the members change there are two sets of voters, and a leader needs both.
+    let is_open_in = |silent: &BTreeSet<VoterId>, config: &BTreeSet<VoterId>| {
+        is_open(config.intersection(silent).count(), config.len())
+    };
+    while !configs.iter().all(|config| is_open_in(&silent, config)) {
         match asked.next().await {
-            Some(Ok(true)) => silent += 1,
+            Some((id, Ok(true))) => drop(silent.insert(id)),
             Some(_) => {}
             None => return false,
         }

@@ -30,6 +30,13 @@ impl Heard {
         let micros = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX - 1);
         self.last.store(micros + 1, Ordering::Relaxed);
     }
+    /// Milliseconds since; `None` for never.
+    pub(crate) fn millis(&self) -> Option<u64> {
+        let last = self.last.load(Ordering::Relaxed).checked_sub(1)?;
+        let since = self.start.elapsed();
+        let since = since.saturating_sub(Duration::from_micros(last));
+        Some(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
     /// Whether no leader was heard for at least `span`.
     pub(crate) fn silent_for(&self, span: Duration) -> bool {
         match self.last.load(Ordering::Relaxed) {

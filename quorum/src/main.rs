@@ -1,11 +1,15 @@
 //! `lattice-quorum`: one member of the quorum as a process.
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use lattice_config::{PREFIX, Source, log};
 use lattice_mesh::Credentials;
-use lattice_quorum::{App, Config, Edges, Settings, authorities};
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use lattice_quorum::{App, Config, Edges, Settings, authorities, restore};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// One member of the Lattice quorum.
@@ -24,6 +28,33 @@ struct Args {
     /// Check the configuration and what it names, print every mistake, and exit.
     #[arg(long)]
     check_config: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make this member's data directory of a backup, while no member runs
+    ///
+    /// A cluster is restored by doing this on every member that `members` of the configuration lists,
+    /// with the same file and the same list, and then starting them. No member is special, and the
+    /// list need not be the one of the cluster that was backed up. `data_dir` must be missing or empty.
+    ///
+    /// The restored cluster is another incarnation of the one that was backed up: members of the two
+    /// refuse each other, so what is left of the old one cannot change anything in the new one. All
+    /// that the old one did after the backup is unknown to the new one: see the README.
+    ///
+    /// A backup holds no key. Beside it a member needs its configuration, its credentials, and the
+    /// folder of the issuing authority (`enrolment.authority`).
+    #[command(verbatim_doc_comment)]
+    Restore {
+        /// The backup, as `lattice admin quorum backup` wrote it.
+        file: PathBuf,
+        /// Number of the new incarnation, the same on every member; the one after the backup's when
+        /// left out. Give it when the same backup was restored before.
+        #[arg(long, value_name = "NUMBER")]
+        incarnation: Option<u64>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -55,7 +86,30 @@ fn run(args: &Args) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("the runtime did not start")?;
-    runtime.block_on(serve(settings, edges, &config))
+    match &args.command {
+        None => runtime.block_on(serve(settings, edges, &config)),
+        Some(Command::Restore { file, incarnation }) => {
+            runtime.block_on(restored(&settings, file, *incarnation))
+        }
+    }
+}
+
+async fn restored(settings: &Settings, file: &Path, number: Option<u64>) -> anyhow::Result<()> {
+    let made = restore(settings, file, number).await?;
+    let members: Vec<String> = made.members.keys().map(ToString::to_string).collect();
+    let (id, header) = (settings.id, &made.header);
+    let said = writeln!(
+        std::io::stdout(),
+        "member {id} begins with revision {} of cluster {:?} as of {} ms (backup of incarnation {}), as \
+         incarnation {}\nvoters: {}\nnext: restore the same file on each of them, then start them",
+        header.revision,
+        header.cluster,
+        header.at.0,
+        header.incarnation,
+        made.incarnation,
+        members.join(", "),
+    );
+    Ok(said?)
 }
 
 async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Result<()> {

@@ -2,7 +2,10 @@
 //! are.
 
 use crate::{
+    contacts::Contacts,
+    handover::Handover,
     heard::Heard,
+    lineage::Lineage,
     replica::Replica,
     store::LogStore,
     types::{LogId, Raft, RaftMetrics},
@@ -11,7 +14,7 @@ use lattice_mesh::Clock;
 use lattice_quorum_types::{VoterId, view::MemberStatus, wire::Unavailable};
 use openraft::ServerState;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{
         Arc, PoisonError, RwLock,
@@ -55,6 +58,18 @@ pub(crate) struct Member {
     pub(crate) heard: Heard,
     pub(crate) addresses: Addresses,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Which incarnation of the cluster it belongs to.
+    pub(crate) lineage: Lineage,
+    /// How the others answer.
+    pub(crate) contacts: Contacts,
+    /// Whether it is giving up leadership.
+    pub(crate) handover: Handover,
+    /// One change of the members at a time.
+    pub(crate) changing: tokio::sync::Mutex<()>,
+    /// When the gate last looked.
+    pub(crate) gate_looked: Heard,
+    /// Others said that it is no member any more.
+    removed: AtomicBool,
     /// Began without a log and has not caught up with a leader since.
     blank: AtomicBool,
     metrics: watch::Receiver<RaftMetrics>,
@@ -66,8 +81,9 @@ impl Member {
         raft: Raft,
         (log, replica): (LogStore, Replica),
         heard: Heard,
-        addresses: Addresses,
+        (addresses, contacts): (Addresses, Contacts),
         clock: Arc<dyn Clock>,
+        lineage: Lineage,
     ) -> Self {
         let metrics = raft.metrics();
         let blank = AtomicBool::new(log.last().is_none());
@@ -79,6 +95,12 @@ impl Member {
             heard,
             addresses,
             clock,
+            lineage,
+            contacts,
+            handover: Handover::default(),
+            changing: tokio::sync::Mutex::default(),
+            gate_looked: Heard::never(),
+            removed: AtomicBool::new(false),
             blank,
             metrics,
         }
@@ -103,6 +125,21 @@ impl Member {
                 "caught up with the leader: voting from now on"
             );
         }
+    }
+
+    /// Whether it began without a log and was not brought up to date since.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.blank.load(Ordering::Relaxed)
+    }
+
+    /// Whether others said that it is no member any more.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Relaxed)
+    }
+
+    /// Notes that; gives what was noted before.
+    pub(crate) fn set_removed(&self, removed: bool) -> bool {
+        self.removed.swap(removed, Ordering::Relaxed)
     }
 
     /// A receiver of what Raft says of itself.
@@ -137,6 +174,16 @@ impl Member {
     pub(crate) fn not_leader(&self) -> Unavailable {
         let leader = self.leader_addr().map(|(_, addr)| addr.to_string());
         Unavailable::NotLeader { leader }
+    }
+
+    /// The sets of voters of each of which a majority is needed: two while they change.
+    pub(crate) fn configs(&self) -> Vec<BTreeSet<VoterId>> {
+        let metrics = self.metrics.borrow();
+        let configs = metrics.membership_config.membership().get_joint_config();
+        match configs.is_empty() {
+            false => configs.clone(),
+            true => vec![self.addresses.all().into_keys().collect()],
+        }
     }
 
     /// Voters with their addresses: as committed, or as configured before anything is.
@@ -175,6 +222,8 @@ impl Member {
             applied_index: metrics.last_applied.map_or(0, |id| id.index),
             revision: self.replica.revision(),
             members,
+            incarnation: self.lineage.current(),
+            membership_index: metrics.membership_config.log_id().map_or(0, |id| id.index),
         }
     }
 }

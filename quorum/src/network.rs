@@ -1,6 +1,8 @@
 //! The sending side of Raft over the mesh.
 
 use crate::{
+    contacts::{Contact, Contacts, News},
+    lineage::Lineage,
     member::Addresses,
     raft_rpc::{Append, RequestVote, SendSnapshot, SnapshotAnswer},
     types::{Snapshot, Types, Vote},
@@ -17,13 +19,9 @@ use openraft::{
     },
 };
 use std::{
-    collections::BTreeMap,
     future::Future,
     io,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -44,15 +42,22 @@ const MAX_ANEW: usize = 3;
 pub(crate) struct Network {
     mesh: Mesh,
     addresses: Addresses,
-    lost: Arc<Mutex<BTreeMap<VoterId, Arc<AtomicBool>>>>,
+    contacts: Contacts,
+    lineage: Lineage,
 }
 
 impl Network {
-    pub(crate) fn new(mesh: Mesh, addresses: Addresses) -> Self {
+    pub(crate) fn new(
+        mesh: Mesh,
+        addresses: Addresses,
+        contacts: Contacts,
+        lineage: Lineage,
+    ) -> Self {
         Self {
             mesh,
             addresses,
-            lost: Arc::default(),
+            contacts,
+            lineage,
         }
     }
 }
@@ -62,8 +67,9 @@ pub(crate) struct Link {
     target: VoterId,
     /// `None` when nobody knows where it is.
     peer: Option<Peer>,
-    /// Whether the last call failed; shared by all ways to this member.
-    lost: Arc<AtomicBool>,
+    /// How calls end; shared by all ways to this member.
+    contact: Arc<Contact>,
+    lineage: Lineage,
 }
 
 type RaftRpcError = RPCError<VoterId, BasicNode, RaftError<VoterId>>;
@@ -85,12 +91,11 @@ impl Link {
 
     /// Says once that a member is lost, and once that it is back.
     fn note(&self, error: Option<&CallError>) {
-        let was_lost = self.lost.swap(error.is_some(), Ordering::Relaxed);
-        match error {
-            Some(error) if !was_lost => {
+        match (self.contact.note(error), error) {
+            (News::Lost, Some(error)) => {
                 tracing::warn!(member = self.target, %error, "a member does not answer");
             }
-            None if was_lost => tracing::info!(member = self.target, "a member answers again"),
+            (News::Back, _) => tracing::info!(member = self.target, "a member answers again"),
             _ => {}
         }
     }
@@ -107,6 +112,7 @@ impl Link {
             let end = (offset + PIECE_BYTES).min(bytes.len());
             let last = end == bytes.len();
             let request = SendSnapshot {
+                incarnation: self.lineage.current(),
                 vote,
                 meta: snapshot.meta.clone(),
                 offset: offset as u64,
@@ -137,9 +143,12 @@ impl RaftNetworkFactory<Types> for Network {
         let addr = self.addresses.of(target, Some(&node.addr));
         let expect = Expect::exactly(Role::Quorum, target.to_string());
         let peer = addr.map(|addr| self.mesh.peer(addr, expect));
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = lost.entry(target).or_default().clone();
-        Link { target, peer, lost }
+        Link {
+            target,
+            peer,
+            contact: self.contacts.of(target),
+            lineage: self.lineage.clone(),
+        }
     }
 }
 
@@ -149,7 +158,7 @@ impl RaftNetwork<Types> for Link {
         request: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<VoterId>, RaftRpcError> {
-        let request = Append(request);
+        let request = Append(self.lineage.current(), request);
         Ok(self.call(&request, option.hard_ttl()).await?)
     }
 
@@ -158,7 +167,7 @@ impl RaftNetwork<Types> for Link {
         request: VoteRequest<VoterId>,
         option: RPCOption,
     ) -> Result<VoteResponse<VoterId>, RaftRpcError> {
-        let request = RequestVote(request);
+        let request = RequestVote(self.lineage.current(), request);
         Ok(self.call(&request, option.hard_ttl()).await?)
     }
 

@@ -107,6 +107,8 @@ pub(crate) async fn run(member: Arc<Member>, mut queue: ProposalQueue) {
     let mut ahead = None;
     let mut held = None;
     while let Some(batch) = gather(&mut queue, &mut held).await {
+        // What comes while another member takes over waits, and is then told who leads.
+        let _turn = member.handover.turn().await;
         propose(&member, &mut ahead, batch).await;
     }
 }

@@ -1,11 +1,11 @@
 //! Raft's own calls between members. Entries are encoded and judged as in the log, so their names
 //! carry its version and grow with the commands' schema: members of two versions do not hear each
-//! other, and none misreads the other.
+//! other, and none misreads the other. Each carries the incarnation of who asks: see `lineage.rs`.
 
 use crate::types::{LogId, SnapshotMeta, Types, Vote};
 use bytes::Bytes;
 use lattice_mesh::{Role, Rpc};
-use lattice_quorum_types::VoterId;
+use lattice_quorum_types::{VoterId, membership::Incarnation};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
@@ -15,7 +15,7 @@ const MEMBERS: &[Role] = &[Role::Quorum];
 
 /// Log entries, or a heartbeat.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Append(pub(crate) AppendEntriesRequest<Types>);
+pub(crate) struct Append(pub(crate) Incarnation, pub(crate) AppendEntriesRequest<Types>);
 impl Rpc for Append {
     const METHOD: &'static str = "raft.append.4";
     const CALLERS: &'static [Role] = MEMBERS;
@@ -24,7 +24,7 @@ impl Rpc for Append {
 
 /// A candidate asks for a vote.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct RequestVote(pub(crate) VoteRequest<VoterId>);
+pub(crate) struct RequestVote(pub(crate) Incarnation, pub(crate) VoteRequest<VoterId>);
 impl Rpc for RequestVote {
     const METHOD: &'static str = "raft.vote.4";
     const CALLERS: &'static [Role] = MEMBERS;
@@ -34,6 +34,8 @@ impl Rpc for RequestVote {
 /// A piece of a snapshot, in order of offset.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SendSnapshot {
+    /// The leader's.
+    pub(crate) incarnation: Incarnation,
     /// The leader's.
     pub(crate) vote: Vote,
     pub(crate) meta: SnapshotMeta,
@@ -64,6 +66,8 @@ impl Rpc for SendSnapshot {
 /// while, and whose own log is no longer, says yes.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct MayCampaign {
+    /// The asker's.
+    pub(crate) incarnation: Incarnation,
     /// The asker's last entry.
     pub(crate) last_log_id: Option<LogId>,
 }
@@ -71,4 +75,21 @@ impl Rpc for MayCampaign {
     const METHOD: &'static str = "raft.campaign.4";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = bool;
+}
+
+/// The leader asks another voter to lead: it proposes nothing any more until that was answered.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct TakeOver {
+    /// The leader's.
+    pub(crate) incarnation: Incarnation,
+    /// In which it leads.
+    pub(crate) term: u64,
+    /// Its last entry: nothing follows.
+    pub(crate) last_log_id: Option<LogId>,
+}
+impl Rpc for TakeOver {
+    const METHOD: &'static str = "raft.take_over.4";
+    const CALLERS: &'static [Role] = MEMBERS;
+    /// The new term, or why it does not lead.
+    type Reply = Result<u64, String>;
 }

@@ -1,9 +1,9 @@
 //! The answering side of Raft over the mesh.
 
 use crate::{
-    gate,
+    gate, handover,
     member::Member,
-    raft_rpc::{Append, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer},
+    raft_rpc::{Append, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer, TakeOver},
     types::{Snapshot, SnapshotMeta, Vote},
 };
 use bytes::{Bytes, BytesMut};
@@ -22,7 +22,8 @@ struct Incoming {
 /// Adds Raft's calls.
 pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
     let incoming: Arc<Mutex<Option<Incoming>>> = Arc::default();
-    let (appends, votes, snapshots, silence) = (
+    let (appends, votes, snapshots, silence, successor) = (
+        member.clone(),
         member.clone(),
         member.clone(),
         member.clone(),
@@ -32,9 +33,11 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
         .rpc(move |caller, request: Append| {
             let member = appends.clone();
             async move {
-                speaks_for_itself(&caller, &request.0.vote)?;
-                let committed = request.0.leader_commit;
-                let reply = member.raft.append_entries(request.0).await;
+                let Append(incarnation, request) = request;
+                speaks_for_itself(&caller, &request.vote)?;
+                member.lineage.admit(caller.identity.id(), incarnation)?;
+                let committed = request.leader_commit;
+                let reply = member.raft.append_entries(request).await;
                 let reply = reply.map_err(Failed::new)?;
                 if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
                     member.heard.now();
@@ -48,23 +51,39 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
         .rpc(move |caller, request: RequestVote| {
             let member = votes.clone();
             async move {
-                speaks_for_itself(&caller, &request.0.vote)?;
-                if member.must_abstain(request.0.last_log_id) {
+                let RequestVote(incarnation, request) = request;
+                speaks_for_itself(&caller, &request.vote)?;
+                if member.must_abstain(request.last_log_id) {
                     return Err(Failed::new("this member began without a log and abstains"));
                 }
-                member.raft.vote(request.0).await.map_err(Failed::new)
+                member.lineage.admit(caller.identity.id(), incarnation)?;
+                member.raft.vote(request).await.map_err(Failed::new)
             }
         })
         .rpc(move |caller, request: SendSnapshot| {
             let (member, incoming) = (snapshots.clone(), incoming.clone());
             async move {
                 speaks_for_itself(&caller, &request.vote)?;
+                let incarnation = request.incarnation;
+                member.lineage.admit(caller.identity.id(), incarnation)?;
                 take_piece(&member, &incoming, request).await
             }
         })
-        .rpc(move |_, request: MayCampaign| {
+        .rpc(move |caller, request: MayCampaign| {
             let member = silence.clone();
-            async move { Ok(gate::may_campaign(&member, request.last_log_id)) }
+            async move {
+                let asker = caller.identity.id();
+                member.lineage.may_hear(asker, request.incarnation)?;
+                Ok(gate::may_campaign(&member, request.last_log_id))
+            }
+        })
+        .rpc(move |caller, request: TakeOver| {
+            let member = successor.clone();
+            async move {
+                let leader = caller.identity.id();
+                member.lineage.may_hear(leader, request.incarnation)?;
+                Ok(handover::take_over(&member, leader, &request).await)
+            }
         })
 }
 

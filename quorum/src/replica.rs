@@ -32,6 +32,13 @@ struct Core {
 /// A member's copy of the replicated state. Clones share it.
 #[derive(Clone)]
 pub struct Replica {
+/// The state at one place of the log.
+pub(crate) struct Captured {
+    pub(crate) state: State,
+    pub(crate) applied: Option<LogId>,
+    pub(crate) membership: Membership,
+}
+
     core: Arc<RwLock<Core>>,
     feed: Arc<Feed>,
     /// Number of the present trust, for who signs it.
@@ -98,6 +105,15 @@ impl Replica {
         self.read().state.now()
     }
     /// Who is trusted, as applied.
+    /// The applied state with its place in the log, of one moment.
+    pub(crate) fn capture(&self) -> Captured {
+        let core = self.read();
+        Captured {
+            state: core.state.clone(),
+            applied: core.applied,
+            membership: core.membership.clone(),
+        }
+    }
     pub fn trust(&self) -> TrustView {
         self.read().state.trust()
     }

@@ -30,8 +30,8 @@ const STATUS_TIMEOUT: Duration = Duration::from_millis(1000);
 /// the endpoint open until [`Mesh::shutdown`].
 #[derive(Clone)]
 pub struct QuorumClient {
-    members: Arc<Members>,
-    config: Arc<ClientConfig>,
+    pub(crate) members: Arc<Members>,
+    pub(crate) config: Arc<ClientConfig>,
     jobs: mpsc::Sender<Job>,
 }
 
@@ -53,6 +53,7 @@ impl QuorumClient {
         let (jobs, queue) = mpsc::channel(config.queue.max(1));
         let (members, config) = (Arc::new(Members::new(mesh, addrs)), Arc::new(config));
         tokio::spawn(propose::run(members.clone(), config.clone(), queue));
+        tokio::spawn(Members::refresh(Arc::downgrade(&members)));
         Self {
             members,
             config,
@@ -176,8 +177,8 @@ impl QuorumClient {
         self.members.status(STATUS_TIMEOUT).await
     }
 
-    /// The addresses it was made with.
-    pub fn members(&self) -> &[SocketAddr] {
+    /// Where the members are, as they say, and the other addresses it was made with.
+    pub fn members(&self) -> Vec<SocketAddr> {
         self.members.addrs()
     }
 }

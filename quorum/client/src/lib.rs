@@ -14,6 +14,7 @@ mod client;
 mod config;
 mod error;
 mod members;
+mod operations;
 mod propose;
 mod watch;
 

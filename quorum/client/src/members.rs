@@ -1,24 +1,41 @@
-//! Who the members are and which of them leads, as far as we know.
+//! Who the members are and which of them leads, as far as we know. They may change while we run:
+//! whatever a member says of itself names all of them.
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use lattice_mesh::{CallError, Expect, Mesh, Peer, Role};
-use lattice_quorum_types::{view::MemberStatus, wire::GetMemberStatus};
+use lattice_quorum_types::{membership::Incarnation, view::MemberStatus, wire::GetMemberStatus};
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
+use tokio::time::sleep;
 
 /// How long members are asked who leads.
 const LOCATE_TIMEOUT: Duration = Duration::from_millis(250);
 
+/// Between two looks at who the members are, while nothing else makes us ask. Rarer than anybody
+/// replaces all of them.
+const REFRESH: Duration = Duration::from_secs(15);
+
+/// Who the members are by their own word.
+#[derive(Debug, Default)]
+struct Told {
+    /// Which membership it is: later ones are higher.
+    version: (Incarnation, u64),
+    addrs: Vec<SocketAddr>,
+}
+
 /// The members' addresses and the presumed leader.
 pub(crate) struct Members {
     mesh: Mesh,
+    /// As configured: by these the first member is found, and any when those told are gone.
     addrs: Vec<SocketAddr>,
+    told: Mutex<Told>,
     leader: Mutex<Option<SocketAddr>>,
     turn: AtomicUsize,
 }
@@ -28,13 +45,63 @@ impl Members {
         Self {
             mesh,
             addrs,
+            told: Mutex::default(),
             leader: Mutex::new(None),
             turn: AtomicUsize::new(0),
         }
     }
 
-    pub(crate) fn addrs(&self) -> &[SocketAddr] {
-        &self.addrs
+    /// The present members first, then those configured that are none of them.
+    pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addrs = told.addrs.clone();
+        let configured = self.addrs.iter().filter(|addr| !told.addrs.contains(addr));
+        addrs.extend(configured);
+        addrs
+    }
+
+    /// Takes up who the members are, where that is newer than what was told before.
+    fn learn(&self, status: &MemberStatus) {
+        let version = (status.incarnation, status.membership_index);
+        let addrs: Option<Vec<SocketAddr>> = status
+            .members
+            .iter()
+            .map(|(_, addr)| addr.parse().ok())
+            .collect();
+        let Some(addrs) = addrs.filter(|addrs| !addrs.is_empty() && !status.incarnation.is_none())
+        else {
+            return;
+        };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if version > told.version {
+            if !told.addrs.is_empty() && told.addrs != addrs {
+                tracing::info!(?addrs, "the quorum has other members now");
+            }
+            *told = Told { version, addrs };
+        }
+    }
+
+    /// Keeps up with who the members are, for as long as somebody uses them.
+    pub(crate) async fn refresh(members: Weak<Self>) {
+        loop {
+            sleep(REFRESH).await;
+            let Some(members) = members.upgrade() else {
+                return;
+            };
+            let leader = *members.leader();
+            let asked = match leader {
+                Some(addr) => members
+                    .peer(addr)
+                    .call(&GetMemberStatus, LOCATE_TIMEOUT)
+                    .await
+                    .ok(),
+                None => None,
+            };
+            match asked {
+                Some(status) => members.learn(&status),
+                None => drop(members.locate().await),
+            }
+        }
     }
 
     pub(crate) fn peer(&self, addr: SocketAddr) -> Peer {
@@ -68,31 +135,35 @@ impl Members {
             self.follow(found);
             return Some(found);
         }
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        self.addrs.get(turn.checked_rem(self.addrs.len())?).copied()
+        let (turn, addrs) = (self.turn.fetch_add(1, Ordering::Relaxed), self.addrs());
+        addrs.get(turn.checked_rem(addrs.len())?).copied()
     }
 
-    /// Asks all members who leads, and believes the highest term once a majority has answered.
+    /// Asks all members who leads, and believes the highest term of the latest incarnation once a
+    /// majority has answered.
     pub(crate) async fn locate(&self) -> Option<SocketAddr> {
-        let mut asked: FuturesUnordered<_> = self
-            .addrs
+        let addrs = self.addrs();
+        let mut asked: FuturesUnordered<_> = addrs
             .iter()
             .map(|addr| {
                 let peer = self.peer(*addr);
                 async move { peer.call(&GetMemberStatus, LOCATE_TIMEOUT).await }
             })
             .collect();
-        let (mut answers, mut newest) = (0, None::<MemberStatus>);
+        let (mut answers, mut newest) = (BTreeSet::new(), None::<MemberStatus>);
         while let Some(answer) = asked.next().await {
             let Ok(status) = answer else { continue };
-            answers += 1;
-            // Of one term there is one leader, but not everybody has heard of it.
-            let rank = |s: &MemberStatus| (s.term, s.leader.is_some());
+            answers.insert(status.id);
+            self.learn(&status);
+            // Of one term there is one leader, but not everybody has heard of it. What is left of a
+            // cluster that was restored since may be of any term.
+            let rank = |s: &MemberStatus| (s.incarnation, s.term, s.leader.is_some());
             if newest.as_ref().is_none_or(|n| rank(&status) > rank(n)) {
                 newest = Some(status);
             }
             let knows = newest.as_ref().is_some_and(|n| n.leader.is_some());
-            if answers * 2 > self.addrs.len() && knows {
+            let count = newest.as_ref().map_or(0, |newest| newest.members.len());
+            if answers.len() * 2 > count && knows {
                 break;
             }
         }
@@ -107,9 +178,15 @@ impl Members {
         &self,
         timeout: Duration,
     ) -> Vec<(SocketAddr, Result<MemberStatus, CallError>)> {
-        let asked = self.addrs.iter().map(|addr| {
-            let peer = self.peer(*addr);
-            async move { (*addr, peer.call(&GetMemberStatus, timeout).await) }
+        let asked = self.addrs().into_iter().map(|addr| {
+            let peer = self.peer(addr);
+            async move {
+                let status = peer.call(&GetMemberStatus, timeout).await;
+                if let Ok(status) = &status {
+                    self.learn(status);
+                }
+                (addr, status)
+            }
         });
         futures::future::join_all(asked).await
     }

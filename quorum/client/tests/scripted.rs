@@ -10,6 +10,7 @@ use lattice_quorum_types::{
     Applied, Command, Envelope, Event, Outcome, ProjectPath, Refusal, Revision, UnixMillis,
     command::{Power, Principal, SCHEMA},
     event::EventKind,
+    membership::Incarnation,
     view::{Answer, MemberStatus, Query, WatchItem},
     wire::{GetMemberStatus, Propose, Read, Unavailable, Watch},
 };
@@ -99,6 +100,8 @@ impl Site {
                     applied_index: 0,
                     revision: Revision(0),
                     members: vec![(1, leader.to_string())],
+                    incarnation: Incarnation::NONE,
+                    membership_index: 0,
                 })
             });
         mesh.serve(router).unwrap();
@@ -394,6 +397,8 @@ fn watchable(site: &Site) -> (Mesh, Arc<Mutex<Vec<u64>>>) {
                 applied_index: 0,
                 revision: Revision(0),
                 members: vec![(1, addr.to_string())],
+                incarnation: Incarnation::NONE,
+                membership_index: 0,
             })
         });
     mesh.serve(router).unwrap();

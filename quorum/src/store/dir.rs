@@ -1,10 +1,13 @@
 //! The data directory: its marker, and opening its parts in the order that keeps a crash harmless.
 
-use super::{LogStore, OpenError, SnapshotDir};
+use super::{LogStore, Marked, OpenError, Restored, SnapshotDir, restored};
 use crate::ground::{Files, Ground};
-use lattice_quorum_types::VoterId;
+use lattice_quorum_types::{VoterId, membership::Incarnation};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Format of the data directory this build writes; it reads all before it too. Opening a directory
 /// makes it this format, and older builds do not open it any more. It grows with the commands'
@@ -12,14 +15,21 @@ use std::path::{Path, PathBuf};
 pub const FORMAT: u32 = 4;
 
 const MARKER: &str = "FORMAT";
-const LOG: &str = "log.redb";
-const SNAPSHOTS: &str = "snapshots";
+pub(super) const LOG: &str = "log.redb";
+pub(super) const SNAPSHOTS: &str = "snapshots";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Marker {
     format: u32,
     cluster: String,
     voter: VoterId,
+    /// Directories had none before there was a restore.
+    #[serde(default = "first")]
+    incarnation: Incarnation,
+}
+
+fn first() -> Incarnation {
+    Incarnation::FIRST
 }
 
 /// An opened data directory. Owned by one process at a time.
@@ -28,6 +38,8 @@ pub struct DataDir {
     pub log: LogStore,
     /// Snapshots.
     pub snapshots: SnapshotDir,
+    /// Which life of the cluster it belongs to.
+    pub marked: Arc<Marked>,
 }
 
 impl std::fmt::Debug for DataDir {
@@ -51,10 +63,14 @@ impl DataDir {
         voter: VoterId,
     ) -> Result<Self, OpenError> {
         let files = &*ground.files;
+        restored::check_finished(files, path)?;
         let (log_path, snapshots) = (path.join(LOG), path.join(SNAPSHOTS));
         let log_bytes = files.length(&log_path).unwrap_or(None);
         let marker = read_marker(files, path)?;
         let is_current = marker.as_ref().is_some_and(|m| m.format == FORMAT);
+        let incarnation = marker
+            .as_ref()
+            .map_or(Incarnation::NONE, |marker| marker.incarnation);
         match marker {
             Some(marker) => {
                 check_marker(path, &marker, cluster, voter)?;
@@ -77,9 +93,26 @@ impl DataDir {
         // Last: with a marker, a log file that is missing is a loss and not a beginning. Before
         // the first row of the new format, too: what an older build cannot read it must not open.
         if !is_current {
-            write_marker(files, path, cluster, voter)?;
+            write_marker(files, path, cluster, voter, incarnation)?;
         }
-        Ok(Self { log, snapshots })
+        let (files, path) = (ground.files.clone(), path.to_owned());
+        let marked = Marked::new(files, path, cluster, voter, incarnation);
+        Ok(Self {
+            log,
+            snapshots,
+            marked: Arc::new(marked),
+        })
+    }
+
+    /// Makes a directory that begins with the state of a backup. It must be missing or empty.
+    pub async fn restore(
+        ground: &Ground,
+        path: &Path,
+        cluster: &str,
+        voter: VoterId,
+        data: Restored,
+    ) -> Result<(), OpenError> {
+        restored::make(ground, path, cluster, voter, data).await
     }
 }
 
@@ -131,17 +164,19 @@ fn check_marker(
     })
 }
 
-fn write_marker(
+pub(super) fn write_marker(
     files: &dyn Files,
     path: &Path,
     cluster: &str,
     voter: VoterId,
+    incarnation: Incarnation,
 ) -> Result<(), OpenError> {
     let marker_path: PathBuf = path.join(MARKER);
     let marker = Marker {
         format: FORMAT,
         cluster: cluster.to_owned(),
         voter,
+        incarnation,
     };
     let text = serde_json::to_vec(&marker).map_err(|e| OpenError::damaged(&marker_path, e))?;
     files

@@ -59,6 +59,25 @@ pub enum OpenError {
         /// What is wrong.
         reason: String,
     },
+    /// A restore into it was cut short.
+    #[error(
+        "a restore into {} was cut short; empty the directory and restore again",
+        .path.display()
+    )]
+    Unfinished {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// There is something in it already.
+    #[error(
+        "{} is not empty: a backup is restored into an empty data directory only; move what is \
+         there away",
+        .path.display()
+    )]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The system refused.
     #[error("{}: {source}", .path.display())]
     Io {

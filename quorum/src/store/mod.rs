@@ -2,7 +2,7 @@
 //! point (one redb file), and snapshots (checksummed files).
 //!
 //! ```text
-//! <data_dir>/FORMAT            {"format":4,"cluster":"site","voter":1}
+//! <data_dir>/FORMAT            {"format":4,"cluster":"site","voter":1,"incarnation":{…}}
 //! <data_dir>/log.redb          log entries, vote, commit point
 //! <data_dir>/snapshots/*.snap  the newest two
 //! ```
@@ -14,7 +14,9 @@ mod error;
 mod index;
 mod log;
 mod recover;
+mod marked;
 mod row;
+mod restored;
 mod snapshot;
 mod writer;
 
@@ -25,7 +27,10 @@ mod first_version;
 #[cfg(test)]
 mod tests;
 
-pub use dir::DataDir;
+pub use dir::{DataDir, FORMAT};
 pub use error::OpenError;
 pub use log::LogStore;
 pub use snapshot::SnapshotDir;
+pub use marked::Marked;
+pub use restored::Restored;
+pub use segments::SegmentDir;

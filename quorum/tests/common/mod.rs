@@ -129,11 +129,21 @@ impl Cluster {
         cluster
     }
 
+    /// One more member, which joins and which nobody has added yet.
+    pub async fn join(&mut self) -> VoterId {
+        let id = self.members.len() as VoterId + 1;
+        let mut app = self.try_bind(id, any_port(), true).await.unwrap();
+        self.members.push((id, app.addr()));
+        app.start(self.members.clone()).await.unwrap();
+        self.apps.push(Some(app));
+        id
+    }
+
     /// An endpoint that was closed a moment ago holds its port until its connections are drained.
     async fn bind(&self, id: VoterId, addr: SocketAddr) -> App {
         let bind = async {
             loop {
-                match self.try_bind(id, addr).await {
+                match self.try_bind(id, addr, id > 3).await {
                     Err(StartError::Mesh(MeshError::AddressInUse { .. })) => {
                         tokio::time::sleep(Duration::from_millis(20)).await;
                     }
@@ -145,10 +155,11 @@ impl Cluster {
         bound.expect("the port is free again")
     }
 
-    async fn try_bind(&self, id: VoterId, addr: SocketAddr) -> Result<App, StartError> {
+    async fn try_bind(&self, id: VoterId, addr: SocketAddr, join: bool) -> Result<App, StartError> {
         let folder = self.folder.path().join(id.to_string());
         let mut settings = Settings::new(CLUSTER, id, addr, folder);
         settings.snapshot_every = self.snapshot_every;
+        settings.join = join;
         settings.enrolment.lifetime = self.lifetime;
         settings.mesh.enrol_rate = RateLimit {
             burst: 1000,
@@ -233,7 +244,7 @@ impl Cluster {
     }
 
     pub async fn stop(mut self) {
-        for id in 1..=3 {
+        for id in 1..=self.apps.len() as VoterId {
             if self.apps[id as usize - 1].is_some() {
                 self.stop_member(id).await;
             }

@@ -68,6 +68,22 @@ impl Site {
         site
     }
 
+    /// Files and port of one more member, which joins.
+    pub fn joiner(&mut self, extra: &str) -> VoterId {
+        let taken = self.addrs.clone();
+        let port = free_ports(4).into_iter().find(|a| !taken.contains(a));
+        self.addrs.push(port.unwrap());
+        self.processes.push(None);
+        let id = self.addrs.len() as VoterId;
+        let folder = self.folder.path().join(format!("credentials-{id}"));
+        credentials(&self.authority, Role::Quorum, &id.to_string())
+            .save(&folder)
+            .unwrap();
+        let text = self.config_text(id, &format!("join: true\n{extra}"));
+        std::fs::write(self.config(id), text).unwrap();
+        id
+    }
+
     /// Adds lines to every configuration.
     pub fn configure(&self, extra: &str) {
         for id in 1..=3 {
@@ -167,7 +183,7 @@ impl Drop for Site {
             let _ = child.wait();
         }
         if std::thread::panicking() {
-            for id in 1..=3 {
+            for id in 1..=self.addrs.len() as VoterId {
                 eprintln!("--- member {id} printed:\n{}", self.printed(id));
             }
         }

@@ -48,16 +48,22 @@ const fn own_only(server: Server, method: &'static str, callers: &'static [Role]
 
 pub const RULES: &[Rule] = &[
     // Raft is the members' own.
-    rule(Server::Quorum, "raft.append.3", &[Quorum]),
-    rule(Server::Quorum, "raft.campaign.3", &[Quorum]),
-    rule(Server::Quorum, "raft.snapshot.3", &[Quorum]),
-    rule(Server::Quorum, "raft.vote.3", &[Quorum]),
+    rule(Server::Quorum, "raft.append.4", &[Quorum]),
+    rule(Server::Quorum, "raft.campaign.4", &[Quorum]),
+    rule(Server::Quorum, "raft.snapshot.4", &[Quorum]),
+    rule(Server::Quorum, "raft.take_over.4", &[Quorum]),
+    rule(Server::Quorum, "raft.vote.4", &[Quorum]),
     // The state is control's to change and read; members propose for strangers that enrol.
     rule(Server::Quorum, "quorum.propose", &[Control, Quorum]),
     rule(Server::Quorum, "quorum.read", &[Control, Quorum]),
     rule(Server::Quorum, "quorum.sign_audit", &[Control]),
     rule(Server::Quorum, "quorum.status", &[Control, Quorum]),
     rule(Server::Quorum, "quorum.watch", &[Control, Quorum]),
+    // Members tell of themselves and of each other; who they are is changed on a person's behalf.
+    rule(Server::Quorum, "quorum.member", &[Control, Quorum]),
+    rule(Server::Quorum, "quorum.overview", &[Control, Quorum]),
+    rule(Server::Quorum, "quorum.change", &[Control]),
+    rule(Server::Quorum, "quorum.backup", &[Control]),
     // Everybody learns whom to trust, and renews its own certificate.
     rule(Server::Quorum, "mesh.trust", &[Agent, Quorum, Control]),
     rule(Server::Quorum, "mesh.push_trust", &[Quorum, Control]),

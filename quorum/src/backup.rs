@@ -1,0 +1,101 @@
+//! A backup: the state at one revision, behind a read barrier, while work goes on. The file is
+//! described in `lattice_quorum_types::backup`; no key is in it.
+
+use crate::{replica::Captured, service::Service};
+use bytes::Bytes;
+use lattice_mesh::{Failed, ItemSender};
+use lattice_quorum_types::{
+    Command, Envelope, UnixMillis, VoterId,
+    audit::AuditAction,
+    backup::{Header, part},
+    command::SCHEMA,
+    membership::{GetBackup, Incarnation},
+};
+
+/// Bytes of a backup in one item.
+const PIECE_BYTES: usize = 1 << 20;
+/// The part that the state is.
+pub(crate) const STATE: &str = "state";
+
+/// Who writes it, and when.
+struct Writer {
+    cluster: String,
+    incarnation: Incarnation,
+    id: VoterId,
+    at: UnixMillis,
+}
+
+/// Makes a backup, writes that down, and sends it.
+pub(crate) async fn send(
+    service: &Service,
+    request: &GetBackup,
+    items: ItemSender<Bytes>,
+) -> Result<(), Failed> {
+    let member = &service.member;
+    // Whatever was acknowledged before the request is in it.
+    service.reads.barrier().await.map_err(Failed::new)?;
+    let captured = member.replica.capture();
+    let writer = Writer {
+        cluster: member.lineage.cluster().to_owned(),
+        incarnation: member.lineage.current(),
+        id: member.id,
+        at: member.clock.now(),
+    };
+    let encoding = service.workers.run(move || encode(&captured, writer)).await;
+    let (header, state) = encoding.map_err(Failed::new)?;
+    let action = AuditAction::BackedUp {
+        revision: header.revision,
+        number: header.audit_number,
+        digest: header.digest().into(),
+    };
+    let envelope = Envelope {
+        schema: SCHEMA,
+        principal: request.by.clone(),
+        // Another try makes another backup.
+        key: Some(format!(
+            "{}/{}",
+            request.key,
+            blake3::Hash::from(header.digest()).to_hex()
+        )),
+        at: member.clock.now(),
+        fence: None,
+        command: Command::NoteQuorum {
+            action: Box::new(action),
+        },
+    };
+    let noted = service.proposals.submit(member, vec![envelope]).await;
+    for reply in noted.map_err(Failed::new)? {
+        reply.map_err(Failed::new)?;
+    }
+    items.send(&Bytes::from(header.encode())).await?;
+    let mut state = state;
+    while !state.is_empty() {
+        let piece = state.split_to(PIECE_BYTES.min(state.len()));
+        items.send(&piece).await?;
+    }
+    Ok(())
+}
+
+fn encode(captured: &Captured, writer: Writer) -> (Header, Bytes) {
+    let bytes = Bytes::from(captured.state.snapshot());
+    let (at, revision) = captured.state.stamp();
+    let membership = captured.membership.membership();
+    let members = membership.nodes();
+    let header = Header {
+        cluster: writer.cluster,
+        incarnation: writer.incarnation,
+        revision,
+        at,
+        term: captured.applied.map_or(0, |id| id.leader_id.term),
+        led_by: captured.applied.map_or(0, |id| id.leader_id.node_id),
+        index: captured.applied.map_or(0, |id| id.index),
+        audit_number: captured.state.audit_number(),
+        members: members.map(|(id, node)| (*id, node.addr.clone())).collect(),
+        written_at: writer.at,
+        written_by: writer.id,
+        build: env!("CARGO_PKG_VERSION").to_owned(),
+        state_format: lattice_quorum_state::FORMAT_VERSION,
+        parts: vec![part(STATE, &bytes)],
+    };
+    (header, bytes)
+}

@@ -1,0 +1,182 @@
+//! Giving leadership to another member, with the shortest pause there can be. openraft 0.9 has no
+//! call for it; see `../0006-membership.md`.
+//!
+//! The leader proposes nothing more, waits until the other one has everything, and asks it to stand
+//! for election at once. Its own vote and the other's are a majority of three; of five, one more
+//! voter is needed, whose lease on the old leader must run out first.
+
+use crate::{
+    member::{Member, leading},
+    raft_rpc::TakeOver,
+};
+use lattice_mesh::{Expect, Mesh, Role};
+use lattice_quorum_types::{VoterId, membership::ChangeRefused};
+use std::{net::SocketAddr, time::Duration};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    time::{Instant, timeout, timeout_at},
+};
+
+/// How long commands that are under way, and then entries that the other one lacks, may take.
+const QUIET: Duration = Duration::from_secs(1);
+/// How long the other one may try. Voters' leases on the old leader end after half a second.
+const CAMPAIGN: Duration = Duration::from_millis(1500);
+/// One election; then it is tried again. More than a few disk writes.
+const ELECTION: Duration = Duration::from_millis(100);
+/// What a call needs beyond that.
+const CALL: Duration = Duration::from_millis(500);
+/// Longest that an orderly stop waits for it.
+const BEFORE_STOP: Duration = Duration::from_millis(2500);
+
+/// Whose turn it is: that of who proposes, or of who hands over.
+#[derive(Debug, Default)]
+pub(crate) struct Handover(Mutex<()>);
+
+impl Handover {
+    /// Waits for a turn. It is given back when the guard is dropped.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().await
+    }
+}
+
+/// Hands leadership to `to`, or to whoever has most of the log. Proposals wait meanwhile.
+///
+/// # Errors
+/// Why nobody leads in its place. This member may still have lost leadership.
+pub(crate) async fn step_down(
+    member: &Member,
+    mesh: &Mesh,
+    to: Option<VoterId>,
+) -> Result<VoterId, ChangeRefused> {
+    let refused = |reason: String| ChangeRefused::NotHandedOver {
+        leader: member.id,
+        reason,
+    };
+    let term = member.leads();
+    let term = term.ok_or_else(|| refused("this member does not lead".to_owned()))?;
+    let (target, addr) = successor(member, to).map_err(refused)?;
+    let turn = timeout(QUIET, member.handover.turn()).await;
+    let _turn = turn.map_err(|_| refused("commands under way are not committed".to_owned()))?;
+    if !has_everything(member, target).await {
+        return Err(refused(format!("member {target} does not catch up")));
+    }
+    let request = TakeOver {
+        incarnation: member.lineage.current(),
+        term,
+        last_log_id: member.log.last(),
+    };
+    // The gate must not take the silence of the next moment for a reason to campaign.
+    member.heard.now();
+    let peer = mesh.peer(addr, Expect::exactly(Role::Quorum, target.to_string()));
+    let answer = peer.call(&request, CAMPAIGN + CALL).await;
+    member.heard.now();
+    match answer {
+        Ok(Ok(new_term)) => {
+            tracing::info!(
+                member = member.id,
+                to = target,
+                new_term,
+                "gave up leadership"
+            );
+            let mut metrics = member.metrics();
+            let _ = timeout(QUIET, metrics.wait_for(|m| leading(m) != Some(term))).await;
+            Ok(target)
+        }
+        Ok(Err(reason)) => Err(refused(reason)),
+        Err(error) => Err(refused(format!("member {target}: {error}"))),
+    }
+}
+
+/// Who takes over: a voter that answered a moment ago.
+fn successor(member: &Member, to: Option<VoterId>) -> Result<(VoterId, SocketAddr), String> {
+    let voters = member.voters();
+    if let Some(to) = to {
+        if to == member.id {
+            return Err(format!("member {to} leads already"));
+        }
+        let addr = voters.get(&to).copied().flatten();
+        let addr = addr.ok_or_else(|| format!("there is no voter {to} with an address"))?;
+        let contact = member.contacts.of(to);
+        return match contact.is_recent() {
+            true => Ok((to, addr)),
+            false => Err(format!(
+                "member {to} does not answer: {}",
+                contact
+                    .fault()
+                    .unwrap_or_else(|| "it was not asked yet".to_owned())
+            )),
+        };
+    }
+    let metrics = member.metrics();
+    let matched = metrics.borrow().replication.clone().unwrap_or_default();
+    let reached = voters
+        .into_iter()
+        .filter(|(id, _)| *id != member.id && member.contacts.of(*id).is_recent())
+        .filter_map(|(id, addr)| Some((matched.get(&id).copied().flatten(), id, addr?)));
+    let best = reached.max_by_key(|(matched, id, _)| (*matched, std::cmp::Reverse(*id)));
+    best.map(|(_, id, addr)| (id, addr))
+        .ok_or_else(|| "no other voter answers".to_owned())
+}
+
+/// Waits until the member has every entry there is.
+async fn has_everything(member: &Member, target: VoterId) -> bool {
+    let mut metrics = member.metrics();
+    let has_all = metrics.wait_for(|m| {
+        let matched = m.replication.as_ref().and_then(|all| *all.get(&target)?);
+        matched.map(|id| id.index) == m.last_log_index
+    });
+    matches!(timeout(QUIET, has_all).await, Ok(Ok(_)))
+}
+
+/// Stands for election at once, at the leader's own wish. Gives the new term.
+///
+/// # Errors
+/// Why it does not lead.
+pub(crate) async fn take_over(
+    member: &Member,
+    leader: &str,
+    request: &TakeOver,
+) -> Result<u64, String> {
+    let mut metrics = member.metrics();
+    {
+        let now = metrics.borrow_and_update();
+        let known = now.current_leader.map(|id| id.to_string());
+        if now.current_term != request.term || known.as_deref() != Some(leader) {
+            return Err(format!(
+                "member {} knows of another leader than member {leader} in term {}",
+                member.id, request.term
+            ));
+        }
+    }
+    if member.is_blank() || member.log.last() < request.last_log_id {
+        return Err(format!("member {} lacks entries", member.id));
+    }
+    let until = Instant::now() + CAMPAIGN;
+    while Instant::now() < until {
+        let begun = member.raft.trigger().elect().await;
+        begun.map_err(|error| error.to_string())?;
+        let soon = (Instant::now() + ELECTION).min(until);
+        let leads = metrics.wait_for(|m| leading(m).is_some_and(|term| term > request.term));
+        if let Ok(Ok(now)) = timeout_at(soon, leads).await {
+            return Ok(now.current_term);
+        }
+    }
+    Err(format!(
+        "member {} was not elected within {} ms",
+        member.id,
+        CAMPAIGN.as_millis()
+    ))
+}
+
+/// Before an orderly stop: who leads gives it up, if somebody can take it. Otherwise the others
+/// find out after half a second of silence.
+pub(crate) async fn before_stop(member: &Member, mesh: &Mesh) {
+    if member.leads().is_none() || successor(member, None).is_err() {
+        return;
+    }
+    match timeout(BEFORE_STOP, step_down(member, mesh, None)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(refused)) => tracing::info!(reason = %refused, "stopping as the leader"),
+        Err(_) => tracing::info!("stopping as the leader: nobody took over in time"),
+    }
+}

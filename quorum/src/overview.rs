@@ -1,0 +1,287 @@
+//! All members in one table: who leads, how far each is, who is behind, and what somebody should
+//! look at. It is told also when there is no leader: then it is wanted most.
+
+use crate::{member::Member, store::FORMAT};
+use futures::future::join_all;
+use lattice_mesh::{Expect, Mesh, Role};
+use lattice_quorum_types::{
+    VoterId,
+    membership::{
+        Follower, GetMember, KnownMember, MemberAccount, MemberRole, MemberRow, QuorumView,
+    },
+};
+use openraft::ServerState;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Duration,
+};
+
+/// How long a member may take to give its account.
+const ASK_TIMEOUT: Duration = Duration::from_millis(700);
+/// So many entries behind the leader is worth a warning.
+const FAR_BEHIND: u64 = 1000;
+
+/// This member's account of itself.
+pub(crate) fn account(member: &Member) -> MemberAccount {
+    let status = member.status();
+    let metrics = member.metrics();
+    let metrics = metrics.borrow();
+    let stored = &metrics.membership_config;
+    let membership = stored.membership();
+    let voters: BTreeSet<VoterId> = membership.voter_ids().collect();
+    let members = membership.nodes().map(|(id, node)| KnownMember {
+        id: *id,
+        addr: addr_of(member, *id, &node.addr),
+        votes: voters.contains(id),
+    });
+    let leads = metrics.state == ServerState::Leader;
+    let followers = metrics.replication.iter().flatten();
+    let followers = followers
+        .filter(|(id, _)| **id != member.id)
+        .map(|(id, matched)| {
+            let contact = member.contacts.of(*id);
+            Follower {
+                id: *id,
+                matched: matched.map(|id| id.index),
+                heard_ms: contact.heard_ms(),
+                fault: contact.fault(),
+            }
+        });
+    MemberAccount {
+        id: member.id,
+        cluster: member.lineage.cluster().to_owned(),
+        incarnation: member.lineage.current(),
+        term: metrics.current_term,
+        leader: metrics.current_leader,
+        last_log_index: metrics.last_log_index.unwrap_or_default(),
+        applied_index: status.applied_index,
+        snapshot_index: metrics.snapshot.map_or(0, |id| id.index),
+        revision: status.revision,
+        heard_ms: member.heard.millis().filter(|_| !leads),
+        blank: member.is_blank(),
+        removed: member.is_removed(),
+        members: members.collect(),
+        membership_index: stored.log_id().map_or(0, |id| id.index),
+        changing: membership.get_joint_config().len() > 1,
+        followers: followers.collect(),
+        build: env!("CARGO_PKG_VERSION").to_owned(),
+        data_format: FORMAT,
+    }
+}
+
+fn addr_of(member: &Member, id: VoterId, committed: &str) -> String {
+    let addr = member.addresses.of(id, Some(committed));
+    addr.map_or_else(|| committed.to_owned(), |addr| addr.to_string())
+}
+
+type Answers = BTreeMap<VoterId, Result<MemberAccount, String>>;
+
+/// Asks these members, all at once.
+pub(crate) async fn ask(mesh: &Mesh, whom: &BTreeMap<VoterId, SocketAddr>) -> Answers {
+    let asked = whom.iter().map(|(id, addr)| {
+        let peer = mesh.peer(*addr, Expect::exactly(Role::Quorum, id.to_string()));
+        async move { (*id, peer.call(&GetMember, ASK_TIMEOUT).await) }
+    });
+    let answers = join_all(asked).await.into_iter();
+    answers
+        .map(|(id, answer)| (id, answer.map_err(|error| error.to_string())))
+        .collect()
+}
+
+/// The members that an account names, and those that are configured while it names none.
+fn named(member: &Member, account: &MemberAccount) -> BTreeMap<VoterId, SocketAddr> {
+    if account.members.is_empty() {
+        return member.addresses.all();
+    }
+    let known = account.members.iter();
+    known
+        .filter_map(|known| Some((known.id, known.addr.parse().ok()?)))
+        .collect()
+}
+
+/// All members, asked by this one.
+pub(crate) async fn view(member: &Member, mesh: &Mesh) -> QuorumView {
+    let own = account(member);
+    let mut answers = Answers::new();
+    answers.insert(own.id, Ok(own.clone()));
+    // Who is behind knows the former members: what it hears from them names the rest.
+    for _ in 0..2 {
+        let newest = newest(&own, &answers);
+        let mut whom = named(member, newest);
+        whom.retain(|id, _| !answers.contains_key(id));
+        if whom.is_empty() {
+            break;
+        }
+        answers.extend(ask(mesh, &whom).await);
+    }
+    let newest = newest(&own, &answers).clone();
+    table(&own, &newest, answers)
+}
+
+/// Whose membership is the newest, of those of the same incarnation.
+fn newest<'a>(own: &'a MemberAccount, answers: &'a Answers) -> &'a MemberAccount {
+    let accounts = answers.values().flatten();
+    let of_ours =
+        accounts.filter(|a| a.incarnation == own.incarnation || own.incarnation.is_none());
+    of_ours
+        .max_by_key(|a| (a.incarnation, a.membership_index, a.term))
+        .unwrap_or(own)
+}
+
+fn table(own: &MemberAccount, newest: &MemberAccount, mut answers: Answers) -> QuorumView {
+    let incarnation = newest.incarnation;
+    let leader = answers
+        .values()
+        .flatten()
+        .filter(|a| a.leader == Some(a.id) && a.incarnation == incarnation)
+        .max_by_key(|a| a.term)
+        .cloned();
+    let known = match newest.members.is_empty() {
+        false => newest.members.clone(),
+        true => answers
+            .keys()
+            .map(|id| KnownMember {
+                id: *id,
+                addr: String::new(),
+                votes: true,
+            })
+            .collect(),
+    };
+    let members: Vec<MemberRow> = known
+        .into_iter()
+        .map(|known| {
+            let answer = answers.remove(&known.id);
+            row(known, answer, leader.as_ref())
+        })
+        .collect();
+    let voters = members.iter().filter(|m| m.role != MemberRole::Learner);
+    let reached = |m: &&MemberRow| m.fault.is_none();
+    let (count, reachable) = (voters.clone().count(), voters.filter(reached).count());
+    let mut view = QuorumView {
+        cluster: own.cluster.clone(),
+        incarnation,
+        told_by: own.id,
+        leader: leader.as_ref().map(|a| a.id),
+        term: newest.term.max(leader.as_ref().map_or(0, |a| a.term)),
+        majority: u32::try_from(count / 2 + 1).unwrap_or(u32::MAX),
+        reachable: u32::try_from(reachable).unwrap_or(u32::MAX),
+        members,
+        warnings: Vec::new(),
+    };
+    view.warnings = warnings(&view, newest);
+    view
+}
+
+/// One line; `answer` is what came of asking, if it was asked.
+fn row(
+    known: KnownMember,
+    answer: Option<Result<MemberAccount, String>>,
+    leader: Option<&MemberAccount>,
+) -> MemberRow {
+    let (account, fault) = match answer {
+        Some(Ok(account)) => (Some(account), None),
+        Some(Err(fault)) => (None, Some(fault)),
+        None => (None, Some("no address of it is known".to_owned())),
+    };
+    let leads = leader.is_some_and(|leader| leader.id == known.id);
+    let followed = leader.and_then(|l| l.followers.iter().find(|f| f.id == known.id));
+    // An account of another incarnation is that of somebody else.
+    let of_ours = |account: &MemberAccount| {
+        leader.is_none_or(|l| account.incarnation == l.incarnation || account.incarnation.is_none())
+    };
+    let fault = match &account {
+        Some(account) if !of_ours(account) => Some(format!(
+            "it belongs to incarnation {} of the cluster: stop it, and give it an empty data \
+             directory",
+            account.incarnation
+        )),
+        _ => fault,
+    };
+    let lag = leader.and_then(|leader| {
+        let at = account.as_ref().map(|account| account.last_log_index);
+        let at = at.or_else(|| followed?.matched)?;
+        Some(leader.last_log_index.saturating_sub(at))
+    });
+    MemberRow {
+        id: known.id,
+        addr: known.addr,
+        role: match (leads, known.votes) {
+            (true, _) => MemberRole::Leader,
+            (false, true) => MemberRole::Voter,
+            (false, false) => MemberRole::Learner,
+        },
+        fault,
+        heard_ms: followed.and_then(|followed| followed.heard_ms),
+        lag,
+        account,
+    }
+}
+
+/// What somebody should look at, the worst first.
+fn warnings(view: &QuorumView, newest: &MemberAccount) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let voters = view
+        .members
+        .iter()
+        .filter(|m| m.role != MemberRole::Learner);
+    let (count, reachable) = (voters.clone().count(), view.reachable);
+    let majority = view.majority;
+    if reachable < majority {
+        warnings.push(format!(
+            "there is no majority: {reachable} of {count} voters answer, {majority} are needed; \
+             nothing can be changed until one more is back"
+        ));
+    } else if reachable == majority && count > 1 {
+        warnings.push(format!(
+            "the loss of one more member loses the majority: {reachable} of {count} voters answer, \
+             {majority} are needed"
+        ));
+    }
+    if view.leader.is_none() && reachable >= majority {
+        warnings
+            .push("nobody leads: an election is going on, or is prevented; look again".to_owned());
+    }
+    for member in &view.members {
+        let id = member.id;
+        if let Some(fault) = &member.fault {
+            warnings.push(format!("member {id} does not answer: {fault}"));
+        }
+        if let Some(lag) = member.lag.filter(|lag| *lag > FAR_BEHIND) {
+            warnings.push(format!("member {id} is {lag} log entries behind"));
+        }
+        if member.role == MemberRole::Learner {
+            warnings.push(format!(
+                "member {id} does not vote yet: finish with `lattice admin quorum add {id} {}`, or \
+                 remove it",
+                member.addr
+            ));
+        }
+        if member.account.as_ref().is_some_and(|account| account.blank) {
+            warnings.push(format!(
+                "member {id} began without a log and is being brought up to date"
+            ));
+        }
+    }
+    if newest.changing {
+        warnings.push(
+            "a change of the members stands half way: repeat the command that began it".to_owned(),
+        );
+    }
+    if count > 1 && count % 2 == 0 {
+        warnings.push(format!(
+            "{count} voters survive no more failures than {}: add or remove one",
+            count - 1
+        ));
+    }
+    let accounts = view.members.iter().filter_map(|m| m.account.as_ref());
+    let builds: BTreeSet<&str> = accounts.map(|account| account.build.as_str()).collect();
+    if builds.len() > 1 {
+        let builds = builds.into_iter().collect::<Vec<_>>().join(", ");
+        warnings.push(format!("members run different builds: {builds}"));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Looks after the gate. One that stands still would leave elections as they were last: allowed,
+//! and a member that comes back deposes a healthy leader; forbidden, and nobody is elected.
+
+use crate::{gate, heard::Heard, member::Member};
+use lattice_mesh::Mesh;
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The gate looks every 40 ms and asks for 100 ms at most: this is a dozen looks that did not come.
+const HUNG: Duration = Duration::from_secs(2);
+/// Between two looks at the gate.
+const PERIOD: Duration = Duration::from_millis(200);
+/// Before the gate is started again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Keeps a gate running, and elections forbidden while none does.
+pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
+    loop {
+        let gate = gate::run(member.clone(), mesh.clone());
+        let reason = until_it_stands_still(gate, &member.gate_looked, HUNG).await;
+        member.raft.runtime_config().elect(false);
+        tracing::error!(
+            member = member.id,
+            reason,
+            "the gate before elections stands still: no elections until it looks again; it is \
+             started anew"
+        );
+        sleep(PAUSE).await;
+    }
+}
+
+/// Runs `work` until it ends or has not looked for `hung`. Says which.
+async fn until_it_stands_still(
+    work: impl Future<Output = ()> + Send + 'static,
+    looked: &Heard,
+    hung: Duration,
+) -> String {
+    looked.now();
+    let mut work = AbortOnDropHandle::new(tokio::spawn(work));
+    // A process that was stopped has not looked either, and goes on: only time in which this task
+    // ran counts.
+    let mut awake = Duration::ZERO;
+    loop {
+        let since = Instant::now();
+        tokio::select! {
+            biased;
+            ended = &mut work => return match ended {
+                Ok(()) => "it ended".to_owned(),
+                Err(error) => error.to_string(),
+            },
+            () = sleep(PERIOD.min(hung / 4)) => {}
+        }
+        let slept = since.elapsed();
+        awake = match looked.silent_for(slept) {
+            true => awake + slept.min(PERIOD * 2),
+            false => Duration::ZERO,
+        };
+        if awake >= hung {
+            let silent = looked.millis().unwrap_or_default();
+            return format!("it has not looked for {silent} ms");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use tokio::time::timeout;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(200);
+
+    #[tokio::test]
+    async fn one_that_hangs_is_noticed() {
+        let looked = Heard::never();
+        let hangs = std::future::pending();
+        let reason = until_it_stands_still(hangs, &looked, SHORT);
+        let reason = timeout(PATIENCE, reason).await.unwrap();
+        assert!(reason.starts_with("it has not looked for "), "{reason}");
+    }
+
+    #[tokio::test]
+    async fn one_that_ends_or_panics_is_noticed() {
+        let looked = Heard::never();
+        let reason = until_it_stands_still(async {}, &looked, SHORT);
+        assert_eq!(timeout(PATIENCE, reason).await.unwrap(), "it ended");
+        let breaks = async { panic!("no reason") };
+        let reason = until_it_stands_still(breaks, &looked, SHORT);
+        let reason = timeout(PATIENCE, reason).await.unwrap();
+        assert!(reason.contains("panicked"), "{reason}");
+    }
+
+    #[tokio::test]
+    async fn one_that_looks_is_left_alone() {
+        let looked = Heard::never();
+        let looks = {
+            let looked = looked.clone();
+            async move {
+                for _ in 0..40 {
+                    looked.now();
+                    sleep(SHORT / 10).await;
+                }
+            }
+        };
+        let reason = until_it_stands_still(looks, &looked, SHORT * 2);
+        assert_eq!(timeout(PATIENCE, reason).await.unwrap(), "it ended");
+    }
+}
