@@ -11,8 +11,10 @@ use lattice_quorum_types::{
     Command, Envelope, UnixMillis,
     audit::{AuditHead, Checkpoint, CheckpointOf, Hex},
     command::{Power, Principal, SCHEMA},
+    view::Authority,
     wire::Unavailable,
 };
+use rustls_pki_types::CertificateDer;
 use std::{sync::Arc, time::Duration};
 
 /// Between two looks.
@@ -130,15 +132,24 @@ impl Signer {
         if signer.role() != Role::Quorum || signer.cluster() != self.cluster {
             return Err(refused(&format!("{signer} is no member of this quorum")));
         }
-        let issued_at = signed
-            .issued_at()
-            .ok_or_else(|| refused(&"its own certificate cannot be read"))?;
+        // The authority goes along: who verifies it later needs to know its pin alone.
+        let trust = self.member.replica.trust();
+        let by = |authority: &Authority| {
+            let certificate = CertificateDer::from(&authority.certificate[..]);
+            let judged = signed.verify_by(&certificate, CheckpointOf::CONTEXT, &bytes, at);
+            Some((judged.ok()?, authority.certificate.clone()))
+        };
+        let found = trust.authorities.iter().find_map(by);
+        let (by, authority) = found.ok_or_else(|| {
+            refused(&"its certificate is of no authority that the cluster knows of yet")
+        })?;
+        let certificates = signed.chain.into_iter().chain([authority]);
         Ok(Checkpoint {
             of,
             signer: format!("{}/{}", signer.role(), signer.id()),
-            issued_at,
+            issued_at: by.issued_at,
             signature: Hex(signed.signature),
-            certificates: signed.chain.into_iter().map(Hex).collect(),
+            certificates: certificates.map(Hex).collect(),
         })
     }
 

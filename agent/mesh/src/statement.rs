@@ -102,13 +102,6 @@ pub struct Signer {
 }
 
 impl Signed {
-    /// When the signer's certificate was issued; `None` where it cannot be read.
-    pub fn issued_at(&self) -> Option<UnixMillis> {
-        let leaf = self.chain.first()?;
-        let leaf = Leaf::read(&(&leaf[..]).into()).ok()?;
-        Some(leaf.issued_at)
-    }
-
     /// Who signed `bytes` for `context`, if the certificate is one of this authority and was in force
     /// at `at`. For who has no endpoint, years later: revocations, the cluster and what the signer
     /// may say are for the caller to judge.

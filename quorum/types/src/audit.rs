@@ -82,16 +82,42 @@ impl AuditEntry {
 
     /// The hash this entry has when it follows one with the hash `before`; 0 before the first.
     fn chained(&self, before: [u8; 32]) -> [u8; 32] {
+        chain_hash(before, &self.hashed_bytes())
+    }
+
+    /// What of it is hashed behind the hash of the entry before: postcard of number, revision, time,
+    /// principal and action.
+    pub fn hashed_bytes(&self) -> Vec<u8> {
         let fields = (self.number, self.revision, self.at, &self.by, &self.action);
         #[expect(
             clippy::expect_used,
             reason = "plain data serialised into memory cannot fail"
         )]
-        let bytes = postcard::to_stdvec(&fields).expect("an entry serialises");
-        let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
-        hasher.update(&before).update(&bytes);
-        *hasher.finalize().as_bytes()
+        postcard::to_stdvec(&fields).expect("an entry serialises")
     }
+
+    /// Whether this is what follows the entry of this number and hash; 0 and zeros before the first.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check_follows(&self, (number, hash): (u64, [u8; 32])) -> Result<(), AuditFault> {
+        let expected = number.saturating_add(1);
+        if self.number != expected {
+            let number = self.number;
+            return Err(AuditFault::Gap { number, expected });
+        }
+        match self.hash == self.chained(hash) {
+            true => Ok(()),
+            false => Err(AuditFault::Changed { number: expected }),
+        }
+    }
+}
+
+/// The hash of an entry: blake3 in key derivation mode of the hash before it and its bytes.
+pub fn chain_hash(before: [u8; 32], bytes: &[u8]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+    hasher.update(&before).update(bytes);
+    *hasher.finalize().as_bytes()
 }
 
 /// Checks that every entry follows the one before it. A list that begins with entry 1 is checked

@@ -362,7 +362,7 @@ pub enum AuditAction {
         signer: String,
         /// By the first certificate's key.
         signature: Hex,
-        /// The signer's certificates (DER), its own first.
+        /// Certificates (DER): the signer's own first, that of the authority last.
         certificates: Vec<Hex>,
     },
     /// A node is wiped again.

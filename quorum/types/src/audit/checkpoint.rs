@@ -54,7 +54,7 @@ pub struct Checkpoint {
     pub issued_at: UnixMillis,
     /// By the first certificate's key.
     pub signature: Hex,
-    /// The signer's certificates (DER), its own first.
+    /// Certificates (DER): the signer's own first, that of the authority last.
     pub certificates: Vec<Hex>,
 }
 

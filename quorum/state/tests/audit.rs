@@ -1,0 +1,497 @@
+//! What is written down for ever: by whichever command it came about, and signed as it should be.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, limits, node, path, principal, spec};
+use lattice_quorum_state::MAX_FORWARD_MS;
+use lattice_quorum_types::{
+    AllocationId, AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,
+    allocation::RankExit,
+    audit::{
+        AuditAction, AuditEntry, AuditFilter, AuditOrder, AuditSearch, Checkpoint, CheckpointOf,
+        Hex, verify_chain,
+    },
+    claim::{Claim, ClaimedNode, Proof},
+    command::{ExpectedNode, Fence, Power},
+    id::LeaseName,
+    node::Lifecycle,
+    rpc::Role,
+    view::{Answer, Query},
+};
+
+const MEMBERS: &str = "service:quorum";
+
+fn entries(c: &Cluster) -> Vec<AuditEntry> {
+    let (after, limit) = (0, 10_000);
+    match c.state.query(&Query::Audit { after, limit }) {
+        Answer::Audit(entries) => entries,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What was written down since entry `from`, by whom.
+fn since(c: &Cluster, from: usize) -> Vec<(String, AuditAction)> {
+    let entries = entries(c);
+    verify_chain(&entries).unwrap();
+    let new = entries.into_iter().skip(from);
+    new.map(|entry| (entry.by.name, entry.action)).collect()
+}
+
+fn sensitive(c: &mut Cluster, nodes: u32) -> AllocationId {
+    let mut spec = spec("atlas", nodes);
+    spec.sensitive = true;
+    c.add_nodes(nodes as usize);
+    c.submit(spec).unwrap()
+}
+
+/// Assigned by a service, on claims of which no baseline asks anything.
+fn assign(c: &mut Cluster, id: AllocationId) {
+    let wanted = c.state.allocation(id).unwrap().spec.nodes as usize;
+    let nodes = c.free(wanted);
+    let nodes = nodes.into_iter().map(|expected| {
+        let claim = Claim {
+            node: expected.node.clone(),
+            boot_id: "b1".to_owned(),
+            cohort: None,
+            classes: Default::default(),
+            read_at: c.now(),
+            nonce: [0; 16],
+        };
+        ClaimedNode {
+            expected: ExpectedNode {
+                boot: Some("b1".to_owned()),
+                ..expected
+            },
+            proof: Proof {
+                claim,
+                signature: Default::default(),
+                completed: Default::default(),
+                conforms: Default::default(),
+            },
+        }
+    });
+    let nodes = nodes.collect();
+    let assign = Command::AssignSensitive { id, nodes };
+    let mut envelope = common::envelope(c.now(), principal("service:c1", Power::Service), assign);
+    c.admin(Command::AcquireLease {
+        lease: LeaseName::new("schedule").unwrap(),
+        holder: "c1".to_owned(),
+        ttl_ms: 60_000,
+    })
+    .unwrap();
+    envelope.fence = Some(Fence {
+        lease: LeaseName::new("schedule").unwrap(),
+        epoch: c.state.lease("schedule").unwrap().0,
+    });
+    c.apply(envelope).unwrap();
+}
+
+fn furnished() -> Cluster {
+    let mut c = Cluster::default();
+    c.create("atlas", Some(limits(8))).unwrap();
+    c
+}
+
+fn nodes(names: &[&str]) -> Vec<NodeId> {
+    names.iter().map(|name| node(name)).collect()
+}
+
+#[test]
+fn sensitive_work_is_written_down_from_its_nodes_to_its_end() {
+    let mut c = furnished();
+    let id = sensitive(&mut c, 2);
+    assign(&mut c, id);
+    let from = entries(&c).len() - 1;
+    c.start_all(id);
+    c.end_all(id, RankExit::Exited { code: 0 });
+    let (allocation, attempt, user, project) = (id, 1, "alice".to_owned(), path("atlas"));
+    let both = || nodes(&["n000", "n001"]);
+    let found = since(&c, from);
+    assert_eq!(
+        found
+            .iter()
+            .map(|(_, action)| action.clone())
+            .collect::<Vec<_>>(),
+        [
+            AuditAction::SensitiveAssigned {
+                allocation,
+                attempt,
+                user: user.clone(),
+                project: project.clone(),
+                nodes: both(),
+            },
+            AuditAction::SensitiveStarted {
+                allocation,
+                attempt,
+                user: user.clone(),
+                project: project.clone(),
+                nodes: both(),
+            },
+            AuditAction::SensitiveEnded {
+                allocation,
+                attempt,
+                user,
+                project,
+                nodes: both(),
+                state: AllocationState::Completed,
+                cause: None,
+            },
+        ]
+    );
+    assert!(found.iter().all(|(by, _)| by.starts_with("service:")));
+}
+
+#[test]
+fn sensitive_work_that_is_taken_by_force_or_cancelled_has_its_end_too() {
+    let mut c = furnished();
+    let id = sensitive(&mut c, 1);
+    assign(&mut c, id);
+    c.start_all(id);
+    let from = entries(&c).len();
+    let force = Command::ForceRelease {
+        node: node("n000"),
+        reason: "the rack burnt".to_owned(),
+        expected: None,
+    };
+    c.propose("olga", Power::Operator, force).unwrap();
+    let found = since(&c, from);
+    let words: Vec<_> = found
+        .iter()
+        .map(|(by, a)| (by.as_str(), a.word()))
+        .collect();
+    assert_eq!(
+        words,
+        [("olga", "force_released"), ("olga", "sensitive_ended")]
+    );
+    assert!(
+        matches!(&found[1].1, AuditAction::SensitiveEnded { state: AllocationState::Failed, cause: Some(why), .. }
+            if why.contains("n000")),
+        "{found:?}"
+    );
+
+    let id = sensitive(&mut c, 1);
+    assign(&mut c, id);
+    let from = entries(&c).len();
+    c.propose("olga", Power::Operator, Command::Cancel { id })
+        .unwrap();
+    c.end_all(id, RankExit::Stopped);
+    let words: Vec<_> = since(&c, from)
+        .into_iter()
+        .map(|(by, a)| (by, a.word()))
+        .collect();
+    assert_eq!(words[0], ("olga".to_owned(), "allocation_acted_on"));
+    assert_eq!(words[1].1, "sensitive_ended");
+    assert_eq!(words.len(), 2);
+}
+
+#[test]
+fn what_is_no_ones_business_is_not_written_down() {
+    let mut c = furnished();
+    c.add_nodes(2);
+    let from = entries(&c).len();
+    let id = c.submit(spec("atlas", 1)).unwrap();
+    let own = |command| (command, "alice", Power::User);
+    for (command, who, power) in [
+        own(Command::Hold { id }),
+        own(Command::Release { id }),
+        own(Command::Cancel { id }),
+    ] {
+        c.propose(who, power, command).unwrap();
+    }
+    let drain = Command::Drain {
+        node: node("n000"),
+        reason: Some("gpu.ecc".to_owned()),
+        expected: None,
+    };
+    c.propose("service:health", Power::Service, drain).unwrap();
+    assert_eq!(since(&c, from), []);
+}
+
+#[test]
+fn what_persons_do_to_nodes_is_written_down_with_before_and_after() {
+    let mut c = furnished();
+    c.add_nodes(1);
+    let from = entries(&c).len();
+    let drain = |reason: Option<&str>| Command::Drain {
+        node: node("n000"),
+        reason: reason.map(str::to_owned),
+        expected: None,
+    };
+    let mut by_olga = |command| c.propose("olga", Power::Operator, command).unwrap();
+    by_olga(drain(Some("fan")));
+    by_olga(drain(Some("fan")));
+    by_olga(drain(None));
+    by_olga(drain(Some("firmware")));
+    let ready = |lifecycle| Command::SetLifecycle {
+        node: node("n000"),
+        lifecycle,
+    };
+    c.admin(ready(Lifecycle::Ready)).unwrap();
+    c.propose("service:c1", Power::Service, ready(Lifecycle::Quarantined))
+        .unwrap();
+    c.propose("service:c1", Power::Service, ready(Lifecycle::Drained))
+        .unwrap();
+    c.propose("service:c1", Power::Service, ready(Lifecycle::Ready))
+        .unwrap();
+    let set = |before, after, cleared: &[&str]| AuditAction::LifecycleSet {
+        node: node("n000"),
+        before,
+        after,
+        cleared: cleared.iter().map(|text| (*text).to_owned()).collect(),
+    };
+    let drained = |reason: &str| AuditAction::Drained {
+        node: node("n000"),
+        reason: reason.to_owned(),
+    };
+    let undrained = AuditAction::Undrained {
+        node: node("n000"),
+        reason: "fan".to_owned(),
+    };
+    let quarantined = set(Lifecycle::Ready, Lifecycle::Quarantined, &[]);
+    let left = set(Lifecycle::Quarantined, Lifecycle::Drained, &[]);
+    let by = |name: &str, action| (name.to_owned(), action);
+    assert_eq!(
+        since(&c, from),
+        [
+            by("olga", drained("fan")),
+            by("olga", undrained),
+            by("olga", drained("firmware")),
+            by(
+                "root",
+                set(Lifecycle::Drained, Lifecycle::Ready, &["olga: firmware"])
+            ),
+            by("service:c1", quarantined),
+            by("service:c1", left),
+        ]
+    );
+}
+
+/// A checkpoint of the head as a leader would make it; what is not judged here is made up.
+fn checkpoint(c: &Cluster) -> Checkpoint {
+    let head = c.state.audit_head();
+    Checkpoint {
+        of: CheckpointOf {
+            cluster: "site".to_owned(),
+            number: head.number,
+            hash: head.hash.into(),
+            at: c.now(),
+        },
+        signer: "quorum/1".to_owned(),
+        issued_at: UnixMillis(1_000),
+        signature: Hex(vec![1; 70].into()),
+        certificates: vec![Hex(vec![2; 500].into())],
+    }
+}
+
+fn sign(c: &mut Cluster, checkpoint: Checkpoint) -> Result<Applied, Refusal> {
+    let checkpoint = Box::new(checkpoint);
+    c.propose(MEMBERS, Power::Service, Command::SignAudit { checkpoint })
+}
+
+fn something(c: &mut Cluster) {
+    let name = format!("atlas/p{}", c.index);
+    c.create(&name, None).unwrap();
+}
+
+#[test]
+fn a_checkpoint_is_an_entry_behind_what_it_covers_and_covers_it_once() {
+    let mut c = furnished();
+    something(&mut c);
+    let head = c.state.audit_head();
+    assert_eq!((head.number, head.checkpoint), (2, 0));
+    assert!(head.unsigned_since.is_some());
+    let first = checkpoint(&c);
+    sign(&mut c, first.clone()).unwrap();
+    let all = entries(&c);
+    verify_chain(&all).unwrap();
+    let AuditAction::Checkpoint {
+        of,
+        signer,
+        signature,
+        certificates,
+    } = &all[2].action
+    else {
+        panic!("{:?}", all[2]);
+    };
+    assert_eq!((of, signer), (&first.of, &first.signer));
+    assert_eq!(
+        (signature, certificates),
+        (&first.signature, &first.certificates)
+    );
+    assert_eq!(
+        c.state.audit_head().unsigned_since,
+        None,
+        "nothing is left to be signed"
+    );
+
+    // Another leader signed the same head, or the checkpoint itself.
+    let before = c.state.digest();
+    sign(&mut c, first.clone()).unwrap();
+    let again = checkpoint(&c);
+    assert_eq!(again.of.number, 3);
+    sign(&mut c, again).unwrap();
+    assert_eq!(c.state.digest(), before);
+
+    // What came between the signing and its command is left for the next one.
+    c.clock += 5_000;
+    something(&mut c);
+    let next = checkpoint(&c);
+    something(&mut c);
+    sign(&mut c, next).unwrap();
+    let head = c.state.audit_head();
+    assert_eq!((head.number, head.checkpoint), (6, 6));
+    assert_eq!(head.unsigned_since, Some(entries(&c)[4].at));
+    let last = checkpoint(&c);
+    sign(&mut c, last).unwrap();
+    assert_eq!(c.state.audit_head().unsigned_since, None);
+    assert_eq!(entries(&c).len(), 7);
+}
+
+#[test]
+fn a_checkpoint_of_anything_but_this_chain_now_is_refused() {
+    let mut c = furnished();
+    something(&mut c);
+    let good = checkpoint(&c);
+    let with = |change: &dyn Fn(&mut Checkpoint)| {
+        let mut bad = good.clone();
+        change(&mut bad);
+        bad
+    };
+    let hours = |n: u64| UnixMillis(c.now().0 + n * 3_600_000);
+    for (bad, field) in [
+        (with(&|b| b.of.number = 3), "of.number"),
+        (with(&|b| b.of.number = 0), "of.number"),
+        (with(&|b| b.of.number = 1), "of.hash"),
+        (with(&|b| b.of.hash = [9; 32].into()), "of.hash"),
+        (with(&|b| b.of.hash = Hex(vec![9; 33].into())), "of.hash"),
+        (with(&|b| b.of.at = hours(1)), "of.at"),
+        (with(&|b| b.of.at = UnixMillis(1_000)), "of.at"),
+        (with(&|b| b.of.cluster = String::new()), "of.cluster"),
+        (with(&|b| b.signer = "agent/gpu1".to_owned()), "signer"),
+        (with(&|b| b.signature = Hex::default()), "signature"),
+        (
+            with(&|b| b.signature = Hex(vec![1; 81].into())),
+            "signature",
+        ),
+        (with(&|b| b.certificates.clear()), "certificates"),
+        (
+            with(&|b| b.certificates = vec![Hex(vec![1; 9_000].into())]),
+            "certificates",
+        ),
+    ] {
+        let refusal = c.clone().pipe(bad);
+        assert!(
+            matches!(&refusal, Refusal::Invalid { field: named, .. } if named == field),
+            "{field}: {refusal:?}"
+        );
+    }
+    let by_control = Command::SignAudit {
+        checkpoint: Box::new(good.clone()),
+    };
+    let refusal = c.propose("service:control/c1", Power::Service, by_control);
+    assert!(
+        matches!(refusal, Err(Refusal::Forbidden { .. })),
+        "{refusal:?}"
+    );
+    sign(&mut c, good).unwrap();
+}
+
+trait Pipe {
+    fn pipe(self, bad: Checkpoint) -> Refusal;
+}
+impl Pipe for Cluster {
+    fn pipe(mut self, bad: Checkpoint) -> Refusal {
+        sign(&mut self, bad).unwrap_err()
+    }
+}
+
+#[test]
+fn whose_certificate_was_revoked_signs_nothing() {
+    let mut c = furnished();
+    let revoke = Command::RevokeCertificates {
+        name: "1".to_owned(),
+        role: Role::Quorum,
+        reason: "its disk was sold".to_owned(),
+    };
+    c.admin(revoke).unwrap();
+    let mut by_one = checkpoint(&c);
+    by_one.issued_at = c.now();
+    let refusal = sign(&mut c, by_one.clone()).unwrap_err();
+    assert!(refusal.to_string().contains("revoked"), "{refusal}");
+    by_one.issued_at = c.now().after(60_000);
+    sign(&mut c, by_one).unwrap();
+}
+
+#[test]
+fn a_clock_far_ahead_does_not_keep_the_audit_from_being_signed() {
+    let mut c = furnished();
+    c.clock += 3 * MAX_FORWARD_MS;
+    let mut ahead = checkpoint(&c);
+    // As the leader says it: as far as state time will go.
+    ahead.of.at = c.state.now().after(MAX_FORWARD_MS);
+    sign(&mut c, ahead).unwrap();
+}
+
+#[test]
+fn entries_are_found_in_pages() {
+    let mut c = furnished();
+    c.add_nodes(3);
+    let mut search = AuditSearch {
+        filter: AuditFilter {
+            nodes: nodes(&["n001"]).into_iter().collect(),
+            ..AuditFilter::default()
+        },
+        order: AuditOrder::NewestFirst,
+        cursor: None,
+        limit: 1,
+    };
+    let page = |search: &AuditSearch| {
+        let search = Box::new(search.clone());
+        match c.state.query(&Query::AuditSearch { search }) {
+            Answer::AuditSearch(page) => *page,
+            other => panic!("{other:?}"),
+        }
+    };
+    let first = page(&search);
+    assert_eq!(first.head, c.state.audit_head());
+    assert_eq!(first.entries.len(), 1);
+    assert_eq!(first.entries[0].action.word(), "lifecycle_set");
+    search.cursor = first.next;
+    let rest = page(&search);
+    assert_eq!((rest.entries.len(), rest.next), (0, None));
+}
+
+#[test]
+fn commands_of_an_earlier_schema_write_down_what_they_wrote_then() {
+    let mut c = Cluster::default();
+    let mut old = |command| {
+        let mut envelope = common::envelope(c.now(), principal("root", Power::Admin), command);
+        envelope.schema = 3;
+        c.apply(envelope).unwrap();
+    };
+    old(Command::CreateProject {
+        path: path("atlas"),
+        limits: None,
+        admins: Vec::new(),
+        description: String::new(),
+    });
+    let (node, vcluster) = (node("n000"), spec("atlas", 1).vcluster);
+    old(Command::RegisterNode {
+        node: node.clone(),
+        vcluster,
+    });
+    let lifecycle = Lifecycle::Ready;
+    old(Command::SetLifecycle {
+        node: node.clone(),
+        lifecycle,
+    });
+    let reason = Some("fan".to_owned());
+    let expected = None;
+    old(Command::Drain {
+        node,
+        reason,
+        expected,
+    });
+    assert_eq!(entries(&c), []);
+}
