@@ -46,6 +46,7 @@ fn node(n: usize, groups: usize, random: &mut Numbers) -> NodeView {
     NodeView {
         version: 1,
         in_service: true,
+        owner: None,
         holder: busy.then(|| AllocationId(RUNNING + random.below(500))),
         facts: NodeFacts {
             liveness: Liveness::Alive,
@@ -75,6 +76,7 @@ fn job(random: &mut Numbers, project: ProjectPath) -> PendingView {
     };
     let eligible_at = UnixMillis(NOW.0 - random.below(48 * HOUR));
     PendingView {
+        user: "alice".to_owned(),
         project,
         nodes: 1 + u32::try_from(random.below(64)).unwrap_or(0),
         walltime_ms: (random.below(10) > 0).then(|| HOUR + random.below(23 * HOUR)),

@@ -33,7 +33,6 @@ impl BitSet {
         self.words[member / WORD] &= !(1 << (member % WORD));
     }
 
-    #[cfg(test)]
     pub(crate) fn contains(&self, member: usize) -> bool {
         self.words[member / WORD] & (1 << (member % WORD)) != 0
     }

@@ -16,6 +16,7 @@ use crate::{
     view::{ClusterView, Health, Liveness, PendingView},
 };
 use lattice_quorum_types::{AllocationId, UnixMillis, command::ExpectedNode};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 /// What the first blocked job holds back.
 struct Held {
@@ -61,6 +62,8 @@ impl<'a> Cycle<'a> {
             alive: BitSet::empty(size),
             usable: BitSet::empty(size),
             healthy: BitSet::empty(size),
+            unclaimed: BitSet::empty(size),
+            claimed: BTreeMap::new(),
         };
         let mut free = BitSet::empty(size);
         let mut deprioritised = BitSet::empty(size);
@@ -79,6 +82,14 @@ impl<'a> Cycle<'a> {
             }
             if node.facts.health == Health::Healthy {
                 condition.healthy.insert(n);
+            }
+            match &node.owner {
+                None => condition.unclaimed.insert(n),
+                Some(owner) => {
+                    let claimed = condition.claimed.entry(owner.clone());
+                    let claimed = claimed.or_insert_with(|| BitSet::empty(size));
+                    claimed.insert(n);
+                }
             }
             if node.is_last() {
                 deprioritised.insert(n);
@@ -117,9 +128,9 @@ impl<'a> Cycle<'a> {
 
     pub(crate) fn run(mut self) -> Plan {
         for (id, job, score) in rank::order(&self.view.pending, self.policy, self.now) {
-            let set = self.eligible.number(&job.constraints, job.sensitive);
+            let set = self.eligible.number(job);
             match self.turn(job, set) {
-                Turn::Placed(chosen) => self.place(id, job, chosen, score),
+                Turn::Placed(chosen) => self.place(id, job, chosen, score, set),
                 Turn::Waits(blocker) => {
                     let mut explanation = self.explain(job, set, blocker);
                     if matches!(explanation.blocker, Blocker::NodesBusy { .. }) {
@@ -150,10 +161,14 @@ impl<'a> Cycle<'a> {
         if job.nodes == 0 {
             return Turn::Waits(Blocker::NoNodesAsked);
         }
-        if let Err(blocker) = self.headroom.check(&job.project, job.nodes) {
+        let eligible = self.eligible.get(set);
+        // What its user has claimed is counted already.
+        let own = eligible.own.as_ref().map(|own| own.and(&self.free));
+        let idle = own.as_ref().map_or(0, BitSet::count);
+        let more = job.nodes.saturating_sub(idle);
+        if let Err(blocker) = self.headroom.check(&job.project, more) {
             return Turn::Waits(blocker);
         }
-        let eligible = self.eligible.get(set);
         if eligible.count < job.nodes {
             return Turn::Waits(Blocker::NotEnoughNodes {
                 short: job.nodes - eligible.count,
@@ -172,14 +187,24 @@ impl<'a> Cycle<'a> {
             .as_ref()
             .filter(|held| !self.ends_in_time(job, held))
         {
-            if !self.headroom.leaves_what_is_kept(&job.project, job.nodes) {
+            if !self.headroom.leaves_what_is_kept(&job.project, more) {
                 let (by, starts_at) = (held.by, held.starts_at);
                 return Turn::Waits(Blocker::HeadroomReserved { by, starts_at });
             }
             open.drop_all(self.off_limits(job, held));
         }
-        match (self.choose(&open, Self::ask(job)), &self.held) {
-            (Some(chosen), _) => Turn::Placed(chosen),
+        let ask = Self::ask(job);
+        // One's own come first: others may have the rest.
+        let own = own.map(|own| own.and(&open));
+        let among_own = own
+            .as_ref()
+            .and_then(|own| self.choose_own(own, &open, ask));
+        match (among_own.or_else(|| self.choose(&open, ask)), &self.held) {
+            (Some(chosen), _) => match self.headroom.check(&job.project, self.beside(&chosen, set))
+            {
+                Ok(()) => Turn::Placed(chosen),
+                Err(blocker) => Turn::Waits(blocker),
+            },
             (None, Some(held)) => Turn::Waits(Blocker::Reserved {
                 by: held.by,
                 starts_at: held.starts_at,
@@ -188,6 +213,34 @@ impl<'a> Cycle<'a> {
             // Enough were counted above, so a set exists.
             (None, None) => Turn::Waits(Blocker::NodesBusy { short: 0 }),
         }
+    }
+
+    /// How many of these nodes are not its user's own, and so not counted yet.
+    fn beside(&self, chosen: &Chosen, set: usize) -> u32 {
+        let own = self.eligible.get(set).own.as_ref();
+        let is_own = |n: &&usize| own.is_some_and(|own| own.contains(**n));
+        let beside = chosen.nodes.iter().filter(|n| !is_own(n)).count();
+        u32::try_from(beside).unwrap_or(u32::MAX)
+    }
+
+    /// Its user's own nodes; where they are too few, all of them that are alike, and what is missing.
+    fn choose_own(&self, own: &BitSet, open: &BitSet, ask: Ask) -> Option<Chosen> {
+        if let Some(chosen) = self.choose(own, ask) {
+            return Some(chosen);
+        }
+        let counts = self.index.count_by_conformance(own).into_iter().enumerate();
+        let mut keys: Vec<(usize, u32)> = counts.filter(|(_, count)| *count > 0).collect();
+        keys.sort_unstable_by_key(|(key, count)| (Reverse(*count), *key));
+        keys.into_iter().find_map(|(key, count)| {
+            let alike = &self.index.conforming[key];
+            let mut all = own.and(alike);
+            let mut others = open.and(alike);
+            others.drop_all(&all);
+            let nodes = ask.nodes.checked_sub(count)?;
+            let found = self.choose(&others, Ask { nodes, ..ask })?;
+            found.nodes.into_iter().for_each(|n| all.insert(n));
+            self.choose(&all, ask)
+        })
     }
 
     /// The best set without deprioritised nodes; where there is none, the best with them.
@@ -228,8 +281,16 @@ impl<'a> Cycle<'a> {
             .unwrap_or(0)
     }
 
-    fn place(&mut self, id: AllocationId, job: &PendingView, chosen: Chosen, score: f64) {
-        self.headroom.consume(&job.project, job.nodes);
+    fn place(
+        &mut self,
+        id: AllocationId,
+        job: &PendingView,
+        chosen: Chosen,
+        score: f64,
+        set: usize,
+    ) {
+        let beside = self.beside(&chosen, set);
+        self.headroom.consume(&job.project, beside);
         for node in &chosen.nodes {
             self.free.remove(*node);
             if let Some(walltime) = job.walltime_ms {

@@ -4,8 +4,9 @@ use crate::{
     bits::BitSet,
     explain::{Constraint, Step},
     index::Index,
+    view::{Owner, PendingView},
 };
-use lattice_quorum_types::{NodeId, spec::Constraints};
+use lattice_quorum_types::{NodeId, ProjectPath, spec::Constraints};
 use std::collections::BTreeMap;
 
 /// The nodes that fit one set of constraints; jobs with equal constraints share it, sensitive ones
@@ -18,6 +19,8 @@ pub(crate) struct Eligible {
     pub(crate) steps: Vec<Step>,
     /// Size of the largest conformance group among them.
     pub(crate) largest_group: u32,
+    /// Those that the user of these jobs has claimed for them.
+    pub(crate) own: Option<BitSet>,
 }
 
 /// Conditions on a node that jobs have whatever they ask for, as sets.
@@ -28,10 +31,22 @@ pub(crate) struct Condition {
     pub(crate) usable: BitSet,
     /// What sensitive work asks for beyond that.
     pub(crate) healthy: BitSet,
+    /// Nobody has claimed it.
+    pub(crate) unclaimed: BitSet,
+    /// What somebody has claimed, for sensitive work of one project.
+    pub(crate) claimed: BTreeMap<Owner, BitSet>,
+}
+
+/// What decides about a node beside the constraints that a job names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Whose<'a> {
+    pub(crate) sensitive: bool,
+    /// Whose claimed nodes it may have too; `None` where its user has none.
+    pub(crate) claimant: Option<(&'a str, &'a ProjectPath)>,
 }
 
 impl Eligible {
-    fn new(index: &Index, condition: &Condition, wanted: &Constraints, sensitive: bool) -> Self {
+    fn new(index: &Index, condition: &Condition, wanted: &Constraints, whose: Whose<'_>) -> Self {
         let size = index.size();
         let mut funnel = Funnel::new(size);
         if !wanted.gpu_models.is_empty() {
@@ -70,16 +85,36 @@ impl Eligible {
         funnel.keep(Constraint::InService, &condition.in_service);
         funnel.keep(Constraint::Alive, &condition.alive);
         funnel.keep(Constraint::Usable, &condition.usable);
-        if sensitive {
+        if whose.sensitive {
             funnel.keep(Constraint::Healthy, &condition.healthy);
         }
+        let own = whose.claimant.and_then(|claimant| condition.own(claimant));
+        match own {
+            None => funnel.keep(Constraint::Unclaimed, &condition.unclaimed),
+            Some(own) => {
+                let sets = [&condition.unclaimed, own].into_iter();
+                funnel.keep(Constraint::Unclaimed, &union(size, sets));
+            }
+        }
+        let own = own.map(|own| own.and(&funnel.left));
         let largest_group = index.count_by_conformance(&funnel.left).into_iter().max();
         Self {
             count: funnel.left.count(),
             nodes: funnel.left,
             steps: funnel.steps,
             largest_group: largest_group.unwrap_or(0),
+            own,
         }
+    }
+}
+
+impl Condition {
+    fn own(&self, (user, project): (&str, &ProjectPath)) -> Option<&BitSet> {
+        let owner = Owner {
+            user: user.to_owned(),
+            project: project.clone(),
+        };
+        self.claimed.get(&owner)
     }
 }
 
@@ -137,7 +172,7 @@ fn named(index: &Index, names: &[NodeId]) -> BitSet {
 
 /// Everything of a job that decides whether a node fits; the layout does not.
 type Key<'a> = (
-    bool,
+    Whose<'a>,
     &'a [String],
     Option<u32>,
     Option<u64>,
@@ -146,9 +181,9 @@ type Key<'a> = (
     &'a [NodeId],
 );
 
-fn key(wanted: &Constraints, sensitive: bool) -> Key<'_> {
+fn key<'a>(wanted: &'a Constraints, whose: Whose<'a>) -> Key<'a> {
     (
-        sensitive,
+        whose,
         &wanted.gpu_models,
         wanted.gpus_per_node,
         wanted.memory_bytes,
@@ -177,11 +212,17 @@ impl<'a> EligibleSets<'a> {
         }
     }
 
-    /// The number of the set for these constraints, of sensitive work or other.
-    pub(crate) fn number(&mut self, wanted: &'a Constraints, sensitive: bool) -> usize {
-        let key = key(wanted, sensitive);
-        *self.numbers.entry(key).or_insert_with(|| {
-            let set = Eligible::new(self.index, &self.condition, wanted, sensitive);
+    /// The number of the set for this job's constraints, of sensitive work or other.
+    pub(crate) fn number(&mut self, job: &'a PendingView) -> usize {
+        let claimant = (job.user.as_str(), &job.project);
+        let has_claims = job.sensitive && self.condition.own(claimant).is_some();
+        let whose = Whose {
+            sensitive: job.sensitive,
+            claimant: has_claims.then_some(claimant),
+        };
+        let wanted = &job.constraints;
+        *self.numbers.entry(key(wanted, whose)).or_insert_with(|| {
+            let set = Eligible::new(self.index, &self.condition, wanted, whose);
             self.sets.push(set);
             self.sets.len() - 1
         })

@@ -55,6 +55,8 @@ pub enum Constraint {
     Usable,
     /// Its checks pass; only where that is required.
     Healthy,
+    /// Nobody else has claimed it.
+    Unclaimed,
     /// Nobody holds it.
     Free,
     /// Not held back for a blocked job.
@@ -77,6 +79,7 @@ impl Constraint {
             Constraint::Alive => "alive",
             Constraint::Usable => "usable",
             Constraint::Healthy => "healthy",
+            Constraint::Unclaimed => "not claimed by others",
             Constraint::Free => "free",
             Constraint::NotReserved => "not reserved",
             Constraint::Conforming => "conforming",
@@ -85,8 +88,8 @@ impl Constraint {
 
     /// The conditions that no job asks for are told only when they matter.
     fn is_told(self, removed: u32) -> bool {
-        use Constraint::{Alive, Healthy, InService, Usable};
-        removed > 0 || !matches!(self, InService | Alive | Usable | Healthy)
+        use Constraint::{Alive, Healthy, InService, Unclaimed, Usable};
+        removed > 0 || !matches!(self, InService | Alive | Usable | Healthy | Unclaimed)
     }
 }
 

@@ -100,6 +100,7 @@ impl<'a> Headroom<'a> {
             for (resource, requested) in asked(nodes) {
                 let current = counted.get(resource);
                 if let Some(limit) = level.limits.get(resource)
+                    && requested > 0
                     && current.saturating_add(requested) > limit
                 {
                     let path = level.path.clone();
@@ -136,7 +137,8 @@ impl<'a> Headroom<'a> {
             counted.is_none_or(|counted| {
                 asked(nodes).into_iter().all(|(resource, requested)| {
                     let used = counted.get(resource).saturating_add(requested);
-                    level.limits.get(resource).is_none_or(|limit| used <= limit)
+                    let limit = level.limits.get(resource);
+                    requested == 0 || limit.is_none_or(|limit| used <= limit)
                 })
             })
         })

@@ -35,6 +35,6 @@ pub use plan::{Layout, Placement, Plan, Reservation};
 pub use planner::Planner;
 pub use policy::{InvalidWeight, Policy, Rank, RawWeights, Weights};
 pub use view::{
-    ClusterView, ConformanceKey, Delta, Health, LevelView, Liveness, NodeFacts, NodeView,
+    ClusterView, ConformanceKey, Delta, Health, LevelView, Liveness, NodeFacts, NodeView, Owner,
     PendingView, RunningView,
 };

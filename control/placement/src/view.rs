@@ -7,6 +7,7 @@ use lattice_quorum_types::{
     node::{Lifecycle, Node},
     project::Project,
     spec::Constraints,
+    tenure::Tenure,
     view::Hot,
 };
 use serde::{Deserialize, Serialize};
@@ -41,8 +42,20 @@ pub struct NodeView {
     pub in_service: bool,
     /// The allocation that holds it.
     pub holder: Option<AllocationId>,
+    /// Whose it is: a claimed node takes nothing but their sensitive work.
+    #[serde(default)]
+    pub owner: Option<Owner>,
     /// What is known of it from gossip and direct reads.
     pub facts: NodeFacts,
+}
+
+/// Who has claimed a node, and for which project.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Owner {
+    /// The user.
+    pub user: String,
+    /// The project whose limits it counts against.
+    pub project: ProjectPath,
 }
 
 /// What a node is, and how it is. Not replicated; each part may be unknown.
@@ -121,6 +134,9 @@ pub enum ConformanceKey {
 /// One allocation in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingView {
+    /// Whose it is.
+    #[serde(default)]
+    pub user: String,
     /// The project whose limits apply.
     pub project: ProjectPath,
     /// Nodes it needs, at least 1.
@@ -237,8 +253,15 @@ impl NodeView {
     pub fn new(node: &Node, facts: NodeFacts) -> Self {
         Self {
             version: node.version,
-            in_service: node.lifecycle == Lifecycle::Ready && node.drain.is_empty(),
+            // One that was given back is nobody's, and takes nothing until it is wiped.
+            in_service: node.lifecycle == Lifecycle::Ready
+                && node.drain.is_empty()
+                && node.tenure.as_ref().is_none_or(Tenure::is_open),
             holder: node.holder.map(|h| h.allocation),
+            owner: node.tenure.as_ref().map(|tenure| Owner {
+                user: tenure.user.clone(),
+                project: tenure.project.clone(),
+            }),
             facts,
         }
     }
@@ -253,15 +276,16 @@ impl NodeView {
         self.facts.deprioritised || self.facts.health == Health::Degraded
     }
 
-    /// May be given work now.
+    /// May be given anybody's work now.
     pub fn is_assignable(&self) -> bool {
-        self.is_usable() && self.holder.is_none()
+        self.is_usable() && self.holder.is_none() && self.owner.is_none()
     }
 }
 
 impl From<&Allocation> for PendingView {
     fn from(a: &Allocation) -> Self {
         Self {
+            user: a.user.clone(),
             project: a.spec.project.clone(),
             nodes: a.spec.nodes,
             walltime_ms: a.spec.walltime_ms,

@@ -75,6 +75,7 @@ pub(super) fn any_node() -> impl Strategy<Value = NodeView> {
     let holder = option::weighted(0.4, (100..106_u64).prop_map(AllocationId));
     (1..9_u64, in_service, holder, facts()).prop_map(|(version, in_service, holder, facts)| {
         NodeView {
+            owner: None,
             version,
             in_service,
             holder,
@@ -123,6 +124,7 @@ pub(super) fn any_job() -> impl Strategy<Value = PendingView> {
     )
         .prop_map(
             |(project, nodes, minutes, class, sensitive, constraints, eligible)| PendingView {
+                user: "alice".to_owned(),
                 project: ProjectPath::new(project).unwrap(),
                 nodes,
                 walltime_ms: minutes.map(|m| m * MINUTE),

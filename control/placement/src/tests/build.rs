@@ -23,6 +23,7 @@ pub(super) fn node(group: &str, conformance: ConformanceKey) -> NodeView {
     NodeView {
         version: 7,
         in_service: true,
+        owner: None,
         holder: None,
         facts: NodeFacts {
             liveness: Liveness::Alive,
@@ -41,6 +42,7 @@ pub(super) fn node(group: &str, conformance: ConformanceKey) -> NodeView {
 /// A job of the project `t`, eligible since `age` minutes.
 pub(super) fn job(nodes: u32, walltime_minutes: Option<u64>) -> PendingView {
     PendingView {
+        user: "alice".to_owned(),
         project: ProjectPath::new("t").unwrap(),
         nodes,
         walltime_ms: walltime_minutes.map(|m| m * MINUTE),

@@ -4,6 +4,7 @@
 mod arbitrary;
 mod basics;
 mod build;
+mod claims;
 mod explanations;
 mod oracle;
 mod properties;

@@ -122,7 +122,7 @@ proptest! {
             }
             for (resource, more) in [(Resource::Nodes, nodes), (Resource::Allocations, count)] {
                 let limit = level.limits.get(resource).unwrap_or(u64::MAX);
-                prop_assert!(more == 0 || level.total.get(resource) + more <= limit);
+                prop_assert!(more == 0 || level.own.with(level.subtree).get(resource) + more <= limit);
             }
         }
     }
@@ -154,7 +154,7 @@ proptest! {
                 });
                 let nodes: u64 = running_then.map(|p| p.nodes.len() as u64).sum();
                 let limit = level.limits.max_nodes.unwrap_or(u64::MAX);
-                prop_assert!(level.total.nodes + nodes + u64::from(job.nodes) <= limit);
+                prop_assert!(level.own.with(level.subtree).nodes + nodes + u64::from(job.nodes) <= limit);
             }
         }
     }

@@ -1,0 +1,83 @@
+//! Nodes that somebody has claimed.
+
+use super::build::*;
+use crate::*;
+use lattice_quorum_types::{AllocationId, NodeId, ProjectPath};
+
+fn owned_by(view: &mut ClusterView, node: &str, user: &str) {
+    let owner = Owner {
+        user: user.to_owned(),
+        project: ProjectPath::new("t").unwrap(),
+    };
+    view.nodes.get_mut(&id(node)).unwrap().owner = Some(owner);
+}
+
+fn work(user: &str, nodes: u32, sensitive: bool) -> PendingView {
+    PendingView {
+        user: user.to_owned(),
+        sensitive,
+        ..job(nodes, None)
+    }
+}
+
+fn planned(mut view: ClusterView, jobs: &[PendingView]) -> Plan {
+    for (n, job) in (1..).zip(jobs) {
+        view.pending.insert(AllocationId(n), job.clone());
+    }
+    Planner::new(view).plan(NOW)
+}
+
+fn nodes_of(plan: &Plan, of: u64) -> Option<Vec<NodeId>> {
+    let mut placed = plan.placements.iter();
+    let placed = placed.find(|placement| placement.id == AllocationId(of))?;
+    Some(placed.nodes.iter().map(|node| node.node.clone()).collect())
+}
+
+#[test]
+fn claimed_nodes_are_offered_to_nobody_else() {
+    let mut view = machine(1, 3);
+    owned_by(&mut view, "n0-00", "alice");
+    owned_by(&mut view, "n0-01", "alice");
+    for refused in [work("bob", 2, true), work("alice", 2, false)] {
+        let plan = planned(view.clone(), &[refused]);
+        assert_eq!(plan.placements, []);
+        let why = plan.explanations[&AllocationId(1)].to_string();
+        assert!(why.contains("1 not claimed by others"), "{why}");
+    }
+    let other_project = PendingView {
+        project: ProjectPath::new("u").unwrap(),
+        ..work("alice", 2, true)
+    };
+    level(&mut view, "u", None, 0);
+    let plan = planned(view.clone(), &[other_project]);
+    assert_eq!(plan.placements, []);
+    let plan = planned(view, &[work("bob", 1, true)]);
+    assert_eq!(nodes_of(&plan, 1), Some(vec![id("n0-02")]));
+}
+
+#[test]
+fn who_has_claimed_nodes_gets_them_first_and_others_beside_them() {
+    let mut view = machine(1, 4);
+    owned_by(&mut view, "n0-02", "alice");
+    owned_by(&mut view, "n0-03", "alice");
+    let plan = planned(view.clone(), &[work("alice", 2, true)]);
+    assert_eq!(nodes_of(&plan, 1), Some(vec![id("n0-02"), id("n0-03")]));
+    let plan = planned(view, &[work("alice", 4, true)]);
+    assert_eq!(nodes_of(&plan, 1).map(|nodes| nodes.len()), Some(4));
+}
+
+/// What is claimed counts already, so a project at its limit still works on it.
+#[test]
+fn ones_own_nodes_need_no_headroom() {
+    let mut view = machine(1, 5);
+    owned_by(&mut view, "n0-02", "alice");
+    owned_by(&mut view, "n0-03", "alice");
+    level(&mut view, "t", Some(3), 2);
+    let placed = |jobs: &[PendingView]| planned(view.clone(), jobs).placements.len();
+    assert_eq!(placed(&[work("alice", 3, true)]), 1);
+    assert_eq!(placed(&[work("alice", 4, true)]), 0);
+    assert_eq!(placed(&[work("bob", 2, true)]), 0);
+    // The second has none of the first one's own, and there is room for one more node.
+    assert_eq!(placed(&[work("alice", 2, true), work("bob", 1, true)]), 2);
+    assert_eq!(placed(&[work("alice", 2, true), work("alice", 2, true)]), 1);
+}
