@@ -8,10 +8,10 @@ use crate::{
     page::Page,
     problem::FieldError,
     project::{
-        LimitChangeBody, LimitsBody, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView,
-        UsageView,
+        LimitChangeBody, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView, UsageView,
     },
     status::StatusView,
+    tenant::{HeadroomView, SystemLimitsUpdate, SystemLimitsView, TenantUpdate, TenantView},
     v1,
 };
 use lattice_quorum_types::limit::Patch;
@@ -31,6 +31,7 @@ macro_rules! field_by_field {
 mod admin;
 mod conformance;
 mod hardware;
+mod quorum;
 #[cfg(test)]
 mod tests;
 
@@ -197,11 +198,18 @@ impl From<ProjectView> for v1::Project {
 
 impl From<v1::CreateProjectRequest> for ProjectRequest {
     fn from(r: v1::CreateProjectRequest) -> Self {
-        let given = r.max_nodes.is_some() || r.max_concurrent_allocations.is_some();
-        let limits = given.then_some(LimitsBody {
-            max_nodes: r.max_nodes,
-            max_concurrent_allocations: r.max_concurrent_allocations,
-        });
+        let limit = |number: Option<u64>, unlimited| match (number, unlimited) {
+            (Some(number), _) => Patch::Set(number),
+            (None, true) => Patch::Unlimited,
+            (None, false) => Patch::Unchanged,
+        };
+        let limits = ProjectUpdate {
+            max_nodes: limit(r.max_nodes, r.unlimited_nodes),
+            max_concurrent_allocations: limit(
+                r.max_concurrent_allocations,
+                r.unlimited_allocations,
+            ),
+        };
         Self {
             path: r.path,
             limits,
@@ -225,6 +233,71 @@ impl From<v1::UpdateProjectRequest> for ProjectUpdate {
         Self {
             max_nodes: patch(r.max_nodes),
             max_concurrent_allocations: patch(r.max_concurrent_allocations),
+        }
+    }
+}
+
+impl From<v1::UpdateTenantRequest> for TenantUpdate {
+    fn from(r: v1::UpdateTenantRequest) -> Self {
+        Self::hard(patch(r.max_nodes), patch(r.max_concurrent_allocations))
+    }
+}
+
+impl From<Page<TenantView>> for v1::ListTenantsResponse {
+    fn from(page: Page<TenantView>) -> Self {
+        Self {
+            items: page.items.into_iter().map(Into::into).collect(),
+            next_cursor: page.next_cursor,
+        }
+    }
+}
+
+impl From<v1::SetSystemLimitsRequest> for SystemLimitsUpdate {
+    fn from(r: v1::SetSystemLimitsRequest) -> Self {
+        Self {
+            sensitive_pool_size: patch(r.sensitive_pool_size),
+        }
+    }
+}
+
+impl From<SystemLimitsView> for v1::SystemLimits {
+    fn from(view: SystemLimitsView) -> Self {
+        Self {
+            sensitive_pool_size: view.sensitive_pool_size,
+            limit_policy: view.limit_policy,
+        }
+    }
+}
+
+impl From<TenantView> for v1::Tenant {
+    fn from(view: TenantView) -> Self {
+        Self {
+            id: view.id,
+            max_nodes: view.max_nodes,
+            max_concurrent_allocations: view.max_concurrent_allocations,
+            usage: Some(view.usage.into()),
+            admins: view.admins,
+            description: view.description,
+            created_at: view.created_at,
+            revision: view.revision.0,
+        }
+    }
+}
+
+impl From<HeadroomView> for v1::Headroom {
+    fn from(view: HeadroomView) -> Self {
+        let levels = view.levels.into_iter().map(|level| v1::HeadroomLevel {
+            path: level.path,
+            max_nodes: level.limits.max_nodes,
+            max_concurrent_allocations: level.limits.max_concurrent_allocations,
+            counted: Some(level.counted.into()),
+        });
+        Self {
+            path: view.path,
+            nodes: view.nodes,
+            allocations: view.allocations,
+            levels: levels.collect(),
+            revision: view.revision.0,
         }
     }
 }

@@ -4,7 +4,11 @@
 
 mod grpc;
 
-use lattice_quorum_types::{Refusal, refusal::Level, wire::Unavailable};
+use lattice_quorum_types::{
+    Refusal,
+    refusal::{Level, LimitFault},
+    wire::Unavailable,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -28,12 +32,34 @@ pub struct Violation {
     pub path: String,
     /// The limit: `max_nodes` or `max_concurrent_allocations`.
     pub limit_name: String,
-    /// What is in use there.
+    /// What is in use there; of a change of limits, what the limits of its children would add up to,
+    /// 0 where one of them would have none.
     pub current: u64,
-    /// What was asked for.
+    /// What was asked for; of a change of limits 0.
     pub requested: u64,
     /// The ceiling.
     pub limit: u64,
+}
+
+impl Violation {
+    /// A level whose children's limits do not fit its own.
+    fn of_fault(fault: &LimitFault) -> Option<Self> {
+        match fault {
+            LimitFault::ChildrenExceed {
+                parent,
+                resource,
+                children,
+                limit,
+            } => Some(Self {
+                path: parent.to_string(),
+                limit_name: resource.limit_name().to_owned(),
+                current: children.unwrap_or(0),
+                requested: 0,
+                limit: *limit,
+            }),
+            LimitFault::MustBeFinite { .. } => None,
+        }
+    }
 }
 
 impl From<&Level> for Violation {
@@ -151,7 +177,7 @@ pub struct Problem {
     /// The field that is wrong, when it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The violated levels of a limit refusal, the project first.
+    /// The violated levels, the project first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
 }
@@ -261,6 +287,18 @@ impl From<&Refusal> for Problem {
                 problem.title = "A limit would be exceeded".to_owned();
                 problem.violations = levels.iter().map(Violation::from).collect();
             }
+            Refusal::LimitConflict { faults } => {
+                problem.violations = faults.iter().filter_map(Violation::of_fault).collect();
+                match faults.as_slice() {
+                    // Nothing but a null where a number must be.
+                    [LimitFault::MustBeFinite { resource, .. }] => {
+                        problem.title = Kind::Invalid.title().to_owned();
+                        problem.status = Kind::Invalid.status();
+                        problem.field = Some(resource.limit_name().to_owned());
+                    }
+                    _ => problem.title = "Limits would contradict each other".to_owned(),
+                }
+            }
             Refusal::Invalid { field, .. } => problem.field = Some(field.clone()),
             _ => {}
         }
@@ -273,6 +311,7 @@ impl From<&Unavailable> for Problem {
         let code = match unavailable {
             Unavailable::OutcomeUnknown => "outcome_unknown",
             Unavailable::Busy => "busy",
+            Unavailable::Unreadable { .. } => "unreadable",
             Unavailable::NotLeader { .. } | Unavailable::NoMajority => "no_majority",
         };
         Self::new(Kind::Unavailable, code, unavailable.to_string())

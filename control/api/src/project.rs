@@ -103,9 +103,10 @@ pub struct ProjectRequest {
     /// Where: a tenant's name, or `tenant/a/b`, whose parent must exist.
     #[schema(example = "atlas/physics")]
     pub path: String,
-    /// Its ceilings. Left out: closed, it may hold nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limits: Option<LimitsBody>,
+    /// Its ceilings. One that is left out is closed: 0 of what a level above limits. `null` is no
+    /// ceiling.
+    #[serde(default)]
+    pub limits: ProjectUpdate,
     /// Who administers it and may set the limits of its children.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub admins: Vec<String>,
@@ -130,22 +131,22 @@ pub struct LimitChangeBody {
     pub max_concurrent_allocations: Patch,
 }
 
-fn is_unchanged(patch: &Patch) -> bool {
+pub(crate) fn is_unchanged(patch: &Patch) -> bool {
     *patch == Patch::Unchanged
 }
 
 /// A missing field never gets here (`default`), so what does is a number or null.
-mod patch {
+pub(crate) mod patch {
     use super::{Deserialize, Deserializer, Patch};
     use serde::Serializer;
 
-    pub(super) fn serialize<S: Serializer>(patch: &Patch, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(patch: &Patch, to: S) -> Result<S::Ok, S::Error> {
         match patch {
             Patch::Set(n) => to.serialize_u64(*n),
             Patch::Unlimited | Patch::Unchanged => to.serialize_none(),
         }
     }
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Patch, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Patch, D::Error> {
         Option::<u64>::deserialize(from).map(|n| n.map_or(Patch::Unlimited, Patch::Set))
     }
 }
@@ -163,6 +164,26 @@ pub struct ProjectUpdate {
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_concurrent_allocations: Patch,
+}
+
+impl From<ProjectUpdate> for LimitPatch {
+    fn from(update: ProjectUpdate) -> Self {
+        Self {
+            max_nodes: update.max_nodes,
+            max_concurrent_allocations: update.max_concurrent_allocations,
+        }
+    }
+}
+
+/// These ceilings, `None` none.
+impl From<LimitsBody> for ProjectUpdate {
+    fn from(limits: LimitsBody) -> Self {
+        let patch = |limit: Option<u64>| limit.map_or(Patch::Unlimited, Patch::Set);
+        Self {
+            max_nodes: patch(limits.max_nodes),
+            max_concurrent_allocations: patch(limits.max_concurrent_allocations),
+        }
+    }
 }
 
 impl ProjectUpdate {

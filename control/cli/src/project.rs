@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use lattice_api::project::{
-    LimitChangeBody, LimitsBody, LimitsRequest, ProjectRequest, ProjectView,
+    LimitChangeBody, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView,
 };
 use lattice_quorum_types::limit::Patch;
 use std::str::FromStr;
@@ -20,6 +20,11 @@ pub enum ProjectCommand {
     /// Show one project.
     Show {
         /// Its path: tenant/a/b.
+        path: String,
+    },
+    /// Show how much more a project could be given now, and which level has how much left.
+    Headroom {
+        /// Its path.
         path: String,
     },
     /// Create a project below its parent, or a tenant.
@@ -40,7 +45,7 @@ pub struct CreateArgs {
     /// Nodes it and everything below it may hold: a number, or unlimited [default: closed].
     #[arg(long, value_name = "LIMIT")]
     max_nodes: Option<Limit>,
-    /// Allocations that may hold nodes at the same time [default: unlimited].
+    /// Allocations that may hold nodes at the same time [default: as many as none above limits, else 0].
     #[arg(long, value_name = "LIMIT")]
     max_concurrent_allocations: Option<Limit>,
     /// Who may set the limits of its children; repeat for several.
@@ -88,7 +93,7 @@ impl FromStr for Limit {
 }
 
 /// Absent: as it is.
-fn patch(limit: Option<Limit>) -> Patch {
+pub fn patch(limit: Option<Limit>) -> Patch {
     match limit {
         None => Patch::Unchanged,
         Some(Limit(None)) => Patch::Unlimited,
@@ -107,6 +112,7 @@ pub async fn run(command: ProjectCommand, connection: &Connection) -> Result<(),
     match command {
         ProjectCommand::Tree(args) => tree(&args, connection).await,
         ProjectCommand::Show { path } => show(&path, connection).await,
+        ProjectCommand::Headroom { path } => headroom(&path, connection).await,
         ProjectCommand::Create(args) => create(args, connection).await,
         ProjectCommand::Set(args) => set(args, connection).await,
         ProjectCommand::Delete { path } => {
@@ -129,7 +135,8 @@ const COLUMNS: Columns<'_> = Columns {
     wide: &["max_concurrent_allocations", "admins", "description"],
 };
 
-fn limit(limit: Option<u64>) -> String {
+/// As people read it.
+pub fn limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "unlimited".to_owned(), |n| n.to_string())
 }
 
@@ -184,19 +191,52 @@ async fn show(path: &str, connection: &Connection) -> Result<(), Failure> {
     Ok(output::print(connection.format, &project, COLUMNS, rows)?)
 }
 
+/// A line for each level that has a say, the project first, and one for what is left at all of them.
+async fn headroom(path: &str, connection: &Connection) -> Result<(), Failure> {
+    const COLUMNS: Columns<'_> = Columns::only(&[
+        "level",
+        "max_nodes",
+        "used",
+        "left",
+        "max_concurrent_allocations",
+        "allocations",
+        "left",
+    ]);
+    let room = connection.client.headroom(path).await?;
+    let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for level in &room.levels {
+        let (nodes, allocations) = (
+            level.limits.max_nodes,
+            level.limits.max_concurrent_allocations,
+        );
+        rows.push(vec![
+            level.path.clone(),
+            limit(nodes),
+            level.counted.nodes.to_string(),
+            limit(left(nodes, level.counted.nodes)),
+            limit(allocations),
+            level.counted.allocations.to_string(),
+            limit(left(allocations, level.counted.allocations)),
+        ]);
+    }
+    let dash = || String::from("-");
+    rows.push(vec![
+        "together".to_owned(),
+        dash(),
+        dash(),
+        limit(room.nodes),
+        dash(),
+        dash(),
+        limit(room.allocations),
+    ]);
+    Ok(output::print(connection.format, &room, COLUMNS, rows)?)
+}
+
 async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure> {
-    let concurrent = args.max_concurrent_allocations.and_then(|limit| limit.0);
-    let limits = match args.max_nodes {
-        Some(Limit(max_nodes)) => Some(LimitsBody {
-            max_nodes,
-            max_concurrent_allocations: concurrent,
-        }),
-        // Without limits it is created closed, which leaves nothing for the other one to limit.
-        None if concurrent.is_some() => {
-            let text = "--max-concurrent-allocations without --max-nodes: give both";
-            return Err(Failure::usage(text));
-        }
-        None => None,
+    let limits = ProjectUpdate {
+        max_nodes: patch(args.max_nodes),
+        max_concurrent_allocations: patch(args.max_concurrent_allocations),
     };
     let request = ProjectRequest {
         path: args.path,
@@ -225,7 +265,7 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_api::project::UsageView;
+    use lattice_api::project::{LimitsBody, UsageView};
     use lattice_quorum_types::Revision;
 
     fn project(path: &str) -> ProjectView {

@@ -1,7 +1,13 @@
 //! Projects and limits.
 
 use crate::{Client, ClientError, Page};
-use lattice_api::project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView};
+use lattice_api::{
+    project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
+    tenant::{
+        HeadroomView, LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest,
+        TenantUpdate, TenantView,
+    },
+};
 use reqwest::Method;
 
 impl Client {
@@ -82,6 +88,97 @@ impl Client {
     ) -> Result<Changed, ClientError> {
         let put = self.request(Method::PUT, &["limits"]).json(request);
         self.answer(with_key(put, key)).await
+    }
+}
+
+/// Tenants, and what holds for the whole cluster.
+impl Client {
+    /// All tenants.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn tenants(&self) -> Result<Vec<TenantView>, ClientError> {
+        self.all(&["tenants"], &[]).await
+    }
+
+    /// One tenant.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn tenant(&self, id: &str) -> Result<TenantView, ClientError> {
+        self.get(&["tenants", id]).await
+    }
+
+    /// A new tenant.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn create_tenant(&self, request: &TenantRequest) -> Result<TenantView, ClientError> {
+        let post = self.request(Method::POST, &["tenants"]).json(request);
+        self.answer(post).await
+    }
+
+    /// Changes a tenant's limits.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn update_tenant(
+        &self,
+        id: &str,
+        update: &TenantUpdate,
+    ) -> Result<TenantView, ClientError> {
+        let put = self.request(Method::PUT, &["tenants", id]).json(update);
+        self.answer(put).await
+    }
+
+    /// Deletes an empty tenant.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn delete_tenant(&self, id: &str) -> Result<Changed, ClientError> {
+        self.answer(self.request(Method::DELETE, &["tenants", id]))
+            .await
+    }
+
+    /// How much more a project could be given now, as far as limits go.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn headroom(&self, path: &str) -> Result<HeadroomView, ClientError> {
+        let mut segments = segments(path);
+        segments.push("headroom");
+        self.get(&segments).await
+    }
+
+    /// What is limited for the whole cluster.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn system_limits(&self) -> Result<SystemLimitsView, ClientError> {
+        self.get(&["system", "limits"]).await
+    }
+
+    /// Changes it.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_system_limits(
+        &self,
+        update: &SystemLimitsUpdate,
+    ) -> Result<SystemLimitsView, ClientError> {
+        let put = self.request(Method::PUT, &["system", "limits"]);
+        self.answer(put.json(update)).await
+    }
+
+    /// What limits of projects mean from now on.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_limit_policy(&self, name: &str) -> Result<SystemLimitsView, ClientError> {
+        let put = self.request(Method::PUT, &["system", "limit-policy"]);
+        let limit_policy = name.to_owned();
+        self.answer(put.json(&LimitPolicyUpdate { limit_policy }))
+            .await
     }
 }
 

@@ -4,11 +4,19 @@ use super::{close, key, open, paging, projects};
 use crate::http::{
     ops::{
         audit::{self, Wanted},
-        authorities, certificates, drains, status, tokens,
+        authorities, certificates, drains, quorum, status, tenants, tokens,
     },
     state::Api,
 };
-use lattice_api::{Problem, authority::AuthorityRequest, node::DrainRequest, v1};
+use futures::{StreamExt, stream::BoxStream};
+use lattice_api::{
+    Problem,
+    authority::AuthorityRequest,
+    node::DrainRequest,
+    quorum::{AddMemberRequest, StepDownRequest},
+    tenant::{LimitPolicyUpdate, TenantUpdate},
+    v1,
+};
 use tonic::{Request, Response, Status};
 
 pub(super) struct Service(pub(super) Api);
@@ -24,6 +32,71 @@ impl v1::admin_service_server::AdminService for Service {
             return Err(Problem::field("path", reason).to_grpc());
         }
         projects::create(&self.0, request).await
+    }
+
+    async fn list_tenants(
+        &self,
+        request: Request<v1::ListTenantsRequest>,
+    ) -> Result<Response<v1::ListTenantsResponse>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let (limit, cursor) = paging(message.limit, &message.cursor);
+        close(tenants::list(self.0.core(), &caller, limit, cursor))
+    }
+
+    async fn get_tenant(
+        &self,
+        request: Request<v1::GetTenantRequest>,
+    ) -> Result<Response<v1::Tenant>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        close(tenants::get(self.0.core(), &caller, &message.id))
+    }
+
+    async fn update_tenant(
+        &self,
+        request: Request<v1::UpdateTenantRequest>,
+    ) -> Result<Response<v1::Tenant>, Status> {
+        let (caller, mut message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key.take())?;
+        let id = std::mem::take(&mut message.id);
+        let update = TenantUpdate::from(message);
+        close(tenants::update(self.0.core(), &caller, &id, update, key).await)
+    }
+
+    async fn delete_tenant(
+        &self,
+        request: Request<v1::DeleteTenantRequest>,
+    ) -> Result<Response<v1::ChangedResponse>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        close(tenants::delete(self.0.core(), &caller, &message.id, key).await)
+    }
+
+    async fn get_system_limits(
+        &self,
+        request: Request<v1::GetSystemLimitsRequest>,
+    ) -> Result<Response<v1::SystemLimits>, Status> {
+        let (caller, _) = open(&self.0, request)?;
+        close(tenants::system(self.0.core(), &caller).await)
+    }
+
+    async fn set_system_limits(
+        &self,
+        request: Request<v1::SetSystemLimitsRequest>,
+    ) -> Result<Response<v1::SystemLimits>, Status> {
+        let (caller, mut message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key.take())?;
+        close(tenants::set_system(self.0.core(), &caller, message.into(), key).await)
+    }
+
+    async fn set_limit_policy(
+        &self,
+        request: Request<v1::SetLimitPolicyRequest>,
+    ) -> Result<Response<v1::SystemLimits>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let limit_policy = message.limit_policy;
+        let update = LimitPolicyUpdate { limit_policy };
+        close(tenants::set_policy(self.0.core(), &caller, update, key).await)
     }
 
     async fn get_status(
@@ -141,6 +214,14 @@ impl v1::admin_service_server::AdminService for Service {
         close(drains::undrain(self.0.core(), &caller, name, skip, key).await)
     }
 
+    async fn sign_audit(
+        &self,
+        request: Request<v1::SignAuditRequest>,
+    ) -> Result<Response<v1::AuditHead>, Status> {
+        let (caller, _) = open(&self.0, request)?;
+        close(audit::sign(self.0.core(), &caller).await)
+    }
+
     async fn query_audit(
         &self,
         request: Request<v1::QueryAuditRequest>,
@@ -148,12 +229,79 @@ impl v1::admin_service_server::AdminService for Service {
         let (caller, message) = open(&self.0, request)?;
         let wanted = Wanted {
             by: Some(&message.by),
+            user: Some(&message.user),
             node: Some(&message.node),
             allocation: message.allocation,
+            project: Some(&message.project),
             action: Some(&message.action),
             since: Some(&message.since),
+            until: Some(&message.until),
+            newest_first: message.newest_first,
         };
         let (limit, _) = paging(message.limit, "");
         close(audit::list(self.0.core(), &caller, &wanted, message.after, limit).await)
+    }
+
+    async fn get_quorum(
+        &self,
+        request: Request<v1::GetQuorumRequest>,
+    ) -> Result<Response<v1::Quorum>, Status> {
+        let (caller, _) = open(&self.0, request)?;
+        close(quorum::view(self.0.core(), &caller).await)
+    }
+
+    async fn add_quorum_member(
+        &self,
+        request: Request<v1::AddQuorumMemberRequest>,
+    ) -> Result<Response<v1::QuorumStep>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let body = AddMemberRequest {
+            id: message.id,
+            address: message.address,
+        };
+        close(quorum::add(self.0.core(), &caller, body, key).await)
+    }
+
+    async fn remove_quorum_member(
+        &self,
+        request: Request<v1::RemoveQuorumMemberRequest>,
+    ) -> Result<Response<v1::QuorumStep>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let (id, force, reason) = (message.id, message.force, &message.reason);
+        close(quorum::remove(self.0.core(), &caller, id, force, reason, key).await)
+    }
+
+    async fn step_down(
+        &self,
+        request: Request<v1::StepDownRequest>,
+    ) -> Result<Response<v1::QuorumStep>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let body = StepDownRequest { to: message.to };
+        close(quorum::step_down(self.0.core(), &caller, body, key).await)
+    }
+
+    type BackupStream = BoxStream<'static, Result<v1::BackupPiece, Status>>;
+
+    async fn backup(
+        &self,
+        request: Request<v1::BackupRequest>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let pieces = quorum::backup(&self.0, &caller, key).await;
+        let pieces = pieces.map_err(|problem| problem.to_grpc())?;
+        let pieces = pieces.map(|piece| match piece {
+            Ok(bytes) => Ok(v1::BackupPiece {
+                bytes: bytes.to_vec(),
+            }),
+            Err(error) => Err(Status::unavailable(format!(
+                "the backup broke off: {error}; make another one"
+            ))),
+        });
+        let stop = self.0.stop().clone().cancelled_owned();
+        Ok(Response::new(pieces.take_until(stop).boxed()))
     }
 }

@@ -47,6 +47,14 @@ impl v1::projects_server::Projects for Service {
         close(projects::get(self.0.core(), &caller, &message.path))
     }
 
+    async fn headroom(
+        &self,
+        request: Request<v1::GetProjectRequest>,
+    ) -> Result<Response<v1::Headroom>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        close(projects::headroom(self.0.core(), &caller, &message.path).await)
+    }
+
     async fn update(
         &self,
         request: Request<v1::UpdateProjectRequest>,

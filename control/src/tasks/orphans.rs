@@ -101,7 +101,10 @@ pub(crate) fn names(attempts: &[AttemptKey]) -> String {
 mod tests {
     use super::*;
     use crate::tasks::testing::{self, KEY};
-    use lattice_quorum_types::{UnixMillis, allocation::RankExit};
+    use lattice_quorum_types::{
+        UnixMillis,
+        allocation::{RankExit, RankPhase},
+    };
 
     fn told(key: AttemptKey, report: Option<RankReport>) -> Vec<AttemptStatus> {
         vec![AttemptStatus { key, report }]

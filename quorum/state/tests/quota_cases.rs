@@ -2,7 +2,7 @@
 //! machine. `LATTICE_QUOTA_CASES` names another file of the same form. `lattice-tests` runs them, by
 //! the same interpreter, on a cluster (`nested_limits`).
 #![expect(clippy::unwrap_used, reason = "tests")]
-#![expect(clippy::disallowed_methods, reason = "reads its cases from a file")]
+#![allow(clippy::disallowed_methods, reason = "reads its cases from a file")]
 
 mod common;
 #[path = "../../../tests/src/quota.rs"]
@@ -279,8 +279,12 @@ fn now<T>(asked: impl Future<Output = T>) -> T {
 fn every_case_of_the_file_comes_out_as_written() {
     let given = std::env::var_os("LATTICE_QUOTA_CASES");
     let file = given.map(std::path::PathBuf::from).unwrap_or_else(|| {
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../fixtures/quota/nested_quota_cases.yaml")
+        let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let file = |folder: &std::path::Path| folder.join("fixtures/quota/nested_quota_cases.yaml");
+        own.ancestors()
+            .map(file)
+            .find(|file| file.exists())
+            .unwrap()
     });
     let text = std::fs::read_to_string(&file).unwrap();
     let file = quota::read(&text).unwrap();

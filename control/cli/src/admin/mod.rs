@@ -2,6 +2,9 @@
 
 mod ca;
 mod certificate;
+mod quorum;
+mod system;
+mod tenant;
 mod token;
 
 use crate::{connect::Connection, context::ContextFile, failure::Failure, output::Format, web_tls};
@@ -28,9 +31,18 @@ pub enum AdminCommand {
     /// Members' certificates: who is in, until when, and how to throw one out.
     #[command(subcommand, visible_alias = "cert")]
     Certificate(certificate::CertificateCommand),
+    /// The quorum's members: who leads and who is behind; add, remove and replace them; backups.
+    #[command(subcommand)]
+    Quorum(quorum::QuorumCommand),
     /// Join tokens: what lets agents, controls and quorum members in.
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Tenants: organisations with their limits, the roots of the project tree.
+    #[command(subcommand)]
+    Tenant(tenant::TenantCommand),
+    /// What holds for the whole cluster: the sensitive pool, and what limits mean.
+    #[command(subcommand)]
+    System(system::SystemCommand),
     /// Make a certificate for the page and the API: `https.pem`, `https.key`, and `https-ca.pem`
     /// for clients to trust. Sites with an authority of their own use that instead.
     Https(HttpsArgs),
@@ -55,7 +67,14 @@ pub async fn run(
             certificate::show(&args, format)
         }
         AdminCommand::Certificate(command) => certificate::run(command, &open()?).await,
+        AdminCommand::Quorum(quorum::QuorumCommand::Backup(args)) if args.verify => {
+            quorum::verify(args.file(), format)
+        }
+        AdminCommand::Quorum(quorum::QuorumCommand::Restore { file }) => quorum::restore(&file),
+        AdminCommand::Quorum(command) => quorum::run(command, &open()?).await,
         AdminCommand::Token(command) => token::run(command, &open()?).await,
+        AdminCommand::Tenant(command) => tenant::run(command, &open()?).await,
+        AdminCommand::System(command) => system::run(command, &open()?).await,
     }
 }
 

@@ -24,10 +24,11 @@ pub async fn create_tree(client: &Client) -> Result<(), ClientError> {
     for (path, max_nodes) in TREE {
         let request = ProjectRequest {
             path: path.to_owned(),
-            limits: Some(LimitsBody {
+            limits: LimitsBody {
                 max_nodes: Some(max_nodes),
                 max_concurrent_allocations: None,
-            }),
+            }
+            .into(),
             ..ProjectRequest::default()
         };
         match client

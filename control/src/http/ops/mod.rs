@@ -20,7 +20,9 @@ pub(crate) mod logs;
 pub(crate) mod nodes;
 pub(crate) mod paging;
 pub(crate) mod projects;
+pub(crate) mod quorum;
 pub(crate) mod status;
+pub(crate) mod tenants;
 pub(crate) mod tokens;
 
 use crate::{Core, ProposeError, http::caller::Caller};

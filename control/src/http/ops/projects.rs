@@ -1,14 +1,18 @@
 //! Projects and limits.
 
-use super::{change, paging, propose, unexpected};
+use super::{change, paging, propose, read, tenants::check_root, unexpected};
 use crate::{Core, http::caller::Caller};
 use lattice_api::{
     page::Page,
     problem::{FieldError, Problem},
     project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
+    tenant::HeadroomView,
 };
 use lattice_quorum_types::{
-    Applied, Command, ProjectPath, Refusal, event::EventKind, project::Project,
+    Applied, Command, ProjectPath, Refusal,
+    event::EventKind,
+    project::Project,
+    view::{Answer, Query},
 };
 use std::ops::Bound;
 
@@ -61,6 +65,30 @@ pub(crate) fn get(core: &Core, caller: &Caller, text: &str) -> Result<ProjectVie
     Ok(project.into())
 }
 
+/// What ends the path of a project whose headroom is asked for. No project is called so.
+const HEADROOM: &str = "/headroom";
+
+/// The project whose headroom this path asks for.
+pub(crate) fn asks_headroom(text: &str) -> Option<&str> {
+    text.trim_end_matches('/').strip_suffix(HEADROOM)
+}
+
+/// How much more a project could be given, as it is committed.
+pub(crate) async fn headroom(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+) -> Result<HeadroomView, Problem> {
+    let path = place(text)?;
+    caller.check_sees(&path)?;
+    let query = Query::Headroom { path: path.clone() };
+    match read(core, query).await? {
+        Answer::Headroom(Some(room)) => Ok(HeadroomView::new(&path, *room)),
+        Answer::Headroom(None) => Err(unknown(&path)),
+        _ => Err(unexpected()),
+    }
+}
+
 fn unknown(path: &ProjectPath) -> Problem {
     Problem::from(&Refusal::UnknownProject { path: path.clone() })
 }
@@ -73,9 +101,10 @@ pub(crate) async fn create(
 ) -> Result<ProjectView, Problem> {
     let path = path("path", &request.path)?;
     caller.check_sees(&path)?;
-    let command = Command::CreateProject {
+    check_root(caller, &path)?;
+    let command = Command::NewProject {
         path: path.clone(),
-        limits: request.limits.map(Into::into),
+        limits: request.limits.into(),
         admins: request.admins,
         description: request.description,
     };
@@ -107,6 +136,7 @@ pub(crate) async fn update(
 ) -> Result<ProjectView, Problem> {
     let path = place(text)?;
     caller.check_sees(&path)?;
+    check_root(caller, &path)?;
     let request = LimitsRequest {
         changes: vec![update.of(path.to_string())],
     };
@@ -123,6 +153,7 @@ pub(crate) async fn delete(
 ) -> Result<Changed, Problem> {
     let path = place(text)?;
     caller.check_sees(&path)?;
+    check_root(caller, &path)?;
     change(core, caller, key, Command::DeleteProject { path }).await
 }
 
@@ -135,6 +166,7 @@ pub(crate) async fn set_limits(
     let changes = request.into_changes()?;
     for change in &changes {
         caller.check_sees(&change.path)?;
+        check_root(caller, &change.path)?;
     }
     change(core, caller, key, Command::SetLimits { changes }).await
 }

@@ -1,6 +1,6 @@
 //! The OpenAPI document: what the routes say of themselves, made whole.
 
-use super::openapi;
+use super::{openapi, projects::__path_headroom};
 use axum::{http::header::CONTENT_TYPE, response::IntoResponse};
 use lattice_api::problem::MEDIA_TYPE;
 use std::sync::OnceLock;
@@ -37,6 +37,13 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
         .components
         .get_or_insert_default()
         .add_security_scheme("token", SecurityScheme::Http(bearer));
+    // It stands behind another route, for the router's sake.
+    let headroom = PathItem::new(
+        utoipa::openapi::HttpMethod::Get,
+        <__path_headroom as utoipa::Path>::operation(),
+    );
+    let path = format!("/api/v1{}", <__path_headroom as utoipa::Path>::path());
+    document.paths.paths.insert(path, headroom);
     let paths = std::mem::take(&mut document.paths.paths);
     for (path, mut item) in paths {
         for operation in operations(&mut item) {

@@ -13,7 +13,9 @@ mod history;
 mod nodes;
 pub(super) mod page;
 mod projects;
+mod quorum;
 mod service;
+mod tenants;
 mod tokens;
 
 use super::state::Api;
@@ -58,6 +60,10 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(projects::list, projects::create))
         .routes(routes!(projects::get, projects::update, projects::delete))
         .routes(routes!(projects::set_limits))
+        .routes(routes!(tenants::list, tenants::create))
+        .routes(routes!(tenants::get, tenants::update, tenants::delete))
+        .routes(routes!(tenants::limits, tenants::set_limits))
+        .routes(routes!(tenants::set_policy))
         .routes(routes!(allocations::list, allocations::submit))
         .routes(routes!(allocations::get, allocations::cancel))
         .routes(routes!(allocations::hold))
@@ -67,12 +73,18 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(events::events))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(quorum::view))
+        .routes(routes!(quorum::add))
+        .routes(routes!(quorum::remove))
+        .routes(routes!(quorum::step_down))
+        .routes(routes!(quorum::backup))
         .routes(routes!(certificates::list))
         .routes(routes!(certificates::revoke))
         .routes(routes!(authorities::list, authorities::add))
         .routes(routes!(authorities::promote))
         .routes(routes!(authorities::retire))
-        .routes(routes!(audit::query));
+        .routes(routes!(audit::query))
+        .routes(routes!(audit::sign));
     OpenApiRouter::with_openapi(document::about())
         .nest("/api/v1", v1)
         .routes(routes!(service::healthz))

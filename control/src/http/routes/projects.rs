@@ -2,15 +2,21 @@
 
 use crate::http::{
     Caller,
-    answer::Answer,
+    answer::{Answer, Fail},
     extract::{Input, Key, Params, Place},
     ops::projects,
     state::Api,
 };
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
 use lattice_api::{
     Page, Problem,
     project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
+    tenant::HeadroomView,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -55,7 +61,7 @@ pub(super) async fn create(
     caller: Caller,
     Key(key): Key,
     Input(request): Input<ProjectRequest>,
-) -> Result<(StatusCode, Json<ProjectView>), crate::http::answer::Fail> {
+) -> Result<(StatusCode, Json<ProjectView>), Fail> {
     let made = projects::create(api.core(), &caller, request, key).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -67,8 +73,26 @@ pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
     Place(path): Place,
-) -> Answer<ProjectView> {
-    Ok(Json(projects::get(api.core(), &caller, &path)?))
+) -> Result<Response, Fail> {
+    match projects::asks_headroom(&path) {
+        Some(path) => Ok(headroom(State(api), caller, Place(path.to_owned()))
+            .await?
+            .into_response()),
+        None => Ok(Json(projects::get(api.core(), &caller, &path)?).into_response()),
+    }
+}
+
+/// How much more it could be given now, as far as limits go, with every level that has a say.
+// The router cannot tell "the rest of the path, and then a word": it asks the one above.
+#[utoipa::path(get, path = "/projects/{path}/headroom", tag = "projects",
+    params(("path" = String, Path)), responses(
+    (status = 200, body = HeadroomView), (status = 404, body = Problem)))]
+pub(super) async fn headroom(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(path): Place,
+) -> Answer<HeadroomView> {
+    Ok(Json(projects::headroom(api.core(), &caller, &path).await?))
 }
 
 /// Changes its limits: a field left out stays, `null` lifts the ceiling.

@@ -7,10 +7,11 @@ use lattice_quorum_types::limit::Patch;
 pub(super) fn request(path: &str, max_nodes: Option<u64>) -> ProjectRequest {
     ProjectRequest {
         path: path.to_owned(),
-        limits: Some(LimitsBody {
+        limits: LimitsBody {
             max_nodes,
             max_concurrent_allocations: None,
-        }),
+        }
+        .into(),
         ..ProjectRequest::default()
     }
 }

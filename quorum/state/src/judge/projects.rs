@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest path, bytes: each check compares it at every level.
 const MAX_PATH_BYTES: usize = 4096;
+/// What the interfaces ask a project for by its path.
+const RESERVED: &str = "headroom";
 /// Most administrators of one project.
 const MAX_ADMINS: usize = 256;
 
@@ -94,6 +96,11 @@ fn check_fields(path: &ProjectPath, admins: &[String], description: &str) -> Res
         )),
     };
     within("path", path.as_str().len(), MAX_PATH_BYTES, "bytes")?;
+    if path.name() == RESERVED {
+        let reason =
+            format!("no project is called {RESERVED}: /projects/a/{RESERVED} asks for a's");
+        return Err(invalid("path", reason));
+    }
     within("admins", admins.len(), MAX_ADMINS, "names")?;
     for admin in admins {
         within("admins", admin.len(), MAX_NAME_BYTES, "bytes in one name")?;

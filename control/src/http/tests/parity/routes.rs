@@ -61,7 +61,18 @@ const CALLS: &[(&str, &str)] = &[
     ),
     ("GET /api/v1/projects", "Projects.Tree"),
     ("POST /api/v1/projects", "Projects.Create"),
-    ("POST /api/v1/projects", "AdminService.CreateTenant"),
+    ("POST /api/v1/tenants", "AdminService.CreateTenant"),
+    ("GET /api/v1/tenants", "AdminService.ListTenants"),
+    ("GET /api/v1/tenants/{id}", "AdminService.GetTenant"),
+    ("PUT /api/v1/tenants/{id}", "AdminService.UpdateTenant"),
+    ("DELETE /api/v1/tenants/{id}", "AdminService.DeleteTenant"),
+    ("GET /api/v1/projects/{path}/headroom", "Projects.Headroom"),
+    ("GET /api/v1/system/limits", "AdminService.GetSystemLimits"),
+    ("PUT /api/v1/system/limits", "AdminService.SetSystemLimits"),
+    (
+        "PUT /api/v1/system/limit-policy",
+        "AdminService.SetLimitPolicy",
+    ),
     ("GET /api/v1/projects/{path}", "Projects.Get"),
     ("PUT /api/v1/projects/{path}", "Projects.Update"),
     ("DELETE /api/v1/projects/{path}", "Projects.Delete"),
@@ -86,6 +97,18 @@ const CALLS: &[(&str, &str)] = &[
         "AdminService.RetireAuthority",
     ),
     ("GET /api/v1/audit", "AdminService.QueryAudit"),
+    ("GET /api/v1/quorum", "AdminService.GetQuorum"),
+    (
+        "POST /api/v1/quorum/members",
+        "AdminService.AddQuorumMember",
+    ),
+    (
+        "DELETE /api/v1/quorum/members/{id}",
+        "AdminService.RemoveQuorumMember",
+    ),
+    ("POST /api/v1/quorum/step-down", "AdminService.StepDown"),
+    ("POST /api/v1/quorum/backup", "AdminService.Backup"),
+    ("POST /api/v1/audit/checkpoint", "AdminService.SignAudit"),
 ];
 
 /// Routes without a call.

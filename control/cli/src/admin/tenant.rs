@@ -1,0 +1,162 @@
+//! `lattice admin tenant`: organisations, which are the roots of the project tree.
+
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns},
+    project::{Limit, limit, patch},
+};
+use clap::{Args, Subcommand};
+use lattice_api::tenant::{TenantRequest, TenantUpdate, TenantView, not_yet};
+
+/// What is done with tenants.
+#[derive(Subcommand)]
+pub enum TenantCommand {
+    /// List tenants with their limits and what is used of them.
+    List,
+    /// Show one tenant.
+    Show {
+        /// Its name.
+        id: String,
+    },
+    /// Create a tenant. Without limits it may hold nothing.
+    Create(CreateArgs),
+    /// Change a tenant's limits; what is not named stays as it is.
+    ///
+    /// A limit may go below what is used: nothing that runs is ended, and nothing new begins until
+    /// there is room again. It may not go below the sum of the limits of the tenant's projects.
+    Update(UpdateArgs),
+    /// Delete a tenant that has no projects and no allocations.
+    Delete {
+        /// Its name.
+        id: String,
+    },
+}
+
+#[derive(Args)]
+pub struct HardLimits {
+    /// Nodes that it and everything in it may hold at the same time.
+    #[arg(long, value_name = "LIMIT")]
+    max_nodes: Option<Limit>,
+    /// Allocations that may hold nodes at the same time: a number, or unlimited.
+    #[arg(long, value_name = "LIMIT")]
+    max_concurrent_allocations: Option<Limit>,
+}
+
+#[derive(Args)]
+pub struct CreateArgs {
+    /// Its name.
+    id: String,
+    #[command(flatten)]
+    limits: HardLimits,
+    /// Who may set the limits of its projects; repeat for several.
+    #[arg(long = "admin", value_name = "USER")]
+    admins: Vec<String>,
+    /// Text for people.
+    #[arg(long, default_value = "")]
+    description: String,
+}
+
+#[derive(Args)]
+pub struct UpdateArgs {
+    /// Its name.
+    id: String,
+    #[command(flatten)]
+    changes: Changes,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = true)]
+pub struct Changes {
+    #[command(flatten)]
+    limits: HardLimits,
+    #[arg(long, value_name = "HOURS", hide = true)]
+    gpu_hours_budget: Option<String>,
+    #[arg(long, value_name = "HOURS", hide = true)]
+    node_hours_budget: Option<String>,
+    #[arg(long, value_name = "SHARE", hide = true)]
+    fair_share_target: Option<String>,
+    #[arg(long, value_name = "FACTOR", hide = true)]
+    burst_allowance: Option<String>,
+}
+
+impl Changes {
+    /// The first that is not here yet: nothing is changed then, so that nobody believes in half of it.
+    fn later(&self) -> Option<&'static str> {
+        let later = [
+            ("gpu_hours_budget", &self.gpu_hours_budget),
+            ("node_hours_budget", &self.node_hours_budget),
+            ("fair_share_target", &self.fair_share_target),
+            ("burst_allowance", &self.burst_allowance),
+        ];
+        let given = later.into_iter().find(|(_, value)| value.is_some());
+        given.map(|(field, _)| field)
+    }
+}
+
+/// Runs one of them.
+pub async fn run(command: TenantCommand, connection: &Connection) -> Result<(), Failure> {
+    let client = &connection.client;
+    match command {
+        TenantCommand::List => {
+            let tenants = client.tenants().await?;
+            let rows = tenants.iter().map(row);
+            Ok(output::print(connection.format, &tenants, COLUMNS, rows)?)
+        }
+        TenantCommand::Show { id } => show(&client.tenant(&id).await?, connection),
+        TenantCommand::Create(args) => {
+            let request = TenantRequest {
+                id: args.id,
+                max_nodes: patch(args.limits.max_nodes),
+                max_concurrent_allocations: patch(args.limits.max_concurrent_allocations),
+                admins: args.admins,
+                description: args.description,
+            };
+            show(&client.create_tenant(&request).await?, connection)
+        }
+        TenantCommand::Update(args) => {
+            if let Some(field) = args.changes.later() {
+                let refused = not_yet(field);
+                let option = field.replace('_', "-");
+                return Err(Failure::usage(format!("--{option}: {}", refused.reason)));
+            }
+            let limits = args.changes.limits;
+            let (nodes, allocations) = (limits.max_nodes, limits.max_concurrent_allocations);
+            let update = TenantUpdate::hard(patch(nodes), patch(allocations));
+            show(&client.update_tenant(&args.id, &update).await?, connection)
+        }
+        TenantCommand::Delete { id } => {
+            client.delete_tenant(&id).await?;
+            eprintln!("{id}: deleted");
+            Ok(())
+        }
+    }
+}
+
+const COLUMNS: Columns<'_> = Columns {
+    narrow: &[
+        "tenant",
+        "max_nodes",
+        "used",
+        "max_concurrent_allocations",
+        "allocations",
+    ],
+    wide: &["admins", "description"],
+};
+
+fn row(tenant: &TenantView) -> Vec<String> {
+    vec![
+        tenant.id.clone(),
+        limit(tenant.max_nodes),
+        tenant.usage.nodes.to_string(),
+        limit(tenant.max_concurrent_allocations),
+        tenant.usage.allocations.to_string(),
+        tenant.admins.join(","),
+        tenant.description.clone(),
+    ]
+}
+
+fn show(tenant: &TenantView, connection: &Connection) -> Result<(), Failure> {
+    let rows = [row(tenant)];
+    Ok(output::print(connection.format, tenant, COLUMNS, rows)?)
+}

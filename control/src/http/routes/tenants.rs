@@ -1,0 +1,136 @@
+//! Tenants, and what holds for the whole cluster.
+
+use super::Paging;
+use crate::http::{
+    Caller,
+    answer::{Answer, Fail},
+    extract::{Input, Key, Params, Place},
+    ops::tenants,
+    state::Api,
+};
+use axum::{Json, extract::State, http::StatusCode};
+use lattice_api::{
+    Page, Problem,
+    project::Changed,
+    tenant::{
+        LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest, TenantUpdate,
+        TenantView,
+    },
+};
+
+/// All tenants by name, a page at a time.
+#[utoipa::path(get, path = "/tenants", tag = "tenants", params(Paging), responses(
+    (status = 200, body = Page<TenantView>), (status = "default", body = Problem)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(p): Params<Paging>,
+) -> Answer<Page<TenantView>> {
+    Ok(Json(tenants::list(
+        api.core(),
+        &caller,
+        p.limit,
+        p.cursor.as_deref(),
+    )?))
+}
+
+/// A new tenant. For administrators.
+#[utoipa::path(post, path = "/tenants", tag = "tenants", request_body = TenantRequest,
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 201, body = TenantView), (status = "default", body = Problem)))]
+pub(super) async fn create(
+    State(api): State<Api>,
+    caller: Caller,
+    Key(key): Key,
+    Input(request): Input<TenantRequest>,
+) -> Result<(StatusCode, Json<TenantView>), Fail> {
+    let made = tenants::create(api.core(), &caller, request, key).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// One tenant.
+#[utoipa::path(get, path = "/tenants/{id}", tag = "tenants", params(("id" = String, Path)),
+    responses((status = 200, body = TenantView), (status = 404, body = Problem),
+        (status = "default", body = Problem)))]
+pub(super) async fn get(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+) -> Answer<TenantView> {
+    Ok(Json(tenants::get(api.core(), &caller, &id)?))
+}
+
+/// Changes its limits: a field left out stays, `null` lifts the ceiling where that is allowed. It may
+/// go below what is used, which ends nothing; below the sum of its projects' limits it is refused with
+/// 409. For administrators of the whole cluster.
+#[utoipa::path(put, path = "/tenants/{id}", tag = "tenants", request_body = TenantUpdate,
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = TenantView), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = "default", body = Problem)))]
+pub(super) async fn update(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+    Input(update): Input<TenantUpdate>,
+) -> Answer<TenantView> {
+    Ok(Json(
+        tenants::update(api.core(), &caller, &id, update, key).await?,
+    ))
+}
+
+/// Deletes a tenant without projects and unfinished allocations. For administrators.
+#[utoipa::path(delete, path = "/tenants/{id}", tag = "tenants", params(("id" = String, Path)),
+    responses((status = 200, body = Changed), (status = "default", body = Problem)))]
+pub(super) async fn delete(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+) -> Answer<Changed> {
+    Ok(Json(tenants::delete(api.core(), &caller, &id, key).await?))
+}
+
+/// What is limited for the whole cluster, and what limits of projects mean.
+#[utoipa::path(get, path = "/system/limits", tag = "system", responses(
+    (status = 200, body = SystemLimitsView), (status = "default", body = Problem)))]
+pub(super) async fn limits(State(api): State<Api>, caller: Caller) -> Answer<SystemLimitsView> {
+    Ok(Json(tenants::system(api.core(), &caller).await?))
+}
+
+/// Changes it: a field left out stays, `null` lifts the ceiling. It may go below what is used, which
+/// takes nothing away. For administrators of the whole cluster.
+#[utoipa::path(put, path = "/system/limits", tag = "system", request_body = SystemLimitsUpdate,
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = SystemLimitsView), (status = "default", body = Problem)))]
+pub(super) async fn set_limits(
+    State(api): State<Api>,
+    caller: Caller,
+    Key(key): Key,
+    Input(update): Input<SystemLimitsUpdate>,
+) -> Answer<SystemLimitsView> {
+    Ok(Json(
+        tenants::set_system(api.core(), &caller, update, key).await?,
+    ))
+}
+
+/// What limits of projects mean from now on. Refused with 409 while the tree does not obey it. For
+/// administrators of the whole cluster.
+#[utoipa::path(put, path = "/system/limit-policy", tag = "system", request_body = LimitPolicyUpdate,
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = SystemLimitsView), (status = 409, body = Problem),
+        (status = "default", body = Problem)))]
+pub(super) async fn set_policy(
+    State(api): State<Api>,
+    caller: Caller,
+    Key(key): Key,
+    Input(update): Input<LimitPolicyUpdate>,
+) -> Answer<SystemLimitsView> {
+    Ok(Json(
+        tenants::set_policy(api.core(), &caller, update, key).await?,
+    ))
+}
