@@ -58,6 +58,9 @@ impl Ahead {
             });
         }
         let index = self.state.last_index();
-        self.state.apply(index, envelope).map(|a| a.revision)
+        let applied = self.state.apply(index, envelope);
+        // The member's own state makes them too, and keeps them.
+        drop(self.state.take_sealed());
+        applied.map(|applied| applied.revision)
     }
 }

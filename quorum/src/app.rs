@@ -217,7 +217,7 @@ impl App {
         });
         let (asked, barrier) = (signer.clone(), service.reads.clone());
         let router = operations::serve(service.serve(Router::new()), &service);
-        let router = receive::serve(router, &member)
+        let router = receive::serve(router, &member, &self.mesh.downgrade())
             .serving_trust(&self.mesh)
             .enrolment(enroller)
             .rpc(move |caller, Renew { csr }| {
@@ -408,6 +408,10 @@ impl App {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         self.mesh.shutdown(Duration::from_millis(500)).await;
+        let segments = self.data.snapshots.segments();
+        if timeout(STOP_STEP, segments.close()).await.is_err() {
+            tracing::warn!(member = id, "segments are still written");
+        }
         let log: LogStore = self.data.log;
         if timeout(STOP_STEP, log.close()).await.is_err() {
             tracing::warn!(member = id, "the log was not closed in time");

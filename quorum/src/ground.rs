@@ -1,7 +1,7 @@
 //! What a member stands on: files, and who does the work that would hold up the runtime. A
 //! simulation replaces both; everything above is the product's own.
 
-use lattice_quorum_state::State;
+use lattice_quorum_state::{Bounds, State};
 use lattice_quorum_types::{Applied, Envelope, Refusal};
 use redb::{Database, DatabaseError};
 use std::{
@@ -138,6 +138,8 @@ pub struct Ground {
     pub election_offset_ms: Option<u64>,
     /// Who hears what its state machine does.
     pub observer: Option<Arc<dyn Observer>>,
+    /// How large the segments of a new cluster are: the same on all members.
+    pub segment_bounds: Bounds,
 }
 
 impl fmt::Debug for Ground {
@@ -153,6 +155,7 @@ impl Default for Ground {
             workers: Workers::Threads,
             election_offset_ms: None,
             observer: None,
+            segment_bounds: Bounds::default(),
         }
     }
 }

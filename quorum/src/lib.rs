@@ -42,6 +42,7 @@ mod reads;
 mod receive;
 mod renewal;
 mod replica;
+mod segments;
 mod restore;
 mod service;
 mod store;

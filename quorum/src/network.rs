@@ -18,12 +18,7 @@ use openraft::{
         AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
     },
 };
-use std::{
-    future::Future,
-    io,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::Future, io, sync::Arc, time::Duration};
 
 /// Between two tries at a member that is not reached. Short: it decides how soon a member that
 /// came back hears its leader.
@@ -123,11 +118,15 @@ impl Link {
             match self.call(&request, timeout).await? {
                 SnapshotAnswer::Done(response) => return Ok(response),
                 SnapshotAnswer::More if !last => offset = end,
-                SnapshotAnswer::More | SnapshotAnswer::Again if anew < MAX_ANEW => {
+                // It asks for what it lacks meanwhile, and answers at least twice a minute.
+                SnapshotAnswer::Fetching if last => {}
+                SnapshotAnswer::More | SnapshotAnswer::Again | SnapshotAnswer::Fetching
+                    if anew < MAX_ANEW =>
+                {
                     anew += 1;
                     offset = 0;
                 }
-                SnapshotAnswer::More | SnapshotAnswer::Again => {
+                SnapshotAnswer::More | SnapshotAnswer::Again | SnapshotAnswer::Fetching => {
                     let error = io::Error::other("the snapshot arrived damaged again and again");
                     return Err(unreachable(&error));
                 }

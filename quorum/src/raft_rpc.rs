@@ -5,6 +5,7 @@
 use crate::types::{LogId, SnapshotMeta, Types, Vote};
 use bytes::Bytes;
 use lattice_mesh::{Role, Rpc};
+use lattice_quorum_state::SegmentId;
 use lattice_quorum_types::{VoterId, membership::Incarnation};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
@@ -15,7 +16,10 @@ const MEMBERS: &[Role] = &[Role::Quorum];
 
 /// Log entries, or a heartbeat.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Append(pub(crate) Incarnation, pub(crate) AppendEntriesRequest<Types>);
+pub(crate) struct Append(
+    pub(crate) Incarnation,
+    pub(crate) AppendEntriesRequest<Types>,
+);
 impl Rpc for Append {
     const METHOD: &'static str = "raft.append.4";
     const CALLERS: &'static [Role] = MEMBERS;
@@ -55,11 +59,40 @@ pub(crate) enum SnapshotAnswer {
     Again,
     /// The last one came and the snapshot is in place, or the vote is an old one.
     Done(SnapshotResponse<VoterId>),
+    /// The last one came; segments that the snapshot names are on their way. Ask with the last one
+    /// again.
+    Fetching,
 }
 impl Rpc for SendSnapshot {
     const METHOD: &'static str = "raft.snapshot.4";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = SnapshotAnswer;
+}
+
+/// A piece of a segment. Any member that has it gives it: its name says what it is.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct GetSegment {
+    /// The asker's.
+    pub(crate) incarnation: Incarnation,
+    /// Which.
+    pub(crate) id: SegmentId,
+    /// From which byte on.
+    pub(crate) offset: u64,
+}
+
+/// Bytes of a segment.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SegmentPiece {
+    /// From the byte on that was asked for; empty behind the end.
+    pub(crate) data: Bytes,
+    /// Bytes of the whole.
+    pub(crate) bytes: u64,
+}
+impl Rpc for GetSegment {
+    const METHOD: &'static str = "raft.segment.4";
+    const CALLERS: &'static [Role] = MEMBERS;
+    /// The error says why this member cannot give it.
+    type Reply = Result<SegmentPiece, String>;
 }
 
 /// The gate's question: would you have me as the leader? Only who has heard no leader for a

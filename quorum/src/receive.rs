@@ -4,10 +4,11 @@ use crate::{
     gate, handover,
     member::Member,
     raft_rpc::{Append, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer, TakeOver},
+    segments,
     types::{Snapshot, SnapshotMeta, Vote},
 };
 use bytes::{Bytes, BytesMut};
-use lattice_mesh::{Caller, Failed, Router};
+use lattice_mesh::{Caller, Failed, Router, WeakMesh};
 use openraft::raft::AppendEntriesResponse;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -17,11 +18,21 @@ struct Incoming {
     vote: Vote,
     meta: SnapshotMeta,
     bytes: BytesMut,
+    /// All of it, and what its sender said of it.
+    whole: Option<(Bytes, (u64, [u8; 32]))>,
+}
+
+/// What became of a piece.
+enum Taken {
+    More,
+    Again,
+    Whole(Bytes),
 }
 
 /// Adds Raft's calls.
-pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
+pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Router {
     let incoming: Arc<Mutex<Option<Incoming>>> = Arc::default();
+    let mesh = mesh.clone();
     let (appends, votes, snapshots, silence, successor) = (
         member.clone(),
         member.clone(),
@@ -29,7 +40,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
         member.clone(),
         member.clone(),
     );
-    router
+    segments::serve(router, member)
         .rpc(move |caller, request: Append| {
             let member = appends.clone();
             async move {
@@ -62,11 +73,12 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
         })
         .rpc(move |caller, request: SendSnapshot| {
             let (member, incoming) = (snapshots.clone(), incoming.clone());
+            let mesh = mesh.clone();
             async move {
                 speaks_for_itself(&caller, &request.vote)?;
                 let incarnation = request.incarnation;
                 member.lineage.admit(caller.identity.id(), incarnation)?;
-                take_piece(&member, &incoming, request).await
+                take_piece(&member, &mesh, caller.identity.id(), &incoming, request).await
             }
         })
         .rpc(move |caller, request: MayCampaign| {
@@ -97,37 +109,65 @@ fn speaks_for_itself(caller: &Caller, vote: &Vote) -> Result<(), Failed> {
     Err(Failed::new("the vote is not the caller's"))
 }
 
+/// Puts a piece to what came before.
+fn gather(slot: &mut Option<Incoming>, piece: &SendSnapshot) -> Taken {
+    let (vote, meta) = (piece.vote, &piece.meta);
+    let same = slot.as_mut().filter(|i| i.vote == vote && i.meta == *meta);
+    // The last one again, because segments were missing.
+    if let Some((bytes, said)) = same.and_then(|i| i.whole.clone())
+        && piece.whole == Some(said)
+    {
+        return Taken::Whole(bytes);
+    }
+    if piece.offset == 0 {
+        *slot = Some(Incoming {
+            vote,
+            meta: meta.clone(),
+            bytes: BytesMut::new(),
+            whole: None,
+        });
+    }
+    let follows = |i: &&mut Incoming| {
+        i.vote == vote && i.meta == *meta && i.bytes.len() as u64 == piece.offset
+    };
+    let Some(open) = slot.as_mut().filter(follows) else {
+        return Taken::Again;
+    };
+    open.bytes.extend_from_slice(&piece.data);
+    let Some((length, digest)) = piece.whole else {
+        return Taken::More;
+    };
+    let bytes = std::mem::take(&mut open.bytes).freeze();
+    if bytes.len() as u64 != length || *blake3::hash(&bytes).as_bytes() != digest {
+        *slot = None;
+        return Taken::Again;
+    }
+    open.whole = Some((bytes.clone(), (length, digest)));
+    Taken::Whole(bytes)
+}
+
 async fn take_piece(
     member: &Member,
+    mesh: &WeakMesh,
+    sender: &str,
     incoming: &Mutex<Option<Incoming>>,
     piece: SendSnapshot,
 ) -> Result<SnapshotAnswer, Failed> {
-    let (vote, meta) = (piece.vote, piece.meta);
-    let bytes = {
-        let mut slot = incoming.lock().await;
-        if piece.offset == 0 {
-            *slot = Some(Incoming {
-                vote,
-                meta: meta.clone(),
-                bytes: BytesMut::new(),
-            });
-        }
-        let follows = |i: &&mut Incoming| {
-            i.vote == vote && i.meta == meta && i.bytes.len() as u64 == piece.offset
-        };
-        let Some(open) = slot.as_mut().filter(follows) else {
-            return Ok(SnapshotAnswer::Again);
-        };
-        open.bytes.extend_from_slice(&piece.data);
-        let Some((length, digest)) = piece.whole else {
-            return Ok(SnapshotAnswer::More);
-        };
-        let bytes: Bytes = slot.take().map(|i| i.bytes.freeze()).unwrap_or_default();
-        if bytes.len() as u64 != length || *blake3::hash(&bytes).as_bytes() != digest {
-            return Ok(SnapshotAnswer::Again);
-        }
-        bytes
+    let bytes = match gather(&mut *incoming.lock().await, &piece) {
+        Taken::More => return Ok(SnapshotAnswer::More),
+        Taken::Again => return Ok(SnapshotAnswer::Again),
+        Taken::Whole(bytes) => bytes,
     };
+    let (vote, meta) = (piece.vote, piece.meta);
+    // Installed only with everything that it names.
+    let mesh = mesh
+        .upgrade()
+        .ok_or_else(|| Failed::new("this member stops"))?;
+    if !segments::bring(member, &mesh, sender, &bytes).await? {
+        member.heard.now();
+        return Ok(SnapshotAnswer::Fetching);
+    }
+    *incoming.lock().await = None;
     tracing::info!(bytes = bytes.len(), snapshot = %meta.snapshot_id, "snapshot received");
     let snapshot = Snapshot {
         meta,

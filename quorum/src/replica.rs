@@ -3,11 +3,12 @@
 
 use crate::{
     feed::Feed,
-    store::SnapshotDir,
+    ground::Workers,
+    store::{SegmentDir, SnapshotDir},
     types::{Entry, LogId, Membership, Results, Snapshot, SnapshotMeta, StorageError, Types},
 };
 use bytes::Bytes;
-use lattice_quorum_state::State;
+use lattice_quorum_state::{Policy, SegmentFault, State};
 use lattice_quorum_types::{
     Revision, UnixMillis,
     audit::AuditHead,
@@ -21,7 +22,10 @@ use std::{
     io,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+
+/// Answers that are put together from segments at the same time.
+const LOOKUPS: usize = 4;
 
 struct Core {
     state: State,
@@ -29,9 +33,17 @@ struct Core {
     membership: Membership,
 }
 
-/// A member's copy of the replicated state. Clones share it.
-#[derive(Clone)]
-pub struct Replica {
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// A segment is not what it was.
+    #[error(transparent)]
+    Segment(#[from] SegmentFault),
+    /// Nobody could read it.
+    #[error("records could not be read: {0}")]
+    Io(#[from] io::Error),
+}
+
 /// The state at one place of the log.
 pub(crate) struct Captured {
     pub(crate) state: State,
@@ -39,11 +51,16 @@ pub(crate) struct Captured {
     pub(crate) membership: Membership,
 }
 
+/// A member's copy of the replicated state. Clones share it.
+#[derive(Clone)]
+pub struct Replica {
     core: Arc<RwLock<Core>>,
     feed: Arc<Feed>,
     /// Number of the present trust, for who signs it.
     trust: watch::Sender<Revision>,
     snapshots: SnapshotDir,
+    /// Places of those who read segments: each may hold some ten megabytes.
+    lookups: Arc<Semaphore>,
 }
 
 impl Replica {
@@ -56,7 +73,7 @@ impl Replica {
                 membership: meta.last_membership,
             },
             None => Core {
-                state: State::new(),
+                state: State::with_bounds(Policy::default(), snapshots.ground().segment_bounds),
                 applied: None,
                 membership: Membership::default(),
             },
@@ -68,6 +85,7 @@ impl Replica {
             feed,
             trust,
             snapshots,
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
         }
     }
 
@@ -83,9 +101,12 @@ impl Replica {
     pub fn feed(&self) -> &Arc<Feed> {
         &self.feed
     }
-    /// Answers from the applied state.
+    /// [`Replica::answer`], reading where it stands.
+    #[cfg(test)]
     pub fn query(&self, query: &Query) -> Answer {
-        self.read().state.query(query)
+        let lookup = self.read().state.look_up(query);
+        #[expect(clippy::unwrap_used, reason = "tests")]
+        lookup.finish(self.snapshots.segments()).unwrap()
     }
     /// The applied state, and up to which entry.
     pub fn look<T>(&self, at: impl FnOnce(u64, &State) -> T) -> T {
@@ -96,15 +117,6 @@ impl Replica {
     pub fn copy(&self) -> State {
         self.read().state.clone()
     }
-    /// The earliest moment at which the next certificate of this name may be issued.
-    pub fn next_issue(&self, role: Role, name: &str) -> UnixMillis {
-        self.read().state.next_issue(role, name)
-    }
-    /// State time of the applied state.
-    pub fn now(&self) -> UnixMillis {
-        self.read().state.now()
-    }
-    /// Who is trusted, as applied.
     /// The applied state with its place in the log, of one moment.
     pub(crate) fn capture(&self) -> Captured {
         let core = self.read();
@@ -114,6 +126,19 @@ impl Replica {
             membership: core.membership.clone(),
         }
     }
+    /// The earliest moment at which the next certificate of this name may be issued.
+    pub fn next_issue(&self, role: Role, name: &str) -> UnixMillis {
+        self.read().state.next_issue(role, name)
+    }
+    /// State time of the applied state.
+    pub fn now(&self) -> UnixMillis {
+        self.read().state.now()
+    }
+    /// Where the audit ends, and how far it is signed.
+    pub fn audit_head(&self) -> AuditHead {
+        self.read().state.audit_head()
+    }
+    /// Who is trusted, as applied.
     pub fn trust(&self) -> TrustView {
         self.read().state.trust()
     }
@@ -129,10 +154,6 @@ impl Replica {
         });
     }
     /// Revision of the applied state.
-    /// Where the audit ends, and how far it is signed.
-    pub fn audit_head(&self) -> AuditHead {
-        self.read().state.audit_head()
-    }
     pub fn revision(&self) -> Revision {
         self.read().state.revision()
     }
@@ -144,6 +165,32 @@ impl Replica {
     #[cfg(test)]
     pub fn applied(&self) -> Option<LogId> {
         self.read().applied
+    }
+
+    /// Answers from the applied state, and from segments where they are needed.
+    ///
+    /// # Errors
+    /// When a segment cannot be read.
+    pub async fn answer(&self, query: &Query) -> Result<Answer, Unreadable> {
+        let lookup = self.read().state.look_up(query);
+        let segments = self.snapshots.segments().clone();
+        if lookup.is_in_memory() {
+            return Ok(lookup.finish(&segments)?);
+        }
+        // It is never closed.
+        let _place = self.lookups.acquire().await.ok();
+        let workers = &self.snapshots.ground().workers;
+        Ok(workers.run(move || lookup.finish(&segments)).await??)
+    }
+
+    /// Who works for this member.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.snapshots.ground().workers
+    }
+
+    /// The segments that the state names.
+    pub fn segments(&self) -> &SegmentDir {
+        self.snapshots.segments()
     }
 
     fn apply_all(&self, entries: impl IntoIterator<Item = Entry>) -> Vec<Results> {
@@ -177,6 +224,8 @@ impl Replica {
                 }
                 answers.push(Results(results));
             }
+            // Before anybody can ask for what is in them.
+            self.snapshots.segments().add(core.state.take_sealed());
             core.state.trust_number()
         };
         self.feed.publish(events);
@@ -200,13 +249,23 @@ impl Replica {
             last_membership,
             snapshot_id,
         };
+        self.snapshots.segments().make_durable()?;
         self.snapshots.store(&meta, &bytes)?;
         Ok((meta, bytes))
     }
 
     fn install(&self, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<()> {
         let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
-        let state = State::restore(bytes).map_err(invalid)?;
+        let mut state = State::restore(bytes).map_err(invalid)?;
+        let segments = self.snapshots.segments();
+        segments.add(state.take_sealed());
+        segments.make_durable()?;
+        if let Some(missing) = state.segments().find(|segment| !segments.has(segment)) {
+            let fault = missing
+                .id
+                .fault("the snapshot names it, and it is not here");
+            return Err(io::Error::new(io::ErrorKind::NotFound, fault));
+        }
         self.snapshots.store(meta, bytes)?;
         let (revision, trust) = (state.revision(), state.trust_number());
         if let Some(observer) = &self.snapshots.ground().observer {
@@ -253,7 +312,10 @@ impl RaftStateMachine<Types> for Replica {
         I: IntoIterator<Item = Entry> + Send,
         I::IntoIter: Send,
     {
-        Ok(self.apply_all(entries))
+        let answers = self.apply_all(entries);
+        let written = self.snapshots.segments().write_behind().await;
+        written.map_err(write_failed)?;
+        Ok(answers)
     }
 
     async fn get_snapshot_builder(&mut self) -> Self {

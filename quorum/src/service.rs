@@ -8,11 +8,14 @@ use crate::{
     member::Member,
     proposals::{Proposals, Replies},
     reads::Reads,
+    replica::Unreadable,
+    segments,
 };
 use lattice_mesh::{Caller, Failed, ItemSender, Role, Router, WeakMesh};
+use lattice_quorum_state::SegmentFault;
 use lattice_quorum_types::{
     Command, Envelope, Refusal, Revision,
-    view::WatchItem,
+    view::{Answer, Query, WatchItem},
     wire::{GetMemberStatus, Propose, Read, Unavailable, Watch},
 };
 use std::{sync::Arc, time::Duration};
@@ -49,7 +52,7 @@ impl Service {
                 let service = read.clone();
                 async move {
                     Ok(match service.reads.barrier().await {
-                        Ok(()) => Ok(service.member.replica.query(&request.query)),
+                        Ok(()) => service.answer(&request.query).await,
                         Err(unavailable) => Err(unavailable),
                     })
                 }
@@ -62,6 +65,28 @@ impl Service {
                 let service = watch.clone();
                 async move { service.watch(request.since, items).await }
             })
+    }
+
+    /// Answers from what is applied here. A segment that is damaged is brought from another member.
+    async fn answer(&self, query: &Query) -> Result<Answer, Unavailable> {
+        let mut last = None;
+        loop {
+            let fault = match self.member.replica.answer(query).await {
+                Ok(answer) => return Ok(answer),
+                Err(fault) => fault,
+            };
+            tracing::error!(%fault, "records cannot be read");
+            let unreadable = |reason: String| Unavailable::Unreadable { reason };
+            match &fault {
+                Unreadable::Segment(SegmentFault { id, .. }) if last != Some(*id) => {
+                    let mesh = self.mesh.upgrade().ok_or(Unavailable::NoMajority)?;
+                    let repaired = segments::repair(&self.member, &mesh, id).await;
+                    repaired.map_err(|error| unreadable(format!("{fault}; {error}")))?;
+                    last = Some(*id);
+                }
+                fault => return Err(unreadable(fault.to_string())),
+            }
+        }
     }
 
     /// Proposes what rests on no claim, or on claims that hold; refuses the rest.

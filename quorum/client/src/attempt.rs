@@ -106,7 +106,7 @@ fn judge<T>(
                     members.doubt(addr);
                     not_done(reason, Pause::Yes)
                 }
-                Unavailable::Busy => not_done(reason, Pause::Yes),
+                Unavailable::Busy | Unavailable::Unreadable { .. } => not_done(reason, Pause::Yes),
                 Unavailable::OutcomeUnknown => {
                     members.doubt(addr);
                     Attempt::Unknown { reason }

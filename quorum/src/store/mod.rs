@@ -1,10 +1,11 @@
 //! What a member keeps on disk: a marker naming format and owner, the log with vote and commit
-//! point (one redb file), and snapshots (checksummed files).
+//! point (one redb file), snapshots (checksummed files), and the segments that they name.
 //!
 //! ```text
 //! <data_dir>/FORMAT            {"format":4,"cluster":"site","voter":1,"incarnation":{…}}
 //! <data_dir>/log.redb          log entries, vote, commit point
 //! <data_dir>/snapshots/*.snap  the newest two
+//! <data_dir>/segments/*.seg    ended allocations and audit entries, named by their digests
 //! ```
 //!
 //! Opening refuses what it cannot read before it changes anything.
@@ -13,10 +14,11 @@ mod dir;
 mod error;
 mod index;
 mod log;
-mod recover;
 mod marked;
-mod row;
+mod recover;
 mod restored;
+mod row;
+mod segments;
 mod snapshot;
 mod writer;
 
@@ -30,7 +32,7 @@ mod tests;
 pub use dir::{DataDir, FORMAT};
 pub use error::OpenError;
 pub use log::LogStore;
-pub use snapshot::SnapshotDir;
 pub use marked::Marked;
 pub use restored::Restored;
 pub use segments::SegmentDir;
+pub use snapshot::SnapshotDir;

@@ -1,7 +1,7 @@
 //! Snapshot files: `[magic][version u16][blake3][meta length u32][meta][state]`, the digest over
 //! everything behind it. The newest two are kept.
 
-use super::OpenError;
+use super::{OpenError, SegmentDir};
 use crate::{
     ground::{Files, Ground},
     types::{LogId, SnapshotMeta},
@@ -21,6 +21,8 @@ const HEADER_BYTES: usize = 8 + 2 + 32;
 /// Snapshots kept. The one before the newest serves when the newest turns out to be damaged.
 const KEPT: usize = 2;
 const EXTENSION: &str = "snap";
+/// Folder of the segments, beside that of the snapshots.
+const SEGMENTS: &str = "segments";
 
 /// A snapshot file's content.
 #[derive(Debug, Clone)]
@@ -39,6 +41,7 @@ pub struct SnapshotDir {
     current: Arc<Mutex<Option<(PathBuf, SnapshotMeta)>>>,
     /// As read when the directory was opened, until it is taken.
     opened: Arc<Mutex<Option<(SnapshotMeta, State)>>>,
+    segments: SegmentDir,
 }
 
 enum Unusable {
@@ -87,9 +90,12 @@ impl SnapshotDir {
                 || OpenError::damaged(path, "the snapshot the log begins with is missing");
             return Err(damaged.unwrap_or_else(missing));
         }
+        let named = opened.as_mut().map(|(_, state): &mut (_, State)| state);
+        let segments = SegmentDir::open(ground, &path.with_file_name(SEGMENTS), named)?;
         Ok(Self {
             ground: ground.clone(),
             path: path.to_owned(),
+            segments,
             current: Arc::new(Mutex::new(current)),
             opened: Arc::new(Mutex::new(opened)),
         })
@@ -98,6 +104,11 @@ impl SnapshotDir {
     /// What the member stands on.
     pub fn ground(&self) -> &Ground {
         &self.ground
+    }
+
+    /// The segments that snapshots name.
+    pub fn segments(&self) -> &SegmentDir {
+        &self.segments
     }
 
     fn current(&self) -> std::sync::MutexGuard<'_, Option<(PathBuf, SnapshotMeta)>> {
@@ -137,7 +148,8 @@ impl SnapshotDir {
         }
     }
 
-    /// Makes this the newest snapshot and removes the oldest.
+    /// Makes this the newest snapshot and removes the oldest. Every segment that it names must be on
+    /// disk.
     pub fn store(&self, meta: &SnapshotMeta, state: &[u8]) -> io::Result<()> {
         let encoded = postcard::to_stdvec(meta).map_err(io::Error::other)?;
         let length = u32::try_from(encoded.len())

@@ -31,6 +31,12 @@ pub enum Unavailable {
     /// Whether it was committed is not known. Repeat with the same idempotency key.
     #[error("the outcome is not known; repeat with the same idempotency key")]
     OutcomeUnknown,
+    /// Records that the answer is in cannot be read on this member, and no other one gave them.
+    #[error("records of this member cannot be read: {reason}")]
+    Unreadable {
+        /// Which, and why.
+        reason: String,
+    },
 }
 
 /// Longest request that a member takes and that control sends one, bytes: what comes in one log

@@ -1,0 +1,166 @@
+//! Segments between members: what a snapshot names and this member lacks, and what is damaged here, is
+//! asked for by name. Whoever gives it, its digest says that it is right.
+
+use crate::{
+    ground::Workers,
+    member::Member,
+    raft_rpc::{GetSegment, SegmentPiece},
+};
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt, stream};
+use lattice_mesh::{Expect, Failed, Mesh, Peer, Role, Router};
+use lattice_quorum_state::{SegmentId, Segments, State};
+use lattice_quorum_types::VoterId;
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// Bytes in one answer; the mesh takes 8 MiB between members.
+const PIECE_BYTES: usize = 2 << 20;
+/// Longest that one piece may take.
+const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Segments that are asked for at the same time.
+const AT_ONCE: usize = 4;
+/// After so long whoever sends a snapshot hears that its segments are on their way.
+const BRING_FOR: Duration = Duration::from_secs(15);
+/// Largest segment that is taken: a row is a command's worth at most, and a few bytes a rank.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Adds the answering side.
+pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
+    let member = member.clone();
+    router.rpc(move |caller, request: GetSegment| {
+        let member = member.clone();
+        async move {
+            let asker = caller.identity.id();
+            member.lineage.may_hear(asker, request.incarnation)?;
+            Ok(give(&member, request).await)
+        }
+    })
+}
+
+async fn give(member: &Member, request: GetSegment) -> Result<SegmentPiece, String> {
+    let GetSegment { id, offset, .. } = request;
+    let whole = read(member, id).await?;
+    let from = usize::try_from(offset).map_or(whole.len(), |from| from.min(whole.len()));
+    let to = (from + PIECE_BYTES).min(whole.len());
+    Ok(SegmentPiece {
+        data: whole.slice(from..to),
+        bytes: whole.len() as u64,
+    })
+}
+
+/// A segment of this member's, verified.
+async fn read(member: &Member, id: SegmentId) -> Result<Bytes, String> {
+    let segments = member.replica.segments().clone();
+    let read = move || match segments.read(&id) {
+        Ok(bytes) if id.names(&bytes) => Ok(bytes),
+        Ok(_) => Err(format!("segment {id} is damaged here too")),
+        Err(fault) => Err(fault.to_string()),
+    };
+    let found = workers(member).run(read).await;
+    found.map_err(|error| error.to_string()).flatten()
+}
+
+fn workers(member: &Member) -> &Workers {
+    member.replica.workers()
+}
+
+/// Asks `peer` for a segment.
+async fn fetch(member: &Member, peer: &Peer, id: SegmentId) -> Result<Bytes, String> {
+    let mut got = BytesMut::new();
+    loop {
+        let request = GetSegment {
+            incarnation: member.lineage.current(),
+            id,
+            offset: got.len() as u64,
+        };
+        let reply = peer.call(&request, PIECE_TIMEOUT).await;
+        let SegmentPiece { data, bytes } = reply.map_err(|error| error.to_string()).flatten()?;
+        got.extend_from_slice(&data);
+        let length = got.len() as u64;
+        if length >= bytes || data.is_empty() || length > MAX_BYTES {
+            let got = got.freeze();
+            return match id.names(&got) {
+                true => Ok(got),
+                false => Err(format!("segment {id} came damaged")),
+            };
+        }
+    }
+}
+
+/// Asks `peer` for a segment and puts it on disk.
+async fn take(member: &Member, peer: &Peer, id: SegmentId) -> Result<(), String> {
+    let bytes = fetch(member, peer, id).await?;
+    let segments = member.replica.segments().clone();
+    let written = workers(member).run(move || segments.put(&id, &bytes)).await;
+    written.flatten().map_err(|error| error.to_string())
+}
+
+fn peer(member: &Member, mesh: &Mesh, id: VoterId) -> Option<Peer> {
+    let addr = member.voters().get(&id).copied().flatten();
+    let addr = addr.or_else(|| member.addresses.of(id, None))?;
+    Some(mesh.peer(addr, Expect::exactly(Role::Quorum, id.to_string())))
+}
+
+/// Brings what this snapshot names and this member lacks from who sends it; whether all of it is here
+/// now. What was brought stays, so the next try goes on from there.
+pub(crate) async fn bring(
+    member: &Member,
+    mesh: &Mesh,
+    sender: &str,
+    snapshot: &Bytes,
+) -> Result<bool, Failed> {
+    let (segments, bytes) = (member.replica.segments().clone(), snapshot.clone());
+    let lacking = workers(member).run(move || {
+        let state = State::restore(&bytes).map_err(Failed::new)?;
+        let lacking = state.segments().filter(|segment| !segments.has(segment));
+        Ok::<_, Failed>(lacking.map(|segment| segment.id).collect::<Vec<_>>())
+    });
+    let lacking = lacking.await.map_err(Failed::new)??;
+    if lacking.is_empty() {
+        return Ok(true);
+    }
+    let sender = sender.parse().ok();
+    let sender = sender.and_then(|id| peer(member, mesh, id));
+    let sender = sender.ok_or_else(|| Failed::new("no address is known of the sender"))?;
+    tracing::info!(
+        segments = lacking.len(),
+        "segments of a snapshot are asked for"
+    );
+    let until = Instant::now() + BRING_FOR;
+    let count = lacking.len();
+    let in_time = lacking.into_iter().take_while(|_| Instant::now() < until);
+    let mut taken = stream::iter(in_time)
+        .map(|id| take(member, &sender, id))
+        .buffer_unordered(AT_ONCE);
+    let mut here = 0;
+    while let Some(result) = taken.next().await {
+        result.map_err(Failed::new)?;
+        here += 1;
+    }
+    Ok(here == count)
+}
+
+/// Brings a segment that is damaged here from any other member.
+///
+/// # Errors
+/// When none has it.
+pub(crate) async fn repair(member: &Member, mesh: &Mesh, id: &SegmentId) -> Result<(), String> {
+    let mut reasons = Vec::new();
+    for other in member.voters().into_keys().filter(|id| *id != member.id) {
+        let Some(peer) = peer(member, mesh, other) else {
+            continue;
+        };
+        match take(member, &peer, *id).await {
+            Ok(()) => {
+                tracing::warn!(segment = %id, from = other, "a damaged segment was replaced");
+                return Ok(());
+            }
+            Err(reason) => reasons.push(format!("member {other}: {reason}")),
+        }
+    }
+    match reasons.is_empty() {
+        true => Err("there is no other member to bring it from".to_owned()),
+        false => Err(reasons.join("; ")),
+    }
+}

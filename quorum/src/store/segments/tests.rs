@@ -1,0 +1,318 @@
+//! Crashes between sealing and snapshot, and files that are not what they were.
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::{
+    ground::HostFiles,
+    replica::{Replica, Unreadable},
+    store::DataDir,
+    types::{Batch, Entry},
+};
+use lattice_quorum_state::{Bounds, Table};
+use lattice_quorum_types::{
+    AllocationId, AllocationState, Command, Envelope, ProjectPath, UnixMillis, VclusterName,
+    command::{Power, Principal, SCHEMA},
+    limit::Limits,
+    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    view::{Answer, Query},
+};
+use openraft::{
+    CommittedLeaderId, EntryPayload, LogId, RaftSnapshotBuilder as _,
+    storage::RaftStateMachine as _,
+};
+use redb::{Database, DatabaseError};
+use tempfile::TempDir;
+
+/// Segments of four rows, on these files.
+fn ground(files: Arc<dyn Files>) -> Ground {
+    let (rows, bytes) = (4, 1 << 20);
+    Ground {
+        files,
+        segment_bounds: Bounds { rows, bytes },
+        ..Ground::default()
+    }
+}
+
+fn open_on(folder: &TempDir, ground: &Ground) -> Result<DataDir, OpenError> {
+    DataDir::open_on(ground, folder.path(), "test", 1)
+}
+
+fn open(folder: &TempDir) -> Result<DataDir, OpenError> {
+    open_on(folder, &ground(Arc::new(HostFiles)))
+}
+
+async fn close(data: &DataDir) {
+    data.snapshots.segments().close().await;
+    data.log.close().await.unwrap();
+}
+
+fn entry(index: u64, commands: Vec<Command>) -> Entry {
+    let envelope = |command| Envelope {
+        schema: SCHEMA,
+        principal: Principal {
+            name: "root".to_owned(),
+            power: Power::Admin,
+        },
+        key: None,
+        at: UnixMillis(1_800_000_000_000 + index),
+        fence: None,
+        command,
+    };
+    let batch: Vec<_> = commands.into_iter().map(envelope).collect();
+    Entry {
+        log_id: LogId::new(CommittedLeaderId::new(1, 1), index),
+        payload: EntryPayload::Normal(Batch(batch.into())),
+    }
+}
+
+/// A project, and then allocations that end before they begin, one an entry.
+fn log(ended: u64) -> Vec<Entry> {
+    let path = ProjectPath::new("t").unwrap();
+    let limits = Limits {
+        max_nodes: Some(10),
+        max_concurrent_allocations: None,
+    };
+    let mut log = vec![entry(
+        0,
+        vec![
+            Command::CreateProject {
+                path: path.clone(),
+                limits: Some(limits),
+                admins: Vec::new(),
+                description: String::new(),
+            },
+            Command::RegisterNode {
+                node: "n1".parse().unwrap(),
+                vcluster: VclusterName::new("main").unwrap(),
+            },
+        ],
+    )];
+    let spec = AllocationSpec {
+        name: None,
+        project: path,
+        vcluster: VclusterName::new("main").unwrap(),
+        nodes: 1,
+        workload: Workload {
+            argv: vec!["true".to_owned()],
+            ..Workload::default()
+        },
+        walltime_ms: None,
+        class: 5,
+        sensitive: false,
+        constraints: Constraints::default(),
+        requeue: Requeue::Never,
+        hold: false,
+    };
+    log.extend((1..=ended).map(|n| {
+        let id = AllocationId(n);
+        let spec = Box::new(spec.clone());
+        entry(n, vec![Command::Submit { spec }, Command::Cancel { id }])
+    }));
+    log
+}
+
+async fn apply(replica: &mut Replica, log: Vec<Entry>) {
+    for results in replica.apply(log).await.unwrap() {
+        assert!(results.0.iter().all(Result::is_ok), "{results:?}");
+    }
+}
+
+/// What `ended` allocations, all of them cancelled, must look like.
+async fn check(replica: &Replica, ended: u64) {
+    for id in (1..=ended).map(AllocationId) {
+        match replica.answer(&Query::Allocation { id }).await.unwrap() {
+            Answer::Allocation(Some(record)) => {
+                assert_eq!((record.id, record.state), (id, AllocationState::Cancelled));
+            }
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+}
+
+fn files(folder: &TempDir) -> Vec<PathBuf> {
+    let mut files = HostFiles.list(&folder.path().join("segments")).unwrap();
+    files.sort();
+    files
+}
+
+/// A directory with a snapshot of twenty ended allocations, and who made it.
+async fn with_snapshot() -> (TempDir, [u8; 32]) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = open(&folder).unwrap();
+    let mut replica = Replica::open(data.snapshots.clone());
+    apply(&mut replica, log(20)).await;
+    replica.build_snapshot().await.unwrap();
+    close(&data).await;
+    (folder, replica.digest())
+}
+
+#[tokio::test]
+async fn a_snapshot_brings_everything_that_it_names_to_disk() {
+    let (folder, digest) = with_snapshot().await;
+    let data = open(&folder).unwrap();
+    let named: Vec<_> = {
+        let replica = Replica::open(data.snapshots.clone());
+        assert_eq!(replica.digest(), digest);
+        check(&replica, 20).await;
+        let state = replica.copy();
+        state.segments().map(|segment| segment.id).collect()
+    };
+    assert!(named.iter().any(|id| id.table == Table::Ended));
+    assert_eq!(files(&folder).len(), named.len());
+    let bytes = std::fs::read_dir(folder.path().join("snapshots")).unwrap();
+    assert_eq!(bytes.count(), 1);
+    close(&data).await;
+}
+
+/// Sealed, written or not, and then killed: the log makes the same segments again.
+#[tokio::test]
+async fn what_was_sealed_behind_the_snapshot_comes_again_with_the_log() {
+    for written in [false, true] {
+        let (folder, _) = with_snapshot().await;
+        let data = open(&folder).unwrap();
+        let mut replica = Replica::open(data.snapshots.clone());
+        let before = files(&folder);
+        apply(&mut replica, log(60).split_off(21)).await;
+        if written {
+            replica.segments().make_durable().unwrap();
+            assert!(files(&folder).len() > before.len());
+        }
+        check(&replica, 60).await;
+        let digest = replica.digest();
+        close(&data).await;
+        drop((data, replica));
+
+        let data = open(&folder).unwrap();
+        assert_eq!(files(&folder), before, "what no snapshot names is removed");
+        let mut replica = Replica::open(data.snapshots.clone());
+        check(&replica, 20).await;
+        apply(&mut replica, log(60).split_off(21)).await;
+        assert_eq!(replica.digest(), digest);
+        check(&replica, 60).await;
+        replica.build_snapshot().await.unwrap();
+        check(&replica, 60).await;
+        close(&data).await;
+    }
+}
+
+#[tokio::test]
+async fn a_segment_that_is_missing_or_cut_short_is_named_and_nothing_is_changed() {
+    for cut in [false, true] {
+        let (folder, _) = with_snapshot().await;
+        let victim = files(&folder).remove(0);
+        let whole = std::fs::read(&victim).unwrap();
+        match cut {
+            false => std::fs::remove_file(&victim).unwrap(),
+            true => std::fs::write(&victim, &whole[..whole.len() - 1]).unwrap(),
+        }
+        let before = files(&folder);
+        let error = open(&folder).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, OpenError::Damaged { .. }), "{text}");
+        assert!(text.contains(victim.to_str().unwrap()), "{text}");
+        assert!(text.contains("copy it from there"), "{text}");
+        assert_eq!(files(&folder), before);
+        // As it says.
+        std::fs::write(&victim, &whole).unwrap();
+        let data = open(&folder).unwrap();
+        check(&Replica::open(data.snapshots.clone()), 20).await;
+        close(&data).await;
+    }
+}
+
+#[tokio::test]
+async fn a_segment_with_a_flipped_bit_gives_no_answer_until_it_is_replaced() {
+    let (folder, _) = with_snapshot().await;
+    let ended = |file: &&PathBuf| file.to_str().unwrap().contains("ended-00000000");
+    let victim = files(&folder).iter().find(ended).unwrap().clone();
+    let whole = std::fs::read(&victim).unwrap();
+    let mut flipped = whole.clone();
+    flipped[40] ^= 1;
+    std::fs::write(&victim, &flipped).unwrap();
+    let data = open(&folder).unwrap();
+    let replica = Replica::open(data.snapshots.clone());
+    let id = AllocationId(1);
+    let fault = replica.answer(&Query::Allocation { id }).await.unwrap_err();
+    let Unreadable::Segment(fault) = fault else {
+        panic!("{fault}")
+    };
+    assert_eq!((fault.id.table, fault.id.number), (Table::Ended, 0));
+    let wrong = replica.segments().put(&fault.id, &flipped).unwrap_err();
+    assert_eq!(wrong.kind(), io::ErrorKind::InvalidData);
+    replica.segments().put(&fault.id, &whole).unwrap();
+    check(&replica, 20).await;
+    close(&data).await;
+}
+
+/// Files that refuse segments.
+#[derive(Debug)]
+struct NoSegments;
+
+impl Files for NoSegments {
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        HostFiles.make_folder(path)
+    }
+    fn length(&self, path: &Path) -> io::Result<Option<u64>> {
+        HostFiles.length(path)
+    }
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        HostFiles.read(path)
+    }
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        HostFiles.list(folder)
+    }
+    fn replace(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+        match path.extension().is_some_and(|e| e == EXTENSION) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => HostFiles.replace(path, parts),
+        }
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        HostFiles.remove(path)
+    }
+    fn database(&self, path: &Path, builder: redb::Builder) -> Result<Database, DatabaseError> {
+        HostFiles.database(path, builder)
+    }
+}
+
+#[tokio::test]
+async fn there_is_no_snapshot_without_its_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = open_on(&folder, &ground(Arc::new(NoSegments))).unwrap();
+    let mut replica = Replica::open(data.snapshots.clone());
+    apply(&mut replica, log(20)).await;
+    assert!(replica.build_snapshot().await.is_err());
+    assert!(data.snapshots.load().unwrap().is_none());
+    // They are still read from memory.
+    check(&replica, 20).await;
+    close(&data).await;
+}
+
+#[tokio::test]
+async fn a_snapshot_whose_segments_are_not_here_is_not_installed() {
+    let (from, _) = with_snapshot().await;
+    let sent = open(&from).unwrap();
+    let stored = sent.snapshots.load().unwrap().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let data = open(&folder).unwrap();
+    let mut replica = Replica::open(data.snapshots.clone());
+    let empty = replica.digest();
+    let state = Box::new(stored.state.clone());
+    let refused = replica.install_snapshot(&stored.meta, state).await;
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("segment ended-00000000-"), "{text}");
+    assert_eq!(replica.digest(), empty);
+    assert!(data.snapshots.load().unwrap().is_none());
+    let mut state = State::restore(&stored.state).unwrap();
+    assert!(state.take_sealed().is_empty());
+    for segment in state.segments() {
+        assert!(!replica.segments().has(segment));
+        let bytes = sent.snapshots.segments().read(&segment.id).unwrap();
+        replica.segments().put(&segment.id, &bytes).unwrap();
+        assert!(replica.segments().has(segment));
+    }
+    let state = Box::new(stored.state);
+    replica.install_snapshot(&stored.meta, state).await.unwrap();
+    check(&replica, 20).await;
+    close(&data).await;
+    close(&sent).await;
+}
