@@ -5,6 +5,7 @@ use futures::{StreamExt, stream::BoxStream};
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     Applied, Envelope, Refusal, Revision, VoterId,
+    audit::AuditHead,
     view::{Answer, Query, WatchItem},
     wire::Unavailable,
 };
@@ -26,8 +27,18 @@ impl Store for QuorumClient {
             .map_err(|e| unavailable(&e))
     }
 
+    async fn sign_audit(&self) -> Result<Result<AuditHead, String>, Unavailable> {
+        QuorumClient::sign_audit(self)
+            .await
+            .map_err(|e| unavailable(&e))
+    }
+
     fn watch(&self, since: Revision) -> BoxStream<'static, WatchItem> {
         QuorumClient::watch(self, since).boxed()
+    }
+
+    fn quorum(&self) -> Option<&QuorumClient> {
+        Some(self)
     }
 
     async fn members(&self) -> Vec<VoterId> {

@@ -2,8 +2,10 @@
 //! mesh; tests may put the state machine itself behind it. Nothing here judges.
 
 use futures::stream::BoxStream;
+use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
     Applied, Envelope, Refusal, Revision, VoterId,
+    audit::AuditHead,
     view::{Answer, Query, WatchItem},
     wire::Unavailable,
 };
@@ -30,6 +32,22 @@ pub trait Store: Send + Sync + 'static {
     /// Everything after `since`. Reconnects by itself; ends only after
     /// [`WatchItem::Compacted`].
     fn watch(&self, since: Revision) -> BoxStream<'static, WatchItem>;
+
+    /// Has the audit signed as far as it reaches, where that is not done yet. Returns where it ends
+    /// then; the inner error says why it is not signed.
+    ///
+    /// # Errors
+    /// [`Unavailable`] when no majority answers in time.
+    async fn sign_audit(&self) -> Result<Result<AuditHead, String>, Unavailable> {
+        Ok(Err(
+            "there is no quorum whose members could sign it".to_owned()
+        ))
+    }
+
+    /// The quorum itself, where there is one: its members, changes of them, backups.
+    fn quorum(&self) -> Option<&QuorumClient> {
+        None
+    }
 
     /// Who replicates it, as whoever of them answers says; empty when nobody does, or it is no
     /// quorum at all.

@@ -1,7 +1,7 @@
 //! What administrators ask: tokens, certificates, authorities, drains, the audit.
 
 use crate::{
-    audit::{self, AuditView},
+    audit::{self, AuditHeadView, AuditView},
     authority::AuthorityView,
     certificate::CertificateView,
     node::{Drained, Undrained},
@@ -101,7 +101,15 @@ impl From<Page<CertificateView>> for v1::ListCertificatesResponse {
 
 impl From<Vec<AuthorityView>> for v1::ListAuthoritiesResponse {
     fn from(all: Vec<AuthorityView>) -> Self {
-        let items = all.into_iter().map(|a| v1::Authority {
+        Self {
+            items: all.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<AuthorityView> for v1::Authority {
+    fn from(a: AuthorityView) -> Self {
+        Self {
             pin: a.pin,
             phase: a.phase,
             since: a.since,
@@ -109,9 +117,6 @@ impl From<Vec<AuthorityView>> for v1::ListAuthoritiesResponse {
             expires_at: a.expires_at,
             certificates: a.certificates,
             certificate: a.certificate,
-        });
-        Self {
-            items: items.collect(),
         }
     }
 }
@@ -138,6 +143,18 @@ impl From<AuditView> for v1::AuditRecord {
             // Plain values; were it not writable, it would be missing here and the hash be left.
             json: serde_json::to_string(&entry).unwrap_or_default(),
             hash: entry.hash,
+        }
+    }
+}
+
+impl From<AuditHeadView> for v1::AuditHead {
+    fn from(head: AuditHeadView) -> Self {
+        Self {
+            cluster: head.cluster,
+            number: head.number,
+            hash: head.hash,
+            checkpoint: head.checkpoint,
+            authorities: head.authorities.into_iter().map(Into::into).collect(),
         }
     }
 }

@@ -1,111 +1,147 @@
 //! The audit.
 
-use super::{paging, read, unexpected};
+use super::{authorities, paging, read, unexpected};
 use crate::{
     Core,
     http::caller::{Caller, Role},
 };
 use lattice_api::{
-    audit::{ACTIONS, AuditView, is_about_node, word},
+    audit::{ACTIONS, AuditHeadView, AuditView},
     page::Page,
-    problem::Problem,
+    problem::{Kind, Problem},
     text,
 };
 use lattice_quorum_types::{
-    AllocationId, NodeId, UnixMillis,
-    audit::AuditEntry,
+    AllocationId, ProjectPath, UnixMillis,
+    audit::{AuditEntry, AuditFilter, AuditOrder, AuditPage, AuditSearch},
     hostlist,
     view::{Answer, Query},
 };
+use std::collections::BTreeSet;
 
 /// Entries read from the quorum at a time.
 const CHUNK: u32 = 1_000;
-/// Reads for one page. A page may come out short when few entries match; its cursor goes on.
-const MAX_READS: usize = 20;
 
 /// What to look for, as it was written.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted<'a> {
     pub(crate) by: Option<&'a str>,
+    pub(crate) user: Option<&'a str>,
     pub(crate) node: Option<&'a str>,
     pub(crate) allocation: Option<u64>,
+    pub(crate) project: Option<&'a str>,
     pub(crate) action: Option<&'a str>,
     pub(crate) since: Option<&'a str>,
+    pub(crate) until: Option<&'a str>,
+    pub(crate) newest_first: bool,
 }
 
-/// What to look for.
-#[derive(Debug, Default)]
-struct Filter {
-    by: Option<String>,
-    nodes: Option<Vec<NodeId>>,
-    allocation: Option<AllocationId>,
-    action: Option<&'static str>,
-    since: Option<UnixMillis>,
-}
-
-impl Filter {
-    fn new(wanted: &Wanted<'_>, now: UnixMillis) -> Result<Self, Problem> {
+impl Wanted<'_> {
+    fn filter(&self, now: UnixMillis) -> Result<AuditFilter, Problem> {
         let filled = |text: Option<&'_ str>| text.filter(|t| !t.is_empty()).map(str::to_owned);
-        let nodes = filled(wanted.node).map(|list| hostlist::expand(&list));
-        let action = filled(wanted.action).map(|asked| {
-            let found = ACTIONS.into_iter().find(|known| *known == asked);
-            found.ok_or_else(|| {
-                let reason = format!("{asked:?} is not one of {}", ACTIONS.join(", "));
-                Problem::field("action", reason)
-            })
-        });
-        let since = filled(wanted.since).map(|text| text::moment(&text, now));
-        Ok(Self {
-            by: filled(wanted.by),
-            nodes: nodes
-                .transpose()
-                .map_err(|e| Problem::field("node", e.to_string()))?,
-            allocation: wanted.allocation.map(AllocationId),
-            action: action.transpose()?,
-            since: since
-                .transpose()
-                .map_err(|reason| Problem::field("since", reason))?,
+        let field = |name: &'static str| move |why: String| Problem::field(name, why);
+        let moment = |name: &'static str, text: Option<&str>| {
+            let read = filled(text).map(|text| text::moment(&text, now));
+            read.transpose().map_err(field(name))
+        };
+        let nodes = filled(self.node).map(|list| hostlist::expand(&list));
+        let nodes = nodes
+            .transpose()
+            .map_err(|error| Problem::field("node", error.to_string()))?;
+        let within = filled(self.project).map(ProjectPath::new);
+        let within = within
+            .transpose()
+            .map_err(|error| Problem::field("project", error.to_string()))?;
+        Ok(AuditFilter {
+            by: filled(self.by),
+            user: filled(self.user),
+            nodes: nodes.unwrap_or_default().into_iter().collect(),
+            allocation: self.allocation.map(AllocationId),
+            within,
+            since: moment("since", self.since)?,
+            until: moment("until", self.until)?,
+            actions: actions(filled(self.action).as_deref())?,
         })
     }
+}
 
-    fn passes(&self, entry: &AuditEntry) -> bool {
-        let action = &entry.action;
-        self.by.as_ref().is_none_or(|by| entry.by.name == *by)
-            && self.action.is_none_or(|wanted| word(action) == wanted)
-            && self.since.is_none_or(|since| entry.at >= since)
-            && self
-                .allocation
-                .is_none_or(|id| action.subjects().allocations.contains(&id))
-            && self
-                .nodes
-                .as_ref()
-                .is_none_or(|nodes| nodes.iter().any(|node| is_about_node(action, node)))
+/// The actions of a list; every one has to be known.
+fn actions(list: Option<&str>) -> Result<BTreeSet<String>, Problem> {
+    let named = list.into_iter().flat_map(|list| list.split(','));
+    let known = |word: &str| match ACTIONS.contains(&word) {
+        true => Ok(word.to_owned()),
+        false => {
+            let reason = format!("{word:?} is not one of {}", ACTIONS.join(", "));
+            Err(Problem::field("action", reason))
+        }
+    };
+    named.map(|word| known(word.trim())).collect()
+}
+
+/// Narrows what is asked for to what the caller may read. All of it is for operators of the whole
+/// cluster; those of some tenants read what is about these alone; everybody else what they did, or
+/// what was done to what is theirs.
+fn narrow(caller: &Caller, filter: &mut AuditFilter) -> Result<(), Problem> {
+    let refused = |detail: String| Err(Problem::new(Kind::Forbidden, "forbidden", detail));
+    match (caller.role, &caller.tenants) {
+        (Role::Operator | Role::Admin, None) => Ok(()),
+        (Role::Operator | Role::Admin, Some(tenants)) => match (&filter.within, tenants.first()) {
+            (Some(project), _) => caller.check_sees(project),
+            (None, Some(only)) if tenants.len() == 1 => {
+                filter.within = Some(only.clone());
+                Ok(())
+            }
+            (None, _) => {
+                let reason = "name one of your tenants, or a project in it";
+                Err(Problem::field("project", reason))
+            }
+        },
+        (Role::User, _) => match &filter.user {
+            Some(other) if **other != *caller.name => refused(format!(
+                "reading what is about others needs the role operator; {} has the role {}",
+                caller.name, caller.role
+            )),
+            _ => {
+                filter.user = Some(caller.name.to_string());
+                Ok(())
+            }
+        },
+        (Role::Viewer, _) => caller.check_role(Role::User, "reading the audit"),
     }
 }
 
-async fn chunk(core: &Core, after: u64) -> Result<Vec<AuditEntry>, Problem> {
-    let limit = CHUNK;
-    match read(core, Query::Audit { after, limit }).await? {
-        Answer::Audit(entries) => Ok(entries),
+/// Whether an entry speaks of nobody's projects that this caller may not know of.
+fn is_shown(caller: &Caller, entry: &AuditEntry) -> bool {
+    let about = entry.action.subjects();
+    about.projects.iter().all(|project| caller.sees(project))
+}
+
+async fn search(core: &Core, search: AuditSearch) -> Result<AuditPage, Problem> {
+    let search = Box::new(search);
+    match read(core, Query::AuditSearch { search }).await? {
+        Answer::AuditSearch(page) => Ok(*page),
         _ => Err(unexpected()),
     }
 }
 
 /// Looks at every entry there is.
 pub(super) async fn each(core: &Core, mut look: impl FnMut(&AuditEntry)) -> Result<(), Problem> {
-    let mut after = 0;
+    let mut wanted = AuditSearch {
+        limit: CHUNK,
+        ..AuditSearch::default()
+    };
     loop {
-        let entries = chunk(core, after).await?;
-        entries.iter().for_each(&mut look);
-        match entries.last() {
-            // An answer may be shorter than what was asked for and still have a next.
-            Some(last) => after = last.number,
+        let page = search(core, wanted.clone()).await?;
+        page.entries.iter().for_each(&mut look);
+        match page.next {
+            Some(next) => wanted.cursor = Some(next),
             None => return Ok(()),
         }
     }
 }
 
-/// Entries after a number, oldest first. The next page comes after `next_cursor`.
+/// Entries behind a number, in the order that is asked for. The next page comes behind
+/// `next_cursor`; a page may come out short and still have a next.
 pub(crate) async fn list(
     core: &Core,
     caller: &Caller,
@@ -113,28 +149,36 @@ pub(crate) async fn list(
     after: u64,
     limit: Option<u32>,
 ) -> Result<Page<AuditView>, Problem> {
-    caller.check_whole(Role::Operator, "reading the audit")?;
     let limit = paging::limit(limit)?;
-    let filter = Filter::new(wanted, core.now())?;
-    let mut after = after;
-    let mut found: Vec<AuditEntry> = Vec::new();
-    for _ in 0..MAX_READS {
-        let entries = chunk(core, after).await?;
-        let Some(last) = entries.last().map(|entry| entry.number) else {
-            return Ok(page(found, limit));
-        };
-        after = last;
-        found.extend(entries.into_iter().filter(|entry| filter.passes(entry)));
-        if found.len() > limit {
-            return Ok(page(found, limit));
-        }
-    }
-    let items = found.iter().map(AuditView::from).collect();
-    let next_cursor = Some(after.to_string());
-    Ok(Page { items, next_cursor })
+    let mut filter = wanted.filter(core.now())?;
+    narrow(caller, &mut filter)?;
+    let order = match wanted.newest_first {
+        true => AuditOrder::NewestFirst,
+        false => AuditOrder::OldestFirst,
+    };
+    let page = search(
+        core,
+        AuditSearch {
+            filter,
+            order,
+            cursor: (after > 0).then_some(after),
+            limit: u32::try_from(limit).unwrap_or(CHUNK),
+        },
+    )
+    .await?;
+    let shown = page.entries.iter().filter(|entry| is_shown(caller, entry));
+    Ok(Page {
+        items: shown.map(AuditView::from).collect(),
+        next_cursor: page.next.map(|next| next.to_string()),
+    })
 }
 
-fn page(found: Vec<AuditEntry>, limit: usize) -> Page<AuditView> {
-    let page = paging::page(found.into_iter(), limit, |entry| entry.number.to_string());
-    page.map(|entry| AuditView::from(&entry))
+/// Has the audit signed as far as it reaches, where it is not yet.
+pub(crate) async fn sign(core: &Core, caller: &Caller) -> Result<AuditHeadView, Problem> {
+    caller.check_whole(Role::Operator, "having the audit signed")?;
+    let signed = core.store.sign_audit().await;
+    let head = signed.map_err(|error| Problem::from(&error))?;
+    let head = head.map_err(|why| Problem::new(Kind::Unavailable, "audit_not_signed", why))?;
+    let authorities = authorities::trusted(core).await?;
+    Ok(AuditHeadView::new(core.cluster(), &head, &authorities))
 }

@@ -31,7 +31,7 @@ const STAMPS_PASS_WITHIN: Duration = Duration::from_secs(5);
 /// Between two looks meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-async fn trusted(core: &Core) -> Result<Vec<Authority>, Problem> {
+pub(super) async fn trusted(core: &Core) -> Result<Vec<Authority>, Problem> {
     match read(core, Query::Trust).await? {
         Answer::Trust(trust) => Ok(trust.authorities),
         _ => Err(unexpected()),

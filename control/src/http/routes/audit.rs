@@ -8,7 +8,10 @@ use crate::http::{
     state::Api,
 };
 use axum::{Json, extract::State};
-use lattice_api::{Page, Problem, audit::AuditView};
+use lattice_api::{
+    Page, Problem,
+    audit::{AuditHeadView, AuditView},
+};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -24,17 +27,27 @@ pub(super) struct Which {
     limit: Option<u32>,
     /// Only what this principal did.
     by: Option<String>,
+    /// Only what this person did or what is about them: their claims, their work.
+    user: Option<String>,
     /// Only what is about these nodes, as a hostlist.
     node: Option<String>,
     /// Only what is about this allocation.
     allocation: Option<u64>,
-    /// Only this action, such as `force_released` or `certificates_revoked`.
+    /// Only what is about this project or one below it.
+    project: Option<String>,
+    /// Only these actions, such as `force_released,certificates_revoked`.
     action: Option<String>,
     /// Only from this moment on: a time, a date, or how long ago (`2d`).
     since: Option<String>,
+    /// Only before this moment.
+    until: Option<String>,
+    /// The last one first; `after` is then the number behind which, going back, the page begins.
+    #[serde(default)]
+    newest_first: bool,
 }
 
-/// What was written down for ever, oldest first. For operators of the whole cluster.
+/// What was written down for ever, oldest first. Operators of the whole cluster read all of it,
+/// those of some tenants what is about these alone, users what they did or what is about them.
 ///
 /// Each entry's hash covers the one before it: a change, a gap or another order shows.
 #[utoipa::path(get, path = "/audit", tag = "audit", params(Which), responses(
@@ -46,12 +59,25 @@ pub(super) async fn query(
 ) -> Answer<Page<AuditView>> {
     let wanted = Wanted {
         by: w.by.as_deref(),
+        user: w.user.as_deref(),
         node: w.node.as_deref(),
         allocation: w.allocation,
+        project: w.project.as_deref(),
         action: w.action.as_deref(),
         since: w.since.as_deref(),
+        until: w.until.as_deref(),
+        newest_first: w.newest_first,
     };
     Ok(Json(
         audit::list(api.core(), &caller, &wanted, w.after, w.limit).await?,
     ))
+}
+
+/// Has the leader sign the audit as far as it reaches, where something in it is not signed yet; says
+/// where it ends then. What is exported afterwards is proven up to there. For operators of the whole
+/// cluster.
+#[utoipa::path(post, path = "/audit/checkpoint", tag = "audit", responses(
+    (status = 200, body = AuditHeadView), (status = "default", body = Problem)))]
+pub(super) async fn sign(State(api): State<Api>, caller: Caller) -> Answer<AuditHeadView> {
+    Ok(Json(audit::sign(api.core(), &caller).await?))
 }

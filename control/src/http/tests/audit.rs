@@ -5,6 +5,7 @@ use lattice_client::{AuditFilter, api::audit::AuditView};
 use lattice_quorum_types::audit::{AuditEntry, verify_chain};
 
 /// Something of everything: three tokens, one withdrawn, one member thrown out, one node taken.
+/// What made the tenants and projects is before it.
 async fn busy() -> Bed {
     let bed = Bed::furnished().await;
     let root = bed.client("root");
@@ -48,10 +49,27 @@ async fn entries_come_in_pages_whose_chain_holds() {
         }
     }
     let numbers: Vec<_> = all.iter().map(|entry| entry.number).collect();
-    assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+    let count = u64::try_from(all.len()).unwrap();
+    assert_eq!(numbers, (1..=count).collect::<Vec<_>>());
+    assert!(count > 6, "{numbers:?}");
     let entries: Vec<AuditEntry> = all.iter().map(|e| e.try_into().unwrap()).collect();
     verify_chain(&entries).unwrap();
-    assert_eq!((all[5].by.as_str(), all[0].by.as_str()), ("op", "root"));
+    let (first, last) = (&all[0].by, &all[all.len() - 1].by);
+    assert_eq!((first.as_str(), last.as_str()), ("root", "op"));
+    let newest = AuditFilter {
+        newest_first: true,
+        ..AuditFilter::default()
+    };
+    let (mut back, mut after) = (Vec::new(), 0);
+    loop {
+        let page = op.audit_page(&newest, after, Some(3)).await.unwrap();
+        back.extend(page.items.iter().map(|entry| entry.number));
+        match page.next_cursor {
+            Some(next) => after = next.parse().unwrap(),
+            None => break,
+        }
+    }
+    assert_eq!(back, (1..=count).rev().collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -70,11 +88,29 @@ async fn entries_are_found_by_who_what_and_when() {
     );
     let node = AuditFilter {
         node: some("gpu[001-002]"),
+        actions: ["force_released", "certificates_revoked"]
+            .map(str::to_owned)
+            .into(),
         ..AuditFilter::default()
     };
     assert_eq!(found(&bed, node).await.len(), 2);
+    let user = AuditFilter {
+        user: some("op"),
+        until: some("1h"),
+        ..AuditFilter::default()
+    };
+    assert_eq!(found(&bed, user).await, [] as [&str; 0], "it was just now");
+    let project = AuditFilter {
+        project: some("atlas/physics"),
+        ..AuditFilter::default()
+    };
+    assert_eq!(
+        found(&bed, project).await.len(),
+        2,
+        "its own and its child's"
+    );
     let action = AuditFilter {
-        action: some("token_created"),
+        actions: vec!["token_created".to_owned()],
         since: some("1h"),
         ..AuditFilter::default()
     };
@@ -98,7 +134,10 @@ async fn a_question_that_cannot_be_read_names_its_field() {
         ("limit=0", "limit"),
         ("after=x", "after"),
         ("allocation=-1", "allocation"),
-        ("user=op", "user"),
+        ("until=someday", "until"),
+        ("project=/", "project"),
+        ("newest_first=2", "newest_first"),
+        ("who=op", "who"),
     ] {
         let get = bed.raw().get(bed.url(&format!("/api/v1/audit?{query}")));
         let answer = get.bearer_auth(bed.token("op")).send().await.unwrap();
@@ -107,4 +146,45 @@ async fn a_question_that_cannot_be_read_names_its_field() {
         let named = problem.field.as_deref() == Some(field) || problem.detail.contains("invalid");
         assert!(named, "{query}: {problem:?}");
     }
+}
+
+#[tokio::test]
+async fn people_read_what_is_theirs_and_operators_of_a_tenant_what_is_its() {
+    let bed = busy().await;
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    let op = bed.client("op");
+    op.cancel(id).await.unwrap();
+    let read = |who: &'static str, filter: AuditFilter| {
+        let client = bed.client(who);
+        async move { client.audit_page(&filter, 0, None).await }
+    };
+    let mine = read("alice", AuditFilter::default()).await.unwrap().items;
+    let told: Vec<_> = mine.iter().map(|entry| entry.summary.as_str()).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("cancel: allocation 2 of alice"),
+        "{told:?}"
+    );
+    let others = AuditFilter {
+        user: Some("op".to_owned()),
+        ..AuditFilter::default()
+    };
+    let refused = read("alice", others).await.unwrap_err();
+    assert!(refused.to_string().contains("about others"), "{refused}");
+    assert!(read("eye", AuditFilter::default()).await.is_err());
+
+    // `diver` is an operator of the tenant ocean alone.
+    let root = bed.client("root");
+    root.create_project(&super::projects::request("ocean", Some(5)), None)
+        .await
+        .unwrap();
+    let seen = read("diver", AuditFilter::default()).await.unwrap().items;
+    let told: Vec<_> = seen.iter().map(|entry| entry.summary.as_str()).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("created tenant ocean"), "{told:?}");
+    let elsewhere = AuditFilter {
+        project: Some("atlas".to_owned()),
+        ..AuditFilter::default()
+    };
+    assert!(read("diver", elsewhere).await.is_err());
 }

@@ -199,7 +199,7 @@ async fn a_gate_that_was_skipped_is_in_the_audit_with_who_did_it() {
     *bed.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
     assert!(root.undrain("gpu001").await.is_err());
     let of_node = || AuditFilter {
-        action: Some("gate_skipped".to_owned()),
+        actions: vec!["gate_skipped".to_owned()],
         node: Some("gpu001".to_owned()),
         ..AuditFilter::default()
     };

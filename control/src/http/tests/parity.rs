@@ -36,6 +36,7 @@ enum Ask {
     Drain(&'static str, &'static str, bool),
     Undrain(&'static str, bool),
     Audit(v1::QueryAuditRequest),
+    SignAudit,
 }
 
 type Case = (Method, String, Value, Ask);
@@ -102,6 +103,7 @@ fn good(pem: &str) -> Vec<Case> {
             Ask::Retire(pin, false),
         ),
         case(&get, "audit", null.clone(), Ask::Audit(Default::default())),
+        case(&post, "audit/checkpoint", null.clone(), Ask::SignAudit),
         case(
             &post,
             "nodes/gpu002/drain",
@@ -282,6 +284,18 @@ fn bad() -> Vec<Case> {
         ),
         case(
             &get,
+            "audit?until=someday",
+            null.clone(),
+            audit(&|r| r.until = "someday".to_owned()),
+        ),
+        case(
+            &get,
+            "audit?project=-",
+            null.clone(),
+            audit(&|r| r.project = "-".to_owned()),
+        ),
+        case(
+            &get,
             "audit?since=someday",
             null.clone(),
             audit(&|r| r.since = "someday".to_owned()),
@@ -409,6 +423,7 @@ async fn grpc(bed: &Bed, who: &str, ask: &Ask) -> Said {
             admin.undrain_node(request).await.map(drop)
         }
         Ask::Audit(request) => admin.query_audit(request).await.map(drop),
+        Ask::SignAudit => admin.sign_audit(v1::SignAuditRequest {}).await.map(drop),
     };
     let status = done.err()?;
     said(Problem::from_grpc(&status).unwrap())

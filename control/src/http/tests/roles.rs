@@ -52,7 +52,8 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
             Value::Null,
             ".....x",
         ),
-        (get.clone(), "audit", Value::Null, "...x.x"),
+        (get.clone(), "audit", Value::Null, ".xxxxx"),
+        (post.clone(), "audit/checkpoint", Value::Null, "...x.x"),
         (get.clone(), "conformance/baselines", Value::Null, "xxxxxx"),
         (
             get.clone(),

@@ -6,6 +6,7 @@ use lattice_mesh::{Clock, SystemClock};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Command, Envelope, Event, ProjectPath, Refusal, Revision,
+    audit::AuditHead,
     command::{LimitChange, Power, Principal, SCHEMA},
     limit::{LimitPatch, Patch},
     view::{Answer, Query, WatchItem},
@@ -117,6 +118,12 @@ impl Store for OneCopy {
     async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
         self.check_up()?;
         Ok(self.0.state.lock().unwrap().query(&query))
+    }
+
+    /// There is no key here: what is signed and what is not stays as it is.
+    async fn sign_audit(&self) -> Result<Result<AuditHead, String>, Unavailable> {
+        self.check_up()?;
+        Ok(Ok(self.0.state.lock().unwrap().audit_head()))
     }
 
     fn watch(&self, since: Revision) -> BoxStream<'static, WatchItem> {

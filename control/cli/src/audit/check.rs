@@ -1,0 +1,388 @@
+//! Whether an audit is what was written: the chain of its entries, and the signed checkpoints in it.
+//!
+//! It needs the entries in order and, in the end, the pins of authorities that are trusted; no
+//! cluster. A checkpoint's certificates are judged at the time that was signed with it.
+
+use lattice_api::text::time;
+use lattice_mesh::{Pin, Role, Signed};
+use lattice_quorum_types::{
+    UnixMillis,
+    audit::{AuditAction, AuditEntry, AuditFault, CheckpointOf, Hex, MAX_CHECKPOINT_OFF_MS},
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A place in a chain: the entry of this number has this hash. `(0, zeros)` is before the first.
+pub type Place = (u64, [u8; 32]);
+
+/// What does not hold, and at which entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The chain of hashes.
+    Chain(AuditFault),
+    /// Something else.
+    Entry {
+        /// The first entry that is not as it must be.
+        number: u64,
+        /// In words.
+        reason: String,
+    },
+    /// Nothing is signed by whom the reader trusts.
+    Unsigned(String),
+}
+
+impl Fault {
+    fn at(number: u64, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::Entry { number, reason }
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Chain(fault) => f.write_str(&in_words(*fault)),
+            Self::Entry { number, reason } => write!(f, "entry {number} {reason}"),
+            Self::Unsigned(reason) => f.write_str(reason),
+        }
+    }
+}
+
+fn in_words(fault: AuditFault) -> String {
+    match fault {
+        AuditFault::Gap { number, expected } if number > expected => {
+            let last = number - 1;
+            match last == expected {
+                true => format!("entry {expected} is missing (entry {number} stands in its place)"),
+                false => format!("entries {expected} to {last} are missing"),
+            }
+        }
+        AuditFault::Gap { number, expected } => {
+            format!("entry {number} stands where entry {expected} belongs: it was moved or doubled")
+        }
+        AuditFault::Changed { number } if number > 1 => format!(
+            "entry {number} does not follow entry {}: one of the two was changed",
+            number - 1
+        ),
+        AuditFault::Changed { number } => format!("entry {number} was changed"),
+    }
+}
+
+/// A checkpoint whose signature holds under the authority that came with it.
+#[derive(Debug)]
+struct Sealed {
+    entry: u64,
+    of: u64,
+    at: UnixMillis,
+    signer: String,
+    authority: String,
+}
+
+/// Takes entries in order.
+#[derive(Debug)]
+pub struct Checker {
+    cluster: Option<String>,
+    start: Place,
+    last: Place,
+    last_at: UnixMillis,
+    /// Hash and time of each entry behind `start`.
+    seen: Vec<([u8; 32], UnixMillis)>,
+    sealed: Vec<Sealed>,
+    /// Authorities that the audit itself says became trusted, and by which entry.
+    added: BTreeMap<String, u64>,
+    retired: BTreeMap<String, u64>,
+    /// Until when certificates of a member's name are void.
+    void: BTreeMap<String, UnixMillis>,
+}
+
+/// What was found to hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Whose audit it is; nothing signed says so where it is absent.
+    pub cluster: Option<String>,
+    /// Entries that were checked.
+    pub entries: u64,
+    /// The first of them.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+    /// When the first was written.
+    pub from: Option<String>,
+    /// When the last was.
+    pub to: Option<String>,
+    /// Its hash.
+    pub hash: String,
+    /// Checkpoints whose signatures hold.
+    pub checkpoints: u64,
+    /// How many each member signed.
+    pub signers: BTreeMap<String, u64>,
+    /// Pins of the authorities by which they hold.
+    pub authorities: BTreeSet<String>,
+    /// Entries up to this one are covered by a signature; 0: none.
+    pub covered: u64,
+    /// When that was signed.
+    pub signed_at: Option<String>,
+    /// Entries behind it, which no signature covers yet.
+    pub not_covered: u64,
+}
+
+impl Checker {
+    /// Of a chain that begins behind `start`. Where the cluster is not known, the first checkpoint
+    /// says it.
+    pub fn new(cluster: Option<String>, start: Place) -> Self {
+        Self {
+            cluster,
+            start,
+            last: start,
+            last_at: UnixMillis(0),
+            seen: Vec::new(),
+            sealed: Vec::new(),
+            added: BTreeMap::new(),
+            retired: BTreeMap::new(),
+            void: BTreeMap::new(),
+        }
+    }
+
+    /// The last entry so far.
+    pub fn last(&self) -> Place {
+        self.last
+    }
+
+    /// The hash of an entry that was taken, or of that before the first.
+    pub fn hash(&self, number: u64) -> Option<[u8; 32]> {
+        if number == self.start.0 {
+            return Some(self.start.1);
+        }
+        self.place(number).map(|(hash, _)| hash)
+    }
+
+    fn place(&self, number: u64) -> Option<([u8; 32], UnixMillis)> {
+        let behind = number.checked_sub(self.start.0)?.checked_sub(1)?;
+        self.seen.get(usize::try_from(behind).ok()?).copied()
+    }
+
+    /// Whether a checkpoint covers this entry.
+    pub fn is_sealed(&self, number: u64) -> bool {
+        self.sealed.iter().any(|sealed| sealed.of >= number)
+    }
+
+    /// Takes the next entry.
+    ///
+    /// # Errors
+    /// What of it does not hold.
+    pub fn take(&mut self, entry: &AuditEntry) -> Result<(), Fault> {
+        entry.check_follows(self.last).map_err(Fault::Chain)?;
+        let number = entry.number;
+        if entry.at < self.last_at {
+            return Err(Fault::at(
+                number,
+                "is of an earlier time than the one before",
+            ));
+        }
+        match &entry.action {
+            AuditAction::AuthorityAdded { pin } => {
+                self.added.entry(pin.clone()).or_insert(number);
+                self.retired.remove(pin);
+            }
+            AuditAction::AuthorityRetired { pin } => {
+                self.retired.insert(pin.clone(), number);
+            }
+            AuditAction::CertificatesRevoked { role, name, .. }
+            | AuditAction::Enrolled {
+                role,
+                name,
+                replaced: true,
+                ..
+            } if *role == Role::Quorum => {
+                self.void.insert(name.clone(), entry.at);
+            }
+            AuditAction::Checkpoint {
+                of,
+                signer,
+                signature,
+                certificates,
+            } => {
+                let sealed = self.judge(entry, of, signer, (signature, certificates));
+                let sealed = sealed.map_err(|reason| {
+                    Fault::at(number, format!("is no checkpoint of this audit: {reason}"))
+                })?;
+                self.cluster.get_or_insert_with(|| of.cluster.clone());
+                self.sealed.push(sealed);
+            }
+            _ => {}
+        }
+        self.seen.push((entry.hash, entry.at));
+        self.last = (number, entry.hash);
+        self.last_at = entry.at;
+        Ok(())
+    }
+
+    fn judge(
+        &self,
+        entry: &AuditEntry,
+        of: &CheckpointOf,
+        signer: &str,
+        (signature, certificates): (&Hex, &[Hex]),
+    ) -> Result<Sealed, String> {
+        if let Some(cluster) = self.cluster.as_ref().filter(|own| **own != of.cluster) {
+            return Err(format!(
+                "it is of cluster {}, this is {cluster}",
+                of.cluster
+            ));
+        }
+        if of.number >= entry.number {
+            return Err(format!(
+                "it covers entry {}, which is not before it",
+                of.number
+            ));
+        }
+        let off = of.at.since(entry.at).max(entry.at.since(of.at));
+        if off > MAX_CHECKPOINT_OFF_MS {
+            let (signed, written) = (time(of.at), time(entry.at));
+            return Err(format!(
+                "it was signed {signed}, but written down {written}"
+            ));
+        }
+        if let Some((_, written)) = self.place(of.number).filter(|(_, at)| *at > of.at) {
+            let (signed, written) = (time(of.at), time(written));
+            return Err(format!(
+                "it was signed {signed}, before what it covers, of {written}"
+            ));
+        }
+        match self.hash(of.number) {
+            Some(hash) if of.hash == hash.into() => {}
+            Some(_) => return Err(format!("entry {} had another hash then", of.number)),
+            // Of before an export that begins in the middle: it covers nothing here.
+            None => {}
+        }
+        let Some((authority, chain)) = certificates.split_last() else {
+            return Err("it has no certificates".to_owned());
+        };
+        let authority = (&authority.0[..]).into();
+        let signed = Signed {
+            chain: chain
+                .iter()
+                .map(|certificate| certificate.0.clone())
+                .collect(),
+            signature: signature.0.clone(),
+        };
+        let bytes = of.signed_bytes();
+        let by = signed.verify_by(&authority, CheckpointOf::CONTEXT, &bytes, of.at);
+        let by = by.map_err(|refused| refused.to_string())?;
+        let identity = by.identity;
+        let named = format!("{}/{}", identity.role(), identity.id());
+        if identity.role() != Role::Quorum || identity.cluster() != of.cluster || named != signer {
+            return Err(format!(
+                "it was signed by {identity}, not by {signer} of {}",
+                of.cluster
+            ));
+        }
+        if let Some(void) = self
+            .void
+            .get(identity.id())
+            .filter(|at| by.issued_at <= **at)
+        {
+            let void = time(*void);
+            return Err(format!("the certificate of {signer} was void since {void}"));
+        }
+        Ok(Sealed {
+            entry: entry.number,
+            of: of.number,
+            at: of.at,
+            signer: named,
+            authority: Pin::of(&authority).to_string(),
+        })
+    }
+
+    /// What holds by these authorities alone, and by those of which the audit says, under their
+    /// signatures, that they were trusted too.
+    ///
+    /// # Errors
+    /// A checkpoint of a stranger, or none at all.
+    pub fn finish(self, pins: &BTreeSet<String>) -> Result<Report, Fault> {
+        let trusted = self.trusted(pins);
+        for sealed in &self.sealed {
+            let is_over = self.retired.get(&sealed.authority);
+            if is_over.is_some_and(|over| *over < sealed.entry) {
+                let reason = "is no checkpoint of this audit: its authority was retired before";
+                return Err(Fault::at(sealed.entry, reason));
+            }
+            if !trusted.contains(&sealed.authority) {
+                let pin = &sealed.authority;
+                let reason = format!(
+                    "is a checkpoint under authority {pin}, which is none of those that are \
+                     trusted; if it was one of this cluster's, give its certificate with --ca too"
+                );
+                return Err(Fault::at(sealed.entry, reason));
+            }
+        }
+        let Some(newest) = self.sealed.iter().max_by_key(|sealed| sealed.of) else {
+            let reason = "no entry is signed: there is no checkpoint in it";
+            return Err(Fault::Unsigned(reason.to_owned()));
+        };
+        if newest.of <= self.start.0 {
+            let (of, first) = (newest.of, self.start.0 + 1);
+            let reason = format!(
+                "no entry is signed: the last checkpoint covers entry {of}, and the first one here is {first}"
+            );
+            return Err(Fault::Unsigned(reason));
+        }
+        let (covered, signed_at) = (newest.of, time(newest.at));
+        let mut signers: BTreeMap<String, u64> = BTreeMap::new();
+        for sealed in &self.sealed {
+            *signers.entry(sealed.signer.clone()).or_default() += 1;
+        }
+        let authorities = self.sealed.iter().map(|sealed| sealed.authority.clone());
+        Ok(Report {
+            covered,
+            signed_at: Some(signed_at),
+            checkpoints: self.sealed.len() as u64,
+            signers,
+            authorities: authorities.collect(),
+            not_covered: self.last.0 - covered,
+            ..self.chain()
+        })
+    }
+
+    /// What the chain says alone, whoever wrote it.
+    pub fn chain(&self) -> Report {
+        let moment = |seen: Option<&([u8; 32], UnixMillis)>| seen.map(|(_, at)| time(*at));
+        let entries = self.seen.len() as u64;
+        Report {
+            cluster: self.cluster.clone(),
+            entries,
+            first: self.start.0 + u64::from(entries > 0),
+            last: self.last.0,
+            from: moment(self.seen.first()),
+            to: moment(self.seen.last()),
+            hash: Hex::from(self.last.1).to_string(),
+            checkpoints: 0,
+            signers: BTreeMap::new(),
+            authorities: BTreeSet::new(),
+            covered: 0,
+            signed_at: None,
+            not_covered: entries,
+        }
+    }
+
+    /// The pins, and those of authorities that entries name which are covered by one of them.
+    fn trusted(&self, pins: &BTreeSet<String>) -> BTreeSet<String> {
+        let mut trusted = pins.clone();
+        loop {
+            let by_trusted = self
+                .sealed
+                .iter()
+                .filter(|s| trusted.contains(&s.authority));
+            let covered = by_trusted.map(|sealed| sealed.of).max().unwrap_or(0);
+            let named = self.added.iter().filter(|(_, number)| **number <= covered);
+            let before = trusted.len();
+            trusted.extend(named.map(|(pin, _)| pin.clone()));
+            if trusted.len() == before {
+                return trusted;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::super::site::{Site, chain, rechained};
+use super::*;
+use lattice_quorum_types::{
+    Revision,
+    command::{Power, Principal},
+};
+
+fn pins(site: &Site) -> BTreeSet<String> {
+    BTreeSet::from([site.pin()])
+}
+
+/// What is said of these entries by who trusts this site.
+fn verdict(site: &Site, entries: &[AuditEntry]) -> Result<Report, String> {
+    judged(&pins(site), entries)
+}
+
+fn judged(pins: &BTreeSet<String>, entries: &[AuditEntry]) -> Result<Report, String> {
+    let mut checker = Checker::new(Some("site".to_owned()), (0, [0; 32]));
+    let taken = entries.iter().try_for_each(|entry| checker.take(entry));
+    let report = taken.and_then(|()| checker.finish(pins));
+    report.map_err(|fault| fault.to_string())
+}
+
+#[test]
+fn a_signed_audit_holds_and_says_how_far() {
+    let site = Site::new("site");
+    let mut all = chain(5);
+    site.sign(&mut all, 1);
+    all.extend(rechained(&all, 2));
+    site.sign(&mut all, 2);
+    all.extend(rechained(&all, 1));
+    let report = verdict(&site, &all).unwrap();
+    assert_eq!((report.first, report.last, report.entries), (1, 10, 10));
+    assert_eq!(
+        (report.covered, report.not_covered, report.checkpoints),
+        (8, 2, 2)
+    );
+    let signers = [("quorum/1".to_owned(), 1), ("quorum/2".to_owned(), 1)];
+    assert_eq!(report.signers, BTreeMap::from(signers));
+    assert_eq!(report.cluster.as_deref(), Some("site"));
+}
+
+#[test]
+fn without_a_signature_of_whom_one_trusts_nothing_holds() {
+    let site = Site::new("site");
+    let mut all = chain(5);
+    assert!(
+        verdict(&site, &all)
+            .unwrap_err()
+            .contains("no entry is signed")
+    );
+    site.sign(&mut all, 1);
+    let stranger = Site::new("site");
+    let said = verdict(&stranger, &all).unwrap_err();
+    assert!(
+        said.starts_with("entry 6 is a checkpoint under authority"),
+        "{said}"
+    );
+    assert!(judged(&BTreeSet::new(), &all).is_err());
+}
+
+#[test]
+fn an_authority_that_came_later_is_trusted_by_the_word_of_the_audit_and_no_other() {
+    let (old, new) = (Site::new("site"), Site::new("site"));
+    let mut all = chain(2);
+    old.sign(&mut all, 1);
+    let adopt = |all: &mut Vec<AuditEntry>, action| {
+        let entry = rechained(all, 1).remove(0);
+        let last = all.last();
+        all.push(AuditEntry::following(
+            last,
+            entry.revision,
+            entry.at,
+            entry.by,
+            action,
+        ));
+    };
+    let pin = new.pin();
+    adopt(&mut all, AuditAction::AuthorityAdded { pin });
+    old.sign(&mut all, 1);
+    new.sign_again(&mut all, 1);
+    verdict(&old, &all).unwrap();
+    // Who knows the new one alone: the old one's word is not covered by it before.
+    let said = verdict(&new, &all).unwrap_err();
+    assert!(
+        said.starts_with("entry 3 is a checkpoint under authority"),
+        "{said}"
+    );
+    // The same without the entry that the old one covers.
+    let mut unknown = chain(2);
+    old.sign(&mut unknown, 1);
+    unknown.extend(rechained(&unknown, 1));
+    new.sign(&mut unknown, 1);
+    let said = verdict(&old, &unknown).unwrap_err();
+    assert!(
+        said.starts_with("entry 5 is a checkpoint under authority"),
+        "{said}"
+    );
+    // A retired one signs nothing afterwards.
+    let pin = old.pin();
+    adopt(&mut all, AuditAction::AuthorityRetired { pin });
+    let before = all.len();
+    verdict(&old, &all).unwrap();
+    old.sign(&mut all, 1);
+    let said = verdict(&old, &all).unwrap_err();
+    let wanted = format!("entry {}", before + 1);
+    assert!(
+        said.starts_with(&wanted) && said.contains("retired"),
+        "{said}"
+    );
+}
+
+#[test]
+fn whoever_signs_must_be_a_member_with_a_certificate_in_force_then() {
+    let site = Site::new("site");
+    let base = || chain(3);
+    let with = |sign: &dyn Fn(&mut Vec<AuditEntry>)| {
+        let mut all = base();
+        sign(&mut all);
+        verdict(&site, &all).unwrap_err()
+    };
+    for (said, wanted) in [
+        (
+            with(&|all| site.sign_as(all, Role::Agent, "gpu1", 0)),
+            "signed by",
+        ),
+        (with(&|all| site.sign_expired(all)), "not trusted"),
+        (
+            with(&|all| site.sign_as(all, Role::Quorum, "1", 200_000)),
+            "it was signed",
+        ),
+        (
+            with(&|all| Site::new("other").with_key_of(&site).sign(all, 1)),
+            "of cluster other",
+        ),
+    ] {
+        assert!(said.starts_with("entry 4 is no checkpoint"), "{said}");
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    let other = Site::new("other");
+    let mut all = base();
+    site.sign(&mut all, 1);
+    all.extend(rechained(&all, 1));
+    other.sign(&mut all, 1);
+    let said = verdict(&site, &all).unwrap_err();
+    assert!(
+        said.contains("entry 6") && said.contains("it is of cluster other, this is site"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_member_whose_certificates_were_revoked_signs_nothing_any_more() {
+    let site = Site::new("site");
+    let mut all = chain(3);
+    site.sign(&mut all, 1);
+    let entry = rechained(&all, 1).remove(0);
+    let action = AuditAction::CertificatesRevoked {
+        role: Role::Quorum,
+        name: "1".to_owned(),
+        reason: "stolen".to_owned(),
+    };
+    let revoked = AuditEntry::following(all.last(), entry.revision, entry.at, entry.by, action);
+    all.push(revoked);
+    verdict(&site, &all).unwrap();
+    let mut by_another = all.clone();
+    site.sign(&mut by_another, 2);
+    verdict(&site, &by_another).unwrap();
+    site.sign(&mut all, 1);
+    let said = verdict(&site, &all).unwrap_err();
+    assert!(
+        said.contains("entry 6") && said.contains("void since"),
+        "{said}"
+    );
+}
+
+/// Every way to change one entry, with the chain made good again behind it or not: it is found up to
+/// the last checkpoint, and named.
+#[test]
+fn every_change_of_one_entry_is_found_and_named() {
+    let site = Site::new("site");
+    let mut all = chain(4);
+    site.sign(&mut all, 1);
+    all.extend(rechained(&all, 3));
+    site.sign(&mut all, 2);
+    verdict(&site, &all).unwrap();
+    let covered = 8;
+    type Change<'a> = (&'a str, &'a dyn Fn(&mut AuditEntry));
+    let changes: [Change<'_>; 8] = [
+        ("number", &|e| e.number += 1),
+        ("revision", &|e| e.revision = Revision(999)),
+        ("at", &|e| e.at = UnixMillis(e.at.0 + 1)),
+        ("by.name", &|e| e.by.name.push('x')),
+        ("by.power", &|e| e.by.power = Power::User),
+        ("action", &|e| {
+            e.action = AuditAction::TokenRevoked { id: "x".to_owned() }
+        }),
+        ("hash", &|e| e.hash[31] ^= 1),
+        ("all", &|e| {
+            e.by = Principal {
+                name: "eve".to_owned(),
+                power: Power::Admin,
+            };
+        }),
+    ];
+    for at in 0..all.len() {
+        let number = at as u64 + 1;
+        for (what, change) in changes {
+            let mut changed = all.clone();
+            change(&mut changed[at]);
+            let said = verdict(&site, &changed).unwrap_err();
+            assert!(
+                said.contains(&format!("entry {number}")),
+                "{what} of {number}: {said}"
+            );
+            // As whoever holds the data, but no key, would do it: the chain is made good again.
+            if what == "number" || what == "hash" {
+                continue;
+            }
+            let forged = forged(&changed);
+            let said = verdict(&site, &forged);
+            if number <= covered {
+                let said = said.unwrap_err();
+                let first = all.iter().find(|e| covers(e) >= number).unwrap().number;
+                // A changed checkpoint is none itself, or the next one does not fit.
+                let named = said.contains(&format!("entry {first} "))
+                    || said.contains(&format!("entry {number} "));
+                assert!(named, "forged {what} of {number}: {said}");
+            } else if let Ok(report) = said {
+                assert!(
+                    report.covered < number,
+                    "{what} of {number} counts as covered"
+                );
+            }
+        }
+        let mut removed = all.clone();
+        removed.remove(at);
+        match verdict(&site, &removed) {
+            Ok(report) => assert_eq!((report.last, report.covered < number), (number - 1, true)),
+            Err(said) if number < all.len() as u64 => {
+                assert!(
+                    said.contains(&format!("entry {number} is missing")),
+                    "{said}"
+                );
+            }
+            Err(said) => panic!("{said}"),
+        }
+        let mut doubled = all.clone();
+        doubled.insert(at, all[at].clone());
+        let said = verdict(&site, &doubled).unwrap_err();
+        assert!(
+            said.contains(&format!("entry {number} stands where")),
+            "{said}"
+        );
+        if at + 1 < all.len() {
+            let mut swapped = all.clone();
+            swapped.swap(at, at + 1);
+            let said = verdict(&site, &swapped).unwrap_err();
+            assert!(
+                said.contains(&format!("entry {number} is missing")),
+                "{said}"
+            );
+        }
+        let cut = verdict(&site, &all[..at]);
+        if let Ok(report) = cut {
+            assert!(report.covered <= at as u64 && report.last == at as u64);
+        }
+    }
+}
+
+fn covers(entry: &AuditEntry) -> u64 {
+    match &entry.action {
+        AuditAction::Checkpoint { of, .. } => of.number,
+        _ => 0,
+    }
+}
+
+/// The same entries with hashes that follow.
+fn forged(entries: &[AuditEntry]) -> Vec<AuditEntry> {
+    let mut all: Vec<AuditEntry> = Vec::new();
+    for e in entries.iter().cloned() {
+        all.push(AuditEntry::following(
+            all.last(),
+            e.revision,
+            e.at,
+            e.by,
+            e.action,
+        ));
+    }
+    all
+}

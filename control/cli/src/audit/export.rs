@@ -1,0 +1,275 @@
+//! `lattice audit export`: a file that is whole or not there, checked while it is written.
+
+use super::{
+    Next, PAGE, as_written, broken,
+    check::{Checker, Place, Report},
+    file::{Header, Known, Writer},
+    pages, verify,
+};
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns},
+};
+use anyhow::Context as _;
+use clap::Args;
+use lattice_api::{audit::AuditHeadView, text};
+use lattice_client::AuditFilter;
+use lattice_mesh::{Clock as _, SystemClock};
+use lattice_quorum_types::audit::AuditEntry;
+use serde::Serialize;
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    io::{BufWriter, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+const WHERE: &str = "the cluster's audit";
+
+#[derive(Args)]
+pub struct ExportArgs {
+    /// The new file. One that exists is not replaced.
+    file: PathBuf,
+    /// Only entries behind this number: what was exported before.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "since")]
+    after: Option<u64>,
+    /// Only entries from this moment on.
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Only entries before this moment, and those that follow up to the checkpoint that covers them.
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+}
+
+/// What was exported.
+#[derive(Debug, Serialize)]
+struct Exported<'a> {
+    file: &'a Path,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+pub async fn run(args: &ExportArgs, connection: &Connection) -> Result<(), Failure> {
+    if args.file.exists() {
+        let file = args.file.display();
+        let text = format!("{file} is there already: an export replaces nothing; name another");
+        return Err(Failure::refused(text));
+    }
+    let head = connection.client.sign_audit().await?;
+    let range = Range::find(args, connection).await?;
+    if head.number == range.start.0 {
+        return Err(Failure::refused(format!(
+            "nothing was written down behind entry {}",
+            range.start.0
+        )));
+    }
+    let known = head.authorities.iter().map(|authority| Known {
+        pin: authority.pin.clone(),
+        certificate: authority.certificate.clone(),
+    });
+    let exported_at = text::time(SystemClock.now());
+    let header = Header::new(
+        head.cluster.clone(),
+        exported_at,
+        range.start,
+        known.collect(),
+    );
+    let mut file = NewFile::create(&args.file)?;
+    let report = write(&head, &range, &header, connection, &mut file).await?;
+    file.finish()?;
+    tell(args, connection, &report)
+}
+
+fn tell(args: &ExportArgs, connection: &Connection, report: &Report) -> Result<(), Failure> {
+    let file = args.file.as_path();
+    let exported = Exported { file, report };
+    let mut rows = vec![vec!["file".to_owned(), file.display().to_string()]];
+    rows.extend(verify::rows(report));
+    output::print(
+        connection.format,
+        &exported,
+        Columns::only(&["what", "found"]),
+        rows,
+    )?;
+    eprintln!(
+        "keep the pins of the authorities, or their certificates, elsewhere: by them the file is \
+         checked; the next export goes on --after {}",
+        report.last
+    );
+    Ok(())
+}
+
+/// Which entries.
+struct Range {
+    start: Place,
+    /// The last entry that is wanted; `None`: all there are.
+    last: Option<u64>,
+}
+
+impl Range {
+    async fn find(args: &ExportArgs, connection: &Connection) -> Result<Self, Failure> {
+        let after = match (&args.since, args.after) {
+            (None, after) => after.unwrap_or(0),
+            (Some(since), _) => {
+                let since = output::moment("--since", since)?;
+                let first = one(
+                    connection,
+                    AuditFilter {
+                        since: Some(since),
+                        ..AuditFilter::default()
+                    },
+                );
+                let first = first
+                    .await?
+                    .ok_or_else(|| Failure::refused("nothing was written down since then"))?;
+                first.number - 1
+            }
+        };
+        let last = match &args.until {
+            None => None,
+            Some(until) => {
+                let filter = AuditFilter {
+                    until: Some(output::moment("--until", until)?),
+                    newest_first: true,
+                    ..AuditFilter::default()
+                };
+                let last = one(connection, filter)
+                    .await?
+                    .map_or(0, |entry| entry.number);
+                if last <= after {
+                    return Err(Failure::refused("nothing was written down in that time"));
+                }
+                Some(last)
+            }
+        };
+        let start = match after {
+            0 => (0, [0; 32]),
+            after => place(connection, after).await?,
+        };
+        Ok(Self { start, last })
+    }
+}
+
+/// The first entry that passes.
+async fn one(connection: &Connection, filter: AuditFilter) -> Result<Option<AuditEntry>, Failure> {
+    let mut found = None;
+    pages(connection, &filter, 0, 1, |items| {
+        found = items
+            .first()
+            .map(|view| as_written(WHERE, view))
+            .transpose()?;
+        Ok(match found {
+            Some(_) => Next::Stop,
+            None => Next::Go,
+        })
+    })
+    .await?;
+    Ok(found)
+}
+
+/// An entry's place, by its number.
+async fn place(connection: &Connection, number: u64) -> Result<Place, Failure> {
+    let filter = AuditFilter::default();
+    let page = connection.client.audit_page(&filter, number - 1, Some(1));
+    let page = page.await?;
+    let entry = page.items.first().map(|view| as_written(WHERE, view));
+    match entry.transpose()? {
+        Some(entry) if entry.number == number => Ok((number, entry.hash)),
+        _ => Err(Failure::refused(format!(
+            "--after: there is no entry {number}"
+        ))),
+    }
+}
+
+/// Writes and checks at once: what does not hold is not exported as if it did.
+async fn write(
+    head: &AuditHeadView,
+    range: &Range,
+    header: &Header,
+    connection: &Connection,
+    file: &mut NewFile,
+) -> Result<Report, Failure> {
+    let serde = |error: serde_json::Error| Failure::from(anyhow::Error::from(error));
+    let mut checker = Checker::new(Some(head.cluster.clone()), range.start);
+    let (mut writer, line) = Writer::begin(header, range.start).map_err(serde)?;
+    file.write(&line)?;
+    let all = AuditFilter::default();
+    pages(connection, &all, range.start.0, PAGE, |items| {
+        for view in &items {
+            let entry = as_written(WHERE, view)?;
+            checker
+                .take(&entry)
+                .map_err(|fault| broken(WHERE, &fault))?;
+            file.write(&writer.entry(&entry).map_err(serde)?)?;
+            if range.last.is_some_and(|last| checker.is_sealed(last)) {
+                return Ok(Next::Stop);
+            }
+        }
+        Ok(Next::Go)
+    })
+    .await?;
+    file.write(&writer.end().map_err(serde)?)?;
+    let pins: BTreeSet<String> = head.authorities.iter().map(|a| a.pin.clone()).collect();
+    checker.finish(&pins).map_err(|fault| broken(WHERE, &fault))
+}
+
+/// A file under a passing name until it is whole and on the disk.
+struct NewFile {
+    passing: PathBuf,
+    wanted: PathBuf,
+    file: BufWriter<File>,
+    is_done: bool,
+}
+
+impl NewFile {
+    fn create(wanted: &Path) -> anyhow::Result<Self> {
+        let mut passing = wanted.as_os_str().to_owned();
+        passing.push(format!(".{}.part", std::process::id()));
+        let passing = PathBuf::from(passing);
+        let mut options = OpenOptions::new();
+        let file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&passing);
+        let file = file.with_context(|| passing.display().to_string())?;
+        Ok(Self {
+            passing,
+            wanted: wanted.to_owned(),
+            file: BufWriter::new(file),
+            is_done: false,
+        })
+    }
+
+    fn write(&mut self, line: &str) -> anyhow::Result<()> {
+        let written = self.file.write_all(line.as_bytes());
+        written.with_context(|| self.passing.display().to_string())
+    }
+
+    /// Gives it its name, where nobody else did meanwhile.
+    fn finish(mut self) -> anyhow::Result<()> {
+        let about = || self.wanted.display().to_string();
+        self.file.flush().with_context(about)?;
+        self.file.get_ref().sync_all().with_context(about)?;
+        // A link, unlike a rename, never replaces.
+        fs::hard_link(&self.passing, &self.wanted).with_context(about)?;
+        fs::remove_file(&self.passing).with_context(about)?;
+        let folder = self.wanted.parent().filter(|f| !f.as_os_str().is_empty());
+        let folder = folder.unwrap_or_else(|| Path::new("."));
+        File::open(folder)
+            .and_then(|f| f.sync_all())
+            .with_context(about)?;
+        self.is_done = true;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let _ = fs::remove_file(&self.passing);
+        }
+    }
+}

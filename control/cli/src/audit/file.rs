@@ -1,0 +1,302 @@
+//! The file of an export: lines of JSON that other programs can read. The first says what it is, the
+//! last where it ends; between them each line is an entry, with the very bytes its hash is made of.
+//!
+//! ```text
+//! {"lattice_audit_export":1,"cluster":"site","exported_at":…,"before":{"number":0,"hash":"00…"},"authorities":[{"pin":…,"certificate":…}]}
+//! {"entry":{"number":1,…,"hash":"ab…"},"bytes":"01…"}
+//! {"end":{"entries":1,"last":1,"hash":"ab…","digest":"cd…"}}
+//! ```
+//!
+//! `hash` is blake3 in key derivation mode, context `lattice audit 1`, of the hash before and
+//! `bytes`; `digest` is blake3 of all lines before.
+
+use super::check::{Fault, Place};
+use lattice_api::audit::AuditView;
+use lattice_quorum_types::audit::{AuditEntry, Hex};
+use serde::{Deserialize, Serialize};
+use std::io::BufRead;
+
+/// Version of the form.
+const FORM: u32 = 1;
+/// Longest line, bytes: an entry may name thousands of nodes, twice.
+const MAX_LINE_BYTES: u64 = 64 << 20;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// [`FORM`].
+    pub lattice_audit_export: u32,
+    /// Whose audit it is.
+    pub cluster: String,
+    /// By the exporting machine's clock.
+    pub exported_at: String,
+    /// What the first entry follows.
+    pub before: Before,
+    /// Who was trusted then. Not what to trust: that is known from elsewhere.
+    pub authorities: Vec<Known>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Before {
+    /// 0: nothing.
+    pub number: u64,
+    /// Zeros then.
+    pub hash: Hex,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    /// blake3 of the certificate.
+    pub pin: String,
+    /// PEM.
+    pub certificate: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    entry: AuditView,
+    bytes: Hex,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Last {
+    end: End,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct End {
+    entries: u64,
+    last: u64,
+    hash: Hex,
+    digest: Hex,
+}
+
+impl Header {
+    pub fn new(cluster: String, exported_at: String, before: Place, known: Vec<Known>) -> Self {
+        Self {
+            lattice_audit_export: FORM,
+            cluster,
+            exported_at,
+            before: Before {
+                number: before.0,
+                hash: before.1.into(),
+            },
+            authorities: known,
+        }
+    }
+
+    /// Where the chain begins; `None`: its hash is none.
+    pub fn start(&self) -> Option<Place> {
+        let hash = <[u8; 32]>::try_from(&self.before.hash.0[..]).ok()?;
+        Some((self.before.number, hash))
+    }
+}
+
+/// Makes the lines of an export.
+#[derive(Debug)]
+pub struct Writer {
+    digest: blake3::Hasher,
+    entries: u64,
+    last: Place,
+}
+
+impl Writer {
+    /// The first line.
+    pub fn begin(header: &Header, start: Place) -> serde_json::Result<(Self, String)> {
+        let mut writer = Self {
+            digest: blake3::Hasher::new(),
+            entries: 0,
+            last: start,
+        };
+        let line = writer.line(header)?;
+        Ok((writer, line))
+    }
+
+    fn line(&mut self, value: &impl Serialize) -> serde_json::Result<String> {
+        let mut line = serde_json::to_string(value)?;
+        line.push('\n');
+        self.digest.update(line.as_bytes());
+        Ok(line)
+    }
+
+    /// The line of an entry.
+    pub fn entry(&mut self, entry: &AuditEntry) -> serde_json::Result<String> {
+        self.entries += 1;
+        self.last = (entry.number, entry.hash);
+        self.line(&Line {
+            entry: AuditView::from(entry),
+            bytes: Hex(entry.hashed_bytes().into()),
+        })
+    }
+
+    /// The last line.
+    pub fn end(self) -> serde_json::Result<String> {
+        let digest = *self.digest.finalize().as_bytes();
+        let end = End {
+            entries: self.entries,
+            last: self.last.0,
+            hash: self.last.1.into(),
+            digest: digest.into(),
+        };
+        let mut line = serde_json::to_string(&Last { end })?;
+        line.push('\n');
+        Ok(line)
+    }
+}
+
+/// Why a file is not read to its end.
+#[derive(Debug)]
+pub enum Unread {
+    /// It is no export, or cannot be read at all.
+    Other(anyhow::Error),
+    /// An entry is not as it was written.
+    Fault(Fault),
+}
+
+impl From<Fault> for Unread {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Reads an export line by line.
+pub struct Reader<R> {
+    lines: R,
+    digest: blake3::Hasher,
+    number: u64,
+    line: String,
+    last: Place,
+    entries: u64,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the first line.
+    pub fn open(lines: R) -> Result<(Header, Place, Self), Unread> {
+        let mut reader = Self {
+            lines,
+            digest: blake3::Hasher::new(),
+            number: 0,
+            line: String::new(),
+            last: (0, [0; 32]),
+            entries: 0,
+        };
+        let none = "this is no export of an audit: its first line is not that of one; an export of \
+                    an earlier version has no signatures, and is checked by the version that made it";
+        let not_one = || Unread::Other(anyhow::anyhow!(none));
+        reader.next_line()?;
+        let form: serde_json::Value = reader.parsed().map_err(|_| not_one())?;
+        match form.get("lattice_audit_export").and_then(|v| v.as_u64()) {
+            Some(form) if form == u64::from(FORM) => {}
+            Some(form) => {
+                let text = "is of a form that this version does not read: use a newer one";
+                return Err(Unread::Other(anyhow::anyhow!("the export {text} ({form})")));
+            }
+            None => return Err(not_one()),
+        }
+        let header: Header = reader.canonical()?;
+        let start = header
+            .start()
+            .ok_or_else(|| reader.spoiled("its hash is none"))?;
+        reader.digest.update(reader.line.as_bytes());
+        reader.last = start;
+        Ok((header, start, reader))
+    }
+
+    /// The next entry; `None` at the end, which was checked to be the end.
+    pub fn next(&mut self) -> Result<Option<AuditEntry>, Unread> {
+        let (last, _) = self.last;
+        let cut = || {
+            let what = format!("the file is cut: its last line is missing behind entry {last}");
+            Fault::Unsigned(what)
+        };
+        self.next_line()?;
+        if self.line.is_empty() {
+            return Err(cut().into());
+        }
+        if !self.line.ends_with('\n') {
+            return Err(cut().into());
+        }
+        if self.line.starts_with("{\"end\":") {
+            self.check_end()?;
+            return Ok(None);
+        }
+        let line: Line = self.canonical()?;
+        let entry = AuditEntry::try_from(&line.entry).map_err(|altered| {
+            let reason = format!("is not as it was written: {}", altered.reason);
+            Fault::Entry {
+                number: altered.number,
+                reason,
+            }
+        })?;
+        if line.bytes.0 != entry.hashed_bytes() {
+            return Err(Unread::Fault(Fault::Entry {
+                number: entry.number,
+                reason: "is not as it was written: its fields are not those of its bytes"
+                    .to_owned(),
+            }));
+        }
+        self.digest.update(self.line.as_bytes());
+        self.entries += 1;
+        self.last = (entry.number, entry.hash);
+        Ok(Some(entry))
+    }
+
+    fn check_end(&mut self) -> Result<(), Unread> {
+        let Last { end } = self.canonical()?;
+        let digest = Hex::from(*self.digest.finalize().as_bytes());
+        let found = (self.entries, self.last.0, Hex::from(self.last.1));
+        if found != (end.entries, end.last, end.hash) {
+            let (last, _, said) = (self.last.0, end.entries, end.last);
+            let what =
+                format!("the file ends with entry {last}, but says that it ends with {said}");
+            return Err(Fault::Unsigned(what).into());
+        }
+        if digest != end.digest {
+            let what = "a line of the file was changed: its digest is another".to_owned();
+            return Err(Fault::Unsigned(what).into());
+        }
+        self.next_line()?;
+        match self.line.is_empty() {
+            true => Ok(()),
+            false => Err(self.spoiled("something follows the end")),
+        }
+    }
+
+    fn next_line(&mut self) -> Result<(), Unread> {
+        self.line.clear();
+        self.number += 1;
+        let mut bounded = std::io::Read::take(&mut self.lines, MAX_LINE_BYTES);
+        let read = bounded.read_line(&mut self.line);
+        read.map_err(|error| self.spoiled(&error.to_string()))?;
+        Ok(())
+    }
+
+    fn parsed<T: for<'a> Deserialize<'a>>(&self) -> serde_json::Result<T> {
+        serde_json::from_str(self.line.trim_end_matches('\n'))
+    }
+
+    /// The line, if it is written as it would be written here: one content has one form.
+    fn canonical<T: for<'a> Deserialize<'a> + Serialize>(&self) -> Result<T, Unread> {
+        let value: T = self
+            .parsed()
+            .map_err(|error| self.spoiled(&error.to_string()))?;
+        match serde_json::to_string(&value) {
+            Ok(text) if text == self.line.trim_end_matches('\n') => Ok(value),
+            _ => Err(self.spoiled("it is not written as an export writes it")),
+        }
+    }
+
+    /// A line that was changed so that it is none: behind which entry.
+    fn spoiled(&self, why: &str) -> Unread {
+        let number = self.last.0 + 1;
+        Unread::Fault(Fault::Entry {
+            number,
+            reason: format!("cannot be read (line {}): {why}", self.number),
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! `lattice audit query`.
+
+use super::{LIST, Next, PAGE, pages, row};
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, time},
+};
+use clap::Args;
+use lattice_api::audit::AuditView;
+use lattice_client::AuditFilter;
+
+#[derive(Args)]
+pub struct QueryArgs {
+    /// Only what is about these nodes: gpu007, gpu[001-004].
+    #[arg(long, value_name = "HOSTLIST")]
+    node: Option<String>,
+    /// Only what this person did, or what is about them: their claims, their work.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Only what this principal did.
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+    /// Only what is about this allocation.
+    #[arg(long, value_name = "ID")]
+    allocation: Option<u64>,
+    /// Only what is about this project, or one below it.
+    #[arg(long, value_name = "PATH")]
+    project: Option<String>,
+    /// Only these actions: drained, nodes_claimed, limits_changed, … One that does not exist is
+    /// answered with those that do.
+    #[arg(long, value_delimiter = ',', hide_possible_values = true,
+          value_parser = lattice_api::audit::ACTIONS)]
+    action: Vec<String>,
+    /// Only from this moment on: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or
+    /// how long ago: 2d. UTC where no offset is written.
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Only before this moment.
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    /// Only entries behind this number, the oldest of them, for programs that read on.
+    #[arg(long, value_name = "NUMBER")]
+    after: Option<u64>,
+    /// At most so many, the newest.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: u32,
+}
+
+pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure> {
+    let moment = |option: &str, text: Option<String>| {
+        text.map(|text| output::moment(option, &text)).transpose()
+    };
+    let filter = AuditFilter {
+        by: args.by,
+        user: args.user,
+        node: args.node,
+        allocation: args.allocation,
+        project: args.project,
+        actions: args.action,
+        since: moment("--since", args.since)?,
+        until: moment("--until", args.until)?,
+        newest_first: args.after.is_none(),
+    };
+    let limit = args.limit as usize;
+    // One more than is shown tells whether there is more.
+    let page = args.limit.saturating_add(1).min(PAGE);
+    let mut found: Vec<AuditView> = Vec::new();
+    pages(
+        connection,
+        &filter,
+        args.after.unwrap_or(0),
+        page,
+        |items| {
+            found.extend(items);
+            Ok(match found.len() > limit {
+                true => Next::Stop,
+                false => Next::Go,
+            })
+        },
+    )
+    .await?;
+    let more = found.len() > limit;
+    found.truncate(limit);
+    if filter.newest_first {
+        found.reverse();
+    }
+    if let Some(title) = title(&filter) {
+        output::title(connection.format, &title)?;
+    }
+    output::print(connection.format, &found, LIST, found.iter().map(row))?;
+    match (found.last(), more, filter.newest_first) {
+        (None, ..) => eprintln!("nothing like that was written down"),
+        (_, false, _) => {}
+        (_, true, true) => eprintln!("the newest {limit}; --limit shows more"),
+        (Some(last), true, false) => eprintln!("go on with --after {}", last.number),
+    }
+    Ok(())
+}
+
+/// The moments as they were understood.
+fn title(filter: &AuditFilter) -> Option<String> {
+    let since = filter
+        .since
+        .as_ref()
+        .map(|at| format!("since {}", time(at)));
+    let until = filter
+        .until
+        .as_ref()
+        .map(|at| format!("until {}", time(at)));
+    let both: Vec<String> = since.into_iter().chain(until).collect();
+    (!both.is_empty()).then(|| both.join(", "))
+}

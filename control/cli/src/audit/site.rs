@@ -1,0 +1,134 @@
+//! A cluster's authority and members for tests: they sign as the product's do.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use lattice_mesh::{Authority, Credentials, Identity, Pin, Role, Signed, Validity};
+use lattice_quorum_types::{
+    Revision, UnixMillis,
+    audit::{AuditAction, AuditEntry, CheckpointOf, Hex},
+    command::{Power, Principal},
+};
+use std::{sync::Arc, time::Duration};
+
+/// When the first entry is written.
+pub const START: UnixMillis = UnixMillis(1_790_000_000_000);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// An authority that issues to members of a cluster.
+pub struct Site {
+    pub cluster: String,
+    pub authority: Arc<Authority>,
+}
+
+fn root() -> Principal {
+    Principal {
+        name: "root".to_owned(),
+        power: Power::Admin,
+    }
+}
+
+/// Entries a second apart.
+pub fn chain(length: u64) -> Vec<AuditEntry> {
+    rechained(&[], length)
+}
+
+/// More entries behind those that are there.
+pub fn rechained(before: &[AuditEntry], more: u64) -> Vec<AuditEntry> {
+    let mut all = before.to_vec();
+    for _ in 0..more {
+        let n = all.len() as u64;
+        let id = format!("{n:012}");
+        let action = AuditAction::TokenRevoked { id };
+        let (revision, at) = (Revision(n + 1), START.after(1_000 * n));
+        all.push(AuditEntry::following(
+            all.last(),
+            revision,
+            at,
+            root(),
+            action,
+        ));
+    }
+    all.split_off(before.len())
+}
+
+impl Site {
+    pub fn new(cluster: &str) -> Self {
+        let before = UnixMillis(START.0 - 86_400_000);
+        let validity = Validity::from_now(before, 24 * 365 * HOUR);
+        Self {
+            cluster: cluster.to_owned(),
+            authority: Arc::new(Authority::create(cluster, validity).unwrap()),
+        }
+    }
+
+    pub fn pin(&self) -> String {
+        Pin::of(self.authority.certificate()).to_string()
+    }
+
+    /// This cluster's name under another one's authority.
+    pub fn with_key_of(mut self, other: &Self) -> Self {
+        self.authority = other.authority.clone();
+        self
+    }
+
+    fn signed(&self, of: &CheckpointOf, role: Role, name: &str, issued_at: UnixMillis) -> Signed {
+        let own = Identity::new(self.cluster.as_str(), role, name).unwrap();
+        let validity = Validity::from_now(issued_at, HOUR);
+        let credentials = Credentials::issued_by(&self.authority, &own, validity).unwrap();
+        credentials
+            .sign(CheckpointOf::CONTEXT, &of.signed_bytes())
+            .unwrap()
+    }
+
+    fn append(&self, all: &mut Vec<AuditEntry>, of: CheckpointOf, signer: String, signed: Signed) {
+        let authority = self.authority.certificate().to_vec().into();
+        let certificates = signed.chain.into_iter().chain([authority]);
+        let action = AuditAction::Checkpoint {
+            of,
+            signer,
+            signature: Hex(signed.signature),
+            certificates: certificates.map(Hex).collect(),
+        };
+        let n = all.len() as u64;
+        let by = Principal {
+            name: "service:quorum".to_owned(),
+            power: Power::Service,
+        };
+        let (revision, at) = (Revision(n + 1), START.after(1_000 * n));
+        all.push(AuditEntry::following(all.last(), revision, at, by, action));
+    }
+
+    fn of(&self, all: &[AuditEntry], late: u64) -> CheckpointOf {
+        let last = all.last().unwrap();
+        CheckpointOf {
+            cluster: self.cluster.clone(),
+            number: last.number,
+            hash: last.hash.into(),
+            at: last.at.after(500 + late),
+        }
+    }
+
+    /// A member signs the head, with a certificate of a minute ago.
+    pub fn sign(&self, all: &mut Vec<AuditEntry>, member: u64) {
+        self.sign_as(all, Role::Quorum, &member.to_string(), 0);
+    }
+
+    /// The head again, though a checkpoint of another authority covers what is before it.
+    pub fn sign_again(&self, all: &mut Vec<AuditEntry>, member: u64) {
+        all.extend(rechained(all, 1));
+        self.sign(all, member);
+    }
+
+    /// Somebody signs the head, so many milliseconds late.
+    pub fn sign_as(&self, all: &mut Vec<AuditEntry>, role: Role, name: &str, late: u64) {
+        let of = self.of(all, late);
+        let signed = self.signed(&of, role, name, UnixMillis(START.0 - 60_000));
+        self.append(all, of, format!("{role}/{name}"), signed);
+    }
+
+    /// A member whose certificate had ended signs the head.
+    pub fn sign_expired(&self, all: &mut Vec<AuditEntry>) {
+        let of = self.of(all, 0);
+        let signed = self.signed(&of, Role::Quorum, "1", UnixMillis(START.0 - 2 * 3_600_000));
+        self.append(all, of, "quorum/1".to_owned(), signed);
+    }
+}

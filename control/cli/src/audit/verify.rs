@@ -1,0 +1,262 @@
+//! `lattice audit verify`: the cluster's audit, or an export of it.
+
+use super::{
+    Next, PAGE, as_written, broken,
+    check::{Checker, Fault, Report},
+    file::{Header, Reader, Unread},
+    pages,
+};
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns, Format, time},
+};
+use anyhow::Context as _;
+use clap::Args;
+use lattice_api::x509;
+use lattice_client::AuditFilter;
+use lattice_mesh::Pin;
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+};
+
+#[derive(Args)]
+pub struct VerifyArgs {
+    /// An export to check instead of the cluster's audit.
+    file: Option<PathBuf>,
+    /// Compare with an export that was made before: each entry in it must be here, unchanged.
+    #[arg(long, value_name = "EXPORT")]
+    against: Option<PathBuf>,
+    /// Certificate of an authority of the cluster, PEM (`ca.pem`); may be given several times. For
+    /// the cluster's own audit the server says which these are, where none is given.
+    #[arg(long, value_name = "FILE", conflicts_with = "chain_only")]
+    ca: Vec<PathBuf>,
+    /// Pin of an authority of the cluster (`lattice admin ca list`), instead of its certificate.
+    #[arg(long, value_name = "PIN", conflicts_with = "chain_only")]
+    pin: Vec<String>,
+    /// The cluster's name: an audit of another one does not hold.
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// Look at the chain of hashes alone. Whoever could write all of it could have made it.
+    #[arg(long)]
+    chain_only: bool,
+}
+
+impl VerifyArgs {
+    /// Whether no cluster has to be asked.
+    pub fn is_offline(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Pins of the authorities that were given.
+    fn pins(&self) -> Result<BTreeSet<String>, Failure> {
+        let mut pins = BTreeSet::new();
+        for pin in &self.pin {
+            let read: Result<Pin, _> = pin.parse();
+            let read = read.map_err(|error| Failure::usage(format!("--pin {pin}: {error}")))?;
+            pins.insert(read.to_string());
+        }
+        for path in &self.ca {
+            let about = || format!("--ca {}", path.display());
+            let text = std::fs::read_to_string(path).with_context(about)?;
+            let certificates = x509::read_pem(&text)
+                .map_err(|why| Failure::usage(format!("{}: {why}", about())))?;
+            let of = certificates
+                .iter()
+                .map(|der| Pin::of(&(&der[..]).into()).to_string());
+            pins.extend(of);
+        }
+        Ok(pins)
+    }
+}
+
+/// An export as far as it has to be compared.
+struct Exported {
+    name: String,
+    checker: Checker,
+}
+
+fn unread(where_: &str, unread: Unread) -> Failure {
+    match unread {
+        Unread::Other(error) => Failure::refused(format!("{where_}: {error:#}")),
+        Unread::Fault(fault) => broken(where_, &fault),
+    }
+}
+
+/// Reads an export whole, and checks its chain.
+fn read(path: &Path, cluster: Option<&str>) -> Result<(Header, Exported), Failure> {
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| name.clone())?;
+    let opened = Reader::open(BufReader::new(file));
+    let (header, start, mut reader) = opened.map_err(|e| unread(&name, e))?;
+    if let Some(wanted) = cluster.filter(|wanted| *wanted != header.cluster) {
+        let of = &header.cluster;
+        return Err(Failure::refused(format!(
+            "{name} is of cluster {of}, not of {wanted}"
+        )));
+    }
+    let mut checker = Checker::new(Some(header.cluster.clone()), start);
+    while let Some(entry) = reader.next().map_err(|e| unread(&name, e))? {
+        checker
+            .take(&entry)
+            .map_err(|fault| broken(&name, &fault))?;
+    }
+    Ok((header, Exported { name, checker }))
+}
+
+/// Whether what was exported before is in what is there now.
+fn compare(now: &Checker, where_: &str, before: &Exported) -> Result<u64, Failure> {
+    let (exported, _) = before.checker.last();
+    let (last, _) = now.last();
+    let mut same = 0;
+    for number in 0..=exported {
+        let (Some(was), Some(is)) = (before.checker.hash(number), now.hash(number)) else {
+            continue;
+        };
+        if was != is {
+            let name = &before.name;
+            let reason = format!("is another one than was exported to {name}");
+            return Err(broken(where_, &Fault::Entry { number, reason }));
+        }
+        same += u64::from(number > 0);
+    }
+    if last < exported {
+        let number = last + 1;
+        let name = &before.name;
+        let reason = format!("is missing: {name} goes on to entry {exported}");
+        return Err(broken(where_, &Fault::Entry { number, reason }));
+    }
+    if same == 0 {
+        let name = &before.name;
+        let text = format!("{name} and {where_} have no entry in common: nothing was compared");
+        return Err(Failure::refused(text));
+    }
+    Ok(same)
+}
+
+/// Checks a file. Nobody is asked.
+pub fn offline(args: &VerifyArgs, format: Format) -> Result<(), Failure> {
+    let Some(path) = &args.file else {
+        return Ok(());
+    };
+    let pins = args.pins()?;
+    if pins.is_empty() && !args.chain_only {
+        return Err(Failure::usage(
+            "by whose signature? Give the certificate of the cluster's authority with --ca, or its \
+             pin with --pin; --chain-only looks at the hashes alone",
+        ));
+    }
+    let (_, exported) = read(path, args.cluster.as_deref())?;
+    let Exported { name, checker } = exported;
+    end(args, checker, &pins, &name, format)
+}
+
+/// Checks the cluster's own audit, signed at this moment.
+pub async fn online(args: &VerifyArgs, connection: &Connection) -> Result<(), Failure> {
+    let where_ = "the cluster's audit";
+    let mut pins = args.pins()?;
+    let head = connection.client.sign_audit().await?;
+    if let Some(wanted) = args.cluster.as_ref().filter(|c| **c != head.cluster) {
+        let text = format!("the server is of cluster {}, not of {wanted}", head.cluster);
+        return Err(Failure::refused(text));
+    }
+    if pins.is_empty() {
+        pins = head.authorities.iter().map(|a| a.pin.clone()).collect();
+        if !args.chain_only {
+            eprintln!(
+                "the authorities are taken from the server; --ca or --pin names them from elsewhere"
+            );
+        }
+    }
+    let mut checker = Checker::new(Some(head.cluster.clone()), (0, [0; 32]));
+    let all = AuditFilter::default();
+    pages(connection, &all, 0, PAGE, |items| {
+        for view in &items {
+            let entry = as_written(where_, view)?;
+            checker
+                .take(&entry)
+                .map_err(|fault| broken(where_, &fault))?;
+        }
+        Ok(Next::Go)
+    })
+    .await?;
+    if checker.last().0 < head.number {
+        let (number, last) = (checker.last().0 + 1, head.number);
+        let reason = format!("is missing: the audit goes on to entry {last}");
+        return Err(broken(where_, &Fault::Entry { number, reason }));
+    }
+    end(args, checker, &pins, where_, connection.format)
+}
+
+fn end(
+    args: &VerifyArgs,
+    checker: Checker,
+    pins: &BTreeSet<String>,
+    where_: &str,
+    format: Format,
+) -> Result<(), Failure> {
+    let mut compared = None;
+    if let Some(against) = &args.against {
+        let (_, before) = read(against, None)?;
+        compared = Some(compare(&checker, where_, &before)?);
+    }
+    let report = match args.chain_only {
+        true => checker.chain(),
+        false => checker
+            .finish(pins)
+            .map_err(|fault| broken(where_, &fault))?,
+    };
+    output::title(format, &format!("{where_} holds"))?;
+    let mut rows = rows(&report);
+    if let (Some(compared), Some(against)) = (compared, &args.against) {
+        let text = format!("{compared} entries are those of {}", against.display());
+        rows.push(vec!["compared".to_owned(), text]);
+    }
+    let columns = Columns::only(&["what", "found"]);
+    output::print(format, &report, columns, rows)?;
+    Ok(())
+}
+
+/// A report as rows of what and how.
+pub fn rows(report: &Report) -> Vec<Vec<String>> {
+    let moment = |at: &Option<String>| at.as_ref().map_or("-".to_owned(), |at| time(at));
+    let mut rows = Vec::new();
+    let mut row = |what: &str, found: String| rows.push(vec![what.to_owned(), found]);
+    row("cluster", output::or_dash(report.cluster.as_deref()));
+    let (entries, first, last) = (report.entries, report.first, report.last);
+    row("entries", format!("{first} to {last} ({entries})"));
+    row(
+        "written",
+        format!("{} to {}", moment(&report.from), moment(&report.to)),
+    );
+    row("last hash", report.hash.clone());
+    if report.covered == 0 {
+        row(
+            "signed",
+            "not looked at: whoever could write all of it could have made it".to_owned(),
+        );
+        return rows;
+    }
+    let signers = report
+        .signers
+        .iter()
+        .map(|(name, n)| format!("{name} ({n})"));
+    let signers: Vec<String> = signers.collect();
+    let count = report.checkpoints;
+    row("checkpoints", format!("{count}: {}", signers.join(", ")));
+    for pin in &report.authorities {
+        row("authority", pin.clone());
+    }
+    let (covered, signed) = (report.covered, moment(&report.signed_at));
+    row("covered", format!("{first} to {covered}, signed {signed}"));
+    let open = match report.not_covered {
+        0 => "-".to_owned(),
+        1 => format!("{last}: until the next checkpoint"),
+        n => format!("{} to {last} ({n}): until the next checkpoint", covered + 1),
+    };
+    row("not covered", open);
+    rows
+}
