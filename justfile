@@ -50,6 +50,14 @@ steady minutes="30":
 faults:
     cargo test -p lattice-tests --test quorum_faults -- --nocapture --test-threads 2
 
+# One seed of the simulated quorum, and everything that happens in it.
+sim seed:
+    cargo run --release -p lattice-quorum-sim -- {{seed}}
+
+# So many seeds, and one table of what they did.
+sims count="10000" first="0":
+    cargo run --release -p lattice-quorum-sim -- {{first}} --seeds {{count}}
+
 # From submit to running process, on the demo that runs now (its context file).
 latency context count="100":
     cargo run --release -p lattice-client --example submit_latency -- {{context}} atlas/physics/simulation {{count}}

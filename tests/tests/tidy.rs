@@ -16,7 +16,7 @@ fn root() -> PathBuf {
 
 /// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line,
 /// which runs all of them in its demo, and by the tests of the whole.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("lattice-hwprobe", &[]),
     ("lattice-redfish", &["hwprobe"]),
     ("lattice-quorum-types", &[]),
@@ -53,6 +53,17 @@ const ARROWS: [(&str, &[&str]); 19] = [
     (
         "lattice-quorum",
         &["quorum-types", "quorum-state", "mesh", "config"],
+    ),
+    // The daemon itself on simulated ground; nothing uses it.
+    (
+        "lattice-quorum-sim",
+        &[
+            "quorum",
+            "quorum-types",
+            "quorum-state",
+            "quorum-client",
+            "mesh",
+        ],
     ),
     (
         "lattice-agent",

@@ -1,0 +1,74 @@
+//! Usage is never above a limit, unless the limit was lowered below it; and what the state counts is
+//! what its allocations hold.
+
+use lattice_quorum_state::State;
+use lattice_quorum_types::{ProjectPath, limit::Resource};
+use std::collections::BTreeMap;
+
+/// Nodes and allocations held in each project, those below it included.
+pub type Usage = BTreeMap<ProjectPath, (u64, u64)>;
+
+/// Usage recounted from who holds what, and held against the state's own sums.
+pub fn usage(state: &State) -> Result<Usage, String> {
+    let mut own: Usage = BTreeMap::new();
+    for allocation in state.live_allocations().filter(|a| a.state.holds()) {
+        let counted = own.entry(allocation.spec.project.clone()).or_default();
+        let ranks = allocation.ranks.len() as u64;
+        if ranks > u64::from(allocation.spec.nodes) {
+            return Err(format!("allocation {} has {ranks} ranks", allocation.id));
+        }
+        counted.0 += u64::from(allocation.spec.nodes);
+        counted.1 += 1;
+    }
+    let mut total: Usage = BTreeMap::new();
+    for (path, (nodes, allocations)) in &own {
+        for up in path.ancestors() {
+            let counted = total.entry(up).or_default();
+            counted.0 += nodes;
+            counted.1 += allocations;
+        }
+    }
+    for project in state.projects() {
+        let counted = total.get(&project.path).copied().unwrap_or_default();
+        let kept = project.total();
+        let kept = (kept.get(Resource::Nodes), kept.get(Resource::Allocations));
+        if counted != kept {
+            return Err(format!(
+                "{} counts {kept:?}, and {counted:?} are held",
+                project.path
+            ));
+        }
+    }
+    Ok(total)
+}
+
+/// Usage after the command before.
+#[derive(Default)]
+pub struct Limits(Usage);
+
+impl Limits {
+    /// Usage above a limit is there only because the limit was lowered: it never grows there.
+    pub fn check(&mut self, state: &State, usage: Usage) -> Result<(), String> {
+        for project in state.projects() {
+            let is = usage.get(&project.path).copied().unwrap_or_default();
+            let was = self.0.get(&project.path).copied().unwrap_or_default();
+            let both = [
+                (Resource::Nodes, is.0, was.0),
+                (Resource::Allocations, is.1, was.1),
+            ];
+            for (resource, is, was) in both {
+                if let Some(limit) = project.limits.get(resource)
+                    && is > limit
+                    && is > was
+                {
+                    return Err(format!(
+                        "{} grew from {was} to {is} {resource:?}, above its limit of {limit}",
+                        project.path
+                    ));
+                }
+            }
+        }
+        self.0 = usage;
+        Ok(())
+    }
+}

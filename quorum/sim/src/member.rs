@@ -1,0 +1,224 @@
+//! One member through its lives: the product's own daemon on a simulated disk and network, started
+//! again after each end, as a supervisor does.
+
+use crate::{
+    disk::Power,
+    truth::Watched,
+    world::{CLUSTER, World},
+};
+use lattice_mesh::{Identity, Role};
+use lattice_quorum::{App, Edges, Ground, Settings, StartError, Workers};
+use lattice_quorum_types::{VoterId, view::MemberStatus};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep},
+};
+
+/// What is done to a member.
+pub enum Order {
+    /// The power goes: what was not synced is lost or torn.
+    CutPower,
+    /// SIGKILL: what was written gets to the disk.
+    Kill,
+    /// SIGTERM.
+    Stop,
+    /// The power goes at the nth operation of the disk.
+    CutPowerAt(u64),
+    /// The next sync fails.
+    FailSync,
+    /// Tells how it stands.
+    Look(oneshot::Sender<Standing>),
+    /// Tells a digest of its state, and up to where that is.
+    Digest(oneshot::Sender<(u64, [u8; 32])>),
+}
+
+/// How a member stands.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// Its own account.
+    pub status: MemberStatus,
+    /// Up to where its state is.
+    pub applied: u64,
+}
+
+/// Where a member is told what is done to it.
+#[derive(Clone)]
+pub struct Handle {
+    /// Which.
+    pub id: VoterId,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl Handle {
+    /// Tells it.
+    pub fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+    }
+    /// Up to where its state is, and a digest of it; `None` while it is down.
+    pub async fn digest(&self) -> Option<(u64, [u8; 32])> {
+        let (answer, answered) = oneshot::channel();
+        self.order(Order::Digest(answer));
+        answered.await.ok()
+    }
+    /// How it stands; `None` while it is down.
+    pub async fn look(&self) -> Option<Standing> {
+        let (answer, answered) = oneshot::channel();
+        self.order(Order::Look(answer));
+        answered.await.ok()
+    }
+}
+
+/// Starts a member.
+pub fn run(world: Arc<World>, nth: usize) -> Handle {
+    let (orders, queue) = mpsc::unbounded_channel();
+    let id = world.members[nth].0;
+    tokio::spawn(live(world, nth, queue));
+    Handle { id, orders }
+}
+
+/// How a life ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    PowerCut,
+    Killed,
+    Stopped,
+    /// It ended itself, after a disk failure.
+    GaveUp,
+    /// It refused to start, and always will.
+    Refused,
+}
+
+async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver<Order>) {
+    let (id, addr) = world.members[nth];
+    let mut rng = crate::rng::Rng::new(world.seed, &format!("lives {id}"));
+    loop {
+        let (mounted, power) = world.disks[nth].mount();
+        let identity = Identity::new(CLUSTER, Role::Quorum, id.to_string());
+        let Ok(identity) = identity else { return };
+        let port = world.network.join(addr, identity);
+        let ground = {
+            let disk = world.disks[nth].clone();
+            let observer = Watched {
+                world: world.clone(),
+                id,
+                power: power.clone(),
+                at: Mutex::new(None),
+            };
+            Ground {
+                files: Arc::new(mounted),
+                workers: Workers::Inline(Arc::new(move || disk.pause())),
+                election_offset_ms: Some(rng.range(0, 50)),
+                observer: Some(Arc::new(observer)),
+            }
+        };
+        let mut settings = Settings::new(CLUSTER, id, addr, PathBuf::from(format!("/m{id}")));
+        settings.members = world.members.iter().copied().collect();
+        settings.snapshot_every = world.snapshot_every;
+        settings.mesh.wire = Some(port);
+        let edges = Edges {
+            credentials: World::of_member(id),
+            authority: None,
+            clock: world.clocks[nth].clone(),
+        };
+        let starting = async {
+            let mut app = App::bind_on(ground, settings, edges).await?;
+            app.start(Vec::new()).await?;
+            Ok::<_, StartError>(app)
+        };
+        let started = tokio::select! {
+            biased;
+            () = power.gone() => None,
+            started = starting => Some(started),
+        };
+        let (app, end) = match started {
+            None => (None, End::PowerCut),
+            Some(Err(_)) if !power.is_on() => (None, End::PowerCut),
+            Some(Err(error)) => {
+                world.violation(format!("member {id} does not start: {error}"));
+                (None, End::Refused)
+            }
+            Some(Ok(app)) => {
+                world.trace(|| format!("m{id} up"));
+                let end = serve(&world, &app, &power, &mut orders).await;
+                (Some(app), end)
+            }
+        };
+        world.trace(|| format!("m{id} down: {end:?}"));
+        if end == End::Refused {
+            return;
+        }
+        match (end, app) {
+            (End::Stopped, Some(app)) => {
+                app.stop().await;
+                power.cut();
+                world.network.leave(addr);
+                world.disks[nth].keep();
+            }
+            (end, app) => {
+                world.network.leave(addr);
+                power.cut();
+                let is_power = match end {
+                    End::PowerCut => true,
+                    // What a failed sync has left behind is not known.
+                    End::GaveUp => rng.chance(500),
+                    _ => false,
+                };
+                match is_power {
+                    true => world.disks[nth].lose(),
+                    false => world.disks[nth].keep(),
+                }
+                // What is left of it reaches nobody.
+                if let Some(app) = app {
+                    tokio::spawn(app.stop());
+                }
+            }
+        }
+        let until = Instant::now() + Duration::from_millis(rng.range(20, 4000));
+        while Instant::now() < until && !world.is_calm.load(Relaxed) {
+            sleep(Duration::from_millis(20)).await;
+            while let Ok(_dropped) = orders.try_recv() {}
+        }
+    }
+}
+
+async fn serve(
+    world: &World,
+    app: &App,
+    power: &Power,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+) -> End {
+    let mut failed = std::pin::pin!(app.failed());
+    loop {
+        let order = tokio::select! {
+            biased;
+            () = power.gone() => return End::PowerCut,
+            reason = &mut failed => {
+                world.trace(|| format!("{app:?} failed: {reason}"));
+                return End::GaveUp;
+            }
+            order = orders.recv() => order,
+        };
+        match order {
+            None => return End::Killed,
+            Some(Order::CutPower) => return End::PowerCut,
+            Some(Order::Kill) => return End::Killed,
+            Some(Order::Stop) => return End::Stopped,
+            Some(Order::CutPowerAt(nth)) => power.cut_at(nth),
+            Some(Order::FailSync) => power.fail_sync(),
+            Some(Order::Look(answer)) => {
+                if let Some(status) = app.status() {
+                    let applied = app.look(|applied, _| applied);
+                    let _ = answer.send(Standing { status, applied });
+                }
+            }
+            Some(Order::Digest(answer)) => {
+                let _ = answer.send(app.look(|applied, state| (applied, state.digest())));
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! One seed: members, clients and faults for a while; then faults stop, and the cluster must heal.
+
+use crate::{
+    clients::{self, Client},
+    member::{self, Handle},
+    network::Carried,
+    rng::Rng,
+    schedule,
+    truth::Counted,
+    world::{World, note_panics, panics},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use tokio::time::{sleep, timeout};
+
+/// How long a cluster may take to heal once faults have stopped, simulated.
+const HEALS_WITHIN: Duration = Duration::from_secs(30);
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// Whether everything that happens is printed.
+    pub verbose: bool,
+    /// Shortest and longest time with faults, simulated milliseconds.
+    pub faults_ms: (u64, u64),
+    /// A bug of the disk that must be found: syncs that do nothing.
+    pub disk_lies: bool,
+}
+
+impl Plan {
+    /// As the seeds of every test are run.
+    pub fn of(seed: u64) -> Self {
+        Self {
+            seed,
+            verbose: false,
+            faults_ms: (3_000, 10_000),
+            disk_lies: false,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Of which seed.
+    pub seed: u64,
+    /// What must never happen, and happened.
+    pub violations: Vec<String>,
+    /// Operations and faults, by kind.
+    pub counts: BTreeMap<String, u64>,
+    /// Terms with a leader.
+    pub elections: u64,
+    /// Of the replicated machines.
+    pub counted: Counted,
+    /// Of the network.
+    pub carried: Carried,
+    /// Syncs of all logs.
+    pub syncs: u64,
+    /// Snapshots and markers written.
+    pub replaced: u64,
+    /// How long the cluster took to heal, simulated.
+    pub healed_in: Duration,
+    /// Simulated time.
+    pub simulated: Duration,
+    /// Equal where two runs were the same.
+    pub trace: String,
+    /// The last that happened.
+    pub last_lines: Vec<String>,
+}
+
+/// Runs one seed on this thread.
+pub fn run(plan: &Plan) -> Report {
+    note_panics();
+    let _ = panics();
+    let runtime = runtime();
+    let mut report = runtime.block_on(play(plan));
+    drop(runtime);
+    let panicked = panics().into_iter().map(|p| format!("a panic: {p}"));
+    report.violations.extend(panicked);
+    report
+}
+
+#[expect(clippy::expect_used, reason = "nothing runs without a runtime")]
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let built = builder.enable_time().start_paused(true).build();
+    built.expect("a runtime")
+}
+
+async fn play(plan: &Plan) -> Report {
+    let world = World::new(plan.seed, plan.verbose);
+    let mut rng = Rng::new(plan.seed, "plan");
+    if plan.disk_lies {
+        world.disks.iter().for_each(|disk| disk.lie());
+    }
+    let members: Vec<Handle> = (0..world.members.len())
+        .map(|nth| member::run(world.clone(), nth))
+        .collect();
+    let leaders = tokio::spawn(look_at_leaders(world.clone(), members.clone()));
+    if let Err(reason) = play_out(&world, &members, &mut rng, plan).await {
+        world.violation(reason);
+    }
+    let mut report = Report {
+        seed: plan.seed,
+        ..Report::default()
+    };
+    if !world.is_broken() {
+        match timeout(HEALS_WITHIN, heal(&world, &members)).await {
+            Ok(healed_in) => report.healed_in = healed_in,
+            Err(_) => {
+                let mut standings = Vec::new();
+                for member in &members {
+                    let look = timeout(Duration::from_secs(1), member.look()).await;
+                    standings.push(look.ok().flatten().map(|s| (s.status, s.applied)));
+                }
+                world.violation(format!("the cluster did not heal: {standings:?}"));
+            }
+        }
+    }
+    leaders.abort();
+    let wear = world.disks.iter().map(|disk| disk.wear());
+    let (syncs, replaced) = wear.fold((0, 0), |sum, w| (sum.0 + w.syncs, sum.1 + w.replaced));
+    Report {
+        violations: world.violations(),
+        counts: world.counts(),
+        elections: world.elections(),
+        counted: world.truth.counted(),
+        carried: world.network.carried(),
+        syncs,
+        replaced,
+        simulated: world.passed(),
+        trace: world.trace_digest(),
+        last_lines: world.last_lines(),
+        ..report
+    }
+}
+
+async fn play_out(
+    world: &Arc<World>,
+    members: &[Handle],
+    rng: &mut Rng,
+    plan: &Plan,
+) -> Result<(), String> {
+    let mut founder = Client::new(world, 0)?;
+    let founding = timeout(Duration::from_secs(60), founder.found()).await;
+    founding.map_err(|_| "the cluster was not founded".to_owned())?;
+    world.trace(|| "founded".to_owned());
+    let watchers = [6, 7].map(|nth| {
+        let world = world.clone();
+        tokio::spawn(async move {
+            if let Err(reason) = clients::watch(world.clone(), nth).await {
+                world.violation(reason);
+            }
+        })
+    });
+    let mut working = vec![tokio::spawn(founder.work())];
+    for nth in 1..rng.range(2, 6) {
+        working.push(tokio::spawn(Client::new(world, nth)?.work()));
+    }
+    let until =
+        world.passed() + Duration::from_millis(rng.range(plan.faults_ms.0, plan.faults_ms.1));
+    schedule::run(world.clone(), members.to_vec(), until).await;
+    for client in working {
+        match timeout(HEALS_WITHIN, client).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(format!("a client broke down: {error}")),
+            Err(_) => return Err("a client is not answered although all is well".to_owned()),
+        }
+    }
+    watchers.iter().for_each(|watcher| watcher.abort());
+    Ok(())
+}
+
+/// Waits until a write is accepted and all members have the same state.
+async fn heal(world: &Arc<World>, members: &[Handle]) -> Duration {
+    let from = world.passed();
+    world.is_calm.store(true, Relaxed);
+    let mut last = match Client::new(world, 0) {
+        Ok(client) => client,
+        Err(reason) => {
+            world.violation(reason);
+            return Duration::ZERO;
+        }
+    };
+    last.write().await;
+    loop {
+        let mut standings = Vec::new();
+        for member in members {
+            standings.extend(member.look().await);
+        }
+        let first = standings.first().map(|s| s.applied);
+        let all_here = standings.len() == members.len();
+        if all_here && standings.iter().all(|s| Some(s.applied) == first) {
+            let mut digests = Vec::new();
+            for member in members {
+                digests.extend(member.digest().await);
+            }
+            digests.dedup();
+            if digests.len() > 1 && digests.iter().all(|(at, _)| Some(*at) == first) {
+                world.violation("members differ at the end, at one position".to_owned());
+            }
+            let highest = world.truth.counted().highest;
+            if first < Some(highest) {
+                world.violation(format!(
+                    "all members end at {first:?}, and {highest} was applied once"
+                ));
+            }
+            return world.passed() - from;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Notes who leads: faults aim at it, and the table counts it.
+async fn look_at_leaders(world: Arc<World>, members: Vec<Handle>) {
+    loop {
+        for member in &members {
+            let look = timeout(Duration::from_millis(5), member.look()).await;
+            if let Ok(Some(standing)) = look
+                && standing.status.leader == Some(member.id)
+            {
+                world.leads(standing.status.term, member.id);
+            }
+        }
+        sleep(Duration::from_millis(40)).await;
+    }
+}

@@ -1,0 +1,146 @@
+//! Faults, as the seed says.
+
+use crate::{
+    member::{Handle, Order},
+    network::Weather,
+    rng::Rng,
+    world::World,
+};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use tokio::time::sleep;
+
+/// Longest a clock is wrong by, milliseconds. Idempotency keys live for a day, so that all jumps
+/// of a run together stay below that.
+const MAX_WRONG_MS: u64 = 20 * 60 * 1000;
+
+/// Faults one after the other until `until` of simulated time has passed.
+pub async fn run(world: Arc<World>, members: Vec<Handle>, until: Duration) {
+    let mut rng = Rng::new(world.seed, "faults");
+    while world.passed() < until && !world.is_broken() {
+        sleep(Duration::from_millis(rng.range(30, 1200))).await;
+        let fault = one(&world, &members, &mut rng);
+        world.count(&format!("fault {fault}"));
+        world.trace(|| fault.to_owned());
+    }
+    calm(&world);
+}
+
+/// Everything is well from now on.
+pub fn calm(world: &World) {
+    world.trace(|| "faults stop".to_owned());
+    world.network.mend();
+    world.network.set_weather(Weather::FAIR);
+    for disk in &world.disks {
+        disk.set_pace(200, 1500);
+    }
+    for clock in &world.clocks {
+        clock.set_wrong_by(0);
+    }
+    world.is_calm.store(true, Relaxed);
+}
+
+fn one(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
+    let addrs: Vec<SocketAddr> = world.members.iter().map(|(_, addr)| *addr).collect();
+    let network = &world.network;
+    let whom = rng.below(members.len());
+    // Those that lead are what it is about.
+    let leader = world.leader().map(|id| id as usize - 1);
+    let whom = leader.filter(|_| rng.chance(400)).unwrap_or(whom);
+    let Some(member) = members.get(whom) else {
+        return "none";
+    };
+    match rng.below(100) {
+        0..14 => {
+            network.mend();
+            "links mended"
+        }
+        14..24 => {
+            let side: Vec<bool> = addrs.iter().map(|_| rng.chance(500)).collect();
+            for (a, in_a) in addrs.iter().zip(&side) {
+                for (b, in_b) in addrs.iter().zip(&side) {
+                    if in_a != in_b {
+                        network.cut(*a, *b);
+                    }
+                }
+            }
+            "partition"
+        }
+        24..32 => {
+            for other in addrs.iter().filter(|other| **other != addrs[whom]) {
+                network.cut(addrs[whom], *other);
+                network.cut(*other, addrs[whom]);
+            }
+            "member cut off"
+        }
+        32..40 => {
+            for other in addrs.iter().filter(|other| **other != addrs[whom]) {
+                match rng.chance(500) {
+                    true => network.cut(addrs[whom], *other),
+                    false => network.cut(*other, addrs[whom]),
+                }
+            }
+            "member cut off one way"
+        }
+        40..44 => {
+            let other = rng.below(addrs.len());
+            network.cut(addrs[whom], addrs[other]);
+            "link cut one way"
+        }
+        44..52 => {
+            member.order(Order::CutPower);
+            "power cut"
+        }
+        52..68 => {
+            member.order(Order::CutPowerAt(rng.range(1, 60)));
+            "power cut at a write"
+        }
+        68..72 => {
+            member.order(Order::Kill);
+            "killed"
+        }
+        72..75 => {
+            member.order(Order::Stop);
+            "stopped in order"
+        }
+        75..78 => {
+            member.order(Order::FailSync);
+            "sync failed"
+        }
+        78..84 => {
+            match rng.chance(500) {
+                true => world.disks[whom].set_pace(5_000, 400_000),
+                false => world.disks[whom].set_pace(100, 30_000),
+            }
+            "disk slow"
+        }
+        84..87 => {
+            world.disks[whom].set_pace(200, 1500);
+            "disk quick again"
+        }
+        87..92 => {
+            let clock = rng.below(world.clocks.len());
+            let ms = rng.range(0, MAX_WRONG_MS) as i64;
+            let ms = if rng.chance(500) { ms } else { -ms };
+            world.clocks[clock].set_wrong_by(ms);
+            "clock jumped"
+        }
+        92..97 => {
+            network.set_weather(Weather {
+                min_us: 100,
+                max_us: rng.range(1_000, 120_000),
+                late: rng.range(0, 200),
+                doubled: rng.range(0, 150),
+                lost: rng.range(0, 150),
+            });
+            "network bad"
+        }
+        _ => {
+            network.set_weather(Weather::FAIR);
+            "network fair again"
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Many seeds, and one table of what they did.
+
+use crate::run::{Plan, Report, run};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// What many seeds did.
+#[derive(Debug, Default)]
+pub struct Sum {
+    /// How many.
+    pub seeds: u64,
+    /// Those that went wrong, in order.
+    pub failed: Vec<Report>,
+    /// Operations and faults, by kind.
+    pub counts: BTreeMap<String, u64>,
+    elections: u64,
+    commands: u64,
+    refused: u64,
+    repeats: u64,
+    /// Snapshots that members took from a leader.
+    pub installed: u64,
+    calls: u64,
+    lost: u64,
+    doubled: u64,
+    syncs: u64,
+    replaced: u64,
+    healed: Duration,
+    slowest: Duration,
+    slowest_seed: u64,
+    simulated: Duration,
+    /// On the wall.
+    pub took: Duration,
+}
+
+impl Sum {
+    fn add(&mut self, report: Report) {
+        self.seeds += 1;
+        for (what, count) in &report.counts {
+            *self.counts.entry(what.clone()).or_default() += count;
+        }
+        self.elections += report.elections;
+        self.commands += report.counted.commands;
+        self.refused += report.counted.refused;
+        self.repeats += report.counted.repeats;
+        self.installed += report.counted.installed;
+        self.calls += report.carried.calls;
+        self.lost += report.carried.lost;
+        self.doubled += report.carried.doubled;
+        self.syncs += report.syncs;
+        self.replaced += report.replaced;
+        self.healed += report.healed_in;
+        if report.healed_in > self.slowest {
+            (self.slowest, self.slowest_seed) = (report.healed_in, report.seed);
+        }
+        self.simulated += report.simulated;
+        if !report.violations.is_empty() {
+            self.failed.push(report);
+            self.failed.sort_by_key(|r| r.seed);
+        }
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let per_second = self.seeds as f64 / self.took.as_secs_f64().max(0.001);
+        let rows = [
+            ("seeds", self.seeds),
+            ("simulated seconds", self.simulated.as_secs()),
+            ("elections", self.elections),
+            ("commands committed", self.commands),
+            ("  refused when applied", self.refused),
+            ("  repeats under a key", self.repeats),
+            ("snapshots installed", self.installed),
+            ("snapshots and markers written", self.replaced),
+            ("syncs of logs", self.syncs),
+            ("calls carried", self.calls),
+            ("  lost", self.lost),
+            ("  doubled", self.doubled),
+        ];
+        for (what, count) in rows {
+            writeln!(f, "{what:<40} {count:>12}")?;
+        }
+        for (what, count) in &self.counts {
+            writeln!(f, "{what:<40} {count:>12}")?;
+        }
+        let average = self.healed.as_millis() / u128::from(self.seeds.max(1));
+        writeln!(
+            f,
+            "{:<40} {average:>9} ms, {} ms at most (seed {})",
+            "healed after faults stopped, on average",
+            self.slowest.as_millis(),
+            self.slowest_seed
+        )?;
+        writeln!(f, "{:<40} {:>12}", "violations", self.failed.len())?;
+        write!(
+            f,
+            "{:<40} {:>9} s, {per_second:.1} seeds a second",
+            "took",
+            self.took.as_secs()
+        )
+    }
+}
+
+/// Runs seeds from `first` on, `count` of them, on so many threads, and ends early after ten that
+/// went wrong.
+pub fn run_many(first: u64, count: u64, threads: usize, plan: impl Fn(u64) -> Plan + Sync) -> Sum {
+    let (next, sum) = (AtomicU64::new(first), Mutex::new(Sum::default()));
+    let began = Instant::now();
+    let lock = || sum.lock().unwrap_or_else(PoisonError::into_inner);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Relaxed);
+                    if seed >= first + count || lock().failed.len() >= 10 {
+                        return;
+                    }
+                    let report = run(&plan(seed));
+                    lock().add(report);
+                }
+            });
+        }
+    });
+    let mut sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    sum.took = began.elapsed();
+    sum
+}

@@ -1,0 +1,299 @@
+//! What was agreed on, put together from what all members apply: which command stands where, what it
+//! answered, which events it made. Every further member is held against it.
+
+use crate::{
+    disk::Power,
+    invariants::{Limits, audit, owners, usage},
+    world::World,
+};
+use lattice_quorum::Observer;
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Applied, Envelope, Event, Outcome, Refusal, Revision, UnixMillis, audit::AuditEntry,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Every so many entries all members' states are compared byte by byte.
+const DIGEST_EVERY: u64 = 8;
+
+/// A command's place: entry, and position within it.
+type Place = (u64, usize);
+
+struct Agreed {
+    hash: [u8; 32],
+}
+
+/// A keyed command that had an effect.
+struct Keyed {
+    revision: Revision,
+    outcome: Outcome,
+    at: UnixMillis,
+}
+
+#[derive(Default)]
+struct Inner {
+    agreed: BTreeMap<Place, Agreed>,
+    digests: BTreeMap<u64, ([u8; 32], u64)>,
+    keyed: BTreeMap<(String, String), Keyed>,
+    events: BTreeMap<Revision, [u8; 32]>,
+    limits: Limits,
+    audit: Vec<AuditEntry>,
+    highest: u64,
+    installed: u64,
+    commands: u64,
+    refused: u64,
+    repeats: u64,
+}
+
+/// What was agreed on.
+#[derive(Default)]
+pub struct Truth(Mutex<Inner>);
+
+/// Numbers of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counted {
+    /// Commands in the log.
+    pub commands: u64,
+    /// Of them refused when they were applied.
+    pub refused: u64,
+    /// Of them repeats of one with the same key.
+    pub repeats: u64,
+    /// Snapshots that a member took from a leader.
+    pub installed: u64,
+    /// Last entry that anybody applied.
+    pub highest: u64,
+}
+
+/// A hash of anything that is sent or kept.
+pub fn hash<T: std::fmt::Debug>(value: &T) -> [u8; 32] {
+    *blake3::hash(format!("{value:?}").as_bytes()).as_bytes()
+}
+
+impl Truth {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Numbers so far.
+    pub fn counted(&self) -> Counted {
+        let inner = self.lock();
+        Counted {
+            commands: inner.commands,
+            refused: inner.refused,
+            repeats: inner.repeats,
+            installed: inner.installed,
+            highest: inner.highest,
+        }
+    }
+
+    /// What a client was told of its command is what was agreed on.
+    pub fn acknowledged(&self, envelope: &Envelope, applied: &Applied) -> Result<(), String> {
+        let Some(key) = &envelope.key else {
+            return Ok(());
+        };
+        let inner = self.lock();
+        let name = (envelope.principal.name.clone(), key.clone());
+        let Some(kept) = inner.keyed.get(&name) else {
+            return Err(format!(
+                "acknowledged but applied nowhere: {key} {:?}",
+                envelope.command
+            ));
+        };
+        if kept.revision != applied.revision || kept.outcome != applied.outcome {
+            let (revision, outcome) = (applied.revision, &applied.outcome);
+            return Err(format!(
+                "{key} was acknowledged with {revision} {outcome:?}, and made {} {:?}",
+                kept.revision, kept.outcome
+            ));
+        }
+        Ok(())
+    }
+
+    /// What a watcher saw next after `since`, and where it stands then.
+    pub fn watched(&self, since: Revision, events: &[Event]) -> Result<Revision, String> {
+        let inner = self.lock();
+        let mut at = since;
+        for of_revision in events.chunk_by(|a, b| a.revision == b.revision) {
+            let Some(revision) = of_revision.first().map(|e| e.revision) else {
+                continue;
+            };
+            let after = (std::ops::Bound::Excluded(at), std::ops::Bound::Unbounded);
+            let expected = inner.events.range(after).next();
+            match expected {
+                Some((next, made)) if *next == revision && *made == hash(&of_revision) => {
+                    at = revision;
+                }
+                other => {
+                    let next = other.map(|(next, _)| next.0);
+                    let came = of_revision.len();
+                    return Err(format!(
+                        "a watch at {at} got {came} events of {revision}, and {next:?} was next"
+                    ));
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    /// Whether a watcher at `since` has missed anything up to `upto`.
+    pub fn missed(&self, since: Revision, upto: Revision) -> Option<Revision> {
+        if since >= upto {
+            return None;
+        }
+        let after = (
+            std::ops::Bound::Excluded(since),
+            std::ops::Bound::Included(upto),
+        );
+        self.lock()
+            .events
+            .range(after)
+            .next()
+            .map(|(next, _)| *next)
+    }
+}
+
+/// One life of one member, as it is observed.
+pub struct Watched {
+    /// Where it is told.
+    pub world: Arc<World>,
+    /// Whose.
+    pub id: u64,
+    /// What a member does without power is nobody's.
+    pub power: Arc<Power>,
+    /// Where it stands.
+    pub at: Mutex<Option<Place>>,
+}
+
+impl Observer for Watched {
+    fn applied(
+        &self,
+        index: u64,
+        envelope: &Envelope,
+        result: &Result<Applied, Refusal>,
+        state: &State,
+    ) {
+        if !self.power.is_on() {
+            return;
+        }
+        let place = {
+            let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+            let nth = match *at {
+                Some((last, nth)) if last == index => nth + 1,
+                _ => 0,
+            };
+            *at = Some((index, nth));
+            (index, nth)
+        };
+        self.world.note(&[self.id as u8, place.1 as u8]);
+        self.world.note(&index.to_le_bytes());
+        let mut inner = self.world.truth.lock();
+        if let Err(violation) = inner.apply(self.id, place, envelope, result, state) {
+            drop(inner);
+            self.world.violation(violation);
+        }
+    }
+
+    fn installed(&self, index: u64, _: &State) {
+        if self.power.is_on() {
+            let mut inner = self.world.truth.lock();
+            inner.installed += 1;
+            drop(inner);
+            self.world
+                .trace(|| format!("m{} installed a snapshot up to {index}", self.id));
+        }
+    }
+}
+
+impl Inner {
+    fn apply(
+        &mut self,
+        member: u64,
+        place: Place,
+        envelope: &Envelope,
+        result: &Result<Applied, Refusal>,
+        state: &State,
+    ) -> Result<(), String> {
+        let found = hash(&(envelope, result));
+        match self.agreed.get(&place) {
+            Some(agreed) if agreed.hash == found => {}
+            Some(_) => {
+                return Err(format!(
+                    "member {member} has another command, or another answer, at {place:?}: \
+                     {envelope:?} {result:?}"
+                ));
+            }
+            None => {
+                self.agreed.insert(place, Agreed { hash: found });
+                self.highest = self.highest.max(place.0);
+                self.first(place, envelope, result, state)?;
+            }
+        }
+        if place.1 == 0 && place.0.is_multiple_of(DIGEST_EVERY) {
+            let digest = state.digest();
+            let (expected, by) = *self.digests.entry(place.0).or_insert((digest, member));
+            if expected != digest {
+                return Err(format!("members {by} and {member} differ after {place:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first member applies a command.
+    fn first(
+        &mut self,
+        place: Place,
+        envelope: &Envelope,
+        result: &Result<Applied, Refusal>,
+        state: &State,
+    ) -> Result<(), String> {
+        self.commands += 1;
+        match result {
+            Err(_) => self.refused += 1,
+            Ok(applied) => {
+                self.keys(place, envelope, applied)?;
+                if let Some(first) = applied.events.first() {
+                    let made = hash(&applied.events.as_slice());
+                    if self.events.insert(first.revision, made).is_some() {
+                        return Err(format!("revision {} was made twice", first.revision));
+                    }
+                }
+            }
+        }
+        let usage = usage(state)?;
+        self.limits.check(state, usage)?;
+        owners(state)?;
+        if place.0.is_multiple_of(DIGEST_EVERY) && place.1 == 0 {
+            audit(state, &mut self.audit)?;
+        }
+        Ok(())
+    }
+
+    /// A command with a key takes effect once.
+    fn keys(&mut self, place: Place, envelope: &Envelope, applied: &Applied) -> Result<(), String> {
+        let Some(key) = &envelope.key else {
+            return Ok(());
+        };
+        let name = (envelope.principal.name.clone(), key.clone());
+        if let Some(first) = self.keyed.get(&name) {
+            self.repeats += 1;
+            let is_same = first.revision == applied.revision && first.outcome == applied.outcome;
+            if !is_same {
+                return Err(format!(
+                    "{key} took effect twice: {} {:?} at {}, and at {place:?} {} {:?}",
+                    first.revision, first.outcome, first.at, applied.revision, applied.outcome
+                ));
+            }
+            return Ok(());
+        }
+        let kept = Keyed {
+            revision: applied.revision,
+            outcome: applied.outcome.clone(),
+            at: envelope.at,
+        };
+        self.keyed.insert(name, kept);
+        Ok(())
+    }
+}
