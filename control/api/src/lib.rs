@@ -13,6 +13,7 @@ pub mod audit;
 pub mod authority;
 pub mod baseline;
 pub mod certificate;
+pub mod claim;
 pub mod conformance;
 pub mod convert;
 pub mod duration;

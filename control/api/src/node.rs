@@ -1,6 +1,6 @@
 //! Nodes as shown: what the quorum intends, what gossip tells, what pings found.
 
-use crate::certificate::CertificateView;
+use crate::{certificate::CertificateView, claim::ClaimView};
 use lattice_quorum_types::{AllocationId, Revision};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -142,8 +142,14 @@ pub struct NodeView {
     /// Who holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<HolderView>,
-    /// The vCluster it belongs to.
+    /// Whose it is: a claimed node takes nothing but its user's sensitive work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ClaimView>,
+    /// The vCluster that uses it.
     pub vcluster: String,
+    /// The vCluster it belongs to, where another one uses it for now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lent_by: Option<String>,
     /// `alive`, `suspect`, `unreachable` or `unknown`.
     pub liveness: String,
     /// Why it is thought to be so, where that is known.

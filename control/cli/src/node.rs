@@ -1,5 +1,6 @@
 //! `lattice node`: what the nodes are and how they are.
 
+mod claim;
 mod drain;
 mod health;
 mod history;
@@ -13,6 +14,7 @@ use crate::{
     output::{self, Columns, Format, contrast, or_dash, time, until},
 };
 use clap::{Args, Subcommand};
+use claim::{ClaimArgs, ReleaseArgs};
 use drain::{DrainArgs, UndrainArgs};
 use health::HealthArgs;
 use history::HistoryArgs;
@@ -46,6 +48,10 @@ pub enum NodeCommand {
     /// Clear your own drain reason; those of others stay. Where none is left the node's health
     /// gate is asked first.
     Undrain(UndrainArgs),
+    /// Make nodes your own for sensitive work: they take nobody else's until you release them.
+    Claim(ClaimArgs),
+    /// Give claimed nodes back. Each is wiped before anybody else gets it.
+    Release(ReleaseArgs),
 }
 
 #[derive(Args)]
@@ -97,6 +103,8 @@ pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Fa
         NodeCommand::History(args) => history::history(args, connection).await,
         NodeCommand::Drain(args) => drain::drain(&args, connection).await,
         NodeCommand::Undrain(args) => drain::undrain(&args, connection).await,
+        NodeCommand::Claim(args) => claim::claim(args, connection).await,
+        NodeCommand::Release(args) => claim::release(args, connection).await,
     }
 }
 
@@ -236,6 +244,9 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
     });
     let after_state = 2 + usize::from(node.holder.is_some());
     rows.splice(after_state..after_state, drained);
+    if let Some(claim) = &node.claim {
+        rows.insert(2, line("claimed by", claim::in_words(claim)));
+    }
     if let Some(reason) = &node.claim_refused {
         rows.push(line("no sensitive work", reason.clone()));
     }

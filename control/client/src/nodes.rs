@@ -2,6 +2,7 @@
 
 use crate::{Client, ClientError, Page};
 use lattice_api::{
+    claim::{ClaimRequest, Claimed, ReleaseRequest, Released},
     conformance::DiffView,
     node::{DrainRequest, Drained, NodeView, Undrained},
 };
@@ -91,6 +92,31 @@ impl Client {
             force_release,
         };
         self.post(&["nodes", name, "drain"], &body).await
+    }
+
+    /// Makes the nodes of a hostlist the caller's own for sensitive work, all of them or none.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; [`ClientError::Refused`] with whose a node is that cannot be had.
+    pub async fn claim_nodes(
+        &self,
+        nodes: &str,
+        request: &ClaimRequest,
+    ) -> Result<Claimed, ClientError> {
+        self.post(&["nodes", nodes, "claim"], request).await
+    }
+
+    /// Gives the nodes of a hostlist back, all of them or none. Each is free once its wipe is
+    /// confirmed.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn release_nodes(
+        &self,
+        nodes: &str,
+        request: &ReleaseRequest,
+    ) -> Result<Released, ClientError> {
+        self.post(&["nodes", nodes, "release"], request).await
     }
 
     /// Clears the caller's own drain reason; those of others stay. Where none is left the node's

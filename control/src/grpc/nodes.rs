@@ -1,15 +1,21 @@
 //! Nodes.
 
-use super::{close, given, open, paging};
+use super::{close, given, key, open, paging};
 use crate::http::{
     ops::{
-        compared, health,
+        claims, compared, health,
         history::{self, Asked},
         nodes,
     },
     state::Api,
 };
-use lattice_api::{Problem, health::ClearRequest, problem::Kind, v1};
+use lattice_api::{
+    Problem,
+    claim::{ClaimRequest, ReleaseRequest, Wipe},
+    health::ClearRequest,
+    problem::Kind,
+    v1,
+};
 use tonic::{Request, Response, Status};
 
 pub(super) struct Service(pub(super) Api);
@@ -100,5 +106,35 @@ impl v1::nodes_server::Nodes for Service {
         let name = std::mem::take(&mut message.name);
         let body = ClearRequest::from(message);
         close(health::clear(self.0.core(), &caller, &name, body).await)
+    }
+
+    async fn claim(
+        &self,
+        request: Request<v1::ClaimNodesRequest>,
+    ) -> Result<Response<v1::ClaimNodesResponse>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let body = ClaimRequest {
+            project: message.project,
+            purpose: message.purpose,
+        };
+        close(claims::claim(self.0.core(), &caller, &message.nodes, body, key).await)
+    }
+
+    async fn release(
+        &self,
+        request: Request<v1::ReleaseNodesRequest>,
+    ) -> Result<Response<v1::ReleaseNodesResponse>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let wipe = match message.wipe.as_str() {
+            "" => Ok(Wipe::default()),
+            text => text.parse(),
+        };
+        let body = ReleaseRequest {
+            reason: message.reason,
+            wipe: wipe.map_err(|why: String| Problem::field("wipe", why).to_grpc())?,
+        };
+        close(claims::release(self.0.core(), &caller, &message.nodes, body, key).await)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::filled;
 use crate::{
+    claim::{ClaimView, Claimed, Released},
     health::{ClearRequest, NodeHealthView, ReasonView},
     history::{HistoryEntryView, KeyChangeView, NodeEventView},
     node::{BmcLooked, ClassView, DrainView, FactsView, HealthView, NodeView, PowerView, Reprobed},
@@ -12,6 +13,7 @@ use crate::{
 field_by_field! {
     ClassView => ClassState { state, digest, last_digest, complete_until }
     BmcLooked => BmcLooked { error, differs }
+    ClaimView => NodeClaim { user, project, purpose, since, state, reason }
     DrainView => DrainReason { owner, reason, since }
     PowerView => Power {
         draw_watts, draw_state, reason, limit_watts, limit_state, limit_min_watts, limit_max_watts,
@@ -78,9 +80,29 @@ impl From<NodeView> for v1::Node {
             boot_id: n.boot_id,
             agent_version: n.agent_version,
             claim_refused: n.claim_refused,
+            claim: n.claim.map(Into::into),
+            lent_by: n.lent_by,
             power: n.power.map(Into::into),
             certificate: n.certificate.map(Into::into),
             revision: n.revision.0,
+        }
+    }
+}
+
+impl From<Claimed> for v1::ClaimNodesResponse {
+    fn from(claimed: Claimed) -> Self {
+        Self {
+            revision: claimed.revision.0,
+            nodes: claimed.nodes,
+        }
+    }
+}
+
+impl From<Released> for v1::ReleaseNodesResponse {
+    fn from(released: Released) -> Self {
+        Self {
+            revision: released.revision.0,
+            nodes: released.nodes,
         }
     }
 }

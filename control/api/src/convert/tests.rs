@@ -6,6 +6,7 @@ use crate::{
         BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView, ClassRuleView,
         CohortForm, VersionView,
     },
+    claim::ClaimView,
     conformance::{
         DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView, HeldValue,
         NoMajorityView, NotReadView, UnknownView,
@@ -165,6 +166,7 @@ alike! {
     BrakeState = BrakeResponse { held }
     BrakeView = Brake { reason, since, by }
     ChangesView = ChangesResponse { since, changes, new, left_out, reaches_back_to }
+    ClaimView = NodeClaim { user, project, purpose, since, state, reason }
     ClassRuleView = BaselineClass { kind, policy, sensitive, digest, schema, keys, unreadable }
     ClassView = ClassState { state, digest, last_digest, complete_until }
     CohortForm = Cohort { vendor, product, gpu_model, gpu_count }
@@ -250,6 +252,8 @@ impl Full for NodeView {
             boot_id: Full::full(next),
             agent_version: Full::full(next),
             claim_refused: Full::full(next),
+            claim: Full::full(next),
+            lent_by: Full::full(next),
             power: Full::full(next),
             certificate: None,
             revision: Full::full(next),
@@ -297,6 +301,8 @@ impl Back<NodeView> for v1::Node {
             boot_id: self.boot_id,
             agent_version: self.agent_version,
             claim_refused: self.claim_refused,
+            claim: self.claim.back(),
+            lent_by: self.lent_by,
             power: self.power.back(),
             certificate: None,
             revision: Revision(self.revision),

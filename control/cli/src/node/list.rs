@@ -11,7 +11,7 @@ use crate::{
     output::{self, Columns, or_dash, short},
 };
 use clap::Args;
-use lattice_api::node::NodeView;
+use lattice_api::{claim::ClaimView, node::NodeView};
 
 #[derive(Args)]
 pub struct ListArgs {
@@ -48,6 +48,7 @@ const COLUMNS: Columns<'_> = Columns {
         "liveness",
         "health",
         "held by",
+        "claimed by",
         "gpus",
         "drifted",
         "fingerprint",
@@ -75,6 +76,14 @@ fn drained_by(node: &NodeView) -> Option<String> {
     (!drains.is_empty()).then(|| drains.join("; "))
 }
 
+/// Who has claimed it; one that was given back and is not wiped yet is nobody's to use.
+fn claimant(claim: &ClaimView) -> String {
+    match claim.state.as_str() {
+        "claimed" => claim.user.clone(),
+        state => format!("{} ({state})", claim.user),
+    }
+}
+
 fn row(node: &NodeView) -> Vec<String> {
     let holder = node.holder.as_ref().map(|h| h.allocation.to_string());
     let fingerprint = node.fingerprint.as_deref().map(short);
@@ -84,6 +93,7 @@ fn row(node: &NodeView) -> Vec<String> {
         node.liveness.clone(),
         node.health.verdict.clone(),
         or_dash(holder.as_deref()),
+        or_dash(node.claim.as_ref().map(claimant).as_deref()),
         gpus(node),
         number(node.drifted_keys),
         fingerprint.unwrap_or_else(|| "unknown".to_owned()),

@@ -8,6 +8,7 @@ pub(crate) mod baselines;
 pub(crate) mod brake;
 pub(crate) mod certificates;
 pub(crate) mod changes;
+pub(crate) mod claims;
 pub(crate) mod compared;
 pub(crate) mod conformance;
 pub(crate) mod drains;

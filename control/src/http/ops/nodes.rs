@@ -7,6 +7,7 @@ use crate::{
     http::caller::{Caller, Role},
 };
 use lattice_api::{
+    claim::ClaimView,
     conformance::{DiffView, DifferenceView},
     node::{
         BmcLooked, ClassView, DrainView, FactsView, HealthView, HolderView, NodeView, PowerView,
@@ -363,7 +364,11 @@ pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) ->
             allocation: h.allocation,
             attempt: h.attempt,
         }),
+        claim: record.and_then(|r| r.tenure.as_ref()).map(ClaimView::from),
         vcluster: record.map(|r| r.current.to_string()).unwrap_or_default(),
+        lent_by: record
+            .filter(|r| r.home != r.current)
+            .map(|r| r.home.to_string()),
         liveness: liveness(entry.liveness).to_owned(),
         liveness_reason: entry.liveness_reason.clone(),
         last_seen: entry.answered_at().map(time),

@@ -5,6 +5,7 @@ mod audit;
 mod authorities;
 mod baselines;
 mod certificates;
+mod claims;
 mod conformance;
 mod document;
 mod events;
@@ -46,6 +47,8 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(nodes::reprobe))
         .routes(routes!(nodes::drain))
         .routes(routes!(nodes::undrain))
+        .routes(routes!(claims::claim))
+        .routes(routes!(claims::release))
         .routes(routes!(health::show))
         .routes(routes!(health::clear))
         .routes(routes!(history::of_node))

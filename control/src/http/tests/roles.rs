@@ -90,6 +90,20 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
         (post.clone(), "nodes/gpu003/drain", force, "...x.x"),
         (post.clone(), "nodes/gpu002/undrain", Value::Null, "..xxxx"),
         (
+            post.clone(),
+            "nodes/gpu002/claim",
+            json!({"project": "atlas/web"}),
+            ".xxxxx",
+        ),
+        // Claimed by nobody: that is told to whoever may release.
+        (post.clone(), "nodes/gpu002/release", json!({}), ".xxxxx"),
+        (
+            post.clone(),
+            "nodes/gpu002/release",
+            json!({"reason": "why", "wipe": "waive"}),
+            ".....x",
+        ),
+        (
             post,
             "nodes/gpu002/undrain?skip_gate=true",
             Value::Null,

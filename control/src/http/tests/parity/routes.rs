@@ -31,6 +31,8 @@ const CALLS: &[(&str, &str)] = &[
         "POST /api/v1/nodes/{id}/undrain",
         "AdminService.UndrainNode",
     ),
+    ("POST /api/v1/nodes/{id}/claim", "Nodes.Claim"),
+    ("POST /api/v1/nodes/{id}/release", "Nodes.Release"),
     ("GET /api/v1/conformance/groups", "Conformance.Groups"),
     ("GET /api/v1/conformance/drift", "Conformance.Drift"),
     ("GET /api/v1/conformance/changes", "Conformance.Changes"),

@@ -1,0 +1,131 @@
+//! Nodes that belong to one user: claiming them, and giving them back.
+
+use super::{nodes::name, propose, read, unexpected};
+use crate::{
+    Core,
+    http::caller::{Caller, Role},
+    tasks::claims,
+};
+use lattice_api::{
+    claim::{ClaimRequest, Claimed, ReleaseRequest, Released, Wipe},
+    problem::{Kind, Problem},
+};
+use lattice_quorum_types::{
+    Command, NodeId, ProjectPath, Refusal, hostlist,
+    view::{Answer, Query},
+};
+
+/// Nodes that one claim, or one release, may name.
+const MAX_NODES: usize = 4096;
+
+/// Makes nodes the caller's own, all of them or none. Each is asked what it is.
+pub(crate) async fn claim(
+    core: &Core,
+    caller: &Caller,
+    nodes: &str,
+    request: ClaimRequest,
+    key: Option<String>,
+) -> Result<Claimed, Problem> {
+    let ClaimRequest { project, purpose } = request;
+    let nodes = named(nodes)?;
+    let project =
+        ProjectPath::new(&project).map_err(|e| Problem::field("project", e.to_string()))?;
+    caller.check_sees(&project)?;
+    let writer = caller.writer()?;
+    let command = |nodes| Command::ClaimNodes {
+        project: project.clone(),
+        nodes,
+        purpose: purpose.clone(),
+    };
+    // Whose they are, and whether they fit, is told without asking any node.
+    let unasked = claims::unasked(&core.view(), &nodes);
+    let envelope = Box::new(core.envelope(writer, key.clone(), None, command(unasked)));
+    match read(core, Query::Check { envelope }).await? {
+        Answer::Check(Ok(_) | Err(Refusal::NotConforming { .. })) => {}
+        Answer::Check(Err(refusal)) => return Err(Problem::from(&refusal)),
+        _ => return Err(unexpected()),
+    }
+    let proven = claims::prove(core, &nodes).await;
+    let proven = proven.map_err(|faults| {
+        let detail = format!(
+            "these nodes cannot be claimed for sensitive work:\n{}",
+            faults.join("\n")
+        );
+        Problem::new(Kind::Conflict, "not_conforming", detail)
+    })?;
+    let applied = propose(core, caller, key, command(proven)).await?;
+    Ok(Claimed {
+        revision: applied.revision,
+        nodes: hostlist::fold(&nodes),
+    })
+}
+
+/// Gives nodes back, all of them or none; or has those that were not wiped seen to.
+pub(crate) async fn release(
+    core: &Core,
+    caller: &Caller,
+    nodes: &str,
+    request: ReleaseRequest,
+    key: Option<String>,
+) -> Result<Released, Problem> {
+    let ReleaseRequest { reason, wipe } = request;
+    let nodes = named(nodes)?;
+    check_tenants(core, caller, &nodes)?;
+    let list = hostlist::fold(&nodes);
+    if wipe == Wipe::Once {
+        let applied = propose(core, caller, key, Command::ReleaseNodes { nodes, reason }).await?;
+        return Ok(Released {
+            revision: applied.revision,
+            nodes: list,
+        });
+    }
+    caller.check_whole(Role::Admin, "seeing to a node that was not wiped")?;
+    let reason = reason.unwrap_or_default();
+    let mut revision = core.view().revision;
+    for node in nodes {
+        let reason = reason.clone();
+        // One key for several commands: each has its own.
+        let key = key.as_ref().map(|key| format!("{key}/{node}"));
+        let command = match wipe {
+            Wipe::Waive => Command::AcceptUnwiped { node, reason },
+            Wipe::Once | Wipe::Again => Command::RepeatWipe { node, reason },
+        };
+        revision = revision.max(propose(core, caller, key, command).await?.revision);
+    }
+    Ok(Released {
+        revision,
+        nodes: list,
+    })
+}
+
+/// Who administers some tenants only releases no other tenant's nodes.
+fn check_tenants(core: &Core, caller: &Caller, nodes: &[NodeId]) -> Result<(), Problem> {
+    let view = core.view();
+    for id in nodes {
+        let record = view.node(id).and_then(|entry| entry.record.as_ref());
+        let Some(tenure) = record.and_then(|record| record.tenure.as_ref()) else {
+            continue;
+        };
+        if *tenure.user != *caller.name && !caller.sees(&tenure.project) {
+            let detail = format!(
+                "{id} is claimed by {} of another tenant; ask an administrator of the whole cluster",
+                tenure.user
+            );
+            return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
+        }
+    }
+    Ok(())
+}
+
+/// The nodes of a hostlist in a path.
+fn named(nodes: &str) -> Result<Vec<NodeId>, Problem> {
+    if !nodes.contains(['[', ',']) {
+        return Ok(vec![name(nodes)?]);
+    }
+    let all = hostlist::expand(nodes).map_err(|e| Problem::field("nodes", e.to_string()))?;
+    if all.len() > MAX_NODES {
+        let detail = format!("{} nodes were named; name at most {MAX_NODES}", all.len());
+        return Err(Problem::field("nodes", detail));
+    }
+    Ok(all)
+}
