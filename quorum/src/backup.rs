@@ -1,20 +1,21 @@
 //! A backup: the state at one revision, behind a read barrier, while work goes on. The file is
 //! described in `lattice_quorum_types::backup`; no key is in it.
 
-use crate::{replica::Captured, service::Service};
+use crate::{checkpoint::Signer, replica::Captured, segments, service::Service};
 use bytes::Bytes;
 use lattice_mesh::{Failed, ItemSender};
+use lattice_quorum_state::SegmentId;
 use lattice_quorum_types::{
     Command, Envelope, UnixMillis, VoterId,
     audit::AuditAction,
-    backup::{Header, part},
+    backup::{Header, part, part_of},
     command::SCHEMA,
     membership::{GetBackup, Incarnation},
 };
 
 /// Bytes of a backup in one item.
 const PIECE_BYTES: usize = 1 << 20;
-/// The part that the state is.
+/// The part that the state is. The others are the segments that it names, by their names.
 pub(crate) const STATE: &str = "state";
 
 /// Who writes it, and when.
@@ -34,6 +35,10 @@ pub(crate) async fn send(
     let member = &service.member;
     // Whatever was acknowledged before the request is in it.
     service.reads.barrier().await.map_err(Failed::new)?;
+    // A backup without it is better than none.
+    if let Err(error) = Signer::of(service).sign().await {
+        tracing::warn!(%error, "the audit in the backup is not signed up to its end");
+    }
     let captured = member.replica.capture();
     let writer = Writer {
         cluster: member.lineage.cluster().to_owned(),
@@ -42,7 +47,7 @@ pub(crate) async fn send(
         at: member.clock.now(),
     };
     let encoding = service.workers.run(move || encode(&captured, writer)).await;
-    let (header, state) = encoding.map_err(Failed::new)?;
+    let (header, state, segments) = encoding.map_err(Failed::new)?;
     let action = AuditAction::BackedUp {
         revision: header.revision,
         number: header.audit_number,
@@ -73,11 +78,21 @@ pub(crate) async fn send(
         let piece = state.split_to(PIECE_BYTES.min(state.len()));
         items.send(&piece).await?;
     }
+    for id in segments {
+        let mut bytes = segments::read(member, id).await.map_err(Failed::new)?;
+        while !bytes.is_empty() {
+            let piece = bytes.split_to(PIECE_BYTES.min(bytes.len()));
+            items.send(&piece).await?;
+        }
+    }
     Ok(())
 }
 
-fn encode(captured: &Captured, writer: Writer) -> (Header, Bytes) {
+fn encode(captured: &Captured, writer: Writer) -> (Header, Bytes, Vec<SegmentId>) {
     let bytes = Bytes::from(captured.state.snapshot());
+    let segments = captured.state.segments();
+    let files = segments.map(|s| part_of(s.id.to_string(), s.bytes, s.id.digest));
+    let parts = std::iter::once(part(STATE, &bytes)).chain(files);
     let (at, revision) = captured.state.stamp();
     let membership = captured.membership.membership();
     let members = membership.nodes();
@@ -95,7 +110,8 @@ fn encode(captured: &Captured, writer: Writer) -> (Header, Bytes) {
         written_by: writer.id,
         build: env!("CARGO_PKG_VERSION").to_owned(),
         state_format: lattice_quorum_state::FORMAT_VERSION,
-        parts: vec![part(STATE, &bytes)],
+        parts: parts.collect(),
     };
-    (header, bytes)
+    let segments = captured.state.segments().map(|segment| segment.id);
+    (header, bytes, segments.collect())
 }

@@ -8,7 +8,8 @@ use crate::{
     store::{DataDir, OpenError, Restored as Data},
     types::{LogId, Membership, SnapshotMeta, Vote},
 };
-use lattice_quorum_state::State;
+use bytes::Bytes;
+use lattice_quorum_state::{SegmentFault, SegmentId, Segments, State};
 use lattice_quorum_types::{
     Command, Envelope, VoterId,
     audit::AuditAction,
@@ -20,7 +21,7 @@ use openraft::{BasicNode, CommittedLeaderId};
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::Read as _,
+    io::{self, Read as _, Seek as _, SeekFrom},
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -123,8 +124,16 @@ pub struct Restored {
     pub members: BTreeMap<VoterId, SocketAddr>,
 }
 
-/// Reads a backup and checks all of it; gives its header and its parts.
-fn read(path: &Path) -> Result<(Header, Vec<Vec<u8>>), RestoreFailed> {
+/// A backup of which every byte was checked.
+struct Checked<'a> {
+    path: &'a Path,
+    header: Header,
+    /// Where its parts begin.
+    begins: Vec<u64>,
+}
+
+/// Reads a backup and checks all of it.
+fn check(path: &Path) -> Result<Checked<'_>, RestoreFailed> {
     let unread = |source| RestoreFailed::File {
         path: path.to_owned(),
         source,
@@ -134,7 +143,7 @@ fn read(path: &Path) -> Result<(Header, Vec<Vec<u8>>), RestoreFailed> {
         fault,
     };
     let mut file = File::open(path).map_err(unread)?;
-    let (mut verifier, mut whole) = (Verifier::new(), Vec::new());
+    let (mut verifier, mut length) = (Verifier::new(), 0);
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = file.read(&mut piece).map_err(unread)?;
@@ -142,18 +151,69 @@ fn read(path: &Path) -> Result<(Header, Vec<Vec<u8>>), RestoreFailed> {
             break;
         };
         verifier.feed(bytes).map_err(faulty)?;
-        whole.extend_from_slice(bytes);
+        length += bytes.len() as u64;
     }
     let header = verifier.finish().map_err(faulty)?;
     let sizes: u64 = header.parts.iter().map(|part| part.bytes).sum();
-    let begins = whole.len() - usize::try_from(sizes).unwrap_or(whole.len());
-    let mut rest = whole.split_off(begins);
-    let mut parts = Vec::with_capacity(header.parts.len());
-    for part in &header.parts {
-        let behind = rest.split_off(usize::try_from(part.bytes).unwrap_or(rest.len()));
-        parts.push(std::mem::replace(&mut rest, behind));
+    let mut at = length.saturating_sub(sizes);
+    let begins = header.parts.iter().map(|part| {
+        at += part.bytes;
+        at - part.bytes
+    });
+    Ok(Checked {
+        path,
+        begins: begins.collect(),
+        header,
+    })
+}
+
+impl Checked<'_> {
+    /// One part.
+    fn part(&self, name: &str) -> Result<Vec<u8>, String> {
+        let at = self.header.parts.iter().position(|part| part.name == name);
+        let (part, begins) = at
+            .and_then(|at| self.header.parts.get(at).zip(self.begins.get(at)))
+            .ok_or("it is missing")?;
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = File::open(self.path)?;
+            file.seek(SeekFrom::Start(*begins))?;
+            let mut bytes = Vec::new();
+            file.take(part.bytes).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        read().map_err(|error| error.to_string())
     }
-    Ok((header, parts))
+
+    /// The state, with every segment that it names.
+    fn state(&self) -> Result<State, RestoreFailed> {
+        let unusable = |part: &str, reason: String| RestoreFailed::Part {
+            path: self.path.to_owned(),
+            part: part.to_owned(),
+            reason,
+        };
+        let bytes = self.part(STATE).map_err(|reason| unusable(STATE, reason))?;
+        let state = State::restore(&bytes);
+        let state = state.map_err(|error| unusable(STATE, error.to_string()))?;
+        let parts = self.header.parts.iter();
+        let parts: BTreeMap<&str, u64> = parts.map(|p| (p.name.as_str(), p.bytes)).collect();
+        for segment in state.segments() {
+            let name = segment.id.to_string();
+            if parts.get(name.as_str()) != Some(&segment.bytes) {
+                return Err(unusable(
+                    &name,
+                    "it is missing, or of another length".to_owned(),
+                ));
+            }
+        }
+        Ok(state)
+    }
+}
+
+impl Segments for Checked<'_> {
+    fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {
+        let bytes = self.part(&id.to_string()).map(Bytes::from);
+        bytes.map_err(|reason| id.fault(reason))
+    }
 }
 
 /// Checks a backup from its first byte to its last.
@@ -161,21 +221,9 @@ fn read(path: &Path) -> Result<(Header, Vec<Vec<u8>>), RestoreFailed> {
 /// # Errors
 /// When the file is no whole backup.
 pub fn verify_backup(path: &Path) -> Result<Header, RestoreFailed> {
-    let (header, parts) = read(path)?;
-    state_of(path, &header, &parts)?;
-    Ok(header)
-}
-
-fn state_of(path: &Path, header: &Header, parts: &[Vec<u8>]) -> Result<State, RestoreFailed> {
-    let unusable = |reason: String| RestoreFailed::Part {
-        path: path.to_owned(),
-        part: STATE.to_owned(),
-        reason,
-    };
-    let at = header.parts.iter().position(|part| part.name == STATE);
-    let bytes = at.and_then(|at| parts.get(at));
-    let bytes = bytes.ok_or_else(|| unusable("it is missing".to_owned()))?;
-    State::restore(bytes).map_err(|error| unusable(error.to_string()))
+    let checked = check(path)?;
+    checked.state()?;
+    Ok(checked.header)
 }
 
 /// Which life of the cluster is restored. Members that were restored from another file, or with other
@@ -218,7 +266,8 @@ pub async fn restore(
     if settings.join {
         return Err(RestoreFailed::Joins);
     }
-    let (header, parts) = read(path)?;
+    let checked = check(path)?;
+    let header = checked.header.clone();
     if header.cluster != settings.cluster {
         return Err(RestoreFailed::OtherCluster {
             path: path.to_owned(),
@@ -227,8 +276,8 @@ pub async fn restore(
         });
     }
     let incarnation = incarnation(&header, &settings.members, number)?;
-    let mut state = state_of(path, &header, &parts)?;
-    drop(parts);
+    let mut state = checked.state()?;
+    let segments: Vec<SegmentId> = state.segments().map(|segment| segment.id).collect();
     let noted = state.begin_anew(&note(&header));
     noted.map_err(|refusal| RestoreFailed::Part {
         path: path.to_owned(),
@@ -249,6 +298,9 @@ pub async fn restore(
             snapshot_id: format!("restored-{}-{}", header.term, header.index),
         },
         state: state.snapshot(),
+        sealed: state.take_sealed(),
+        segments,
+        from: &checked,
     };
     let (ground, folder) = (Ground::default(), &settings.data_dir);
     DataDir::restore(&ground, folder, &settings.cluster, settings.id, data).await?;

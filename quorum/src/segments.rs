@@ -50,7 +50,7 @@ async fn give(member: &Member, request: GetSegment) -> Result<SegmentPiece, Stri
 }
 
 /// A segment of this member's, verified.
-async fn read(member: &Member, id: SegmentId) -> Result<Bytes, String> {
+pub(crate) async fn read(member: &Member, id: SegmentId) -> Result<Bytes, String> {
     let segments = member.replica.segments().clone();
     let read = move || match segments.read(&id) {
         Ok(bytes) if id.names(&bytes) => Ok(bytes),

@@ -110,7 +110,7 @@ impl DataDir {
         path: &Path,
         cluster: &str,
         voter: VoterId,
-        data: Restored,
+        data: Restored<'_>,
     ) -> Result<(), OpenError> {
         restored::make(ground, path, cluster, voter, data).await
     }

@@ -5,6 +5,7 @@ use crate::{
     ground::{Files, Ground},
     types::{SnapshotMeta, Vote},
 };
+use lattice_quorum_state::{Sealed, SegmentId, Segments};
 use lattice_quorum_types::{VoterId, membership::Incarnation};
 use openraft::storage::RaftLogStorage as _;
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::path::Path;
 const UNFINISHED: &str = "RESTORING";
 
 /// What it begins with.
-pub struct Restored {
+pub struct Restored<'a> {
     /// Which life of the cluster.
     pub incarnation: Incarnation,
     /// In which term this member goes on.
@@ -22,6 +23,12 @@ pub struct Restored {
     pub meta: SnapshotMeta,
     /// The state's own bytes.
     pub state: Vec<u8>,
+    /// Segments that it made since.
+    pub sealed: Vec<Sealed>,
+    /// The others that it names.
+    pub segments: Vec<SegmentId>,
+    /// Where those are.
+    pub from: &'a (dyn Segments + Sync),
 }
 
 /// Whether a restore into this directory was cut short.
@@ -45,7 +52,7 @@ pub(super) async fn make(
     path: &Path,
     cluster: &str,
     voter: VoterId,
-    data: Restored,
+    data: Restored<'_>,
 ) -> Result<(), OpenError> {
     let files = &*ground.files;
     files.make_folder(path).map_err(OpenError::io(path))?;
@@ -63,6 +70,14 @@ pub(super) async fn make(
         .map_err(OpenError::io(&unfinished))?;
     let snapshots = path.join(dir::SNAPSHOTS);
     let stored = SnapshotDir::open(ground, &snapshots, None)?;
+    let segments = stored.segments();
+    for id in &data.segments {
+        let bytes = data.from.read(id);
+        let bytes = bytes.map_err(|fault| OpenError::damaged(path, fault))?;
+        segments.put(id, &bytes).map_err(OpenError::io(path))?;
+    }
+    segments.add(data.sealed);
+    segments.make_durable().map_err(OpenError::io(path))?;
     stored
         .store(&data.meta, &data.state)
         .map_err(OpenError::io(&snapshots))?;

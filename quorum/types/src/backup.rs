@@ -18,7 +18,7 @@ pub const VERSION: u16 = 1;
 /// Magic, version, length and digest of the header.
 const PREFIX_BYTES: usize = 8 + 2 + 4 + 32;
 /// Longest header, bytes: more is damage.
-const MAX_HEADER_BYTES: u32 = 1 << 20;
+const MAX_HEADER_BYTES: u32 = 32 << 20;
 
 /// One part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +104,16 @@ fn damaged(part: &str, reason: impl ToString) -> BackupFault {
     BackupFault::Damaged {
         part: part.to_owned(),
         reason: reason.to_string(),
+    }
+}
+
+/// A part whose digest is known.
+pub fn part_of(name: String, bytes: u64, digest: [u8; 32]) -> Part {
+    let blake3 = blake3::Hash::from_bytes(digest).to_hex().to_string();
+    Part {
+        name,
+        bytes,
+        blake3,
     }
 }
 
