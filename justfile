@@ -67,6 +67,10 @@ agent-cost members="64" seconds="300":
     cargo build --release -p lattice-agent
     cargo run --release -p lattice-agent --example cost -- {{members}} {{seconds}}
 
+# What a limit check costs, at 3,400 projects.
+limits:
+    cargo bench -p lattice-quorum-state --bench limits
+
 # One scheduling cycle.
 bench:
     cargo bench -p lattice-placement

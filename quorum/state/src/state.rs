@@ -13,7 +13,6 @@ use crate::{
     segment::{Sealed, Segment},
     table::Bounds,
     tenure::Tenures,
-    tenure::Tenures,
     token::Tokens,
     tree::Tree,
     trust::{Identity, Trust},
@@ -26,7 +25,7 @@ use lattice_quorum_types::{
     baseline::{Baseline, Brake},
     command::SCHEMA,
     id::BaselineName,
-    limit::{Limits, SystemLimits},
+    limit::{Limits, SystemLimits, Usage},
     node::{Lifecycle, Node},
     project::Project,
     rpc::Role,
@@ -67,8 +66,6 @@ pub struct State {
     pub(crate) baselines: Baselines,
     /// What is limited for the whole cluster.
     pub(crate) system: SystemLimits,
-    pub(crate) tenures: Tenures,
-    pub(crate) vclusters: Vclusters,
     pub(crate) tenures: Tenures,
     pub(crate) vclusters: Vclusters,
     /// Segments that nobody has taken yet. Not part of what is encoded: their names are.
@@ -116,8 +113,6 @@ impl State {
             unstarted: Unstarted::default(),
             baselines: Baselines::default(),
             system: SystemLimits::default(),
-            tenures: Tenures::default(),
-            vclusters: Vclusters::default(),
             tenures: Tenures::default(),
             vclusters: Vclusters::default(),
             sealed: Vec::new(),
@@ -279,35 +274,18 @@ impl State {
         identity.map_or(UnixMillis(0), Identity::next_issue)
     }
 
+    /// Whether so much more fits at `path` and above it, as a submit, an assignment or a growth is
+    /// judged.
+    ///
+    /// # Errors
+    /// Every violated level, from the project up, or the first that is not known.
+    pub fn check_fits(&self, path: &ProjectPath, asked: Usage) -> Result<(), Refusal> {
+        self.tree.check_fits(self.policy, path, asked)
+    }
+
     /// How much more `path` could be given now as far as limits go; `None` for an unknown project.
     pub fn headroom(&self, path: &ProjectPath) -> Option<Headroom> {
         self.tree.headroom(self.policy, path, self.revision)
-    }
-
-    /// Nodes in sensitive use: claimed by users, given back and not wiped yet, or held by sensitive
-    /// work.
-    pub fn sensitive_pool(&self) -> u64 {
-        self.tenures.pool()
-    }
-
-    /// Refuses where so many nodes more would be in sensitive use than the cluster allows.
-    pub(crate) fn check_pool(&self, requested: u64) -> Result<(), Refusal> {
-        let current = self.tenures.pool();
-        match self.system.sensitive_pool_size {
-            Some(limit) if requested > 0 && current.saturating_add(requested) > limit => {
-                Err(Refusal::SensitivePool {
-                    current,
-                    requested,
-                    limit,
-                })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// A vCluster, if somebody has said what it is.
-    pub fn vcluster(&self, name: &VclusterName) -> Option<&Vcluster> {
-        self.vclusters.get(name)
     }
 
     /// Nodes in sensitive use: claimed by users, given back and not wiped yet, or held by sensitive
