@@ -209,12 +209,7 @@ impl App {
         };
         let issuer = Arc::new(self.issuer(&service));
         let (enroller, renewer) = (issuer.clone(), issuer.clone());
-        let signer = Arc::new(Signer {
-            cluster: self.settings.cluster.clone(),
-            member: member.clone(),
-            proposals: service.proposals.clone(),
-            mesh: self.mesh.downgrade(),
-        });
+        let signer = Arc::new(Signer::of(&service));
         let (asked, barrier) = (signer.clone(), service.reads.clone());
         let router = operations::serve(service.serve(Router::new()), &service);
         let router = receive::serve(router, &member, &self.mesh.downgrade())

@@ -4,7 +4,9 @@
 //! Who takes over looks at the state: what is signed is an entry like any other. So nothing is
 //! remembered here, and a change of leader neither repeats nor loses one.
 
-use crate::{issuer::MEMBERS, member::Member, proposals::Proposals, reads::Reads};
+use crate::{
+    issuer::MEMBERS, member::Member, proposals::Proposals, reads::Reads, service::Service,
+};
 use lattice_mesh::{Mesh, Role, WeakMesh};
 use lattice_quorum_state::MAX_FORWARD_MS;
 use lattice_quorum_types::{
@@ -61,6 +63,16 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
+    /// Of a member that serves.
+    pub(crate) fn of(service: &Service) -> Self {
+        Self {
+            cluster: service.member.lineage.cluster().to_owned(),
+            member: service.member.clone(),
+            proposals: service.proposals.clone(),
+            mesh: service.mesh.clone(),
+        }
+    }
+
     /// Signs the audit as far as it reaches here, unless that is done already. Returns where it ends
     /// afterwards. Linearizable only behind a barrier of the caller's.
     pub(crate) async fn sign(&self) -> Result<AuditHead, NotSigned> {

@@ -495,3 +495,18 @@ fn commands_of_an_earlier_schema_write_down_what_they_wrote_then() {
     });
     assert_eq!(entries(&c), []);
 }
+
+#[test]
+fn of_several_that_sign_at_once_each_checkpoint_covers_something_new() {
+    let mut c = furnished();
+    let first = checkpoint(&c);
+    something(&mut c);
+    let second = checkpoint(&c);
+    sign(&mut c, first).unwrap();
+    let third = checkpoint(&c);
+    assert_eq!(third.of.number, 3, "the first one's own entry");
+    sign(&mut c, second).unwrap();
+    assert_eq!(entries(&c).len(), 4);
+    sign(&mut c, third).unwrap();
+    assert_eq!(entries(&c).len(), 4, "nothing but a checkpoint is in it");
+}

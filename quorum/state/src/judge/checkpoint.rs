@@ -6,7 +6,7 @@ use super::{Case, access::forbidden, audited, invalid, trust::MEMBERS};
 use crate::change::Verdict;
 use lattice_quorum_types::{
     Refusal,
-    audit::{AuditAction, Checkpoint, CheckpointOf, MAX_CHECKPOINT_OFF_MS},
+    audit::{AuditAction, AuditEntry, Checkpoint, CheckpointOf, MAX_CHECKPOINT_OFF_MS},
     rpc::Role,
 };
 
@@ -23,8 +23,8 @@ pub(super) fn sign(case: Case<'_>, checkpoint: &Checkpoint) -> Result<Verdict, R
         number, hash, at, ..
     } = &checkpoint.of;
     let tail = case.state.audit.tail();
-    let from_it = &tail[tail.partition_point(|entry| entry.number < *number)..];
-    let Some(signed) = from_it.first().filter(|entry| entry.number == *number) else {
+    let place = tail.partition_point(|entry| entry.number < *number);
+    let Some(signed) = tail.get(place).filter(|entry| entry.number == *number) else {
         let reason = format!("entry {number} is not among the last ones of the audit");
         return Err(invalid("of.number", reason));
     };
@@ -32,13 +32,16 @@ pub(super) fn sign(case: Case<'_>, checkpoint: &Checkpoint) -> Result<Verdict, R
         let reason = format!("entry {number} of this audit has another hash");
         return Err(invalid("of.hash", reason));
     }
-    let covers = |action: &AuditAction| match action {
-        AuditAction::Checkpoint { of, .. } => of.number >= *number,
-        _ => false,
-    };
-    let is_nothing_new = matches!(&signed.action, AuditAction::Checkpoint { of, .. }
-        if of.number.saturating_add(1) == *number);
-    if is_nothing_new || from_it.iter().any(|entry| covers(&entry.action)) {
+    // The newest one covers most: each covers something that those before did not.
+    let of_newest = tail.iter().rev().find_map(|entry| match &entry.action {
+        AuditAction::Checkpoint { of, .. } => Some(of.number),
+        _ => None,
+    });
+    let covered = of_newest.unwrap_or(0);
+    let from = tail.partition_point(|entry| entry.number <= covered);
+    let to = tail.partition_point(|entry| entry.number <= *number);
+    let is_new = |entry: &AuditEntry| !matches!(entry.action, AuditAction::Checkpoint { .. });
+    if from >= to || !tail[from..to].iter().any(is_new) {
         return Ok(Verdict::nothing());
     }
     if *at < signed.at || at.since(case.now).max(case.now.since(*at)) > MAX_CHECKPOINT_OFF_MS {
