@@ -2,6 +2,7 @@
 //! is held against what was agreed on.
 
 use crate::{
+    registers::TENANT,
     rng::Rng,
     truth::hash,
     world::{CLUSTER, World},
@@ -137,6 +138,15 @@ impl Client {
                 description: String::new(),
             }));
         }
+        commands.extend(path(TENANT).map(|path| Command::CreateProject {
+            path,
+            limits: Some(Limits {
+                max_nodes: Some(0),
+                max_concurrent_allocations: None,
+            }),
+            admins: Vec::new(),
+            description: String::new(),
+        }));
         for nth in 0..NODES {
             let Some(node) = node(nth) else { continue };
             let Ok(vcluster) = VclusterName::new("main") else {
@@ -156,6 +166,25 @@ impl Client {
             found.push(envelope);
         }
         while self.quorum.propose_all(found.clone()).await.is_err() && !self.world.is_broken() {}
+    }
+
+    /// Reads the whole audit as anybody would, segments included, and compares.
+    pub async fn read_audit(&mut self) {
+        let mut read = Vec::new();
+        while !self.world.is_broken() {
+            let (after, limit) = (read.len() as u64, 100);
+            match self.quorum.read(Query::Audit { after, limit }).await {
+                Ok(Answer::Audit(page)) if page.is_empty() => break,
+                Ok(Answer::Audit(page)) => read.extend(page),
+                _ => sleep(Duration::from_millis(100)).await,
+            }
+        }
+        let written = self.world.truth.audit();
+        if read != written && !self.world.is_broken() {
+            let (read, written) = (read.len(), written.len());
+            let violation = format!("{read} audit entries are read, {written} were written");
+            self.world.violation(violation);
+        }
     }
 
     /// Writes one thing, however long that takes.

@@ -15,6 +15,7 @@ mod disk;
 mod invariants;
 mod member;
 mod network;
+mod registers;
 mod rng;
 mod run;
 mod schedule;
@@ -22,6 +23,8 @@ mod table;
 mod truth;
 mod world;
 
+#[cfg(feature = "planted")]
+pub use lattice_quorum_types::planted::Bug;
 pub use network::Carried;
 pub use run::{Plan, Report, run};
 pub use table::{Sum, run_many};

@@ -114,6 +114,7 @@ async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver
                 workers: Workers::Inline(Arc::new(move || disk.pause())),
                 election_offset_ms: Some(rng.range(0, 50)),
                 observer: Some(Arc::new(observer)),
+                segment_bounds: world.segment_bounds,
             }
         };
         let mut settings = Settings::new(CLUSTER, id, addr, PathBuf::from(format!("/m{id}")));

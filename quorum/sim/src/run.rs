@@ -4,6 +4,7 @@ use crate::{
     clients::{self, Client},
     member::{self, Handle},
     network::Carried,
+    registers,
     rng::Rng,
     schedule,
     truth::Counted,
@@ -30,6 +31,9 @@ pub struct Plan {
     pub faults_ms: (u64, u64),
     /// A bug of the disk that must be found: syncs that do nothing.
     pub disk_lies: bool,
+    /// Another bug that must be found.
+    #[cfg(feature = "planted")]
+    pub planted: Option<lattice_quorum_types::planted::Bug>,
 }
 
 impl Plan {
@@ -40,6 +44,8 @@ impl Plan {
             verbose: false,
             faults_ms: (3_000, 10_000),
             disk_lies: false,
+            #[cfg(feature = "planted")]
+            planted: None,
         }
     }
 }
@@ -77,9 +83,13 @@ pub struct Report {
 pub fn run(plan: &Plan) -> Report {
     note_panics();
     let _ = panics();
+    #[cfg(feature = "planted")]
+    lattice_quorum_types::planted::plant(plan.planted);
     let runtime = runtime();
     let mut report = runtime.block_on(play(plan));
     drop(runtime);
+    #[cfg(feature = "planted")]
+    lattice_quorum_types::planted::plant(None);
     let panicked = panics().into_iter().map(|p| format!("a panic: {p}"));
     report.violations.extend(panicked);
     report
@@ -162,6 +172,7 @@ async fn play_out(
     for nth in 1..rng.range(2, 6) {
         working.push(tokio::spawn(Client::new(world, nth)?.work()));
     }
+    working.extend(registers::run(world)?);
     let until =
         world.passed() + Duration::from_millis(rng.range(plan.faults_ms.0, plan.faults_ms.1));
     schedule::run(world.clone(), members.to_vec(), until).await;
@@ -173,6 +184,8 @@ async fn play_out(
         }
     }
     watchers.iter().for_each(|watcher| watcher.abort());
+    let operations = world.registers.check()?;
+    world.trace(|| format!("{operations} operations on registers are linearizable"));
     Ok(())
 }
 
@@ -188,6 +201,7 @@ async fn heal(world: &Arc<World>, members: &[Handle]) -> Duration {
         }
     };
     last.write().await;
+    last.read_audit().await;
     loop {
         let mut standings = Vec::new();
         for member in members {

@@ -112,6 +112,11 @@ impl Truth {
         Ok(())
     }
 
+    /// What was written down.
+    pub fn audit(&self) -> Vec<AuditEntry> {
+        self.lock().audit.clone()
+    }
+
     /// What a watcher saw next after `since`, and where it stands then.
     pub fn watched(&self, since: Revision, events: &[Event]) -> Result<Revision, String> {
         let inner = self.lock();
@@ -265,10 +270,8 @@ impl Inner {
         let usage = usage(state)?;
         self.limits.check(state, usage)?;
         owners(state)?;
-        if place.0.is_multiple_of(DIGEST_EVERY) && place.1 == 0 {
-            audit(state, &mut self.audit)?;
-        }
-        Ok(())
+        let events = result.as_ref().map_or(&[][..], |applied| &applied.events);
+        audit(state, events, &mut self.audit)
     }
 
     /// A command with a key takes effect once.

@@ -1,7 +1,8 @@
 //! What all parts of one run share: network, disks, clocks, what was agreed on, what happened.
 
-use crate::{disk::Disk, network::Network, rng::Rng, truth::Truth};
+use crate::{disk::Disk, network::Network, registers::Registers, rng::Rng, truth::Truth};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, Validity};
+use lattice_quorum_state::Bounds;
 use lattice_quorum_types::{UnixMillis, VoterId};
 use std::{
     cell::RefCell,
@@ -19,8 +20,10 @@ use tokio::time::Instant;
 pub const CLUSTER: &str = "sim";
 /// When every run begins.
 pub const START: UnixMillis = UnixMillis(1_800_000_000_000);
-/// Most clients of a run.
-pub const MAX_CLIENTS: u64 = 8;
+/// Most clients of a run: workers, then two that watch, then two of the registers.
+pub const MAX_CLIENTS: u64 = 10;
+/// The first client of the registers.
+pub const FIRST_REGISTER: u64 = 8;
 
 /// A host's clock: simulated time, and what it is wrong by.
 pub struct HostClock {
@@ -113,6 +116,8 @@ pub struct World {
     pub members: Vec<(VoterId, SocketAddr)>,
     /// Entries between two snapshots.
     pub snapshot_every: u64,
+    /// When a table's newest rows become a segment: all members must agree.
+    pub segment_bounds: Bounds,
     /// The network.
     pub network: Arc<Network>,
     /// Disks, in the order of the members.
@@ -121,6 +126,8 @@ pub struct World {
     pub clocks: Vec<Arc<HostClock>>,
     /// What was agreed on.
     pub truth: Truth,
+    /// What clients were told of what they wrote and read.
+    pub registers: Registers,
     /// Set when faults are over.
     pub is_calm: AtomicBool,
     /// Whether the trace is kept as text.
@@ -141,6 +148,10 @@ impl World {
         Arc::new(Self {
             seed,
             snapshot_every: rng.range(20, 120),
+            segment_bounds: Bounds {
+                rows: rng.range(8, 60) as u32,
+                bytes: 1 << 20,
+            },
             network: Network::new(seed),
             disks: (1..=count).map(|id| Disk::new(seed, id)).collect(),
             clocks: (0..count + MAX_CLIENTS)
@@ -148,6 +159,7 @@ impl World {
                 .collect(),
             members,
             truth: Truth::default(),
+            registers: Registers::default(),
             is_calm: AtomicBool::new(false),
             verbose,
             started,

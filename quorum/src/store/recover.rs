@@ -10,7 +10,10 @@ use crate::{
     ground::Files,
     types::{Entry, Vote},
 };
-use lattice_quorum_types::VoterId;
+use lattice_quorum_types::{
+    VoterId,
+    planted::{self, Bug},
+};
 use redb::{Database, ReadableDatabase};
 use std::{
     io,
@@ -29,7 +32,7 @@ fn is_content(error: &io::Error) -> bool {
 /// committed: its reads could miss what had been acknowledged. It stands for election instead;
 /// the leader of a new term reads nothing before an entry of that term is committed.
 pub(super) fn without_leadership(vote: Vote, voter: VoterId) -> Vote {
-    if vote.leader_id.node_id == voter {
+    if vote.leader_id.node_id == voter && !planted::is(Bug::LeadsOn) {
         Vote::new(vote.leader_id.term, voter)
     } else {
         vote

@@ -10,6 +10,7 @@ use lattice_quorum_types::{
     Revision, UnixMillis,
     audit::{AuditAction, AuditEntry, AuditFilter},
     command::Principal,
+    planted::{self, Bug},
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -67,6 +68,9 @@ impl Audit {
         action: AuditAction,
     ) -> (AuditEntry, Option<Sealed>) {
         let entry = AuditEntry::following(self.tail().last(), revision, at, by, action);
+        if planted::is(Bug::AuditDropped) && entry.number.is_multiple_of(5) {
+            return (entry, None);
+        }
         let (_, sealed) = self.log.append(entry.clone());
         (entry, sealed)
     }

@@ -8,7 +8,9 @@ use crate::{
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis,
-    event::EventKind, limit::Usage,
+    event::EventKind,
+    limit::Usage,
+    planted::{self, Bug},
     view::SystemView,
 };
 
@@ -31,6 +33,10 @@ impl State {
                 events: Vec::new(),
             };
         }
+        let now = match planted::is(Bug::NotDeterministic) {
+            true => now.after(planted::chance()),
+            false => now,
+        };
         self.last_index = index;
         self.leases.extend(self.clock.lease_grace(now));
         self.clock.advance(envelope.at, now);

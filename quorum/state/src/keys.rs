@@ -6,6 +6,7 @@ use lattice_quorum_types::{
     Applied, Command, Outcome, Revision, UnixMillis,
     claim::{Claim, ClaimedNode, Proof},
     command::{ExpectedNode, IssuedCertificate, KEY_LIFETIME_MS},
+    planted::{self, Bug},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -81,7 +82,8 @@ impl Keys {
         now: UnixMillis,
     ) -> Seen {
         let known = self.entries.get(&KeyId::of(principal, key));
-        match known.filter(|entry| !entry.expired(now)) {
+        let is_known = |entry: &&Entry| !entry.expired(now) && !planted::is(Bug::KeysForgotten);
+        match known.filter(is_known) {
             None => Seen::Never(Digest::of(command, schema)),
             Some(entry) if entry.digest != Digest::of(command, entry.digest.schema) => {
                 Seen::OtherCommand

@@ -22,6 +22,7 @@ pub mod id;
 pub mod limit;
 pub mod membership;
 pub mod node;
+pub mod planted;
 pub mod project;
 pub mod refusal;
 pub mod rpc;

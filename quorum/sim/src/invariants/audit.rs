@@ -1,27 +1,32 @@
-//! The audit is one chain, and only grows.
+//! The audit is one chain, nothing of which is dropped: what is told of it to watchers is what it holds.
 
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
+    Event,
     audit::{AuditEntry, verify_chain},
-    view::{Answer, Query},
+    event::EventKind,
 };
 
-/// Checks the chain, and that it begins with what was seen of it before.
-pub fn audit(state: &State, before: &mut Vec<AuditEntry>) -> Result<(), String> {
-    let (after, limit) = (0, u32::MAX);
-    let Answer::Audit(entries) = state.query(&Query::Audit { after, limit }) else {
-        return Err("the audit was not answered".to_owned());
-    };
-    if !entries.starts_with(before) {
-        return Err("the audit was changed".to_owned());
+/// Adds what a command has written down, and holds the state's own chain against it.
+pub fn audit(state: &State, events: &[Event], told: &mut Vec<AuditEntry>) -> Result<(), String> {
+    for event in events {
+        if let EventKind::Audit { entry } = &event.kind {
+            told.push(entry.clone());
+            let from = told.len().saturating_sub(2);
+            verify_chain(told.get(from..).unwrap_or_default())
+                .map_err(|fault| format!("the audit is no chain: {fault}"))?;
+        }
     }
-    verify_chain(&entries).map_err(|fault| format!("the audit is no chain: {fault}"))?;
-    if let Some(last) = entries.last()
-        && last.number != entries.len() as u64
-    {
-        let (number, entries) = (last.number, entries.len());
-        return Err(format!("audit entry {number} is the last of {entries}"));
+    let head = state.audit_head();
+    let (number, hash) = told.last().map_or((0, [0; 32]), |e| (e.number, e.hash));
+    if head.number != number || number > 0 && head.hash != hash {
+        return Err(format!(
+            "the audit is at entry {}, and {number} was written last",
+            head.number
+        ));
     }
-    *before = entries;
+    if number != told.len() as u64 {
+        return Err(format!("{} audit entries end at {number}", told.len()));
+    }
     Ok(())
 }

@@ -10,6 +10,7 @@ use lattice_quorum_types::{
     event::AllocationChange,
     limit::Usage,
     node::{Holder, Node},
+    planted::{self, Bug},
     spec::AllocationSpec,
 };
 use std::collections::BTreeSet;
@@ -72,7 +73,9 @@ fn assign_any(
     let own = free.iter().filter(|node| node.counts_for().is_some());
     let asked = beside(spec, own.count());
     let path = &spec.project;
-    state.tree.check_fits(state.policy, path, asked)?;
+    if !planted::is(Bug::LimitsNotAsked) {
+        state.tree.check_fits(state.policy, path, asked)?;
+    }
     if spec.sensitive {
         state.check_pool(asked.nodes)?;
     }
@@ -162,7 +165,8 @@ pub(super) fn free_nodes<'a>(
         let unknown = || Refusal::UnknownNode { node: id.clone() };
         let node = case.state.nodes.get(id).ok_or_else(unknown)?;
         let is_free = node.is_assignable_to(&allocation.user, &allocation.spec);
-        if node.version != *version || !is_free {
+        let is_as_planned = node.version == *version && is_free;
+        if !is_as_planned && !planted::is(Bug::NodesTaken) {
             changed.push((id.clone(), node.holder.map(|holder| holder.allocation)));
         } else if node.current != allocation.spec.vcluster {
             let (has, wants) = (&node.current, &allocation.spec.vcluster);

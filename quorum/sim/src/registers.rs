@@ -1,0 +1,411 @@
+//! Registers that several clients write and read at once: a limit, and a baseline that is set where it
+//! has an expected version. What they were told, with when they asked, must be linearizable, as a
+//! checker that is not ours finds (`todc-utils`, after Wing and Gong, and Lowe).
+
+use crate::{
+    clients::quorum,
+    rng::Rng,
+    world::{FIRST_REGISTER, World},
+};
+use lattice_mesh::Clock as _;
+use lattice_quorum_client::{ClientError, QuorumClient};
+use lattice_quorum_types::{
+    Applied, Command, Envelope, Outcome, ProjectPath, Refusal,
+    baseline::{ClassRule, Constraint, Definition, Policy, Rule, Scalar, Sensitive},
+    command::{LimitChange, Power, Principal, SCHEMA},
+    id::BaselineName,
+    limit::{LimitPatch, Patch},
+    view::{Answer, Query},
+};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use todc_utils::{
+    linearizability::{
+        WGLChecker,
+        history::{
+            Action::{Call, Response},
+            History,
+        },
+    },
+    specifications::Specification,
+};
+use tokio::time::sleep;
+
+/// The tenant whose limit is the register. It is made with a limit of 0.
+pub const TENANT: &str = "register";
+/// Operations of one client on one register.
+const OPERATIONS: usize = 20;
+/// Writes of a history whose outcome is never known: each may be anywhere, and to try all places
+/// takes long.
+const UNKNOWN: usize = 5;
+
+/// A limit: written and read.
+#[derive(Debug, Clone)]
+enum Plain {
+    Read(u64),
+    Write(u64),
+}
+
+struct PlainSpec;
+
+impl Specification for PlainSpec {
+    type State = u64;
+    type Operation = Plain;
+    fn init() -> u64 {
+        0
+    }
+    fn apply(operation: &Plain, state: &u64) -> (bool, u64) {
+        match operation {
+            Plain::Read(value) => (value == state, *state),
+            Plain::Write(value) => (true, *value),
+        }
+    }
+}
+
+/// What came of a write that expected a version.
+#[derive(Debug, Clone, Copy)]
+enum Came {
+    Made(u32),
+    Refused,
+    NotKnown,
+}
+
+/// A baseline: its version, and what was written with it; written where it has an expected version.
+#[derive(Debug, Clone)]
+enum Versioned {
+    Read(u32, u64),
+    Write {
+        expected: u32,
+        value: u64,
+        came: Came,
+    },
+}
+
+struct VersionedSpec;
+
+impl Specification for VersionedSpec {
+    type State = (u32, u64);
+    type Operation = Versioned;
+    fn init() -> (u32, u64) {
+        (0, 0)
+    }
+    fn apply(operation: &Versioned, state: &(u32, u64)) -> (bool, (u32, u64)) {
+        match operation {
+            Versioned::Read(version, value) => ((*version, *value) == *state, *state),
+            Versioned::Write {
+                expected,
+                value,
+                came,
+            } => {
+                let fits = *expected == state.0;
+                let next = (state.0 + 1, *value);
+                match came {
+                    Came::Made(version) if fits && *version == next.0 => (true, next),
+                    Came::Made(_) => (false, *state),
+                    Came::Refused => (!fits, *state),
+                    Came::NotKnown => (true, if fits { next } else { *state }),
+                }
+            }
+        }
+    }
+}
+
+/// Operations in the order in which they began and ended.
+struct Recorded<T> {
+    /// Which operation, and how it ended; `None` when it begins.
+    steps: Vec<(usize, Option<T>)>,
+    begun: usize,
+    unknown: usize,
+}
+
+impl<T> Default for Recorded<T> {
+    fn default() -> Self {
+        let (steps, begun, unknown) = (Vec::new(), 0, 0);
+        Self {
+            steps,
+            begun,
+            unknown,
+        }
+    }
+}
+
+impl<T: Clone> Recorded<T> {
+    fn begin(&mut self) -> usize {
+        self.begun += 1;
+        self.steps.push((self.begun, None));
+        self.begun
+    }
+    fn end(&mut self, which: usize, how: T) {
+        self.steps.push((which, Some(how)));
+    }
+    /// It has not been.
+    fn forget(&mut self, which: usize) {
+        self.steps.retain(|(other, _)| *other != which);
+    }
+    /// Operations as the checker takes them: each by a process of its own. Those whose outcome was
+    /// never known end last, `unended` says how.
+    fn history(&self, unended: &[(usize, T)]) -> Option<History<T>> {
+        let ends = |which: usize| {
+            let ended = self.steps.iter().filter(|(other, _)| *other == which);
+            let ended = ended.filter_map(|(_, how)| how.clone()).next();
+            let late = unended.iter().find(|(other, _)| *other == which);
+            ended.or_else(|| late.map(|(_, how)| how.clone()))
+        };
+        let mut actions = Vec::new();
+        for (which, how) in &self.steps {
+            actions.push(match how {
+                None => (*which, Call(ends(*which)?)),
+                Some(how) => (*which, Response(how.clone())),
+            });
+        }
+        actions.extend(
+            unended
+                .iter()
+                .map(|(which, how)| (*which, Response(how.clone()))),
+        );
+        (!actions.is_empty()).then(|| History::from_actions(actions))
+    }
+}
+
+#[derive(Default)]
+struct Histories {
+    plain: Recorded<Plain>,
+    plain_unended: Vec<(usize, Plain)>,
+    versioned: Recorded<Versioned>,
+    versioned_unended: Vec<(usize, Versioned)>,
+    values: u64,
+}
+
+/// All registers of a run.
+#[derive(Default)]
+pub struct Registers(Mutex<Histories>);
+
+impl Registers {
+    fn lock(&self) -> MutexGuard<'_, Histories> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what clients were told is linearizable; else what is not.
+    pub fn check(&self) -> Result<usize, String> {
+        let histories = self.lock();
+        let not = |what: &str, steps: String| Err(format!("{what} is not linearizable: {steps}"));
+        let plain = histories.plain.history(&histories.plain_unended);
+        if plain.is_some_and(|history| !WGLChecker::<PlainSpec>::is_linearizable(history)) {
+            return not("a limit", format!("{:?}", histories.plain.steps));
+        }
+        let versioned = histories.versioned.history(&histories.versioned_unended);
+        if versioned.is_some_and(|h| !WGLChecker::<VersionedSpec>::is_linearizable(h)) {
+            return not("a baseline", format!("{:?}", histories.versioned.steps));
+        }
+        Ok(histories.plain.begun + histories.versioned.begun)
+    }
+}
+
+/// Clients of the registers, each with several operations under way at once.
+pub fn run(world: &Arc<World>) -> Result<Vec<tokio::task::JoinHandle<()>>, String> {
+    let mut working = Vec::new();
+    for nth in [FIRST_REGISTER, FIRST_REGISTER + 1] {
+        let quorum = quorum(world, nth)?;
+        for turn in 0..2 {
+            let client = Client {
+                world: world.clone(),
+                quorum: quorum.clone(),
+                rng: Rng::new(world.seed, &format!("register {nth} {turn}")),
+                nth,
+            };
+            working.push(tokio::spawn(client.work()));
+        }
+    }
+    Ok(working)
+}
+
+struct Client {
+    world: Arc<World>,
+    quorum: QuorumClient,
+    rng: Rng,
+    nth: u64,
+}
+
+impl Client {
+    async fn work(mut self) {
+        for _ in 0..OPERATIONS {
+            if self.world.is_calm.load(Relaxed) || self.world.is_broken() {
+                return;
+            }
+            sleep(Duration::from_millis(self.rng.range(1, 400))).await;
+            match self.rng.below(4) {
+                0 => self.read_plain().await,
+                1 => self.write_plain().await,
+                2 => self.read_versioned().await,
+                _ => self.write_versioned().await,
+            }
+        }
+    }
+
+    fn registers(&self) -> MutexGuard<'_, Histories> {
+        self.world.registers.lock()
+    }
+
+    /// Proposes under a key, again and again until the outcome is known or it is given up.
+    async fn propose(&mut self, value: u64, command: Command) -> Option<Result<Applied, Refusal>> {
+        let clock = &self.world.clocks[self.world.members.len() + self.nth as usize];
+        let envelope = Envelope {
+            schema: SCHEMA,
+            principal: Principal {
+                name: "root".to_owned(),
+                power: Power::Admin,
+            },
+            key: Some(format!("register-{value}")),
+            at: clock.now(),
+            fence: None,
+            command,
+        };
+        for _ in 0..3 {
+            match self.quorum.propose(envelope.clone()).await {
+                Ok(answer) => return Some(answer),
+                Err(ClientError::Rejected(_)) => return None,
+                Err(_) => sleep(Duration::from_millis(self.rng.range(1, 200))).await,
+            }
+        }
+        None
+    }
+
+    fn next_value(&self) -> u64 {
+        let mut histories = self.registers();
+        histories.values += 1;
+        histories.values
+    }
+
+    async fn read_plain(&mut self) {
+        let which = self.registers().plain.begin();
+        let answer = self.quorum.read(Query::Hot).await;
+        let limit = match answer {
+            Ok(Answer::Hot(hot)) => {
+                let mut projects = hot.projects.into_iter();
+                let register = projects.find(|p| p.path.as_str() == TENANT);
+                register.and_then(|p| p.limits.max_nodes)
+            }
+            _ => None,
+        };
+        let mut histories = self.registers();
+        match limit {
+            Some(value) => histories.plain.end(which, Plain::Read(value)),
+            None => histories.plain.forget(which),
+        }
+    }
+
+    async fn write_plain(&mut self) {
+        let Ok(path) = ProjectPath::new(TENANT) else {
+            return;
+        };
+        if self.registers().plain.unknown >= UNKNOWN {
+            return;
+        }
+        let value = self.next_value();
+        let patch = LimitPatch {
+            max_nodes: Patch::Set(value),
+            ..LimitPatch::default()
+        };
+        let changes = vec![LimitChange { path, patch }];
+        let which = self.registers().plain.begin();
+        let answer = self.propose(value, Command::SetLimits { changes }).await;
+        let mut histories = self.registers();
+        match answer {
+            Some(Ok(_)) => histories.plain.end(which, Plain::Write(value)),
+            Some(Err(_)) => histories.plain.forget(which),
+            None => {
+                histories.plain.unknown += 1;
+                histories.plain_unended.push((which, Plain::Write(value)));
+            }
+        }
+    }
+
+    async fn version(&self) -> Option<(u32, u64)> {
+        let (name, version) = (BaselineName::new(TENANT).ok()?, None);
+        match self.quorum.read(Query::Baseline { name, version }).await {
+            Ok(Answer::Baseline(None)) => Some((0, 0)),
+            Ok(Answer::Baseline(Some(found))) => {
+                Some((found.version, found.definition.description.parse().ok()?))
+            }
+            _ => None,
+        }
+    }
+
+    async fn read_versioned(&mut self) {
+        let which = self.registers().versioned.begin();
+        let found = self.version().await;
+        let mut histories = self.registers();
+        match found {
+            Some((version, value)) => {
+                histories
+                    .versioned
+                    .end(which, Versioned::Read(version, value));
+            }
+            None => histories.versioned.forget(which),
+        }
+    }
+
+    async fn write_versioned(&mut self) {
+        let Ok(name) = BaselineName::new(TENANT) else {
+            return;
+        };
+        if self.registers().versioned.unknown >= UNKNOWN {
+            return;
+        }
+        // What it rests on was read a while ago, and may be old by now.
+        let Some((expected, _)) = self.version().await else {
+            return;
+        };
+        sleep(Duration::from_millis(self.rng.range(0, 50))).await;
+        let value = self.next_value();
+        let constraint = Constraint {
+            key: "kernel.release".to_owned(),
+            any_of: vec![Scalar::Text("6.1".to_owned())],
+            or_absent: false,
+        };
+        let rule = ClassRule {
+            policy: Policy::Warn,
+            sensitive: Sensitive::Strict,
+            rule: Rule::Partial {
+                constraints: vec![constraint],
+            },
+        };
+        let definition = Definition {
+            description: value.to_string(),
+            nodes: "z001".to_owned(),
+            cohort: None,
+            classes: [("kernel".to_owned(), rule)].into(),
+        };
+        let command = Command::SetBaseline {
+            name,
+            definition: Box::new(definition),
+            expected_version: Some(expected),
+        };
+        let which = self.registers().versioned.begin();
+        let answer = self.propose(value, command).await;
+        let mut histories = self.registers();
+        let write = |came| Versioned::Write {
+            expected,
+            value,
+            came,
+        };
+        match answer {
+            Some(Ok(applied)) => {
+                let came = match applied.outcome {
+                    Outcome::BaselineSet { version } => Came::Made(version),
+                    _ => Came::NotKnown,
+                };
+                histories.versioned.end(which, write(came));
+            }
+            Some(Err(_)) => histories.versioned.end(which, write(Came::Refused)),
+            None => {
+                histories.versioned.unknown += 1;
+                histories
+                    .versioned_unended
+                    .push((which, write(Came::NotKnown)));
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A bug for each thing that must hold: the simulation finds it within some seeds, and says what is
+//! wrong. Needs `--features planted`.
+#![cfg(feature = "planted")]
+
+use lattice_quorum_sim::{Bug, Plan, run};
+
+/// Seeds within which each must be found.
+const SEEDS: u64 = 60;
+
+/// Runs seeds until something is wrong, and checks that it is what the bug does.
+fn found(what: &str, plan: impl Fn(u64) -> Plan, says: &[&str]) {
+    for seed in 0..SEEDS {
+        let report = run(&plan(seed));
+        if let Some(violation) = report.violations.first() {
+            let short: String = violation.chars().take(300).collect();
+            println!("{what}: seed {seed}: {short}");
+            assert!(says.iter().any(|s| violation.contains(s)), "{violation}");
+            return;
+        }
+    }
+    panic!("{what} was not found in {SEEDS} seeds");
+}
+
+fn planted(bug: Bug, says: &[&str]) {
+    let plan = |seed| Plan {
+        planted: Some(bug),
+        ..Plan::of(seed)
+    };
+    found(&format!("{bug:?}"), plan, says);
+}
+
+#[test]
+fn a_limit_that_is_not_asked_at_assignment() {
+    planted(Bug::LimitsNotAsked, &["above its limit"]);
+}
+
+#[test]
+fn a_node_that_two_hold() {
+    planted(
+        Bug::NodesTaken,
+        &["is held by", "says it is held", "runs on"],
+    );
+}
+
+#[test]
+fn a_key_that_is_forgotten() {
+    planted(
+        Bug::KeysForgotten,
+        &["took effect twice", "was acknowledged with"],
+    );
+}
+
+#[test]
+fn an_audit_entry_that_is_dropped() {
+    planted(Bug::AuditDropped, &["the audit is"]);
+}
+
+#[test]
+fn a_member_that_differs() {
+    planted(
+        Bug::NotDeterministic,
+        &["differ", "another answer", "is at entry", "no chain"],
+    );
+}
+
+#[test]
+fn a_leader_that_leads_on_after_a_restart() {
+    planted(
+        Bug::LeadsOn,
+        &[
+            "a read showed",
+            "not linearizable",
+            "another command",
+            "applied nowhere",
+        ],
+    );
+}
+
+#[test]
+fn an_event_that_a_watch_misses() {
+    planted(Bug::EventsLost, &["a watch at"]);
+}
+
+#[test]
+fn a_read_that_is_stale() {
+    planted(Bug::ReadsUnchecked, &["not linearizable", "a read showed"]);
+}
+
+/// What is acknowledged before it is on the disk is lost with the power.
+#[test]
+fn a_disk_that_does_not_sync() {
+    let plan = |seed| Plan {
+        disk_lies: true,
+        ..Plan::of(seed)
+    };
+    let says = [
+        "another command",
+        "does not start",
+        "all members end at",
+        "applied nowhere",
+        "took effect twice",
+        "differ",
+        "a read showed",
+        "not linearizable",
+        "a panic",
+        "did not heal",
+    ];
+    found("a disk that does not sync", plan, &says);
+}

@@ -1,0 +1,65 @@
+//! Bugs on purpose, to show that checks find them. Only builds with the feature `planted` have them:
+//! elsewhere [`is`] is `false` where it is compiled.
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// Limits are looked at when work is submitted, and not when it gets its nodes.
+    LimitsNotAsked,
+    /// Work gets nodes that are not free any more.
+    NodesTaken,
+    /// A repeat under the same key is a new command.
+    KeysForgotten,
+    /// Some entries of the audit are told of and not kept.
+    AuditDropped,
+    /// A command's time is not everywhere the same.
+    NotDeterministic,
+    /// A member that led leads on after a restart, with the commit point on its disk.
+    LeadsOn,
+    /// A watch that begins at some revisions misses the first event.
+    EventsLost,
+    /// A leader answers reads without making sure that it leads.
+    ReadsUnchecked,
+}
+
+#[cfg(feature = "planted")]
+mod here {
+    use super::Bug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+        static CHANCE: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Plants a bug in everything this thread does.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    /// Whether this thread has it.
+    pub fn is(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+
+    /// What is not the same everywhere.
+    pub fn chance() -> u64 {
+        CHANCE.set(CHANCE.get() + 1);
+        CHANCE.get() % 3
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use here::{chance, is, plant};
+
+/// Whether this thread has it.
+#[cfg(not(feature = "planted"))]
+pub const fn is(_: Bug) -> bool {
+    false
+}
+
+/// What is not the same everywhere.
+#[cfg(not(feature = "planted"))]
+pub const fn chance() -> u64 {
+    0
+}
