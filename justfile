@@ -62,6 +62,11 @@ sims count="10000" first="0":
 latency context count="100":
     cargo run --release -p lattice-client --example submit_latency -- {{context}} atlas/physics/simulation {{count}}
 
+# A member with so many ended allocations behind it: time to serve, memory, disk, an old one.
+history allocations="1000000":
+    cargo build --release -p lattice-quorum --bin lattice-quorum
+    cargo run --release -p lattice-quorum --example history -- {{allocations}}
+
 # What one agent costs in a cell.
 agent-cost members="64" seconds="300":
     cargo build --release -p lattice-agent

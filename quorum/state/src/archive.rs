@@ -1,6 +1,6 @@
 //! Allocations that have ended: appended once, never changed. Their records are rows of a table; of
 //! each, where it is and how it ended is at hand, because commands are judged by that and judging
-//! reads no disk. See `../0006-append-only-tables.md`.
+//! reads no disk. See `../0007-append-only-tables.md`.
 
 mod index;
 

@@ -1,5 +1,5 @@
 //! What stays known for ever: a table that is appended to, never changed, and of which nothing is
-//! dropped. See `../0006-append-only-tables.md`.
+//! dropped. See `../0007-append-only-tables.md`.
 
 use crate::{
     segment::{Row, Sealed, Segment, Table},

@@ -12,8 +12,9 @@ use lattice_mesh::{
     Authority, Clock, Credentials, Identity, Mesh, MeshConfig, MeshError, RateLimit, Role,
     SystemClock, Validity,
 };
-use lattice_quorum::{App, Edges, Settings, StartError};
+use lattice_quorum::{App, Edges, Ground, Settings, StartError};
 use lattice_quorum_client::{ClientConfig, QuorumClient};
+use lattice_quorum_state::Bounds;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
     VclusterName, VoterId,
@@ -86,6 +87,7 @@ pub struct Cluster {
     pub snapshot_every: u64,
     /// Of certificates, those of the members included.
     pub lifetime: Duration,
+    pub ground: Ground,
 }
 
 impl Cluster {
@@ -102,7 +104,24 @@ impl Cluster {
         Self::start_as(5000, lifetime).await
     }
 
+    /// With segments of so many rows.
+    pub async fn start_with_segments(snapshot_every: u64, rows: u32) -> Self {
+        let segment_bounds = Bounds {
+            rows,
+            ..Bounds::default()
+        };
+        let ground = Ground {
+            segment_bounds,
+            ..Ground::default()
+        };
+        Self::start_on(ground, snapshot_every, Duration::from_secs(86_400)).await
+    }
+
     async fn start_as(snapshot_every: u64, lifetime: Duration) -> Self {
+        Self::start_on(Ground::default(), snapshot_every, lifetime).await
+    }
+
+    async fn start_on(ground: Ground, snapshot_every: u64, lifetime: Duration) -> Self {
         let mut cluster = Self {
             authority: authority(),
             folder: tempfile::tempdir().unwrap(),
@@ -110,6 +129,7 @@ impl Cluster {
             members: Vec::new(),
             snapshot_every,
             lifetime,
+            ground,
         };
         for id in 1..=3 {
             let app = cluster.bind(id, any_port()).await;
@@ -172,7 +192,7 @@ impl Cluster {
             authority: Some(self.authority.clone()),
             clock: Arc::new(SystemClock),
         };
-        App::bind(settings, edges).await
+        App::bind_on(self.ground.clone(), settings, edges).await
     }
 
     pub fn addrs(&self) -> Vec<SocketAddr> {
