@@ -260,3 +260,6 @@ pub fn rows(report: &Report) -> Vec<Vec<String>> {
     row("not covered", open);
     rows
 }
+
+#[cfg(test)]
+mod tests;

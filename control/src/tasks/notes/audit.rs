@@ -148,6 +148,10 @@ impl Concerned<'_> {
             AuditAction::BrakeHeld { .. } | AuditAction::BrakeReleased { .. } => {
                 Some(self.registered().map(|node| node.id.clone()).collect())
             }
+            // Of these control tells itself, whoever does them.
+            AuditAction::Drained { .. }
+            | AuditAction::Undrained { .. }
+            | AuditAction::LifecycleSet { .. } => Some(Vec::new()),
             other => Some(named(other)),
         }
     }
