@@ -50,6 +50,7 @@ pub const RULES: &[Rule] = &[
     // Raft is the members' own.
     rule(Server::Quorum, "raft.append.4", &[Quorum]),
     rule(Server::Quorum, "raft.campaign.4", &[Quorum]),
+    rule(Server::Quorum, "raft.segment.4", &[Quorum]),
     rule(Server::Quorum, "raft.snapshot.4", &[Quorum]),
     rule(Server::Quorum, "raft.take_over.4", &[Quorum]),
     rule(Server::Quorum, "raft.vote.4", &[Quorum]),
@@ -83,6 +84,7 @@ pub const RULES: &[Rule] = &[
     rule(Server::Agent, "agent.health", &[Control]),
     rule(Server::Agent, "agent.claim", &[Control]),
     rule(Server::Agent, "agent.gate", &[Control]),
+    rule(Server::Agent, "agent.wipe", &[Control]),
     rule(Server::Agent, "agent.ping_peer", &[Control]),
     // Agents vouch for each other's life, and share preimages that carry their own proof.
     rule(Server::Agent, "agent.ping", &[Control, Agent]),
