@@ -36,6 +36,7 @@ mod events;
 mod history;
 mod nodes;
 mod projects;
+mod quorum;
 mod sse;
 mod tokens;
 mod transport;

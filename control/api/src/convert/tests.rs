@@ -18,6 +18,7 @@ use crate::{
         Reprobed,
     },
     page::Page,
+    quorum::{QuorumMemberView, QuorumStep, QuorumView},
     v1,
 };
 use lattice_quorum_types::{AllocationId, Revision};
@@ -203,6 +204,15 @@ alike! {
         draw_watts, draw_state, reason, limit_watts, limit_state, limit_min_watts, limit_max_watts,
         exception_action, source, read_at,
     }
+    QuorumMemberView = QuorumMember {
+        id, address, role, fault, term, last_log_index, applied_index, snapshot_index, revision, lag,
+        heard_ms, build, data_format,
+    }
+    QuorumStep = QuorumStep { state, already, leader, at, of, fault }
+    QuorumView = Quorum {
+        cluster, incarnation, restored_from, told_by, leader, term, majority, reachable, warnings,
+        members,
+    }
     ReasonView = HealthReason {
         source, code, entity, evidence, severity, action, observe_only, first_seen, last_seen, count,
     }
@@ -331,6 +341,8 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<HistoryPage, v1::NodeHistoryResponse>();
     comes_back::<NodeHealthView, v1::NodeHealth>();
     comes_back::<NodeView, v1::Node>();
+    comes_back::<QuorumStep, v1::QuorumStep>();
+    comes_back::<QuorumView, v1::Quorum>();
     comes_back::<Reprobed, v1::ReprobeResponse>();
     // What asks, the other way.
     let cohort = CohortForm::full(&mut 0);

@@ -1,0 +1,146 @@
+//! Backups: written whole or not at all, and checked without a cluster.
+
+use super::key;
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns, Format},
+};
+use anyhow::Context as _;
+use futures::StreamExt as _;
+use lattice_quorum_types::backup::{BackupFault, Header, Verifier};
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    path::Path,
+};
+
+/// Bytes read at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+fn faulty(file: &Path, fault: &BackupFault) -> Failure {
+    Failure::refused(format!("{}: {fault}", file.display()))
+}
+
+/// Writes a backup. The file has its name only once it is whole, verified and on disk.
+pub async fn make(connection: &Connection, file: &Path) -> Result<(), Failure> {
+    let there = || {
+        Failure::refused(format!(
+            "{} is there already and is not written over; give another name",
+            file.display()
+        ))
+    };
+    if file.exists() {
+        return Err(there());
+    }
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut unnamed = tempfile::Builder::new()
+        .prefix(".lattice-backup-")
+        .tempfile_in(folder)
+        .with_context(|| folder.display().to_string())?;
+    let mut pieces = connection.client.backup(Some(&key())).await?;
+    let mut verifier = Verifier::new();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        verifier
+            .feed(&piece)
+            .map_err(|fault| faulty(file, &fault))?;
+        let written = unnamed.write_all(&piece);
+        written.with_context(|| file.display().to_string())?;
+    }
+    let header = verifier.finish().map_err(|fault| faulty(file, &fault))?;
+    let synced = unnamed.as_file().sync_all();
+    synced.with_context(|| file.display().to_string())?;
+    let named = unnamed.persist_noclobber(file).map_err(|error| {
+        match error.error.kind() == std::io::ErrorKind::AlreadyExists {
+            true => there(),
+            false => Failure::refused(format!("{}: {}", file.display(), error.error)),
+        }
+    })?;
+    drop(named);
+    let folder = File::open(folder).and_then(|folder| folder.sync_all());
+    folder.with_context(|| file.display().to_string())?;
+    told(connection.format, file, &header)
+}
+
+/// Reads a whole file and checks every byte.
+fn check(file: &Path) -> Result<Header, Failure> {
+    let mut reader = File::open(file).with_context(|| file.display().to_string())?;
+    let (mut verifier, mut piece) = (Verifier::new(), vec![0; PIECE_BYTES]);
+    loop {
+        let read = reader.read(&mut piece);
+        let read = read.with_context(|| file.display().to_string())?;
+        let Some(bytes) = piece.get(..read).filter(|bytes| !bytes.is_empty()) else {
+            break;
+        };
+        verifier.feed(bytes).map_err(|fault| faulty(file, &fault))?;
+    }
+    verifier.finish().map_err(|fault| faulty(file, &fault))
+}
+
+/// Says whether a file is a whole backup, and what is in it.
+pub fn verify(file: &Path, format: Format) -> Result<(), Failure> {
+    told(format, file, &check(file)?)
+}
+
+fn bytes(header: &Header) -> u64 {
+    header.parts.iter().map(|part| part.bytes).sum()
+}
+
+fn told(format: Format, file: &Path, header: &Header) -> Result<(), Failure> {
+    let columns = Columns::only(&[
+        "cluster",
+        "incarnation",
+        "revision",
+        "as of",
+        "log index",
+        "members",
+        "bytes",
+    ]);
+    let members: Vec<String> = header
+        .members
+        .iter()
+        .map(|(id, _)| id.to_string())
+        .collect();
+    let row = vec![
+        header.cluster.clone(),
+        header.incarnation.to_string(),
+        header.revision.to_string(),
+        output::time(&lattice_api::text::time(header.at)),
+        header.index.to_string(),
+        members.join(" "),
+        bytes(header).to_string(),
+    ];
+    output::print(format, header, columns, [row])?;
+    eprintln!("{} is whole", file.display());
+    Ok(())
+}
+
+/// Checks a backup, and says how a cluster is restored from it.
+pub fn restore(file: &Path) -> Result<(), Failure> {
+    let header = check(file)?;
+    let (cluster, file) = (&header.cluster, file.display());
+    let at = output::time(&lattice_api::text::time(header.at));
+    let next = header.incarnation.number + 1;
+    let text = format!(
+        "{file} is a whole backup of cluster {cluster:?} as of {at}, revision {}.
+
+To restore it into new machines:
+
+ 1. Stop what is left of the old cluster. It could not change the new one (that is incarnation
+    {next}, and members of two incarnations refuse each other), but controls would find both.
+ 2. Give each new member its configuration (cluster: {cluster}; all new members in `members`),
+    credentials (lattice admin ca issue --role quorum --id N) and, for those that issue
+    certificates, the authority's folder. None of it is in the backup.
+ 3. On every member, with the same file and an empty data_dir:
+      lattice-quorum --config member-N.yaml restore {file}
+ 4. Start them. They found the cluster together; no one is special. Then start the controls.
+
+What was done after {at} is not in it: look through what was submitted, ended and revoked since.",
+        header.revision
+    );
+    Ok(output::line(&text)?)
+}

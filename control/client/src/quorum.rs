@@ -1,0 +1,81 @@
+//! The quorum itself.
+
+use crate::{Client, ClientError, projects::with_key};
+use bytes::Bytes;
+use futures::{Stream, TryStreamExt};
+use lattice_api::quorum::{AddMemberRequest, QuorumStep, QuorumView, StepDownRequest};
+use reqwest::Method;
+
+impl Client {
+    /// Who the members are, who leads, and how far each is. For operators.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn quorum(&self) -> Result<QuorumView, ClientError> {
+        self.get(&["quorum"]).await
+    }
+
+    /// One step of adding a member; repeat it until it is done. For administrators.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn add_member(
+        &self,
+        id: u64,
+        address: &str,
+        key: Option<&str>,
+    ) -> Result<QuorumStep, ClientError> {
+        let address = address.to_owned();
+        let post = self.request(Method::POST, &["quorum", "members"]);
+        let post = post.json(&AddMemberRequest { id, address });
+        self.answer(with_key(post, key)).await
+    }
+
+    /// One step of removing a member; repeat it until it is done. For administrators.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; [`ClientError::Refused`] while a majority of the rest does not answer.
+    pub async fn remove_member(
+        &self,
+        id: u64,
+        reason: &str,
+        force: bool,
+        key: Option<&str>,
+    ) -> Result<QuorumStep, ClientError> {
+        let delete = self.request(Method::DELETE, &["quorum", "members", &id.to_string()]);
+        let delete = delete
+            .query(&[("reason", reason)])
+            .query(&[("force", force)]);
+        self.answer(with_key(delete, key)).await
+    }
+
+    /// Lets another member lead. For administrators.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn step_down(
+        &self,
+        to: Option<u64>,
+        key: Option<&str>,
+    ) -> Result<QuorumStep, ClientError> {
+        let post = self.request(Method::POST, &["quorum", "step-down"]);
+        self.answer(with_key(post.json(&StepDownRequest { to }), key))
+            .await
+    }
+
+    /// A backup, as the bytes of a file come. Whether it is whole is in the file. For administrators.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn backup(
+        &self,
+        key: Option<&str>,
+    ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + Unpin + use<>, ClientError>
+    {
+        let post = self.request(Method::POST, &["quorum", "backup"]);
+        let response = self.send(with_key(post, key)).await?;
+        let client = self.clone();
+        let pieces = response.bytes_stream();
+        Ok(pieces.map_err(move |error| client.unreachable(error)))
+    }
+}
