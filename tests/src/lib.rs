@@ -19,6 +19,7 @@ pub mod monitor;
 pub mod netns;
 pub mod observer;
 pub mod procs;
+pub mod quota;
 pub mod script;
 pub mod site;
 pub mod stopwatch;

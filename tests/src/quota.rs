@@ -219,11 +219,14 @@ impl Case {
         asked.filter(|nodes| *nodes < 100_000).sum()
     }
 
-    /// Its tenants.
-    pub fn roots(&self) -> BTreeSet<&str> {
-        let roots = self.named().filter(|step| step.op == "create_project");
-        let roots = roots.filter(|step| step.parent.is_none());
-        roots.filter_map(|step| step.project.as_deref()).collect()
+    /// Users who ask something in it, where its names stand behind `prefix`.
+    pub fn users(&self, prefix: &str) -> BTreeSet<String> {
+        let actors = self.named().map(|step| step.actor(prefix));
+        let user = |actor| match actor {
+            Actor::System => None,
+            Actor::User(name) => Some(name),
+        };
+        actors.filter_map(user).collect()
     }
 }
 
@@ -250,6 +253,15 @@ pub async fn run(case: &Case, quorum: &mut impl Quorum, prefix: &str) -> Result<
         told.map_err(|what| format!("step {n} ({}): {what}", step.op))?;
     }
     Ok(())
+}
+
+impl Step {
+    fn actor(&self, prefix: &str) -> Actor {
+        match self.actor.as_deref() {
+            None | Some("system") => Actor::System,
+            Some(admin) => Actor::User(admin.replace(':', &format!("-{prefix}"))),
+        }
+    }
 }
 
 struct Run<'a, Q> {
@@ -316,10 +328,7 @@ impl<Q: Quorum> Run<'_, Q> {
         let project = || step.project.as_deref().ok_or_else(|| missing("project"));
         let id = || step.id.as_deref().ok_or_else(|| missing("id"));
         let by = || step.by.ok_or_else(|| missing("by"));
-        let actor = match step.actor.as_deref() {
-            None | Some("system") => Actor::System,
-            Some(admin) => Actor::User(admin.replace(':', &format!("-{}", self.prefix))),
-        };
+        let actor = step.actor(self.prefix);
         let none = Ceilings::new();
         let limits = step.limits.as_ref().unwrap_or(&none);
         Ok(match step.op.as_str() {

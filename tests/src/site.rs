@@ -6,6 +6,7 @@ mod plan;
 mod prepare;
 mod work;
 
+pub(crate) use addresses::free as free_addresses;
 pub use plan::{Hook, Plan};
 pub use prepare::CELL;
 
@@ -45,6 +46,14 @@ fn control_name(n: usize) -> String {
 
 /// Everybody's work.
 pub const PROJECT: &str = "acme";
+
+/// What somebody shows: the administrator `ada`, or one of the plan's users.
+pub fn token(name: &str) -> String {
+    match name {
+        "ada" => prepare::TOKEN.to_owned(),
+        user => format!("token-of-{user}-0123456789abcdef"),
+    }
+}
 
 /// A running cluster. Dropping it ends everything, jobs too.
 #[derive(Debug)]
@@ -194,6 +203,11 @@ impl Site {
     /// Mesh addresses of the quorum members.
     pub fn members(&self) -> &[SocketAddr] {
         &self.addresses.quorum
+    }
+
+    /// Addresses of the controls' interfaces.
+    pub fn https(&self) -> &[SocketAddr] {
+        &self.addresses.https
     }
 
     /// Mesh addresses of the controls.

@@ -22,7 +22,7 @@ const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
 /// Addresses that were free a moment ago, for UDP and TCP. All are held until all are known, so
 /// they differ.
-fn free(count: usize) -> Vec<SocketAddr> {
+pub(crate) fn free(count: usize) -> Vec<SocketAddr> {
     let first: u16 = rand::random_range(PORTS);
     let held = (first..PORTS.end)
         .chain(PORTS.start..first)

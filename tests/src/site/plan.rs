@@ -39,6 +39,8 @@ pub struct Plan {
     /// Nodes whose agent has its folder on a small disk of its own, where there may be such: see
     /// [`super::Site::disks`].
     pub disks: Vec<String>,
+    /// Users besides the administrator, who show [`super::token`].
+    pub users: Vec<String>,
     /// A prolog and an epilog that a test can hold; see [`Site::hold`].
     pub hooks: bool,
 }

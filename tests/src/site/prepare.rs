@@ -24,7 +24,7 @@ use std::{
 /// The gossip cell of all.
 pub const CELL: &str = "cell-a";
 /// The administrator's, as written into the file of tokens.
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub(super) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// Nobody on this machine; whose the jobs are where the test is root.
 const NOBODY: u32 = 65_534;
 
@@ -60,7 +60,11 @@ impl Site {
         web.extend(["--out".to_owned(), "https".to_owned()]);
         self.lattice(&web.iter().map(String::as_str).collect::<Vec<_>>());
         secret(&self.path("ada.token"), TOKEN);
-        let tokens = format!("tokens: [{{name: ada, role: admin, token: {TOKEN}}}]\n");
+        let mut tokens = format!("tokens:\n- {{name: ada, role: admin, token: {TOKEN}}}\n");
+        for name in &plan.users {
+            let token = super::token(name);
+            writeln!(tokens, "- {{name: {name}, role: user, token: {token}}}").unwrap();
+        }
         secret(&self.path("tokens.yaml"), &tokens);
         fs::create_dir(self.path("hooks")).unwrap();
         for hook in [Hook::Prolog, Hook::Epilog] {

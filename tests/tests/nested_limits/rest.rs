@@ -1,0 +1,136 @@
+//! REST as any program speaks it: bodies as they are written, values that no client of ours could
+//! express too.
+
+use lattice_tests::{
+    quota::{Actor, Kind, Refused, Violated},
+    site::Site,
+    wait::{LOOK_EVERY, PATIENCE},
+};
+use reqwest::Method;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+use serde_json::Value;
+use std::{sync::Arc, time::Instant};
+
+/// A control's interface.
+pub struct Rest {
+    http: reqwest::Client,
+    url: String,
+}
+
+impl Rest {
+    pub fn new(site: &Site) -> Self {
+        let pem = std::fs::read(site.path("https/https-ca.pem")).unwrap();
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            roots.add(certificate.unwrap()).unwrap();
+        }
+        let ring = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(ring)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self {
+            http: reqwest::Client::builder()
+                .tls_backend_preconfigured(tls)
+                .build()
+                .unwrap(),
+            url: format!("https://{}/api/v1", site.https()[0]),
+        }
+    }
+
+    /// A question of the administrator: status and what was told.
+    pub async fn get(&self, path: &str) -> (u16, Value) {
+        self.send(&Actor::System, Method::GET, path, None).await
+    }
+
+    /// A change; who asks is the administrator where nobody is named.
+    pub async fn ask(
+        &self,
+        actor: Option<&Actor>,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, Refused> {
+        let actor = actor.unwrap_or(&Actor::System);
+        let (status, told) = self.send(actor, method, path, body).await;
+        match status {
+            200 | 201 => Ok(told),
+            _ => Err(refused(status, &told)),
+        }
+    }
+
+    /// Again while the control is asked too often, or has no quorum.
+    async fn send(
+        &self,
+        actor: &Actor,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> (u16, Value) {
+        let token = match actor {
+            Actor::System => lattice_tests::site::token("ada"),
+            Actor::User(name) => lattice_tests::site::token(name),
+        };
+        let begun = Instant::now();
+        loop {
+            let url = format!("{}/{path}", self.url);
+            let mut request = self.http.request(method.clone(), url).bearer_auth(&token);
+            if let Some(body) = &body {
+                request = request.json(body);
+            }
+            let told = match request.send().await {
+                Ok(answer) => {
+                    let status = answer.status().as_u16();
+                    let told = answer.json().await.unwrap_or(Value::Null);
+                    if !matches!(status, 429 | 503) {
+                        return (status, told);
+                    }
+                    told.to_string()
+                }
+                Err(error) => error.to_string(),
+            };
+            assert!(begun.elapsed() < PATIENCE, "{path}: {told}");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// A problem in the words of the cases; it must be a whole one.
+fn refused(status: u16, told: &Value) -> Refused {
+    let text = |field: &str| told[field].as_str().unwrap_or_default().to_owned();
+    let (code, detail) = (text("code"), text("detail"));
+    assert_eq!(told["status"].as_u64(), Some(status.into()), "{told}");
+    assert_eq!(text("type"), format!("urn:lattice:problem:{code}"));
+    assert!(!text("title").is_empty() && !detail.is_empty(), "{told}");
+    let kind = match (status, code.as_str()) {
+        (409, "limit_exceeded") => Kind::OverLimit,
+        (409, "limit_conflict") => Kind::LimitsConflict,
+        (404, "unknown_project") => Kind::UnknownProject,
+        (409, "project_exists") => Kind::Exists,
+        (409, "project_not_empty") => Kind::NotEmpty,
+        (403, "forbidden") => Kind::Forbidden,
+        (400, _) => {
+            assert!(!text("field").is_empty(), "no field is named: {told}");
+            Kind::Invalid
+        }
+        _ => panic!("unexpected: {told}"),
+    };
+    let numbers = kind == Kind::OverLimit;
+    let level = |level: &Value| Violated {
+        project: level["path"].as_str().unwrap().to_owned(),
+        quota: level["limit_name"].as_str().unwrap().to_owned(),
+        current: level["current"].as_u64().filter(|_| numbers),
+        requested: level["requested"].as_u64().filter(|_| numbers),
+        limit: level["limit"].as_u64().filter(|_| numbers),
+    };
+    let levels = told["violations"].as_array();
+    Refused {
+        kind,
+        text: detail,
+        levels: levels.into_iter().flatten().map(level).collect(),
+    }
+}
