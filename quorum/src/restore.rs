@@ -1,5 +1,5 @@
 //! A data directory made of a backup, with nobody's help: each member of the new cluster makes its
-//! own of the same file, and none of them is special. See `../0008-backup.md`.
+//! own of the same file, and none of them is special. See `../0009-backup.md`.
 
 use crate::{
     Settings, StartError,
