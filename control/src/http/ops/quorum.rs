@@ -42,7 +42,7 @@ fn refused(refused: &ChangeRefused) -> Problem {
         ChangeRefused::IdTaken { .. } | ChangeRefused::AddressTaken { .. } => Kind::Exists,
         ChangeRefused::NoSuchMember { .. } => Kind::NotFound,
         ChangeRefused::NotAllowed { .. } => Kind::Forbidden,
-        ChangeRefused::NotReached { .. } | ChangeRefused::NotCommitted { .. } => Kind::Unavailable,
+        ChangeRefused::NotCommitted { .. } => Kind::Unavailable,
         _ => Kind::Conflict,
     };
     Problem::new(kind, refused.code(), refused.to_string())
