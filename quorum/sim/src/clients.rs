@@ -320,22 +320,22 @@ impl Client {
         let which = self.rng.below(100);
         let mut fenced = false;
         let (name, power, command) = match which {
-            0..25 => ("alice", Power::User, self.submit()?),
-            25..47 => {
+            0..24 => ("alice", Power::User, self.submit()?),
+            24..45 => {
                 fenced = self.rng.chance(800);
                 let power = if fenced { Power::Service } else { Power::Admin };
                 (service.as_str(), power, self.assign()?)
             }
-            47..67 => (service.as_str(), Power::Service, self.report()?),
-            67..71 => (
+            45..65 => (service.as_str(), Power::Service, self.report()?),
+            65..68 => (
                 "root",
                 Power::Admin,
                 Command::Cancel {
                     id: self.live()?.id,
                 },
             ),
-            71..80 => ("root", Power::Admin, self.limits()?),
-            80..88 => {
+            68..77 => ("root", Power::Admin, self.limits()?),
+            77..84 => {
                 let holder = format!("control/{}", self.nth + 1);
                 let command = match self.rng.chance(150) {
                     true => Command::ReleaseLease {
@@ -350,8 +350,12 @@ impl Client {
                 };
                 (service.as_str(), Power::Service, command)
             }
-            88..93 => ("olga", Power::Operator, self.drain()?),
-            93..95 => {
+            84..88 => ("olga", Power::Operator, self.drain()?),
+            88..94 => {
+                fenced = true;
+                (service.as_str(), Power::Service, self.resize()?)
+            }
+            94 => {
                 fenced = true;
                 let (id, cause) = (self.live()?.id, StopCause::Walltime);
                 (
@@ -433,10 +437,7 @@ impl Client {
         let holding = |a: &&Allocation| a.state.holds();
         let holding: Vec<&Allocation> = self.hot.allocations.iter().filter(holding).collect();
         let allocation = *self.rng.pick(&holding)?;
-        let waits = allocation
-            .ranks
-            .iter()
-            .find(|rank| !matches!(rank.phase, RankPhase::Ended { .. }))?;
+        let waits = allocation.ranks.iter().find(|rank| !rank.phase.is_over())?;
         let clock = &self.world.clocks[self.world.members.len() + self.nth as usize];
         let at = clock.now();
         let exits = [
@@ -462,6 +463,37 @@ impl Client {
             attempt,
             node,
             report,
+        })
+    }
+
+    /// What runs gets more nodes, gives some back, or stands aside.
+    fn resize(&mut self) -> Option<Command> {
+        let allocation = self.live()?;
+        let id = allocation.id;
+        if allocation.state == AllocationState::Suspended {
+            return Some(Command::Resume { id });
+        }
+        Some(match self.rng.below(3) {
+            0 => {
+                let mut free: Vec<_> = self.hot.nodes.iter().collect();
+                free.retain(|node| node.is_assignable());
+                let from = self.rng.below(free.len().max(1));
+                free.rotate_left(from);
+                let nodes = free.into_iter().take(self.rng.range(1, 3) as usize);
+                let nodes = nodes.map(|n| ExpectedNode {
+                    node: n.id.clone(),
+                    version: n.version,
+                    boot: None,
+                });
+                let nodes = nodes.collect();
+                Command::Grow { id, nodes }
+            }
+            1 => {
+                let rank = self.rng.pick(&allocation.ranks)?;
+                let nodes = vec![rank.node.clone()];
+                Command::Shrink { id, nodes }
+            }
+            _ => Command::Suspend { id },
         })
     }
 

@@ -238,6 +238,11 @@ impl Disk {
         }
     }
 
+    /// It is another disk, and empty.
+    pub fn wipe(&self) {
+        *lock(&self.content) = Content::default();
+    }
+
     /// The process was killed: what it wrote is in the system's memory, and gets to the disk.
     pub fn keep(&self) {
         let mut content = lock(&self.content);

@@ -23,6 +23,8 @@ use tokio::{
 pub enum Order {
     /// The power goes: what was not synced is lost or torn.
     CutPower,
+    /// The disk is lost: it begins again with an empty one.
+    LoseDisk,
     /// SIGKILL: what was written gets to the disk.
     Kill,
     /// SIGTERM.
@@ -85,6 +87,7 @@ pub fn run(world: Arc<World>, nth: usize) -> Handle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     PowerCut,
+    DiskLost,
     Killed,
     Stopped,
     /// It ended itself, after a disk failure.
@@ -170,6 +173,7 @@ async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver
                     _ => false,
                 };
                 match is_power {
+                    _ if end == End::DiskLost => world.disks[nth].wipe(),
                     true => world.disks[nth].lose(),
                     false => world.disks[nth].keep(),
                 }
@@ -179,9 +183,14 @@ async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver
                 }
             }
         }
-        let until = Instant::now() + Duration::from_millis(rng.range(20, 4000));
+        // A supervisor starts it again at once, a host is away for longer.
+        let away_ms = match rng.chance(400) {
+            true => rng.range(1, 60),
+            false => rng.range(60, 4000),
+        };
+        let until = Instant::now() + Duration::from_millis(away_ms);
         while Instant::now() < until && !world.is_calm.load(Relaxed) {
-            sleep(Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(5)).await;
             while let Ok(_dropped) = orders.try_recv() {}
         }
     }
@@ -207,6 +216,7 @@ async fn serve(
         match order {
             None => return End::Killed,
             Some(Order::CutPower) => return End::PowerCut,
+            Some(Order::LoseDisk) => return End::DiskLost,
             Some(Order::Kill) => return End::Killed,
             Some(Order::Stop) => return End::Stopped,
             Some(Order::CutPowerAt(nth)) => power.cut_at(nth),

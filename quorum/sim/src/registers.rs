@@ -35,8 +35,11 @@ use tokio::time::sleep;
 
 /// The tenant whose limit is the register. It is made with a limit of 0.
 pub const TENANT: &str = "register";
-/// Operations of one client on one register.
-const OPERATIONS: usize = 20;
+/// Operations of a client that writes and reads.
+const OPERATIONS: usize = 25;
+/// Operations of one that only reads. It is at the leader it knows for as long as that answers, also
+/// when another one leads by now.
+const READS: usize = 70;
 /// Writes of a history whose outcome is never known: each may be anywhere, and to try all places
 /// takes long.
 const UNKNOWN: usize = 5;
@@ -218,6 +221,14 @@ pub fn run(world: &Arc<World>) -> Result<Vec<tokio::task::JoinHandle<()>>, Strin
             working.push(tokio::spawn(client.work()));
         }
     }
+    let nth = FIRST_REGISTER + 2;
+    let reader = Client {
+        world: world.clone(),
+        quorum: quorum(world, nth)?,
+        rng: Rng::new(world.seed, "register reader"),
+        nth,
+    };
+    working.push(tokio::spawn(reader.only_read()));
     Ok(working)
 }
 
@@ -240,6 +251,19 @@ impl Client {
                 1 => self.write_plain().await,
                 2 => self.read_versioned().await,
                 _ => self.write_versioned().await,
+            }
+        }
+    }
+
+    async fn only_read(mut self) {
+        for _ in 0..READS {
+            if self.world.is_calm.load(Relaxed) || self.world.is_broken() {
+                return;
+            }
+            sleep(Duration::from_millis(self.rng.range(1, 200))).await;
+            match self.rng.chance(500) {
+                true => self.read_plain().await,
+                false => self.read_versioned().await,
             }
         }
     }

@@ -29,6 +29,8 @@ pub struct Plan {
     pub verbose: bool,
     /// Shortest and longest time with faults, simulated milliseconds.
     pub faults_ms: (u64, u64),
+    /// Whether faults are outages alone.
+    pub outages: bool,
     /// A bug of the disk that must be found: syncs that do nothing.
     pub disk_lies: bool,
     /// Another bug that must be found.
@@ -43,6 +45,7 @@ impl Plan {
             seed,
             verbose: false,
             faults_ms: (3_000, 10_000),
+            outages: false,
             disk_lies: false,
             #[cfg(feature = "planted")]
             planted: None,
@@ -175,7 +178,7 @@ async fn play_out(
     working.extend(registers::run(world)?);
     let until =
         world.passed() + Duration::from_millis(rng.range(plan.faults_ms.0, plan.faults_ms.1));
-    schedule::run(world.clone(), members.to_vec(), until).await;
+    schedule::run(world.clone(), members.to_vec(), until, plan.outages).await;
     for client in working {
         match timeout(HEALS_WITHIN, client).await {
             Ok(Ok(())) => {}
@@ -235,9 +238,9 @@ async fn look_at_leaders(world: Arc<World>, members: Vec<Handle>) {
     loop {
         for member in &members {
             let look = timeout(Duration::from_millis(5), member.look()).await;
-            if let Ok(Some(standing)) = look
-                && standing.status.leader == Some(member.id)
-            {
+            let Ok(Some(standing)) = look else { continue };
+            world.has_applied(member.id, standing.applied);
+            if standing.status.leader == Some(member.id) {
                 world.leads(standing.status.term, member.id);
             }
         }

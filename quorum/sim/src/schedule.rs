@@ -18,11 +18,16 @@ use tokio::time::sleep;
 const MAX_WRONG_MS: u64 = 20 * 60 * 1000;
 
 /// Faults one after the other until `until` of simulated time has passed.
-pub async fn run(world: Arc<World>, members: Vec<Handle>, until: Duration) {
+pub async fn run(world: Arc<World>, members: Vec<Handle>, until: Duration, outages: bool) {
     let mut rng = Rng::new(world.seed, "faults");
+    // Some seeds are about nothing but outages, one after the other.
+    let outages = outages || rng.chance(100);
     while world.passed() < until && !world.is_broken() {
         sleep(Duration::from_millis(rng.range(30, 1200))).await;
-        let fault = one(&world, &members, &mut rng);
+        let fault = match outages {
+            true => outage(&world, &members, &mut rng),
+            false => one(&world, &members, &mut rng),
+        };
         world.count(&format!("fault {fault}"));
         world.trace(|| fault.to_owned());
     }
@@ -41,6 +46,34 @@ pub fn calm(world: &World) {
         clock.set_wrong_by(0);
     }
     world.is_calm.store(true, Relaxed);
+}
+
+/// Everything goes dark, or the member that leads, on a network that is slow now and then.
+fn outage(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
+    match rng.below(10) {
+        0..5 => {
+            members.iter().for_each(|m| m.order(Order::CutPower));
+            "power cut everywhere"
+        }
+        5..7 => {
+            let leads = |member: &&Handle| Some(member.id) == world.leader();
+            let leader = members.iter().find(leads);
+            leader.into_iter().for_each(|m| m.order(Order::Kill));
+            "killed"
+        }
+        7..9 => {
+            world.network.set_weather(Weather {
+                min_us: 3_000,
+                max_us: rng.range(5_000, 40_000),
+                ..Weather::FAIR
+            });
+            "network slow"
+        }
+        _ => {
+            world.network.set_weather(Weather::FAIR);
+            "network fair again"
+        }
+    }
 }
 
 fn one(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
@@ -98,11 +131,24 @@ fn one(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
             member.order(Order::CutPowerAt(rng.range(1, 60)));
             "power cut at a write"
         }
-        68..72 => {
+        68..71 => {
             member.order(Order::Kill);
             "killed"
         }
-        72..75 => {
+        71 => match world.may_lose_disk(member.id) {
+            true => {
+                member.order(Order::LoseDisk);
+                "disk lost"
+            }
+            false => "none",
+        },
+        72 => {
+            members
+                .iter()
+                .for_each(|member| member.order(Order::CutPower));
+            "power cut everywhere"
+        }
+        73..75 => {
             member.order(Order::Stop);
             "stopped in order"
         }

@@ -20,8 +20,8 @@ use tokio::time::Instant;
 pub const CLUSTER: &str = "sim";
 /// When every run begins.
 pub const START: UnixMillis = UnixMillis(1_800_000_000_000);
-/// Most clients of a run: workers, then two that watch, then two of the registers.
-pub const MAX_CLIENTS: u64 = 10;
+/// Most clients of a run: workers, then two that watch, then three of the registers.
+pub const MAX_CLIENTS: u64 = 11;
 /// The first client of the registers.
 pub const FIRST_REGISTER: u64 = 8;
 
@@ -106,6 +106,8 @@ struct Noted {
     lines_traced: u64,
     counts: BTreeMap<String, u64>,
     reigns: BTreeSet<(u64, VoterId)>,
+    /// The member that lost its disk, and what it has to apply until it counts again.
+    blank: Option<(VoterId, u64)>,
 }
 
 /// One run.
@@ -223,6 +225,27 @@ impl World {
     pub fn leads(&self, term: u64, id: VoterId) {
         if self.lock().reigns.insert((term, id)) {
             self.trace(|| format!("m{id} leads in term {term}"));
+        }
+    }
+
+    /// Says that a member lost its disk. Not before the one before is well again: what the product
+    /// promises is for one at a time.
+    pub fn may_lose_disk(&self, id: VoterId) -> bool {
+        let upto = self.truth.counted().highest;
+        let mut noted = self.lock();
+        if noted.blank.is_some() {
+            return false;
+        }
+        noted.blank = Some((id, upto));
+        true
+    }
+
+    /// Says how far a member has applied.
+    pub fn has_applied(&self, id: VoterId, applied: u64) {
+        let mut noted = self.lock();
+        let is_well = |(who, upto): (VoterId, u64)| who == id && applied > upto;
+        if noted.blank.is_some_and(is_well) {
+            noted.blank = None;
         }
     }
 

@@ -2,7 +2,11 @@
 //! what its allocations hold.
 
 use lattice_quorum_state::State;
-use lattice_quorum_types::{ProjectPath, limit::Resource};
+use lattice_quorum_types::{
+    ProjectPath,
+    allocation::{Rank, RankPhase},
+    limit::Resource,
+};
 use std::collections::BTreeMap;
 
 /// Nodes and allocations held in each project, those below it included.
@@ -13,11 +17,10 @@ pub fn usage(state: &State) -> Result<Usage, String> {
     let mut own: Usage = BTreeMap::new();
     for allocation in state.live_allocations().filter(|a| a.state.holds()) {
         let counted = own.entry(allocation.spec.project.clone()).or_default();
-        let ranks = allocation.ranks.len() as u64;
-        if ranks > u64::from(allocation.spec.nodes) {
-            return Err(format!("allocation {} has {ranks} ranks", allocation.id));
-        }
-        counted.0 += u64::from(allocation.spec.nodes);
+        // What was given back before the others is held no more.
+        let has_left = |rank: &&Rank| matches!(rank.phase, RankPhase::Left { .. });
+        let left = allocation.ranks.iter().filter(has_left).count();
+        counted.0 += (allocation.ranks.len() - left) as u64;
         counted.1 += 1;
     }
     let mut total: Usage = BTreeMap::new();

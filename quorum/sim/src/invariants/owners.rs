@@ -19,11 +19,7 @@ pub fn owners(state: &State) -> Result<(), String> {
             }
         }
         let running = allocation.ranks.iter().filter(|rank| {
-            let is_over = matches!(
-                rank.phase,
-                lattice_quorum_types::allocation::RankPhase::Ended { .. }
-            );
-            !is_over && holders.get(&rank.node) != Some(&allocation.id)
+            !rank.phase.is_over() && holders.get(&rank.node) != Some(&allocation.id)
         });
         if let Some(rank) = running.into_iter().next() {
             return Err(format!(
