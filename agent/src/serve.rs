@@ -9,7 +9,7 @@ use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
 use lattice_quorum_types::NodeId;
 use lattice_quorum_types::wire::{
     CheckHealth, GetClaim, GetHealth, GetHistory, GetInventory, GetPreimage, Launch, ListAttempts,
-    Ping, PingPeer, Pong, ReadLog, Terminate,
+    Ping, PingPeer, Pong, ReadLog, Terminate, Wipe,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) fn router(served: Served) -> Router {
     };
     let (contents, earlier) = (view.clone(), history.clone());
     let (launching, ending, listing) = (executor.clone(), executor.clone(), executor.clone());
-    let gate = executor.clone();
+    let (gate, wiping) = (executor.clone(), executor.clone());
     Router::new()
         .rpc::<Ping, _, _>(move |_, Ping| {
             let pong = pong();
@@ -109,6 +109,10 @@ pub(crate) fn router(served: Served) -> Router {
         .rpc::<CheckHealth, _, _>(move |_, CheckHealth| {
             let executor = gate.clone();
             whole(async move { executor.check_health().await })
+        })
+        .rpc::<Wipe, _, _>(move |_, asked| {
+            let executor = wiping.clone();
+            whole(async move { executor.wipe(asked).await })
         })
         .rpc::<ListAttempts, _, _>(move |_, ListAttempts| {
             let listed = listing.list();

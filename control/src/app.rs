@@ -30,6 +30,7 @@ use crate::{
         schedule::Schedule,
         trust::{self, Trust},
         unite::Unite,
+        wipe::Wipes,
     },
     tls,
 };
@@ -360,6 +361,7 @@ impl App {
         });
         running.reconcile(dispatch, Attempts::new);
         running.reconcile(dispatch, Reboots::new);
+        running.reconcile(dispatch, Wipes::new);
         if let Some(stop_after) = self.settings.stop_lost_after {
             running.reconcile(dispatch, move |core| NodeLoss::new(core, stop_after));
         }

@@ -68,6 +68,18 @@ pub enum RecordError {
         /// What is wrong.
         source: serde_json::Error,
     },
+    /// What was written down of the node's last wipe cannot be read.
+    #[error(
+        "{} is damaged: whether the node was wiped is not known any more; move this file away and \
+         start the agent again, and have the node wiped again if it was being released",
+        path.display()
+    )]
+    DamagedWipe {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
     /// A newer build wrote it.
     #[error(
         "{} has format {found}; this build reads up to {FORMAT}: start the newer version again",

@@ -73,8 +73,10 @@ pub struct HooksConfig {
     pub prolog: Option<HookConfig>,
     /// After each rank, however it ended.
     pub epilog: Option<HookConfig>,
-    /// Last, where the work was sensitive.
+    /// Last, where the work was sensitive; and when a claimed node was given back.
     pub wipe: Option<HookConfig>,
+    /// Instead of a wipe: the site says that there is nothing to wipe.
+    pub nothing_to_wipe: bool,
     /// Before the node goes back into service.
     pub health_gate: Option<HookConfig>,
 }
@@ -148,6 +150,9 @@ fn is_cpu_list(text: &str) -> bool {
 
 impl Check for HooksConfig {
     fn check(&self, problems: &mut Problems) {
+        if self.nothing_to_wipe && self.wipe.is_some() {
+            problems.add("nothing_to_wipe", "contradicts wipe: give one of the two");
+        }
         for (key, hook) in [
             ("prolog", &self.prolog),
             ("epilog", &self.epilog),
@@ -219,6 +224,7 @@ impl HooksConfig {
                 wipe: hook(&self.wipe),
             },
             health_gate: hook(&self.health_gate),
+            nothing_to_wipe: self.nothing_to_wipe,
         }
     }
 }

@@ -21,12 +21,14 @@ mod rank;
 mod recover;
 mod report;
 mod run_as;
+mod runner;
 mod settings;
 mod shared;
 mod spawn;
 mod taking;
 mod trusted;
 mod user_map;
+mod wipe;
 
 pub use crate::supervisor::{CgroupError, CgroupSettings, CgroupUse};
 pub use accounts::{Accounts, LookupError};
@@ -48,7 +50,7 @@ use hindrance::Hindrances;
 use journal::Journal;
 use lattice_mesh::Clock;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::{AttemptKey, GateFailed};
+use lattice_quorum_types::wire::{AttemptKey, GateFailed, Wipe, WipeStatus};
 use rank::Rank;
 use shared::Shared;
 use std::path::Path;
@@ -57,6 +59,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use wipe::{Asked, Wiper};
 
 /// An executor that stops waits this often, and this long, for supervisors to go.
 const MOST_LEAVES: u32 = 20;
@@ -96,6 +99,15 @@ impl Executor {
             &settings.folder,
             hindrances.clone(),
         ));
+        let wiper = Arc::new(Wiper::open(wipe::Site {
+            hook: settings.hooks.rank.wipe.clone(),
+            is_needless: settings.hooks.nothing_to_wipe,
+            node: settings.node.clone(),
+            boot: settings.boot_id.clone(),
+            folder: &settings.folder,
+            agent: agent.clone(),
+            clock: clock.clone(),
+        })?);
         if let Err(error) = attempts.keep_reserve() {
             // What runs must be watched also on a full disk.
             journal.failed(&error);
@@ -110,6 +122,7 @@ impl Executor {
                 journal,
                 hindrances,
                 gate,
+                wiper,
                 agent,
                 cgroups,
                 control,
@@ -128,6 +141,8 @@ impl Executor {
         }
         self.look_for_orphans();
         self.open_gate();
+        let wiper = self.shared.wiper.clone();
+        self.spawn(async move { wiper.recover().await });
         let pruning = recover::prune_for_ever(self.shared.clone());
         self.spawn(pruning);
         let journal = self.shared.journal.clone();
@@ -180,6 +195,18 @@ impl Executor {
     /// Runs the site's health gate; passed where there is none.
     pub async fn check_health(&self) -> Result<(), GateFailed> {
         self.shared.gate.check().await
+    }
+
+    /// Wipes the node by the site's hook, or says where that wipe stands.
+    pub async fn wipe(&self, asked: Wipe) -> Result<WipeStatus, String> {
+        let wiper = self.shared.wiper.clone();
+        match wiper.ask(&asked, self.shared.has_work()).await? {
+            Asked::Known(status) => Ok(status),
+            Asked::Begun(status) => {
+                self.spawn(async move { wiper.run(&asked).await });
+                Ok(status)
+            }
+        }
     }
 
     /// Stops watching and telling. What runs goes on below its supervisors.

@@ -49,6 +49,9 @@ pub struct Hooks {
     pub rank: RankHooks,
     /// Before the node goes back into service.
     pub health_gate: Option<Hook>,
+    /// The site says that a node that is given back has nothing to wipe. Without this and without a
+    /// wipe, a node that somebody has claimed is never free again by itself.
+    pub nothing_to_wipe: bool,
 }
 
 impl Hooks {

@@ -7,6 +7,7 @@ use super::hindrance::Hindrances;
 use super::journal::Journal;
 use super::orphans::Finder;
 use super::rank::Rank;
+use super::wipe::Wiper;
 use super::{Control, ExecutorSettings};
 use crate::attempt::{Attempts, ExitRecord, RecordError};
 use crate::supervisor::Cgroups;
@@ -30,6 +31,7 @@ pub(super) struct Shared {
     pub(super) journal: Arc<Journal>,
     pub(super) hindrances: Arc<Hindrances>,
     pub(super) gate: Arc<Gate>,
+    pub(super) wiper: Arc<Wiper>,
     /// This agent, as its processes' marks and its cgroup name it: another one on the machine,
     /// for a node of the same name, must not take them for its own.
     pub(super) agent: String,

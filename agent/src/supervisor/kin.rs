@@ -147,6 +147,16 @@ pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<Marked>> {
     Ok(found)
 }
 
+/// The agent's user's own processes that were started with exactly this variable (`NAME=value`).
+pub(crate) fn with_variable(variable: &[u8]) -> io::Result<Vec<Process>> {
+    let own = geteuid().as_raw();
+    let has = |process: &Process| {
+        let said = kin(environment(process.pid), variable, || false);
+        !process.is_gone() && said == Kin::Ours && is_wholly_of(process.pid, own)
+    };
+    Ok(all()?.into_iter().filter(has).collect())
+}
+
 /// The attempt that an environment names, if its mark is one of `agent`'s.
 fn key_in(environment: &[u8], agent: &str) -> Option<AttemptKey> {
     let value = |name: &str| {

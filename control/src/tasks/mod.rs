@@ -27,3 +27,4 @@ pub(crate) mod testing;
 pub(crate) mod told;
 pub(crate) mod trust;
 pub(crate) mod unite;
+pub(crate) mod wipe;

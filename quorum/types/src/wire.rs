@@ -7,6 +7,7 @@ use crate::{
     command::RankReport,
     rpc::{Role, Rpc, StreamRpc},
     spec::Workload,
+    tenure::WipeOutcome,
     view::{Answer, MemberStatus, Query, WatchItem},
 };
 use bytes::Bytes;
@@ -264,6 +265,36 @@ impl Rpc for GetClaim {
     const METHOD: &'static str = "agent.claim";
     const CALLERS: &'static [Role] = &[Role::Control];
     type Reply = Result<Bytes, String>;
+}
+
+/// Wipes the node by the site's hook, once for each number. A repeat is answered with where it
+/// stands, also after the agent or the node was started anew.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Wipe {
+    /// Which; a lower one than was seen is refused.
+    pub number: u64,
+    /// Who gave the node back.
+    pub user: String,
+    /// For which project they had it, for the environment.
+    pub project: String,
+}
+impl Rpc for Wipe {
+    const METHOD: &'static str = "agent.wipe";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    /// The error says why it cannot begin at present.
+    type Reply = Result<WipeStatus, String>;
+}
+
+/// Where a wipe stands on its node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WipeStatus {
+    /// It runs.
+    Running {
+        /// By the node's clock.
+        since: UnixMillis,
+    },
+    /// It has ended, and that is written down.
+    Ended(WipeOutcome),
 }
 
 /// Answer to [`Ping`].

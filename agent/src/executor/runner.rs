@@ -1,0 +1,203 @@
+//! Runs a site's executable for the node itself, beside no rank: with a deadline, its output kept,
+//! nothing of it left behind in its process group.
+
+use crate::attempt::{Hook, HookName};
+use crate::supervisor::{HOOK_OUTPUT_CAP, HOOK_PATH, with_last_line};
+use lattice_quorum_types::NodeId;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+/// What it writes after its end is not waited for.
+const DRAIN_WITHIN: Duration = Duration::from_secs(1);
+
+/// One of a site's executables for the node, which runs once at a time.
+#[derive(Debug)]
+pub(super) struct Runner {
+    name: HookName,
+    node: NodeId,
+    boot_id: String,
+    log: PathBuf,
+    /// One that hangs is not joined by a second one.
+    starting: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Runner {
+    /// Its output goes to `<name>.log` in `folder`.
+    pub(super) fn new(name: HookName, node: NodeId, boot_id: String, folder: &Path) -> Self {
+        Self {
+            log: folder.join(format!("{}.log", name.as_str())),
+            name,
+            node,
+            boot_id,
+            starting: Arc::default(),
+        }
+    }
+
+    /// Runs it to its end, with these variables besides ours.
+    ///
+    /// # Errors
+    /// Exit code, signal or deadline, and the last line it wrote; or why it could not be started.
+    pub(super) async fn run(
+        &self,
+        hook: &Hook,
+        more: &[(&'static str, String)],
+    ) -> Result<(), String> {
+        let limit = Duration::from_millis(hook.timeout_ms);
+        let deadline = Instant::now() + limit;
+        let program = hook.program.display();
+        let not_started = |why| format!("{program} could not be started: {why}");
+        let started = timeout_at(deadline, self.start(hook, more)).await;
+        let (mut child, output) = match started {
+            Ok(Ok(started)) => started,
+            Ok(Err(error)) => return Err(not_started(error.to_string())),
+            Err(_) => return Err(not_started(format!("it hangs since {} s", limit.as_secs()))),
+        };
+        let mut group = Group::of(&child);
+        let mut kept = Vec::new();
+        let ended = {
+            let reading = read(output, &mut kept);
+            tokio::pin!(reading);
+            let mut is_read = false;
+            let ended = timeout_at(deadline, async {
+                loop {
+                    tokio::select! {
+                        status = child.wait() => return status,
+                        () = &mut reading, if !is_read => is_read = true,
+                    }
+                }
+            })
+            .await;
+            // Also what it left behind, which may hold its output open. What went into a session of
+            // its own holds it on, and is not waited for.
+            group.end();
+            if !is_read {
+                let _ = tokio::time::timeout(DRAIN_WITHIN, reading).await;
+            }
+            ended
+        };
+        let log = self.log.clone();
+        let written = tokio::task::spawn_blocking(move || keep(&kept, &log)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(%error, hook = self.name.as_str(), "cannot keep what a hook wrote");
+        }
+        let what = match ended {
+            Ok(Ok(status)) if status.success() => return Ok(()),
+            Ok(Ok(status)) => described(status),
+            Ok(Err(error)) => format!("it cannot be waited for: {error}"),
+            Err(_) => format!("killed at its deadline of {} s", limit.as_secs()),
+        };
+        Err(self.told(&what).await)
+    }
+
+    /// What is told of a run: this, and the last line it wrote.
+    pub(super) async fn told(&self, what: &str) -> String {
+        let (what, log) = (what.to_owned(), self.log.clone());
+        let told = tokio::task::spawn_blocking(move || with_last_line(&what, &log)).await;
+        told.unwrap_or_else(|error| error.to_string())
+    }
+
+    /// In a thread of its own: it takes as long as the filesystem with the program, and the agent
+    /// has other things to do. One whose start is not waited for is killed when it comes up.
+    async fn start(
+        &self,
+        hook: &Hook,
+        more: &[(&'static str, String)],
+    ) -> io::Result<(Child, Receiver)> {
+        let starting = self.starting.clone().try_lock_owned();
+        let starting =
+            starting.map_err(|_| io::Error::other("the start before this one still hangs"))?;
+        let (output, input) = io::pipe()?;
+        let mut command = Command::new(&hook.program);
+        command
+            .args(&hook.args)
+            .env_clear()
+            .envs(&hook.env)
+            .env("PATH", HOOK_PATH)
+            .envs(more.iter().map(|(name, value)| (name, value)))
+            .env("LATTICE_HOOK", self.name.as_str())
+            .env("LATTICE_NODE", self.node.as_str())
+            .env("LATTICE_BOOT_ID", &self.boot_id)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(input.try_clone()?)
+            .stderr(input)
+            .process_group(0)
+            .kill_on_drop(true);
+        let (tell, told) = oneshot::channel();
+        let runtime = Handle::current();
+        std::thread::Builder::new()
+            .name(self.name.as_str().to_owned())
+            .spawn(move || {
+                let _within = runtime.enter();
+                let started = command.spawn();
+                drop(starting);
+                let _ = tell.send(started);
+            })?;
+        let child = told
+            .await
+            .map_err(|_| io::Error::other("its thread is gone"))??;
+        Ok((child, Receiver::from_owned_fd(output.into())?))
+    }
+}
+
+fn described(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+/// The hook's process group, ended with this: also when the agent stops meanwhile.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        Self(pid.and_then(Pid::from_raw))
+    }
+    fn end(&mut self) {
+        if let Some(group) = self.0.take() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Takes what it writes, up to a cap; the rest is read and dropped.
+async fn read(mut output: Receiver, kept: &mut Vec<u8>) {
+    let most = usize::try_from(HOOK_OUTPUT_CAP).unwrap_or(usize::MAX);
+    let mut chunk = [0; 4096];
+    while let Ok(read @ 1..) = output.read(&mut chunk).await {
+        let room = most.saturating_sub(kept.len());
+        kept.extend_from_slice(chunk.get(..read.min(room)).unwrap_or_default());
+    }
+}
+
+fn keep(output: &[u8], log: &Path) -> io::Result<()> {
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(log)?;
+    file.write_all(output)
+}

@@ -1,0 +1,127 @@
+//! Wipes of nodes that their users gave back: each agent is asked to wipe until it says how that
+//! ended, and its word is committed. The agent wipes once for each order and answers a repeat with
+//! what it wrote down, so asking again is all there is to do after a restart of either.
+
+use crate::{
+    core::Core,
+    tasks::reconciler::{Pace, Reconciler},
+    view::View,
+};
+use futures::{StreamExt, stream};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    Command, NodeId,
+    command::Fence,
+    wire::{Wipe, WipeStatus},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// A wipe takes from seconds to hours.
+const PACE: Pace = Pace {
+    period: Duration::from_secs(2),
+    spacing: Duration::from_millis(250),
+};
+/// An agent answers at once: it says that the wipe runs.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Agents asked at a time.
+const MAX_CALLS: usize = 64;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Wipes {
+    core: Arc<Core>,
+    /// What was said last of a wipe that does not come about, so that each is logged once.
+    said: BTreeMap<NodeId, String>,
+}
+
+impl Reconciler for Wipes {
+    const NAME: &'static str = "wipe";
+
+    fn pace(&self) -> Pace {
+        PACE
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        self.reconcile(&fence).await;
+    }
+
+    fn forget(&mut self) {
+        self.said.clear();
+    }
+}
+
+impl Wipes {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            said: BTreeMap::new(),
+        }
+    }
+
+    /// Asks about every wipe that is waited for. Returns how many ended.
+    pub(crate) async fn reconcile(&mut self, fence: &Fence) -> usize {
+        let view = self.core.view();
+        let due = due(&view);
+        self.said
+            .retain(|node, _| due.iter().any(|(id, _)| id == node));
+        let (core, asked_in) = (&self.core, &view);
+        let calls = due.into_iter().map(|(node, wipe)| async move {
+            let answer = core.agents.call(asked_in, &node, &wipe, CALL_TIMEOUT).await;
+            let answer = answer.map_err(|error| error.to_string());
+            (node, wipe.number, answer.and_then(|answer| answer))
+        });
+        let calls: Vec<_> = calls.collect();
+        let mut answers = stream::iter(calls).buffer_unordered(MAX_CALLS);
+        let (mut ended, mut said) = (0, Vec::new());
+        while let Some((node, wipe, answer)) = answers.next().await {
+            let outcome = match answer {
+                Ok(WipeStatus::Ended(outcome)) => outcome,
+                Ok(WipeStatus::Running { .. }) => continue,
+                Err(reason) => {
+                    said.push((node, reason));
+                    continue;
+                }
+            };
+            let words = outcome.to_string();
+            let command = Command::ReportWipe {
+                node: node.clone(),
+                wipe,
+                outcome,
+            };
+            match core.propose_as_service(Some(fence.clone()), command).await {
+                Ok(_) => {
+                    tracing::info!(%node, wipe, outcome = words, "a wipe has ended");
+                    ended += 1;
+                }
+                Err(error) => {
+                    tracing::warn!(%node, wipe, %error, "the end of a wipe is not committed yet")
+                }
+            }
+        }
+        drop(answers);
+        for (node, reason) in said {
+            if self.said.get(&node) != Some(&reason) {
+                tracing::warn!(%node, reason, "not wiped yet");
+                self.said.insert(node, reason);
+            }
+        }
+        ended
+    }
+}
+
+/// The nodes that wait for a wipe, but those that answer nobody.
+fn due(view: &View) -> Vec<(NodeId, Wipe)> {
+    let due = view.nodes.values().filter_map(|entry| {
+        let tenure = entry.record.as_ref()?.tenure.as_ref()?;
+        let number = tenure.awaits_wipe()?;
+        (entry.liveness != Liveness::Unreachable).then(|| {
+            let wipe = Wipe {
+                number,
+                user: tenure.user.clone(),
+                project: tenure.project.to_string(),
+            };
+            (entry.id.clone(), wipe)
+        })
+    });
+    due.collect()
+}
