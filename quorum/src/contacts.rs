@@ -8,9 +8,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tokio::time::Instant;
 
 /// Who answered a call within this time is reached. Heartbeats go out ten times a second.
 const RECENTLY: Duration = Duration::from_millis(1500);
+
+/// A leader that no majority answers speaks once in this time. In between the others hear nobody, and
+/// elect somebody if they can: that its words arrive is no use if no answer does.
+const ALONE_EVERY: Duration = Duration::from_secs(2);
+/// And for so long: a call to each, and a repeat.
+const ALONE_FOR: Duration = Duration::from_millis(150);
 
 /// What is known of the way to one member.
 #[derive(Debug)]
@@ -84,14 +91,80 @@ impl Contact {
 
 /// All members that were called. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Contacts(Arc<Mutex<BTreeMap<VoterId, Arc<Contact>>>>);
+pub(crate) struct Contacts(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    known: Mutex<BTreeMap<VoterId, Arc<Contact>>>,
+    /// Since when this member leads and no majority answers.
+    alone: Mutex<Option<Instant>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Contacts {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<VoterId, Arc<Contact>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
     /// The way to one of them.
     pub(crate) fn of(&self, id: VoterId) -> Arc<Contact> {
-        self.all().entry(id).or_default().clone()
+        lock(&self.0.known).entry(id).or_default().clone()
+    }
+
+    /// Notes whether this member leads and no majority answers it.
+    pub(crate) fn set_alone(&self, alone: bool) {
+        let mut since = lock(&self.0.alone);
+        *since = alone.then(|| since.unwrap_or_else(Instant::now));
+    }
+
+    /// Somebody was heard: a leader that is alone speaks at once.
+    pub(crate) fn speak(&self) {
+        if let Some(since) = lock(&self.0.alone).as_mut() {
+            *since = Instant::now();
+        }
+    }
+
+    /// Whether a leader may speak now.
+    pub(crate) fn may_speak(&self) -> bool {
+        let since = *lock(&self.0.alone);
+        since.is_none_or(|since| is_turn(since.elapsed()))
+    }
+}
+
+/// Whether a leader speaks that was alone for so long.
+fn is_turn(alone: Duration) -> bool {
+    alone.as_millis() % ALONE_EVERY.as_millis() < ALONE_FOR.as_millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_that_is_alone_speaks_now_and_then() {
+        for (millis, speaks) in [
+            (0, true),
+            (149, true),
+            (150, false),
+            (1999, false),
+            (2000, true),
+            (2149, true),
+            (2150, false),
+            (7_000_000, true),
+        ] {
+            assert_eq!(
+                is_turn(Duration::from_millis(millis)),
+                speaks,
+                "{millis} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn who_is_answered_speaks_whenever_it_likes() {
+        let contacts = Contacts::default();
+        assert!(contacts.may_speak());
+        contacts.set_alone(true);
+        contacts.set_alone(false);
+        assert!(contacts.may_speak());
     }
 }

@@ -54,7 +54,15 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
     loop {
         tick.tick().await;
         member.gate_looked.now();
-        let open = is_silent(&member) && others_agree(&member, &mesh).await;
+        if member.leads().is_some() {
+            // It founded the cluster, or was elected: its log is what counts.
+            member.caught_up_to(member.log.last());
+        }
+        let silent = is_silent(&member);
+        member
+            .contacts
+            .set_alone(silent && member.leads().is_some());
+        let open = silent && others_agree(&member, &mesh).await;
         member.raft.runtime_config().elect(open);
         if open && !was_open {
             tracing::info!(

@@ -64,6 +64,7 @@ pub(crate) struct Link {
     peer: Option<Peer>,
     /// How calls end; shared by all ways to this member.
     contact: Arc<Contact>,
+    contacts: Contacts,
     lineage: Lineage,
 }
 
@@ -146,6 +147,7 @@ impl RaftNetworkFactory<Types> for Network {
             target,
             peer,
             contact: self.contacts.of(target),
+            contacts: self.contacts.clone(),
             lineage: self.lineage.clone(),
         }
     }
@@ -157,6 +159,10 @@ impl RaftNetwork<Types> for Link {
         request: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<VoterId>, RaftRpcError> {
+        if !self.contacts.may_speak() {
+            let alone = io::Error::other("no majority answers this leader");
+            return Err(unreachable(&alone).into());
+        }
         let request = Append(self.lineage.current(), request);
         Ok(self.call(&request, option.hard_ttl()).await?)
     }

@@ -59,7 +59,8 @@ pub(crate) fn account(member: &Member) -> MemberAccount {
         snapshot_index: metrics.snapshot.map_or(0, |id| id.index),
         revision: status.revision,
         heard_ms: member.heard.millis().filter(|_| !leads),
-        blank: member.is_blank(),
+        // Who was elected has what counts.
+        blank: member.is_blank() && !leads,
         removed: member.is_removed(),
         members: members.collect(),
         membership_index: stored.log_id().map_or(0, |id| id.index),

@@ -84,6 +84,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
         .rpc(move |caller, request: MayCampaign| {
             let member = silence.clone();
             async move {
+                member.contacts.speak();
                 let asker = caller.identity.id();
                 member.lineage.may_hear(asker, request.incarnation)?;
                 Ok(gate::may_campaign(&member, request.last_log_id))
