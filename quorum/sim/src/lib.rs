@@ -3,7 +3,7 @@
 //! chooses. What must hold is checked after every command; then faults stop and the cluster must heal.
 //!
 //! Only clock, wire, disk and threads are replaced: [`lattice_quorum::Ground`] and
-//! [`lattice_mesh::Wire`] are where. `../0006-simulation.md` says what is simulated and what is not,
+//! [`lattice_mesh::Wire`] are where. `../0010-simulation.md` says what is simulated and what is not,
 //! and how far one seed is one run.
 //!
 //! Begin with [`run`]; `member.rs` is a member through its lives, `schedule.rs` the faults,

@@ -1,11 +1,20 @@
 //! Hundreds of seeds: three or five members, clients that race at the limits, faults. None may break
 //! what must hold. `LATTICE_SIM_SEEDS` runs more of them, `LATTICE_SIM_FIRST` others.
 
-use lattice_quorum_sim::{Plan, run_many};
+use lattice_quorum_sim::{Plan, run, run_many};
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let given = std::env::var(name).ok().and_then(|text| text.parse().ok());
     given.unwrap_or(otherwise)
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    for seed in [3, 5, 8] {
+        let (first, second) = (run(&Plan::of(seed)), run(&Plan::of(seed)));
+        assert!(first.counted.commands > 50, "{first:?}");
+        assert_eq!(first.trace, second.trace, "seed {seed} gave two runs");
+    }
 }
 
 #[test]
