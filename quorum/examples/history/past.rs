@@ -5,7 +5,8 @@ use lattice_quorum_types::{
     AllocationId, Command, Envelope, NodeId, Outcome, ProjectPath, UnixMillis, VclusterName,
     allocation::RankExit,
     backup::{Header, Part, part, part_of},
-    command::{ExpectedNode, Power, Principal, RankReport, SCHEMA},
+    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    id::LeaseName,
     limit::Limits,
     membership::Incarnation,
     node::Lifecycle,
@@ -28,9 +29,15 @@ const PROJECTS: u64 = 60;
 const PACE_MS: u64 = 31_536;
 const START: UnixMillis = UnixMillis(1_760_000_000_000);
 
+const CONTROL: &str = "service:control/c1";
+
 pub struct Past {
     pub backup: PathBuf,
     pub commands: u64,
+}
+
+fn lease() -> LeaseName {
+    LeaseName::new("schedule.main").unwrap()
 }
 
 fn project(n: u64) -> ProjectPath {
@@ -98,7 +105,11 @@ impl Writer {
             },
             key: None,
             at: self.clock,
-            fence: None,
+            // Under its lease, as control does: what a person assigns is in the audit.
+            fence: (power == Power::Service && self.index > 1).then(|| Fence {
+                lease: lease(),
+                epoch: 1,
+            }),
             command,
         };
         let outcome = self.state.apply(self.index, &envelope).unwrap().outcome;
@@ -111,6 +122,12 @@ impl Writer {
     }
 
     fn found(&mut self) -> Vec<NodeId> {
+        let acquire = Command::AcquireLease {
+            lease: lease(),
+            holder: "c1".to_owned(),
+            ttl_ms: 60_000,
+        };
+        self.apply(CONTROL, Power::Service, acquire);
         let unlimited = Limits {
             max_nodes: Some(10_000),
             max_concurrent_allocations: None,
@@ -164,7 +181,7 @@ impl Writer {
             boot: Some("0f3f7f0e-6a0c-4a53-9d2b-6f0f4d1c2b3a".to_owned()),
         });
         let nodes = expected.collect();
-        self.apply("root", Power::Admin, Command::Assign { id, nodes });
+        self.apply(CONTROL, Power::Service, Command::Assign { id, nodes });
         id
     }
 
@@ -183,7 +200,7 @@ impl Writer {
                     fault: None,
                 },
             };
-            self.apply("service:control/c1", Power::Service, report);
+            self.apply(CONTROL, Power::Service, report);
         }
     }
 }

@@ -1,0 +1,225 @@
+//! Three members whose ended allocations are in segments: who was away gets those that it lacks and no
+//! others, who lost its disk gets all, and what is damaged is brought from another member.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use bytes::Bytes;
+use common::{Cluster, admin, create_project, folder_of, register, submit, submitted, until};
+use futures::StreamExt as _;
+use lattice_mesh::{Role, SystemClock};
+use lattice_quorum::{App, Edges, Settings, restore, verify_backup};
+use lattice_quorum_client::QuorumClient;
+use lattice_quorum_types::{
+    AllocationId, AllocationState, Command, VoterId,
+    command::{Power, Principal},
+    view::{Answer, Query},
+};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
+
+async fn seed(client: &QuorumClient) {
+    let commands = [create_project("atlas", 10), register("n1")];
+    let commands = commands.map(|command| admin(None, command)).to_vec();
+    for reply in client.propose_all(commands).await.unwrap() {
+        reply.unwrap();
+    }
+}
+
+/// So many allocations more, which end before they begin.
+async fn end(client: &QuorumClient, count: usize) -> Vec<AllocationId> {
+    let mut ended = Vec::new();
+    for _ in 0..count {
+        let id = submitted(
+            client
+                .propose(admin(None, submit("atlas", 1, "x")))
+                .await
+                .unwrap(),
+        );
+        let cancelled = client.propose(admin(None, Command::Cancel { id })).await;
+        cancelled.unwrap().unwrap();
+        ended.push(id);
+    }
+    ended
+}
+
+async fn check(client: &QuorumClient, ids: &[AllocationId]) {
+    for id in ids {
+        match client.read(Query::Allocation { id: *id }).await.unwrap() {
+            Answer::Allocation(Some(record)) => {
+                assert_eq!((record.id, record.state), (*id, AllocationState::Cancelled));
+            }
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    let query = Query::Allocations {
+        after: AllocationId(0),
+        limit: 10_000,
+        states: vec![AllocationState::Cancelled],
+        within: None,
+    };
+    match client.read(query).await.unwrap() {
+        Answer::Allocations(found) => {
+            let found: Vec<_> = found.iter().map(|record| record.id).collect();
+            assert_eq!(found, ids);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Segment files of a member, and when each was written.
+fn segments(cluster: &Cluster, id: VoterId) -> BTreeMap<PathBuf, SystemTime> {
+    let folder = folder_of(cluster.folder.path(), id).join("segments");
+    let Ok(files) = std::fs::read_dir(folder) else {
+        return BTreeMap::new();
+    };
+    // One may be renamed while we look.
+    let files = files.filter_map(Result::ok);
+    let files = files.filter(|file| file.path().extension().is_some_and(|e| e == "seg"));
+    let written =
+        files.filter_map(|f| Some((f.file_name().into(), f.metadata().ok()?.modified().ok()?)));
+    written.collect()
+}
+
+async fn agree(cluster: &Cluster) {
+    until("all members at one digest", || async {
+        let digests: Vec<_> = (1..=3).map(|id| cluster.app(id).state_digest()).collect();
+        digests.windows(2).all(|pair| pair[0] == pair[1])
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_away_gets_the_segments_it_lacks_and_no_others() {
+    let mut cluster = Cluster::start_with_segments(20, 4).await;
+    let client = cluster.client("c1");
+    seed(&client).await;
+    let mut ended = end(&client, 30).await;
+    agree(&cluster).await;
+    let leader = cluster.leader().await;
+    let away = (1..=3).find(|id| *id != leader).unwrap();
+    until("a snapshot that names segments", || async {
+        let folder = folder_of(cluster.folder.path(), away).join("snapshots");
+        std::fs::read_dir(folder).is_ok_and(|files| files.count() == 2)
+    })
+    .await;
+    cluster.stop_member(away).await;
+    let before = segments(&cluster, away);
+    assert!(before.len() >= 3, "{before:?}");
+    ended.extend(end(&client, 60).await);
+    cluster.restart_member(away).await;
+    agree(&cluster).await;
+    let after = segments(&cluster, away);
+    assert!(after.len() > before.len() + 5, "{before:?} {after:?}");
+    // Those that its last snapshot named stayed as they were.
+    let kept = before
+        .iter()
+        .filter(|(file, written)| after.get(*file) == Some(*written));
+    assert!(kept.count() >= 3, "{before:?} {after:?}");
+    check(&client, &ended).await;
+
+    // Another one lost everything.
+    let wiped = (1..=3).find(|id| *id != leader && *id != away).unwrap();
+    cluster.stop_member(wiped).await;
+    std::fs::remove_dir_all(folder_of(cluster.folder.path(), wiped)).unwrap();
+    cluster.restart_member(wiped).await;
+    agree(&cluster).await;
+    // It answers for all of it: the others are a majority with it, and not without.
+    cluster.stop_member(leader).await;
+    cluster.stop_member(away).await;
+    cluster.restart_member(away).await;
+    check(&client, &ended).await;
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_segment_is_brought_from_another_member() {
+    let cluster = Cluster::start_with_segments(20, 4).await;
+    let client = cluster.client("c1");
+    seed(&client).await;
+    let ended = end(&client, 30).await;
+    agree(&cluster).await;
+    let leader = cluster.leader().await;
+    let folder = folder_of(cluster.folder.path(), leader).join("segments");
+    let is_ended = |file: &PathBuf| file.to_str().is_some_and(|name| name.starts_with("ended"));
+    let victims = segments(&cluster, leader).into_keys().filter(is_ended);
+    let victims: Vec<PathBuf> = victims.take(3).collect();
+    assert_eq!(victims.len(), 3);
+    let mut whole = Vec::new();
+    for (n, victim) in victims.iter().enumerate() {
+        let file = folder.join(victim);
+        whole.push(std::fs::read(&file).unwrap());
+        let mut damaged = whole[n].clone();
+        match n {
+            0 => damaged[50] ^= 1,
+            1 => damaged.truncate(30),
+            _ => damaged.clear(),
+        }
+        std::fs::write(&file, damaged).unwrap();
+    }
+    check(&client, &ended).await;
+    // Whoever leads had to read them; if it still does, they are whole again.
+    if cluster.leader().await == leader {
+        for (victim, whole) in victims.iter().zip(whole) {
+            assert!(std::fs::read(folder.join(victim)).unwrap() == whole);
+        }
+    }
+    cluster.stop().await;
+}
+
+/// What is in segments is in the backup, and in the cluster that is made of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_has_the_segments_and_a_restored_cluster_answers_from_them() {
+    let cluster = Cluster::start_with_segments(5000, 4).await;
+    let client = cluster.client("c1");
+    seed(&client).await;
+    let ended = end(&client, 30).await;
+    let pieces = client.backup(principal(), "k".to_owned()).await.unwrap();
+    let pieces: Vec<Bytes> = pieces.map(Result::unwrap).collect().await;
+    let mut backup = pieces.concat();
+    cluster.stop().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.backup");
+    std::fs::write(&file, &backup).unwrap();
+    let header = verify_backup(&file).unwrap();
+    let named = header
+        .parts
+        .iter()
+        .filter(|part| part.name.starts_with("ended-"));
+    assert!(named.count() >= 5, "{:?}", header.parts);
+    // A flipped bit anywhere in a segment is found before anything is made of it.
+    backup[header.encode().len() + header.parts[0].bytes as usize + 100] ^= 1;
+    std::fs::write(&file, &backup).unwrap();
+    let damaged = verify_backup(&file).unwrap_err().to_string();
+    assert!(damaged.contains(&header.parts[1].name), "{damaged}");
+    backup[header.encode().len() + header.parts[0].bytes as usize + 100] ^= 1;
+    std::fs::write(&file, &backup).unwrap();
+
+    let authority = common::authority();
+    let mut settings = Settings::new(
+        common::CLUSTER,
+        1,
+        common::any_port(),
+        folder.path().join("1"),
+    );
+    settings.members = [(1, "127.0.0.1:1".parse().unwrap())].into();
+    restore(&settings, &file, None).await.unwrap();
+    let edges = Edges {
+        credentials: common::credentials(&authority, Role::Quorum, "1"),
+        authority: Some(authority.clone()),
+        clock: Arc::new(SystemClock),
+    };
+    let mut app = App::bind(settings, edges).await.unwrap();
+    let addr = app.addr();
+    app.start(vec![(1, addr)]).await.unwrap();
+    let mesh = common::control(&authority, "c1");
+    let client = QuorumClient::with_config(mesh, vec![addr], common::patient());
+    check(&client, &ended).await;
+    app.stop().await;
+}
+
+fn principal() -> Principal {
+    Principal {
+        name: "root".to_owned(),
+        power: Power::Admin,
+    }
+}
