@@ -20,6 +20,7 @@ mod grpc;
 mod history;
 mod inventory;
 mod known;
+mod limits;
 mod nodes;
 mod parity;
 mod port;

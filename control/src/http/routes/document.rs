@@ -2,13 +2,16 @@
 
 use super::{openapi, projects::__path_headroom};
 use axum::{http::header::CONTENT_TYPE, response::IntoResponse};
-use lattice_api::problem::MEDIA_TYPE;
+use lattice_api::{problem::MEDIA_TYPE, tenant::HeadroomView};
 use std::sync::OnceLock;
-use utoipa::openapi::{
-    InfoBuilder, OpenApi, OpenApiBuilder, RefOr, SecurityRequirement,
-    path::{Operation, PathItem},
-    response::Response,
-    security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+use utoipa::{
+    PartialSchema as _, ToSchema as _,
+    openapi::{
+        InfoBuilder, OpenApi, OpenApiBuilder, RefOr, SecurityRequirement,
+        path::{Operation, PathItem},
+        response::Response,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
 };
 
 pub(super) fn about() -> OpenApi {
@@ -38,12 +41,15 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
         .get_or_insert_default()
         .add_security_scheme("token", SecurityScheme::Http(bearer));
     // It stands behind another route, for the router's sake.
-    let headroom = PathItem::new(
-        utoipa::openapi::HttpMethod::Get,
-        <__path_headroom as utoipa::Path>::operation(),
-    );
+    let mut operation = <__path_headroom as utoipa::Path>::operation();
+    operation.tags = Some(vec!["projects".to_owned()]);
+    let headroom = PathItem::new(utoipa::openapi::HttpMethod::Get, operation);
     let path = format!("/api/v1{}", <__path_headroom as utoipa::Path>::path());
     document.paths.paths.insert(path, headroom);
+    let mut schemas = vec![(HeadroomView::name().into_owned(), HeadroomView::schema())];
+    HeadroomView::schemas(&mut schemas);
+    let components = document.components.get_or_insert_default();
+    components.schemas.extend(schemas);
     let paths = std::mem::take(&mut document.paths.paths);
     for (path, mut item) in paths {
         for operation in operations(&mut item) {

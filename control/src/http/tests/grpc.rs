@@ -11,13 +11,13 @@ use v1::{
     nodes_client::NodesClient, projects_client::ProjectsClient,
 };
 
-async fn channel(bed: &Bed) -> Channel {
+pub(super) async fn channel(bed: &Bed) -> Channel {
     let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&bed.ca_pem));
     let endpoint = Channel::from_shared(bed.url("")).unwrap();
     endpoint.tls_config(tls).unwrap().connect().await.unwrap()
 }
 
-fn by<T>(bed: &Bed, who: &str, message: T) -> Request<T> {
+pub(super) fn by<T>(bed: &Bed, who: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     let bearer = format!("Bearer {}", bed.token(who));
     request

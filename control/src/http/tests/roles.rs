@@ -85,6 +85,27 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
             json!({"reason": "why"}),
             "...x.x",
         ),
+        // Who looks after another tenant is not told that there is this one.
+        (
+            Method::PUT,
+            "tenants/atlas",
+            json!({"max_nodes": 300}),
+            "..x.xx",
+        ),
+        (post.clone(), "tenants", json!({"id": "river"}), "..x.xx"),
+        (get.clone(), "system/limits", Value::Null, "xx.x.x"),
+        (
+            Method::PUT,
+            "system/limits",
+            json!({"sensitive_pool_size": 4}),
+            ".....x",
+        ),
+        (
+            Method::PUT,
+            "system/limit-policy",
+            json!({"limit_policy": "flat"}),
+            ".....x",
+        ),
         (post.clone(), "nodes/gpu002/drain", drain, "..xxxx"),
         // Held by another tenant's allocation than the one that `diver` and `warden` look after.
         (post.clone(), "nodes/gpu003/drain", force, "...x.x"),
