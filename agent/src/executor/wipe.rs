@@ -47,6 +47,8 @@ pub(super) struct Wiper {
     agent: String,
     boot: String,
     clock: Arc<dyn Clock>,
+    /// The one that an agent before this one began and did not see the end of.
+    cut_short: Option<u64>,
     last: tokio::sync::Mutex<Option<Record>>,
 }
 
@@ -70,7 +72,9 @@ impl Wiper {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(source) => return Err(RecordError::Io { path, source }),
         };
+        let open = last.as_ref().filter(|record| record.outcome.is_none());
         Ok(Self {
+            cut_short: open.map(|record| record.number),
             hook: site.hook,
             is_needless: site.is_needless,
             runner: Runner::new(HookName::Wipe, site.node, site.boot.clone(), site.folder),
@@ -86,7 +90,10 @@ impl Wiper {
     /// how far it came. What is left of it is ended first.
     pub(super) async fn recover(&self) {
         let mut last = self.last.lock().await;
-        let Some(cut) = last.clone().filter(|record| record.outcome.is_none()) else {
+        // One that was begun since runs.
+        let is_cut =
+            |record: &Record| record.outcome.is_none() && self.cut_short == Some(record.number);
+        let Some(cut) = last.clone().filter(is_cut) else {
             return;
         };
         let reason = match cut.boot == self.boot {
