@@ -89,9 +89,15 @@ pub(super) fn report(
     Ok(settle(case, present, record, touched, otherwise))
 }
 
-/// A node that goes back before the others of its allocation, if that still has it.
+/// A node that is no longer counted by its allocation, as it will be: without its holder if that
+/// still has it, and counted for its own claim again if it was taken by force before.
 pub(super) fn leave(from: &Allocation, node: &Node) -> Option<Node> {
-    (node.holder == Some(held_by(from))).then(|| given_back(node))
+    if node.holder == Some(held_by(from)) {
+        return Some(given_back(node));
+    }
+    let tenure = node.tenure.as_ref();
+    let is_counted = tenure.is_some_and(|tenure| tenure.counted_by == Some(from.id));
+    is_counted.then(|| counted_no_more(node))
 }
 
 fn held_by(allocation: &Allocation) -> Holder {
@@ -258,24 +264,13 @@ fn finish(
     record: Allocation,
     mut touched: Vec<Node>,
 ) -> Verdict {
-    let holder = Some(held_by(&record));
-    let counts = |node: &Node| {
-        let tenure = node.tenure.as_ref();
-        tenure.is_some_and(|tenure| tenure.counted_by == Some(record.id))
-    };
     let mut freed = Vec::new();
     for id in record.nodes() {
         let place = touched.iter().position(|node| node.id == *id);
         let changed = place.map(|place| touched.swap_remove(place));
-        match changed.as_ref().or_else(|| case.state.nodes.get(id)) {
-            Some(held) if held.holder == holder => {
-                freed.push(Change::Node(Box::new(given_back(held))));
-            }
-            Some(taken) if counts(taken) => {
-                freed.push(Change::Node(Box::new(counted_no_more(taken))));
-            }
-            _ => freed.extend(changed.map(|node| Change::Node(Box::new(node)))),
-        }
+        let known = changed.as_ref().or_else(|| case.state.nodes.get(id));
+        let left = known.and_then(|node| leave(&record, node)).or(changed);
+        freed.extend(left.map(|node| Change::Node(Box::new(node))));
     }
     freed.push(Change::Usage {
         path: record.spec.project.clone(),

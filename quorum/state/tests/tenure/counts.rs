@@ -110,3 +110,34 @@ fn a_node_taken_by_force_from_work_is_counted_once_until_that_has_ended() {
     c.end_rest(id);
     assert_eq!((c.usage("t/a"), c.state.sensitive_pool()), ((1, 0), 3));
 }
+
+#[test]
+fn a_rank_that_leaves_after_its_node_was_taken_by_force_leaves_the_node_to_its_claim() {
+    let mut c = founded(4);
+    c.claim("alice", "t/b", &[0, 1]).unwrap();
+    let id = c.submit_as("alice", sensitive("t/b", 2)).unwrap();
+    c.give(id, &[0, 1]).unwrap();
+    let done = |at| RankReport::Ended {
+        at,
+        exit: RankExit::Exited { code: 0 },
+        fault: None,
+    };
+    let at = c.now();
+    c.report(id, &n(1), RankReport::Started { at }).unwrap();
+    c.report(id, &n(0), done(at)).unwrap();
+    let force = Command::ForceRelease {
+        node: n(0),
+        reason: "cage is dark".to_owned(),
+        expected: None,
+    };
+    c.admin(force).unwrap();
+    let nodes = vec![n(0)];
+    c.admin(Command::Shrink { id, nodes }).unwrap();
+    assert_eq!(c.tenure(0).unwrap().counted_by, None);
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 1), 2));
+    // Both of hers are counted, so a third is more than the two that t/b may have.
+    let refused = c.claim("alice", "t/b", &[2]).unwrap_err();
+    assert!(matches!(refused, Refusal::LimitExceeded { .. }), "{refused}");
+    c.report(id, &n(1), done(at)).unwrap();
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 0), 2));
+}

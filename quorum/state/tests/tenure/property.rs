@@ -44,6 +44,10 @@ enum Step {
         nth: usize,
         lost: bool,
     },
+    Shrink {
+        nth: usize,
+        rank: usize,
+    },
     Force {
         node: usize,
     },
@@ -86,6 +90,7 @@ fn steps() -> impl Strategy<Value = Step> {
         ),
         8 => (0..4usize, 0..NODES).prop_map(|(nth, shift)| Step::Give { nth, shift }),
         4 => (0..4usize, prop::bool::weighted(0.3)).prop_map(|(nth, lost)| Step::End { nth, lost }),
+        3 => (0..4usize, 0..4usize).prop_map(|(nth, rank)| Step::Shrink { nth, rank }),
         2 => node.clone().prop_map(|node| Step::Force { node }),
         3 => (node.clone(), prop::bool::weighted(0.4))
             .prop_map(|(node, set)| Step::Drain { node, set }),
@@ -222,7 +227,7 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
             let ranks = c.state.allocation(id).unwrap().ranks.clone();
             let open = ranks
                 .iter()
-                .find(|rank| !matches!(rank.phase, RankPhase::Ended { .. }));
+                .find(|rank| !rank.phase.is_over());
             let Some(rank) = open else {
                 return (None, "");
             };
@@ -230,6 +235,14 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
             let fault = None;
             let ended = RankReport::Ended { at, exit, fault };
             (Some(c.report(id, &rank.node, ended)), "end")
+        }
+        Step::Shrink { nth: i, rank } => {
+            let Some(id) = nth(c, *i, true) else {
+                return (None, "");
+            };
+            let ranks = &c.state.allocation(id).unwrap().ranks;
+            let nodes = vec![ranks[rank % ranks.len()].node.clone()];
+            (Some(c.admin(Command::Shrink { id, nodes })), "shrink")
         }
         Step::Force { node } => {
             let force = Command::ForceRelease {
@@ -328,7 +341,7 @@ fn check_steps(was: Option<&Tenure>, node: &Node, step: &Step) {
 fn check_counts(before: &State, state: &State) {
     let holding = || state.live_allocations().filter(|a| a.state.holds());
     let counted: BTreeSet<(NodeId, AllocationId)> = holding()
-        .flat_map(|a| a.nodes().map(move |node| (node.clone(), a.id)))
+        .flat_map(|a| a.kept_nodes().map(move |node| (node.clone(), a.id)))
         .collect();
     let is_counted = |node: &Node, tenure: &Tenure| {
         let by_force = tenure.counted_by.map(|id| (node.id.clone(), id));
@@ -426,6 +439,7 @@ fn random_steps_reach_every_end() {
         "accept",
         "give",
         "end",
+        "shrink",
         "force",
         "works on a claim",
         "ownership_conflict",
