@@ -40,7 +40,7 @@ use lattice_mesh::{
     AskMembers, Clock, Expect, Mesh, MeshConfig, Pin, Renewal, RenewalSettings, Role, Router,
     keep_renewed,
 };
-use lattice_quorum_client::QuorumClient;
+use lattice_quorum_client::{Addresses, QuorumClient};
 use lattice_quorum_types::id::LeaseName;
 use secrecy::{ExposeSecret, SecretString};
 use std::{
@@ -184,12 +184,13 @@ impl App {
             quorum
         };
         let listener = self.listener.take().ok_or(StartError::StartedBefore)?;
-        let renewal = self.renew(&members)?;
+        let quorum = QuorumClient::new(self.mesh.clone(), members.clone());
+        let renewal = self.renew(members, quorum.addresses())?;
         let core = Core::new(Parts {
             cluster: self.settings.cluster.clone(),
             name: self.name.clone(),
             clock: self.clock.clone(),
-            store: Arc::new(QuorumClient::new(self.mesh.clone(), members)),
+            store: Arc::new(quorum),
             mesh: self.mesh.clone(),
             timings: self.settings.timings,
             history: self.history.clone(),
@@ -241,7 +242,7 @@ impl App {
     }
 
     /// Keeps the certificate and the trust of the day, asking the quorum's members for both.
-    fn renew(&self, members: &[SocketAddr]) -> Result<Renewal, StartError> {
+    fn renew(&self, members: Vec<SocketAddr>, told: Addresses) -> Result<Renewal, StartError> {
         let folder = self.settings.credentials.clone();
         if let Some(folder) = &folder {
             self.mesh.keep_trust_in(folder)?;
@@ -250,9 +251,16 @@ impl App {
             ask_trust_every: self.settings.timings.trust_every,
             ..RenewalSettings::new(folder, rand::random())
         };
-        let peer = |addr: &SocketAddr| self.mesh.peer(*addr, Expect::role(Role::Quorum));
-        let members: Vec<_> = members.iter().map(peer).collect();
-        let source = AskMembers::new(move || members.clone());
+        let mesh = self.mesh.downgrade();
+        // Who the members are may change while this runs.
+        let source = AskMembers::new(move || {
+            let Some(mesh) = mesh.upgrade() else {
+                return Vec::new();
+            };
+            let addrs = told.with(&members).into_iter();
+            let peer = |addr| mesh.peer(addr, Expect::role(Role::Quorum));
+            addrs.map(peer).collect()
+        });
         Ok(keep_renewed(&self.mesh, source, settings))
     }
 

@@ -3,7 +3,7 @@
 use crate::{
     ClientConfig, ClientError, Watching,
     attempt::{Attempt, Pause, Waits, attempt},
-    members::Members,
+    members::{Addresses, Members},
     propose::{self, Job, MAX_COMMANDS, Replies},
 };
 use lattice_mesh::{CallError, Mesh, Rpc};
@@ -175,6 +175,11 @@ impl QuorumClient {
     /// Each member's own account of itself, in the order of the addresses.
     pub async fn status(&self) -> Vec<(SocketAddr, Result<MemberStatus, CallError>)> {
         self.members.status(STATUS_TIMEOUT).await
+    }
+
+    /// Where the members are, as they say: for whoever else asks them, and must hold no mesh.
+    pub fn addresses(&self) -> Addresses {
+        self.members.told()
     }
 
     /// Where the members are, as they say, and the other addresses it was made with.

@@ -21,4 +21,5 @@ mod watch;
 pub use client::QuorumClient;
 pub use config::ClientConfig;
 pub use error::ClientError;
+pub use members::Addresses;
 pub use watch::Watching;

@@ -8,7 +8,7 @@ use std::{
     collections::BTreeSet,
     net::SocketAddr,
     sync::{
-        Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -30,12 +30,30 @@ struct Told {
     addrs: Vec<SocketAddr>,
 }
 
+/// Where the members are, as they say. Clones share it, and hold no mesh.
+#[derive(Debug, Clone, Default)]
+pub struct Addresses(Arc<Mutex<Told>>);
+
+impl Addresses {
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The present members first, then those configured that are none of them.
+    pub fn with(&self, configured: &[SocketAddr]) -> Vec<SocketAddr> {
+        let told = self.lock();
+        let mut addrs = told.addrs.clone();
+        addrs.extend(configured.iter().filter(|addr| !told.addrs.contains(addr)));
+        addrs
+    }
+}
+
 /// The members' addresses and the presumed leader.
 pub(crate) struct Members {
     mesh: Mesh,
     /// As configured: by these the first member is found, and any when those told are gone.
     addrs: Vec<SocketAddr>,
-    told: Mutex<Told>,
+    told: Addresses,
     leader: Mutex<Option<SocketAddr>>,
     turn: AtomicUsize,
 }
@@ -45,7 +63,7 @@ impl Members {
         Self {
             mesh,
             addrs,
-            told: Mutex::default(),
+            told: Addresses::default(),
             leader: Mutex::new(None),
             turn: AtomicUsize::new(0),
         }
@@ -53,11 +71,12 @@ impl Members {
 
     /// The present members first, then those configured that are none of them.
     pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut addrs = told.addrs.clone();
-        let configured = self.addrs.iter().filter(|addr| !told.addrs.contains(addr));
-        addrs.extend(configured);
-        addrs
+        self.told.with(&self.addrs)
+    }
+
+    /// Who the members are by their own word. Holds no mesh.
+    pub(crate) fn told(&self) -> Addresses {
+        self.told.clone()
     }
 
     /// Takes up who the members are, where that is newer than what was told before.
@@ -72,7 +91,7 @@ impl Members {
         else {
             return;
         };
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         if version > told.version {
             if !told.addrs.is_empty() && told.addrs != addrs {
                 tracing::info!(?addrs, "the quorum has other members now");
