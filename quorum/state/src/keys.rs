@@ -158,7 +158,8 @@ fn as_asked(command: &Command) -> Cow<'_, Command> {
         | Command::RenewCertificate { .. }
         | Command::Drain { .. }
         | Command::ForceRelease { .. }
-        | Command::UndrainUnchecked { .. } => unstamp(asked.to_mut()),
+        | Command::UndrainUnchecked { .. }
+        | Command::ClaimNodes { .. } => unstamp(asked.to_mut()),
         _ => {}
     }
     asked
@@ -215,10 +216,13 @@ const UNSTAMPED: IssuedCertificate = IssuedCertificate {
     expires_at: UnixMillis(0),
 };
 
+/// Most commands are shorter: then their encoding grows without being moved.
+const USUAL_BYTES: usize = 1024;
+
 fn encode(command: &Command) -> Vec<u8> {
     #[expect(
         clippy::expect_used,
         reason = "plain data serialised into memory cannot fail"
     )]
-    postcard::to_stdvec(command).expect("a command serialises")
+    postcard::to_extend(command, Vec::with_capacity(USUAL_BYTES)).expect("a command serialises")
 }

@@ -137,7 +137,10 @@ fn a_rank_that_leaves_after_its_node_was_taken_by_force_leaves_the_node_to_its_c
     assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 1), 2));
     // Both of hers are counted, so a third is more than the two that t/b may have.
     let refused = c.claim("alice", "t/b", &[2]).unwrap_err();
-    assert!(matches!(refused, Refusal::LimitExceeded { .. }), "{refused}");
+    assert!(
+        matches!(refused, Refusal::LimitExceeded { .. }),
+        "{refused}"
+    );
     c.report(id, &n(1), done(at)).unwrap();
     assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 0), 2));
 }

@@ -225,9 +225,7 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
                 false => RankExit::Exited { code: 0 },
             };
             let ranks = c.state.allocation(id).unwrap().ranks.clone();
-            let open = ranks
-                .iter()
-                .find(|rank| !rank.phase.is_over());
+            let open = ranks.iter().find(|rank| !rank.phase.is_over());
             let Some(rank) = open else {
                 return (None, "");
             };
