@@ -1,7 +1,7 @@
 //! Partitions of one direction: a member that hears nobody but is heard, and the reverse. Its return
 //! deposes no healthy leader. Calls go over a wire of this test, which loses a request or its answer;
 //! everything on either side is the product's.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
