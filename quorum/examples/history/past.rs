@@ -238,7 +238,7 @@ pub fn write(backup: &Path, count: u64) -> Past {
     } = writer;
     let bytes = state.snapshot();
     println!(
-        "the state has {:.1} MiB, {} segments are told from it",
+        "the state has {:.1} MiB, {} segments are apart from it",
         super::mib(bytes.len() as u64),
         parts.len()
     );

@@ -1,4 +1,4 @@
-//! Segments: runs of rows of an append-only table that are told from the state. Once written, never
+//! Segments: runs of rows of an append-only table that are set apart from the state. Once written, never
 //! changed, and the same bytes on every voter: a segment's name has its digest.
 //!
 //! The state keeps a [`Segment`] of each, which says how to find it, what it must be, and enough to

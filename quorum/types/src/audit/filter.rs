@@ -67,7 +67,7 @@ impl AuditFilter {
         } = self;
         if !since.is_none_or(|since| entry.at >= since)
             || !until.is_none_or(|until| entry.at < until)
-            || !by.as_ref().is_none_or(|by| entry.by.name == *by)
+            || by.as_ref().is_some_and(|by| entry.by.name != *by)
             || !(actions.is_empty() || actions.contains(entry.action.word()))
         {
             return false;
