@@ -68,8 +68,12 @@ pub struct UpdateArgs {
 #[derive(Args)]
 #[group(required = true, multiple = true)]
 pub struct Changes {
-    #[command(flatten)]
-    limits: HardLimits,
+    /// Nodes that it and everything in it may hold at the same time.
+    #[arg(long, value_name = "LIMIT")]
+    max_nodes: Option<Limit>,
+    /// Allocations that may hold nodes at the same time: a number, or unlimited.
+    #[arg(long, value_name = "LIMIT")]
+    max_concurrent_allocations: Option<Limit>,
     #[arg(long, value_name = "HOURS", hide = true)]
     gpu_hours_budget: Option<String>,
     #[arg(long, value_name = "HOURS", hide = true)]
@@ -120,9 +124,10 @@ pub async fn run(command: TenantCommand, connection: &Connection) -> Result<(), 
                 let option = field.replace('_', "-");
                 return Err(Failure::usage(format!("--{option}: {}", refused.reason)));
             }
-            let limits = args.changes.limits;
-            let (nodes, allocations) = (limits.max_nodes, limits.max_concurrent_allocations);
-            let update = TenantUpdate::hard(patch(nodes), patch(allocations));
+            let changes = args.changes;
+            let nodes = patch(changes.max_nodes);
+            let allocations = patch(changes.max_concurrent_allocations);
+            let update = TenantUpdate::hard(nodes, allocations);
             show(&client.update_tenant(&args.id, &update).await?, connection)
         }
         TenantCommand::Delete { id } => {
@@ -159,4 +164,48 @@ fn row(tenant: &TenantView) -> Vec<String> {
 fn show(tenant: &TenantView, connection: &Connection) -> Result<(), Failure> {
     let rows = [row(tenant)];
     Ok(output::print(connection.format, tenant, COLUMNS, rows)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: TenantCommand,
+    }
+
+    fn changes(line: &str) -> Result<Changes, String> {
+        let words = std::iter::once("tenant").chain(line.split(' '));
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        match line.command {
+            TenantCommand::Update(args) => Ok(args.changes),
+            _ => Err("it is no update".to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_seeds_own_form_is_understood_and_what_comes_later_is_known_by_its_name() {
+        let hard = "update physics --max-nodes 250 --max-concurrent-allocations 50";
+        let read = changes(hard).unwrap();
+        assert_eq!(read.later(), None);
+        assert_eq!(limit_of(read.max_nodes), "250");
+        assert_eq!(limit_of(read.max_concurrent_allocations), "50");
+        let all = format!("{hard} --gpu-hours-budget 150000 --node-hours-budget 500000");
+        assert_eq!(changes(&all).unwrap().later(), Some("gpu_hours_budget"));
+        let share = "update physics --fair-share-target 0.15";
+        assert_eq!(changes(share).unwrap().later(), Some("fair_share_target"));
+        assert!(changes("update physics").is_err(), "nothing would change");
+        assert!(changes("update physics --max-nodes many").is_err());
+    }
+
+    fn limit_of(given: Option<Limit>) -> String {
+        match patch(given) {
+            lattice_quorum_types::limit::Patch::Set(limit) => limit.to_string(),
+            other => format!("{other:?}"),
+        }
+    }
 }
