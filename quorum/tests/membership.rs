@@ -1,5 +1,5 @@
 //! Who the members are changes while they run: added, removed, replaced, and another one leads.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
