@@ -4,12 +4,7 @@
 //! `cargo build --release -p lattice-quorum && cargo run --release -p lattice-quorum --example history
 //! [-- ALLOCATIONS]`. The history is written through `apply`, put into a backup, and restored into a
 //! data directory; the member is the real binary.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    reason = "a measurement"
-)]
+#![allow(clippy::unwrap_used, reason = "an example for a terminal")]
 
 mod past;
 

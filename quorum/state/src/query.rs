@@ -55,7 +55,6 @@ impl State {
             Query::Tokens => Answer::Tokens(self.tokens.open(self.clock.now)),
             Query::System => Answer::System(self.system()),
             Query::Vclusters => Answer::Vclusters(self.vclusters.all().cloned().collect()),
-            Query::Vclusters => Answer::Vclusters(self.vclusters.all().cloned().collect()),
             Query::Headroom { path } => Answer::Headroom(self.headroom(path).map(Box::new)),
             Query::Baselines => Answer::Baselines(Box::new(self.baselines.view())),
             Query::Baseline { name, version } => {

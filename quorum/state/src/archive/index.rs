@@ -22,7 +22,7 @@ impl Ended {
             AllocationState::Failed => 2,
             _ => 3,
         };
-        Ended(segment << 8 | attempt.min(MANY_ATTEMPTS) << 2 | state)
+        Ended((segment << 8) | (attempt.min(MANY_ATTEMPTS) << 2) | state)
     }
 
     /// Completed, failed or cancelled.
@@ -36,7 +36,7 @@ impl Ended {
 
     /// Its last attempt; `None`: one of too many to tell.
     pub(crate) fn attempt(self) -> Option<u32> {
-        let attempt = self.0 >> 2 & MANY_ATTEMPTS;
+        let attempt = (self.0 >> 2) & MANY_ATTEMPTS;
         (attempt < MANY_ATTEMPTS).then_some(attempt)
     }
 
