@@ -12,6 +12,7 @@ use lattice_quorum_types::{
     command::{ExpectedNode, Power, RankReport},
     event::{AllocationChange, EventKind},
     limit::{LimitPatch, LimitPolicy, Limits, Patch, SystemLimitPatch},
+    spec::{AllocationSpec, Requeue},
 };
 
 /// Three nodes run in `t/a`, which may have five, as `t` may; eight there are.
@@ -226,6 +227,113 @@ fn a_rank_that_was_grown_in_vain_leaves_and_the_rest_goes_on() {
     assert_eq!(
         c.state.allocation(id).unwrap().state,
         AllocationState::Stopping
+    );
+}
+
+/// One node runs, a second is given to it, and the first is asked for back before the second started.
+fn handed_over(requeue: Requeue) -> (Cluster, AllocationId) {
+    let mut c = Cluster::default();
+    c.create("t", Some(limits(5))).unwrap();
+    c.create("t/a", Some(limits(5))).unwrap();
+    c.add_nodes(4);
+    let asked = AllocationSpec {
+        requeue,
+        ..spec("t/a", 1)
+    };
+    let id = c.submit(asked).unwrap();
+    c.assign(id).unwrap();
+    c.start_all(id);
+    grow(&mut c, id, &["n001"]).unwrap();
+    shrink(&mut c, id, &["n000"]).unwrap();
+    (c, id)
+}
+
+#[test]
+fn the_last_rank_does_not_leave_and_its_end_is_that_of_the_work() {
+    let lost = |evidence: &str| RankExit::Lost {
+        evidence: evidence.to_owned(),
+    };
+    for (requeue, state) in [
+        (Requeue::Never, AllocationState::Failed),
+        (Requeue::Once, AllocationState::Pending),
+    ] {
+        let (mut c, id) = handed_over(requeue);
+        ended(&mut c, id, "n001", lost("booted anew"));
+        let record = c.state.allocation(id).unwrap();
+        let cause = StopCause::NodeLost { node: node("n001") };
+        assert_eq!(
+            (record.state, record.stop.clone()),
+            (AllocationState::Stopping, Some(cause))
+        );
+        ended(&mut c, id, "n000", RankExit::Stopped);
+        let record = c.state.allocation(id).unwrap();
+        assert_eq!((record.state, record.spec.nodes), (state, 1));
+        assert_eq!(held(&c, id).0, 0);
+    }
+    // Suspended meanwhile, it asks for as many as it had last, and comes back.
+    let (mut c, id) = handed_over(Requeue::Never);
+    ended(
+        &mut c,
+        id,
+        "n001",
+        RankExit::SpawnFailed {
+            reason: "no such program".to_owned(),
+        },
+    );
+    c.propose("alice", Power::User, Command::Cancel { id })
+        .unwrap();
+    ended(&mut c, id, "n000", RankExit::Stopped);
+    let record = c.state.allocation(id).unwrap();
+    assert!(record.state.is_terminal() && record.spec.nodes == 1);
+}
+
+#[test]
+fn of_several_that_were_grown_in_vain_the_last_one_does_not_leave() {
+    let (mut c, id) = handed_over(Requeue::Never);
+    grow(&mut c, id, &["n002"]).unwrap();
+    let evidence = "booted anew".to_owned();
+    let lost = RankExit::Lost { evidence };
+    ended(&mut c, id, "n001", lost.clone());
+    let record = c.state.allocation(id).unwrap();
+    assert_eq!(
+        (record.state, record.spec.nodes),
+        (AllocationState::Running, 2)
+    );
+    ended(&mut c, id, "n002", lost);
+    ended(&mut c, id, "n000", RankExit::Exited { code: 0 });
+    let record = c.state.allocation(id).unwrap();
+    assert_eq!(
+        (record.state, record.spec.nodes),
+        (AllocationState::Failed, 1)
+    );
+}
+
+#[test]
+fn it_grows_only_by_nodes_on_which_it_could_be_placed_anew() {
+    let mut c = Cluster::default();
+    c.create("t", Some(limits(5))).unwrap();
+    c.add_nodes(5);
+    let names = |names: &[&str]| names.iter().map(|name| node(name)).collect::<Vec<_>>();
+    let mut asked = spec("t", 2);
+    asked.constraints.nodelist = names(&["n000", "n001", "n002"]);
+    let id = c.submit(asked).unwrap();
+    c.assign(id).unwrap();
+    let refused = grow(&mut c, id, &["n003"]).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "nodes: node n003 is not in the nodelist of allocation {id}; choose from n[000-002]"
+        )
+    );
+    grow(&mut c, id, &["n002"]).unwrap();
+    let mut asked = spec("t", 1);
+    asked.constraints.exclude = names(&["n004"]);
+    let id = c.submit(asked).unwrap();
+    c.assign(id).unwrap();
+    let refused = grow(&mut c, id, &["n004"]).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        format!("nodes: allocation {id} excludes node n004; choose another")
     );
 }
 

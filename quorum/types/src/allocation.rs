@@ -192,6 +192,10 @@ impl RankPhase {
     pub fn is_over(&self) -> bool {
         matches!(self, RankPhase::Ended { .. } | RankPhase::Left { .. })
     }
+    /// Whether nobody has asked for its node back.
+    pub fn stays(&self) -> bool {
+        !matches!(self, RankPhase::Leaving { .. } | RankPhase::Left { .. })
+    }
     /// Since when it runs, by the node's clock; `None` where it is not known to.
     pub fn running_since(&self) -> Option<UnixMillis> {
         match self {

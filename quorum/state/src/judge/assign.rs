@@ -67,6 +67,10 @@ fn assign_any(
             format!("{given} nodes for an allocation of {asked}"),
         ));
     }
+    // Nothing would ever be told of it, so nothing could end it.
+    if expected.is_empty() && case.schema >= 4 {
+        return Err(invalid("nodes", "name at least one node"));
+    }
     let free = free_nodes(case, present, expected)?;
     let state = case.state;
     // Its user's own are counted already.

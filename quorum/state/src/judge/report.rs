@@ -55,7 +55,7 @@ pub(super) fn report(
             format!("node {node} was taken from allocation {id} by force before it said so");
         return Err(invalid("node", reason));
     }
-    let Some(phase) = next_phase(case, present.state, phase, report) else {
+    let Some(phase) = next_phase(case, present, position, report) else {
         return Ok(Verdict::nothing());
     };
     if !present.state.holds() {
@@ -123,11 +123,12 @@ fn report_of_old(id: AllocationId, attempt: u32, ended: Ended) -> Result<Verdict
 /// The phase after a report; `None` when the report says nothing new.
 fn next_phase(
     case: Case<'_>,
-    state: AllocationState,
-    present: &RankPhase,
+    allocation: &Allocation,
+    position: usize,
     report: &RankReport,
 ) -> Option<RankPhase> {
     use RankPhase::{Assigned, Ended, Leaving, Left, Running};
+    let present = &allocation.ranks[position].phase;
     match (present, report) {
         (Assigned, RankReport::Started { at }) => Some(Running { at: *at }),
         (Leaving { running: None }, RankReport::Started { at }) => {
@@ -140,9 +141,12 @@ fn next_phase(
                 (Some(_), RankExit::NeverStarted { evidence }) => RankExit::Lost { evidence },
                 (_, exit) => exit,
             };
-            // What runs got this rank by growing, and nobody knew it to run.
-            let came_to_nothing = state == AllocationState::Running
+            // What runs got this rank by growing, and nobody knew it to run. The last one that has
+            // not been given back does not leave: its end is the work's.
+            let mut others = (0..).zip(&allocation.ranks);
+            let came_to_nothing = allocation.state == AllocationState::Running
                 && *present == Assigned
+                && others.any(|(other, rank)| other != position && rank.phase.stays())
                 && matches!(
                     exit,
                     RankExit::NeverStarted { .. }

@@ -9,12 +9,8 @@ use super::{
 };
 use crate::change::{Change, Direction, Verdict};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, NodeId, Refusal,
-    allocation::{Rank, RankPhase},
-    command::ExpectedNode,
-    event::AllocationChange,
-    limit::Usage,
-    node::Holder,
+    Allocation, AllocationId, AllocationState, NodeId, Refusal, allocation::RankPhase,
+    command::ExpectedNode, event::AllocationChange, hostlist, limit::Usage, node::Holder,
 };
 
 /// Gives an allocation more nodes, as ranks behind those it has. What is new must fit, as for a new
@@ -40,6 +36,7 @@ pub(super) fn grow(
             format!("node {node} has, or had, a rank in this attempt of allocation {id} already");
         return Err(invalid("nodes", reason));
     }
+    check_choice(present, expected)?;
     let free = assign::free_nodes(case, present, expected)?;
     let more = u32::try_from(expected.len()).unwrap_or(u32::MAX);
     let usage = Usage {
@@ -67,6 +64,26 @@ pub(super) fn grow(
         direction: Direction::Take,
     });
     Ok(Verdict::done(changes))
+}
+
+/// Refuses nodes that its submit ruled out: put back to the queue it would wait for more nodes than
+/// it may ever have.
+fn check_choice(allocation: &Allocation, chosen: &[ExpectedNode]) -> Result<(), Refusal> {
+    let (id, constraints) = (allocation.id, &allocation.spec.constraints);
+    for ExpectedNode { node, .. } in chosen {
+        if constraints.exclude.contains(node) {
+            let reason = format!("allocation {id} excludes node {node}; choose another");
+            return Err(invalid("nodes", reason));
+        }
+        if !constraints.nodelist.is_empty() && !constraints.nodelist.contains(node) {
+            let list = hostlist::fold(&constraints.nodelist);
+            let reason = format!(
+                "node {node} is not in the nodelist of allocation {id}; choose from {list}"
+            );
+            return Err(invalid("nodes", reason));
+        }
+    }
+    Ok(())
 }
 
 /// Gives chosen nodes back: at once where the rank has ended, else as soon as it is known to have.
@@ -103,13 +120,7 @@ pub(super) fn shrink(
         };
         changed = true;
     }
-    let stays = |rank: &Rank| {
-        !matches!(
-            rank.phase,
-            RankPhase::Leaving { .. } | RankPhase::Left { .. }
-        )
-    };
-    if !record.ranks.iter().any(stays) {
+    if !record.ranks.iter().any(|rank| rank.phase.stays()) {
         let reason = "nothing would be left; cancel or suspend the allocation instead";
         return Err(invalid("nodes", reason));
     }
