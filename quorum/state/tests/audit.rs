@@ -380,7 +380,7 @@ fn a_checkpoint_of_anything_but_this_chain_now_is_refused() {
             "certificates",
         ),
     ] {
-        let refusal = c.clone().pipe(bad);
+        let refusal = sign(&mut c.clone(), bad).unwrap_err();
         assert!(
             matches!(&refusal, Refusal::Invalid { field: named, .. } if named == field),
             "{field}: {refusal:?}"
@@ -395,15 +395,6 @@ fn a_checkpoint_of_anything_but_this_chain_now_is_refused() {
         "{refusal:?}"
     );
     sign(&mut c, good).unwrap();
-}
-
-trait Pipe {
-    fn pipe(self, bad: Checkpoint) -> Refusal;
-}
-impl Pipe for Cluster {
-    fn pipe(mut self, bad: Checkpoint) -> Refusal {
-        sign(&mut self, bad).unwrap_err()
-    }
 }
 
 #[test]

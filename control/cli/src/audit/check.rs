@@ -323,7 +323,8 @@ impl Checker {
         if newest.of <= self.start.0 {
             let (of, first) = (newest.of, self.start.0 + 1);
             let reason = format!(
-                "no entry is signed: the last checkpoint covers entry {of}, and the first one here is {first}"
+                "no entry is signed: the last checkpoint covers entry {of}, and the first one here \
+                 is {first}"
             );
             return Err(Fault::Unsigned(reason));
         }
