@@ -8,11 +8,11 @@ use crate::{
 };
 use lattice_mesh::CallError;
 use lattice_quorum_types::{Applied, Envelope, Refusal, weight, wire::Propose};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     task::yield_now,
-    time::Instant,
+    time::{Instant, timeout},
 };
 
 /// What a proposal is answered with: one result per envelope, in order.
@@ -22,6 +22,9 @@ pub(crate) type Replies = Vec<Result<Applied, Refusal>>;
 pub(crate) const MAX_COMMANDS: usize = 512;
 /// Most bytes of commands in one request, unless one caller's alone are more; the mesh takes 4 MiB.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
+
+/// So long the next request gathers while one is under way: several times what a write takes.
+const GATHER: Duration = Duration::from_millis(50);
 
 /// Envelopes of one caller.
 pub(crate) struct Job {
@@ -61,6 +64,7 @@ pub(crate) async fn run(
 ) {
     let in_flight = Arc::new(Semaphore::new(config.in_flight.max(1)));
     let mut held: Option<Job> = None;
+    let mut under_way: Option<oneshot::Receiver<()>> = None;
     loop {
         let Ok(permit) = in_flight.clone().acquire_owned().await else {
             return;
@@ -72,8 +76,12 @@ pub(crate) async fn run(
                 None => return,
             },
         };
-        // Callers that were just answered get to ask again before the request closes.
-        yield_now().await;
+        // One large request costs all members less than two that are half as large. One that takes
+        // its time holds nobody back.
+        if let Some(answered) = under_way.take() {
+            let _ = timeout(GATHER, answered).await;
+        }
+        gather(&queue).await;
         let mut commands = first.envelopes.len();
         let mut bytes = first.weight();
         let mut group = vec![first];
@@ -87,10 +95,21 @@ pub(crate) async fn run(
             group.push(job);
         }
         let (members, config) = (members.clone(), config.clone());
+        let (answered, waiting) = oneshot::channel();
+        under_way = Some(waiting);
         tokio::spawn(async move {
             deliver(&members, &config, group).await;
-            drop(permit);
+            drop((permit, answered));
         });
+    }
+}
+
+/// Callers that were just answered get to ask again before the request closes: as long as more come.
+async fn gather(queue: &mpsc::Receiver<Job>) {
+    let mut waiting = usize::MAX;
+    while waiting != queue.len() && queue.len() < MAX_COMMANDS {
+        waiting = queue.len();
+        yield_now().await;
     }
 }
 

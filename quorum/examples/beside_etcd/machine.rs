@@ -50,6 +50,15 @@ pub fn resident_mib(pid: u32) -> u64 {
     kib.unwrap_or_default() / 1024
 }
 
+/// Processor time that a process has had, milliseconds; the kernel's for it as well.
+pub fn cpu_ms(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    // Linux counts in hundredths of a second here, whatever the machine.
+    ticks.filter_map(|n| n.parse::<u64>().ok()).sum::<u64>() * 10
+}
+
 /// What a folder's files take on the disk, MiB.
 pub fn disk_mib(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;

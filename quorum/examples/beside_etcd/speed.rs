@@ -4,7 +4,7 @@ use crate::{
     Common,
     etcd::Etcd,
     lattice::{Lattice, LatticeClient},
-    machine::{disk_mib, resident_mib},
+    machine::{cpu_ms, disk_mib, resident_mib},
     side::{MEMBERS, Side, settled},
     writer::{Ask, To, Told, Writer},
 };
@@ -81,17 +81,21 @@ struct Size {
     records: u64,
     resident_mib: u64,
     disk_mib: u64,
+    /// Processor time of all members for one record, microseconds.
+    cpu_us: f64,
     elections: u64,
 }
 
 async fn size<S: Side>(side: &S, records: u64, term: u64) -> Size {
     let pids = side.pids();
     let resident: u64 = pids.iter().map(|pid| resident_mib(*pid)).sum();
+    let cpu: u64 = pids.iter().map(|pid| cpu_ms(*pid)).sum();
     let disk: u64 = (0..MEMBERS).map(|m| disk_mib(&side.data(m))).sum();
     Size {
         records,
         resident_mib: resident / MEMBERS as u64,
         disk_mib: disk / MEMBERS as u64,
+        cpu_us: cpu as f64 * 1000.0 / records.max(1) as f64,
         elections: settled(side).await.1 - term,
     }
 }
@@ -257,8 +261,9 @@ fn print(options: &Options, rows: &[Row], ours: &Size, theirs: Option<&Size>, co
     );
     let said = |name: &str, size: &Size| {
         println!(
-            "{name}: {} records kept, {} MiB resident and {} MiB on disk a member, {} elections",
-            size.records, size.resident_mib, size.disk_mib, size.elections
+            "{name}: {} records kept, {} MiB resident and {} MiB on disk a member, {:.0} us of \
+             processor time a record on all members, {} elections",
+            size.records, size.resident_mib, size.disk_mib, size.cpu_us, size.elections
         );
     };
     said("lattice", ours);
