@@ -6,14 +6,15 @@
 //! every rank exiting 0; `actor: admin:X` is a user who administers project X.
 
 use serde::Deserialize;
+pub use serde_yaml_ng::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
 };
 
-/// Ceilings by the file's names: `nodes`, `allocations`. `None` lifts one. What is no number of
+/// Ceilings by the file's names: `nodes`, `allocations`. `null` lifts one. What is no number of
 /// nodes, or no name of a ceiling, is kept as it is: whoever is asked must refuse it.
-pub type Ceilings = BTreeMap<String, Option<i64>>;
+pub type Ceilings = BTreeMap<String, Value>;
 
 /// A file of cases.
 #[derive(Debug, Deserialize)]
@@ -55,7 +56,7 @@ struct Step {
     limits: Option<Ceilings>,
     #[serde(default)]
     changes: Vec<Change>,
-    nodes: Option<i64>,
+    nodes: Option<Value>,
     by: Option<i64>,
     id: Option<String>,
     prefix: Option<String>,
@@ -168,7 +169,7 @@ pub trait Quorum {
         changes: &[(String, &Ceilings)],
     ) -> Result<(), Refused>;
     /// Submits and places.
-    async fn allocate(&mut self, path: &str, nodes: i64, id: &str) -> Result<(), Refused>;
+    async fn allocate(&mut self, path: &str, nodes: &Value, id: &str) -> Result<(), Refused>;
     /// Every rank exits 0.
     async fn release(&mut self, id: &str) -> Result<(), Refused>;
     /// So many nodes more.
@@ -211,11 +212,10 @@ impl Case {
     /// The most nodes that it could hold at a time, if nothing were refused.
     pub fn nodes_at_most(&self) -> u64 {
         let asked = self.named().filter_map(|step| match step.op.as_str() {
-            "allocate" => step.nodes,
-            "grow" => step.by,
+            "allocate" => step.nodes.as_ref().and_then(Value::as_u64),
+            "grow" => step.by.and_then(|by| u64::try_from(by).ok()),
             _ => None,
         });
-        let asked = asked.filter_map(|nodes| u64::try_from(nodes).ok());
         asked.filter(|nodes| *nodes < 100_000).sum()
     }
 
@@ -361,7 +361,7 @@ impl<Q: Quorum> Run<'_, Q> {
                 self.quorum.set_limits(&actor, &changes).await
             }
             "allocate" => {
-                let nodes = step.nodes.ok_or_else(|| missing("nodes"))?;
+                let nodes = step.nodes.as_ref().ok_or_else(|| missing("nodes"))?;
                 let path = self.path(project()?);
                 self.quorum.allocate(&path, nodes, id()?).await
             }

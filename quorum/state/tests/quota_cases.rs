@@ -18,7 +18,7 @@ use lattice_quorum_types::{
     limit::{LimitPatch, Patch, Resource},
     refusal::LimitFault,
 };
-use quota::{Actor, Ceilings, Kind, Quorum, Refused, Standing, Violated};
+use quota::{Actor, Ceilings, Kind, Quorum, Refused, Standing, Value, Violated};
 use std::{
     collections::BTreeMap,
     pin::pin,
@@ -91,8 +91,9 @@ impl Quorum for Alone {
         self.ask(actor, Command::SetLimits { changes })
     }
 
-    async fn allocate(&mut self, at: &str, nodes: i64, id: &str) -> Result<(), Refused> {
-        let nodes = u32::try_from(nodes).map_err(|_| unreadable("nodes"))?;
+    async fn allocate(&mut self, at: &str, nodes: &Value, id: &str) -> Result<(), Refused> {
+        let nodes = nodes.as_u64().and_then(|nodes| u32::try_from(nodes).ok());
+        let nodes = nodes.ok_or_else(|| unreadable("nodes"))?;
         let missing = (nodes as usize).saturating_sub(self.cluster.state.nodes().count());
         if missing < 10_000 {
             self.cluster.add_nodes(missing);
@@ -201,8 +202,8 @@ fn patch(limits: &Ceilings) -> Result<LimitPatch, Refused> {
     let mut patch = LimitPatch::default();
     for (key, value) in limits {
         let value = match value {
-            None => Patch::Unlimited,
-            Some(n) => Patch::Set(u64::try_from(*n).map_err(|_| unreadable(key))?),
+            Value::Null => Patch::Unlimited,
+            value => Patch::Set(value.as_u64().ok_or_else(|| unreadable(key))?),
         };
         match key.as_str() {
             "nodes" => patch.max_nodes = value,

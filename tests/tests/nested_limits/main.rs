@@ -78,7 +78,7 @@ impl Cluster {
 
 /// As the API names them.
 fn body(limits: &Ceilings) -> Value {
-    let field = |(key, value): (&String, &Option<i64>)| {
+    let field = |(key, value): (&String, &quota::Value)| {
         let name = match key.as_str() {
             "nodes" => "max_nodes",
             "allocations" => "max_concurrent_allocations",
@@ -130,7 +130,12 @@ impl Quorum for Cluster {
         asked.await.map(drop)
     }
 
-    async fn allocate(&mut self, path: &str, nodes: i64, id: &str) -> Result<(), Refused> {
+    async fn allocate(
+        &mut self,
+        path: &str,
+        nodes: &quota::Value,
+        id: &str,
+    ) -> Result<(), Refused> {
         let asked = json!({"project": path, "nodes": nodes, "argv": ["/bin/true"]});
         let asked = self
             .rest
