@@ -154,7 +154,7 @@ async fn take_piece(
     incoming: &Mutex<Option<Incoming>>,
     piece: SendSnapshot,
 ) -> Result<SnapshotAnswer, Failed> {
-    let bytes = match gather(&mut *incoming.lock().await, &piece) {
+    let bytes = match gather(&mut incoming.lock().await, &piece) {
         Taken::More => return Ok(SnapshotAnswer::More),
         Taken::Again => return Ok(SnapshotAnswer::Again),
         Taken::Whole(bytes) => bytes,
