@@ -9,10 +9,10 @@ use crate::{
 use lattice_quorum_types::{
     Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis,
     event::EventKind,
-    limit::Usage,
     planted::{self, Bug},
     view::SystemView,
 };
+use std::collections::BTreeMap;
 
 impl State {
     /// Makes `verdict` so, as one revision.
@@ -49,7 +49,7 @@ impl State {
         for change in changes {
             self.carry_out(change, now, &mut kinds, &mut recount);
         }
-        self.count_tenures(recount, &mut kinds);
+        self.count_usage(recount, &mut kinds);
         let revision = self.revision;
         let events = (0..)
             .zip(kinds)
@@ -117,14 +117,7 @@ impl State {
                 path,
                 usage,
                 direction,
-            } => {
-                let changed = self.tree.count(&path, usage, direction, revision);
-                events.extend(
-                    changed
-                        .into_iter()
-                        .map(|record| EventKind::Project { record }),
-                );
-            }
+            } => recount.count(path, usage, direction),
             Change::Lease {
                 name,
                 lease,
@@ -193,21 +186,15 @@ impl State {
         }
     }
 
-    /// Claimed nodes that nothing holds count for the projects for which they were claimed.
-    fn count_tenures(&mut self, recount: Recount, events: &mut Vec<EventKind>) {
-        for (path, more, less) in recount.into_changes() {
-            let (nodes, direction) = match more.checked_sub(less) {
-                Some(nodes) => (nodes, Direction::Take),
-                None => (less - more, Direction::GiveBack),
-            };
-            let usage = Usage {
-                nodes,
-                allocations: 0,
-            };
-            let changed = self.tree.count(&path, usage, direction, self.revision);
-            let projects = changed.into_iter();
-            events.extend(projects.map(|record| EventKind::Project { record }));
+    /// Usage, with claimed nodes that nothing holds; each level is told of once.
+    fn count_usage(&mut self, recount: Recount, events: &mut Vec<EventKind>) {
+        let mut changed = BTreeMap::new();
+        for (path, usage, direction) in recount.into_changes() {
+            let levels = self.tree.count(&path, usage, direction, self.revision);
+            changed.extend(levels.into_iter().map(|level| (level.path.clone(), level)));
         }
+        let projects = changed.into_values();
+        events.extend(projects.map(|record| EventKind::Project { record }));
     }
 
     /// What members sign is another from this revision on.

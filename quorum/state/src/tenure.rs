@@ -1,7 +1,8 @@
 //! What is kept beside the nodes about those that belong to users, so that no gate walks all nodes.
 //! See `../../0007-tenure.md`.
 
-use lattice_quorum_types::{Allocation, NodeId, ProjectPath, node::Node};
+use crate::change::Direction;
+use lattice_quorum_types::{Allocation, NodeId, ProjectPath, limit::Usage, node::Node};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,11 +73,27 @@ impl Tenures {
     }
 }
 
-/// What the nodes of one command change of what is counted for claims, by project.
+/// What one command changes of what is counted, by project: of each what is taken, and what is given
+/// back. Committed at once: watchers are never told of a sum in between.
 #[derive(Debug, Default)]
-pub(crate) struct Recount(BTreeMap<ProjectPath, (u64, u64)>);
+pub(crate) struct Recount(BTreeMap<ProjectPath, (Usage, Usage)>);
+
+/// One node that is claimed.
+const ONE: Usage = Usage {
+    nodes: 1,
+    allocations: 0,
+};
 
 impl Recount {
+    /// So much is taken, or given back.
+    pub(crate) fn count(&mut self, project: ProjectPath, usage: Usage, direction: Direction) {
+        let (more, less) = self.0.entry(project).or_default();
+        match direction {
+            Direction::Take => *more = more.with(usage),
+            Direction::GiveBack => *less = less.with(usage),
+        }
+    }
+
     /// A node's record became another.
     pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
         let counts = |node: &Node| Some(node.counts_for()?.clone());
@@ -85,18 +102,31 @@ impl Recount {
             return;
         }
         if let Some(project) = was {
-            self.0.entry(project).or_default().1 += 1;
+            self.count(project, ONE, Direction::GiveBack);
         }
         if let Some(project) = is {
-            self.0.entry(project).or_default().0 += 1;
+            self.count(project, ONE, Direction::Take);
         }
     }
 
-    /// Nodes that are counted now, and nodes that no longer are, of each project for which that is
-    /// not the same number.
-    pub(crate) fn into_changes(self) -> impl Iterator<Item = (ProjectPath, u64, u64)> {
-        let changes = self.0.into_iter();
-        let changes = changes.filter(|(_, (more, less))| more != less);
-        changes.map(|(project, (more, less))| (project, more, less))
+    /// What comes of it for each project for which it is not nothing.
+    pub(crate) fn into_changes(self) -> impl Iterator<Item = (ProjectPath, Usage, Direction)> {
+        self.0.into_iter().flat_map(|(project, (more, less))| {
+            let sums = [
+                (beyond(less, more), Direction::GiveBack),
+                (beyond(more, less), Direction::Take),
+            ];
+            let sums = sums.into_iter();
+            let sums = sums.filter(|(usage, _)| *usage != Usage::default());
+            sums.map(move |(usage, direction)| (project.clone(), usage, direction))
+        })
+    }
+}
+
+/// By how much `one` is more than `other`.
+fn beyond(one: Usage, other: Usage) -> Usage {
+    Usage {
+        nodes: one.nodes.saturating_sub(other.nodes),
+        allocations: one.allocations.saturating_sub(other.allocations),
     }
 }

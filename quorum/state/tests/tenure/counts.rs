@@ -144,3 +144,28 @@ fn a_rank_that_leaves_after_its_node_was_taken_by_force_leaves_the_node_to_its_c
     c.report(id, &n(1), done(at)).unwrap();
     assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 0), 2));
 }
+
+#[test]
+fn watchers_are_told_of_each_level_once_and_of_no_sum_in_between() {
+    let mut c = founded(4);
+    c.claim("alice", "t/b", &[0, 1]).unwrap();
+    let id = c.submit_as("alice", sensitive("t/b", 2)).unwrap();
+    let given = c.give(id, &[0, 1]).unwrap();
+    let told = |applied: Applied| -> Vec<(String, u64)> {
+        let kinds = applied.events.into_iter().map(|event| event.kind);
+        let projects = kinds.filter_map(|kind| match kind {
+            EventKind::Project { record } => Some((record.path.to_string(), record.total().nodes)),
+            _ => None,
+        });
+        projects.collect()
+    };
+    let both = [("t".to_owned(), 2), ("t/b".to_owned(), 2)];
+    assert_eq!(told(given), both);
+    // Given back for two projects at once.
+    c.claim("alice", "t/a", &[2, 3]).unwrap();
+    c.end_rest(id);
+    let released = c.release("alice", &[0, 2]).unwrap();
+    let all = [("t", 2), ("t/a", 1), ("t/b", 1)];
+    let all = all.map(|(path, nodes)| (path.to_owned(), nodes));
+    assert_eq!(told(released), all);
+}
