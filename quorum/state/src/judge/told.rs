@@ -27,7 +27,11 @@ pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>) 
                 let before = case.state.hot.get(&record.id);
                 actions.extend(before.and_then(|before| acted_on(case, command, before)));
                 if record.spec.sensitive {
-                    actions.extend(before.and_then(|before| sensitive(before, record)));
+                    actions.extend(
+                        before
+                            .into_iter()
+                            .flat_map(|before| sensitive(before, record)),
+                    );
                 }
             }
             Change::Node(after) => {
@@ -67,20 +71,21 @@ fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Optio
     })
 }
 
-/// The step in the life of sensitive work, if this is one.
-fn sensitive(before: &Allocation, after: &Allocation) -> Option<AuditAction> {
+/// The steps in the life of sensitive work that this is.
+fn sensitive(before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
     let (allocation, attempt) = (after.id, after.attempt);
     let (user, project) = (after.user.clone(), after.spec.project.clone());
-    let nodes = || after.nodes().cloned().collect::<Vec<NodeId>>();
+    let nodes = || after.kept_nodes().cloned().collect::<Vec<NodeId>>();
+    let mut steps = Vec::new();
     match (before.state.holds(), after.state.holds()) {
-        (false, true) => Some(AuditAction::SensitiveAssigned {
+        (false, true) => steps.push(AuditAction::SensitiveAssigned {
             allocation,
             attempt,
             user,
             project,
             nodes: nodes(),
         }),
-        (true, false) => Some(AuditAction::SensitiveEnded {
+        (true, false) => steps.push(AuditAction::SensitiveEnded {
             allocation,
             attempt,
             user,
@@ -93,29 +98,31 @@ fn sensitive(before: &Allocation, after: &Allocation) -> Option<AuditAction> {
         (true, true) => {
             let runs = |a: &Allocation| a.state == AllocationState::Running;
             if before.state == AllocationState::Starting && runs(after) {
-                return Some(AuditAction::SensitiveStarted {
+                steps.push(AuditAction::SensitiveStarted {
                     allocation,
                     attempt,
-                    user,
-                    project,
+                    user: user.clone(),
+                    project: project.clone(),
                     nodes: nodes(),
                 });
             }
             let new = |rank: &&Rank| before.nodes().all(|node| *node != rank.node);
             let taken: Vec<NodeId> = named(after.ranks.iter().filter(new));
             let given_back = freed(before, after);
-            let resized = !taken.is_empty() || !given_back.is_empty();
-            resized.then_some(AuditAction::SensitiveResized {
-                allocation,
-                attempt,
-                user,
-                project,
-                taken,
-                given_back,
-            })
+            if !taken.is_empty() || !given_back.is_empty() {
+                steps.push(AuditAction::SensitiveResized {
+                    allocation,
+                    attempt,
+                    user,
+                    project,
+                    taken,
+                    given_back,
+                });
+            }
         }
-        (false, false) => None,
+        (false, false) => {}
     }
+    steps
 }
 
 fn named<'a>(ranks: impl Iterator<Item = &'a Rank>) -> Vec<NodeId> {

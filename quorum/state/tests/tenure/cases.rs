@@ -232,3 +232,31 @@ fn an_idle_claim_is_never_taken() {
     let delete = Command::DeleteProject { path: path("t/a") };
     assert!(c.admin(delete).is_err(), "its project is not empty");
 }
+
+#[test]
+fn a_node_that_goes_back_in_the_step_in_which_sensitive_work_starts_is_written_down() {
+    let mut c = founded(3);
+    let id = c.submit_as("alice", sensitive("t/a", 3)).unwrap();
+    c.give(id, &[0, 1, 2]).unwrap();
+    let at = c.now();
+    c.report(id, &n(0), RankReport::Started { at }).unwrap();
+    let done = RankReport::Ended {
+        at,
+        exit: RankExit::Exited { code: 0 },
+        fault: None,
+    };
+    c.report(id, &n(2), done).unwrap();
+    let nodes = vec![n(1), n(2)];
+    let shrink = Command::Shrink { id, nodes };
+    c.propose("alice", Power::User, shrink).unwrap();
+    let (mut started, mut back) = (Vec::new(), Vec::new());
+    for action in c.audit() {
+        match action {
+            AuditAction::SensitiveStarted { nodes, .. } => started.push(nodes),
+            AuditAction::SensitiveResized { given_back, .. } => back.push(given_back),
+            _ => {}
+        }
+    }
+    assert_eq!(started, [vec![n(0), n(1)]]);
+    assert_eq!(back, [vec![n(2)]]);
+}
