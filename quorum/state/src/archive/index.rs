@@ -46,7 +46,8 @@ impl Ended {
     }
 }
 
-/// See the module. Allocations are numbered from 1 without gaps, so their number is the place.
+/// See the module. Allocations are numbered from 1 without gaps but those of a
+/// restored cluster, so their number is the place.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Index {
     blocks: Vec<Arc<Vec<u32>>>,

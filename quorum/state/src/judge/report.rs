@@ -4,6 +4,7 @@ use super::{Case, assign, force, invalid, nodes, people::entering, wrong_state};
 use crate::{
     archive::Ended,
     change::{Change, Direction, Verdict},
+    unstarted::ATTEMPT_GAP,
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, UnixMillis,
@@ -284,7 +285,12 @@ fn finish(
 
     let uncounted = case.state.unstarted.attempts(record.id);
     let state = end_state(&record, uncounted);
-    let another = goes_back_uncounted(&record, uncounted).then_some(uncounted + 1);
+    let of_these = uncounted % ATTEMPT_GAP;
+    let skipped = uncounted - of_these;
+    let another = match goes_back_uncounted(&record, uncounted) {
+        true => Some(of_these + 1),
+        false => (skipped > 0).then_some(of_these),
+    };
     let change = match state {
         AllocationState::Pending => AllocationChange::Requeued,
         AllocationState::Suspended => AllocationChange::Suspended,
@@ -296,9 +302,12 @@ fn finish(
     } else {
         record.eligible_at
     };
+    // A record that has ended keeps the attempt that its agents told of.
+    let skipped = if ended_at.is_none() { skipped } else { 0 };
     let record = Allocation {
         ended_at,
         eligible_at,
+        attempt: record.attempt.saturating_add(skipped),
         ..entering(case, &record, state)
     };
     let id = record.id;
@@ -321,7 +330,7 @@ fn goes_back_uncounted(record: &Allocation, uncounted: u32) -> bool {
         record.stop,
         Some(StopCause::NodeLost { .. } | StopCause::NodeFault { .. })
     );
-    lost && uncounted < UNCOUNTED_ATTEMPTS && nothing_started(&record.ranks)
+    lost && uncounted % ATTEMPT_GAP < UNCOUNTED_ATTEMPTS && nothing_started(&record.ranks)
 }
 
 /// Whether at least one rank has ended, and none that has was ever started.
@@ -343,7 +352,7 @@ pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState 
     if goes_back_uncounted(record, uncounted) {
         return AllocationState::Pending;
     }
-    let attempt = record.attempt.saturating_sub(uncounted);
+    let attempt = (record.attempt % ATTEMPT_GAP).saturating_sub(uncounted % ATTEMPT_GAP);
     match (&record.stop, record.spec.requeue) {
         (None, _) => AllocationState::Completed,
         (Some(StopCause::Cancelled { .. }), _) => AllocationState::Cancelled,

@@ -1,0 +1,259 @@
+//! No number that an agent may remember is given again.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, NodeId, ProjectPath, VclusterName,
+    allocation::{RankExit, StopCause},
+    audit::AuditAction,
+    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    id::LeaseName,
+    limit::Limits,
+    node::Lifecycle,
+    spec::{AllocationSpec, Constraints, Requeue, Workload},
+};
+
+const AT: UnixMillis = UnixMillis(1_700_000_000_000);
+
+fn by(name: &str, power: Power, command: Command) -> Envelope {
+    Envelope {
+        schema: SCHEMA,
+        principal: Principal {
+            name: name.to_owned(),
+            power,
+        },
+        key: None,
+        at: AT,
+        fence: None,
+        command,
+    }
+}
+
+fn apply(state: &mut State, command: Command) -> Applied {
+    let index = state.last_index + 1;
+    let admin = by("root", Power::Admin, command);
+    state.apply(index, &admin).unwrap()
+}
+
+fn n(i: u32) -> NodeId {
+    NodeId::new(&format!("n{i}")).unwrap()
+}
+
+fn submit(state: &mut State, requeue: Requeue) -> AllocationId {
+    let spec = AllocationSpec {
+        name: None,
+        project: ProjectPath::new("t").unwrap(),
+        vcluster: VclusterName::new("main").unwrap(),
+        nodes: 1,
+        workload: Workload {
+            argv: vec!["true".to_owned()],
+            ..Workload::default()
+        },
+        walltime_ms: None,
+        class: 5,
+        sensitive: false,
+        constraints: Constraints::default(),
+        requeue,
+        hold: false,
+    };
+    let spec = Box::new(spec);
+    let id = AllocationId(state.last_id + 1);
+    apply(state, Command::Submit { spec });
+    // The number is what the state says, whatever was thought of it.
+    assert_eq!(state.last_id, id.0);
+    id
+}
+
+fn assign(state: &mut State, id: AllocationId, node: NodeId) {
+    let version = state.node(&node).unwrap().version;
+    let boot = None;
+    let nodes = vec![ExpectedNode {
+        node,
+        version,
+        boot,
+    }];
+    apply(state, Command::Assign { id, nodes });
+}
+
+fn end(state: &mut State, id: AllocationId, node: NodeId, exit: RankExit) {
+    let attempt = state.allocation(id).unwrap().attempt;
+    let (at, fault) = (AT, None);
+    let report = RankReport::Ended { at, exit, fault };
+    let report = Command::Report {
+        id,
+        attempt,
+        node,
+        report,
+    };
+    let index = state.last_index + 1;
+    let mut service = by("service:control/c1", Power::Service, report);
+    service.fence = Some(Fence {
+        lease: LeaseName::new("dispatch").unwrap(),
+        epoch: state.lease("dispatch").unwrap().0,
+    });
+    state.apply(index, &service).unwrap();
+}
+
+fn acquire(state: &mut State) -> u64 {
+    let acquire = Command::AcquireLease {
+        lease: LeaseName::new("dispatch").unwrap(),
+        holder: "c1".to_owned(),
+        ttl_ms: 1_000,
+    };
+    let index = state.last_index + 1;
+    let service = by("service:control/c1", Power::Service, acquire);
+    state.apply(index, &service).unwrap();
+    state.lease("dispatch").unwrap().0
+}
+
+/// Two nodes; one allocation waits, one runs on the first of them.
+fn backed_up(requeue: Requeue) -> (State, AllocationId, AllocationId) {
+    let mut state = State::new();
+    let create = Command::CreateProject {
+        path: ProjectPath::new("t").unwrap(),
+        limits: Some(Limits {
+            max_nodes: Some(9),
+            max_concurrent_allocations: None,
+        }),
+        admins: Vec::new(),
+        description: String::new(),
+    };
+    apply(&mut state, create);
+    for i in 0..2 {
+        let vcluster = VclusterName::new("main").unwrap();
+        apply(
+            &mut state,
+            Command::RegisterNode {
+                node: n(i),
+                vcluster,
+            },
+        );
+        let (node, lifecycle) = (n(i), Lifecycle::Ready);
+        apply(&mut state, Command::SetLifecycle { node, lifecycle });
+    }
+    acquire(&mut state);
+    let waits = submit(&mut state, requeue);
+    let runs = submit(&mut state, requeue);
+    assign(&mut state, runs, n(0));
+    (state, waits, runs)
+}
+
+fn restored(mut state: State) -> State {
+    let note = Command::NoteQuorum {
+        action: Box::new(AuditAction::SteppedDown {
+            member: 1,
+            to: None,
+        }),
+    };
+    state.begin_anew(&by("root", Power::Admin, note)).unwrap();
+    // As a member opens it.
+    State::restore(&state.snapshot()).unwrap()
+}
+
+fn of(state: &State, id: AllocationId) -> &Allocation {
+    state.allocation(id).unwrap()
+}
+
+fn lost() -> RankExit {
+    RankExit::Lost {
+        evidence: "booted anew".to_owned(),
+    }
+}
+
+#[test]
+fn a_restored_cluster_gives_no_number_again_that_was_given_after_the_backup() {
+    let (backup, waits, runs) = backed_up(Requeue::Always);
+    let mut former = backup.clone();
+    let mut anew = restored(backup);
+
+    // What the cluster that was backed up went on to do.
+    assign(&mut former, waits, n(1));
+    end(&mut former, runs, n(0), lost());
+    assign(&mut former, runs, n(0));
+    let former_id = (0..50).map(|_| submit(&mut former, Requeue::Never)).last();
+    let attempts = |state: &State| [waits, runs].map(|id| of(state, id).attempt);
+    let former_attempts = attempts(&former);
+    assert_eq!(former_attempts, [1, 2]);
+
+    assert_eq!(of(&anew, runs).attempt, 1, "it may run under that number");
+    assign(&mut anew, waits, n(1));
+    end(&mut anew, runs, n(0), lost());
+    assign(&mut anew, runs, n(0));
+    for (is, was) in attempts(&anew).into_iter().zip(former_attempts) {
+        assert!(is > was, "attempt {is} after {was}");
+    }
+    for i in 0..2 {
+        let (is, was) = (anew.node(&n(i)).unwrap(), former.node(&n(i)).unwrap());
+        assert!(is.version > was.version + 1_000_000);
+    }
+    assert!(anew.lease("dispatch").unwrap().0 > former.lease("dispatch").unwrap().0 + 1_000_000);
+    let id = submit(&mut anew, Requeue::Never);
+    assert!(Some(id) > former_id, "{id} after {former_id:?}");
+    assert!(anew.revision() > former.revision());
+}
+
+#[test]
+fn what_is_counted_of_attempts_is_counted_on() {
+    // Its policy is asked once, also of what waited, or ran, when it was backed up.
+    let (backup, waits, runs) = backed_up(Requeue::Once);
+    let mut anew = restored(backup);
+    assign(&mut anew, waits, n(1));
+    for (id, node) in [(waits, n(1)), (runs, n(0))] {
+        end(&mut anew, id, node.clone(), lost());
+        assert_eq!(of(&anew, id).state, AllocationState::Pending);
+        assign(&mut anew, id, node.clone());
+        end(&mut anew, id, node, lost());
+        assert_eq!(of(&anew, id).state, AllocationState::Failed);
+    }
+    // What never started goes back whatever the policy says, five times.
+    let (backup, _, runs) = backed_up(Requeue::Never);
+    let mut anew = restored(restored(backup));
+    for _ in 0..5 {
+        let evidence = "booted anew".to_owned();
+        let never = RankExit::NeverStarted { evidence };
+        end(&mut anew, runs, n(0), never);
+        assert_eq!(of(&anew, runs).state, AllocationState::Pending);
+        assign(&mut anew, runs, n(0));
+    }
+    end(&mut anew, runs, n(0), lost());
+    let cause = StopCause::NodeLost { node: n(0) };
+    assert_eq!(of(&anew, runs).stop, Some(cause));
+    assert_eq!(of(&anew, runs).state, AllocationState::Failed);
+}
+
+#[test]
+fn a_restored_cluster_ends_many_allocations_far_above_the_former_ones() {
+    let (backup, waits, _) = backed_up(Requeue::Never);
+    let mut anew = restored(backup);
+    let id = submit(&mut anew, Requeue::Never);
+    apply(&mut anew, Command::Cancel { id });
+    apply(&mut anew, Command::Cancel { id: waits });
+    let again = State::restore(&anew.snapshot()).unwrap();
+    for id in [id, waits] {
+        assert_eq!(of(&again, id).state, AllocationState::Cancelled);
+    }
+    assert!(anew.snapshot().len() < 2 << 20, "{}", anew.snapshot().len());
+}
+
+#[test]
+fn a_wipe_that_was_waited_for_at_the_backup_has_another_number() {
+    use lattice_quorum_types::tenure::Tenure;
+    let (mut backup, ..) = backed_up(Requeue::Never);
+    let node = backup.nodes.get_mut(&n(1)).unwrap();
+    node.tenure = Some(Tenure {
+        user: "alice".to_owned(),
+        project: ProjectPath::new("t").unwrap(),
+        since: AT,
+        purpose: String::new(),
+        counted_by: None,
+        phase: TenurePhase::Releasing {
+            wipe: 7,
+            since: AT,
+            released_at: AT,
+            has_failed: false,
+        },
+    });
+    let anew = restored(backup);
+    let tenure = anew.node(&n(1)).unwrap().tenure.as_ref().unwrap();
+    assert!(tenure.awaits_wipe().unwrap() > 1_000_000);
+}
