@@ -170,6 +170,8 @@ async fn take_piece(
     }
     *incoming.lock().await = None;
     tracing::info!(bytes = bytes.len(), snapshot = %meta.snapshot_id, "snapshot received");
+    let kept = member.replica.keep(&meta, &bytes).await;
+    kept.map_err(Failed::new)?;
     let snapshot = Snapshot {
         meta,
         snapshot: Box::new(bytes),

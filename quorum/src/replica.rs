@@ -254,7 +254,22 @@ impl Replica {
         Ok((meta, bytes))
     }
 
-    fn install(&self, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<()> {
+    /// Puts a leader's snapshot on the disk before openraft hears of it, where it is news: openraft
+    /// purges the log up to it while it is still being installed, and a member whose power goes in
+    /// between would begin with neither.
+    pub async fn keep(&self, meta: &SnapshotMeta, bytes: &Bytes) -> io::Result<()> {
+        let newest = self.snapshots.last_log_id().max(self.read().applied);
+        if meta.last_log_id <= newest {
+            return Ok(());
+        }
+        let (replica, meta, bytes) = (self.clone(), meta.clone(), bytes.clone());
+        let workers = &self.snapshots.ground().workers;
+        let kept = workers.run(move || replica.write_down(&meta, &bytes).map(drop));
+        kept.await.flatten()
+    }
+
+    /// Writes a leader's snapshot to disk, with every segment that it names.
+    fn write_down(&self, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<State> {
         let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
         let mut state = State::restore(bytes).map_err(invalid)?;
         let segments = self.snapshots.segments();
@@ -267,6 +282,11 @@ impl Replica {
             return Err(io::Error::new(io::ErrorKind::NotFound, fault));
         }
         self.snapshots.store(meta, bytes)?;
+        Ok(state)
+    }
+
+    fn install(&self, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<()> {
+        let state = self.write_down(meta, bytes)?;
         let (revision, trust) = (state.revision(), state.trust_number());
         if let Some(observer) = &self.snapshots.ground().observer {
             observer.installed(meta.last_log_id.map_or(0, |id| id.index), &state);

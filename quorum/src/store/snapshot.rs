@@ -116,7 +116,7 @@ impl SnapshotDir {
     }
 
     /// Last entry the newest snapshot covers.
-    pub(super) fn last_log_id(&self) -> Option<LogId> {
+    pub fn last_log_id(&self) -> Option<LogId> {
         self.current()
             .as_ref()
             .and_then(|(_, meta)| meta.last_log_id)
