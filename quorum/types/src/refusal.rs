@@ -595,7 +595,9 @@ impl fmt::Display for Refusal {
             Refusal::NodesTaken { nodes } => {
                 f.write_str("ownership conflict:")?;
                 fmt_taken(f, nodes)?;
-                f.write_str("; none of the nodes was given")
+                f.write_str(
+                    "; none of the nodes was given: name others, or wait until these are free",
+                )
             }
             Refusal::SensitivePool {
                 current,
@@ -603,7 +605,7 @@ impl fmt::Display for Refusal {
                 limit,
             } if current > limit => write!(
                 f,
-                "claim rejected: the cluster exceeds sensitive_pool_size quota\n  Current usage: \
+                "sensitive use rejected: the cluster exceeds sensitive_pool_size quota\n  Current usage: \
                  {current} nodes\n  New limit: {limit} nodes\n  Hint: {requested} more fit once \
                  claimed nodes are released or sensitive work has ended."
             ),
@@ -613,8 +615,9 @@ impl fmt::Display for Refusal {
                 limit,
             } => write!(
                 f,
-                "claim rejected: the cluster would exceed sensitive_pool_size quota (current: \
-                 {current}, requested: {requested}, limit: {limit})"
+                "sensitive use rejected: the cluster would exceed sensitive_pool_size quota (current: \
+                 {current}, requested: {requested}, limit: {limit}); wait until claimed nodes are \
+                 wiped or sensitive work has ended"
             ),
             Refusal::NotConforming { faults, more } => {
                 f.write_str("these nodes cannot be claimed for sensitive work:")?;

@@ -1,6 +1,6 @@
 //! What reconcilers do to allocations: assign nodes (the second limit gate) and stop.
 
-use super::{Case, invalid, people::entering, sensitive, wrong_state};
+use super::{Case, invalid, people::entering, sensitive, tenure::taken_by, wrong_state};
 use crate::change::{Change, Direction, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Outcome, Refusal,
@@ -12,6 +12,7 @@ use lattice_quorum_types::{
     node::{Holder, Node},
     planted::{self, Bug},
     spec::AllocationSpec,
+    tenure::{Taken, Tenure},
 };
 use std::collections::BTreeSet;
 
@@ -152,7 +153,7 @@ pub(super) fn free_nodes<'a>(
     expected: &[ExpectedNode],
 ) -> Result<Vec<&'a Node>, Refusal> {
     let mut free = Vec::with_capacity(expected.len());
-    let mut changed = Vec::new();
+    let (mut changed, mut others) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
     for expected in expected {
         let ExpectedNode {
@@ -170,7 +171,20 @@ pub(super) fn free_nodes<'a>(
         let node = case.state.nodes.get(id).ok_or_else(unknown)?;
         let is_free = node.is_assignable_to(&allocation.user, &allocation.spec);
         let is_as_planned = node.version == *version && is_free;
-        if !is_as_planned && !planted::is(Bug::NodesTaken) {
+        let (user, spec) = (&allocation.user, &allocation.spec);
+        let is_theirs = |tenure: &Tenure| spec.sensitive && tenure.is_open_to(user, &spec.project);
+        let is_others = node
+            .tenure
+            .as_ref()
+            .is_some_and(|tenure| !is_theirs(tenure));
+        if is_others && !planted::is(Bug::NodesTaken) {
+            // Planning again with its present version would help nobody.
+            let node_taken = |by| Taken {
+                node: id.clone(),
+                by,
+            };
+            others.extend(taken_by(case, node).map(node_taken));
+        } else if !is_as_planned && !planted::is(Bug::NodesTaken) {
             changed.push((id.clone(), node.holder.map(|holder| holder.allocation)));
         } else if node.current != allocation.spec.vcluster {
             let (has, wants) = (&node.current, &allocation.spec.vcluster);
@@ -179,11 +193,13 @@ pub(super) fn free_nodes<'a>(
         }
         free.push(node);
     }
-    if changed.is_empty() {
-        Ok(free)
-    } else {
-        Err(Refusal::OwnershipConflict { nodes: changed })
+    if !others.is_empty() {
+        return Err(Refusal::NodesTaken { nodes: others });
     }
+    if !changed.is_empty() {
+        return Err(Refusal::OwnershipConflict { nodes: changed });
+    }
+    Ok(free)
 }
 
 /// Starts stopping an allocation that holds nodes. The first cause stays.

@@ -12,6 +12,7 @@ use lattice_quorum_types::{
     id::MAX_NAME_BYTES,
     limit::{Limits, Resource, Usage},
     project::Project,
+    vcluster::Vcluster,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,6 +128,16 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
     if entry.record.own.nodes > 0 {
         let claimed = entry.record.own.nodes;
         let reason = format!("{claimed} nodes are claimed for {path}; release them first");
+        return Err(invalid("path", reason));
+    }
+    // A later tenant of that name would be let in unasked.
+    let names = |vcluster: &&Vcluster| {
+        let tenants = vcluster.definition.tenants.as_ref();
+        tenants.is_some_and(|tenants| tenants.contains(path))
+    };
+    if let Some(Vcluster { name, .. }) = case.state.vclusters.all().find(names) {
+        let reason =
+            format!("vCluster {name} is for tenant {path}; take it from its tenants first");
         return Err(invalid("path", reason));
     }
     let action = AuditAction::ProjectDeleted {

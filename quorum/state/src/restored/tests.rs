@@ -36,7 +36,7 @@ fn apply(state: &mut State, command: Command) -> Applied {
 }
 
 fn n(i: u32) -> NodeId {
-    NodeId::new(&format!("n{i}")).unwrap()
+    NodeId::new(format!("n{i}")).unwrap()
 }
 
 fn submit(state: &mut State, requeue: Requeue) -> AllocationId {

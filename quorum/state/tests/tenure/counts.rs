@@ -53,8 +53,9 @@ fn the_pool_holds_for_claims_and_for_sensitive_work_together() {
         let text = refused.unwrap_err().to_string();
         assert_eq!(
             text,
-            "claim rejected: the cluster would exceed sensitive_pool_size quota (current: 4, \
-             requested: 1, limit: 4)"
+            "sensitive use rejected: the cluster would exceed sensitive_pool_size quota (current: \
+             4, requested: 1, limit: 4); wait until claimed nodes are wiped or sensitive work has \
+             ended"
         );
     }
     // Her own nodes are in the pool already.

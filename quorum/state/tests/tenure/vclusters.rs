@@ -143,3 +143,18 @@ fn an_administrator_moves_nodes_all_or_none() {
     });
     assert_eq!(moved.count(), 1);
 }
+
+#[test]
+fn a_tenant_that_a_vcluster_names_is_not_deleted() {
+    let mut c = founded(1);
+    c.create("u", Some(limits(4))).unwrap();
+    c.admin(set("main", Some(&["t", "u"]), None)).unwrap();
+    let delete = || Command::DeleteProject { path: path("u") };
+    let refused = c.admin(delete()).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "path: vCluster main is for tenant u; take it from its tenants first"
+    );
+    c.admin(set("main", Some(&["t"]), None)).unwrap();
+    c.admin(delete()).unwrap();
+}
