@@ -162,7 +162,11 @@ fn sensitive_work_that_is_taken_by_force_or_cancelled_has_its_end_too() {
         .collect();
     assert_eq!(
         words,
-        [("olga", "force_released"), ("olga", "sensitive_ended")]
+        [
+            ("olga", "force_released"),
+            ("olga", "sensitive_ended"),
+            ("olga", "allocation_acted_on"),
+        ]
     );
     assert!(
         matches!(&found[1].1, AuditAction::SensitiveEnded { state: AllocationState::Failed, cause: Some(why), .. }

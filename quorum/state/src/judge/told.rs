@@ -37,6 +37,7 @@ pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>) 
             Change::Node(after) => {
                 let before = case.state.nodes.get(&after.id);
                 actions.extend(before.and_then(|before| node(case, command, before, after)));
+                actions.extend(before.and_then(|before| taken_from(case, command, before)));
             }
             _ => {}
         }
@@ -62,6 +63,21 @@ fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Optio
         Command::Assign { .. } | Command::AssignSensitive { .. } => "assign",
         _ => return None,
     };
+    on_others(case, allocation, what)
+}
+
+/// Whose work lost its node by force. That may leave the work's own record as it was.
+fn taken_from(case: Case<'_>, command: &Command, before: &Node) -> Option<AuditAction> {
+    match command {
+        Command::ForceRelease { node, .. } if *node == before.id => {
+            let held = case.state.hot.get(&before.holder?.allocation)?;
+            on_others(case, held, "force release")
+        }
+        _ => None,
+    }
+}
+
+fn on_others(case: Case<'_>, allocation: &Allocation, what: &str) -> Option<AuditAction> {
     let is_person = case.principal.power != Power::Service;
     (is_person && case.principal.name != allocation.user).then(|| AuditAction::AllocationActedOn {
         allocation: allocation.id,

@@ -261,3 +261,41 @@ fn a_node_that_goes_back_in_the_step_in_which_sensitive_work_starts_is_written_d
     assert_eq!(started, [vec![n(0), n(1)]]);
     assert_eq!(back, [vec![n(2)]]);
 }
+
+#[test]
+fn a_node_taken_by_force_is_written_down_as_done_to_whose_work_it_was() {
+    let mut c = founded(2);
+    let id = c.submit_as("alice", spec("t/a", 2)).unwrap();
+    c.give(id, &[0, 1]).unwrap();
+    let done = RankReport::Ended {
+        at: c.now(),
+        exit: RankExit::Exited { code: 0 },
+        fault: None,
+    };
+    c.report(id, &n(0), done).unwrap();
+    let acted = |c: &Cluster| {
+        let all = c.audit().into_iter();
+        let acted = all.filter_map(|action| match action {
+            AuditAction::AllocationActedOn {
+                allocation,
+                user,
+                what,
+                ..
+            } if what == "force release" => Some((allocation, user)),
+            _ => None,
+        });
+        acted.collect::<Vec<_>>()
+    };
+    // The first had ended there, so that nothing of the work itself changes; the second had not.
+    for i in 0..2 {
+        assert_eq!(acted(&c).len(), i);
+        let force = Command::ForceRelease {
+            node: n(i),
+            reason: "cage is dark".to_owned(),
+            expected: None,
+        };
+        c.admin(force).unwrap();
+    }
+    let hers = (id, "alice".to_owned());
+    assert_eq!(acted(&c), [hers.clone(), hers]);
+}
