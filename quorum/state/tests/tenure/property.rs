@@ -293,10 +293,9 @@ fn check(before: &State, state: &State, step: &Step, met: &mut Met) {
         let Some(tenure) = &node.tenure else {
             continue;
         };
-        assert_eq!(
-            matches!(tenure.phase, TenurePhase::Unclean { .. })
-                && node.lifecycle != Lifecycle::Quarantined,
-            false,
+        let is_unclean = matches!(tenure.phase, TenurePhase::Unclean { .. });
+        assert!(
+            !is_unclean || node.lifecycle == Lifecycle::Quarantined,
             "{} is not wiped and not quarantined",
             node.id
         );
