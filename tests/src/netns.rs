@@ -10,6 +10,9 @@ use std::{
 /// Begins every namespace's name; the process that made it follows.
 const PREFIX: &str = "lattice-test-";
 
+/// An address that no card has.
+const NOBODY: &str = "02:00:00:00:00:01";
+
 /// A host: a network namespace with one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Netns {
@@ -45,6 +48,11 @@ fn ip(args: &[&str]) {
     let done = Command::new("ip").args(args).output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "ip {}: {said}", args.join(" "));
+}
+
+/// A host's notion of who has which address.
+fn neighbour(host: &Netns, args: &[&str]) {
+    ip(&[&["-n", host.name.as_str(), "neigh"], args].concat());
 }
 
 impl Network {
@@ -155,6 +163,20 @@ impl Network {
             "master",
             &self.bridge(Side::Ours),
         ]);
+    }
+
+    /// What `from` sends to `to` is lost without a word from now on; what `to` sends arrives.
+    pub fn mute(&self, from: &Netns, to: &Netns) {
+        let args = ["replace", &to.ip.to_string(), "lladdr", NOBODY];
+        neighbour(
+            from,
+            &[&args[..], &["dev", "eth0", "nud", "permanent"]].concat(),
+        );
+    }
+
+    /// What `from` sends to `to` arrives again.
+    pub fn unmute(&self, from: &Netns, to: &Netns) {
+        neighbour(from, &["del", &to.ip.to_string(), "dev", "eth0"]);
     }
 
     fn next(&self) -> u8 {
