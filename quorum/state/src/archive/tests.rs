@@ -47,7 +47,13 @@ fn encoded(archive: &Archive) -> Vec<u8> {
 fn records_of_a_former_snapshot_give_what_applying_them_gave() {
     let count = 3000;
     // Each hundredth runs long.
-    let ended_at = |id: u64| if id.is_multiple_of(100) { id * 3 + 5000 } else { id * 3 };
+    let ended_at = |id: u64| {
+        if id.is_multiple_of(100) {
+            id * 3 + 5000
+        } else {
+            id * 3
+        }
+    };
     let mut by_end: Vec<u64> = (1..=count).collect();
     by_end.sort_by_key(|id| ended_at(*id));
     let mut applied = Archive::new(Bounds::default());
