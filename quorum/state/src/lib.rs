@@ -44,9 +44,9 @@ mod v4;
 mod vcluster;
 
 pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};
+pub use lookup::Lookup;
 pub use policy::Policy;
 pub use restored::REVISION_GAP;
-pub use lookup::Lookup;
 pub use segment::{Sealed, Segment, SegmentFault, SegmentId, Segments, Table};
 pub use snapshot::{FORMAT_VERSION, RestoreError};
 pub use state::State;

@@ -233,7 +233,10 @@ impl State {
 
     /// All segments, those that were not taken yet too.
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
-        self.archive.sealed().iter().chain(self.audit.sealed().iter())
+        self.archive
+            .sealed()
+            .iter()
+            .chain(self.audit.sealed().iter())
     }
 
     /// Allocations that are not terminal, by id.
