@@ -70,7 +70,7 @@ pub use renewal::{
     keep_renewed,
 };
 pub use router::{Caller, Failed, ItemSender, Router, Served};
-pub use simulated::{Answers, Opened, Wire};
+pub use simulated::{Answers, Item, Opened, Wire};
 pub use statement::{Signed, Signer, StatementRefused};
 pub use token::{InvalidToken, JoinToken, Pin};
 pub use trust::Standing;

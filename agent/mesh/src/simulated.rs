@@ -30,8 +30,11 @@ pub trait Wire: Send + Sync + 'static {
         to: SocketAddr,
         method: &'static str,
         body: Vec<u8>,
-    ) -> BoxFuture<'static, Result<mpsc::Receiver<Result<Vec<u8>, CallError>>, CallError>>;
+    ) -> BoxFuture<'static, Result<mpsc::Receiver<Item>, CallError>>;
 }
+
+/// One item of a stream, encoded, or why it ended.
+pub type Item = Result<Vec<u8>, CallError>;
 
 /// The handlers of one endpoint, as a [`Wire`] reaches them.
 #[derive(Clone)]

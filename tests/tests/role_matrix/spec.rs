@@ -85,7 +85,6 @@ pub const RULES: &[Rule] = &[
     rule(Server::Agent, "agent.claim", &[Control]),
     rule(Server::Agent, "agent.gate", &[Control]),
     rule(Server::Agent, "agent.wipe", &[Control]),
-    rule(Server::Agent, "agent.wipe", &[Control]),
     rule(Server::Agent, "agent.ping_peer", &[Control]),
     // Agents vouch for each other's life, and share preimages that carry their own proof.
     rule(Server::Agent, "agent.ping", &[Control, Agent]),
