@@ -52,9 +52,7 @@ async fn ended(executor: &Executor, number: u64) -> WipeOutcome {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking)
-        .await
-        .expect("in time")
+    tokio::time::timeout(PATIENCE, asking).await.unwrap()
 }
 
 fn reason(outcome: WipeOutcome) -> String {

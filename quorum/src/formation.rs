@@ -34,7 +34,10 @@ pub(crate) async fn form(member: Arc<Member>, mesh: Mesh, members: BTreeMap<Vote
             continue;
         }
         if let Err(error) = member.lineage.found() {
-            tracing::warn!(error = error.reason, "the quorum could not be founded; trying again");
+            tracing::warn!(
+                error = error.reason,
+                "the quorum could not be founded; trying again"
+            );
             continue;
         }
         let nodes: BTreeMap<VoterId, BasicNode> = members

@@ -154,7 +154,11 @@ async fn take_piece(
     incoming: &Mutex<Option<Incoming>>,
     piece: SendSnapshot,
 ) -> Result<SnapshotAnswer, Failed> {
-    let bytes = match gather(&mut incoming.lock().await, &piece) {
+    let taken = {
+        let mut slot = incoming.lock().await;
+        gather(&mut slot, &piece)
+    };
+    let bytes = match taken {
         Taken::More => return Ok(SnapshotAnswer::More),
         Taken::Again => return Ok(SnapshotAnswer::Again),
         Taken::Whole(bytes) => bytes,

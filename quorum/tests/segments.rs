@@ -1,6 +1,6 @@
 //! Three members whose ended allocations are in segments: who was away gets those that it lacks and no
 //! others, who lost its disk gets all, and what is damaged is brought from another member.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

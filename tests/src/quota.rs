@@ -151,6 +151,10 @@ pub enum Actor {
 
 /// Whom the cases ask. Projects are named by their paths, allocations by what [`Quorum::allocate`]
 /// called them.
+#[allow(
+    async_fn_in_trait,
+    reason = "awaited where it is called, in tests alone; a lint only where this module is public"
+)]
 pub trait Quorum {
     /// A project, closed but for `limits`.
     async fn create(

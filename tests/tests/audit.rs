@@ -1,6 +1,6 @@
 //! The audit as an auditor meets it, with real processes: asked, exported, checked elsewhere, and
 //! found out when it is not what was written, also after a member was killed.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use lattice_tests::{
     site::{Plan, Site},

@@ -232,7 +232,9 @@ impl Trust {
     }
 }
 
-pub(crate) fn store_of(roots: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, CredentialsError> {
+pub(crate) fn store_of(
+    roots: &[CertificateDer<'static>],
+) -> Result<Arc<RootCertStore>, CredentialsError> {
     let mut store = RootCertStore::empty();
     for root in roots {
         store

@@ -13,8 +13,8 @@ use crate::{
     failure::Failure,
     output::{self, Columns, Format, contrast, or_dash, time, until},
 };
-use clap::{Args, Subcommand};
 use claim::{ClaimArgs, ReleaseArgs};
+use clap::{Args, Subcommand};
 use drain::{DrainArgs, UndrainArgs};
 use health::HealthArgs;
 use history::HistoryArgs;

@@ -73,7 +73,7 @@ pub fn disk_mib(folder: &Path) -> u64 {
         });
         each.sum()
     }
-    blocks(folder) * 512 >> 20
+    (blocks(folder) * 512) >> 20
 }
 
 /// Looks after the machine, in a thread that does nothing else.

@@ -8,12 +8,7 @@ use lattice_client::{
     ClientError,
     api::{project::*, tenant::*},
 };
-use lattice_quorum_types::{
-    AllocationState, Command,
-    command::{Fence, Power},
-    id::LeaseName,
-    limit::Patch,
-};
+use lattice_quorum_types::{AllocationState, Command, command::Fence, id::LeaseName, limit::Patch};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tonic::Code;
