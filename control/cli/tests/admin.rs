@@ -174,7 +174,7 @@ fn written_down(cluster: &Cluster, held: &str) {
         forced[0]["action"]["force_released"]["reason"],
         "power is off"
     );
-    assert!(cluster.said(&["audit", "verify"]).contains("holds"));
+    holds(cluster, &["audit", "verify"], "the cluster's audit holds");
     cluster.said(&["node", "undrain", "gpu003", "--skip-gate"]);
     let skipped = cluster.json(&["audit", "query", "--action", "gate_skipped"]);
     assert_eq!(skipped[0]["by"], "demo");
@@ -184,17 +184,23 @@ fn written_down(cluster: &Cluster, held: &str) {
     );
     let table = cluster.run(&["audit", "query", "--node", "gpu003"]).stdout;
     assert!(table.contains("without its health gate"), "{table}");
-    let export = cluster.run(&["audit", "export"]).stdout;
-    let file = cluster.sandbox.path("audit.jsonl");
-    let arg = file.to_str().unwrap().to_owned();
-    fs::write(&file, &export).unwrap();
-    let whole = ["audit", "verify", "--file", &arg, "--with-cluster"];
-    assert!(cluster.said(&whole).contains("the same entries"));
-    fs::write(&file, export.replace("power is off", "power is on")).unwrap();
-    let changed = cluster.run(&["audit", "verify", "--file", &arg]);
+    let arg = |name: &str| cluster.sandbox.path(name).to_str().unwrap().to_owned();
+    let (file, forged) = (arg("audit.jsonl"), arg("forged.jsonl"));
+    cluster.said(&["audit", "export", &file]);
+    let compared = ["audit", "verify", "--against", &file];
+    holds(cluster, &compared, &format!("entries are those of {file}"));
+    let export = fs::read_to_string(&file).unwrap();
+    fs::write(&forged, export.replace("power is off", "power is on")).unwrap();
+    let changed = cluster.run(&["audit", "verify", &forged, "--chain-only"]);
     assert_eq!(changed.code, Some(1), "{changed:?}");
     assert!(
-        changed.stderr.contains("does not hold: entry "),
+        changed.stderr.contains("is not as it was written"),
         "{changed:?}"
     );
+}
+
+fn holds(cluster: &Cluster, verify: &[&str], words: &str) {
+    let verified = cluster.run(&[verify, &["-o", "wide"]].concat());
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    assert!(verified.stdout.contains(words), "{verified:?}");
 }

@@ -81,10 +81,16 @@ async fn entries_are_found_by_who_what_and_when() {
         ..AuditFilter::default()
     };
     let forced = found(&bed, by).await;
-    assert_eq!(forced.len(), 1);
+    let [node, work] = &forced[..] else {
+        panic!("the node, and whose work it was: {forced:?}");
+    };
     assert!(
-        forced[0].contains("gpu002") && forced[0].ends_with("the cage is dark"),
-        "{forced:?}"
+        node.contains("gpu002") && node.ends_with("the cage is dark"),
+        "{node}"
+    );
+    assert!(
+        work.contains("force release: allocation 1 of alice"),
+        "{work}"
     );
     let node = AuditFilter {
         node: some("gpu[001-002]"),
@@ -160,9 +166,13 @@ async fn people_read_what_is_theirs_and_operators_of_a_tenant_what_is_its() {
     };
     let mine = read("alice", AuditFilter::default()).await.unwrap().items;
     let told: Vec<_> = mine.iter().map(|entry| entry.summary.as_str()).collect();
-    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told.len(), 2, "{told:?}");
     assert!(
-        told[0].contains("cancel: allocation 2 of alice"),
+        told[0].contains("force release: allocation 1 of alice"),
+        "{told:?}"
+    );
+    assert!(
+        told[1].contains("cancel: allocation 2 of alice"),
         "{told:?}"
     );
     let others = AuditFilter {
