@@ -24,6 +24,7 @@ mod edges;
 mod enrolment;
 mod error;
 mod feed;
+mod floor;
 mod formation;
 mod gate;
 mod ground;

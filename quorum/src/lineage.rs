@@ -1,7 +1,7 @@
 //! Members of two incarnations of a cluster refuse each other: one of the two was restored from a
 //! backup of the other, under the same name and with the same members.
 
-use crate::store::Marked;
+use crate::store::{Marked, OpenError};
 use lattice_mesh::Failed;
 use lattice_quorum_types::{VoterId, membership::Incarnation};
 use std::{
@@ -35,6 +35,16 @@ impl Lineage {
     /// The cluster's name.
     pub(crate) fn cluster(&self) -> &str {
         self.marked.cluster()
+    }
+
+    /// Whether the directory was made without a log and not brought up to date since.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.marked.is_blank()
+    }
+
+    /// It was brought up to date.
+    pub(crate) fn caught_up(&self) -> Result<bool, OpenError> {
+        self.marked.caught_up()
     }
 
     /// This member founds the cluster.

@@ -3,6 +3,7 @@
 
 use crate::{
     contacts::Contacts,
+    floor::Floor,
     handover::Handover,
     heard::Heard,
     lineage::Lineage,
@@ -70,8 +71,8 @@ pub(crate) struct Member {
     pub(crate) gate_looked: Heard,
     /// Others said that it is no member any more.
     removed: AtomicBool,
-    /// Began without a log and has not caught up with a leader since.
-    blank: AtomicBool,
+    /// What the others knew of terms when this member began without a log.
+    pub(crate) floor: Floor,
     metrics: watch::Receiver<RaftMetrics>,
 }
 
@@ -86,7 +87,6 @@ impl Member {
         lineage: Lineage,
     ) -> Self {
         let metrics = raft.metrics();
-        let blank = AtomicBool::new(log.last().is_none());
         Self {
             id,
             raft,
@@ -101,7 +101,7 @@ impl Member {
             changing: tokio::sync::Mutex::default(),
             gate_looked: Heard::never(),
             removed: AtomicBool::new(false),
-            blank,
+            floor: Floor::default(),
             metrics,
         }
     }
@@ -113,23 +113,28 @@ impl Member {
     /// without it, its vote could bury what was committed. A candidate with nothing but the
     /// founding entry is the founding itself.
     pub(crate) fn must_abstain(&self, theirs: Option<LogId>) -> bool {
-        self.blank.load(Ordering::Relaxed) && theirs.is_some_and(|id| id.index > 0)
+        self.is_blank() && theirs.is_some_and(|id| id.index > 0)
     }
 
     /// Notes that a leader's entries up to its commit point are in the log.
     pub(crate) fn caught_up_to(&self, committed: Option<LogId>) {
         let reached = committed.is_some() && self.log.last() >= committed;
-        if reached && self.blank.swap(false, Ordering::Relaxed) {
-            tracing::info!(
+        if !reached || !self.is_blank() {
+            return;
+        }
+        match self.lineage.caught_up() {
+            Ok(true) => tracing::info!(
                 member = self.id,
                 "caught up with the leader: voting from now on"
-            );
+            ),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(member = self.id, %error, "it goes on as a blank member"),
         }
     }
 
     /// Whether it began without a log and was not brought up to date since.
     pub(crate) fn is_blank(&self) -> bool {
-        self.blank.load(Ordering::Relaxed)
+        self.lineage.is_blank()
     }
 
     /// Whether others said that it is no member any more.

@@ -1,7 +1,7 @@
 //! The answering side of Raft over the mesh.
 
 use crate::{
-    gate, handover,
+    floor, gate, handover,
     member::Member,
     raft_rpc::{Append, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer, TakeOver},
     segments,
@@ -32,7 +32,7 @@ enum Taken {
 /// Adds Raft's calls.
 pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Router {
     let incoming: Arc<Mutex<Option<Incoming>>> = Arc::default();
-    let mesh = mesh.clone();
+    let (mesh, sent) = (mesh.clone(), mesh.clone());
     let (appends, votes, snapshots, silence, successor) = (
         member.clone(),
         member.clone(),
@@ -42,12 +42,13 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
     );
     segments::serve(router, member)
         .rpc(move |caller, request: Append| {
-            let member = appends.clone();
+            let (member, mesh) = (appends.clone(), sent.clone());
             async move {
                 let Append(incarnation, request) = request;
                 speaks_for_itself(&caller, &request.vote)?;
                 member.lineage.admit(caller.identity.id(), incarnation)?;
-                let committed = request.leader_commit;
+                let (term, committed) = (request.vote.leader_id().term, request.leader_commit);
+                floor::check(&member, &mesh, term, committed).await?;
                 let reply = member.raft.append_entries(request).await;
                 let reply = reply.map_err(Failed::new)?;
                 if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
@@ -78,6 +79,8 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
                 speaks_for_itself(&caller, &request.vote)?;
                 let incarnation = request.incarnation;
                 member.lineage.admit(caller.identity.id(), incarnation)?;
+                let (term, covers) = (request.vote.leader_id().term, request.meta.last_log_id);
+                floor::check(&member, &mesh, term, covers).await?;
                 take_piece(&member, &mesh, caller.identity.id(), &incoming, request).await
             }
         })

@@ -26,6 +26,9 @@ struct Marker {
     /// Directories had none before there was a restore.
     #[serde(default = "first")]
     incarnation: Incarnation,
+    /// Made without a log, and not brought up to date since: not forgotten by a restart half way.
+    #[serde(default)]
+    blank: bool,
 }
 
 fn first() -> Incarnation {
@@ -71,6 +74,7 @@ impl DataDir {
         let incarnation = marker
             .as_ref()
             .map_or(Incarnation::NONE, |marker| marker.incarnation);
+        let was_blank = marker.as_ref().is_none_or(|marker| marker.blank);
         match marker {
             Some(marker) => {
                 check_marker(path, &marker, cluster, voter)?;
@@ -92,11 +96,12 @@ impl DataDir {
         }
         // Last: with a marker, a log file that is missing is a loss and not a beginning. Before
         // the first row of the new format, too: what an older build cannot read it must not open.
+        let blank = was_blank || log.last().is_none();
         if !is_current {
-            write_marker(files, path, cluster, voter, incarnation)?;
+            write_marker(files, path, cluster, voter, (incarnation, blank))?;
         }
         let (files, path) = (ground.files.clone(), path.to_owned());
-        let marked = Marked::new(files, path, cluster, voter, incarnation);
+        let marked = Marked::new(files, path, cluster, voter, (incarnation, blank));
         Ok(Self {
             log,
             snapshots,
@@ -169,7 +174,7 @@ pub(super) fn write_marker(
     path: &Path,
     cluster: &str,
     voter: VoterId,
-    incarnation: Incarnation,
+    (incarnation, blank): (Incarnation, bool),
 ) -> Result<(), OpenError> {
     let marker_path: PathBuf = path.join(MARKER);
     let marker = Marker {
@@ -177,6 +182,7 @@ pub(super) fn write_marker(
         cluster: cluster.to_owned(),
         voter,
         incarnation,
+        blank,
     };
     let text = serde_json::to_vec(&marker).map_err(|e| OpenError::damaged(&marker_path, e))?;
     files

@@ -5,7 +5,7 @@ use crate::ground::Files;
 use lattice_quorum_types::{VoterId, membership::Incarnation};
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The incarnation of one data directory.
@@ -14,7 +14,8 @@ pub struct Marked {
     path: PathBuf,
     cluster: String,
     voter: VoterId,
-    current: Mutex<Incarnation>,
+    /// And whether it is blank.
+    current: Mutex<(Incarnation, bool)>,
 }
 
 impl std::fmt::Debug for Marked {
@@ -29,7 +30,7 @@ impl Marked {
         path: PathBuf,
         cluster: &str,
         voter: VoterId,
-        current: Incarnation,
+        current: (Incarnation, bool),
     ) -> Self {
         Self {
             files,
@@ -45,29 +46,52 @@ impl Marked {
         &self.cluster
     }
 
-    /// Which one it is; [`Incarnation::NONE`] while the directory is blank.
-    pub fn current(&self) -> Incarnation {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, (Incarnation, bool)> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A blank directory belongs to this incarnation from now on, also after a crash. Does nothing
+    /// Which one it is; [`Incarnation::NONE`] before its first leader.
+    pub fn current(&self) -> Incarnation {
+        self.lock().0
+    }
+
+    /// Whether it was made without a log and not brought up to date since.
+    pub fn is_blank(&self) -> bool {
+        self.lock().1
+    }
+
+    fn write(&self, now: (Incarnation, bool)) -> Result<(), OpenError> {
+        write_marker(&*self.files, &self.path, &self.cluster, self.voter, now)
+    }
+
+    /// A directory of none belongs to this incarnation from now on, also after a crash. Does nothing
     /// to one that belongs to one already.
     ///
     /// # Errors
     /// When the marker cannot be written.
     pub fn join(&self, incarnation: Incarnation) -> Result<(), OpenError> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if !current.is_none() {
+        let mut current = self.lock();
+        if !current.0.is_none() {
             return Ok(());
         }
-        write_marker(
-            &*self.files,
-            &self.path,
-            &self.cluster,
-            self.voter,
-            incarnation,
-        )?;
-        *current = incarnation;
+        let now = (incarnation, current.1);
+        self.write(now)?;
+        *current = now;
         Ok(())
+    }
+
+    /// It was brought up to date: it is blank no more, also after a crash. Says whether it was.
+    ///
+    /// # Errors
+    /// When the marker cannot be written; it stays blank.
+    pub fn caught_up(&self) -> Result<bool, OpenError> {
+        let mut current = self.lock();
+        if !current.1 {
+            return Ok(false);
+        }
+        let now = (current.0, false);
+        self.write(now)?;
+        *current = now;
+        Ok(true)
     }
 }

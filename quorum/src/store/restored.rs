@@ -91,7 +91,7 @@ pub(super) async fn make(
     }
     log.close().await.map_err(OpenError::io(&log_path))?;
     drop(log);
-    dir::write_marker(files, path, cluster, voter, data.incarnation)?;
+    dir::write_marker(files, path, cluster, voter, (data.incarnation, false))?;
     files
         .remove(&unfinished)
         .map_err(OpenError::io(&unfinished))
