@@ -244,6 +244,9 @@ fn header(bytes: &[u8]) -> Result<Option<(Header, usize)>, BackupFault> {
         return Ok(None);
     };
     let found = u16::from_le_bytes([prefix[8], prefix[9]]);
+    if found == 0 {
+        return Err(BackupFault::NotABackup);
+    }
     if found > VERSION {
         return Err(BackupFault::Newer { found });
     }
