@@ -383,6 +383,23 @@ mod tests {
                 user: user(),
                 reason: reason(),
             },
+            AuditAction::SensitiveAsked {
+                allocation,
+                attempt,
+                user: user(),
+                project: project(),
+                what: "cancel".to_owned(),
+                nodes: nodes(),
+                state: AllocationState::Stopping,
+                cause: Some("cancelled by alice".to_owned()),
+            },
+            AuditAction::LimitsForced {
+                levels: vec![LevelLimits {
+                    project: project(),
+                    limits: changed("max_nodes"),
+                }],
+                overcommitted: vec![project()],
+            },
         ]
     }
 

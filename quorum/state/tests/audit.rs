@@ -6,15 +6,13 @@ mod common;
 use common::{Cluster, limits, node, path, principal, spec};
 use lattice_quorum_state::MAX_FORWARD_MS;
 use lattice_quorum_types::{
-    AllocationId, AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,
+    AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,
     allocation::RankExit,
     audit::{
         AuditAction, AuditEntry, AuditFilter, AuditOrder, AuditSearch, Checkpoint, CheckpointOf,
         Hex, verify_chain,
     },
-    claim::{Claim, ClaimedNode, Proof},
-    command::{ExpectedNode, Fence, Power},
-    id::LeaseName,
+    command::Power,
     node::Lifecycle,
     rpc::Role,
     view::{Answer, Query},
@@ -38,55 +36,6 @@ fn since(c: &Cluster, from: usize) -> Vec<(String, AuditAction)> {
     new.map(|entry| (entry.by.name, entry.action)).collect()
 }
 
-fn sensitive(c: &mut Cluster, nodes: u32) -> AllocationId {
-    let mut spec = spec("atlas", nodes);
-    spec.sensitive = true;
-    c.add_nodes(nodes as usize);
-    c.submit(spec).unwrap()
-}
-
-/// Assigned by a service, on claims of which no baseline asks anything.
-fn assign(c: &mut Cluster, id: AllocationId) {
-    let wanted = c.state.allocation(id).unwrap().spec.nodes as usize;
-    let nodes = c.free(wanted);
-    let nodes = nodes.into_iter().map(|expected| {
-        let claim = Claim {
-            node: expected.node.clone(),
-            boot_id: "b1".to_owned(),
-            cohort: None,
-            classes: Default::default(),
-            read_at: c.now(),
-            nonce: [0; 16],
-        };
-        ClaimedNode {
-            expected: ExpectedNode {
-                boot: Some("b1".to_owned()),
-                ..expected
-            },
-            proof: Proof {
-                claim,
-                signature: Default::default(),
-                completed: Default::default(),
-                conforms: Default::default(),
-            },
-        }
-    });
-    let nodes = nodes.collect();
-    let assign = Command::AssignSensitive { id, nodes };
-    let mut envelope = common::envelope(c.now(), principal("service:c1", Power::Service), assign);
-    c.admin(Command::AcquireLease {
-        lease: LeaseName::new("schedule").unwrap(),
-        holder: "c1".to_owned(),
-        ttl_ms: 60_000,
-    })
-    .unwrap();
-    envelope.fence = Some(Fence {
-        lease: LeaseName::new("schedule").unwrap(),
-        epoch: c.state.lease("schedule").unwrap().0,
-    });
-    c.apply(envelope).unwrap();
-}
-
 fn furnished() -> Cluster {
     let mut c = Cluster::default();
     c.create("atlas", Some(limits(8))).unwrap();
@@ -100,8 +49,8 @@ fn nodes(names: &[&str]) -> Vec<NodeId> {
 #[test]
 fn sensitive_work_is_written_down_from_its_nodes_to_its_end() {
     let mut c = furnished();
-    let id = sensitive(&mut c, 2);
-    assign(&mut c, id);
+    let id = c.submit_sensitive("atlas", 2);
+    c.assign_sensitive(id);
     let from = entries(&c).len() - 1;
     c.start_all(id);
     c.end_all(id, RankExit::Exited { code: 0 });
@@ -145,8 +94,8 @@ fn sensitive_work_is_written_down_from_its_nodes_to_its_end() {
 #[test]
 fn sensitive_work_that_is_taken_by_force_or_cancelled_has_its_end_too() {
     let mut c = furnished();
-    let id = sensitive(&mut c, 1);
-    assign(&mut c, id);
+    let id = c.submit_sensitive("atlas", 1);
+    c.assign_sensitive(id);
     c.start_all(id);
     let from = entries(&c).len();
     let force = Command::ForceRelease {
@@ -174,8 +123,8 @@ fn sensitive_work_that_is_taken_by_force_or_cancelled_has_its_end_too() {
         "{found:?}"
     );
 
-    let id = sensitive(&mut c, 1);
-    assign(&mut c, id);
+    let id = c.submit_sensitive("atlas", 1);
+    c.assign_sensitive(id);
     let from = entries(&c).len();
     c.propose("olga", Power::Operator, Command::Cancel { id })
         .unwrap();
@@ -185,8 +134,9 @@ fn sensitive_work_that_is_taken_by_force_or_cancelled_has_its_end_too() {
         .map(|(by, a)| (by, a.word()))
         .collect();
     assert_eq!(words[0], ("olga".to_owned(), "allocation_acted_on"));
-    assert_eq!(words[1].1, "sensitive_ended");
-    assert_eq!(words.len(), 2);
+    assert_eq!(words[1], ("olga".to_owned(), "sensitive_asked"));
+    assert_eq!(words[2].1, "sensitive_ended");
+    assert_eq!(words.len(), 3);
 }
 
 #[test]

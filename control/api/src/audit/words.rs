@@ -173,6 +173,19 @@ pub fn summary(action: &AuditAction) -> String {
             });
             format!("changed limits: {}", levels.collect::<Vec<_>>().join("; "))
         }
+        AuditAction::LimitsForced {
+            levels,
+            overcommitted,
+        } => {
+            let levels = levels.iter().map(|level| {
+                let limits = changed(&level.limits);
+                format!("{} {limits}", level.project)
+            });
+            let levels = levels.collect::<Vec<_>>().join("; ");
+            let over = overcommitted.iter().map(ToString::to_string);
+            let over = over.collect::<Vec<_>>().join(", ");
+            format!("changed limits by force: {levels}; overcommitted since: {over}")
+        }
         AuditAction::LimitPolicyChanged { before, after } => {
             format!("changed what limits mean from {before} to {after}")
         }
@@ -281,6 +294,28 @@ pub fn summary(action: &AuditAction) -> String {
         }
         AuditAction::UnwipedAccepted { node, user, reason } => {
             format!("answers for node {node}, which was not wiped after {user}: {reason}")
+        }
+        AuditAction::SensitiveAsked {
+            allocation,
+            user,
+            project,
+            what,
+            nodes,
+            state,
+            cause,
+            ..
+        } => {
+            let on = match nodes.is_empty() {
+                true => String::new(),
+                false => format!(", {}", some(nodes)),
+            };
+            let cause = cause
+                .as_ref()
+                .map_or(String::new(), |why| format!(" ({why})"));
+            format!(
+                "{what}: sensitive allocation {allocation} of {user} in project {project}{on}; now \
+                 {state}{cause}"
+            )
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What is written down of a change whichever command made it: sensitive work that gets nodes, runs
-//! and ends, and what people do to nodes and to others' work. It looks at records before and after,
-//! so no way to make the change is forgotten. Other entries are made by the command they tell of.
+//! What is written down of a change whichever command made it: sensitive work from its submit to its
+//! end, and what people do to nodes and to others' work. It looks at records before and after, so no
+//! way to make the change is forgotten. Other entries are made by the command they tell of.
 
 use super::Case;
 use crate::change::Change;
@@ -27,6 +27,7 @@ pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>) 
                 let before = case.state.hot.get(&record.id);
                 actions.extend(before.and_then(|before| acted_on(case, command, before)));
                 if record.spec.sensitive {
+                    actions.extend(asked(command, before, record));
                     actions.extend(
                         before
                             .into_iter()
@@ -52,18 +53,48 @@ pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>) 
 /// What an operator or administrator did to somebody else's work.
 fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Option<AuditAction> {
     let what = match command {
-        Command::Cancel { .. } => "cancel",
-        Command::Hold { .. } => "hold",
-        Command::Release { .. } => "release",
-        Command::Stop { .. } => "stop",
-        Command::Suspend { .. } => "suspend",
-        Command::Resume { .. } => "resume",
         Command::Grow { .. } => "grow",
-        Command::Shrink { .. } => "shrink",
         Command::Assign { .. } | Command::AssignSensitive { .. } => "assign",
-        _ => return None,
+        other => request(other)?,
     };
     on_others(case, allocation, what)
+}
+
+/// What is asked of one allocation and need not change its nodes at once.
+fn request(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Submit { .. } => Some("submit"),
+        Command::Cancel { .. } => Some("cancel"),
+        Command::Hold { .. } => Some("hold"),
+        Command::Release { .. } => Some("release"),
+        Command::Stop { .. } => Some("stop"),
+        Command::Suspend { .. } => Some("suspend"),
+        Command::Resume { .. } => Some("resume"),
+        Command::Shrink { .. } => Some("shrink"),
+        _ => None,
+    }
+}
+
+/// What somebody asked of sensitive work; its user's own requests are no exception.
+fn asked(
+    command: &Command,
+    before: Option<&Allocation>,
+    after: &Allocation,
+) -> Option<AuditAction> {
+    let what = request(command)?.to_owned();
+    let had: Vec<NodeId> = before.map(left_behind).unwrap_or_default();
+    let named = || after.spec.constraints.nodelist.iter().cloned().collect();
+    let holds = before.is_some_and(|before| before.state.holds());
+    Some(AuditAction::SensitiveAsked {
+        allocation: after.id,
+        attempt: after.attempt,
+        user: after.user.clone(),
+        project: after.spec.project.clone(),
+        what,
+        nodes: if holds { had } else { named() },
+        state: after.state,
+        cause: after.stop.as_ref().map(ToString::to_string),
+    })
 }
 
 /// Whose work lost its node by force. That may leave the work's own record as it was.

@@ -6,10 +6,12 @@ use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
     VclusterName,
     allocation::RankExit,
-    command::{ExpectedNode, Power, Principal, RankReport, SCHEMA},
+    claim::{Claim, ClaimedNode, Proof},
+    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    id::LeaseName,
     limit::Limits,
     node::Lifecycle,
-    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    spec::{AllocationSpec, Workload},
 };
 
 pub const START: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -48,22 +50,15 @@ pub fn envelope(at: UnixMillis, principal: Principal, command: Command) -> Envel
 }
 
 pub fn spec(project: &str, nodes: u32) -> AllocationSpec {
-    AllocationSpec {
-        name: None,
-        project: path(project),
-        vcluster: VclusterName::new("main").unwrap(),
+    AllocationSpec::new(
+        path(project),
+        VclusterName::new("main").unwrap(),
         nodes,
-        workload: Workload {
+        Workload {
             argv: vec!["true".to_owned()],
             ..Workload::default()
         },
-        walltime_ms: None,
-        class: 5,
-        sensitive: false,
-        constraints: Constraints::default(),
-        requeue: Requeue::Never,
-        hold: false,
-    }
+    )
 }
 
 /// A state machine, the log position and the clock of its leader.
@@ -174,6 +169,61 @@ impl Cluster {
         self.add_nodes(missing);
         let nodes = self.free(wanted);
         self.admin(Command::Assign { id, nodes })
+    }
+
+    /// Submits sensitive work of alice's, and adds as many nodes.
+    pub fn submit_sensitive(&mut self, project: &str, nodes: u32) -> AllocationId {
+        let mut spec = spec(project, nodes);
+        spec.sensitive = true;
+        self.add_nodes(nodes as usize);
+        self.submit(spec).unwrap()
+    }
+
+    /// Assigned by a service, on claims of which no baseline asks anything.
+    pub fn assign_sensitive(&mut self, id: AllocationId) {
+        let wanted = self.state.allocation(id).unwrap().spec.nodes as usize;
+        let nodes = self.free(wanted).into_iter().map(|expected| {
+            let claim = Claim {
+                node: expected.node.clone(),
+                boot_id: "b1".to_owned(),
+                cohort: None,
+                classes: Default::default(),
+                read_at: self.now(),
+                nonce: [0; 16],
+            };
+            ClaimedNode {
+                expected: ExpectedNode {
+                    boot: Some("b1".to_owned()),
+                    ..expected
+                },
+                proof: Proof {
+                    claim,
+                    signature: Default::default(),
+                    completed: Default::default(),
+                    conforms: Default::default(),
+                },
+            }
+        });
+        let nodes = nodes.collect();
+        self.as_scheduler(Command::AssignSensitive { id, nodes });
+    }
+
+    /// Proposed by the service that holds the lease under which it may be.
+    pub fn as_scheduler(&mut self, command: Command) -> Applied {
+        let schedule = LeaseName::new("schedule").unwrap();
+        self.admin(Command::AcquireLease {
+            lease: schedule.clone(),
+            holder: "c1".to_owned(),
+            ttl_ms: 60_000,
+        })
+        .unwrap();
+        let service = principal("service:c1", Power::Service);
+        let mut envelope = envelope(self.now(), service, command);
+        envelope.fence = Some(Fence {
+            epoch: self.state.lease(schedule.as_str()).unwrap().0,
+            lease: schedule,
+        });
+        self.apply(envelope).unwrap()
     }
 
     pub fn report(

@@ -383,6 +383,34 @@ pub enum AuditAction {
         /// As given.
         reason: String,
     },
+    /// Something was asked of sensitive work, by its user or by somebody else, and granted. What
+    /// comes of it on nodes is in entries of its own.
+    SensitiveAsked {
+        /// Which.
+        allocation: AllocationId,
+        /// Its attempt; 0 before the first.
+        attempt: u32,
+        /// Whose.
+        user: String,
+        /// Where it counts.
+        project: ProjectPath,
+        /// `submit`, `hold`, `release`, `cancel`, `suspend`, `resume`, `stop`, `shrink`.
+        what: String,
+        /// Those it had when it was asked, in rank order; where it had none, those that its submit
+        /// names.
+        nodes: Vec<NodeId>,
+        /// Where it stands since.
+        state: AllocationState,
+        /// Why it is stopped.
+        cause: Option<String>,
+    },
+    /// Limits of projects were changed although they overbook a level, by one command.
+    LimitsForced {
+        /// Each level whose limits are others now.
+        levels: Vec<LevelLimits>,
+        /// Those at which the children's limits add up to more than its own by this.
+        overcommitted: Vec<ProjectPath>,
+    },
 }
 
 /// Limits of one level that are others now.
@@ -442,7 +470,7 @@ impl NamedLimit {
 
 impl AuditAction {
     /// The words of all actions, as filters name them; in the order of the encoding.
-    pub const WORDS: [&'static str; 41] = [
+    pub const WORDS: [&'static str; 43] = [
         "force_released",
         "token_created",
         "token_revoked",
@@ -484,6 +512,8 @@ impl AuditAction {
         "checkpoint",
         "wipe_repeated",
         "unwiped_accepted",
+        "sensitive_asked",
+        "limits_forced",
     ];
 
     /// Its word: the tag of its JSON.
@@ -530,6 +560,8 @@ impl AuditAction {
             Self::Checkpoint { .. } => "checkpoint",
             Self::WipeRepeated { .. } => "wipe_repeated",
             Self::UnwipedAccepted { .. } => "unwiped_accepted",
+            Self::SensitiveAsked { .. } => "sensitive_asked",
+            Self::LimitsForced { .. } => "limits_forced",
         }
     }
 }

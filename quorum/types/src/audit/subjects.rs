@@ -112,6 +112,13 @@ impl AuditAction {
                 project,
                 nodes,
                 ..
+            }
+            | Self::SensitiveAsked {
+                allocation,
+                user,
+                project,
+                nodes,
+                ..
             } => Subjects::nodes(nodes)
                 .held(Some(*allocation))
                 .of_user(user)
@@ -140,7 +147,7 @@ impl AuditAction {
             } => Subjects::project(project)
                 .held(Some(*allocation))
                 .of_user(user),
-            Self::LimitsChanged { levels } => Subjects {
+            Self::LimitsChanged { levels } | Self::LimitsForced { levels, .. } => Subjects {
                 projects: levels
                     .iter()
                     .map(|LevelLimits { project, .. }| project)

@@ -1,0 +1,298 @@
+//! Sensitive work from its submit on: whatever is asked of it, by its user too, is written down with
+//! the change, and found by user, allocation, node and time, also in segments.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use bytes::Bytes;
+use common::{Cluster, limits, node, path, spec};
+use lattice_quorum_state::{Bounds, Policy, Sealed, SegmentFault, SegmentId, Segments, State};
+use lattice_quorum_types::{
+    AllocationId, AllocationState, Applied, Command, NodeId, Outcome, ProjectPath, Revision,
+    allocation::{RankExit, StopCause},
+    audit::{AuditAction, AuditEntry, AuditFilter, AuditSearch, verify_chain},
+    command::Power,
+    event::EventKind,
+    view::{Answer, Query},
+};
+
+/// Segments of four entries.
+fn founded() -> Cluster {
+    let (rows, bytes) = (4, 1 << 20);
+    let mut c = Cluster {
+        state: State::with_bounds(Policy::default(), Bounds { rows, bytes }),
+        ..Cluster::default()
+    };
+    c.create("t", Some(limits(64))).unwrap();
+    c.add_nodes(4);
+    c
+}
+
+/// Proposes it; what it came to and the entries of the audit that its commit itself tells of.
+fn propose(
+    c: &mut Cluster,
+    who: &str,
+    power: Power,
+    command: Command,
+) -> (Outcome, Vec<AuditEntry>) {
+    let before = c.state.revision();
+    let applied = c.propose(who, power, command).unwrap();
+    written(before, applied)
+}
+
+/// What it came to and what was written down with it.
+fn written(before: Revision, applied: Applied) -> (Outcome, Vec<AuditEntry>) {
+    let events = applied.events.into_iter();
+    let entries = events.filter_map(|event| match event.kind {
+        EventKind::Audit { entry } => Some(entry),
+        _ => None,
+    });
+    let entries: Vec<_> = entries.collect();
+    for entry in &entries {
+        assert_eq!(entry.revision, applied.revision, "in the same commit");
+        assert!(entry.revision > before);
+    }
+    (applied.outcome, entries)
+}
+
+/// What an entry says: by whom it was asked, what, where the work stands, on which nodes.
+type Said = (String, String, AllocationState, Vec<NodeId>);
+
+fn says(who: &str, what: &str, state: AllocationState, nodes: &[&str]) -> Said {
+    let nodes = nodes.iter().map(|name| node(name)).collect();
+    (who.to_owned(), what.to_owned(), state, nodes)
+}
+
+/// What was asked, each time, of `of`, which is alice's in project `t`.
+fn asked(entries: &[AuditEntry], of: AllocationId) -> Vec<Said> {
+    let asked = entries.iter().filter_map(|entry| match &entry.action {
+        AuditAction::SensitiveAsked {
+            allocation,
+            user,
+            project,
+            what,
+            nodes,
+            state,
+            ..
+        } => {
+            let whose: (AllocationId, &str, &ProjectPath) = (*allocation, user, project);
+            assert_eq!(whose, (of, "alice", &path("t")));
+            Some((entry.by.name.clone(), what.clone(), *state, nodes.clone()))
+        }
+        _ => None,
+    });
+    asked.collect()
+}
+
+fn submit(c: &mut Cluster, hold: bool, named: &[&str]) -> (AllocationId, Vec<AuditEntry>) {
+    let mut wanted = spec("t", 2);
+    wanted.sensitive = true;
+    wanted.hold = hold;
+    wanted.constraints.nodelist = named.iter().map(|name| node(name)).collect();
+    let spec = Box::new(wanted);
+    let (outcome, entries) = propose(c, "alice", Power::User, Command::Submit { spec });
+    match outcome {
+        Outcome::Submitted { id } => (id, entries),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Proposes these one after the other, for alice; what each wrote down.
+fn by_alice(c: &mut Cluster, id: AllocationId, commands: Vec<Command>) -> Vec<Vec<Said>> {
+    let each = commands.into_iter();
+    each.map(|command| asked(&propose(c, "alice", Power::User, command).1, id))
+        .collect()
+}
+
+#[test]
+fn before_it_has_nodes_each_request_is_an_entry() {
+    use AllocationState::{Cancelled, Held, Pending};
+    let mut c = founded();
+    let (id, written) = submit(&mut c, true, &[]);
+    assert!(
+        matches!(
+            written[0].action,
+            AuditAction::SensitiveAsked {
+                attempt: 0,
+                cause: None,
+                ..
+            }
+        ),
+        "{written:?}"
+    );
+    assert_eq!(asked(&written, id), [says("alice", "submit", Held, &[])]);
+    let commands = vec![
+        Command::Release { id },
+        Command::Hold { id },
+        // Nothing changes: nothing is written.
+        Command::Hold { id },
+        Command::Cancel { id },
+    ];
+    assert_eq!(
+        by_alice(&mut c, id, commands),
+        [
+            vec![says("alice", "release", Pending, &[])],
+            vec![says("alice", "hold", Held, &[])],
+            vec![],
+            vec![says("alice", "cancel", Cancelled, &[])],
+        ]
+    );
+    // The nodes that it names are what it is about.
+    let (id, written) = submit(&mut c, false, &["n001", "n003"]);
+    let expected = says("alice", "submit", Pending, &["n001", "n003"]);
+    assert_eq!(asked(&written, id), [expected]);
+}
+
+#[test]
+fn what_its_user_and_what_a_service_asks_of_running_work_is_an_entry() {
+    use AllocationState::{Pending, Running, Stopping};
+    let mut c = founded();
+    let (id, _) = submit(&mut c, false, &[]);
+    c.assign_sensitive(id);
+    c.start_all(id);
+    let both = ["n000", "n001"];
+    let give_back = Command::Shrink {
+        id,
+        nodes: vec![node("n001")],
+    };
+    let commands = vec![give_back, Command::Suspend { id }];
+    assert_eq!(
+        by_alice(&mut c, id, commands),
+        [
+            vec![says("alice", "shrink", Running, &both)],
+            vec![says("alice", "suspend", Stopping, &both)],
+        ]
+    );
+    c.end_all(id, RankExit::Stopped);
+    let commands = vec![Command::Resume { id }];
+    let resumed = says("alice", "resume", Pending, &[]);
+    assert_eq!(by_alice(&mut c, id, commands), [vec![resumed]]);
+    c.assign_sensitive(id);
+    let has: Vec<String> = c.nodes_of(id).iter().map(ToString::to_string).collect();
+    let has: Vec<&str> = has.iter().map(String::as_str).collect();
+    let cause = StopCause::Walltime;
+    let stop = Command::Stop { id, cause };
+    let before = c.state.revision();
+    let (_, told) = written(before, c.as_scheduler(stop));
+    let stopped = says("service:c1", "stop", Stopping, &has);
+    assert_eq!(asked(&told, id), [stopped]);
+    assert!(
+        matches!(&told[0].action, AuditAction::SensitiveAsked { cause: Some(why), .. }
+            if why == "walltime exceeded"),
+        "{told:?}"
+    );
+    c.end_all(id, RankExit::Stopped);
+
+    let (id, _) = submit(&mut c, false, &[]);
+    c.assign_sensitive(id);
+    let has: Vec<String> = c.nodes_of(id).iter().map(ToString::to_string).collect();
+    let has: Vec<&str> = has.iter().map(String::as_str).collect();
+    let commands = vec![Command::Cancel { id }];
+    let cancelled = says("alice", "cancel", Stopping, &has);
+    assert_eq!(by_alice(&mut c, id, commands), [vec![cancelled]]);
+}
+
+#[test]
+fn an_operator_who_asks_is_named_as_one_who_acts_on_others_too() {
+    let mut c = founded();
+    let (id, _) = submit(&mut c, false, &[]);
+    let (_, written) = propose(&mut c, "olga", Power::Operator, Command::Cancel { id });
+    let words: Vec<_> = written.iter().map(|entry| entry.action.word()).collect();
+    assert_eq!(words, ["allocation_acted_on", "sensitive_asked"]);
+    assert!(written.iter().all(|entry| entry.by.name == "olga"));
+}
+
+#[test]
+fn a_command_of_an_earlier_schema_writes_nothing_down() {
+    let mut c = founded();
+    let (id, _) = submit(&mut c, false, &[]);
+    let user = common::principal("alice", Power::User);
+    let mut old = common::envelope(c.now(), user, Command::Cancel { id });
+    old.schema = 3;
+    let applied = c.apply(old).unwrap();
+    let is_audit = |kind: &EventKind| matches!(kind, EventKind::Audit { .. });
+    assert!(applied.events.iter().all(|event| !is_audit(&event.kind)));
+}
+
+struct Kept(Vec<Sealed>);
+
+impl Segments for Kept {
+    fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {
+        let sealed = self.0.iter().find(|sealed| sealed.id == *id);
+        sealed
+            .map(|sealed| sealed.bytes.clone())
+            .ok_or_else(|| id.fault("never sealed"))
+    }
+}
+
+#[test]
+fn requests_are_found_by_user_allocation_node_and_time() {
+    let mut c = founded();
+    let (first, _) = submit(&mut c, false, &["n002", "n003"]);
+    c.clock += 60_000;
+    let (second, _) = submit(&mut c, true, &[]);
+    let since = c.now().after(60_000);
+    c.clock += 60_000;
+    by_alice(&mut c, first, vec![Command::Cancel { id: first }]);
+    // So many more that the first ones are in segments.
+    for n in 0..20 {
+        c.create(&format!("t/p{n}"), None).unwrap();
+    }
+    let kept = Kept(c.state.take_sealed());
+    let find = |filter: AuditFilter| {
+        let search = Box::new(AuditSearch {
+            filter: AuditFilter {
+                actions: [String::from("sensitive_asked")].into(),
+                ..filter
+            },
+            limit: 100,
+            ..AuditSearch::default()
+        });
+        let lookup = c.state.look_up(&Query::AuditSearch { search });
+        assert!(!lookup.is_in_memory());
+        let Answer::AuditSearch(page) = lookup.finish(&kept).unwrap() else {
+            panic!("another answer");
+        };
+        let found = page.entries.into_iter().map(|entry| match entry.action {
+            AuditAction::SensitiveAsked {
+                allocation, what, ..
+            } => (allocation, what),
+            other => panic!("{other:?}"),
+        });
+        found.collect::<Vec<_>>()
+    };
+    let all = AuditFilter::default;
+    let named = |id: AllocationId, what: &str| (id, what.to_owned());
+    let (submitted, held) = (named(first, "submit"), named(second, "submit"));
+    let cancelled = named(first, "cancel");
+    let everything = [submitted.clone(), held.clone(), cancelled.clone()];
+    let user = |name: &str| AuditFilter {
+        user: Some(name.to_owned()),
+        ..all()
+    };
+    assert_eq!(find(user("alice")), everything);
+    assert_eq!(find(user("bob")), []);
+    let allocation = AuditFilter {
+        allocation: Some(second),
+        ..all()
+    };
+    assert_eq!(find(allocation), [held]);
+    let at = |name: &str| AuditFilter {
+        nodes: [node(name)].into(),
+        ..all()
+    };
+    assert_eq!(find(at("n003")), [submitted, cancelled.clone()]);
+    assert_eq!(find(at("n000")), []);
+    let late = AuditFilter {
+        since: Some(since),
+        ..all()
+    };
+    assert_eq!(find(late), [cancelled]);
+
+    let (after, limit) = (0, 10_000);
+    let lookup = c.state.look_up(&Query::Audit { after, limit });
+    match lookup.finish(&kept).unwrap() {
+        Answer::Audit(entries) => verify_chain(&entries).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
