@@ -182,6 +182,7 @@ fn apply(view: &mut View, kind: &EventKind) {
         EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
         | EventKind::Vcluster { .. }
+        | EventKind::VclusterDeleted { .. }
         | EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }

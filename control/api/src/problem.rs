@@ -261,6 +261,7 @@ fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::NotConforming { .. }
         | Refusal::StillHeld { .. }
         | Refusal::VclusterChanged { .. }
+        | Refusal::VclusterInUse { .. }
         | Refusal::TooLarge { .. } => Kind::Conflict,
         Refusal::ProjectExists { .. } | Refusal::NameTaken { .. } => Kind::Exists,
         Refusal::UnknownProject { .. }
@@ -283,7 +284,7 @@ impl From<&Refusal> for Problem {
     fn from(refusal: &Refusal) -> Self {
         let mut problem = Self::new(kind_of(refusal), refusal.code(), refusal.to_string());
         match refusal {
-            Refusal::LimitExceeded { levels } => {
+            Refusal::LimitExceeded { levels, .. } => {
                 problem.title = "A limit would be exceeded".to_owned();
                 problem.violations = levels.iter().map(Violation::from).collect();
             }

@@ -2,7 +2,7 @@
 
 use crate::{lease::Lease, token::Token, trust::Identity};
 use lattice_quorum_types::{
-    Allocation, AllocationId, NodeId, Outcome, ProjectPath,
+    Allocation, AllocationId, NodeId, Outcome, ProjectPath, VclusterName,
     audit::AuditAction,
     baseline::{Baseline, Brake},
     command::Principal,
@@ -75,6 +75,8 @@ pub(crate) enum Change {
     System(SystemView),
     /// A vCluster as it will be.
     Vcluster(Box<Vcluster>),
+    /// A vCluster goes.
+    DeleteVcluster(VclusterName),
     /// Something that watchers are told beside the records that changed.
     Announce(Box<EventKind>),
 }

@@ -181,6 +181,10 @@ impl State {
                 self.vclusters.set((*record).clone());
                 events.push(EventKind::Vcluster { record: *record });
             }
+            Change::DeleteVcluster(vcluster) => {
+                self.vclusters.delete(&vcluster);
+                events.push(EventKind::VclusterDeleted { vcluster });
+            }
             Change::Announce(kind) => events.push(*kind),
             Change::Enrolled { name, node } => events.push(EventKind::Enrolled { name, node }),
         }

@@ -151,10 +151,18 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::AcceptUnwiped { node, reason } => tenure::accept_unwiped(case, node, reason),
         Command::SetVcluster {
             vcluster,
-            definition,
+            change,
             expected_version,
-        } => vcluster::set(case, vcluster, definition, *expected_version),
-        Command::AssignVcluster { nodes, vcluster } => vcluster::assign(case, nodes, vcluster),
+        } => vcluster::set(case, vcluster, change, *expected_version),
+        Command::DeleteVcluster {
+            vcluster,
+            expected_version,
+        } => vcluster::delete(case, vcluster, *expected_version),
+        Command::AssignVcluster {
+            nodes,
+            vcluster,
+            from,
+        } => vcluster::assign(case, nodes, vcluster, from.as_ref()),
         Command::LendNode { node, to, version } => vcluster::lend(case, node, to, *version),
         Command::ReturnNode { node, version } => vcluster::give_back(case, node, *version),
         Command::Grow { id, nodes } => resize::grow(case, *id, nodes),

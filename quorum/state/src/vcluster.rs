@@ -19,6 +19,9 @@ impl Vclusters {
     pub(crate) fn set(&mut self, record: Vcluster) {
         self.0.insert(record.name.clone(), record);
     }
+    pub(crate) fn delete(&mut self, name: &VclusterName) {
+        self.0.remove(name);
+    }
 
     /// Refuses a project whose tenant may not use it.
     pub(crate) fn check_use(

@@ -12,7 +12,7 @@ use crate::{
     rpc::Role,
     spec::AllocationSpec,
     tenure::WipeOutcome,
-    vcluster::VclusterDefinition,
+    vcluster::VclusterPatch,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -484,8 +484,8 @@ pub enum Command {
     SetVcluster {
         /// Which.
         vcluster: VclusterName,
-        /// What it is.
-        definition: Box<VclusterDefinition>,
+        /// What of it is to be another.
+        change: Box<VclusterPatch>,
         /// The version this rests on, 0 for none; refused when there is another by now. `None`
         /// rests on nothing.
         expected_version: Option<u32>,
@@ -496,6 +496,9 @@ pub enum Command {
         nodes: Vec<NodeId>,
         /// Where to.
         vcluster: VclusterName,
+        /// The vCluster they may be taken from. Of one that nobody has defined they may be taken
+        /// anyway.
+        from: Option<VclusterName>,
     },
     /// An idle node serves another vCluster for now. Fenced.
     LendNode {
@@ -512,6 +515,14 @@ pub enum Command {
         node: NodeId,
         /// [`crate::node::Node::version`] it was planned on.
         version: u64,
+    },
+    /// What was said of a vCluster holds no more. Refused while nodes belong to it or serve it: they
+    /// would be open to every tenant.
+    DeleteVcluster {
+        /// Which.
+        vcluster: VclusterName,
+        /// The version this rests on; refused when there is another by now.
+        expected_version: Option<u32>,
     },
 }
 

@@ -1,7 +1,7 @@
 //! Events: what watchers learn. Each carries the record as it now is, so folding is replacing.
 
 use crate::{
-    Allocation, NodeId, ProjectPath, Revision, UnixMillis,
+    Allocation, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
     baseline::{Baseline, Brake},
     id::{BaselineName, LeaseName},
     node::Node,
@@ -150,5 +150,10 @@ pub enum EventKind {
     Vcluster {
         /// As it is now.
         record: Vcluster,
+    },
+    /// What was said of a vCluster holds no more.
+    VclusterDeleted {
+        /// Which.
+        vcluster: VclusterName,
     },
 }

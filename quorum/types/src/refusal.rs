@@ -329,6 +329,13 @@ pub enum Refusal {
         /// As asked for.
         vcluster: VclusterName,
     },
+    /// Nodes belong to the vCluster that is to go, or serve it.
+    VclusterInUse {
+        /// Which.
+        vcluster: VclusterName,
+        /// All of them.
+        nodes: Vec<NodeId>,
+    },
 }
 
 impl Refusal {
@@ -370,6 +377,7 @@ impl Refusal {
             Refusal::VclusterClosed { .. } => "vcluster_closed",
             Refusal::VclusterChanged { .. } => "vcluster_changed",
             Refusal::UnknownVcluster { .. } => "unknown_vcluster",
+            Refusal::VclusterInUse { .. } => "vcluster_in_use",
         }
     }
 }
@@ -655,6 +663,15 @@ impl fmt::Display for Refusal {
                 "nobody has said what vCluster \"{vcluster}\" is; `lattice admin vcluster set \
                  {vcluster}` does"
             ),
+            Refusal::VclusterInUse { vcluster, nodes } => {
+                let nodes = crate::hostlist::fold(nodes);
+                write!(
+                    f,
+                    "vCluster \"{vcluster}\" has nodes: {nodes}; they would be open to every tenant. \
+                     Move them first: `lattice admin vcluster assign OTHER '{nodes}' --from \
+                     {vcluster}`"
+                )
+            }
         }
     }
 }

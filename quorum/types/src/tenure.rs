@@ -2,7 +2,7 @@
 //! (`lattice node claim`); here a claim is what a *node* says of itself ([`crate::claim`]), and what
 //! a user has of a node is a tenure. See `quorum/0007-tenure.md`.
 
-use crate::{AllocationId, NodeId, ProjectPath, UnixMillis, node::Lifecycle};
+use crate::{AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName, node::Lifecycle};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -178,6 +178,11 @@ pub enum TakenBy {
     },
     /// Nobody's, but it is not as it was when the asker looked.
     Changed,
+    /// It belongs to a vCluster that was not named as the one to take it from.
+    Vcluster {
+        /// Which.
+        home: VclusterName,
+    },
 }
 
 impl fmt::Display for TakenBy {
@@ -201,6 +206,10 @@ impl fmt::Display for TakenBy {
             } => write!(f, "could not be wiped after {user}: {reason}"),
             Self::OutOfService { lifecycle } => write!(f, "is {lifecycle}"),
             Self::Changed => f.write_str("has changed since it was looked at"),
+            Self::Vcluster { home } => write!(
+                f,
+                "belongs to vCluster \"{home}\" (to move it, name that as the one to take it from)"
+            ),
         }
     }
 }

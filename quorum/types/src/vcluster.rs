@@ -28,6 +28,55 @@ impl VclusterDefinition {
     }
 }
 
+/// A change to what a vCluster is. What is not named stays; where nobody has said anything yet, that is
+/// the empty definition, open to all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VclusterPatch {
+    /// Text for people.
+    pub description: Option<String>,
+    /// The tenants that may use it.
+    pub tenants: TenantsPatch,
+    /// See [`VclusterDefinition::profile`].
+    pub profile: Option<String>,
+}
+
+/// A change to the tenants that may use a vCluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TenantsPatch {
+    /// Leave them as they are.
+    #[default]
+    Unchanged,
+    /// All, also those that come later.
+    All,
+    /// These and no others; none closes it.
+    Only(BTreeSet<ProjectPath>),
+}
+
+impl VclusterPatch {
+    /// What the vCluster is with this change.
+    pub fn applied_to(&self, present: Option<&VclusterDefinition>) -> VclusterDefinition {
+        let mut next = present.cloned().unwrap_or_default();
+        let Self {
+            description,
+            tenants,
+            profile,
+        } = self;
+        if let Some(description) = description {
+            next.description.clone_from(description);
+        }
+        if let Some(profile) = profile {
+            next.profile.clone_from(profile);
+        }
+        match tenants {
+            TenantsPatch::Unchanged => {}
+            TenantsPatch::All => next.tenants = None,
+            TenantsPatch::Only(names) => next.tenants = Some(names.clone()),
+        }
+        next
+    }
+}
+
 /// A vCluster as it is committed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vcluster {

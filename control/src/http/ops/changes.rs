@@ -49,6 +49,7 @@ fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Chang
         | EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
         | EventKind::Vcluster { .. }
+        | EventKind::VclusterDeleted { .. }
         | EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }
@@ -99,6 +100,7 @@ fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Chang
         EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
         | EventKind::Vcluster { .. }
+        | EventKind::VclusterDeleted { .. }
         | EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }

@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     audit::AuditAction,
     node::Node,
     tenure::{Taken, TakenBy},
-    vcluster::{MAX_TENANTS, MAX_TEXT_BYTES, Vcluster, VclusterDefinition},
+    vcluster::{MAX_TENANTS, MAX_TEXT_BYTES, Vcluster, VclusterDefinition, VclusterPatch},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,20 +18,15 @@ const MAX_VCLUSTERS: usize = 1024;
 pub(super) fn set(
     case: Case<'_>,
     name: &VclusterName,
-    definition: &VclusterDefinition,
+    change: &VclusterPatch,
     expected: Option<u32>,
 ) -> Result<Verdict, Refusal> {
-    check(case, definition)?;
     let present = case.state.vclusters.get(name);
     let version = present.map_or(0, |present| present.version);
-    if expected.is_some_and(|expected| expected != version) {
-        return Err(Refusal::VclusterChanged {
-            vcluster: name.clone(),
-            expected: expected.unwrap_or(0),
-            current: version,
-        });
-    }
-    if present.is_some_and(|present| present.definition == *definition) {
+    check_version(name, expected, version)?;
+    let definition = change.applied_to(present.map(|present| &present.definition));
+    check(case, &definition)?;
+    if present.is_some_and(|present| present.definition == definition) {
         return Ok(Verdict {
             outcome: Outcome::VclusterSet { version },
             changes: Vec::new(),
@@ -44,11 +39,11 @@ pub(super) fn set(
     let action = AuditAction::VclusterSet {
         vcluster: name.clone(),
         before: present.map_or_else(Vec::new, |present| lines(&present.definition)),
-        after: lines(definition),
+        after: lines(&definition),
     };
     let record = Vcluster {
         name: name.clone(),
-        definition: definition.clone(),
+        definition,
         version: version + 1,
         revision: Revision(0),
     };
@@ -58,6 +53,39 @@ pub(super) fn set(
         outcome: Outcome::VclusterSet { version },
         changes: audited(case, action, changes),
     })
+}
+
+fn check_version(name: &VclusterName, expected: Option<u32>, current: u32) -> Result<(), Refusal> {
+    match expected {
+        Some(expected) if expected != current => Err(Refusal::VclusterChanged {
+            vcluster: name.clone(),
+            expected,
+            current,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// What was said of it holds no more; nodes that belong to it or serve it would be open to all.
+pub(super) fn delete(
+    case: Case<'_>,
+    name: &VclusterName,
+    expected: Option<u32>,
+) -> Result<Verdict, Refusal> {
+    known(case, name)?;
+    let version = case.state.vclusters.get(name).map_or(0, |is| is.version);
+    check_version(name, expected, version)?;
+    let nodes = case.state.nodes.values();
+    let nodes = nodes.filter(|node| node.home == *name || node.current == *name);
+    let nodes: Vec<NodeId> = nodes.map(|node| node.id.clone()).collect();
+    if !nodes.is_empty() {
+        let vcluster = name.clone();
+        return Err(Refusal::VclusterInUse { vcluster, nodes });
+    }
+    let vcluster = name.clone();
+    let action = AuditAction::VclusterDeleted { vcluster };
+    let changes = vec![Change::DeleteVcluster(name.clone())];
+    Ok(Verdict::done(audited(case, action, changes)))
 }
 
 fn check(case: Case<'_>, definition: &VclusterDefinition) -> Result<(), Refusal> {
@@ -110,6 +138,7 @@ pub(super) fn assign(
     case: Case<'_>,
     nodes: &[NodeId],
     to: &VclusterName,
+    from: Option<&VclusterName>,
 ) -> Result<Verdict, Refusal> {
     known(case, to)?;
     if nodes.is_empty() {
@@ -127,7 +156,7 @@ pub(super) fn assign(
         if node.home == *to && node.current == *to {
             continue;
         }
-        match in_use(case, node) {
+        match in_use(case, node).or_else(|| elsewhere(case, node, to, from)) {
             Some(by) => taken.push(Taken {
                 node: id.clone(),
                 by,
@@ -210,6 +239,18 @@ fn lent(
 /// Who holds it or has claimed it; one that is only out of service may be moved.
 fn in_use(case: Case<'_>, node: &Node) -> Option<TakenBy> {
     taken_by(case, node).filter(|by| !matches!(by, TakenBy::OutOfService { .. }))
+}
+
+/// The vCluster whose it is, where that one was defined and nobody said to take it from there.
+fn elsewhere(
+    case: Case<'_>,
+    node: &Node,
+    to: &VclusterName,
+    from: Option<&VclusterName>,
+) -> Option<TakenBy> {
+    let home = &node.home;
+    let is_free = home == to || from == Some(home) || case.state.vclusters.get(home).is_none();
+    (!is_free).then(|| TakenBy::Vcluster { home: home.clone() })
 }
 
 fn serving(node: &Node, home: &VclusterName, current: &VclusterName) -> Change {

@@ -1,20 +1,29 @@
 //! vClusters: for whom they are, and whose nodes are whose.
 
 use super::*;
-use lattice_quorum_types::{Outcome, VclusterName, vcluster::VclusterDefinition};
+use lattice_quorum_types::{
+    Outcome, VclusterName,
+    vcluster::{TenantsPatch, VclusterPatch},
+};
 
 fn vc(name: &str) -> VclusterName {
     VclusterName::new(name).unwrap()
 }
 
 fn set(name: &str, tenants: Option<&[&str]>, expected_version: Option<u32>) -> Command {
-    let tenants = tenants.map(|names| names.iter().map(|name| path(name)).collect());
+    let tenants = match tenants {
+        None => TenantsPatch::All,
+        Some(names) => TenantsPatch::Only(names.iter().map(|name| path(name)).collect()),
+    };
+    change(name, tenants, expected_version)
+}
+
+fn change(name: &str, tenants: TenantsPatch, expected_version: Option<u32>) -> Command {
     Command::SetVcluster {
         vcluster: vc(name),
-        definition: Box::new(VclusterDefinition {
-            description: "batch".to_owned(),
+        change: Box::new(VclusterPatch {
             tenants,
-            profile: "{}".to_owned(),
+            ..VclusterPatch::default()
         }),
         expected_version,
     }
@@ -116,10 +125,7 @@ fn nodes_are_lent_while_idle_and_come_back() {
 #[test]
 fn an_administrator_moves_nodes_all_or_none() {
     let mut c = founded(3);
-    let assign = |nodes: &[usize], to: &str| Command::AssignVcluster {
-        nodes: nodes.iter().copied().map(n).collect(),
-        vcluster: vc(to),
-    };
+    let assign = |nodes: &[usize], to: &str| assign(nodes, to, None);
     let unknown = c.admin(assign(&[0], "other")).unwrap_err();
     assert!(
         matches!(unknown, Refusal::UnknownVcluster { .. }),
@@ -142,6 +148,115 @@ fn an_administrator_moves_nodes_all_or_none() {
         matches!(action, AuditAction::NodesMoved { nodes, home: true, .. } if nodes.len() == 2)
     });
     assert_eq!(moved.count(), 1);
+}
+
+fn assign(nodes: &[usize], to: &str, from: Option<&str>) -> Command {
+    Command::AssignVcluster {
+        nodes: nodes.iter().copied().map(n).collect(),
+        vcluster: vc(to),
+        from: from.map(vc),
+    }
+}
+
+#[test]
+fn what_is_not_named_stays_as_it_was_said() {
+    let mut c = founded(1);
+    c.create("u", Some(limits(4))).unwrap();
+    let described = |text: &str| Command::SetVcluster {
+        vcluster: vc("main"),
+        change: Box::new(VclusterPatch {
+            description: Some(text.to_owned()),
+            ..VclusterPatch::default()
+        }),
+        expected_version: None,
+    };
+    c.admin(described("batch")).unwrap();
+    let is = |c: &Cluster| c.state.vcluster(&vc("main")).unwrap().clone();
+    assert_eq!(is(&c).definition.tenants, None, "open, as it was before");
+    c.admin(set("main", Some(&["t"]), None)).unwrap();
+    assert_eq!(is(&c).definition.description, "batch");
+    c.admin(described("night")).unwrap();
+    let definition = is(&c).definition;
+    assert_eq!(definition.tenants, Some([path("t")].into()));
+    assert_eq!(
+        (definition.description.as_str(), is(&c).version),
+        ("night", 3)
+    );
+    c.admin(change("main", TenantsPatch::Unchanged, None))
+        .unwrap();
+    assert_eq!(is(&c).version, 3, "nothing was changed");
+}
+
+#[test]
+fn nodes_of_another_vcluster_are_taken_only_from_where_it_is_said() {
+    let mut c = founded(3);
+    for name in ["left", "right"] {
+        c.admin(set(name, None, None)).unwrap();
+    }
+    // They are of `main`, of which nobody has said anything.
+    c.admin(assign(&[0, 1], "left", None)).unwrap();
+    for from in [None, Some("main"), Some("right")] {
+        let nodes = taken(c.admin(assign(&[0, 1, 2], "right", from)));
+        let by = TakenBy::Vcluster { home: vc("left") };
+        assert_eq!(nodes.len(), 2);
+        assert!(nodes.iter().all(|node| node.by == by), "{nodes:?}");
+    }
+    let homes = |c: &Cluster| [0, 1, 2].map(|i| c.node(i).home.to_string());
+    assert_eq!(homes(&c), ["left", "left", "main"]);
+    let refused = c.admin(assign(&[1], "right", None)).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "ownership conflict: node n001 belongs to vCluster \"left\" (to move it, name that as the one \
+         to take it from); none of the nodes was given: name others, or wait until these are free"
+    );
+    c.admin(assign(&[0, 1, 2], "right", Some("left"))).unwrap();
+    assert_eq!(homes(&c), ["right"; 3]);
+}
+
+#[test]
+fn a_vcluster_goes_when_no_node_is_left_in_it() {
+    let mut c = founded(2);
+    let delete = |version| Command::DeleteVcluster {
+        vcluster: vc("night"),
+        expected_version: version,
+    };
+    let unknown = c.admin(delete(None)).unwrap_err();
+    assert!(matches!(unknown, Refusal::UnknownVcluster { .. }));
+    c.admin(set("night", Some(&["t"]), None)).unwrap();
+    c.admin(set("main", None, None)).unwrap();
+    c.admin(assign(&[0], "night", Some("main"))).unwrap();
+    let lend = Command::LendNode {
+        node: n(1),
+        to: vc("night"),
+        version: c.node(1).version,
+    };
+    c.fenced(lend).unwrap();
+    let refused = c.admin(delete(None)).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "vCluster \"night\" has nodes: n[000-001]; they would be open to every tenant. Move them first: \
+         `lattice admin vcluster assign OTHER 'n[000-001]' --from night`"
+    );
+    c.admin(assign(&[0, 1], "main", Some("night"))).unwrap();
+    let user = c.propose("alice", Power::Operator, delete(None));
+    assert!(matches!(user.unwrap_err(), Refusal::Forbidden { .. }));
+    let changed = c.admin(delete(Some(2))).unwrap_err();
+    assert!(matches!(
+        changed,
+        Refusal::VclusterChanged { current: 1, .. }
+    ));
+    let gone = c.admin(delete(Some(1))).unwrap().events;
+    let is_told = |event: &EventKind| matches!(event, EventKind::VclusterDeleted { .. });
+    assert!(gone.iter().any(|event| is_told(&event.kind)), "{gone:?}");
+    assert!(c.state.vcluster(&vc("night")).is_none());
+    let told = AuditAction::VclusterDeleted {
+        vcluster: vc("night"),
+    };
+    assert_eq!(c.audit().last(), Some(&told));
+    c.create("u", Some(limits(4))).unwrap();
+    let mut work = spec("u", 1);
+    work.vcluster = vc("night");
+    c.submit_as("bob", work).unwrap();
 }
 
 #[test]
