@@ -9,7 +9,12 @@
 use crate::{member::Member, types::LogId};
 use futures::{StreamExt, stream::FuturesUnordered};
 use lattice_mesh::{Expect, Failed, Mesh, Role, WeakMesh};
-use lattice_quorum_types::{VoterId, view::MemberStatus, wire::GetMemberStatus};
+use lattice_quorum_types::{
+    VoterId,
+    planted::{self, Bug},
+    view::MemberStatus,
+    wire::GetMemberStatus,
+};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -53,7 +58,7 @@ pub(crate) async fn check(
     term: u64,
     committed: Option<LogId>,
 ) -> Result<(), Failed> {
-    if !member.is_blank() {
+    if !member.is_blank() || planted::is(Bug::AnyLeaderFollowed) {
         return Ok(());
     }
     let later = |floor: u64| {

@@ -12,6 +12,7 @@ use lattice_quorum_state::{Policy, SegmentFault, State};
 use lattice_quorum_types::{
     Revision, UnixMillis,
     audit::AuditHead,
+    planted::{self, Bug},
     rpc::Role,
     view::{Answer, Query, TrustView},
 };
@@ -259,7 +260,7 @@ impl Replica {
     /// between would begin with neither.
     pub async fn keep(&self, meta: &SnapshotMeta, bytes: &Bytes) -> io::Result<()> {
         let newest = self.snapshots.last_log_id().max(self.read().applied);
-        if meta.last_log_id <= newest {
+        if meta.last_log_id <= newest || planted::is(Bug::SnapshotNotKept) {
             return Ok(());
         }
         let (replica, meta, bytes) = (self.clone(), meta.clone(), bytes.clone());

@@ -7,7 +7,8 @@
 //! and how far one seed is one run.
 //!
 //! Begin with [`run`]; `member.rs` is a member through its lives, `schedule.rs` the faults,
-//! `clients.rs` who asks, `truth.rs` and `invariants/` what must hold.
+//! `clients/` who asks, `truth.rs` and `invariants/` what must hold; `scene/` has orders of events that
+//! are told one by one.
 #![forbid(unsafe_code)]
 
 mod clients;
@@ -18,14 +19,16 @@ mod network;
 mod registers;
 mod rng;
 mod run;
+mod scene;
 mod schedule;
 mod table;
 mod truth;
 mod world;
 
 #[cfg(feature = "planted")]
-pub use lattice_quorum_types::planted::Bug;
+pub use lattice_quorum_types::planted::{Bug, plant};
 pub use network::Carried;
 pub use run::{Plan, Report, run};
+pub use scene::Scene;
 pub use table::{Sum, run_many};
 pub use truth::Counted;

@@ -84,25 +84,27 @@ pub struct Report {
 
 /// Runs one seed on this thread.
 pub fn run(plan: &Plan) -> Report {
-    note_panics();
-    let _ = panics();
     #[cfg(feature = "planted")]
     lattice_quorum_types::planted::plant(plan.planted);
-    let runtime = runtime();
-    let mut report = runtime.block_on(play(plan));
-    drop(runtime);
+    let report = on_this_thread(play(plan));
     #[cfg(feature = "planted")]
     lattice_quorum_types::planted::plant(None);
-    let panicked = panics().into_iter().map(|p| format!("a panic: {p}"));
-    report.violations.extend(panicked);
     report
 }
 
+/// Plays on a clock of its own; panics are violations.
 #[expect(clippy::expect_used, reason = "nothing runs without a runtime")]
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn on_this_thread(play: impl Future<Output = Report>) -> Report {
+    note_panics();
+    let _ = panics();
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let built = builder.enable_time().start_paused(true).build();
-    built.expect("a runtime")
+    let runtime = built.expect("a runtime");
+    let mut report = runtime.block_on(play);
+    drop(runtime);
+    let panicked = panics().into_iter().map(|p| format!("a panic: {p}"));
+    report.violations.extend(panicked);
+    report
 }
 
 async fn play(plan: &Plan) -> Report {
@@ -123,17 +125,7 @@ async fn play(plan: &Plan) -> Report {
         ..Report::default()
     };
     if !world.is_broken() {
-        match timeout(HEALS_WITHIN, heal(&world, &members)).await {
-            Ok(healed_in) => report.healed_in = healed_in,
-            Err(_) => {
-                let mut standings = Vec::new();
-                for member in &members {
-                    let look = timeout(Duration::from_secs(1), member.look()).await;
-                    standings.push(look.ok().flatten().map(|s| (s.status, s.applied)));
-                }
-                world.violation(format!("the cluster did not heal: {standings:?}"));
-            }
-        }
+        report.healed_in = heals(&world, &members).await;
     }
     leaders.abort();
     let wear = world.disks.iter().map(|disk| disk.wear());
@@ -190,6 +182,20 @@ async fn play_out(
     let operations = world.registers.check()?;
     world.trace(|| format!("{operations} operations on registers are linearizable"));
     Ok(())
+}
+
+/// A cluster must heal: a write is accepted, and all members have the same state.
+pub(crate) async fn heals(world: &Arc<World>, members: &[Handle]) -> Duration {
+    if let Ok(healed_in) = timeout(HEALS_WITHIN, heal(world, members)).await {
+        return healed_in;
+    }
+    let mut standings = Vec::new();
+    for member in members {
+        let look = timeout(Duration::from_secs(1), member.look()).await;
+        standings.push(look.ok().flatten().map(|s| (s.status, s.applied)));
+    }
+    world.violation(format!("the cluster did not heal: {standings:?}"));
+    HEALS_WITHIN
 }
 
 /// Waits until a write is accepted and all members have the same state.

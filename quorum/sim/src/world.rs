@@ -142,16 +142,31 @@ impl World {
     /// An empty cluster of so many members.
     pub fn new(seed: u64, verbose: bool) -> Arc<Self> {
         let mut rng = Rng::new(seed, "world");
-        let count = if rng.chance(300) { 5 } else { 3 };
+        let members = if rng.chance(300) { 5 } else { 3 };
+        let snapshot_every = rng.range(20, 120);
+        let rows = rng.range(8, 60) as u32;
+        Self::build(seed, verbose, (members, snapshot_every, rows))
+    }
+
+    /// An empty cluster of three, of which little is enough for a snapshot.
+    pub fn of_three(seed: u64, verbose: bool) -> Arc<Self> {
+        Self::build(seed, verbose, (3, 20, 60))
+    }
+
+    fn build(
+        seed: u64,
+        verbose: bool,
+        (count, snapshot_every, rows): (u64, u64, u32),
+    ) -> Arc<Self> {
         let members: Vec<(VoterId, SocketAddr)> = (1..=count)
             .map(|id| (id, SocketAddr::from(([10, 0, 0, id as u8], 7101))))
             .collect();
         let started = Instant::now();
         Arc::new(Self {
             seed,
-            snapshot_every: rng.range(20, 120),
+            snapshot_every,
             segment_bounds: Bounds {
-                rows: rng.range(8, 60) as u32,
+                rows,
                 bytes: 1 << 20,
             },
             network: Network::new(seed),

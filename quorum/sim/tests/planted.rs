@@ -2,7 +2,7 @@
 //! wrong. Needs `--features planted`.
 #![cfg(feature = "planted")]
 
-use lattice_quorum_sim::{Bug, Plan, run};
+use lattice_quorum_sim::{Bug, Plan, Scene, plant, run};
 
 /// Seeds within which each must be found.
 const SEEDS: u64 = 200;
@@ -82,6 +82,42 @@ fn an_event_that_a_watch_misses() {
 #[test]
 fn a_read_that_is_stale() {
     planted(Bug::ReadsUnchecked, &["not linearizable", "a read showed"]);
+}
+
+/// Plays scenes with a bug until something is wrong, and checks that it is what the bug does.
+fn shown(bug: Bug, scenes: impl IntoIterator<Item = Scene>, says: &[&str]) {
+    for scene in scenes {
+        plant(Some(bug));
+        let report = scene.play(false);
+        plant(None);
+        if let Some(violation) = report.violations.first() {
+            let short: String = violation.chars().take(300).collect();
+            println!("{bug:?}: {scene:?}: {short}");
+            assert!(says.iter().any(|s| violation.contains(s)), "{violation}");
+            return;
+        }
+    }
+    panic!("no scene shows {bug:?}");
+}
+
+#[test]
+fn a_member_that_lost_its_disk_and_follows_an_old_leader() {
+    for leads in [false, true] {
+        let scene = Scene::OldLeaderBesideBlank { leads };
+        shown(Bug::AnyLeaderFollowed, [scene], &["answered a read with"]);
+    }
+}
+
+#[test]
+fn a_member_that_forgets_that_it_lost_its_disk() {
+    let scenes = (1..200).map(|cut_at| Scene::BlankHalfWay { cut_at });
+    shown(Bug::BlankForgotten, scenes, &["answered a read with"]);
+}
+
+#[test]
+fn a_snapshot_that_is_on_the_disk_too_late() {
+    let scenes = (1..200).map(|cut_at| Scene::SnapshotCutShort { cut_at });
+    shown(Bug::SnapshotNotKept, scenes, &["does not start"]);
 }
 
 /// What is acknowledged before it is on the disk is lost with the power.

@@ -2,7 +2,11 @@
 
 use super::{LogStore, Marked, OpenError, Restored, SnapshotDir, restored};
 use crate::ground::{Files, Ground};
-use lattice_quorum_types::{VoterId, membership::Incarnation};
+use lattice_quorum_types::{
+    VoterId,
+    membership::Incarnation,
+    planted::{self, Bug},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     path::{Path, PathBuf},
@@ -74,7 +78,8 @@ impl DataDir {
         let incarnation = marker
             .as_ref()
             .map_or(Incarnation::NONE, |marker| marker.incarnation);
-        let was_blank = marker.as_ref().is_none_or(|marker| marker.blank);
+        let was_blank =
+            marker.as_ref().is_none_or(|marker| marker.blank) && !planted::is(Bug::BlankForgotten);
         match marker {
             Some(marker) => {
                 check_marker(path, &marker, cluster, voter)?;

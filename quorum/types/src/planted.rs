@@ -20,6 +20,12 @@ pub enum Bug {
     EventsLost,
     /// A leader answers reads without making sure that it leads.
     ReadsUnchecked,
+    /// A member that lost its disk follows any leader that comes.
+    AnyLeaderFollowed,
+    /// A member that lost its disk votes again once it has some of the log, after a restart.
+    BlankForgotten,
+    /// A leader's snapshot is on the disk only when it is installed.
+    SnapshotNotKept,
 }
 
 #[cfg(feature = "planted")]

@@ -188,6 +188,33 @@ pub struct AllocationSpec {
     pub hold: bool,
 }
 
+impl AllocationSpec {
+    /// The priority class of work that names none.
+    pub const CLASS: u8 = 5;
+
+    /// A request that says what it must and nothing else.
+    pub fn new(
+        project: ProjectPath,
+        vcluster: VclusterName,
+        nodes: u32,
+        workload: Workload,
+    ) -> Self {
+        Self {
+            name: None,
+            project,
+            vcluster,
+            nodes,
+            workload,
+            walltime_ms: None,
+            class: Self::CLASS,
+            sensitive: false,
+            constraints: Constraints::default(),
+            requeue: Requeue::default(),
+            hold: false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]

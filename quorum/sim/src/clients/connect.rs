@@ -1,0 +1,41 @@
+//! A client's end of the network.
+
+use crate::{
+    rng::Rng,
+    world::{CLUSTER, World},
+};
+use lattice_mesh::{Identity, Mesh, MeshConfig, Role};
+use lattice_quorum_client::{ClientConfig, QuorumClient};
+use std::{net::SocketAddr, time::Duration};
+
+fn config(seed: u64) -> ClientConfig {
+    ClientConfig {
+        // Some give up soon, and do not know what became of it.
+        deadline: Duration::from_millis(500 + seed % 5000),
+        attempt_timeout: Duration::from_secs(3),
+        seed: Some(seed),
+        ..ClientConfig::default()
+    }
+}
+
+/// A client's endpoint.
+pub fn mesh(world: &World, nth: u64) -> Result<Mesh, String> {
+    let addr = SocketAddr::from(([10, 1, 0, nth as u8 + 1], 7101));
+    let identity = Identity::new(CLUSTER, Role::Control, (nth + 1).to_string());
+    let identity = identity.map_err(|e| e.to_string())?;
+    let wire = world.network.join(addr, identity);
+    let mesh = MeshConfig {
+        wire: Some(wire),
+        clock: world.clocks[world.members.len() + nth as usize].clone(),
+        ..MeshConfig::default()
+    };
+    Mesh::bind(addr, World::of_client(nth), mesh).map_err(|e| e.to_string())
+}
+
+/// A client of whoever leads.
+pub fn quorum(world: &World, nth: u64) -> Result<QuorumClient, String> {
+    let mesh = mesh(world, nth)?;
+    let addrs = world.members.iter().map(|(_, addr)| *addr).collect();
+    let seed = Rng::new(world.seed, &format!("waits {nth}")).next();
+    Ok(QuorumClient::with_config(mesh, addrs, config(seed)))
+}

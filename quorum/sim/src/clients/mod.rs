@@ -1,0 +1,305 @@
+//! Clients that race at the limits, through the product's own client library. What is told to them
+//! is held against what was agreed on. `commands.rs` is what they ask for, `connect.rs` their end of
+//! the network, `watch.rs` who follows the events.
+
+mod commands;
+mod connect;
+mod watch;
+
+pub use connect::{mesh, quorum};
+pub use watch::watch;
+
+use crate::{registers::TENANT, rng::Rng, truth::hash, world::World};
+use lattice_mesh::Clock as _;
+use lattice_quorum_client::{ClientError, QuorumClient};
+use lattice_quorum_types::{
+    Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, VclusterName,
+    command::{LimitChange, Power, Principal, SCHEMA},
+    limit::{LimitPatch, Limits, Patch},
+    node::Lifecycle,
+    view::{Answer, Hot, Query},
+};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use tokio::time::sleep;
+
+/// Projects, parents first, with what they may hold.
+const PROJECTS: [(&str, u64, u64); 6] = [
+    ("t", 8, 5),
+    ("t/a", 5, 3),
+    ("t/a/c", 4, 2),
+    ("t/a/d", 1, 1),
+    ("t/b", 3, 2),
+    ("u", 4, 3),
+];
+const NODES: usize = 10;
+/// Repeats of a command whose outcome is not known.
+const REPEATS: usize = 6;
+
+/// One client.
+pub struct Client {
+    world: Arc<World>,
+    nth: u64,
+    rng: Rng,
+    quorum: QuorumClient,
+    hot: Hot,
+    keys: u64,
+    epoch: u64,
+    unknown: Vec<Envelope>,
+    /// Some that were acknowledged, to be repeated.
+    acknowledged: Vec<Envelope>,
+    revoked: Vec<String>,
+}
+
+fn path(text: &str) -> Option<ProjectPath> {
+    ProjectPath::new(text).ok()
+}
+
+fn node(nth: usize) -> Option<NodeId> {
+    NodeId::new(format!("n{nth:03}")).ok()
+}
+
+impl Client {
+    /// A client of the world's cluster.
+    pub fn new(world: &Arc<World>, nth: u64) -> Result<Self, String> {
+        Ok(Self {
+            quorum: quorum(world, nth)?,
+            rng: Rng::new(world.seed, &format!("client {nth}")),
+            world: world.clone(),
+            nth,
+            hot: Hot::default(),
+            keys: 0,
+            epoch: 0,
+            unknown: Vec::new(),
+            acknowledged: Vec::new(),
+            revoked: Vec::new(),
+        })
+    }
+
+    fn envelope(&mut self, name: &str, power: Power, command: Command) -> Envelope {
+        self.keys += 1;
+        let key = format!("c{}-{}", self.nth, self.keys);
+        let clock = &self.world.clocks[self.world.members.len() + self.nth as usize];
+        Envelope {
+            schema: SCHEMA,
+            principal: Principal {
+                name: name.to_owned(),
+                power,
+            },
+            key: (!self.rng.chance(80)).then_some(key),
+            at: clock.now(),
+            fence: None,
+            command,
+        }
+    }
+
+    /// Founds the tree and the nodes, however long that takes.
+    pub async fn found(&mut self) {
+        let mut commands = Vec::new();
+        for (text, nodes, allocations) in PROJECTS {
+            commands.extend(path(text).map(|path| Command::CreateProject {
+                path,
+                limits: Some(Limits {
+                    max_nodes: Some(nodes),
+                    max_concurrent_allocations: Some(allocations),
+                }),
+                admins: vec!["alice".to_owned()],
+                description: String::new(),
+            }));
+        }
+        commands.extend(path(TENANT).map(|path| Command::CreateProject {
+            path,
+            limits: Some(Limits {
+                max_nodes: Some(0),
+                max_concurrent_allocations: None,
+            }),
+            admins: Vec::new(),
+            description: String::new(),
+        }));
+        for nth in 0..NODES {
+            let Some(node) = node(nth) else { continue };
+            let Ok(vcluster) = VclusterName::new("main") else {
+                continue;
+            };
+            let lifecycle = Lifecycle::Ready;
+            commands.push(Command::RegisterNode {
+                node: node.clone(),
+                vcluster,
+            });
+            commands.push(Command::SetLifecycle { node, lifecycle });
+        }
+        let mut found = Vec::new();
+        for command in commands {
+            let mut envelope = self.envelope("root", Power::Admin, command);
+            envelope.key = Some(format!("found-{}", self.keys));
+            found.push(envelope);
+        }
+        while self.quorum.propose_all(found.clone()).await.is_err() && !self.world.is_broken() {}
+    }
+
+    /// Reads the whole audit as anybody would, segments included, and compares.
+    pub async fn read_audit(&mut self) {
+        let mut read = Vec::new();
+        while !self.world.is_broken() {
+            let (after, limit) = (read.len() as u64, 100);
+            match self.quorum.read(Query::Audit { after, limit }).await {
+                Ok(Answer::Audit(page)) if page.is_empty() => break,
+                Ok(Answer::Audit(page)) => read.extend(page),
+                _ => sleep(Duration::from_millis(100)).await,
+            }
+        }
+        let written = self.world.truth.audit();
+        if read != written && !self.world.is_broken() {
+            let (read, written) = (read.len(), written.len());
+            let violation = format!("{read} audit entries are read, {written} were written");
+            self.world.violation(violation);
+        }
+    }
+
+    /// Writes one thing, however long that takes.
+    pub async fn write(&mut self) {
+        self.set("the last", 8).await;
+    }
+
+    /// Sets a limit under this key, however long that takes. `None` where it was refused, or something
+    /// is broken.
+    pub async fn set(&mut self, key: &str, nodes: u64) -> Option<Applied> {
+        let path = path("t")?;
+        let patch = LimitPatch {
+            max_nodes: Patch::Set(nodes),
+            ..LimitPatch::default()
+        };
+        let changes = vec![LimitChange { path, patch }];
+        let mut envelope = self.envelope("root", Power::Admin, Command::SetLimits { changes });
+        envelope.key = Some(key.to_owned());
+        while !self.world.is_broken() {
+            if let Some(answer) = self.propose(envelope.clone()).await {
+                return answer.ok();
+            }
+        }
+        None
+    }
+
+    /// Works until it is calm.
+    pub async fn work(mut self) {
+        while !self.world.is_calm.load(Relaxed) && !self.world.is_broken() {
+            sleep(Duration::from_millis(self.rng.range(1, 60))).await;
+            self.step().await;
+        }
+        // Everything acknowledged must still be there.
+        for envelope in std::mem::take(&mut self.acknowledged) {
+            let mut left = REPEATS;
+            while self.propose(envelope.clone()).await.is_none() && left > 0 {
+                left -= 1;
+            }
+        }
+    }
+
+    async fn step(&mut self) {
+        if self.rng.chance(250) {
+            return self.read().await;
+        }
+        if !self.unknown.is_empty() && self.rng.chance(500) {
+            let nth = self.rng.below(self.unknown.len());
+            let envelope = self.unknown.swap_remove(nth);
+            self.world.count("op repeated after unknown");
+            self.propose(envelope).await;
+            return;
+        }
+        if self.rng.chance(40)
+            && let Some(envelope) = self.rng.pick(&self.acknowledged).cloned()
+        {
+            self.world.count("op repeated after acknowledged");
+            self.propose(envelope).await;
+            return;
+        }
+        if self.rng.chance(60) {
+            return self.together().await;
+        }
+        if let Some(envelope) = self.choose() {
+            self.propose(envelope).await;
+        }
+    }
+
+    /// Several commands of one caller at once.
+    async fn together(&mut self) {
+        let count = self.rng.range(2, 12);
+        let many: Vec<Envelope> = (0..count).filter_map(|_| self.choose()).collect();
+        self.world.count("op several at once");
+        if let Ok(replies) = self.quorum.propose_all(many.clone()).await {
+            for (envelope, reply) in many.iter().zip(replies) {
+                if let Ok(applied) = reply {
+                    self.told(envelope, &applied);
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self) {
+        match self.quorum.read(Query::Hot).await {
+            Ok(Answer::Hot(hot)) => {
+                self.world.count("op read ok");
+                if hot.revision < self.hot.revision {
+                    let (was, is) = (self.hot.revision, hot.revision);
+                    self.world
+                        .violation(format!("a read showed {is} after one that showed {was}"));
+                }
+                self.hot = *hot;
+            }
+            _ => self.world.count("op read unavailable"),
+        }
+    }
+
+    /// Proposes; `None` when no answer came.
+    async fn propose(&mut self, envelope: Envelope) -> Option<Result<Applied, Refusal>> {
+        let kind = kind(&envelope.command);
+        let answer = self.quorum.propose(envelope.clone()).await;
+        self.world.note(&hash(&answer));
+        match answer {
+            Ok(Ok(applied)) => {
+                self.world.count(&format!("op {kind} ok"));
+                self.told(&envelope, &applied);
+                if envelope.key.is_some() && (self.acknowledged.len() < 15 || self.rng.chance(100))
+                {
+                    self.acknowledged.push(envelope);
+                }
+                Some(Ok(applied))
+            }
+            Ok(Err(refusal)) => {
+                self.world.count(&format!("op {kind} refused"));
+                Some(Err(refusal))
+            }
+            Err(error) => {
+                let unknown = matches!(
+                    error,
+                    ClientError::OutcomeUnknown { .. }
+                        | ClientError::OutcomeUnknownWithoutKey { .. }
+                );
+                let how = if unknown { "unknown" } else { "unavailable" };
+                self.world.count(&format!("op {kind} {how}"));
+                if envelope.key.is_some() && self.unknown.len() < 20 {
+                    self.unknown.push(envelope);
+                }
+                None
+            }
+        }
+    }
+
+    fn told(&mut self, envelope: &Envelope, applied: &Applied) {
+        if let Err(violation) = self.world.truth.acknowledged(envelope, applied) {
+            self.world.violation(violation);
+        }
+        if let Outcome::Leased { epoch, .. } = applied.outcome {
+            self.epoch = epoch;
+        }
+    }
+}
+
+/// A command's name.
+fn kind(command: &Command) -> String {
+    let text = format!("{command:?}");
+    let end = text.find([' ', '{', '(']).unwrap_or(text.len());
+    text[..end].to_owned()
+}

@@ -1,0 +1,46 @@
+//! Who follows the events.
+
+use super::quorum;
+use crate::world::World;
+use lattice_quorum_types::view::{Answer, Query, WatchItem};
+use std::{sync::Arc, time::Duration};
+use tokio::time::sleep;
+
+/// Follows the watch and holds what comes against what was agreed on, for as long as it is let.
+pub async fn watch(world: Arc<World>, nth: u64) -> Result<(), String> {
+    let quorum = quorum(&world, nth)?;
+    loop {
+        let since = loop {
+            match quorum.read(Query::Hot).await {
+                Ok(Answer::Hot(hot)) => break hot.revision,
+                _ => sleep(Duration::from_millis(100)).await,
+            }
+        };
+        let (mut watching, mut at) = (quorum.watch(since), since);
+        while let Some(item) = watching.next().await {
+            match item {
+                WatchItem::Events(events) => {
+                    world.count("watch steps");
+                    match world.truth.watched(at, &events) {
+                        Ok(reached) => at = reached,
+                        Err(violation) => {
+                            world.violation(violation);
+                            return Ok(());
+                        }
+                    }
+                }
+                WatchItem::Idle(upto) => {
+                    if let Some(missed) = world.truth.missed(at, upto) {
+                        world.violation(format!(
+                            "a watch at {at} was told that nothing happened up to {upto}, and \
+                             {missed} did"
+                        ));
+                        return Ok(());
+                    }
+                    at = at.max(upto);
+                }
+                WatchItem::Compacted { .. } => world.count("watch compacted"),
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A member that lost its disk beside a leader that was cut off. See `floor.rs` of the quorum.
+
+use super::stage::{Place, Stage};
+use crate::member::Order;
+use lattice_quorum_types::Revision;
+
+/// A leader that is cut off while the other two go on.
+struct CutOff {
+    old: Place,
+    /// Who leads since, and the one that follows it.
+    leads: Place,
+    follows: Place,
+    /// What the old one does not know.
+    acknowledged: Revision,
+    /// Up to where the other two are.
+    upto: u64,
+}
+
+async fn cut_off(stage: &mut Stage, writes: u64) -> Result<CutOff, String> {
+    for value in 0..writes {
+        stage.write(value).await?;
+    }
+    let all = [0, 1, 2];
+    stage.level(&all).await?;
+    let (old, term) = stage.leader(&all, 0).await?;
+    let two: Vec<Place> = all.into_iter().filter(|place| *place != old).collect();
+    stage.hear(&[(two[0], two[1])]);
+    let (leads, _) = stage.leader(&two, term).await?;
+    let follows = if leads == two[0] { two[1] } else { two[0] };
+    let acknowledged = stage.write(writes).await?.revision;
+    let upto = stage.level(&two).await?;
+    Ok(CutOff {
+        old,
+        leads,
+        follows,
+        acknowledged,
+        upto,
+    })
+}
+
+/// Takes a member's disk while nobody hears anybody, and waits until it is there again.
+async fn lose_disk(stage: &Stage, place: Place) -> Result<(), String> {
+    stage.hear(&[]);
+    stage.members[place].order(Order::LoseDisk);
+    stage
+        .until("a member is there again without its disk", |standings| {
+            let standing = standings.get(place)?.as_ref()?;
+            (standing.applied == 0).then_some(())
+        })
+        .await
+}
+
+/// What was acknowledged is found done, at its place, by whoever serves in the end.
+async fn nothing_is_lost(stage: &mut Stage, writes: u64, at: Revision) -> Result<(), String> {
+    stage.mend();
+    let again = stage.write(writes).await?.revision;
+    if again == at {
+        return Ok(());
+    }
+    Err(format!(
+        "what was acknowledged at {at} took effect at {again}"
+    ))
+}
+
+/// [`super::Scene::OldLeaderBesideBlank`]
+pub async fn old_leader(stage: &mut Stage, of_leader: bool) -> Result<(), String> {
+    let now = cut_off(stage, 1).await?;
+    let lost = if of_leader { now.leads } else { now.follows };
+    lose_disk(stage, lost).await?;
+    stage.hear(&[(now.old, lost)]);
+    stage.ask(&[now.old, lost], now.acknowledged).await;
+    // It is as blank after a restart.
+    stage.members[lost].order(Order::Kill);
+    stage.ask(&[now.old, lost], now.acknowledged).await;
+    nothing_is_lost(stage, 1, now.acknowledged).await
+}
+
+/// [`super::Scene::BlankHalfWay`]
+pub async fn half_way(stage: &mut Stage, cut_at: u64) -> Result<(), String> {
+    // More than a snapshot: the first that it is sent, and what was acknowledged comes behind it.
+    let writes = stage.world.snapshot_every + 5;
+    let now = cut_off(stage, writes).await?;
+    lose_disk(stage, now.follows).await?;
+    stage.members[now.follows].order(Order::CutPowerAt(cut_at));
+    // The old leader tells it its term, and it follows the new one.
+    stage.hear(&[(now.old, now.follows), (now.leads, now.follows)]);
+    let is_cut = stage
+        .until("it is brought up to date, or its power goes", |standings| {
+            let standing = standings.get(now.follows)?;
+            let up = standing.as_ref().map(|s| s.applied >= now.upto);
+            up.is_none_or(|is_there| is_there).then_some(up.is_none())
+        })
+        .await?;
+    stage.hear(&[(now.old, now.follows)]);
+    if is_cut {
+        stage.world.count("cut half way");
+    }
+    stage.ask(&[now.old, now.follows], now.acknowledged).await;
+    nothing_is_lost(stage, writes, now.acknowledged).await
+}

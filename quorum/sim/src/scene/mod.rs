@@ -1,0 +1,41 @@
+//! Orders of events that a rule of the product exists for, told step by step instead of drawn: chance
+//! meets them once in thousands of seeds. Three members and a client; everything else is as in any run.
+
+mod lost_disk;
+mod snapshot;
+mod stage;
+
+use crate::run::{Report, on_this_thread};
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scene {
+    /// A leader is cut off, the others elect one and go on; one of these two loses its disk, and comes
+    /// back, twice, to the old leader alone.
+    OldLeaderBesideBlank {
+        /// Whether the disk is that of the new leader.
+        leads: bool,
+    },
+    /// As before, but the member that lost its disk was being brought up to date when its power went,
+    /// at this operation of the disk.
+    BlankHalfWay {
+        /// From where on it is brought up to date.
+        cut_at: u64,
+    },
+    /// The power of a member that is sent a snapshot goes at this operation of its disk.
+    SnapshotCutShort {
+        /// From where on it hears its leader.
+        cut_at: u64,
+    },
+}
+
+impl Scene {
+    /// Plays it and lets the cluster heal. [`Report::counts`] says how far it came.
+    pub fn play(self, verbose: bool) -> Report {
+        on_this_thread(stage::play(verbose, async move |stage| match self {
+            Self::OldLeaderBesideBlank { leads } => lost_disk::old_leader(stage, leads).await,
+            Self::BlankHalfWay { cut_at } => lost_disk::half_way(stage, cut_at).await,
+            Self::SnapshotCutShort { cut_at } => snapshot::cut_short(stage, cut_at).await,
+        }))
+    }
+}

@@ -1,0 +1,37 @@
+//! A member whose power goes while it is sent a snapshot. See `Replica::keep` of the quorum.
+
+use super::stage::Stage;
+use crate::member::Order;
+
+/// [`super::Scene::SnapshotCutShort`]
+pub async fn cut_short(stage: &mut Stage, cut_at: u64) -> Result<(), String> {
+    let all = [0, 1, 2];
+    stage.level(&all).await?;
+    let (leads, _) = stage.leader(&all, 0).await?;
+    let (away, stays) = ((leads + 1) % 3, (leads + 2) % 3);
+    stage.hear(&[(leads, stays)]);
+    // Twice as much as is kept in a log, so that what it lacks is in none any more.
+    let writes = stage.world.snapshot_every * 3;
+    for value in 0..writes {
+        stage.write(value).await?;
+    }
+    let upto = stage.level(&[leads, stays]).await?;
+    stage.members[away].order(Order::CutPowerAt(cut_at));
+    stage.mend();
+    let is_cut = stage
+        .until("it is brought up to date, or its power goes", |standings| {
+            let standing = standings.get(away)?;
+            let up = standing.as_ref().map(|s| s.applied >= upto);
+            up.is_none_or(|is_there| is_there).then_some(up.is_none())
+        })
+        .await?;
+    if is_cut {
+        stage.world.count("cut half way");
+    }
+    stage
+        .until("it is brought up to date", |standings| {
+            let standing = standings.get(away)?.as_ref()?;
+            (standing.applied >= upto).then_some(())
+        })
+        .await
+}

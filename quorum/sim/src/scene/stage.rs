@@ -1,0 +1,216 @@
+//! Three members, who of them hears whom, and a client.
+
+use crate::{
+    clients::{self, Client},
+    member::{self, Handle, Standing},
+    run::{Report, heals},
+    world::World,
+};
+use lattice_mesh::{Expect, Mesh, Role};
+use lattice_quorum_types::{
+    Applied, Revision,
+    view::{Answer, Query},
+    wire::Read,
+};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use tokio::time::{sleep, timeout};
+
+/// The seed of pauses and election windows. Which it is matters to no scene.
+const SEED: u64 = 1;
+/// Longest that what a scene waits for may take, simulated.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an old leader is asked: one that is alone speaks every two seconds, and tries to be
+/// elected several times a second.
+const ASKED_FOR: Duration = Duration::from_secs(10);
+/// How long a question to one member may take.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+/// Its clients, by number: who writes, who asks one member only. The first is who looks at the end.
+const WRITER: u64 = 1;
+const ASKER: u64 = 2;
+
+/// The places of the three.
+pub type Place = usize;
+
+/// A founded cluster.
+pub struct Stage {
+    pub world: Arc<World>,
+    pub members: Vec<Handle>,
+    client: Client,
+    asker: Mesh,
+}
+
+/// Founds a cluster, plays, and lets it heal.
+pub async fn play(
+    verbose: bool,
+    script: impl AsyncFnOnce(&mut Stage) -> Result<(), String>,
+) -> Report {
+    let world = World::of_three(SEED, verbose);
+    let members: Vec<Handle> = (0..world.members.len())
+        .map(|place| member::run(world.clone(), place))
+        .collect();
+    let played = async {
+        let mut stage = Stage {
+            client: Client::new(&world, WRITER)?,
+            asker: clients::mesh(&world, ASKER)?,
+            world: world.clone(),
+            members: members.clone(),
+        };
+        let founded = timeout(PATIENCE, stage.client.found()).await;
+        founded.map_err(|_| "the cluster was not founded".to_owned())?;
+        script(&mut stage).await?;
+        stage.heals().await
+    };
+    if let Err(reason) = played.await {
+        world.violation(reason);
+    }
+    Report {
+        seed: SEED,
+        violations: world.violations(),
+        counts: world.counts(),
+        counted: world.truth.counted(),
+        simulated: world.passed(),
+        trace: world.trace_digest(),
+        last_lines: world.last_lines(),
+        ..Report::default()
+    }
+}
+
+impl Stage {
+    fn addr(&self, place: Place) -> SocketAddr {
+        self.world.members[place].1
+    }
+
+    /// These pairs hear each other from now on, and no others. Clients hear everybody.
+    pub fn hear(&self, pairs: &[(Place, Place)]) {
+        self.world
+            .trace(|| format!("who hear each other: {pairs:?}"));
+        let network = &self.world.network;
+        network.mend();
+        for a in 0..self.members.len() {
+            for b in 0..self.members.len() {
+                if !pairs.contains(&(a, b)) && !pairs.contains(&(b, a)) {
+                    network.cut(self.addr(a), self.addr(b));
+                }
+            }
+        }
+    }
+
+    /// All hear each other.
+    pub fn mend(&self) {
+        self.world.trace(|| "all hear each other".to_owned());
+        self.world.network.mend();
+    }
+
+    /// How each stands; `None` for one that is down.
+    async fn look(&self) -> Vec<Option<Standing>> {
+        let mut standings = Vec::new();
+        for member in &self.members {
+            let look = timeout(Duration::from_millis(5), member.look()).await;
+            standings.push(look.ok().flatten());
+        }
+        standings
+    }
+
+    /// Waits for what somebody makes of how they stand.
+    ///
+    /// # Errors
+    /// When it does not come about, with how they stand then.
+    pub async fn until<T>(
+        &self,
+        what: &str,
+        is: impl Fn(&[Option<Standing>]) -> Option<T>,
+    ) -> Result<T, String> {
+        let patience = self.world.passed() + PATIENCE;
+        loop {
+            let standings = self.look().await;
+            if let Some(is) = is(&standings) {
+                return Ok(is);
+            }
+            if self.world.is_broken() {
+                return Err(format!("broken while it was waited that {what}"));
+            }
+            if self.world.passed() > patience {
+                return Err(format!("it did not happen that {what}: {standings:?}"));
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Waits until one of these leads in a term behind `after`, as all of them say.
+    pub async fn leader(&self, among: &[Place], after: u64) -> Result<(Place, u64), String> {
+        let members = &self.world.members;
+        self.until("one of them leads", |standings| {
+            let of = |place: &Place| standings.get(*place)?.as_ref();
+            let said: Option<Vec<_>> = among
+                .iter()
+                .map(|place| Some((of(place)?.status.leader?, of(place)?.status.term)))
+                .collect();
+            let said = said?;
+            let (leader, term) = *said.first()?;
+            let place = members.iter().position(|(id, _)| *id == leader)?;
+            let is_so = among.contains(&place) && said.iter().all(|s| *s == (leader, term));
+            (is_so && term > after).then_some((place, term))
+        })
+        .await
+    }
+
+    /// Waits until these have applied the same, and gives how much.
+    pub async fn level(&self, among: &[Place]) -> Result<u64, String> {
+        self.until("they have applied the same", |standings| {
+            let of = |place: &Place| Some(standings.get(*place)?.as_ref()?.applied);
+            let applied: Option<Vec<u64>> = among.iter().map(of).collect();
+            let mut applied = applied?;
+            applied.dedup();
+            (applied.len() == 1).then(|| applied.first().copied())?
+        })
+        .await
+    }
+
+    /// Writes a value under its own key, until it is acknowledged.
+    pub async fn write(&mut self, value: u64) -> Result<Applied, String> {
+        let key = format!("value {value}");
+        let set = timeout(PATIENCE, self.client.set(&key, 8 + value)).await;
+        let applied = set.map_err(|_| format!("{key} was not accepted"))?;
+        let applied = applied.ok_or_else(|| format!("{key} was refused"))?;
+        self.world
+            .trace(|| format!("{key} is acknowledged at {}", applied.revision));
+        Ok(applied)
+    }
+
+    /// Asks these members, and no other, for what everybody must see by now.
+    pub async fn ask(&self, whom: &[Place], acknowledged: Revision) {
+        let until = self.world.passed() + ASKED_FOR;
+        while self.world.passed() < until && !self.world.is_broken() {
+            for place in whom {
+                let (id, addr) = self.world.members[*place];
+                let expect = Expect::exactly(Role::Quorum, id.to_string());
+                let query = Query::Hot;
+                let asked = self.asker.peer(addr, expect);
+                let answer = asked.call(&Read { query }, ANSWERS_WITHIN).await;
+                let Ok(Ok(Answer::Hot(hot))) = answer else {
+                    self.world.count("not answered");
+                    continue;
+                };
+                self.world.count("answered");
+                if hot.revision < acknowledged {
+                    self.world.violation(format!(
+                        "member {id} answered a read with {} after {acknowledged} was acknowledged",
+                        hot.revision
+                    ));
+                }
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn heals(&mut self) -> Result<(), String> {
+        self.mend();
+        self.world.is_calm.store(true, Relaxed);
+        heals(&self.world, &self.members).await;
+        Ok(())
+    }
+}
