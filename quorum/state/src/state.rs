@@ -28,6 +28,7 @@ use lattice_quorum_types::{
     limit::{Limits, SystemLimits, Usage},
     node::{Lifecycle, Node},
     project::Project,
+    refusal::Asked,
     rpc::Role,
     vcluster::Vcluster,
     view::{Headroom, SystemView, TrustView},
@@ -283,7 +284,8 @@ impl State {
     /// # Errors
     /// Every violated level, from the project up, or the first that is not known.
     pub fn check_fits(&self, path: &ProjectPath, asked: Usage) -> Result<(), Refusal> {
-        self.tree.check_fits(self.policy, path, asked)
+        self.tree
+            .check_fits(self.policy, path, asked, Asked::Allocation)
     }
 
     /// How much more `path` could be given now as far as limits go; `None` for an unknown project.

@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     ProjectPath, Refusal, Revision,
     limit::{Resource, Usage},
     project::Project,
-    refusal::{Level, LimitFault},
+    refusal::{Asked, Level, LimitFault},
     view::{Headroom, HeadroomLevel},
 };
 use serde::{Deserialize, Serialize};
@@ -163,13 +163,14 @@ impl Tree {
         }
     }
 
-    /// Refuses unless `asked` fits at `path` and above. Names every violated level, from the project
+    /// Refuses unless `usage`, for what was asked, fits at `path` and above. Names every violated level, from the project
     /// up. A resource of which nothing is asked has no say.
     pub(crate) fn check_fits(
         &self,
         policy: Policy,
         path: &ProjectPath,
-        asked: Usage,
+        usage: Usage,
+        asked: Asked,
     ) -> Result<(), Refusal> {
         let rules = policy.rules();
         let mut violated = Vec::new();
@@ -183,7 +184,7 @@ impl Tree {
                 let Some(limit) = project.limits.get(resource) else {
                     continue;
                 };
-                let (current, requested) = (counted.get(resource), asked.get(resource));
+                let (current, requested) = (counted.get(resource), usage.get(resource));
                 if requested > 0 && current.saturating_add(requested) > limit {
                     violated.push(Level {
                         path: project.path.clone(),
@@ -198,7 +199,8 @@ impl Tree {
         if violated.is_empty() {
             Ok(())
         } else {
-            Err(Refusal::LimitExceeded { levels: violated })
+            let levels = violated;
+            Err(Refusal::LimitExceeded { levels, asked })
         }
     }
 

@@ -49,7 +49,7 @@ fn nodes(names: &[&str]) -> Vec<NodeId> {
 #[test]
 fn sensitive_work_is_written_down_from_its_nodes_to_its_end() {
     let mut c = furnished();
-    let id = c.submit_sensitive("atlas", 2);
+    let id = c.sensitive_work("atlas", 2);
     c.assign_sensitive(id);
     let from = entries(&c).len() - 1;
     c.start_all(id);
@@ -94,7 +94,7 @@ fn sensitive_work_is_written_down_from_its_nodes_to_its_end() {
 #[test]
 fn sensitive_work_that_is_taken_by_force_or_cancelled_has_its_end_too() {
     let mut c = furnished();
-    let id = c.submit_sensitive("atlas", 1);
+    let id = c.sensitive_work("atlas", 1);
     c.assign_sensitive(id);
     c.start_all(id);
     let from = entries(&c).len();
@@ -123,7 +123,7 @@ fn sensitive_work_that_is_taken_by_force_or_cancelled_has_its_end_too() {
         "{found:?}"
     );
 
-    let id = c.submit_sensitive("atlas", 1);
+    let id = c.sensitive_work("atlas", 1);
     c.assign_sensitive(id);
     let from = entries(&c).len();
     c.propose("olga", Power::Operator, Command::Cancel { id })

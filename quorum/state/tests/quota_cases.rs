@@ -233,7 +233,7 @@ fn refused(refusal: &Refusal) -> Refused {
     };
     let mut levels = Vec::new();
     let kind = match refusal {
-        Refusal::LimitExceeded { levels: found } => {
+        Refusal::LimitExceeded { levels: found, .. } => {
             levels.extend(found.iter().map(|level| Violated {
                 current: Some(level.current),
                 requested: Some(level.requested),

@@ -90,8 +90,8 @@ fn what_grows_is_judged_on_the_difference_and_counted_at_every_level() {
     let refused = grow(&mut c, id, &["n004", "n005"]).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "allocation rejected: project \"t/a\" would exceed max_nodes quota (current: 4, requested: \
-         2, limit: 5)\nallocation rejected: tenant \"t\" would exceed max_nodes quota (current: 4, \
+        "grow rejected: project \"t/a\" would exceed max_nodes quota (current: 4, requested: \
+         2, limit: 5)\ngrow rejected: tenant \"t\" would exceed max_nodes quota (current: 4, \
          requested: 2, limit: 5)"
     );
     // It has its place among the allocations already, however few of them are allowed by now.
@@ -381,7 +381,7 @@ fn a_suspended_allocation_holds_nothing_and_asks_anew_for_as_many_as_it_had() {
     let other = c.submit(spec("t/a", 3)).unwrap();
     c.assign(other).unwrap();
     let refused = c.admin(Command::Resume { id }).unwrap_err();
-    let Refusal::LimitExceeded { levels } = refused else {
+    let Refusal::LimitExceeded { levels, .. } = refused else {
         panic!("{refused}")
     };
     let named: Vec<_> = levels

@@ -11,6 +11,7 @@ use lattice_quorum_types::{
     limit::Usage,
     node::{Holder, Node},
     planted::{self, Bug},
+    refusal::Asked,
     spec::AllocationSpec,
     tenure::{Taken, Tenure},
 };
@@ -79,7 +80,8 @@ fn assign_any(
     let asked = beside(spec, own.count());
     let path = &spec.project;
     if !planted::is(Bug::LimitsNotAsked) {
-        state.tree.check_fits(state.policy, path, asked)?;
+        let for_work = Asked::Allocation;
+        state.tree.check_fits(state.policy, path, asked, for_work)?;
     }
     if spec.sensitive {
         state.check_pool(asked.nodes)?;

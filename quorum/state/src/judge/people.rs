@@ -10,7 +10,7 @@ use super::{
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal, allocation::StopCause,
-    event::AllocationChange,
+    event::AllocationChange, refusal::Asked,
 };
 
 /// Ends at once what holds nothing; stops what holds nodes.
@@ -103,7 +103,7 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     match present.state {
         AllocationState::Pending => Ok(Verdict::nothing()),
         AllocationState::Suspended => {
-            check_gate(case, &present.user, &present.spec)?;
+            check_gate(case, &present.user, &present.spec, Asked::Resumption)?;
             let record = entering(case, present, AllocationState::Pending);
             let record = Box::new(Allocation {
                 eligible_at: case.now,

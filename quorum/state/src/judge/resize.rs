@@ -11,6 +11,7 @@ use crate::change::{Change, Direction, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, allocation::RankPhase,
     command::ExpectedNode, event::AllocationChange, hostlist, limit::Usage, node::Holder,
+    refusal::Asked,
 };
 
 /// Gives an allocation more nodes, as ranks behind those it has. What is new must fit, as for a new
@@ -22,8 +23,10 @@ pub(super) fn grow(
 ) -> Result<Verdict, Refusal> {
     let present = resizable(case, id, "grow")?;
     if present.spec.sensitive {
-        let reason = "sensitive work gets all its nodes at once, each on its own word; submit it with \
-                      as many as it needs";
+        let reason = "sensitive work does not grow: its nodes are held against each other when it gets \
+                      them, all at once. Claim the nodes that it lacks (`lattice node claim`), then \
+                      submit the rest as work of its own, or cancel it and submit it with as many as \
+                      it needs";
         return Err(invalid("nodes", reason));
     }
     if expected.is_empty() {
@@ -44,7 +47,9 @@ pub(super) fn grow(
         allocations: 0,
     };
     let (state, path) = (case.state, &present.spec.project);
-    state.tree.check_fits(state.policy, path, usage)?;
+    state
+        .tree
+        .check_fits(state.policy, path, usage, Asked::Growth)?;
 
     let mut record = present.clone();
     record.spec.nodes = record.spec.nodes.saturating_add(more);

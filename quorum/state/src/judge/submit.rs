@@ -5,6 +5,7 @@ use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal, Revision,
     event::AllocationChange,
+    refusal::Asked,
     spec::{AllocationSpec, MAX_WORKLOAD_BYTES, OutputFiles},
 };
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ const MAX_PATH_BYTES: usize = 4096;
 /// nothing, so the second gate, at assignment, judges again.
 pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, Refusal> {
     check_fields(spec)?;
-    check_gate(case, &case.principal.name, spec)?;
+    check_gate(case, &case.principal.name, spec, Asked::Allocation)?;
     let state = case.state;
     state.vclusters.check_use(&spec.vcluster, &spec.project)?;
     for node in &spec.constraints.nodelist {
@@ -56,12 +57,19 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
 }
 
 /// The first gate: it fits now, as far as committed usage goes, and the cluster has as many nodes.
-pub(super) fn check_gate(case: Case<'_>, user: &str, spec: &AllocationSpec) -> Result<(), Refusal> {
+pub(super) fn check_gate(
+    case: Case<'_>,
+    user: &str,
+    spec: &AllocationSpec,
+    asked: Asked,
+) -> Result<(), Refusal> {
     let state = case.state;
-    let asked = assign::beside(spec, own_nodes(case, user, spec));
-    state.tree.check_fits(state.policy, &spec.project, asked)?;
+    let usage = assign::beside(spec, own_nodes(case, user, spec));
+    state
+        .tree
+        .check_fits(state.policy, &spec.project, usage, asked)?;
     if spec.sensitive {
-        state.check_pool(asked.nodes)?;
+        state.check_pool(usage.nodes)?;
     }
     if u64::from(spec.nodes) > state.registered {
         return Err(Refusal::TooLarge {

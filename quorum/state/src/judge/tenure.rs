@@ -13,6 +13,7 @@ use lattice_quorum_types::{
     event::EventKind,
     limit::Usage,
     node::{Lifecycle, Node},
+    refusal::Asked,
     tenure::{MAX_WORDS_BYTES, Taken, TakenBy, Tenure, TenurePhase, WipeOutcome},
 };
 use std::collections::BTreeSet;
@@ -35,7 +36,9 @@ pub(super) fn claim(
         nodes: count,
         allocations: 0,
     };
-    state.tree.check_fits(state.policy, project, asked)?;
+    state
+        .tree
+        .check_fits(state.policy, project, asked, Asked::Claim)?;
     Refusal::where_not_conforming(sensitive::faults(case, nodes))?;
 
     let tenure = Tenure {

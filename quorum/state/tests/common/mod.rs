@@ -172,7 +172,7 @@ impl Cluster {
     }
 
     /// Submits sensitive work of alice's, and adds as many nodes.
-    pub fn submit_sensitive(&mut self, project: &str, nodes: u32) -> AllocationId {
+    pub fn sensitive_work(&mut self, project: &str, nodes: u32) -> AllocationId {
         let mut spec = spec(project, nodes);
         spec.sensitive = true;
         self.add_nodes(nodes as usize);

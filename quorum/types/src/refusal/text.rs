@@ -1,0 +1,272 @@
+//! Refusals in words: which rule, which levels, the numbers, and what to do next.
+
+use super::{
+    Refusal,
+    limit::{fmt_exceeded, fmt_fault, fmt_pool},
+};
+use crate::{cidr, hostlist, tenure::fmt_taken};
+use std::fmt;
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::LimitExceeded { levels, asked } => fmt_exceeded(f, levels, *asked),
+            Refusal::LimitConflict { faults } => {
+                for (i, fault) in faults.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str("\n")?;
+                    }
+                    fmt_fault(f, fault)?;
+                }
+                Ok(())
+            }
+            Refusal::UnknownProject { path } => write!(
+                f,
+                "unknown project \"{path}\"; `lattice project tree` shows the projects there are"
+            ),
+            Refusal::ProjectExists { path } => write!(f, "project \"{path}\" exists already"),
+            Refusal::ProjectNotEmpty {
+                path,
+                children,
+                allocations,
+            } => write!(
+                f,
+                "project \"{path}\" is not empty: {children} child projects, {allocations} \
+                 unfinished allocations; delete or finish them first"
+            ),
+            Refusal::UnknownNode { node } => {
+                write!(
+                    f,
+                    "unknown node \"{node}\"; `lattice node list` shows the nodes there are"
+                )
+            }
+            Refusal::UnknownAllocation { id } => write!(
+                f,
+                "unknown allocation {id}; `lattice status` shows the allocations there are"
+            ),
+            Refusal::WrongState { id, state, action } => {
+                write!(f, "cannot {action} allocation {id}: it is {state}")
+            }
+            Refusal::OwnershipConflict { nodes } => {
+                f.write_str("ownership conflict:")?;
+                for (node, holder) in nodes {
+                    match holder {
+                        Some(id) => write!(f, " {node} is held by allocation {id};")?,
+                        None => write!(f, " {node} has changed;")?,
+                    }
+                }
+                f.write_str(" plan again on the present state")
+            }
+            Refusal::StaleEpoch {
+                lease,
+                given,
+                current,
+            } => write!(
+                f,
+                "lease {lease} has moved on: epoch {given} is over, {current} is current"
+            ),
+            Refusal::LeaseHeld { lease, holder } => {
+                write!(f, "lease {lease} is held by {holder}")
+            }
+            Refusal::StaleAttempt { id, given, current } => write!(
+                f,
+                "report of attempt {given} of allocation {id}, which is at attempt {current}"
+            ),
+            Refusal::Forbidden { principal, needs } => {
+                write!(f, "{principal} may not do this: it needs {needs}")
+            }
+            Refusal::Invalid { field, reason } => write!(f, "{field}: {reason}"),
+            Refusal::TooLarge { registered: 0, .. } => f.write_str(
+                "the cluster has no nodes yet; `lattice node list` shows them when their agents \
+                 have joined",
+            ),
+            Refusal::TooLarge {
+                requested,
+                registered,
+            } => write!(
+                f,
+                "{requested} nodes were asked for, but the cluster has {registered}; ask for at \
+                 most {registered}"
+            ),
+            Refusal::TokenRefused { reason } => write!(f, "join token refused: {reason}"),
+            Refusal::KeyReused { key } => write!(
+                f,
+                "idempotency key {key:?} was used before with another request; use a new key"
+            ),
+            Refusal::UnsupportedSchema { given, supported } => write!(
+                f,
+                "command schema {given} is newer than {supported}, the newest this member knows; \
+                 upgrade the quorum before the other services"
+            ),
+            Refusal::NameTaken { name, needs } => {
+                write!(f, "the name {name} is enrolled already; {needs}")
+            }
+            Refusal::CertificateRevoked { name } => write!(
+                f,
+                "the certificates of {name} were revoked; it must enrol again with a new token"
+            ),
+            Refusal::NodeChanged { node, holder } => {
+                let now =
+                    holder.map_or("by nothing".to_owned(), |id| format!("by allocation {id}"));
+                write!(
+                    f,
+                    "node {node} has changed since it was looked at, and is held {now}; look again \
+                     and repeat"
+                )
+            }
+            Refusal::UnknownTrust { kind, id } => write!(f, "there is no {kind} {id}"),
+            Refusal::TokenNetwork { from, networks } => write!(
+                f,
+                "join token refused: it is not for use from {from}, but from {}",
+                cidr::list(networks)
+            ),
+            Refusal::UnknownBaseline { name } => write!(
+                f,
+                "unknown baseline \"{name}\"; `lattice conformance baseline list` shows the \
+                 baselines there are"
+            ),
+            Refusal::BaselineChanged {
+                name,
+                expected,
+                current: 0,
+            } => write!(
+                f,
+                "baseline \"{name}\" was at version {expected} and is deleted now; look again"
+            ),
+            Refusal::BaselineChanged {
+                name,
+                expected: 0,
+                current,
+            } => write!(
+                f,
+                "baseline \"{name}\" exists already, at version {current}; name that version to \
+                 replace it"
+            ),
+            Refusal::BaselineChanged {
+                name,
+                expected,
+                current,
+            } => write!(
+                f,
+                "baseline \"{name}\" is at version {current}, not at {expected} any more; look \
+                 again and repeat"
+            ),
+            Refusal::BaselineLimit {
+                name,
+                resource,
+                requested,
+                limit,
+            } => write!(
+                f,
+                "baseline \"{name}\" does not fit: {resource} would be {requested}, at most \
+                 {limit} are allowed; delete baselines that are not needed, or choose fewer \
+                 classes or nodes"
+            ),
+            Refusal::BaselineAmbiguous {
+                name,
+                other,
+                class,
+                chosen,
+            } => write!(
+                f,
+                "baseline \"{name}\" is ambiguous: \"{other}\" speaks for class {class} of \
+                 {chosen} already; take the class or the nodes out of one of them"
+            ),
+            Refusal::Unproven { id, faults, more } => {
+                write!(
+                    f,
+                    "allocation {id} is sensitive and cannot be given these nodes:"
+                )?;
+                for fault in faults {
+                    write!(f, "\n{fault}")?;
+                }
+                match more {
+                    0 => Ok(()),
+                    more => write!(f, "\nand {more} faults more"),
+                }
+            }
+            Refusal::NodesTaken { nodes } => {
+                f.write_str("ownership conflict:")?;
+                fmt_taken(f, nodes)?;
+                f.write_str(
+                    "; none of the nodes was given: name others, or wait until these are free",
+                )
+            }
+            Refusal::SensitivePool {
+                current,
+                requested,
+                limit,
+            } => fmt_pool(f, (*current, *requested, *limit)),
+            Refusal::NotConforming { faults, more } => {
+                f.write_str("these nodes cannot be claimed for sensitive work:")?;
+                for fault in faults {
+                    write!(f, "\n{fault}")?;
+                }
+                match more {
+                    0 => Ok(()),
+                    more => write!(f, "\nand {more} faults more"),
+                }
+            }
+            Refusal::StillHeld { nodes } => {
+                f.write_str("not released:")?;
+                for (node, id) in nodes {
+                    write!(f, " node {node} still runs allocation {id};")?;
+                }
+                f.write_str(" end that first, or wait for it")
+            }
+            Refusal::VclusterClosed { vcluster, tenant } => write!(
+                f,
+                "vCluster \"{vcluster}\" is not for tenant \"{tenant}\"; `lattice admin vcluster \
+                 show {vcluster}` says for whom it is"
+            ),
+            Refusal::VclusterChanged {
+                vcluster,
+                expected,
+                current,
+            } => write!(
+                f,
+                "vCluster \"{vcluster}\" is at version {current}, not at {expected} any more; look \
+                 again and repeat"
+            ),
+            Refusal::UnknownVcluster { vcluster } => write!(
+                f,
+                "nobody has said what vCluster \"{vcluster}\" is; `lattice admin vcluster set \
+                 {vcluster}` does"
+            ),
+            Refusal::VclusterInUse { vcluster, nodes } => {
+                let nodes = hostlist::fold(nodes);
+                write!(
+                    f,
+                    "vCluster \"{vcluster}\" has nodes: {nodes}; they would be open to every tenant. \
+                     Move them first: `lattice admin vcluster assign OTHER '{nodes}' --from \
+                     {vcluster}`"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_without_nodes_is_told_apart_from_one_with_too_few() {
+        let text = |requested, registered| {
+            Refusal::TooLarge {
+                requested,
+                registered,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            text(1, 0),
+            "the cluster has no nodes yet; `lattice node list` shows them when their agents have \
+             joined"
+        );
+        assert_eq!(
+            text(5, 4),
+            "5 nodes were asked for, but the cluster has 4; ask for at most 4"
+        );
+    }
+}
