@@ -72,7 +72,10 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             description,
         } => projects::create(case, path, *limits, admins, description),
         Command::DeleteProject { path } => projects::delete(case, path),
-        Command::SetLimits { changes } => projects::set_limits(case, changes),
+        Command::SetLimits { changes } => projects::set_limits(case, changes, projects::Insist::No),
+        Command::ForceLimits { changes } => {
+            projects::set_limits(case, changes, projects::Insist::ByForce)
+        }
         Command::Submit { spec } => submit::submit(case, spec),
         Command::Cancel { id } => people::cancel(case, *id),
         Command::Hold { id } => people::hold(case, *id),

@@ -524,6 +524,12 @@ pub enum Command {
         /// The version this rests on; refused when there is another by now.
         expected_version: Option<u32>,
     },
+    /// As [`Command::SetLimits`], also where the limits of children then add up to more than their
+    /// parent's, which is marked as overcommitted. For administrators.
+    ForceLimits {
+        /// At least one.
+        changes: Vec<LimitChange>,
+    },
 }
 
 /// What an applied command returns to its proposer.

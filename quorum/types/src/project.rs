@@ -25,6 +25,9 @@ pub struct Project {
     pub created_at: UnixMillis,
     /// Last change.
     pub revision: Revision,
+    /// By an administrator's force the limits of its children add up to more than its own: they are no
+    /// promise, and a request has to fit here all the same. It ends when they fit again.
+    pub overcommitted: bool,
 }
 
 impl Project {

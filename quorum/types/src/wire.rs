@@ -123,7 +123,7 @@ pub struct Launch {
     pub user: String,
     /// The project, as text for the environment.
     pub project: String,
-    /// All nodes in rank order.
+    /// The nodes it has, in rank order; what it is giving back is not among them.
     pub nodes: Vec<NodeId>,
     /// This node's rank.
     pub rank: u32,

@@ -89,7 +89,7 @@ async fn launch(
         revision: allocation.revision,
         user: allocation.user.clone(),
         project: allocation.spec.project.to_string(),
-        nodes: allocation.nodes().cloned().collect(),
+        nodes: present(allocation),
         rank: target.rank,
         workload: allocation.spec.workload.clone(),
         walltime_ms: allocation.spec.walltime_ms,
@@ -101,6 +101,13 @@ async fn launch(
     let answered = asked.await;
     *may_run = before || started_perhaps(&answered);
     called(answered)
+}
+
+/// The nodes it has, but for those that it gives back or gave: whom a rank that it grew runs with.
+fn present(allocation: &Allocation) -> Vec<NodeId> {
+    let ranks = allocation.ranks.iter();
+    let stay = ranks.filter(|rank| rank.phase.stays());
+    stay.map(|rank| rank.node.clone()).collect()
 }
 
 async fn terminate(core: &Core, view: &View, target: &Target, epoch: u64) -> Called {

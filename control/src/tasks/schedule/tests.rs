@@ -80,6 +80,7 @@ fn project(used: u64) -> Project {
         description: String::new(),
         created_at: UnixMillis(1),
         revision: Revision(used),
+        overcommitted: false,
     }
 }
 

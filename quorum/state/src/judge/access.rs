@@ -74,6 +74,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::NoteQuorum { .. }
         | Command::UndrainUnchecked { .. }
         | Command::SetSystemLimits { .. }
+        | Command::ForceLimits { .. }
         | Command::SetLimitPolicy { .. } => (&[Power::Admin], "the role admin"),
         // A person answers for it: never a service by itself.
         Command::ForceRelease { .. }

@@ -4,14 +4,16 @@ use super::{Case, MAX_WORDS_BYTES, access::forbidden, audited_since, invalid};
 use crate::{
     change::{Change, Verdict},
     policy::ChildSums,
+    tree::Entry,
 };
 use lattice_quorum_types::{
     ProjectPath, Refusal, Revision,
     audit::{AuditAction, ChangedLimit, LevelLimits, NamedLimit},
-    command::LimitChange,
+    command::{LimitChange, Power},
     id::MAX_NAME_BYTES,
     limit::{Limits, Resource, Usage},
     project::Project,
+    refusal::LimitFault,
     vcluster::Vcluster,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,13 +54,17 @@ pub(super) fn create(
         description: description.to_owned(),
         created_at: case.now,
         revision: Revision(0),
+        overcommitted: false,
     };
     let rules = case.state.policy.rules();
     let mut faults = rules.faults(path, &limits, &ChildSums::default());
     if let Some(parent) = parent {
         let mut sums = parent.child_limits;
+        let above = &parent.record;
+        let before = rules.faults(&above.path, &above.limits, &sums);
         sums.add(&limits);
-        faults.extend(rules.faults(&parent.record.path, &parent.record.limits, &sums));
+        let after = rules.faults(&above.path, &above.limits, &sums);
+        faults.extend(unanswered(&before, after, Insist::No));
     }
     if !faults.is_empty() {
         return Err(Refusal::LimitConflict { faults });
@@ -70,6 +76,41 @@ pub(super) fn create(
     };
     let changes = vec![Change::Project(Box::new(project))];
     Ok(Verdict::done(audited_since(case, 4, action, changes)))
+}
+
+/// Whether limits are set although they overbook a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Insist {
+    /// They are refused.
+    No,
+    /// By an administrator, who answers for it.
+    ByForce,
+}
+
+/// What speaks against a level as it would be. What was wrong before, and gets no worse, was forced
+/// once: it keeps nobody from closed projects, nor from what mends it in part.
+fn unanswered(before: &[LimitFault], after: Vec<LimitFault>, insist: Insist) -> Vec<LimitFault> {
+    let stands = |fault: &LimitFault| {
+        let is_forced = insist == Insist::ByForce && fault.may_be_forced();
+        !is_forced && !before.iter().any(|before| fault.is_no_worse_than(before))
+    };
+    after.into_iter().filter(stands).collect()
+}
+
+/// The level above one that goes, where it is overcommitted no more without it.
+fn mended_without(case: Case<'_>, gone: &Entry) -> Option<Change> {
+    let parent = case.state.tree.get(&gone.record.path.parent()?)?;
+    let record = &parent.record;
+    let mut sums = parent.child_limits;
+    sums.remove(&gone.record.limits);
+    let rules = case.state.policy.rules();
+    let is_over = !rules.faults(&record.path, &record.limits, &sums).is_empty();
+    (record.overcommitted && !is_over).then(|| {
+        Change::Project(Box::new(Project {
+            overcommitted: false,
+            ..record.clone()
+        }))
+    })
 }
 
 /// A level's limits that are to be others.
@@ -144,13 +185,23 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
         project: path.clone(),
         limits: NamedLimit::of(&entry.record.limits),
     };
-    let changes = vec![Change::DeleteProject(path.clone())];
+    let mut changes = vec![Change::DeleteProject(path.clone())];
+    changes.extend(mended_without(case, entry));
     Ok(Verdict::done(audited_since(case, 4, action, changes)))
 }
 
 /// Sets limits, all or none, judged on the tree as it would be. A limit may go below usage, which
-/// ends nothing and only keeps new work out; it may not go below the sum of the children's.
-pub(super) fn set_limits(case: Case<'_>, changes: &[LimitChange]) -> Result<Verdict, Refusal> {
+/// ends nothing and only keeps new work out; it may not go below the sum of the children's, unless by
+/// force, which marks the level as overcommitted until they fit.
+pub(super) fn set_limits(
+    case: Case<'_>,
+    changes: &[LimitChange],
+    insist: Insist,
+) -> Result<Verdict, Refusal> {
+    if insist == Insist::ByForce && case.principal.power != Power::Admin {
+        let needs = "the role admin: by force limits overbook a level";
+        return Err(forbidden(case.principal, needs.to_owned()));
+    }
     if changes.is_empty() {
         return Err(invalid(
             "changes",
@@ -178,32 +229,48 @@ pub(super) fn set_limits(case: Case<'_>, changes: &[LimitChange]) -> Result<Verd
             touched.insert(parent);
         }
     }
-    let mut faults = Vec::new();
+    let rules = case.state.policy.rules();
+    let (mut faults, mut changes) = (Vec::new(), Vec::new());
+    let (mut levels, mut forced) = (Vec::new(), Vec::new());
     for path in &touched {
-        let entry = tree.require(path)?;
-        let limits = wanted.get(path).unwrap_or(&entry.record.limits);
-        let children = sums.get(path).unwrap_or(&entry.child_limits);
-        let rules = case.state.policy.rules();
-        faults.extend(rules.faults(path, limits, children));
-    }
-    if !faults.is_empty() {
-        return Err(Refusal::LimitConflict { faults });
-    }
-    let (mut changes, mut levels) = (Vec::new(), Vec::new());
-    for (path, limits) in wanted {
-        let record = &tree.require(path)?.record;
+        let Entry {
+            record,
+            child_limits,
+            ..
+        } = tree.require(path)?;
+        let limits = *wanted.get(path).unwrap_or(&record.limits);
+        let children = sums.get(path).unwrap_or(child_limits);
+        let before = rules.faults(path, &record.limits, child_limits);
+        let after = rules.faults(path, &limits, children);
+        let overcommitted = !after.is_empty();
+        if !unanswered(&before, after.clone(), Insist::No).is_empty() {
+            forced.push(path.clone());
+        }
+        faults.extend(unanswered(&before, after, insist));
         if record.limits != limits {
             levels.push(others(record, &limits));
+        }
+        if (record.limits, record.overcommitted) != (limits, overcommitted) {
             changes.push(Change::Project(Box::new(Project {
                 limits,
+                overcommitted,
                 ..record.clone()
             })));
         }
     }
+    if !faults.is_empty() {
+        return Err(Refusal::LimitConflict { faults });
+    }
     if levels.is_empty() {
         return Ok(Verdict::nothing());
     }
-    let action = AuditAction::LimitsChanged { levels };
+    let action = match forced.is_empty() {
+        true => AuditAction::LimitsChanged { levels },
+        false => AuditAction::LimitsForced {
+            levels,
+            overcommitted: forced,
+        },
+    };
     Ok(Verdict::done(audited_since(case, 4, action, changes)))
 }
 

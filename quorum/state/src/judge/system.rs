@@ -6,6 +6,7 @@ use lattice_quorum_types::{
     Refusal,
     audit::{AuditAction, ChangedLimit},
     limit::{LimitPolicy, SystemLimitPatch},
+    project::Project,
     view::SystemView,
 };
 
@@ -42,9 +43,18 @@ pub(super) fn set_policy(case: Case<'_>, limit_policy: LimitPolicy) -> Result<Ve
         before: before.limit_policy.to_string(),
         after: limit_policy.to_string(),
     };
-    let changes = vec![Change::System(SystemView {
+    let mut changes = vec![Change::System(SystemView {
         limit_policy,
         ..before
     })];
+    // What the tree obeys overbooks nothing by it.
+    let records = case.state.tree.iter().map(|entry| &entry.record);
+    let marked = records.filter(|record| record.overcommitted);
+    changes.extend(marked.map(|record| {
+        Change::Project(Box::new(Project {
+            overcommitted: false,
+            ..record.clone()
+        }))
+    }));
     Ok(Verdict::done(audited(case, action, changes)))
 }

@@ -170,6 +170,7 @@ impl From<Project> for project::Project {
             description: old.description,
             created_at: old.created_at,
             revision: old.revision,
+            overcommitted: false,
         }
     }
 }

@@ -255,6 +255,7 @@ fn random_moves_reach_every_state() {
         "left",
         "LimitPolicyChanged",
         "LimitsChanged",
+        "LimitsForced",
         "ProjectCreated",
         "ProjectDeleted",
         "SystemLimitsChanged",

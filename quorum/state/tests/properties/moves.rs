@@ -15,6 +15,7 @@ pub enum Move {
     },
     Limit {
         changes: Vec<(usize, u64)>,
+        force: bool,
     },
     Submit {
         project: usize,
@@ -185,8 +186,11 @@ pub fn moves() -> impl Strategy<Value = Move> {
         3 => (project.clone(), prop::option::of(0..9u64), prop::option::of(0..4u64))
             .prop_map(|(project, nodes, allocations)| Move::Create { project, nodes, allocations }),
         1 => project.clone().prop_map(|project| Move::Delete { project }),
-        4 => prop::collection::vec((project.clone(), 0..12u64), 1..4)
-            .prop_map(|changes| Move::Limit { changes }),
+        4 => (
+            prop::collection::vec((project.clone(), 0..12u64), 1..4),
+            prop::bool::weighted(0.15),
+        )
+            .prop_map(|(changes, force)| Move::Limit { changes, force }),
         8 => (project, 0..5u32, requeue, prop::bool::weighted(0.1)).prop_map(
             |(project, nodes, requeue, hold)| Move::Submit { project, nodes, requeue, hold }
         ),
@@ -304,7 +308,7 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
         Move::Delete { project } => admin(Command::DeleteProject {
             path: path(PROJECTS[*project]),
         }),
-        Move::Limit { changes } => {
+        Move::Limit { changes, force } => {
             let changes = changes.iter().map(|(project, n)| LimitChange {
                 path: path(PROJECTS[*project]),
                 patch: LimitPatch {
@@ -312,8 +316,10 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
                     ..LimitPatch::default()
                 },
             });
-            admin(Command::SetLimits {
-                changes: changes.collect(),
+            let changes = changes.collect();
+            admin(match force {
+                true => Command::ForceLimits { changes },
+                false => Command::SetLimits { changes },
             })
         }
         Move::Submit {

@@ -273,3 +273,34 @@ fn a_tenant_that_a_vcluster_names_is_not_deleted() {
     c.admin(set("main", Some(&["t"]), None)).unwrap();
     c.admin(delete()).unwrap();
 }
+
+#[test]
+fn a_lent_node_counts_for_the_tenant_that_uses_it_at_every_level() {
+    let mut c = founded(2);
+    c.create("u", Some(limits(1))).unwrap();
+    c.create("u/x", Some(limits(1))).unwrap();
+    c.admin(set("main", Some(&["t"]), None)).unwrap();
+    c.admin(set("guest", Some(&["u"]), None)).unwrap();
+    for i in [0, 1] {
+        let command = Command::LendNode {
+            node: n(i),
+            to: vc("guest"),
+            version: c.node(i).version,
+        };
+        c.fenced(command).unwrap();
+    }
+    let mut borrows = spec("u/x", 1);
+    borrows.vcluster = vc("guest");
+    let id = c.submit_as("alice", borrows.clone()).unwrap();
+    let another = c.submit_as("alice", borrows).unwrap();
+    c.give(id, &[0]).unwrap();
+    assert_eq!((c.usage("u/x"), c.usage("u")), ((1, 1), (1, 1)));
+    assert_eq!(c.usage("t"), (0, 0), "not for whom it is lent by");
+    let refused = c.give(another, &[1]).unwrap_err();
+    assert!(
+        matches!(&refused, Refusal::LimitExceeded { levels, .. } if levels.len() == 2),
+        "{refused}"
+    );
+    c.end_all(id, RankExit::Exited { code: 0 });
+    c.give(another, &[1]).unwrap();
+}

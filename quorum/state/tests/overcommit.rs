@@ -1,0 +1,165 @@
+//! Limits that an administrator sets by force below the sum of the children's: the level is marked,
+//! requests are held against it all the same, and the mark goes when they fit.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, limits, path, spec};
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Applied, Command, Refusal,
+    allocation::RankExit,
+    audit::AuditAction,
+    command::{LimitChange, Power},
+    limit::{LimitPatch, LimitPolicy, Patch, Resource},
+    refusal::LimitFault,
+    view::{Answer, Query},
+};
+
+/// Tenant `physics` has 200; 150 of its 180 run in `physics/a`, `physics/b` has 60 that are idle.
+fn physics() -> (Cluster, lattice_quorum_types::AllocationId) {
+    let mut c = Cluster::default();
+    c.create("physics", Some(limits(240))).unwrap();
+    c.create("physics/a", Some(limits(180))).unwrap();
+    c.create("physics/b", Some(limits(60))).unwrap();
+    c.add_nodes(200);
+    let id = c.submit(spec("physics/a", 150)).unwrap();
+    c.assign(id).unwrap();
+    c.start_all(id);
+    (c, id)
+}
+
+fn change(at: &str, nodes: u64) -> Vec<LimitChange> {
+    vec![LimitChange {
+        path: path(at),
+        patch: LimitPatch {
+            max_nodes: Patch::Set(nodes),
+            ..LimitPatch::default()
+        },
+    }]
+}
+
+fn set(c: &mut Cluster, at: &str, nodes: u64) -> Result<Applied, Refusal> {
+    let changes = change(at, nodes);
+    c.admin(Command::SetLimits { changes })
+}
+
+fn force(c: &mut Cluster, at: &str, nodes: u64) -> Result<Applied, Refusal> {
+    let changes = change(at, nodes);
+    c.admin(Command::ForceLimits { changes })
+}
+
+fn is_over(c: &Cluster, at: &str) -> bool {
+    c.state.project(&path(at)).unwrap().overcommitted
+}
+
+fn exceeds(sum: u64, limit: u64) -> Refusal {
+    Refusal::LimitConflict {
+        faults: vec![LimitFault::ChildrenExceed {
+            parent: path("physics"),
+            resource: Resource::Nodes,
+            children: Some(sum),
+            limit,
+        }],
+    }
+}
+
+#[test]
+fn a_tenant_goes_below_its_projects_by_force_alone_and_nothing_that_runs_is_ended() {
+    let (mut c, id) = physics();
+    let before = c.state.project(&path("physics")).cloned();
+    assert_eq!(set(&mut c, "physics", 100), Err(exceeds(240, 100)));
+    assert_eq!(c.state.project(&path("physics")).cloned(), before);
+    for (who, power) in [("admin-physics", Power::User), ("op", Power::Operator)] {
+        let changes = change("physics", 100);
+        let refused = c.propose(who, power, Command::ForceLimits { changes });
+        assert!(
+            matches!(refused, Err(Refusal::Forbidden { .. })),
+            "{refused:?}"
+        );
+    }
+
+    force(&mut c, "physics", 100).unwrap();
+    let tenant = c.state.project(&path("physics")).unwrap();
+    assert!(tenant.overcommitted);
+    assert_eq!(tenant.limits.max_nodes, Some(100));
+    assert_eq!(tenant.total().nodes, 150, "what runs runs on");
+    assert!(!is_over(&c, "physics/a") && !is_over(&c, "physics/b"));
+    // The request check is what is left of the rules.
+    let refused = c.submit(spec("physics/b", 1)).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "allocation rejected: tenant \"physics\" exceeds max_nodes quota\n  Current usage: 150 \
+         nodes\n  New limit: 100 nodes\n  Hint: Wait for running allocations to complete, or contact \
+         your tenant admin."
+    );
+    c.end_all(id, RankExit::Exited { code: 0 });
+    let refused = c.submit(spec("physics/a", 101)).unwrap_err();
+    assert!(refused.to_string().contains("limit: 100"), "{refused}");
+    c.submit(spec("physics/a", 100)).unwrap();
+
+    let (after, limit) = (0, 10_000);
+    let Answer::Audit(entries) = c.state.query(&Query::Audit { after, limit }) else {
+        panic!("the audit")
+    };
+    let forced = entries.iter().find_map(|entry| match &entry.action {
+        AuditAction::LimitsForced {
+            levels,
+            overcommitted,
+        } => Some((levels[0].project.clone(), overcommitted.clone())),
+        _ => None,
+    });
+    assert_eq!(forced, Some((path("physics"), vec![path("physics")])));
+}
+
+#[test]
+fn what_is_overcommitted_gets_no_worse_without_force_and_is_marked_until_it_fits() {
+    let (mut c, _) = physics();
+    force(&mut c, "physics", 100).unwrap();
+    // A closed project is created whatever its parent has.
+    c.create("physics/new", None).unwrap();
+    assert_eq!(set(&mut c, "physics/b", 61), Err(exceeds(241, 100)));
+    assert_eq!(set(&mut c, "physics", 99), Err(exceeds(240, 99)));
+    let opened = c.create("physics/open", Some(limits(1)));
+    assert_eq!(opened, Err(exceeds(241, 100)));
+    // Better, and not well yet.
+    set(&mut c, "physics/a", 90).unwrap();
+    assert!(is_over(&c, "physics"));
+    let both = [change("physics", 90), change("physics/a", 80)].concat();
+    c.admin(Command::SetLimits { changes: both }).unwrap();
+    assert!(is_over(&c, "physics"), "140 of 90");
+    set(&mut c, "physics/b", 10).unwrap();
+    assert!(!is_over(&c, "physics"));
+    assert_eq!(set(&mut c, "physics/b", 11), Err(exceeds(91, 90)));
+    // What needs no force is none.
+    force(&mut c, "physics", 95).unwrap();
+    assert!(!is_over(&c, "physics"));
+
+    force(&mut c, "physics/new", 50).unwrap();
+    assert!(is_over(&c, "physics"), "a child marks its parent");
+    let path = path("physics/new");
+    c.admin(Command::DeleteProject { path }).unwrap();
+    assert!(!is_over(&c, "physics"), "and heals it when it goes");
+}
+
+#[test]
+fn a_tree_that_was_forced_obeys_the_flat_policy_and_not_the_strict_one_again() {
+    let (mut c, _) = physics();
+    force(&mut c, "physics", 100).unwrap();
+    let policy = |policy| Command::SetLimitPolicy { policy };
+    c.admin(policy(LimitPolicy::Flat)).unwrap();
+    assert!(!is_over(&c, "physics"));
+    let back = c.admin(policy(LimitPolicy::Strict));
+    assert_eq!(back, Err(exceeds(240, 100)));
+    set(&mut c, "physics/a", 40).unwrap();
+    c.admin(policy(LimitPolicy::Strict)).unwrap();
+    assert!(!is_over(&c, "physics"));
+
+    // The log again gives the same.
+    let mut again = State::default();
+    for (index, envelope) in (1..).zip(&c.log) {
+        let _ = again.apply(index, envelope);
+    }
+    let records = |state: &State| state.projects().cloned().collect::<Vec<_>>();
+    assert_eq!(records(&again), records(&c.state));
+}
