@@ -193,6 +193,7 @@ impl From<ProjectView> for v1::Project {
             description: p.description,
             revision: p.revision.0,
         }
+            overcommitted: p.overcommitted,
     }
 }
 
@@ -239,7 +240,7 @@ impl From<v1::UpdateProjectRequest> for ProjectUpdate {
 
 impl From<v1::UpdateTenantRequest> for TenantUpdate {
     fn from(r: v1::UpdateTenantRequest) -> Self {
-        Self::hard(patch(r.max_nodes), patch(r.max_concurrent_allocations))
+        Self::hard(patch(r.max_nodes), patch(r.max_concurrent_allocations)).by_force(r.force)
     }
 }
 
@@ -281,6 +282,7 @@ impl From<TenantView> for v1::Tenant {
             created_at: view.created_at,
             revision: view.revision.0,
         }
+            overcommitted: view.overcommitted,
     }
 }
 
@@ -312,6 +314,7 @@ impl From<v1::SetLimitsRequest> for LimitsRequest {
         Self {
             changes: changes.collect(),
         }
+            force: r.force,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{problem::FieldError, text};
 use lattice_quorum_types::{
-    ProjectPath, Revision,
+    Command, ProjectPath, Revision,
     command::LimitChange,
     limit::{LimitPatch, Limits, Patch, Usage},
     project::Project,
@@ -78,6 +78,10 @@ pub struct ProjectView {
     /// Last change.
     #[schema(value_type = u64)]
     pub revision: Revision,
+    /// By force the limits of its children add up to more than its own. Requests have to fit here all
+    /// the same.
+    #[serde(default)]
+    pub overcommitted: bool,
 }
 
 impl From<&Project> for ProjectView {
@@ -92,6 +96,7 @@ impl From<&Project> for ProjectView {
             description: p.description.clone(),
             created_at: text::time(p.created_at),
             revision: p.revision,
+            overcommitted: p.overcommitted,
         }
     }
 }
@@ -203,9 +208,30 @@ impl ProjectUpdate {
 pub struct LimitsRequest {
     /// At least one.
     pub changes: Vec<LimitChangeBody>,
+    /// Also where the limits of children then add up to more than their parent's, which is marked as
+    /// overcommitted until they fit. For administrators of the whole cluster.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force: bool,
+}
+
+pub(crate) fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl LimitsRequest {
+    /// The command that makes these changes.
+    ///
+    /// # Errors
+    /// As [`LimitsRequest::into_changes`].
+    pub fn into_command(self) -> Result<Command, FieldError> {
+        let force = self.force;
+        let changes = self.into_changes()?;
+        Ok(match force {
+            true => Command::ForceLimits { changes },
+            false => Command::SetLimits { changes },
+        })
+    }
+
     /// The changes as a command takes them.
     ///
     /// # Errors
@@ -270,6 +296,7 @@ mod tests {
                 max_nodes: Patch::Unlimited,
                 max_concurrent_allocations: Patch::Unchanged,
             }],
+            force: false,
         };
         let json = serde_json::to_string(&sent).unwrap();
         assert_eq!(json, r#"{"changes":[{"path":"a","max_nodes":null}]}"#);

@@ -2,7 +2,7 @@
 
 use crate::{
     problem::FieldError,
-    project::{LimitsBody, ProjectUpdate, ProjectView, UsageView, is_unchanged, patch},
+    project::{LimitsBody, ProjectUpdate, ProjectView, UsageView, is_false, is_unchanged, patch},
 };
 use lattice_quorum_types::{
     ProjectPath, Revision,
@@ -32,6 +32,10 @@ pub struct TenantView {
     /// Last change.
     #[schema(value_type = u64)]
     pub revision: Revision,
+    /// By force the limits of its projects add up to more than its own. Requests have to fit here all
+    /// the same.
+    #[serde(default)]
+    pub overcommitted: bool,
 }
 
 impl From<ProjectView> for TenantView {
@@ -45,6 +49,7 @@ impl From<ProjectView> for TenantView {
             description: root.description,
             created_at: root.created_at,
             revision: root.revision,
+            overcommitted: root.overcommitted,
         }
     }
 }
@@ -52,6 +57,13 @@ impl From<ProjectView> for TenantView {
 /// A field that is known and comes later: whether it was given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Later(bool);
+
+impl Later {
+    /// Whether it was given.
+    pub fn is_given(self) -> bool {
+        self.0
+    }
+}
 
 impl<'de> Deserialize<'de> for Later {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -95,6 +107,9 @@ pub struct TenantUpdate {
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_concurrent_allocations: Patch,
+    /// Also below the sum of the limits of its projects: it is marked as overcommitted until they fit.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force: bool,
     #[serde(default, skip_serializing)]
     #[schema(ignore)]
     gpu_hours_budget: Later,
@@ -117,6 +132,12 @@ impl TenantUpdate {
             max_concurrent_allocations,
             ..Self::default()
         }
+    }
+
+    /// The same, also below the sum of the limits of its projects, where `force` is so.
+    #[must_use]
+    pub fn by_force(self, force: bool) -> Self {
+        Self { force, ..self }
     }
 
     /// As a change to its root project.

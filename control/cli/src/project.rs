@@ -73,6 +73,10 @@ pub struct SetArgs {
     path: String,
     #[command(flatten)]
     limits: SetLimits,
+    /// Also where the limits of children then add up to more than their parent's: it is shown as
+    /// overcommitted until they fit, and requests have to fit at every level all the same.
+    #[arg(long)]
+    force: bool,
 }
 
 /// A number or `unlimited`.
@@ -140,10 +144,18 @@ pub fn limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "unlimited".to_owned(), |n| n.to_string())
 }
 
+/// A limit at which the children's were forced to add up to more.
+pub fn with_mark(limit: String, overcommitted: bool) -> String {
+    match overcommitted {
+        true => format!("{limit} (overcommitted)"),
+        false => limit,
+    }
+}
+
 fn row(label: String, project: &ProjectView) -> Vec<String> {
     vec![
         label,
-        limit(project.limits.max_nodes),
+        with_mark(limit(project.limits.max_nodes), project.overcommitted),
         project.total.nodes.to_string(),
         project.own.nodes.to_string(),
         project.subtree.nodes.to_string(),
@@ -257,6 +269,7 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
     };
     let request = LimitsRequest {
         changes: vec![change],
+        force: args.force,
     };
     connection.client.set_limits(&request, None).await?;
     show(&args.path, connection).await
@@ -282,6 +295,7 @@ mod tests {
             description: String::new(),
             created_at: String::new(),
             revision: Revision(1),
+            overcommitted: false,
         }
     }
 

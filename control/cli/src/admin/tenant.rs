@@ -4,7 +4,7 @@ use crate::{
     connect::Connection,
     failure::Failure,
     output::{self, Columns},
-    project::{Limit, limit, patch},
+    project::{Limit, limit, patch, with_mark},
 };
 use clap::{Args, Subcommand};
 use lattice_api::tenant::{TenantRequest, TenantUpdate, TenantView, not_yet};
@@ -24,7 +24,9 @@ pub enum TenantCommand {
     /// Change a tenant's limits; what is not named stays as it is.
     ///
     /// A limit may go below what is used: nothing that runs is ended, and nothing new begins until
-    /// there is room again. It may not go below the sum of the limits of the tenant's projects.
+    /// there is room again. It may not go below the sum of the limits of the tenant's projects, unless
+    /// --force is given: then the tenant is shown as overcommitted until they fit, and what is asked for
+    /// has to fit at every level all the same.
     Update(UpdateArgs),
     /// Delete a tenant that has no projects and no allocations.
     Delete {
@@ -63,6 +65,9 @@ pub struct UpdateArgs {
     id: String,
     #[command(flatten)]
     changes: Changes,
+    /// Also below the sum of the limits of the tenant's projects.
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Args)]
@@ -127,7 +132,7 @@ pub async fn run(command: TenantCommand, connection: &Connection) -> Result<(), 
             let changes = args.changes;
             let nodes = patch(changes.max_nodes);
             let allocations = patch(changes.max_concurrent_allocations);
-            let update = TenantUpdate::hard(nodes, allocations);
+            let update = TenantUpdate::hard(nodes, allocations).by_force(args.force);
             show(&client.update_tenant(&args.id, &update).await?, connection)
         }
         TenantCommand::Delete { id } => {
@@ -152,7 +157,7 @@ const COLUMNS: Columns<'_> = Columns {
 fn row(tenant: &TenantView) -> Vec<String> {
     vec![
         tenant.id.clone(),
-        limit(tenant.max_nodes),
+        with_mark(limit(tenant.max_nodes), tenant.overcommitted),
         tenant.usage.nodes.to_string(),
         limit(tenant.max_concurrent_allocations),
         tenant.usage.allocations.to_string(),

@@ -134,14 +134,26 @@ pub(crate) async fn update(
     update: ProjectUpdate,
     key: Option<String>,
 ) -> Result<ProjectView, Problem> {
+    update_with(core, caller, text, update, false, key).await
+}
+
+/// The same, with `force` also below the sum of the children's limits.
+pub(super) async fn update_with(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+    update: ProjectUpdate,
+    force: bool,
+    key: Option<String>,
+) -> Result<ProjectView, Problem> {
     let path = place(text)?;
     caller.check_sees(&path)?;
     check_root(caller, &path)?;
     let request = LimitsRequest {
         changes: vec![update.of(path.to_string())],
+        force,
     };
-    let changes = request.into_changes()?;
-    let applied = propose(core, caller, key, Command::SetLimits { changes }).await?;
+    let applied = propose(core, caller, key, request.into_command()?).await?;
     changed(core, &applied, &path)
 }
 
@@ -163,10 +175,12 @@ pub(crate) async fn set_limits(
     request: LimitsRequest,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    let changes = request.into_changes()?;
-    for change in &changes {
-        caller.check_sees(&change.path)?;
-        check_root(caller, &change.path)?;
+    let command = request.into_command()?;
+    if let Command::SetLimits { changes } | Command::ForceLimits { changes } = &command {
+        for change in changes {
+            caller.check_sees(&change.path)?;
+            check_root(caller, &change.path)?;
+        }
     }
-    change(core, caller, key, Command::SetLimits { changes }).await
+    change(core, caller, key, command).await
 }

@@ -75,8 +75,9 @@ pub(crate) async fn update(
     update: TenantUpdate,
     key: Option<String>,
 ) -> Result<TenantView, Problem> {
+    let force = update.force;
     let update = update.of_root()?;
-    let updated = projects::update(core, caller, root(id)?, update, key).await?;
+    let updated = projects::update_with(core, caller, root(id)?, update, force, key).await?;
     Ok(updated.into())
 }
 

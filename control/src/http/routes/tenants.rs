@@ -63,7 +63,7 @@ pub(super) async fn get(
 
 /// Changes its limits: a field left out stays, `null` lifts the ceiling where that is allowed. It may
 /// go below what is used, which ends nothing; below the sum of its projects' limits it is refused with
-/// 409. For administrators of the whole cluster.
+/// 409, unless `force` is given, which marks it as overcommitted. For administrators of the whole cluster.
 #[utoipa::path(put, path = "/tenants/{id}", tag = "tenants", request_body = TenantUpdate,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header,
         description = "A repeat is answered with the first outcome, for 24 hours.")),

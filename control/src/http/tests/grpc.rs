@@ -184,6 +184,7 @@ async fn nodes_projects_and_status_answer_as_rest_does() {
             max_concurrent_allocations: None,
         }],
         idempotency_key: None,
+        force: false,
     };
     let refused = projects
         .set_limits(by(&bed, "root", set))

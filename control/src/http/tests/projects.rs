@@ -1,7 +1,10 @@
 //! Projects and limits.
 
 use super::bed::Bed;
-use lattice_client::{ClientError, api::project::*};
+use lattice_client::{
+    ClientError,
+    api::{project::*, tenant::TenantUpdate},
+};
 use lattice_quorum_types::limit::Patch;
 
 pub(super) fn request(path: &str, max_nodes: Option<u64>) -> ProjectRequest {
@@ -66,6 +69,7 @@ async fn a_batch_of_limits_is_all_or_none() {
     };
     let too_much = LimitsRequest {
         changes: vec![change("atlas/web", 60), change("atlas/physics", 70)],
+        force: false,
     };
     let refused = root.set_limits(&too_much, None).await.unwrap_err();
     assert!(matches!(&refused, ClientError::Refused(p) if p.code == "limit_conflict"));
@@ -76,6 +80,7 @@ async fn a_batch_of_limits_is_all_or_none() {
     );
     let fits = LimitsRequest {
         changes: vec![change("atlas/web", 60), change("atlas/physics", 60)],
+        force: false,
     };
     root.set_limits(&fits, None).await.unwrap();
     assert_eq!(
@@ -140,4 +145,47 @@ async fn a_repeat_with_its_key_makes_nothing_new() {
         .await
         .unwrap_err();
     assert_eq!(other.problem().unwrap().code, "key_reused");
+}
+
+#[tokio::test]
+async fn by_force_an_administrator_overbooks_a_level_which_is_shown_until_it_is_mended() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let change = |path: &str, nodes| LimitChangeBody {
+        path: path.to_owned(),
+        max_nodes: Patch::Set(nodes),
+        max_concurrent_allocations: Patch::Unchanged,
+    };
+    let mut asked = LimitsRequest {
+        changes: vec![change("atlas/web", 60), change("atlas/physics", 70)],
+        force: true,
+    };
+    let alice = bed.client("alice").set_limits(&asked, None).await;
+    assert!(
+        matches!(alice, Err(ClientError::NotAllowed(_))),
+        "{alice:?}"
+    );
+    assert!(!root.project("atlas").await.unwrap().overcommitted);
+    root.set_limits(&asked, None).await.unwrap();
+    assert!(root.project("atlas").await.unwrap().overcommitted);
+    assert!(root.tenant("atlas").await.unwrap().overcommitted);
+    assert!(!root.project("atlas/web").await.unwrap().overcommitted);
+    let closed = ProjectRequest {
+        path: "atlas/closed".to_owned(),
+        ..ProjectRequest::default()
+    };
+    root.create_project(&closed, None).await.unwrap();
+    asked.force = false;
+    asked.changes = vec![change("atlas/physics", 60)];
+    root.set_limits(&asked, None).await.unwrap();
+    assert!(!root.project("atlas").await.unwrap().overcommitted);
+
+    let lower = TenantUpdate::hard(Patch::Set(100), Patch::Unchanged);
+    let refused = root.update_tenant("atlas", &lower).await.unwrap_err();
+    assert!(matches!(&refused, ClientError::Refused(p) if p.code == "limit_conflict"));
+    assert!(refused.to_string().contains("\"atlas\""), "{refused}");
+    assert!(refused.to_string().contains("add up to 120"), "{refused}");
+    let forced = root.update_tenant("atlas", &lower.by_force(true)).await;
+    let forced = forced.unwrap();
+    assert_eq!((forced.max_nodes, forced.overcommitted), (Some(100), true));
 }
