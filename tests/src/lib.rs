@@ -23,6 +23,7 @@ pub mod procs;
 pub mod quota;
 pub mod recorder;
 pub mod script;
+pub mod service;
 pub mod site;
 pub mod stopwatch;
 pub mod wait;

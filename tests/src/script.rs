@@ -1,6 +1,7 @@
 //! What jobs run: scripts whose every step waits for a file, so that a test decides how far they
 //! are, and which write down that they ran.
 
+use crate::procs::{self, Process};
 use std::path::{Path, PathBuf};
 
 /// One job's files.
@@ -38,7 +39,7 @@ impl Script {
         let at = self.folder.display();
         let head = format!(
             "echo \"$LATTICE_ALLOCATION_ID.$LATTICE_ATTEMPT.$LATTICE_NODE_RANK\" >> {at}/effects\n\
-             echo $$ > {at}/main\n"
+             echo $$ > {at}/main.$LATTICE_NODE_RANK\n"
         );
         let wait = |file: &str| format!("until [ -e {at}/{file} ]; do sleep 0.05; done\n");
         let body = match behaviour {
@@ -80,17 +81,22 @@ impl Script {
 
     /// Whether its first process has said which it is, and that it runs.
     pub fn has_main(&self) -> bool {
-        self.main().is_some()
+        self.main(0).is_some()
+    }
+
+    /// The first process of the latest attempt at a rank, while it lives.
+    pub fn process(&self, rank: u32) -> Option<Process> {
+        procs::process(self.main(rank)?)
     }
 
     /// Whether its first process ran and is gone.
     pub fn main_is_gone(&self) -> bool {
-        self.main()
-            .is_some_and(|pid| crate::procs::process(pid).is_none())
+        self.main(0)
+            .is_some_and(|pid| procs::process(pid).is_none())
     }
 
-    fn main(&self) -> Option<i32> {
-        let text = std::fs::read_to_string(self.file("main")).ok()?;
+    fn main(&self, rank: u32) -> Option<i32> {
+        let text = std::fs::read_to_string(self.file(&format!("main.{rank}"))).ok()?;
         // With its end: it may be half written.
         text.strip_suffix('\n')?.parse().ok()
     }

@@ -1,129 +1,38 @@
 //! What control's reconcilers and agents would do, done by the test: over the quorum's client API, as
 //! a service, under a lease.
 
-use lattice_mesh::{Credentials, Mesh, MeshConfig};
-use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
-    Allocation, AllocationId, Command, Envelope, NodeId, Outcome, Refusal, UnixMillis,
-    VclusterName,
+    AllocationId, Command, NodeId, Refusal, VclusterName,
     allocation::{RankExit, RankPhase},
-    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
-    id::LeaseName,
+    command::{ExpectedNode, RankReport},
     node::Lifecycle,
-    view::{Answer, Hot, Query},
 };
 use lattice_tests::{
     quota::{Kind, Refused, Violated},
+    service::now,
     site::Site,
-    wait::eventually,
 };
-use std::{
-    sync::Mutex,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::ops::Deref;
 
-/// Longer than the cases take.
-const LEASE_MS: u64 = 600_000;
+/// A service with its lease, which also says what agents would.
+pub struct Service(lattice_tests::service::Service);
 
-/// A service with its lease.
-pub struct Service {
-    quorum: QuorumClient,
-    fence: Mutex<Option<Fence>>,
-}
-
-fn lease() -> LeaseName {
-    LeaseName::new("tests.place").unwrap()
-}
-
-fn now() -> UnixMillis {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    UnixMillis(u64::try_from(now.as_millis()).unwrap())
+impl Deref for Service {
+    type Target = lattice_tests::service::Service;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Service {
     /// With the credentials of a control that is none.
     pub async fn new(site: &Site) -> Self {
-        let credentials = Credentials::load(&site.observer_credentials()).unwrap();
-        let any = "127.0.0.1:0".parse().unwrap();
-        let mesh = Mesh::bind(any, credentials, MeshConfig::default()).unwrap();
-        let service = Self {
-            quorum: QuorumClient::new(mesh, site.members().to_vec()),
-            fence: Mutex::new(None),
-        };
-        service.lease().await;
-        service
-    }
-
-    /// Takes the lease, or renews it.
-    pub async fn lease(&self) {
-        let acquire = Command::AcquireLease {
-            lease: lease(),
-            holder: "tests".to_owned(),
-            ttl_ms: LEASE_MS,
-        };
-        let outcome = self.propose(vec![acquire]).await.remove(0).unwrap();
-        let Outcome::Leased { epoch, .. } = outcome else {
-            panic!("{outcome:?}")
-        };
-        let lease = lease();
-        *self.fence.lock().unwrap() = Some(Fence { lease, epoch });
-    }
-
-    /// Until it is answered: each has a key of its own, so that a repeat is none.
-    async fn propose(&self, commands: Vec<Command>) -> Vec<Result<Outcome, Refusal>> {
-        let envelope = |command| Envelope {
-            schema: SCHEMA,
-            principal: Principal {
-                name: "service:control/tests".to_owned(),
-                power: Power::Service,
-            },
-            key: Some(format!("{:032x}", rand::random::<u128>())),
-            at: now(),
-            fence: self.fence.lock().unwrap().clone(),
-            command,
-        };
-        let envelopes: Vec<Envelope> = commands.into_iter().map(envelope).collect();
-        let replies = eventually("proposals are answered", || async {
-            self.quorum.propose_all(envelopes.clone()).await.ok()
-        });
-        let replies = replies.await.into_iter();
-        replies
-            .map(|reply| reply.map(|applied| applied.outcome))
-            .collect()
-    }
-
-    async fn done(&self, commands: Vec<Command>) {
-        for reply in self.propose(commands).await {
-            reply.unwrap();
-        }
+        Self(lattice_tests::service::Service::new(site).await)
     }
 
     /// One command, which may be refused.
     pub async fn ask(&self, command: Command) -> Result<(), Refused> {
-        let reply = self.propose(vec![command]).await.remove(0);
-        reply.map(drop).map_err(refused)
-    }
-
-    /// Tree, nodes and allocations as they are committed.
-    pub async fn hot(&self) -> Hot {
-        eventually("the members answer", || async {
-            match self.quorum.read(Query::Hot).await {
-                Ok(Answer::Hot(hot)) => Some(*hot),
-                _ => None,
-            }
-        })
-        .await
-    }
-
-    /// One allocation.
-    pub async fn allocation(&self, id: AllocationId) -> Allocation {
-        eventually("the allocation is known", || async {
-            match self.quorum.read(Query::Allocation { id }).await {
-                Ok(Answer::Allocation(found)) => found.map(|found| *found),
-                _ => None,
-            }
-        })
-        .await
+        self.try_one(command).await.map(drop).map_err(refused)
     }
 
     /// Ready nodes that no agent stands for: control gives them nothing.
@@ -199,7 +108,7 @@ impl Service {
 fn refused(refusal: Refusal) -> Refused {
     let text = refusal.to_string();
     let (kind, levels) = match refusal {
-        Refusal::LimitExceeded { levels } => (Kind::OverLimit, levels),
+        Refusal::LimitExceeded { levels, .. } => (Kind::OverLimit, levels),
         Refusal::Invalid { .. } => (Kind::Invalid, Vec::new()),
         other => panic!("unexpected: {other}"),
     };

@@ -1,0 +1,145 @@
+//! A service of the site that is no daemon: commands over the quorum's client API under a lease of its
+//! own, for what the control's reconcilers do not ask for yet.
+
+use crate::{site::Site, wait::eventually};
+use lattice_mesh::{Credentials, Mesh, MeshConfig};
+use lattice_quorum_client::QuorumClient;
+use lattice_quorum_types::{
+    Allocation, AllocationId, Command, Envelope, NodeId, Outcome, Refusal, UnixMillis,
+    command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
+    id::LeaseName,
+    view::{Answer, Hot, Query},
+};
+use std::{
+    sync::Mutex,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// Longer than any test takes.
+const LEASE_MS: u64 = 600_000;
+
+/// A service with its lease.
+#[derive(Debug)]
+pub struct Service {
+    quorum: QuorumClient,
+    fence: Mutex<Option<Fence>>,
+}
+
+fn lease() -> LeaseName {
+    LeaseName::new("tests.place").unwrap()
+}
+
+/// This machine's time, as proposers stamp it.
+pub fn now() -> UnixMillis {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    UnixMillis(u64::try_from(now.as_millis()).unwrap())
+}
+
+impl Service {
+    /// With the credentials of a control that is none.
+    pub async fn new(site: &Site) -> Self {
+        let credentials = Credentials::load(&site.observer_credentials()).unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let mesh = Mesh::bind(any, credentials, MeshConfig::default()).unwrap();
+        let service = Self {
+            quorum: QuorumClient::new(mesh, site.members().to_vec()),
+            fence: Mutex::new(None),
+        };
+        service.lease().await;
+        service
+    }
+
+    /// Takes the lease, or renews it.
+    pub async fn lease(&self) {
+        let acquire = Command::AcquireLease {
+            lease: lease(),
+            holder: "tests".to_owned(),
+            ttl_ms: LEASE_MS,
+        };
+        let outcome = self.propose(vec![acquire]).await.remove(0).unwrap();
+        let Outcome::Leased { epoch, .. } = outcome else {
+            panic!("{outcome:?}")
+        };
+        let lease = lease();
+        *self.fence.lock().unwrap() = Some(Fence { lease, epoch });
+    }
+
+    /// Until it is answered: each has a key of its own, so that a repeat is none.
+    pub async fn propose(&self, commands: Vec<Command>) -> Vec<Result<Outcome, Refusal>> {
+        let envelope = |command| Envelope {
+            schema: SCHEMA,
+            principal: Principal {
+                name: "service:control/tests".to_owned(),
+                power: Power::Service,
+            },
+            key: Some(format!("{:032x}", rand::random::<u128>())),
+            at: now(),
+            fence: self.fence.lock().unwrap().clone(),
+            command,
+        };
+        let envelopes: Vec<Envelope> = commands.into_iter().map(envelope).collect();
+        let replies = eventually("proposals are answered", || async {
+            self.quorum.propose_all(envelopes.clone()).await.ok()
+        });
+        let replies = replies.await.into_iter();
+        replies
+            .map(|reply| reply.map(|applied| applied.outcome))
+            .collect()
+    }
+
+    /// All of them, none of which may be refused.
+    ///
+    /// # Panics
+    /// When one is.
+    pub async fn done(&self, commands: Vec<Command>) {
+        for reply in self.propose(commands).await {
+            reply.unwrap();
+        }
+    }
+
+    /// One command, which may be refused.
+    pub async fn try_one(&self, command: Command) -> Result<Outcome, Refusal> {
+        self.propose(vec![command]).await.remove(0)
+    }
+
+    /// Tree, nodes and allocations as they are committed.
+    pub async fn hot(&self) -> Hot {
+        eventually("the members answer", || async {
+            match self.quorum.read(Query::Hot).await {
+                Ok(Answer::Hot(hot)) => Some(*hot),
+                _ => None,
+            }
+        })
+        .await
+    }
+
+    /// One allocation.
+    pub async fn allocation(&self, id: AllocationId) -> Allocation {
+        eventually("the allocation is known", || async {
+            match self.quorum.read(Query::Allocation { id }).await {
+                Ok(Answer::Allocation(found)) => found.map(|found| *found),
+                _ => None,
+            }
+        })
+        .await
+    }
+
+    /// These nodes as they are now, each with the boot by which the control knows it.
+    pub async fn expected(&self, site: &Site, names: &[&str]) -> Vec<ExpectedNode> {
+        let hot = self.hot().await;
+        let mut expected = Vec::new();
+        for name in names {
+            let node = NodeId::new(*name).unwrap();
+            let record = hot.nodes.iter().find(|known| known.id == node).unwrap();
+            let boot = eventually("the node has named its boot", || async {
+                site.api().node(name).await.ok()?.boot_id
+            });
+            expected.push(ExpectedNode {
+                version: record.version,
+                boot: Some(boot.await),
+                node,
+            });
+        }
+        expected
+    }
+}
