@@ -9,7 +9,7 @@ use crate::{
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, ProjectPath,
-    audit::{AuditEntry, AuditHead, AuditOrder, AuditSearch, Finder},
+    audit::{AuditEntry, AuditHead, AuditOrder, AuditSearch, Finder, fits},
     view::Answer,
     weight::on_wire,
 };
@@ -267,7 +267,8 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// Entries of the audit behind one.
+/// Entries of the audit behind one: a page is full with its rows or its bytes, and an empty one is the
+/// last.
 #[derive(Debug)]
 struct Entries {
     after: u64,
@@ -283,16 +284,30 @@ impl Entries {
     }
 
     fn read(self, source: &dyn Segments) -> Result<Vec<AuditEntry>, SegmentFault> {
-        let mut found: Vec<AuditEntry> = Vec::new();
-        let behind = |entry: &AuditEntry| entry.number > self.after;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        // `false`: there was no room for this one.
+        let mut take = |entry: AuditEntry| {
+            if entry.number <= self.after {
+                return true;
+            }
+            let more = on_wire(&entry);
+            if found.len() >= self.limit || !(found.is_empty() || fits(bytes, more)) {
+                return false;
+            }
+            bytes = bytes.saturating_add(more);
+            found.push(entry);
+            true
+        };
+        let mut goes_on = true;
         for segment in self.needed() {
-            if found.len() >= self.limit {
+            goes_on = goes_on && segment.rows(source)?.into_iter().all(&mut take);
+            if !goes_on {
                 break;
             }
-            found.extend(segment.rows(source)?.into_iter().filter(behind));
         }
-        found.extend(self.tail.iter().filter(|entry| behind(entry)).cloned());
-        found.truncate(self.limit);
+        if goes_on {
+            self.tail.iter().cloned().all(&mut take);
+        }
         Ok(found)
     }
 }

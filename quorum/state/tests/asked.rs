@@ -10,10 +10,11 @@ use lattice_quorum_state::{Bounds, Policy, Sealed, SegmentFault, SegmentId, Segm
 use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Outcome, ProjectPath, Revision,
     allocation::{RankExit, StopCause},
-    audit::{AuditAction, AuditEntry, AuditFilter, AuditSearch, verify_chain},
+    audit::{AuditAction, AuditEntry, AuditFilter, AuditSearch, MAX_PAGE_BYTES, verify_chain},
     command::Power,
     event::EventKind,
     view::{Answer, Query},
+    weight::on_wire,
 };
 
 /// Segments of four entries.
@@ -295,4 +296,49 @@ fn requests_are_found_by_user_allocation_node_and_time() {
         Answer::Audit(entries) => verify_chain(&entries).unwrap(),
         other => panic!("{other:?}"),
     }
+}
+
+/// Entries of a third of a megabyte: a page ends before it is more than a message should carry, and
+/// the next one begins with the entry that had no room, in memory and in segments.
+#[test]
+fn pages_of_large_entries_are_bounded_in_bytes_and_leave_nothing_out() {
+    let (rows, bytes) = (1_000, 600_000);
+    let mut c = Cluster {
+        state: State::with_bounds(Policy::default(), Bounds { rows, bytes }),
+        ..Cluster::default()
+    };
+    c.create("t", Some(limits(64))).unwrap();
+    c.add_nodes(1);
+    for n in 0..9 {
+        // The name is whoever asks, so an entry may be as large as this.
+        let drain = Command::Drain {
+            node: node("n000"),
+            reason: Some(format!("fan {n}")),
+            expected: None,
+        };
+        let large = format!("{n}{}", "o".repeat(MAX_PAGE_BYTES / 3));
+        c.propose(&large, Power::Operator, drain).unwrap();
+    }
+    let kept = Kept(c.state.take_sealed());
+    let (mut all, mut pages, mut largest) = (Vec::new(), 0, 0);
+    loop {
+        let after = all.last().map_or(0, |entry: &AuditEntry| entry.number);
+        let limit = 10_000;
+        let lookup = c.state.look_up(&Query::Audit { after, limit });
+        let Answer::Audit(page) = lookup.finish(&kept).unwrap() else {
+            panic!("another answer");
+        };
+        if page.is_empty() {
+            break;
+        }
+        let size: usize = page.iter().map(on_wire).sum();
+        assert!(size <= MAX_PAGE_BYTES, "{size}");
+        largest = largest.max(size);
+        pages += 1;
+        all.extend(page);
+    }
+    verify_chain(&all).unwrap();
+    assert_eq!(all.last().unwrap().number, c.state.audit_number());
+    assert!(pages >= 4, "{pages}");
+    assert!(largest > MAX_PAGE_BYTES / 2, "{largest}");
 }

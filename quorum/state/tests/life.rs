@@ -97,7 +97,8 @@ fn a_failed_rank_stops_the_others_and_nodes_go_back_only_at_the_end() {
 #[test]
 fn a_refused_submit_names_every_level_from_the_project_up() {
     let mut c = cluster();
-    let Err(Refusal::LimitExceeded { levels, .. }) = c.submit(common::spec("atlas/physics", 11)) else {
+    let Err(Refusal::LimitExceeded { levels, .. }) = c.submit(common::spec("atlas/physics", 11))
+    else {
         panic!("11 nodes do not fit")
     };
     let named: Vec<_> = levels.iter().map(|l| l.path.as_str()).collect();

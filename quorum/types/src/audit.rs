@@ -13,7 +13,7 @@ pub use checkpoint::{
 };
 pub use filter::{AuditFilter, Segment};
 pub use hex::Hex;
-pub use search::{AuditOrder, AuditPage, AuditSearch, Finder, MAX_FOUND};
+pub use search::{AuditOrder, AuditPage, AuditSearch, Finder, MAX_FOUND, MAX_PAGE_BYTES, fits};
 pub use subjects::Subjects;
 
 use crate::{Revision, UnixMillis, command::Principal};

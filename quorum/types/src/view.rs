@@ -53,7 +53,8 @@ pub enum Query {
     Certificates,
     /// Join tokens that can still be used.
     Tokens,
-    /// What was written down, oldest first.
+    /// What was written down, oldest first. A page may hold fewer than were asked for; an empty one is
+    /// the last.
     Audit {
         /// Only entries after this one; 0 for all.
         after: u64,

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 pub const MAX_FOUND: u32 = 10_000;
 /// Entries looked at for one page. It may come out short; its cursor goes on.
 const MAX_LOOKED: usize = 100_000;
-/// A page is full with the entry that reaches this, bytes: an entry may name thousands of nodes.
-const MAX_PAGE_BYTES: usize = 2 << 20;
+/// Most bytes of entries on a page, unless its only entry has more: one may name thousands of nodes. As
+/// JSON it is two to three times as much, and clients of gRPC take 4 MiB unless they are told to take
+/// more.
+pub const MAX_PAGE_BYTES: usize = 1 << 20;
 
 /// Which end comes first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +47,11 @@ pub struct AuditPage {
     pub next: Option<u64>,
     /// Where the audit ended when it was asked.
     pub head: AuditHead,
+}
+
+/// Whether an entry of `bytes` has room on a page with so many already.
+pub fn fits(on_page: usize, bytes: usize) -> bool {
+    on_page.saturating_add(bytes) <= MAX_PAGE_BYTES
 }
 
 /// Fills a page from runs of entries, in the order that was asked for.
@@ -106,8 +113,11 @@ impl<'a> Finder<'a> {
     /// `false`: there was no room for this one.
     fn take(&mut self, entry: &AuditEntry) -> bool {
         let most = self.search.limit.min(MAX_FOUND) as usize;
-        let is_full =
-            self.found.len() >= most || self.looked >= MAX_LOOKED || self.bytes >= MAX_PAGE_BYTES;
+        let is_wanted = self.search.filter.matches(entry);
+        let bytes = if is_wanted { on_wire(entry) } else { 0 };
+        let is_full = self.found.len() >= most
+            || self.looked >= MAX_LOOKED
+            || !(self.found.is_empty() || fits(self.bytes, bytes));
         if is_full {
             self.next = match self.search.order {
                 AuditOrder::OldestFirst => Some(entry.number.saturating_sub(1)),
@@ -116,8 +126,8 @@ impl<'a> Finder<'a> {
             return false;
         }
         self.looked += 1;
-        if self.search.filter.matches(entry) {
-            self.bytes += on_wire(entry);
+        if is_wanted {
+            self.bytes = self.bytes.saturating_add(bytes);
             self.found.push(entry.clone());
         }
         true

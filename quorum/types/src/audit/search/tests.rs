@@ -93,19 +93,43 @@ proptest! {
     }
 }
 
-#[test]
-fn a_page_is_bounded_in_bytes_too() {
+/// Four entries of so many bytes each, about.
+fn large(bytes: usize) -> (Vec<AuditEntry>, AuditSearch) {
     let mut all = chain(4);
     for entry in &mut all {
-        entry.by.name = "x".repeat(MAX_PAGE_BYTES / 2);
+        entry.by.name = "x".repeat(bytes);
     }
+    let limit = 1_000;
     let search = AuditSearch {
-        limit: 1_000,
+        limit,
         ..AuditSearch::default()
     };
+    (all, search)
+}
+
+#[test]
+fn a_page_is_bounded_in_bytes_too() {
+    let (all, mut search) = large(MAX_PAGE_BYTES / 2 - 200);
     let mut finder = Finder::new(&search);
     assert!(!finder.look(&all));
     let page = finder.finish(AuditHead::default());
     assert_eq!((page.entries.len(), page.next), (2, Some(2)));
-    assert_eq!(all_pages(&all, 4, search), (vec![1, 2, 3, 4], 2));
+    assert!(on_wire(&page.entries) <= MAX_PAGE_BYTES);
+    assert_eq!(all_pages(&all, 4, search.clone()), (vec![1, 2, 3, 4], 2));
+    search.order = AuditOrder::NewestFirst;
+    assert_eq!(all_pages(&all, 3, search), (vec![4, 3, 2, 1], 2));
+    // Two have no room beside each other: the next one is not begun.
+    let (all, search) = large(MAX_PAGE_BYTES / 2);
+    assert_eq!(all_pages(&all, 4, search), (vec![1, 2, 3, 4], 4));
+}
+
+#[test]
+fn what_is_larger_than_a_page_has_one_of_its_own() {
+    for order in [AuditOrder::OldestFirst, AuditOrder::NewestFirst] {
+        let (all, search) = large(MAX_PAGE_BYTES + 1);
+        let search = AuditSearch { order, ..search };
+        let (mut found, pages) = all_pages(&all, 2, search);
+        found.sort_unstable();
+        assert_eq!((found, pages), (vec![1, 2, 3, 4], 4));
+    }
 }
