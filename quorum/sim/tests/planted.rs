@@ -85,14 +85,15 @@ fn a_read_that_is_stale() {
 }
 
 /// Plays scenes with a bug until something is wrong, and checks that it is what the bug does.
-fn shown(bug: Bug, scenes: impl IntoIterator<Item = Scene>, says: &[&str]) {
-    for scene in scenes {
+fn shown(bug: Bug, scenes: impl IntoIterator<Item = Scene> + Clone, says: &[&str]) {
+    let played = (0..2).flat_map(|seed| scenes.clone().into_iter().map(move |scene| (seed, scene)));
+    for (seed, scene) in played {
         plant(Some(bug));
-        let report = scene.play(false);
+        let report = scene.play(seed, false);
         plant(None);
         if let Some(violation) = report.violations.first() {
             let short: String = violation.chars().take(300).collect();
-            println!("{bug:?}: {scene:?}: {short}");
+            println!("{bug:?}: {scene:?} under seed {seed}: {short}");
             assert!(says.iter().any(|s| violation.contains(s)), "{violation}");
             return;
         }
@@ -110,13 +111,15 @@ fn a_member_that_lost_its_disk_and_follows_an_old_leader() {
 
 #[test]
 fn a_member_that_forgets_that_it_lost_its_disk() {
-    let scenes = (1..200).map(|cut_at| Scene::BlankHalfWay { cut_at });
-    shown(Bug::BlankForgotten, scenes, &["answered a read with"]);
+    let scenes = (1..60).map(|cut_at| Scene::BlankHalfWay { cut_at });
+    // It elects somebody who lacks what was acknowledged.
+    let says = ["was made twice", "another command", "answered a read with"];
+    shown(Bug::BlankForgotten, scenes, &says);
 }
 
 #[test]
 fn a_snapshot_that_is_on_the_disk_too_late() {
-    let scenes = (1..200).map(|cut_at| Scene::SnapshotCutShort { cut_at });
+    let scenes = (1..60).map(|cut_at| Scene::SnapshotCutShort { cut_at });
     shown(Bug::SnapshotNotKept, scenes, &["does not start"]);
 }
 

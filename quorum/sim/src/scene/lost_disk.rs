@@ -1,6 +1,6 @@
 //! A member that lost its disk beside a leader that was cut off. See `floor.rs` of the quorum.
 
-use super::stage::{Place, Stage};
+use super::stage::{BEYOND_THE_LOG, Place, Stage};
 use crate::member::Order;
 use lattice_quorum_types::Revision;
 
@@ -77,8 +77,8 @@ pub async fn old_leader(stage: &mut Stage, of_leader: bool) -> Result<(), String
 
 /// [`super::Scene::BlankHalfWay`]
 pub async fn half_way(stage: &mut Stage, cut_at: u64) -> Result<(), String> {
-    // More than a snapshot: the first that it is sent, and what was acknowledged comes behind it.
-    let writes = stage.world.snapshot_every + 5;
+    // It is sent a snapshot, and what was acknowledged comes behind that.
+    let writes = BEYOND_THE_LOG;
     let now = cut_off(stage, writes).await?;
     lose_disk(stage, now.follows).await?;
     stage.members[now.follows].order(Order::CutPowerAt(cut_at));

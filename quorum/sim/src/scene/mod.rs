@@ -30,9 +30,10 @@ pub enum Scene {
 }
 
 impl Scene {
-    /// Plays it and lets the cluster heal. [`Report::counts`] says how far it came.
-    pub fn play(self, verbose: bool) -> Report {
-        on_this_thread(stage::play(verbose, async move |stage| match self {
+    /// Plays it and lets the cluster heal. The seed is that of pauses and election windows;
+    /// [`Report::counts`] says how far it came.
+    pub fn play(self, seed: u64, verbose: bool) -> Report {
+        on_this_thread(stage::play(seed, verbose, async move |stage| match self {
             Self::OldLeaderBesideBlank { leads } => lost_disk::old_leader(stage, leads).await,
             Self::BlankHalfWay { cut_at } => lost_disk::half_way(stage, cut_at).await,
             Self::SnapshotCutShort { cut_at } => snapshot::cut_short(stage, cut_at).await,

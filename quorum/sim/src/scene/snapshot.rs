@@ -1,6 +1,6 @@
 //! A member whose power goes while it is sent a snapshot. See `Replica::keep` of the quorum.
 
-use super::stage::Stage;
+use super::stage::{BEYOND_THE_LOG, Stage};
 use crate::member::Order;
 
 /// [`super::Scene::SnapshotCutShort`]
@@ -10,9 +10,7 @@ pub async fn cut_short(stage: &mut Stage, cut_at: u64) -> Result<(), String> {
     let (leads, _) = stage.leader(&all, 0).await?;
     let (away, stays) = ((leads + 1) % 3, (leads + 2) % 3);
     stage.hear(&[(leads, stays)]);
-    // Twice as much as is kept in a log, so that what it lacks is in none any more.
-    let writes = stage.world.snapshot_every * 3;
-    for value in 0..writes {
+    for value in 0..BEYOND_THE_LOG {
         stage.write(value).await?;
     }
     let upto = stage.level(&[leads, stays]).await?;

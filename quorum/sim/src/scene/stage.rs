@@ -19,8 +19,6 @@ use std::{
 };
 use tokio::time::{sleep, timeout};
 
-/// The seed of pauses and election windows. Which it is matters to no scene.
-const SEED: u64 = 1;
 /// Longest that what a scene waits for may take, simulated.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long an old leader is asked: one that is alone speaks every two seconds, and tries to be
@@ -31,6 +29,10 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 /// Its clients, by number: who writes, who asks one member only. The first is who looks at the end.
 const WRITER: u64 = 1;
 const ASKER: u64 = 2;
+
+/// More than a log keeps before its beginning is purged, in writes: who has nothing is sent a snapshot
+/// then. openraft purges 64 entries at a time.
+pub const BEYOND_THE_LOG: u64 = 105;
 
 /// The places of the three.
 pub type Place = usize;
@@ -45,10 +47,11 @@ pub struct Stage {
 
 /// Founds a cluster, plays, and lets it heal.
 pub async fn play(
+    seed: u64,
     verbose: bool,
     script: impl AsyncFnOnce(&mut Stage) -> Result<(), String>,
 ) -> Report {
-    let world = World::of_three(SEED, verbose);
+    let world = World::of_three(seed, verbose);
     let members: Vec<Handle> = (0..world.members.len())
         .map(|place| member::run(world.clone(), place))
         .collect();
@@ -68,7 +71,7 @@ pub async fn play(
         world.violation(reason);
     }
     Report {
-        seed: SEED,
+        seed,
         violations: world.violations(),
         counts: world.counts(),
         counted: world.truth.counted(),
