@@ -34,6 +34,7 @@ mod hardware;
 mod quorum;
 #[cfg(test)]
 mod tests;
+mod vcluster;
 
 fn filled(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
@@ -192,8 +193,8 @@ impl From<ProjectView> for v1::Project {
             admins: p.admins,
             description: p.description,
             revision: p.revision.0,
-        }
             overcommitted: p.overcommitted,
+        }
     }
 }
 
@@ -281,8 +282,8 @@ impl From<TenantView> for v1::Tenant {
             description: view.description,
             created_at: view.created_at,
             revision: view.revision.0,
-        }
             overcommitted: view.overcommitted,
+        }
     }
 }
 
@@ -313,8 +314,8 @@ impl From<v1::SetLimitsRequest> for LimitsRequest {
         });
         Self {
             changes: changes.collect(),
-        }
             force: r.force,
+        }
     }
 }
 

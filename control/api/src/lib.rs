@@ -31,6 +31,7 @@ pub mod status;
 pub mod tenant;
 pub mod text;
 pub mod token;
+pub mod vcluster;
 pub mod x509;
 
 /// Messages and services of `lattice.v1`.

@@ -40,6 +40,7 @@ mod quorum;
 mod sse;
 mod tokens;
 mod transport;
+mod vclusters;
 
 pub use allocations::{AllocationFilter, LogOptions, LogOutput, SubmitOptions};
 pub use audit::AuditFilter;

@@ -4,7 +4,7 @@ use super::{close, key, open, paging, projects};
 use crate::http::{
     ops::{
         audit::{self, Wanted},
-        authorities, certificates, drains, quorum, status, tenants, tokens,
+        authorities, certificates, drains, quorum, status, tenants, tokens, vclusters,
     },
     state::Api,
 };
@@ -97,6 +97,53 @@ impl v1::admin_service_server::AdminService for Service {
         let limit_policy = message.limit_policy;
         let update = LimitPolicyUpdate { limit_policy };
         close(tenants::set_policy(self.0.core(), &caller, update, key).await)
+    }
+
+    async fn list_vclusters(
+        &self,
+        request: Request<v1::ListVclustersRequest>,
+    ) -> Result<Response<v1::ListVclustersResponse>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let (limit, cursor) = paging(message.limit, &message.cursor);
+        close(vclusters::list(self.0.core(), &caller, limit, cursor).await)
+    }
+
+    async fn get_vcluster(
+        &self,
+        request: Request<v1::GetVclusterRequest>,
+    ) -> Result<Response<v1::Vcluster>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        close(vclusters::get(self.0.core(), &caller, &message.name).await)
+    }
+
+    async fn set_vcluster(
+        &self,
+        request: Request<v1::SetVclusterRequest>,
+    ) -> Result<Response<v1::Vcluster>, Status> {
+        let (caller, mut message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key.take())?;
+        let name = std::mem::take(&mut message.name);
+        close(vclusters::set(self.0.core(), &caller, &name, message.into(), key).await)
+    }
+
+    async fn delete_vcluster(
+        &self,
+        request: Request<v1::DeleteVclusterRequest>,
+    ) -> Result<Response<v1::ChangedResponse>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let (name, version) = (&message.name, message.expected_version);
+        close(vclusters::delete(self.0.core(), &caller, name, version, key).await)
+    }
+
+    async fn assign_vcluster(
+        &self,
+        request: Request<v1::AssignVclusterRequest>,
+    ) -> Result<Response<v1::AssignVclusterResponse>, Status> {
+        let (caller, mut message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key.take())?;
+        let name = std::mem::take(&mut message.name);
+        close(vclusters::assign(self.0.core(), &caller, &name, message.into(), key).await)
     }
 
     async fn get_status(

@@ -29,3 +29,4 @@ mod roles;
 mod store;
 mod tenants;
 mod tokens;
+mod vclusters;

@@ -20,6 +20,7 @@ use crate::{
     page::Page,
     quorum::{QuorumMemberView, QuorumStep, QuorumView},
     v1,
+    vcluster::VclusterView,
 };
 use lattice_quorum_types::{AllocationId, Revision};
 use std::{
@@ -320,6 +321,38 @@ impl Back<NodeView> for v1::Node {
     }
 }
 
+impl Full for VclusterView {
+    fn full(next: &mut u16) -> Self {
+        Self {
+            name: Full::full(next),
+            description: Full::full(next),
+            tenants: Full::full(next),
+            version: Full::full(next),
+            nodes: Full::full(next),
+            node_count: Full::full(next),
+            lent: Full::full(next),
+            borrowed: Full::full(next),
+            revision: Full::full(next),
+        }
+    }
+}
+
+impl Back<VclusterView> for v1::Vcluster {
+    fn back(self) -> VclusterView {
+        VclusterView {
+            name: self.name,
+            description: self.description,
+            tenants: (!self.all_tenants).then_some(self.tenants),
+            version: self.version,
+            nodes: self.nodes,
+            node_count: self.node_count,
+            lent: self.lent,
+            borrowed: self.borrowed,
+            revision: Revision(self.revision),
+        }
+    }
+}
+
 fn comes_back<View, Message>()
 where
     View: Full + Clone + PartialEq + Debug,
@@ -344,6 +377,7 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<QuorumStep, v1::QuorumStep>();
     comes_back::<QuorumView, v1::Quorum>();
     comes_back::<Reprobed, v1::ReprobeResponse>();
+    comes_back::<VclusterView, v1::Vcluster>();
     // What asks, the other way.
     let cohort = CohortForm::full(&mut 0);
     assert_eq!(CohortForm::from(v1::Cohort::from(cohort.clone())), cohort);

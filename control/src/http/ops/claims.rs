@@ -117,8 +117,8 @@ fn check_tenants(core: &Core, caller: &Caller, nodes: &[NodeId]) -> Result<(), P
     Ok(())
 }
 
-/// The nodes of a hostlist in a path.
-fn named(nodes: &str) -> Result<Vec<NodeId>, Problem> {
+/// The nodes of a hostlist, as many as one request may name.
+pub(super) fn named(nodes: &str) -> Result<Vec<NodeId>, Problem> {
     if !nodes.contains(['[', ',']) {
         return Ok(vec![name(nodes)?]);
     }

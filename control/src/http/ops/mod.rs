@@ -25,6 +25,7 @@ pub(crate) mod quorum;
 pub(crate) mod status;
 pub(crate) mod tenants;
 pub(crate) mod tokens;
+pub(crate) mod vclusters;
 
 use crate::{Core, ProposeError, http::caller::Caller};
 use lattice_api::{

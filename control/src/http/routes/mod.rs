@@ -18,6 +18,7 @@ mod quorum;
 mod service;
 mod tenants;
 mod tokens;
+mod vclusters;
 
 use super::state::Api;
 use axum::{Router, routing::get};
@@ -67,6 +68,9 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(tenants::get, tenants::update, tenants::delete))
         .routes(routes!(tenants::limits, tenants::set_limits))
         .routes(routes!(tenants::set_policy))
+        .routes(routes!(vclusters::list))
+        .routes(routes!(vclusters::get, vclusters::set, vclusters::delete))
+        .routes(routes!(vclusters::assign))
         .routes(routes!(allocations::list, allocations::submit))
         .routes(routes!(allocations::get, allocations::cancel))
         .routes(routes!(allocations::hold))

@@ -63,6 +63,7 @@ async fn the_document_names_every_route() {
         "DELETE /api/v1/tenants/{id}",
         "DELETE /api/v1/quorum/members/{id}",
         "DELETE /api/v1/tokens/{id}",
+        "DELETE /api/v1/vclusters/{name}",
         "GET /api/v1/allocations",
         "GET /api/v1/allocations/{id}",
         "GET /api/v1/allocations/{id}/explanation",
@@ -93,6 +94,8 @@ async fn the_document_names_every_route() {
         "GET /api/v1/tenants",
         "GET /api/v1/tenants/{id}",
         "GET /api/v1/tokens",
+        "GET /api/v1/vclusters",
+        "GET /api/v1/vclusters/{name}",
         "GET /healthz",
         "GET /metrics",
         "GET /readyz",
@@ -116,12 +119,14 @@ async fn the_document_names_every_route() {
         "POST /api/v1/quorum/step-down",
         "POST /api/v1/tenants",
         "POST /api/v1/tokens",
+        "POST /api/v1/vclusters/{name}/nodes",
         "PUT /api/v1/conformance/baselines/{name}",
         "PUT /api/v1/limits",
         "PUT /api/v1/projects/{path}",
         "PUT /api/v1/system/limit-policy",
         "PUT /api/v1/system/limits",
         "PUT /api/v1/tenants/{id}",
+        "PUT /api/v1/vclusters/{name}",
     ];
     assert_eq!(found, wanted.map(str::to_owned).into());
     assert!(names.contains("projects_set_limits"), "{names:?}");

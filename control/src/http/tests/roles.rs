@@ -106,6 +106,21 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
             json!({"limit_policy": "flat"}),
             ".....x",
         ),
+        (get.clone(), "vclusters", Value::Null, "xxxxxx"),
+        (get.clone(), "vclusters/default", Value::Null, "xxxxxx"),
+        (
+            Method::PUT,
+            "vclusters/night",
+            json!({"tenants": ["atlas"]}),
+            ".....x",
+        ),
+        (Method::DELETE, "vclusters/night", Value::Null, ".....x"),
+        (
+            post.clone(),
+            "vclusters/night/nodes",
+            json!({"nodes": "gpu[001-002]"}),
+            ".....x",
+        ),
         (post.clone(), "nodes/gpu002/drain", drain, "..xxxx"),
         // Held by another tenant's allocation than the one that `diver` and `warden` look after.
         (post.clone(), "nodes/gpu003/drain", force, "...x.x"),

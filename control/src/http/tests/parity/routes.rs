@@ -75,6 +75,17 @@ const CALLS: &[(&str, &str)] = &[
         "PUT /api/v1/system/limit-policy",
         "AdminService.SetLimitPolicy",
     ),
+    ("GET /api/v1/vclusters", "AdminService.ListVclusters"),
+    ("GET /api/v1/vclusters/{name}", "AdminService.GetVcluster"),
+    ("PUT /api/v1/vclusters/{name}", "AdminService.SetVcluster"),
+    (
+        "DELETE /api/v1/vclusters/{name}",
+        "AdminService.DeleteVcluster",
+    ),
+    (
+        "POST /api/v1/vclusters/{name}/nodes",
+        "AdminService.AssignVcluster",
+    ),
     ("GET /api/v1/projects/{path}", "Projects.Get"),
     ("PUT /api/v1/projects/{path}", "Projects.Update"),
     ("DELETE /api/v1/projects/{path}", "Projects.Delete"),

@@ -1,0 +1,184 @@
+//! vClusters: tenants' views of the nodes.
+
+use crate::{
+    problem::FieldError,
+    tenant::{Later, not_yet},
+};
+use lattice_quorum_types::{
+    ProjectPath, Revision,
+    vcluster::{TenantsPatch, VclusterPatch},
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+/// A vCluster as shown: what was said of it, and the nodes it has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VclusterView {
+    /// Its name.
+    pub name: String,
+    /// Text for people.
+    pub description: String,
+    /// The tenants that may use it, of those that the caller may know of; `null`: all.
+    pub tenants: Option<Vec<String>>,
+    /// Counts what was said of it; 0: nobody has said anything, and it is open to all.
+    pub version: u32,
+    /// The nodes that belong to it, as a hostlist.
+    pub nodes: String,
+    /// How many those are.
+    pub node_count: u32,
+    /// Those of them that another vCluster uses for now, as a hostlist.
+    pub lent: String,
+    /// Nodes of other vClusters that it uses for now, as a hostlist.
+    pub borrowed: String,
+    /// When something was said of it last; 0: never.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+}
+
+/// What is to be said of a vCluster, the first time too. A field left out stays; of a new one it is
+/// empty, and its tenants are all. What its scheduler is told is not here yet and is refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VclusterRequest {
+    /// Text for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The tenants that may use it; `null`: all, `[]`: none.
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Vec<String>>, required = false)]
+    pub tenants: Option<Option<Vec<String>>>,
+    /// The version this rests on, 0 for none; refused when there is another by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_version: Option<u32>,
+    #[serde(default, skip_serializing)]
+    #[schema(ignore)]
+    profile: Later,
+}
+
+/// `null` is another thing than nothing.
+fn given<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(from).map(Some)
+}
+
+impl VclusterRequest {
+    /// Of what is here.
+    pub fn new(
+        description: Option<String>,
+        tenants: Option<Option<Vec<String>>>,
+        expected_version: Option<u32>,
+    ) -> Self {
+        Self {
+            description,
+            tenants,
+            expected_version,
+            profile: Later::default(),
+        }
+    }
+
+    /// As the quorum is told.
+    ///
+    /// # Errors
+    /// A name that is none, or a field that is not here yet.
+    pub fn change(self) -> Result<VclusterPatch, FieldError> {
+        if self.profile.is_given() {
+            return Err(FieldError {
+                reason: "no scheduler reads a profile yet; leave it out. Nothing was changed"
+                    .to_owned(),
+                ..not_yet("profile")
+            });
+        }
+        let path = |name: String| {
+            ProjectPath::new(&name).map_err(|error| FieldError {
+                field: "tenants".to_owned(),
+                reason: error.to_string(),
+            })
+        };
+        let tenants = match self.tenants {
+            None => TenantsPatch::Unchanged,
+            Some(None) => TenantsPatch::All,
+            Some(Some(names)) => {
+                let names: Result<_, _> = names.into_iter().map(path).collect();
+                TenantsPatch::Only(names?)
+            }
+        };
+        Ok(VclusterPatch {
+            description: self.description,
+            tenants,
+            profile: None,
+        })
+    }
+}
+
+/// Nodes that are to belong to a vCluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VclusterNodesRequest {
+    /// Which, as a hostlist: all of them or none.
+    #[schema(example = "gpu[001-016]")]
+    pub nodes: String,
+    /// The vCluster they may be taken from. Nodes of one that nobody has defined are taken anyway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+}
+
+/// What became of nodes that were to belong to a vCluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VclusterNodes {
+    /// Which vCluster.
+    pub vcluster: String,
+    /// The nodes that were named, as a hostlist: they belong to it and serve it.
+    pub nodes: String,
+    /// The revision the change made.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn nothing_null_and_a_list_are_three_things() {
+        let tenants = |text: &str| {
+            let read: VclusterRequest = serde_json::from_str(text).unwrap();
+            let written = serde_json::to_string(&read).unwrap();
+            assert_eq!(written, text, "it is written as it was read");
+            read.change().unwrap().tenants
+        };
+        assert_eq!(tenants("{}"), TenantsPatch::Unchanged);
+        assert_eq!(tenants(r#"{"tenants":null}"#), TenantsPatch::All);
+        let none = TenantsPatch::Only([].into());
+        assert_eq!(tenants(r#"{"tenants":[]}"#), none);
+        let one = TenantsPatch::Only([ProjectPath::new("physics").unwrap()].into());
+        assert_eq!(tenants(r#"{"tenants":["physics"]}"#), one);
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_named_by_its_field() {
+        let refused = |text: &str| {
+            let read: VclusterRequest = serde_json::from_str(text).unwrap();
+            read.change().unwrap_err().to_string()
+        };
+        let name = refused(r#"{"tenants": ["a b"]}"#);
+        assert!(name.starts_with("tenants: "), "{name}");
+        let profile = refused(r#"{"tenants": [], "profile": "ml-training"}"#);
+        assert!(profile.starts_with("profile: no scheduler"), "{profile}");
+        for text in [r#"{"tenant": []}"#, r#"{"tenants": "physics"}"#] {
+            assert!(
+                serde_json::from_str::<VclusterRequest>(text).is_err(),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! vClusters: for whom they are, and whose nodes are whose. Lending is not here: `current` is changed
+//! by a service under its lease, `home` by people.
+
+use super::{change, claims::named, paging, propose, read, unexpected};
+use crate::{
+    Core, View,
+    http::caller::{Caller, Role},
+};
+use lattice_api::{
+    page::Page,
+    problem::Problem,
+    project::Changed,
+    vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
+};
+use lattice_quorum_types::{
+    Command, NodeId, Refusal, Revision, VclusterName, hostlist,
+    vcluster::Vcluster,
+    view::{Answer, Query},
+};
+use std::collections::BTreeMap;
+
+fn name(field: &str, text: &str) -> Result<VclusterName, Problem> {
+    VclusterName::new(text).map_err(|error| Problem::field(field, error.to_string()))
+}
+
+/// What is known of one: what was said of it, and its nodes.
+#[derive(Default)]
+struct Known<'a> {
+    said: Option<Vcluster>,
+    home: Vec<&'a NodeId>,
+    lent: Vec<&'a NodeId>,
+    borrowed: Vec<&'a NodeId>,
+}
+
+/// Those that were defined, and those that nodes belong to or serve.
+async fn all<'a>(
+    core: &Core,
+    view: &'a View,
+) -> Result<BTreeMap<VclusterName, Known<'a>>, Problem> {
+    let Answer::Vclusters(said) = read(core, Query::Vclusters).await? else {
+        return Err(unexpected());
+    };
+    let mut all: BTreeMap<VclusterName, Known<'_>> = BTreeMap::new();
+    for vcluster in said {
+        let known = all.entry(vcluster.name.clone()).or_default();
+        known.said = Some(vcluster);
+    }
+    for record in view
+        .nodes
+        .values()
+        .filter_map(|entry| entry.record.as_ref())
+    {
+        let home = all.entry(record.home.clone()).or_default();
+        home.home.push(&record.id);
+        if record.current != record.home {
+            home.lent.push(&record.id);
+            let current = all.entry(record.current.clone()).or_default();
+            current.borrowed.push(&record.id);
+        }
+    }
+    Ok(all)
+}
+
+fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView {
+    let Known {
+        said,
+        home,
+        lent,
+        borrowed,
+    } = known;
+    let (version, revision) = said
+        .as_ref()
+        .map_or((0, Revision(0)), |said| (said.version, said.revision));
+    let definition = said.map(|said| said.definition).unwrap_or_default();
+    let tenants = definition.tenants.map(|tenants| {
+        let seen = tenants.iter().filter(|tenant| caller.sees(tenant));
+        seen.map(|tenant| tenant.to_string()).collect()
+    });
+    VclusterView {
+        name: name.to_string(),
+        description: definition.description,
+        tenants,
+        version,
+        node_count: u32::try_from(home.len()).unwrap_or(u32::MAX),
+        nodes: hostlist::fold(home),
+        lent: hostlist::fold(lent),
+        borrowed: hostlist::fold(borrowed),
+        revision,
+    }
+}
+
+pub(crate) async fn list(
+    core: &Core,
+    caller: &Caller,
+    limit: Option<u32>,
+    cursor: Option<&str>,
+) -> Result<Page<VclusterView>, Problem> {
+    let limit = paging::limit(limit)?;
+    let after = paging::after::<VclusterName>(cursor)?;
+    let view = core.view();
+    let all = all(core, &view).await?;
+    let rest = all
+        .into_iter()
+        .filter(|(name, _)| after.as_ref().is_none_or(|after| name > after));
+    let page = paging::page(rest, limit, |(name, _)| name.to_string());
+    Ok(page.map(|(name, known)| shown(caller, &name, known)))
+}
+
+pub(crate) async fn get(core: &Core, caller: &Caller, text: &str) -> Result<VclusterView, Problem> {
+    let vcluster = name("name", text)?;
+    let view = core.view();
+    match all(core, &view).await?.remove(&vcluster) {
+        Some(known) => Ok(shown(caller, &vcluster, known)),
+        None => Err(Problem::from(&Refusal::UnknownVcluster { vcluster })),
+    }
+}
+
+/// Says what one is, the first time too.
+pub(crate) async fn set(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+    request: VclusterRequest,
+    key: Option<String>,
+) -> Result<VclusterView, Problem> {
+    caller.check_whole(Role::Admin, "saying what a vCluster is")?;
+    let expected_version = request.expected_version;
+    let command = Command::SetVcluster {
+        vcluster: name("name", text)?,
+        change: Box::new(request.change()?),
+        expected_version,
+    };
+    propose(core, caller, key, command).await?;
+    get(core, caller, text).await
+}
+
+/// What was said of one holds no more.
+pub(crate) async fn delete(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+    expected_version: Option<u32>,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    caller.check_whole(Role::Admin, "deleting a vCluster")?;
+    let command = Command::DeleteVcluster {
+        vcluster: name("name", text)?,
+        expected_version,
+    };
+    change(core, caller, key, command).await
+}
+
+/// Nodes belong to it from now on, all of them or none.
+pub(crate) async fn assign(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+    request: VclusterNodesRequest,
+    key: Option<String>,
+) -> Result<VclusterNodes, Problem> {
+    caller.check_whole(Role::Admin, "moving nodes to a vCluster")?;
+    let vcluster = name("name", text)?;
+    let from = request.from.map(|from| name("from", &from)).transpose()?;
+    if request.nodes.trim().is_empty() {
+        let reason = "name at least one node, as in gpu[001-016]";
+        return Err(Problem::field("nodes", reason));
+    }
+    let nodes = named(&request.nodes).map_err(of_nodes)?;
+    let list = hostlist::fold(&nodes);
+    let command = Command::AssignVcluster {
+        nodes,
+        vcluster: vcluster.clone(),
+        from,
+    };
+    let applied = propose(core, caller, key, command).await;
+    let applied = applied.map_err(of_nodes)?;
+    Ok(VclusterNodes {
+        vcluster: vcluster.to_string(),
+        nodes: list,
+        revision: applied.revision,
+    })
+}
+
+/// Which field an unknown node stands in.
+fn of_nodes(mut problem: Problem) -> Problem {
+    if problem.code == "unknown_node" {
+        problem.field = Some("nodes".to_owned());
+    }
+    problem
+}

@@ -1,0 +1,278 @@
+//! vClusters: for whom they are and whose nodes are whose, on both faces.
+
+use super::bed::{Bed, job};
+use lattice_api::{
+    Problem, v1,
+    vcluster::{VclusterNodesRequest, VclusterRequest},
+};
+use lattice_client::{ClientError, SubmitOptions};
+use lattice_quorum_types::{Command, NodeId, VclusterName, command::Fence, id::LeaseName};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tonic::Code;
+use v1::admin_service_client::AdminServiceClient;
+
+/// Status and body of one question.
+async fn ask(bed: &Bed, who: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
+    let url = bed.url(&format!("/api/v1/{path}"));
+    let mut request = bed.raw().request(method, url).bearer_auth(bed.token(who));
+    if body != Value::Null {
+        request = request.json(&body);
+    }
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    let told: Value = answer.json().await.unwrap();
+    println!("{path}: {status} {told:#}");
+    (status, told)
+}
+
+fn for_tenants(names: &[&str]) -> VclusterRequest {
+    let names = names.iter().map(|&name| name.to_owned()).collect();
+    VclusterRequest::new(None, Some(Some(names)), None)
+}
+
+fn nodes(list: &str, from: Option<&str>) -> VclusterNodesRequest {
+    VclusterNodesRequest {
+        nodes: list.to_owned(),
+        from: from.map(str::to_owned),
+    }
+}
+
+#[tokio::test]
+async fn one_is_defined_given_nodes_used_and_taken_down() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let [default] = root.vclusters().await.unwrap().try_into().unwrap();
+    assert_eq!(
+        (default.name.as_str(), default.version, default.node_count),
+        ("default", 0, 24)
+    );
+    assert_eq!(default.nodes, "gpu[001-024]");
+
+    let request = VclusterRequest::new(Some("at night".to_owned()), None, Some(0));
+    let made = root.set_vcluster("night", &request, None).await.unwrap();
+    assert_eq!((made.tenants, made.version), (None, 1));
+    let body = json!({"tenants": ["atlas"]});
+    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/night", body).await;
+    assert_eq!((status, &told["tenants"]), (200, &json!(["atlas"])));
+    assert_eq!(
+        (&told["description"], &told["version"]),
+        (&json!("at night"), &json!(2)),
+        "a field left out stays"
+    );
+
+    let moved = root
+        .assign_vcluster("night", &nodes("gpu[003-004]", None), None)
+        .await
+        .unwrap();
+    assert_eq!(moved.nodes, "gpu[003-004]");
+    let night = root.vcluster("night").await.unwrap();
+    assert_eq!(
+        (night.nodes.as_str(), night.node_count),
+        ("gpu[003-004]", 2)
+    );
+    assert_eq!(root.vcluster("default").await.unwrap().node_count, 22);
+    let node = root.node("gpu003").await.unwrap();
+    assert_eq!((node.vcluster.as_str(), node.lent_by), ("night", None));
+
+    let mut work = job("atlas/web", 1);
+    work.vcluster = Some("night".to_owned());
+    let alice = bed.client("alice");
+    let made = alice.submit(&work, SubmitOptions::default()).await.unwrap();
+    let shown = alice.allocation(made.id.unwrap()).await.unwrap();
+    assert_eq!(shown.vcluster, "night");
+    let closed = VclusterRequest::new(None, Some(Some(Vec::new())), None);
+    root.set_vcluster("night", &closed, None).await.unwrap();
+    let refused = alice.submit(&work, SubmitOptions::default()).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("\"night\" is not for tenant \"atlas\""),
+        "{refused}"
+    );
+
+    let (status, told) = ask(&bed, "root", Method::DELETE, "vclusters/night", Value::Null).await;
+    assert_eq!((status, &told["code"]), (409, &json!("vcluster_in_use")));
+    assert!(told["detail"].as_str().unwrap().contains("gpu[003-004]"));
+    root.set_vcluster("default", &VclusterRequest::default(), None)
+        .await
+        .unwrap();
+    let back = nodes("gpu[003-004]", Some("night"));
+    root.assign_vcluster("default", &back, None).await.unwrap();
+    root.delete_vcluster("night", Some(3), None).await.unwrap();
+    let gone = root.vcluster("night").await.unwrap_err();
+    assert!(matches!(gone, ClientError::NotFound(_)), "{gone:?}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    for name in ["left", "right"] {
+        let request = VclusterRequest::default();
+        root.set_vcluster(name, &request, None).await.unwrap();
+    }
+    root.assign_vcluster("left", &nodes("gpu[001-002]", None), None)
+        .await
+        .unwrap();
+    let before = bed.store.revision();
+    let put = |path: &'static str, body: Value| (Method::PUT, path, body);
+    let post = |body: Value| (Method::POST, "vclusters/right/nodes", body);
+    for ((method, path, body), status, field) in [
+        (put("vclusters/a%20b", json!({})), 400, json!("name")),
+        (
+            put("vclusters/left", json!({"tenants": ["a b"]})),
+            400,
+            json!("tenants"),
+        ),
+        (
+            put("vclusters/left", json!({"tenants": ["atlas/web"]})),
+            400,
+            json!("tenants"),
+        ),
+        (
+            put("vclusters/left", json!({"tenants": ["nobody"]})),
+            404,
+            Value::Null,
+        ),
+        (
+            put("vclusters/left", json!({"profile": "ml"})),
+            400,
+            json!("profile"),
+        ),
+        (
+            put("vclusters/left", json!({"tenant": "atlas"})),
+            400,
+            json!("tenant"),
+        ),
+        (
+            put("vclusters/left", json!({"expected_version": 7})),
+            409,
+            Value::Null,
+        ),
+        (post(json!({"nodes": ""})), 400, json!("nodes")),
+        (post(json!({"nodes": "gpu[1-"})), 400, json!("nodes")),
+        (post(json!({"nodes": "gpu[003-099]"})), 404, json!("nodes")),
+        (post(json!({"nodes": "gpu099"})), 404, json!("nodes")),
+        (
+            post(json!({"nodes": "gpu003", "from": "a b"})),
+            400,
+            json!("from"),
+        ),
+    ] {
+        let (is, told) = ask(&bed, "root", method, path, body).await;
+        assert_eq!((is, &told["field"]), (status, &field), "{path}");
+    }
+    let taken = json!({"nodes": "gpu[001-003]"});
+    let (status, told) = ask(
+        &bed,
+        "root",
+        Method::POST,
+        "vclusters/right/nodes",
+        taken.clone(),
+    )
+    .await;
+    assert_eq!((status, &told["code"]), (409, &json!("ownership_conflict")));
+    let detail = told["detail"].as_str().unwrap();
+    for node in ["gpu001", "gpu002"] {
+        let part = format!("node {node} belongs to vCluster \"left\"");
+        assert!(detail.contains(&part), "{detail}");
+    }
+    assert!(!detail.contains("gpu003"), "{detail}");
+    assert_eq!(bed.store.revision(), before, "nothing was changed");
+
+    // The other face says the same.
+    let mut admin = AdminServiceClient::new(super::grpc::channel(&bed).await);
+    let request = v1::AssignVclusterRequest {
+        name: "right".to_owned(),
+        nodes: "gpu[001-003]".to_owned(),
+        ..Default::default()
+    };
+    let refused = admin.assign_vcluster(super::grpc::by(&bed, "root", request));
+    let refused = refused.await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    let problem = Problem::from_grpc(&refused).unwrap();
+    assert_eq!(serde_json::to_value(problem).unwrap(), told);
+}
+
+#[tokio::test]
+async fn both_faces_tell_the_same_and_no_tenant_of_another() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let ocean = super::projects::request("ocean", Some(9));
+    root.create_project(&ocean, None).await.unwrap();
+    let both = for_tenants(&["atlas", "ocean"]);
+    root.set_vcluster("night", &both, None).await.unwrap();
+    root.assign_vcluster("night", &nodes("gpu001", None), None)
+        .await
+        .unwrap();
+    lend(&bed, "gpu002", "night").await;
+
+    let mut admin = AdminServiceClient::new(super::grpc::channel(&bed).await);
+    for (who, tenants) in [("eye", &["atlas", "ocean"][..]), ("diver", &["ocean"])] {
+        let client = bed.client(who);
+        let one = client.vcluster("night").await.unwrap();
+        assert_eq!(one.tenants.as_ref().unwrap(), tenants);
+        assert_eq!(
+            (one.nodes.as_str(), one.borrowed.as_str()),
+            ("gpu001", "gpu002")
+        );
+        let name = "night".to_owned();
+        let asked = super::grpc::by(&bed, who, v1::GetVclusterRequest { name });
+        let told = admin.get_vcluster(asked).await.unwrap().into_inner();
+        assert_eq!(told, v1::Vcluster::from(one));
+        let list = client.vclusters().await.unwrap();
+        assert_eq!(list.len(), 2);
+        assert_eq!(list[0].lent, "gpu002", "of default");
+        let request = v1::ListVclustersRequest {
+            limit: 1,
+            cursor: list[0].name.clone(),
+        };
+        let page = admin.list_vclusters(super::grpc::by(&bed, who, request));
+        let page = page.await.unwrap().into_inner();
+        assert_eq!(page.items, [v1::Vcluster::from(list[1].clone())]);
+        assert_eq!(page.next_cursor, None);
+    }
+
+    // What REST sets gRPC sets too.
+    let request = v1::SetVclusterRequest {
+        name: "night".to_owned(),
+        tenants: Some(v1::TenantsChange {
+            all: true,
+            names: Vec::new(),
+        }),
+        ..Default::default()
+    };
+    let set = admin.set_vcluster(super::grpc::by(&bed, "root", request));
+    let set = set.await.unwrap().into_inner();
+    assert!(set.all_tenants && set.tenants.is_empty(), "{set:?}");
+    let request = v1::DeleteVclusterRequest {
+        name: "night".to_owned(),
+        ..Default::default()
+    };
+    let refused = admin.delete_vcluster(super::grpc::by(&bed, "root", request));
+    assert_eq!(refused.await.unwrap_err().code(), Code::FailedPrecondition);
+}
+
+/// What the reconciler that lends does.
+async fn lend(bed: &Bed, node: &str, to: &str) {
+    let lease = LeaseName::new("borrow").unwrap();
+    let acquired = bed.service_answer(Command::AcquireLease {
+        lease: lease.clone(),
+        holder: "c1".to_owned(),
+        ttl_ms: 60_000,
+    });
+    let lattice_quorum_types::Outcome::Leased { epoch, .. } = acquired.unwrap().outcome else {
+        panic!("not leased");
+    };
+    bed.settled().await;
+    let node = NodeId::new(node).unwrap();
+    let view = bed.core.view();
+    let record = view.node(&node).unwrap().record.clone().unwrap();
+    let command = Command::LendNode {
+        node,
+        to: VclusterName::new(to).unwrap(),
+        version: record.version,
+    };
+    bed.fenced(Fence { lease, epoch }, command);
+    bed.settled().await;
+}
