@@ -2,6 +2,9 @@
 //! ended, and its word is committed. The agent wipes once for each order and answers a repeat with
 //! what it wrote down, so asking again is all there is to do after a restart of either.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     core::Core,
     tasks::reconciler::{Pace, Reconciler},

@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     wire::{
         AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, GetHealth, GetHistory,
         GetInventory, GetPreimage, HistoryPage, Launch, LaunchRefused, ListAttempts, Ping, Pong,
-        Terminate,
+        Terminate, Wipe, WipeStatus,
     },
 };
 use std::{
@@ -29,7 +29,12 @@ pub(crate) struct Says {
     pub(crate) terminated: Vec<AttemptKey>,
     /// What it began, each under the boot of then. It remembers nothing of another boot.
     pub(crate) began: Vec<(AttemptKey, String)>,
-    /// Its answers to launches are lost on the way.
+    /// Each order to wipe that reached it, and where the wipe of each stands; one that is not there
+    /// it does not begin, and says this.
+    pub(crate) ordered: Vec<Wipe>,
+    pub(crate) wipes: BTreeMap<u64, WipeStatus>,
+    pub(crate) no_wipe: String,
+    /// Its answers to launches and wipes are lost on the way.
     pub(crate) loses_replies: bool,
     /// What it reads of its hardware, and how often it was asked for that.
     pub(crate) inventory: Option<Inventory>,
@@ -60,6 +65,9 @@ impl Says {
             cohort: None,
             terminated: Vec::new(),
             began: Vec::new(),
+            ordered: Vec::new(),
+            wipes: BTreeMap::new(),
+            no_wipe: "work still runs".to_owned(),
             loses_replies: false,
             inventory: None,
             probed: 0,
@@ -95,7 +103,8 @@ pub(crate) fn health(reasons: &[Reason]) -> serde_json::Value {
 }
 
 pub(super) fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
-    let (pinged, listed, gated, ended, claimed, read, kept, checked, told) = (
+    let (pinged, listed, gated, ended, claimed, read, kept, checked, told, wiped) = (
+        says.clone(),
         says.clone(),
         says.clone(),
         says.clone(),
@@ -126,6 +135,18 @@ pub(super) fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
         .rpc(move |_, launch: Launch| {
             let mut says = says.lock().unwrap();
             let (answer, is_lost) = (says.launched(&launch), says.loses_replies);
+            async move {
+                match is_lost {
+                    true => Err(Failed::new("cut off")),
+                    false => Ok(answer),
+                }
+            }
+        })
+        .rpc(move |_, order: Wipe| {
+            let mut says = wiped.lock().unwrap();
+            let status = says.wipes.get(&order.number).cloned();
+            let (answer, is_lost) = (status.ok_or(says.no_wipe.clone()), says.loses_replies);
+            says.ordered.push(order);
             async move {
                 match is_lost {
                     true => Err(Failed::new("cut off")),

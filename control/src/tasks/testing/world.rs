@@ -53,6 +53,8 @@ struct Copy {
     reads: Mutex<Vec<Query>>,
     /// Bytes of the longest command that was proposed.
     longest: Mutex<usize>,
+    /// What is proposed is committed, and the answer is lost.
+    loses_answers: Mutex<bool>,
 }
 
 #[async_trait::async_trait]
@@ -65,7 +67,11 @@ impl Store for Copy {
         let mut known = self.longest.lock().unwrap();
         *known = longest.max(*known);
         drop(known);
-        Ok(envelopes.iter().map(|e| self.apply(e)).collect())
+        let answers = envelopes.iter().map(|e| self.apply(e)).collect();
+        match *self.loses_answers.lock().unwrap() {
+            true => Err(Unavailable::OutcomeUnknown),
+            false => Ok(answers),
+        }
     }
     async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
         self.reads.lock().unwrap().push(query.clone());
@@ -366,6 +372,42 @@ impl World {
     /// How many commands were committed, whatever came of them.
     pub(crate) fn commands(&self) -> u64 {
         self.store.state().last_index()
+    }
+
+    /// Whether what is proposed is committed and the answer lost from now on, as when the quorum's
+    /// leader goes.
+    pub(crate) fn loses_answers(&self, is_lost: bool) {
+        *self.store.loses_answers.lock().unwrap() = is_lost;
+    }
+
+    /// Another control takes over what was done under this lease.
+    pub(crate) fn is_succeeded(&self) -> Fence {
+        let lease = self.fence.lease.clone();
+        let by = |name: &str, command| self.apply(name, Power::Service, None, command);
+        by(
+            "service:control/c1",
+            Command::ReleaseLease {
+                lease: lease.clone(),
+                holder: "c1".to_owned(),
+            },
+        );
+        let acquired = by(
+            "service:control/c2",
+            Command::AcquireLease {
+                lease: lease.clone(),
+                holder: "c2".to_owned(),
+                ttl_ms: 600_000,
+            },
+        );
+        let Outcome::Leased { epoch, .. } = acquired else {
+            panic!("{acquired:?}")
+        };
+        Fence { lease, epoch }
+    }
+
+    /// A command of somebody who uses the cluster.
+    pub(crate) fn user(&self, name: &str, command: Command) -> Outcome {
+        self.apply(name, Power::User, None, command)
     }
 
     pub(crate) fn admin(&self, command: Command) -> Outcome {

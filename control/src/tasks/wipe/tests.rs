@@ -1,0 +1,231 @@
+//! What becomes of a node that was given back, by its agent's own word.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::tasks::testing::{
+    id,
+    world::{NODE, World},
+};
+use bytes::Bytes;
+use lattice_mesh::{Clock as _, SystemClock};
+use lattice_quorum_types::{
+    ProjectPath, UnixMillis,
+    claim::{Claim, ClaimedNode, Proof},
+    command::ExpectedNode,
+    node::Lifecycle,
+    tenure::{TenurePhase, WipeOutcome},
+};
+
+/// Alice has claimed the node and given it back. The number of the wipe it waits for.
+fn given_back(world: &World) -> u64 {
+    let claim = Claim {
+        node: id(NODE),
+        boot_id: "b1".to_owned(),
+        cohort: Some(Default::default()),
+        classes: BTreeMap::new(),
+        read_at: SystemClock.now(),
+        nonce: [0; 16],
+    };
+    let node = ClaimedNode {
+        expected: ExpectedNode {
+            node: id(NODE),
+            version: world.node().version,
+            boot: Some("b1".to_owned()),
+        },
+        proof: Proof {
+            claim,
+            signature: Bytes::new(),
+            completed: BTreeMap::new(),
+            conforms: BTreeMap::new(),
+        },
+    };
+    world.user(
+        "alice",
+        Command::ClaimNodes {
+            project: ProjectPath::new("atlas").unwrap(),
+            nodes: vec![node],
+            purpose: String::new(),
+        },
+    );
+    world.user(
+        "alice",
+        Command::ReleaseNodes {
+            nodes: vec![id(NODE)],
+            reason: None,
+        },
+    );
+    awaited(world)
+}
+
+/// The number of the wipe that is waited for, which control sees too.
+fn awaited(world: &World) -> u64 {
+    world.fold();
+    let tenure = world.node().tenure.unwrap();
+    tenure.awaits_wipe().unwrap()
+}
+
+/// The agent's wipe of this number stands so.
+fn stands(world: &World, number: u64, status: WipeStatus) {
+    world.says.lock().unwrap().wipes.insert(number, status);
+}
+
+fn wiped() -> WipeStatus {
+    WipeStatus::Ended(WipeOutcome::Wiped {
+        at: UnixMillis(5),
+        boot: "b1".to_owned(),
+        evidence: "all clean".to_owned(),
+    })
+}
+
+/// The numbers of the orders that reached the agent.
+fn ordered(world: &World) -> Vec<u64> {
+    let says = world.says.lock().unwrap();
+    says.ordered.iter().map(|wipe| wipe.number).collect()
+}
+
+/// One pass of whoever has this fence, on the view as it is committed.
+async fn pass(wipes: &mut Wipes, world: &World, fence: &Fence) -> usize {
+    world.fold();
+    wipes.reconcile(fence).await
+}
+
+#[tokio::test]
+async fn an_order_says_whose_traces_go_and_the_node_is_free_when_that_is_confirmed() {
+    let world = World::new();
+    let mut wipes = Wipes::new(world.core.clone());
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
+    assert!(ordered(&world).is_empty(), "nobody has given it back");
+
+    let number = given_back(&world);
+    let since = UnixMillis(4);
+    stands(&world, number, WipeStatus::Running { since });
+    let before = world.commands();
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
+    assert_eq!(world.commands(), before, "it runs: nothing is to be said");
+    assert_eq!(awaited(&world), number);
+    assert!(!world.node().is_assignable());
+    let order = world.says.lock().unwrap().ordered[0].clone();
+    assert_eq!(
+        (order.number, order.user.as_str(), order.project.as_str()),
+        (number, "alice", "atlas")
+    );
+
+    stands(&world, number, wiped());
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 1);
+    let node = world.node();
+    assert_eq!((node.tenure.as_ref(), node.is_assignable()), (None, true));
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
+    assert_eq!(ordered(&world), [number, number], "it is not asked again");
+}
+
+#[tokio::test]
+async fn a_wipe_that_failed_keeps_the_node_from_everybody_until_another_one_is_ordered() {
+    let world = World::new();
+    let mut wipes = Wipes::new(world.core.clone());
+    let number = given_back(&world);
+    let failed = WipeOutcome::Failed {
+        at: UnixMillis(5),
+        boot: "b1".to_owned(),
+        reason: "scratch is busy".to_owned(),
+    };
+    stands(&world, number, WipeStatus::Ended(failed));
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 1);
+    let node = world.node();
+    assert_eq!(node.lifecycle, Lifecycle::Quarantined);
+    let phase = node.tenure.unwrap().phase;
+    assert!(
+        matches!(&phase, TenurePhase::Unclean { wipe, reason, .. }
+            if *wipe == number && reason == "scratch is busy"),
+        "{phase:?}"
+    );
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
+    assert_eq!(ordered(&world), [number], "only a person goes on from here");
+
+    world.admin(Command::RepeatWipe {
+        node: id(NODE),
+        reason: "ended what held it".to_owned(),
+    });
+    let again = awaited(&world);
+    assert!(again > number);
+    stands(&world, again, wiped());
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 1);
+    let node = world.node();
+    assert_eq!((node.tenure, node.lifecycle), (None, Lifecycle::Drained));
+    assert_eq!(ordered(&world), [number, again]);
+}
+
+#[tokio::test]
+async fn who_cannot_begin_or_whose_answer_is_lost_is_asked_again_under_the_same_number() {
+    let world = World::new();
+    let mut wipes = Wipes::new(world.core.clone());
+    let number = given_back(&world);
+    let before = world.commands();
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
+    assert_eq!(wipes.said[&id(NODE)], "work still runs");
+
+    stands(&world, number, wiped());
+    world.says.lock().unwrap().loses_replies = true;
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
+    assert!(wipes.said[&id(NODE)].contains("cut off"), "{wipes:?}");
+    assert_eq!(world.commands(), before);
+    assert_eq!(awaited(&world), number);
+
+    world.says.lock().unwrap().loses_replies = false;
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 1);
+    assert_eq!(ordered(&world), [number; 3]);
+    assert_eq!(world.node().tenure, None);
+}
+
+/// The agent's word reached the leader and was committed; then the leader went.
+#[tokio::test]
+async fn a_word_that_was_committed_before_the_leader_went_is_not_committed_twice() {
+    let world = World::new();
+    let mut wipes = Wipes::new(world.core.clone());
+    let number = given_back(&world);
+    stands(&world, number, wiped());
+    world.loses_answers(true);
+    // Another one proposes on a view in which it still waits.
+    let late = world.core.view();
+    assert_eq!(wipes.reconcile(&world.fence).await, 0, "nobody knows yet");
+    world.loses_answers(false);
+    assert_eq!(due(&late).len(), 1);
+    let freed = world.node();
+    assert_eq!(freed.tenure, None);
+    assert_eq!(wipes.reconcile(&world.fence).await, 1, "it is said again");
+    assert_eq!(world.node(), freed, "and changes nothing");
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
+    assert_eq!(ordered(&world), [number; 2]);
+}
+
+#[tokio::test]
+async fn who_was_succeeded_changes_nothing_and_the_next_one_asks_for_the_same_wipe() {
+    let world = World::new();
+    let mut wipes = Wipes::new(world.core.clone());
+    let number = given_back(&world);
+    let since = UnixMillis(4);
+    stands(&world, number, WipeStatus::Running { since });
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
+    let next = world.is_succeeded();
+    stands(&world, number, wiped());
+    assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
+    assert_eq!(awaited(&world), number, "its lease is over");
+    let mut wipes = Wipes::new(world.core.clone());
+    assert_eq!(pass(&mut wipes, &world, &next).await, 1);
+    assert_eq!(world.node().tenure, None);
+    assert_eq!(ordered(&world), [number; 3]);
+}
+
+#[tokio::test]
+async fn a_node_that_answers_nobody_is_not_asked_and_stays_as_it_is() {
+    let world = World::new();
+    let mut wipes = Wipes::new(world.core.clone());
+    let number = given_back(&world);
+    stands(&world, number, wiped());
+    world.calls_it(Liveness::Unreachable);
+    assert_eq!(wipes.reconcile(&world.fence).await, 0);
+    assert!(ordered(&world).is_empty());
+    assert_eq!(awaited(&world), number);
+    world.calls_it(Liveness::Alive);
+    assert_eq!(wipes.reconcile(&world.fence).await, 1);
+    assert_eq!(world.node().tenure, None);
+}
