@@ -12,7 +12,7 @@
 mod common;
 
 use common::{
-    admin, control, create_project, now, patient, process::Site, ready, register, submit, until,
+    admin, client_of, create_project, now, process::Site, ready, register, submit, until,
 };
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
@@ -309,9 +309,7 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     let mut site = Site::prepare("snapshot_every: 500\nlog: warn\n");
     site.start_all();
     let addrs: Vec<SocketAddr> = site.addrs.clone();
-    let client = |id: &str| {
-        QuorumClient::with_config(control(&site.authority, id), addrs.clone(), patient())
-    };
+    let client = |id: &str| client_of(&site.authority, id, addrs.clone());
     let (chief, killer) = (client("c1"), client("c0"));
     let clients: Vec<_> = (2..6).map(|i| client(&format!("c{i}"))).collect();
     all_agree(&killer).await;

@@ -198,12 +198,7 @@ async fn work_goes_on_when_the_leader_stops_and_keys_make_repeats_harmless() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_majority_nothing_is_answered_and_nothing_is_lost() {
     let mut cluster = Cluster::start().await;
-    let mesh = common::control(&cluster.authority, "c1");
-    let config = lattice_quorum_client::ClientConfig {
-        deadline: Duration::from_secs(3),
-        ..Default::default()
-    };
-    let client = lattice_quorum_client::QuorumClient::with_config(mesh, cluster.addrs(), config);
+    let client = common::hasty(&cluster.authority, "c1", cluster.addrs(), 3);
     let patient = cluster.client("c2");
     seed(&patient).await;
     let leader = cluster.leader().await;
@@ -486,12 +481,7 @@ async fn a_member_that_lost_its_disk_buries_nothing_that_was_acknowledged() {
     // These two are a majority by number, and must not elect anybody.
     cluster.restart_member(behind).await;
     cluster.restart_member(wiped).await;
-    let config = lattice_quorum_client::ClientConfig {
-        deadline: Duration::from_secs(5),
-        ..Default::default()
-    };
-    let mesh = common::control(&cluster.authority, "c2");
-    let hasty = lattice_quorum_client::QuorumClient::with_config(mesh, cluster.addrs(), config);
+    let hasty = common::hasty(&cluster.authority, "c2", cluster.addrs(), 5);
     let error = hasty.read(Query::Revision).await.unwrap_err();
     assert!(matches!(error, ClientError::Unavailable { .. }), "{error}");
     // With the one that knows, everything is there, and the wiped one catches up.

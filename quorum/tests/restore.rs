@@ -5,11 +5,17 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Cluster, admin, create_project, process::Site, until};
+use common::{
+    Cluster, admin,
+    changes::{alice, create, projects},
+    create_project,
+    process::Site,
+    until,
+};
 use futures::StreamExt;
 use lattice_mesh::{Authority, Role, SystemClock};
 use lattice_quorum::{App, Edges, OpenError, RestoreFailed, Settings, restore, verify_backup};
-use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
+use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     Revision, VoterId,
     audit::AuditAction,
@@ -28,13 +34,6 @@ use std::{
     time::Duration,
 };
 
-fn alice() -> Principal {
-    Principal {
-        name: "alice".to_owned(),
-        power: Power::Admin,
-    }
-}
-
 async fn backup(client: &QuorumClient) -> (Header, Vec<u8>) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let key = format!("backup-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -46,18 +45,6 @@ async fn backup(client: &QuorumClient) -> (Header, Vec<u8>) {
         whole.extend_from_slice(&piece);
     }
     (verifier.finish().unwrap(), whole)
-}
-
-async fn create(client: &QuorumClient, name: &str) {
-    let created = client.propose(admin(None, create_project(name, 1))).await;
-    created.unwrap().unwrap();
-}
-
-async fn projects(client: &QuorumClient) -> BTreeSet<String> {
-    match client.read(Query::Hot).await.unwrap() {
-        Answer::Hot(hot) => hot.projects.iter().map(|p| p.path.to_string()).collect(),
-        other => panic!("{other:?}"),
-    }
 }
 
 /// Every member's account, once all answer and are equally far.
@@ -80,8 +67,7 @@ async fn accounts(client: &QuorumClient, count: usize) -> Vec<MemberAccount> {
 }
 
 fn client(site: &Site, id: &str) -> QuorumClient {
-    let mesh = common::control(&site.authority, id);
-    QuorumClient::with_config(mesh, site.addrs.clone(), common::patient())
+    common::client_of(&site.authority, id, site.addrs.clone())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -353,9 +339,8 @@ async fn restored_members_found_the_cluster_together_and_come_to_the_same_bytes(
     for app in &mut apps {
         app.start(members.clone()).await.unwrap();
     }
-    let mesh = common::control(&authority, "c9");
     let addrs = members.iter().map(|(_, addr)| *addr).collect();
-    let client = QuorumClient::with_config(mesh, addrs, common::patient());
+    let client = common::client_of(&authority, "c9", addrs);
     assert!(projects(&client).await.contains("one"));
     create(&client, "two").await;
     let Answer::Revision(now) = client.read(Query::Revision).await.unwrap() else {
@@ -405,12 +390,7 @@ async fn a_restore_that_was_cut_short_is_not_opened() {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_administrators_get_a_backup() {
     let cluster = Cluster::start().await;
-    let mesh = common::control(&cluster.authority, "c1");
-    let config = ClientConfig {
-        deadline: Duration::from_secs(3),
-        ..ClientConfig::default()
-    };
-    let client = QuorumClient::with_config(mesh, cluster.addrs(), config);
+    let client = common::hasty(&cluster.authority, "c1", cluster.addrs(), 3);
     until("there is a leader", || async {
         client.read(Query::Revision).await.is_ok()
     })

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{admin, control, node, now, patient, process::Site, register, until};
+use common::{admin, client_of, node, now, process::Site, register, until};
 use lattice_mesh::{
     AskMembers, Authority, Clock, Credentials, Expect, JoinToken, Mesh, MeshConfig,
     RenewalSettings, Role, Router, SystemClock, Validity, enrol, keep_renewed,
@@ -133,8 +133,7 @@ async fn keys_and_tokens_are_in_nothing_that_members_keep_or_print() {
         ca.display().to_string()
     ));
     site.start_all();
-    let mesh = control(&site.authority, "c1");
-    let client = QuorumClient::with_config(mesh, site.addrs.clone(), patient());
+    let client = client_of(&site.authority, "c1", site.addrs.clone());
     let (first, create) = token(&site.authority);
     propose(&client, create).await;
     let enrolled = enrol(site.addrs[0], &first, "n1").await.unwrap();

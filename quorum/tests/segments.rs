@@ -211,8 +211,7 @@ async fn a_backup_has_the_segments_and_a_restored_cluster_answers_from_them() {
     let mut app = App::bind(settings, edges).await.unwrap();
     let addr = app.addr();
     app.start(vec![(1, addr)]).await.unwrap();
-    let mesh = common::control(&authority, "c1");
-    let client = QuorumClient::with_config(mesh, vec![addr], common::patient());
+    let client = common::client_of(&authority, "c1", vec![addr]);
     check(&client, &ended).await;
     app.stop().await;
 }

@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, ProjectPath, Refusal, Revision, VclusterName,
     command::{Power, Principal, SCHEMA},
     limit::Limits,
-    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    spec::{AllocationSpec, Workload},
     view::{Answer, Query},
 };
 use std::{
@@ -88,19 +88,17 @@ fn record(name: &str) -> Command {
     Command::Submit {
         spec: Box::new(AllocationSpec {
             name: Some(name.to_owned()),
-            project: ProjectPath::new("atlas").unwrap(),
-            vcluster: VclusterName::new("default").unwrap(),
-            nodes: 1,
-            workload: Workload {
-                argv: vec!["/bin/true".to_owned()],
-                ..Workload::default()
-            },
             walltime_ms: Some(60_000),
             class: 0,
-            sensitive: false,
-            constraints: Constraints::default(),
-            requeue: Requeue::Never,
-            hold: false,
+            ..AllocationSpec::new(
+                ProjectPath::new("atlas").unwrap(),
+                VclusterName::new("default").unwrap(),
+                1,
+                Workload {
+                    argv: vec!["/bin/true".to_owned()],
+                    ..Workload::default()
+                },
+            )
         }),
     }
 }

@@ -138,23 +138,35 @@ impl QuorumClient {
     }
 
     /// Asks the leader, whoever that is, what may be asked twice.
-    async fn ask<R, T>(&self, request: R) -> Result<T, ClientError>
+    pub(crate) async fn ask<R, T>(&self, request: R) -> Result<T, ClientError>
     where
         R: Rpc<Reply = Result<T, Unavailable>>,
+    {
+        let (members, config, request) = (&self.members, &self.config, &request);
+        self.at_leader(|addr, until| attempt(members, config, addr, request, until))
+            .await
+    }
+
+    /// Tries at whoever leads, until there is an answer or the time is up. What may have been done is
+    /// tried again: doing it twice is doing it once.
+    pub(crate) async fn at_leader<T, F>(
+        &self,
+        attempt: impl Fn(SocketAddr, Instant) -> F,
+    ) -> Result<T, ClientError>
+    where
+        F: Future<Output = Attempt<T>>,
     {
         let started = Instant::now();
         let until = started + self.config.deadline;
         let mut waits = Waits::new(&self.config);
         loop {
             let addr = self.members.target().await.ok_or(ClientError::NoMembers)?;
-            let (reason, pause) =
-                match attempt(&self.members, &self.config, addr, &request, until).await {
-                    Attempt::Answer(answer) => return Ok(answer),
-                    Attempt::Rejected(error) => return Err(ClientError::Rejected(error)),
-                    Attempt::NotDone { reason, pause } => (reason, pause),
-                    // Asking twice is asking once.
-                    Attempt::Unknown { reason } => (reason, Pause::Yes),
-                };
+            let (reason, pause) = match attempt(addr, until).await {
+                Attempt::Answer(answer) => return Ok(answer),
+                Attempt::Rejected(error) => return Err(ClientError::Rejected(error)),
+                Attempt::NotDone { reason, pause } => (reason, pause),
+                Attempt::Unknown { reason } => (reason, Pause::Yes),
+            };
             waits.wait(pause, until).await;
             if Instant::now() >= until {
                 let after = started.elapsed();

@@ -2,7 +2,8 @@
 
 use crate::{
     ClientError, QuorumClient,
-    attempt::{Attempt, Pause, Waits, attempt},
+    attempt::{Attempt, Pause},
+    members::Members,
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
@@ -11,13 +12,16 @@ use lattice_quorum_types::{
     command::Principal,
     membership::{Change, ChangeQuorum, ChangeRefused, GetBackup, GetQuorum, Progress, QuorumView},
 };
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 use tokio::time::{Instant, timeout};
 
 /// How long a member may take to ask the others.
 const VIEW_TIMEOUT: Duration = Duration::from_millis(2500);
 /// How long a member may take to make a backup before its first byte comes.
 const BACKUP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The bytes of a backup as they come.
+type Backup = BoxStream<'static, Result<Bytes, CallError>>;
 
 impl QuorumClient {
     /// All members in one table, as the leader sees them, or any member when there is none.
@@ -52,26 +56,7 @@ impl QuorumClient {
         key: String,
         change: Change,
     ) -> Result<Result<Progress, ChangeRefused>, ClientError> {
-        let started = Instant::now();
-        let until = started + self.config.deadline;
-        let request = ChangeQuorum { by, key, change };
-        let mut waits = Waits::new(&self.config);
-        loop {
-            let addr = self.members.target().await.ok_or(ClientError::NoMembers)?;
-            let (reason, pause) =
-                match attempt(&self.members, &self.config, addr, &request, until).await {
-                    Attempt::Answer(answer) => return Ok(answer),
-                    Attempt::Rejected(error) => return Err(ClientError::Rejected(error)),
-                    Attempt::NotDone { reason, pause } => (reason, pause),
-                    // A step that was done is found done.
-                    Attempt::Unknown { reason } => (reason, Pause::Yes),
-                };
-            waits.wait(pause, until).await;
-            if Instant::now() >= until {
-                let after = started.elapsed();
-                return Err(ClientError::Unavailable { after, reason });
-            }
-        }
+        self.ask(ChangeQuorum { by, key, change }).await
     }
 
     /// A backup, as the bytes of a file come. It holds everything that was acknowledged before the
@@ -79,40 +64,32 @@ impl QuorumClient {
     ///
     /// # Errors
     /// When no leader makes one within [`crate::ClientConfig::deadline`].
-    pub async fn backup(
-        &self,
-        by: Principal,
-        key: String,
-    ) -> Result<BoxStream<'static, Result<Bytes, CallError>>, ClientError> {
-        let started = Instant::now();
-        let until = started + self.config.deadline;
-        let request = GetBackup { by, key };
-        let mut waits = Waits::new(&self.config);
-        loop {
-            let addr = self.members.target().await.ok_or(ClientError::NoMembers)?;
-            let peer = self.members.peer(addr);
-            // Whether it makes one shows with the first bytes.
-            let begin = async {
-                let mut items = peer.open(&request).await?;
-                let first = items.next().await.transpose()?;
-                Ok::<_, CallError>(first.map(|first| (first, items)))
-            };
-            let reason = match timeout(BACKUP_TIMEOUT, begin).await {
-                Ok(Ok(Some((first, rest)))) => {
-                    let first = futures::stream::once(async { Ok(first) });
-                    return Ok(first.chain(rest).boxed());
-                }
-                Ok(Ok(None)) => "it sent nothing".to_owned(),
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => "it does not answer".to_owned(),
-            };
-            self.members.doubt(addr);
-            waits.wait(Pause::Yes, until).await;
-            if Instant::now() >= until {
-                let after = started.elapsed();
-                let reason = format!("{addr}: {reason}");
-                return Err(ClientError::Unavailable { after, reason });
-            }
-        }
+    pub async fn backup(&self, by: Principal, key: String) -> Result<Backup, ClientError> {
+        let (members, request) = (&self.members, &GetBackup { by, key });
+        self.at_leader(|addr, _| begin_backup(members, addr, request))
+            .await
     }
+}
+
+/// Whether a member makes a backup shows with the first bytes.
+async fn begin_backup(members: &Members, addr: SocketAddr, request: &GetBackup) -> Attempt<Backup> {
+    let peer = members.peer(addr);
+    let begin = async {
+        let mut items = peer.open(request).await?;
+        let first = items.next().await.transpose()?;
+        Ok::<_, CallError>(first.map(|first| (first, items)))
+    };
+    let reason = match timeout(BACKUP_TIMEOUT, begin).await {
+        Ok(Ok(Some((first, rest)))) => {
+            let first = futures::stream::once(async { Ok(first) });
+            return Attempt::Answer(first.chain(rest).boxed());
+        }
+        Ok(Ok(None)) => "it sent nothing".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it does not answer".to_owned(),
+    };
+    members.doubt(addr);
+    let reason = format!("{addr}: {reason}");
+    let pause = Pause::Yes;
+    Attempt::NotDone { reason, pause }
 }

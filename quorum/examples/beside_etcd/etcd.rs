@@ -4,14 +4,13 @@ use crate::{
     below,
     machine::{free_ports, spawn},
     rpc::{Found, Put, PutDone, Range, StatusFound, StatusRequest},
-    side::{Client, MEMBERS, Side, Status},
+    side::{Client, MEMBERS, Processes, Side, Status},
 };
 use futures::{StreamExt, stream::FuturesUnordered};
 use prost::Message;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::Child,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -43,7 +42,7 @@ pub struct Etcd {
     root: PathBuf,
     clients: Vec<SocketAddr>,
     peers: Vec<SocketAddr>,
-    children: [Option<Child>; MEMBERS],
+    processes: Processes,
     asks: EtcdClient,
 }
 
@@ -57,7 +56,7 @@ impl Etcd {
             asks: EtcdClient::new(&ports, 1, bytes),
             clients: ports,
             peers,
-            children: Default::default(),
+            processes: Processes::default(),
         }
     }
 
@@ -91,17 +90,15 @@ impl Side for Etcd {
             .args(["--quota-backend-bytes", &(8_u64 << 30).to_string()])
             .args(["--logger", "zap", "--log-level", "warn"]);
         let log = self.root.join(format!("m{member}.log"));
-        self.children[member] = Some(spawn(&mut command, &log));
+        self.processes.put(member, spawn(&mut command, &log));
     }
 
     fn kill(&mut self, member: usize) {
-        let mut child = self.children[member].take().expect("it runs");
-        child.kill().unwrap();
-        child.wait().unwrap();
+        self.processes.kill(member);
     }
 
     fn pids(&self) -> Vec<u32> {
-        self.children.iter().flatten().map(Child::id).collect()
+        self.processes.ids()
     }
 
     fn data(&self, member: usize) -> PathBuf {
@@ -149,15 +146,6 @@ impl Side for Etcd {
             }
             from = names.last().unwrap().clone().into_bytes();
             from.push(0);
-        }
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        for child in self.children.iter_mut().flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
         }
     }
 }

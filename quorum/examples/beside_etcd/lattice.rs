@@ -3,7 +3,7 @@
 use crate::{
     below,
     machine::{free_ports, spawn},
-    side::{Client, MEMBERS, Side, Status},
+    side::{Client, MEMBERS, Processes, Side, Status},
 };
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
@@ -14,14 +14,13 @@ use lattice_quorum_types::{
     AllocationId, Command, Envelope, NodeId, ProjectPath, VclusterName,
     command::{Power, Principal, SCHEMA},
     limit::Limits,
-    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    spec::{AllocationSpec, Workload},
     view::{Answer, Query},
     weight,
 };
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::Child,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -61,7 +60,7 @@ pub async fn member(id: u64, root: &Path, addrs: &[SocketAddr]) {
 pub struct Lattice {
     root: PathBuf,
     addrs: Vec<SocketAddr>,
-    children: [Option<Child>; MEMBERS],
+    processes: Processes,
     asks: LatticeClient,
 }
 
@@ -83,7 +82,7 @@ impl Lattice {
             asks: LatticeClient::new(&root, ASKER, addrs.clone(), bytes),
             root,
             addrs,
-            children: Default::default(),
+            processes: Processes::default(),
         }
     }
 
@@ -124,17 +123,15 @@ impl Side for Lattice {
             .args(["member", "--id", &id, "--addrs", &addrs.join(","), "--root"])
             .arg(&self.root);
         let log = self.root.join(format!("member-{id}.log"));
-        self.children[member] = Some(spawn(&mut command, &log));
+        self.processes.put(member, spawn(&mut command, &log));
     }
 
     fn kill(&mut self, member: usize) {
-        let mut child = self.children[member].take().expect("it runs");
-        child.kill().unwrap();
-        child.wait().unwrap();
+        self.processes.kill(member);
     }
 
     fn pids(&self) -> Vec<u32> {
-        self.children.iter().flatten().map(Child::id).collect()
+        self.processes.ids()
     }
 
     fn data(&self, member: usize) -> PathBuf {
@@ -176,15 +173,6 @@ impl Side for Lattice {
             };
             after = last.id;
             names.extend(page.into_iter().filter_map(|a| a.spec.name.clone()));
-        }
-    }
-}
-
-impl Drop for Lattice {
-    fn drop(&mut self) {
-        for child in self.children.iter_mut().flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
         }
     }
 }
@@ -292,19 +280,17 @@ pub fn envelope(key: Option<String>, command: Command) -> Envelope {
 fn record(name: String, bytes: usize) -> Envelope {
     let spec = AllocationSpec {
         name: Some(name.clone()),
-        project: ProjectPath::new("atlas").unwrap(),
-        vcluster: VclusterName::new("default").unwrap(),
-        nodes: 1,
-        workload: Workload {
-            argv: vec!["x".repeat(bytes)],
-            ..Workload::default()
-        },
         walltime_ms: Some(60_000),
         class: 0,
-        sensitive: false,
-        constraints: Constraints::default(),
-        requeue: Requeue::Never,
-        hold: false,
+        ..AllocationSpec::new(
+            ProjectPath::new("atlas").unwrap(),
+            VclusterName::new("default").unwrap(),
+            1,
+            Workload {
+                argv: vec!["x".repeat(bytes)],
+                ..Workload::default()
+            },
+        )
     };
     let spec = Box::new(spec);
     envelope(Some(name), Command::Submit { spec })

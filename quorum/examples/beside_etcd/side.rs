@@ -1,6 +1,6 @@
 //! What the comparisons know of either side.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, process::Child, time::Duration};
 
 /// Members of each side.
 pub const MEMBERS: usize = 3;
@@ -46,6 +46,38 @@ pub trait Side {
     fn statuses(&self) -> impl Future<Output = [Option<Status>; MEMBERS]>;
     /// The names of all records.
     fn names(&self) -> impl Future<Output = Vec<String>>;
+}
+
+/// The members' processes. They end with it.
+#[derive(Default)]
+pub struct Processes([Option<Child>; MEMBERS]);
+
+impl Processes {
+    /// A member runs as this one.
+    pub fn put(&mut self, member: usize, child: Child) {
+        self.0[member] = Some(child);
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub fn kill(&mut self, member: usize) {
+        let mut child = self.0[member].take().expect("it runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Of those that run.
+    pub fn ids(&self) -> Vec<u32> {
+        self.0.iter().flatten().map(Child::id).collect()
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in self.0.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 /// Waits until all members answer and follow one leader, and says which it is.

@@ -14,7 +14,7 @@ use lattice_quorum_types::{
     Command, Envelope, NodeId, ProjectPath, UnixMillis, VclusterName,
     command::{LimitChange, Power, Principal, SCHEMA},
     limit::{LimitPatch, Limits, Patch, Usage},
-    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    spec::{AllocationSpec, Workload},
 };
 use std::{hint::black_box, time::Instant};
 
@@ -131,22 +131,15 @@ fn planted(paths: &[ProjectPath]) -> State {
 
 fn submit(project: &ProjectPath, nodes: u32) -> Envelope {
     envelope(Command::Submit {
-        spec: Box::new(AllocationSpec {
-            name: None,
-            project: project.clone(),
-            vcluster: VclusterName::new("main").expect("a name"),
+        spec: Box::new(AllocationSpec::new(
+            project.clone(),
+            VclusterName::new("main").expect("a name"),
             nodes,
-            workload: Workload {
+            Workload {
                 argv: vec!["true".to_owned()],
                 ..Workload::default()
             },
-            walltime_ms: None,
-            class: 5,
-            sensitive: false,
-            constraints: Constraints::default(),
-            requeue: Requeue::Never,
-            hold: false,
-        }),
+        )),
     })
 }
 

@@ -6,6 +6,7 @@
     reason = "test support"
 )]
 
+pub mod changes;
 pub mod process;
 
 use lattice_mesh::{
@@ -20,7 +21,7 @@ use lattice_quorum_types::{
     VclusterName, VoterId,
     command::{Power, Principal, SCHEMA},
     limit::Limits,
-    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    spec::{AllocationSpec, Workload},
 };
 use std::{
     cell::Cell,
@@ -64,6 +65,25 @@ pub fn patient() -> ClientConfig {
         deadline: Duration::from_secs(60),
         ..ClientConfig::default()
     }
+}
+
+/// A client of these members for tests that are not about deadlines.
+pub fn client_of(authority: &Authority, id: &str, addrs: Vec<SocketAddr>) -> QuorumClient {
+    QuorumClient::with_config(control(authority, id), addrs, patient())
+}
+
+/// One that gives up after so many seconds.
+pub fn hasty(
+    authority: &Authority,
+    id: &str,
+    addrs: Vec<SocketAddr>,
+    seconds: u64,
+) -> QuorumClient {
+    let config = ClientConfig {
+        deadline: Duration::from_secs(seconds),
+        ..ClientConfig::default()
+    };
+    QuorumClient::with_config(control(authority, id), addrs, config)
 }
 
 /// Waits until `probe` holds, with a limit: for states that come about by themselves.
@@ -200,7 +220,7 @@ impl Cluster {
     }
 
     pub fn client(&self, id: &str) -> QuorumClient {
-        QuorumClient::with_config(control(&self.authority, id), self.addrs(), patient())
+        client_of(&self.authority, id, self.addrs())
     }
 
     /// Waits until every member knows of the first authority: a leader tells of it by itself, a
@@ -358,19 +378,17 @@ pub fn submit(project: &str, nodes: u32, name: &str) -> Command {
     Command::Submit {
         spec: Box::new(AllocationSpec {
             name: Some(name.to_owned()),
-            project: path(project),
-            vcluster: VclusterName::new("default").unwrap(),
-            nodes,
-            workload: Workload {
-                argv: vec!["/bin/true".to_owned()],
-                ..Workload::default()
-            },
             walltime_ms: Some(60_000),
             class: 0,
-            sensitive: false,
-            constraints: Constraints::default(),
-            requeue: Requeue::Never,
-            hold: false,
+            ..AllocationSpec::new(
+                path(project),
+                VclusterName::new("default").unwrap(),
+                nodes,
+                Workload {
+                    argv: vec!["/bin/true".to_owned()],
+                    ..Workload::default()
+                },
+            )
         }),
     }
 }

@@ -1,24 +1,17 @@
 use super::*;
 use lattice_quorum_types::{
     AllocationState, ProjectPath, Revision, VclusterName,
-    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    spec::{AllocationSpec, Workload},
 };
 
 fn record(id: u64, revision: u64) -> Allocation {
     #[expect(clippy::unwrap_used, reason = "tests")]
-    let spec = AllocationSpec {
-        name: None,
-        project: ProjectPath::new("t/a").unwrap(),
-        vcluster: VclusterName::new("main").unwrap(),
-        nodes: 1,
-        workload: Workload::default(),
-        walltime_ms: None,
-        class: 5,
-        sensitive: false,
-        constraints: Constraints::default(),
-        requeue: Requeue::Never,
-        hold: false,
-    };
+    let spec = AllocationSpec::new(
+        ProjectPath::new("t/a").unwrap(),
+        VclusterName::new("main").unwrap(),
+        1,
+        Workload::default(),
+    );
     let at = UnixMillis(revision);
     Allocation {
         id: AllocationId(id),

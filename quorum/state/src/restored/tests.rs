@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     id::LeaseName,
     limit::Limits,
     node::Lifecycle,
-    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    spec::{AllocationSpec, Requeue, Workload},
 };
 
 const AT: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -41,20 +41,16 @@ fn n(i: u32) -> NodeId {
 
 fn submit(state: &mut State, requeue: Requeue) -> AllocationId {
     let spec = AllocationSpec {
-        name: None,
-        project: ProjectPath::new("t").unwrap(),
-        vcluster: VclusterName::new("main").unwrap(),
-        nodes: 1,
-        workload: Workload {
-            argv: vec!["true".to_owned()],
-            ..Workload::default()
-        },
-        walltime_ms: None,
-        class: 5,
-        sensitive: false,
-        constraints: Constraints::default(),
         requeue,
-        hold: false,
+        ..AllocationSpec::new(
+            ProjectPath::new("t").unwrap(),
+            VclusterName::new("main").unwrap(),
+            1,
+            Workload {
+                argv: vec!["true".to_owned()],
+                ..Workload::default()
+            },
+        )
     };
     let spec = Box::new(spec);
     let id = AllocationId(state.last_id + 1);
