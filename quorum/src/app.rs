@@ -19,6 +19,7 @@ use crate::{
     operations, overview, proposals, reads, receive,
     renewal::Own,
     replica::Replica,
+    scrub,
     service::Service,
     store::{DataDir, LogStore},
     trust,
@@ -248,6 +249,11 @@ impl App {
         spawn("checkpoint", {
             let settings = self.settings.checkpoints;
             Box::new(move || Box::pin(checkpoint::run(signer.clone(), settings)))
+        });
+        spawn("scrub", {
+            let (member, mesh) = (member.clone(), self.mesh.clone());
+            let settings = self.settings.scrub;
+            Box::new(move || Box::pin(scrub::run(member.clone(), mesh.clone(), settings)))
         });
         spawn("membership", {
             let (member, mesh) = (member.clone(), self.mesh.clone());

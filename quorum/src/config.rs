@@ -1,6 +1,6 @@
 //! The daemon's configuration as a file has it, and the checked settings it becomes.
 
-use crate::{checkpoint::CheckpointSettings, issuer::EnrolmentSettings};
+use crate::{checkpoint::CheckpointSettings, issuer::EnrolmentSettings, scrub::ScrubSettings};
 use lattice_config::{Check, Problems};
 use lattice_mesh::{MeshConfig, RateLimit};
 use lattice_quorum_types::{NodeId, VoterId, hostlist, wire::MAX_REQUEST_BYTES};
@@ -248,6 +248,7 @@ impl Config {
             cells: self.enrolment.cells()?,
         };
         settings.checkpoints = self.audit.settings()?;
+        settings.scrub = Some(ScrubSettings::default());
         Some(settings)
     }
 }
@@ -347,6 +348,8 @@ pub struct Settings {
     pub enrolment: EnrolmentSettings,
     /// How often the audit is signed without being asked.
     pub checkpoints: CheckpointSettings,
+    /// How often segments are read of themselves; `None`: only when they are asked for.
+    pub scrub: Option<ScrubSettings>,
     /// Limits and deadlines of the mesh endpoint. Its clock is replaced by that of the edges.
     pub mesh: MeshConfig,
 }
@@ -370,6 +373,7 @@ impl Settings {
             credentials: None,
             enrolment: EnrolmentSettings::default(),
             checkpoints: CheckpointSettings::default(),
+            scrub: None,
             mesh,
         }
     }

@@ -3,14 +3,19 @@
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use lattice_config::{PREFIX, Source, log};
-use lattice_mesh::Credentials;
-use lattice_quorum::{App, Config, Edges, Settings, authorities, restore};
+use lattice_mesh::{Credentials, TrustBundle};
+use lattice_quorum::{App, Config, Edges, Restored, Settings, authorities, restore, trusted_again};
 use std::{
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 use tokio::signal::unix::{SignalKind, signal};
+
+/// A tenth less processor time for a write than with that of the C library; see
+/// `0011-write-path.md`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// One member of the Lattice quorum.
 ///
@@ -89,12 +94,17 @@ fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         None => runtime.block_on(serve(settings, edges, &config)),
         Some(Command::Restore { file, incarnation }) => {
-            runtime.block_on(restored(&settings, file, *incarnation))
+            runtime.block_on(restored(&settings, &edges, file, *incarnation))
         }
     }
 }
 
-async fn restored(settings: &Settings, file: &Path, number: Option<u64>) -> anyhow::Result<()> {
+async fn restored(
+    settings: &Settings,
+    edges: &Edges,
+    file: &Path,
+    number: Option<u64>,
+) -> anyhow::Result<()> {
     let made = restore(settings, file, number).await?;
     let members: Vec<String> = made.members.keys().map(ToString::to_string).collect();
     let (id, header) = (settings.id, &made.header);
@@ -109,7 +119,40 @@ async fn restored(settings: &Settings, file: &Path, number: Option<u64>) -> anyh
         made.incarnation,
         members.join(", "),
     );
-    Ok(said?)
+    said?;
+    let known = edges.credentials.trust();
+    Ok(writeln!(std::io::stdout(), "{}", to_revoke(&made, known))?)
+}
+
+/// What a person has to do about trust that was taken back after the backup: the new cluster does not
+/// know of it, and with its first change of trust agents forget it too.
+fn to_revoke(made: &Restored, known: Option<&TrustBundle>) -> String {
+    let at = made.header.at.0;
+    let Some(known) = known else {
+        return format!(
+            "then: certificates that were revoked after {at} ms are trusted again; this machine has no \
+             trust bundle that names them. Revoke them again before anything else: `lattice admin \
+             certificate revoke ROLE/NAME`"
+        );
+    };
+    let again = trusted_again(&made.trust, known);
+    let revoke = (again.certificates.iter()).map(|name| {
+        format!("\n  lattice admin certificate revoke {name} --reason 'as before the restore'")
+    });
+    let retire = (again.authorities.iter()).map(|pin| format!("\n  lattice admin ca retire {pin}"));
+    let commands: String = revoke.chain(retire).collect();
+    let number = known.number;
+    match commands.is_empty() {
+        true => format!(
+            "then: this machine's trust bundle (number {number}) knows of nothing that was revoked after \
+             {at} ms; what was revoked later than that bundle is trusted again, so revoke it again"
+        ),
+        false => format!(
+            "then: revoke again, before anything else, what this machine's trust bundle (number \
+             {number}) knows was revoked after {at} ms, and whatever was revoked later than that bundle; \
+             the new cluster trusts it:{commands}"
+        ),
+    }
 }
 
 async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Result<()> {

@@ -8,6 +8,7 @@ use lattice_quorum_types::{
     VoterId,
     membership::{
         Follower, GetMember, KnownMember, MemberAccount, MemberRole, MemberRow, QuorumView,
+        SegmentCounts,
     },
 };
 use openraft::ServerState;
@@ -68,6 +69,7 @@ pub(crate) fn account(member: &Member) -> MemberAccount {
         followers: followers.collect(),
         build: env!("CARGO_PKG_VERSION").to_owned(),
         data_format: FORMAT,
+        segments: member.replica.segments().counts(),
     }
 }
 
@@ -256,6 +258,21 @@ fn warnings(view: &QuorumView, newest: &MemberAccount) -> Vec<String> {
                 "member {id} does not vote yet: finish with `lattice admin quorum add {id} {}`, or \
                  remove it",
                 member.addr
+            ));
+        }
+        let segments = member.account.as_ref().map(|account| account.segments);
+        let SegmentCounts {
+            missing, replaced, ..
+        } = segments.unwrap_or_default();
+        if missing > 0 {
+            warnings.push(format!(
+                "member {id} lacks {missing} files of the history, and is bringing them from the others"
+            ));
+        }
+        if replaced > 0 {
+            warnings.push(format!(
+                "member {id} brought {replaced} files of the history from others since it began, \
+                 because they were missing or damaged there: look at its disk"
             ));
         }
         if member.account.as_ref().is_some_and(|account| account.blank) {

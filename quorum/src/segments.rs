@@ -141,7 +141,7 @@ pub(crate) async fn bring(
     Ok(here == count)
 }
 
-/// Brings a segment that is damaged here from any other member.
+/// Brings a segment that is damaged here, or missing, from any other member.
 ///
 /// # Errors
 /// When none has it.
@@ -153,14 +153,18 @@ pub(crate) async fn repair(member: &Member, mesh: &Mesh, id: &SegmentId) -> Resu
         };
         match take(member, &peer, *id).await {
             Ok(()) => {
-                tracing::warn!(segment = %id, from = other, "a damaged segment was replaced");
+                member.replica.segments().note_replaced();
+                tracing::warn!(
+                    segment = %id, from = other,
+                    "a segment that was missing or damaged was brought"
+                );
                 return Ok(());
             }
             Err(reason) => reasons.push(format!("member {other}: {reason}")),
         }
     }
     match reasons.is_empty() {
-        true => Err("there is no other member to bring it from".to_owned()),
+        true => Err("this is the only member, so there is none to bring it from".to_owned()),
         false => Err(reasons.join("; ")),
     }
 }

@@ -30,6 +30,7 @@ fn account(id: VoterId, last_log_index: u64, members: &[KnownMember]) -> MemberA
         followers: Vec::new(),
         build: "1".to_owned(),
         data_format: 4,
+        segments: SegmentCounts::default(),
     }
 }
 

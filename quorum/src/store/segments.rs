@@ -9,13 +9,14 @@ use super::OpenError;
 use crate::ground::{Files, Ground};
 use bytes::Bytes;
 use lattice_quorum_state::{Sealed, Segment, SegmentFault, SegmentId, Segments, State};
+use lattice_quorum_types::membership::SegmentCounts;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -41,6 +42,12 @@ struct Shared {
     is_due: AtomicBool,
     /// Nothing is written any more.
     is_closed: AtomicBool,
+    /// Not there, or cut short, when the directory was opened, and not brought since.
+    missing: Mutex<BTreeSet<SegmentId>>,
+    /// Read of itself and found as they were, since the start.
+    checked: AtomicU64,
+    /// Brought from another member since the start, because what was here was missing or damaged.
+    replaced: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -49,11 +56,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl SegmentDir {
     /// Looks whether everything that the state names is there, and removes what it does not name: the
-    /// log makes that anew. What is in the files is verified when they are read, each time.
+    /// log makes that anew. What is in the files is verified when they are read, each time. What is
+    /// not there is brought later where there are other members to bring it from, and refused
+    /// elsewhere.
     pub(super) fn open(
         ground: &Ground,
         path: &Path,
         state: Option<&mut State>,
+        has_others: bool,
     ) -> Result<Self, OpenError> {
         let files = &*ground.files;
         files.make_folder(path).map_err(OpenError::io(path))?;
@@ -65,6 +75,9 @@ impl SegmentDir {
                 writing: Mutex::default(),
                 is_due: AtomicBool::new(false),
                 is_closed: AtomicBool::new(false),
+                missing: Mutex::default(),
+                checked: AtomicU64::new(0),
+                replaced: AtomicU64::new(0),
             }),
         };
         let mut named = BTreeSet::new();
@@ -72,7 +85,16 @@ impl SegmentDir {
             // Of a snapshot that still held all records itself.
             dir.add(state.take_sealed());
             for segment in state.segments() {
-                dir.check(segment)?;
+                match dir.check(segment) {
+                    Err(OpenError::Damaged { path, reason }) if has_others => {
+                        tracing::error!(
+                            file = %path.display(), %reason,
+                            "it is brought from another member; until then what is in it cannot be read"
+                        );
+                        lock(&dir.shared.missing).insert(segment.id);
+                    }
+                    checked => checked?,
+                }
                 named.insert(dir.file(&segment.id));
             }
         }
@@ -104,7 +126,8 @@ impl SegmentDir {
             Some(bytes) => format!("it has {bytes} bytes where {} belong", segment.bytes),
             None => "it is missing".to_owned(),
         };
-        let help = "every other member has the same file under the same name: copy it from there";
+        let help = "no other member is known that has it: bring it back from a copy of this directory, \
+                    or restore the cluster from a backup";
         Err(OpenError::damaged(file, format!("{wrong}; {help}")))
     }
 
@@ -127,7 +150,33 @@ impl SegmentDir {
             let other = format!("these are not the bytes of segment {id}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, other));
         }
-        self.files().replace(&self.file(id), &[bytes])
+        self.files().replace(&self.file(id), &[bytes])?;
+        lock(&self.shared.missing).remove(id);
+        Ok(())
+    }
+
+    /// What was not there at the start, and was not brought since.
+    pub fn missing(&self) -> Vec<SegmentId> {
+        lock(&self.shared.missing).iter().copied().collect()
+    }
+
+    /// Notes that one was read of itself and is as it was.
+    pub(crate) fn note_checked(&self) {
+        self.shared.checked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that one was brought from another member.
+    pub(crate) fn note_replaced(&self) {
+        self.shared.replaced.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How they fare.
+    pub(crate) fn counts(&self) -> SegmentCounts {
+        SegmentCounts {
+            missing: lock(&self.shared.missing).len() as u64,
+            checked: self.shared.checked.load(Ordering::Relaxed),
+            replaced: self.shared.replaced.load(Ordering::Relaxed),
+        }
     }
 
     /// Writes everything that waits. Afterwards what was added before is on disk.
@@ -216,7 +265,10 @@ impl Segments for SegmentDir {
         }
         let file = self.file(id);
         let read = self.files().read(&file).map(Bytes::from);
-        read.map_err(|error| id.fault(format!("{}: {error}", file.display())))
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => id.fault("it is missing here"),
+            _ => id.fault(format!("{}: {error}", file.display())),
+        })
     }
 }
 

@@ -90,8 +90,11 @@ impl SnapshotDir {
                 || OpenError::damaged(path, "the snapshot the log begins with is missing");
             return Err(damaged.unwrap_or_else(missing));
         }
+        let members = |(meta, _): &(SnapshotMeta, State)| meta.last_membership.nodes().count();
+        let has_others = opened.as_ref().is_some_and(|opened| members(opened) > 1);
         let named = opened.as_mut().map(|(_, state): &mut (_, State)| state);
-        let segments = SegmentDir::open(ground, &path.with_file_name(SEGMENTS), named)?;
+        let folder = path.with_file_name(SEGMENTS);
+        let segments = SegmentDir::open(ground, &folder, named, has_others)?;
         Ok(Self {
             ground: ground.clone(),
             path: path.to_owned(),

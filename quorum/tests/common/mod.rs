@@ -13,7 +13,7 @@ use lattice_mesh::{
     Authority, Clock, Credentials, Identity, Mesh, MeshConfig, MeshError, RateLimit, Role,
     SystemClock, Validity,
 };
-use lattice_quorum::{App, Edges, Ground, Settings, StartError};
+use lattice_quorum::{App, Edges, Ground, ScrubSettings, Settings, StartError};
 use lattice_quorum_client::{ClientConfig, QuorumClient};
 use lattice_quorum_state::Bounds;
 use lattice_quorum_types::{
@@ -108,6 +108,8 @@ pub struct Cluster {
     /// Of certificates, those of the members included.
     pub lifetime: Duration,
     pub ground: Ground,
+    /// Of members that begin from now on.
+    pub scrub: Option<ScrubSettings>,
 }
 
 impl Cluster {
@@ -150,6 +152,7 @@ impl Cluster {
             snapshot_every,
             lifetime,
             ground,
+            scrub: None,
         };
         for id in 1..=3 {
             let app = cluster.bind(id, any_port()).await;
@@ -200,6 +203,7 @@ impl Cluster {
         let mut settings = Settings::new(CLUSTER, id, addr, folder);
         settings.snapshot_every = self.snapshot_every;
         settings.join = join;
+        settings.scrub = self.scrub;
         settings.enrolment.lifetime = self.lifetime;
         settings.mesh.enrol_rate = RateLimit {
             burst: 1000,

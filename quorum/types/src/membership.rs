@@ -100,6 +100,18 @@ pub struct Follower {
     pub fault: Option<String>,
 }
 
+/// How the files of the append-only tables fare at one member.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentCounts {
+    /// Not there when it began, and not brought from another member yet: what is in them cannot be
+    /// read here.
+    pub missing: u64,
+    /// Read of itself and found as they were, since it began.
+    pub checked: u64,
+    /// Brought from another member since it began, because they were missing or damaged here.
+    pub replaced: u64,
+}
+
 /// One member's own account of itself, in full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberAccount {
@@ -139,6 +151,8 @@ pub struct MemberAccount {
     pub build: String,
     /// Format of its data directory.
     pub data_format: u32,
+    /// How its history's files fare.
+    pub segments: SegmentCounts,
 }
 
 /// Asks a member for its account of itself.

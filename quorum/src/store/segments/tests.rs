@@ -10,13 +10,14 @@ use crate::{
 use lattice_quorum_state::{Bounds, Table};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Envelope, ProjectPath, UnixMillis, VclusterName,
+    VoterId,
     command::{Power, Principal, SCHEMA},
     limit::Limits,
-    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    spec::{AllocationSpec, Workload},
     view::{Answer, Query},
 };
 use openraft::{
-    CommittedLeaderId, EntryPayload, LogId, RaftSnapshotBuilder as _,
+    BasicNode, CommittedLeaderId, EntryPayload, LogId, Membership, RaftSnapshotBuilder as _,
     storage::RaftStateMachine as _,
 };
 use redb::{Database, DatabaseError};
@@ -86,22 +87,15 @@ fn log(ended: u64) -> Vec<Entry> {
             },
         ],
     )];
-    let spec = AllocationSpec {
-        name: None,
-        project: path,
-        vcluster: VclusterName::new("main").unwrap(),
-        nodes: 1,
-        workload: Workload {
+    let spec = AllocationSpec::new(
+        path,
+        VclusterName::new("main").unwrap(),
+        1,
+        Workload {
             argv: vec!["true".to_owned()],
             ..Workload::default()
         },
-        walltime_ms: None,
-        class: 5,
-        sensitive: false,
-        constraints: Constraints::default(),
-        requeue: Requeue::Never,
-        hold: false,
-    };
+    );
     log.extend((1..=ended).map(|n| {
         let id = AllocationId(n);
         let spec = Box::new(spec.clone());
@@ -195,7 +189,7 @@ async fn what_was_sealed_behind_the_snapshot_comes_again_with_the_log() {
 }
 
 #[tokio::test]
-async fn a_segment_that_is_missing_or_cut_short_is_named_and_nothing_is_changed() {
+async fn where_nobody_else_has_it_a_missing_segment_is_named_and_nothing_is_changed() {
     for cut in [false, true] {
         let (folder, _) = with_snapshot().await;
         let victim = files(&folder).remove(0);
@@ -209,7 +203,7 @@ async fn a_segment_that_is_missing_or_cut_short_is_named_and_nothing_is_changed(
         let text = error.to_string();
         assert!(matches!(error, OpenError::Damaged { .. }), "{text}");
         assert!(text.contains(victim.to_str().unwrap()), "{text}");
-        assert!(text.contains("copy it from there"), "{text}");
+        assert!(text.contains("a copy of this directory"), "{text}");
         assert_eq!(files(&folder), before);
         // As it says.
         std::fs::write(&victim, &whole).unwrap();
@@ -217,6 +211,52 @@ async fn a_segment_that_is_missing_or_cut_short_is_named_and_nothing_is_changed(
         check(&Replica::open(data.snapshots.clone()), 20).await;
         close(&data).await;
     }
+}
+
+/// One of three: the others have it.
+#[tokio::test]
+async fn a_missing_segment_that_others_have_keeps_nobody_from_starting_and_gives_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = open(&folder).unwrap();
+    let mut replica = Replica::open(data.snapshots.clone());
+    let members: BTreeMap<VoterId, BasicNode> =
+        (1..=3).map(|n| (n, BasicNode::default())).collect();
+    let voters = members.keys().copied().collect::<BTreeSet<_>>();
+    let founded = Entry {
+        log_id: LogId::new(CommittedLeaderId::new(1, 1), 21),
+        payload: EntryPayload::Membership(Membership::new(vec![voters], members)),
+    };
+    apply(&mut replica, log(20)).await;
+    apply(&mut replica, vec![founded]).await;
+    replica.build_snapshot().await.unwrap();
+    close(&data).await;
+    drop((data, replica));
+
+    let ended = |file: &&PathBuf| file.to_str().unwrap().contains("ended-00000000");
+    let victim = files(&folder).iter().find(ended).unwrap().clone();
+    let whole = std::fs::read(&victim).unwrap();
+    std::fs::remove_file(&victim).unwrap();
+    let data = open(&folder).unwrap();
+    let replica = Replica::open(data.snapshots.clone());
+    let missing = replica.segments().missing();
+    assert_eq!(replica.segments().counts().missing, 1);
+    let first = AllocationId(1);
+    let asked = Query::Allocation { id: first };
+    let fault = replica.answer(&asked).await.unwrap_err();
+    assert!(matches!(fault, Unreadable::Segment(_)), "{fault}");
+    assert!(fault.to_string().contains("it is missing here"), "{fault}");
+    // What is elsewhere is answered.
+    let last = Query::Allocation {
+        id: AllocationId(20),
+    };
+    assert!(matches!(
+        replica.answer(&last).await.unwrap(),
+        Answer::Allocation(Some(_))
+    ));
+    replica.segments().put(&missing[0], &whole).unwrap();
+    assert_eq!(replica.segments().missing(), []);
+    check(&replica, 20).await;
+    close(&data).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,138 @@
+//! Files of the history that are damaged or gone, at members of which nobody asks anything: they are
+//! found and brought from another member.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, admin, create_project, folder_of, register, submit, submitted, until};
+use lattice_quorum::ScrubSettings;
+use lattice_quorum_client::QuorumClient;
+use lattice_quorum_types::{Command, VoterId, membership::SegmentCounts};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// So many allocations, which end before they begin.
+async fn history(client: &QuorumClient, count: usize) {
+    let commands = [create_project("atlas", 10), register("n1")];
+    let commands = commands.map(|command| admin(None, command)).to_vec();
+    for reply in client.propose_all(commands).await.unwrap() {
+        reply.unwrap();
+    }
+    for _ in 0..count {
+        let submit = admin(None, submit("atlas", 1, "x"));
+        let id = submitted(client.propose(submit).await.unwrap());
+        let cancelled = client.propose(admin(None, Command::Cancel { id })).await;
+        cancelled.unwrap().unwrap();
+    }
+}
+
+fn segments(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let files = files.filter(|file| file.extension().is_some_and(|e| e == "seg"));
+    files
+        .map(|file| (file.clone(), fs::read(file).unwrap()))
+        .collect()
+}
+
+fn counts(cluster: &Cluster, id: VoterId) -> SegmentCounts {
+    cluster.app(id).account().unwrap().segments
+}
+
+/// A cluster with a history, and a member that does not lead, stopped, with its segments as its last
+/// snapshot names them.
+async fn with_history() -> (Cluster, VoterId, PathBuf, BTreeMap<PathBuf, Vec<u8>>) {
+    let mut cluster = Cluster::start_with_segments(20, 4).await;
+    let client = cluster.client("c1");
+    history(&client, 40).await;
+    let leader = cluster.leader().await;
+    let follower = (1..=3).find(|id| *id != leader).unwrap();
+    let folder = folder_of(cluster.folder.path(), follower);
+    until("snapshots of the follower", || async {
+        fs::read_dir(folder.join("snapshots")).is_ok_and(|files| files.count() == 2)
+    })
+    .await;
+    cluster.stop_member(follower).await;
+    let segments_folder = folder.join("segments");
+    // What no snapshot names is removed at the start: that is nothing that was lost.
+    cluster.restart_member(follower).await;
+    cluster.stop_member(follower).await;
+    let whole = segments(&segments_folder);
+    assert!(whole.len() >= 3, "{:?}", whole.keys());
+    (cluster, follower, segments_folder, whole)
+}
+
+/// Two that every snapshot names.
+fn oldest(whole: &BTreeMap<PathBuf, Vec<u8>>) -> [(&PathBuf, &Vec<u8>); 2] {
+    let ended = |n: u32| {
+        let name = format!("ended-{n:08}-");
+        let mut files = whole.iter();
+        files
+            .find(|(file, _)| file.to_str().unwrap().contains(&name))
+            .unwrap()
+    };
+    [ended(0), ended(1)]
+}
+
+async fn until_whole(what: &str, whole: &BTreeMap<PathBuf, Vec<u8>>) {
+    until(what, || async {
+        whole
+            .iter()
+            .all(|(file, bytes)| fs::read(file).is_ok_and(|found| found == *bytes))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_is_found_by_reading_all_of_them_and_replaced() {
+    let (mut cluster, follower, _, whole) = with_history().await;
+    cluster.scrub = Some(ScrubSettings {
+        pause: Duration::from_millis(5),
+        rest: Duration::from_millis(50),
+    });
+    cluster.restart_member(follower).await;
+    until("a round over all files", || async {
+        counts(&cluster, follower).checked > whole.len() as u64
+    })
+    .await;
+    assert_eq!(counts(&cluster, follower).replaced, 0);
+    let victims = oldest(&whole);
+    for (file, bytes) in &victims {
+        let mut flipped = bytes.to_vec();
+        let middle = flipped.len() / 2;
+        flipped[middle] ^= 1;
+        fs::write(file, flipped).unwrap();
+    }
+    until_whole("what was damaged is whole again", &whole).await;
+    // The file is there a moment before it is counted.
+    until("both are counted", || async {
+        counts(&cluster, follower).replaced >= 2
+    })
+    .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_missing_at_the_start_is_brought_from_another_member() {
+    let (mut cluster, follower, folder, whole) = with_history().await;
+    let victims = oldest(&whole);
+    fs::remove_file(victims[0].0).unwrap();
+    let (file, cut) = victims[1];
+    fs::write(file, &cut[..cut.len() - 1]).unwrap();
+    cluster.restart_member(follower).await;
+    until_whole("missing files are there again", &whole).await;
+    until("they are missing no more", || async {
+        let SegmentCounts {
+            missing, replaced, ..
+        } = counts(&cluster, follower);
+        (missing, replaced >= 2) == (0, true)
+    })
+    .await;
+    assert!(segments(&folder).len() >= whole.len());
+    cluster.stop().await;
+}
