@@ -257,7 +257,7 @@ async fn a_watch_goes_on_over_a_change_of_leader_without_gap_or_repeat() {
                 );
                 last = place;
                 if let EventKind::Allocation { record, .. } = event.kind {
-                    names.push(record.spec.name.unwrap());
+                    names.push(record.spec.name.clone().unwrap());
                 }
             }
         }

@@ -135,7 +135,7 @@ fn allocation(n: u64, script: usize, ranks: usize) -> Change {
         requeue: Default::default(),
         hold: false,
     };
-    let record = Box::new(Allocation {
+    let record = Arc::new(Allocation {
         id: AllocationId(n),
         user: "alice".to_owned(),
         spec,

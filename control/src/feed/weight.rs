@@ -15,7 +15,9 @@ pub(super) fn slim(change: &mut Change) {
     {
         for event in events {
             match &mut event.kind {
-                EventKind::Allocation { record, .. } => record.spec.workload = Default::default(),
+                EventKind::Allocation { record, .. } => {
+                    Arc::make_mut(record).spec.workload = Default::default();
+                }
                 EventKind::Baseline { record } => record.definition.classes.clear(),
                 _ => {}
             }

@@ -3,7 +3,7 @@
 use crate::{
     State,
     change::{Change, Direction, Verdict},
-    keys::Digest,
+    keys::NewKey,
     tenure::Recount,
 };
 use lattice_quorum_types::{
@@ -12,7 +12,7 @@ use lattice_quorum_types::{
     planted::{self, Bug},
     view::SystemView,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 impl State {
     /// Makes `verdict` so, as one revision.
@@ -22,11 +22,10 @@ impl State {
         envelope: &Envelope,
         now: UnixMillis,
         verdict: Verdict,
-        digest: Option<Digest>,
+        key: Option<NewKey>,
     ) -> Applied {
         let Verdict { outcome, changes } = verdict;
-        let keyed = envelope.key.as_deref().zip(digest);
-        if changes.is_empty() && keyed.is_none() {
+        if changes.is_empty() && key.is_none() {
             return Applied {
                 revision: self.revision,
                 outcome,
@@ -65,9 +64,8 @@ impl State {
             outcome,
             events,
         };
-        if let Some((key, digest)) = keyed {
-            self.keys
-                .remember(&envelope.principal.name, key, digest, now, &applied);
+        if let Some(key) = key {
+            self.keys.remember(key, now, &applied);
         }
         applied
     }
@@ -83,11 +81,13 @@ impl State {
         match change {
             Change::Allocation { change, mut record } => {
                 record.revision = revision;
+                // The event and the state share it: what follows replaces it, and changes nothing.
+                let record = Arc::new(*record);
                 events.push(EventKind::Allocation {
                     change,
                     record: record.clone(),
                 });
-                self.store(*record);
+                self.store(record);
             }
             Change::Uncounted { id, attempts } => self.unstarted.set(id, attempts),
             Change::Node(mut node) => {
@@ -210,10 +210,10 @@ impl State {
     }
 
     /// Puts an allocation where its state belongs and keeps the counts.
-    fn store(&mut self, record: Allocation) {
+    fn store(&mut self, record: Arc<Allocation>) {
         let path = &record.spec.project;
         let before = self.hot.remove(&record.id);
-        self.tenures.follow_allocation(before.as_ref(), &record);
+        self.tenures.follow_allocation(before.as_deref(), &record);
         match before {
             Some(before) => self.counts[position(before.state)] -= 1,
             None => self.tree.count_unfinished(path, Direction::Take),
@@ -223,7 +223,8 @@ impl State {
         if record.state.is_terminal() {
             self.tree.count_unfinished(path, Direction::GiveBack);
             self.unstarted.forget(record.id);
-            self.sealed.extend(self.archive.append(record));
+            self.sealed
+                .extend(self.archive.append(Arc::unwrap_or_clone(record)));
         } else {
             self.hot.insert(record.id, record);
         }

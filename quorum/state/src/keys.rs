@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     command::{ExpectedNode, IssuedCertificate, KEY_LIFETIME_MS},
     planted::{self, Bug},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, VecDeque},
@@ -39,12 +39,34 @@ pub(crate) struct Digest {
     hash: [u8; 32],
 }
 
-/// Remembered outcomes.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// Remembered outcomes. What says whether a key is known holds nothing else: most keys are new, and
+/// among a million a look-up costs what it touches of memory.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(from = "VecDeque<(KeyId, Entry)>")]
 pub(crate) struct Keys {
-    pub(crate) entries: BTreeMap<KeyId, Entry>,
     /// In the order of remembering, which is the order of expiry.
-    pub(crate) order: VecDeque<KeyId>,
+    order: VecDeque<(KeyId, Entry)>,
+    /// How many stood before the first of `order`.
+    forgotten: u64,
+    /// Where each stands, counted from the first that ever was remembered.
+    places: BTreeMap<KeyId, u64>,
+}
+
+impl Serialize for Keys {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.order.serialize(serializer)
+    }
+}
+
+impl From<VecDeque<(KeyId, Entry)>> for Keys {
+    fn from(order: VecDeque<(KeyId, Entry)>) -> Self {
+        let places = order.iter().map(|(id, _)| *id).zip(0..).collect();
+        Self {
+            order,
+            forgotten: 0,
+            places,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -67,8 +89,14 @@ pub(crate) enum Seen {
     Before(Applied),
     /// The key stands for another command.
     OtherCommand,
-    /// Not known; the command's digest, to be remembered with the outcome.
-    Never(Digest),
+    /// Not known; to be remembered with the outcome.
+    Never(NewKey),
+}
+
+/// A key that is not known yet.
+pub(crate) struct NewKey {
+    id: KeyId,
+    digest: Digest,
 }
 
 impl Keys {
@@ -81,10 +109,13 @@ impl Keys {
         schema: u16,
         now: UnixMillis,
     ) -> Seen {
-        let known = self.entries.get(&KeyId::of(principal, key));
+        let id = KeyId::of(principal, key);
         let is_known = |entry: &&Entry| !entry.expired(now) && !planted::is(Bug::KeysForgotten);
-        match known.filter(is_known) {
-            None => Seen::Never(Digest::of(command, schema)),
+        match self.entry(id).filter(is_known) {
+            None => {
+                let digest = Digest::of(command, schema);
+                Seen::Never(NewKey { id, digest })
+            }
             Some(entry) if entry.digest != Digest::of(command, entry.digest.schema) => {
                 Seen::OtherCommand
             }
@@ -96,39 +127,36 @@ impl Keys {
         }
     }
 
+    fn entry(&self, id: KeyId) -> Option<&Entry> {
+        let place = self.places.get(&id)?.checked_sub(self.forgotten)?;
+        let (_, entry) = self.order.get(usize::try_from(place).ok()?)?;
+        Some(entry)
+    }
+
     /// Forgets what has expired at `now`.
     pub(crate) fn prune(&mut self, now: UnixMillis) {
-        while let Some(oldest) = self.order.front() {
-            if self
-                .entries
-                .get(oldest)
-                .is_some_and(|entry| !entry.expired(now))
-            {
+        while let Some((id, oldest)) = self.order.front() {
+            if !oldest.expired(now) {
                 return;
             }
-            self.entries.remove(oldest);
+            self.places.remove(id);
             self.order.pop_front();
+            self.forgotten += 1;
         }
     }
 
     /// Remembers an outcome. Expired keys must have been pruned at the same `now`.
-    pub(crate) fn remember(
-        &mut self,
-        principal: &str,
-        key: &str,
-        digest: Digest,
-        now: UnixMillis,
-        applied: &Applied,
-    ) {
-        let id = KeyId::of(principal, key);
-        self.order.push_back(id);
+    pub(crate) fn remember(&mut self, key: NewKey, now: UnixMillis, applied: &Applied) {
+        let NewKey { id, digest } = key;
         let entry = Entry {
             digest,
             outcome: applied.outcome.clone(),
             revision: applied.revision,
             at: now,
         };
-        self.entries.insert(id, entry);
+        let place = self.forgotten + self.order.len() as u64;
+        self.places.insert(id, place);
+        self.order.push_back((id, entry));
     }
 }
 

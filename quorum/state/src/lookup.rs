@@ -89,7 +89,7 @@ impl State {
         };
         let limit = limit.min(MAX_ROWS) as usize;
         let hot = self.hot.range((Bound::Excluded(after), Bound::Unbounded));
-        let hot = hot.map(|(_, record)| record);
+        let hot = hot.map(|(_, record)| &**record);
         let mut known: Vec<&Allocation> = hot
             .filter(|record| wanted.has(record))
             .take(limit)

@@ -40,7 +40,7 @@ impl State {
                 at: self.clock.now,
                 projects: self.projects().cloned().collect(),
                 nodes: self.nodes.values().cloned().collect(),
-                allocations: self.hot.values().cloned().collect(),
+                allocations: self.live_allocations().cloned().collect(),
                 system: self.system(),
             })),
             Query::Counts => {

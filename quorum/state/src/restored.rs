@@ -2,6 +2,7 @@
 
 use crate::{State, unstarted::ATTEMPT_GAP};
 use lattice_quorum_types::{Applied, Envelope, Refusal, Revision, UnixMillis, tenure::TenurePhase};
+use std::sync::Arc;
 
 /// How far a restored cluster's revisions lie above the backup's. Whoever watched the cluster that
 /// was backed up is at a revision between the two, of a history that the restored one does not
@@ -56,7 +57,10 @@ impl State {
             match allocation.state.holds() {
                 // Its present attempt may run: the next one is another.
                 true => self.unstarted.skip_attempts(allocation.id),
-                false => allocation.attempt = allocation.attempt.saturating_add(ATTEMPT_GAP),
+                false => {
+                    let allocation = Arc::make_mut(allocation);
+                    allocation.attempt = allocation.attempt.saturating_add(ATTEMPT_GAP);
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     change::Verdict,
     clock::Clock,
     judge,
-    keys::{Digest, Keys, Seen},
+    keys::{Keys, NewKey, Seen},
     lease::Leases,
     policy::Policy,
     segment::{Sealed, Segment},
@@ -34,7 +34,7 @@ use lattice_quorum_types::{
     view::{Headroom, SystemView, TrustView},
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Everything the quorum agrees on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub struct State {
     /// Nodes that are not retired.
     pub(crate) registered: u64,
     /// Allocations that are not terminal.
-    pub(crate) hot: BTreeMap<AllocationId, Allocation>,
+    pub(crate) hot: BTreeMap<AllocationId, Arc<Allocation>>,
     pub(crate) archive: Archive,
     /// Allocations by state, in the order of [`AllocationState::ALL`].
     pub(crate) counts: [u64; AllocationState::ALL.len()],
@@ -137,11 +137,9 @@ impl State {
     pub fn apply(&mut self, index: u64, envelope: &Envelope) -> Result<Applied, Refusal> {
         match self.judge(envelope)? {
             Judged::Repeat(applied) => Ok(applied),
-            Judged::New {
-                verdict,
-                now,
-                digest,
-            } => Ok(self.commit(index, envelope, now, verdict, digest)),
+            Judged::New { verdict, now, key } => {
+                Ok(self.commit(index, envelope, now, verdict, key))
+            }
         }
     }
 
@@ -154,7 +152,7 @@ impl State {
             });
         }
         let now = self.clock.next(envelope.at);
-        let mut digest = None;
+        let mut new_key = None;
         if let Some(key) = &envelope.key {
             let Envelope {
                 principal,
@@ -168,14 +166,14 @@ impl State {
             {
                 Seen::Before(applied) => return Ok(Judged::Repeat(applied)),
                 Seen::OtherCommand => return Err(Refusal::KeyReused { key: key.clone() }),
-                Seen::Never(d) => digest = Some(d),
+                Seen::Never(key) => new_key = Some(key),
             }
         }
         let verdict = judge::judge(self, envelope, now)?;
         Ok(Judged::New {
             verdict,
             now,
-            digest,
+            key: new_key,
         })
     }
 
@@ -222,7 +220,8 @@ impl State {
 
     /// One allocation; of those that have ended, the last ones. [`State::look_up`] finds all of them.
     pub fn allocation(&self, id: AllocationId) -> Option<&Allocation> {
-        self.hot.get(&id).or_else(|| self.archive.get(id))
+        let hot = self.hot.get(&id).map(Arc::as_ref);
+        hot.or_else(|| self.archive.get(id))
     }
 
     /// The segments that were made since the last time. Whoever holds the state keeps them for as long
@@ -242,7 +241,7 @@ impl State {
 
     /// Allocations that are not terminal, by id.
     pub fn live_allocations(&self) -> impl Iterator<Item = &Allocation> {
-        self.hot.values()
+        self.hot.values().map(Arc::as_ref)
     }
 
     /// The current epoch of a lease and its holder, if it was ever granted.
@@ -349,6 +348,6 @@ enum Judged {
     New {
         verdict: Verdict,
         now: UnixMillis,
-        digest: Option<Digest>,
+        key: Option<NewKey>,
     },
 }

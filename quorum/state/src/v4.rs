@@ -13,6 +13,6 @@ mod keys;
 mod records;
 mod state;
 
-pub(crate) use keys::{Owned, id as key_id};
+pub(crate) use keys::{Owned, in_order};
 pub(crate) use records::{Node, Tree};
 pub(crate) use state::State;

@@ -11,6 +11,7 @@ use crate::{
     view::SystemView,
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// One change. `(revision, ordinal)` identifies it for ever and orders it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +67,7 @@ pub enum EventKind {
         /// What happened.
         change: AllocationChange,
         /// As it is now.
-        record: Box<Allocation>,
+        record: Arc<Allocation>,
     },
     /// A node's record.
     Node {

@@ -24,7 +24,7 @@ pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>) 
     for change in changes.iter() {
         match change {
             Change::Allocation { record, .. } => {
-                let before = case.state.hot.get(&record.id);
+                let before = case.state.hot.get(&record.id).map(|held| &**held);
                 actions.extend(before.and_then(|before| acted_on(case, command, before)));
                 if record.spec.sensitive {
                     actions.extend(asked(command, before, record));

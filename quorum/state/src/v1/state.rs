@@ -132,21 +132,14 @@ fn token(hash: &str, old: Token) -> token::Token {
     }
 }
 
-fn keys(old: Keys) -> keys::Keys {
+fn keys(mut old: Keys) -> keys::Keys {
     let entry = |entry: Entry| keys::Entry {
         digest: Digest::of_first_schema(entry.digest),
         outcome: entry.outcome,
         revision: entry.revision,
         at: entry.at,
     };
-    keys::Keys {
-        entries: old
-            .entries
-            .into_iter()
-            .map(|(owned, e)| (v4::key_id(owned), entry(e)))
-            .collect(),
-        order: old.order.into_iter().map(v4::key_id).collect(),
-    }
+    v4::in_order(old.order, |owned| old.entries.remove(owned).map(entry))
 }
 
 impl From<State> for crate::State {
@@ -163,6 +156,7 @@ impl From<State> for crate::State {
             .into_iter()
             .map(|(id, record)| (id, record.into()))
             .collect();
+        let tenures = Tenures::of_former(hot.values());
         crate::State {
             policy: old.policy,
             revision: old.revision,
@@ -186,9 +180,12 @@ impl From<State> for crate::State {
             unstarted: Unstarted::default(),
             baselines: Baselines::default(),
             system: SystemLimits::default(),
-            tenures: Tenures::of_former(hot.values()),
+            tenures,
             vclusters: Vclusters::default(),
-            hot,
+            hot: hot
+                .into_iter()
+                .map(|(id, record)| (id, record.into()))
+                .collect(),
             sealed,
         }
     }

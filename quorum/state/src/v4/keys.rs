@@ -13,17 +13,21 @@ pub(crate) struct Keys {
     order: VecDeque<Owned>,
 }
 
-/// What it is kept by today.
-pub(crate) fn id((principal, key): Owned) -> KeyId {
-    KeyId::of(&principal, &key)
+/// Keys with what is remembered under each.
+pub(crate) fn in_order(
+    order: VecDeque<Owned>,
+    mut remembered: impl FnMut(&Owned) -> Option<Entry>,
+) -> keys::Keys {
+    let known = order.into_iter().filter_map(|owned| {
+        let entry = remembered(&owned)?;
+        let (principal, key) = &owned;
+        Some((KeyId::of(principal, key), entry))
+    });
+    keys::Keys::from(known.collect::<VecDeque<_>>())
 }
 
 impl From<Keys> for keys::Keys {
-    fn from(old: Keys) -> Self {
-        let entries = old.entries.into_iter();
-        keys::Keys {
-            entries: entries.map(|(owned, entry)| (id(owned), entry)).collect(),
-            order: old.order.into_iter().map(id).collect(),
-        }
+    fn from(mut old: Keys) -> Self {
+        in_order(old.order, |owned| old.entries.remove(owned))
     }
 }

@@ -46,6 +46,7 @@ impl From<State> for crate::State {
         let (audit, also) = Audit::of(old.audit);
         sealed.extend(also);
         let hot: BTreeMap<_, lattice_quorum_types::Allocation> = by_key(old.hot);
+        let tenures = Tenures::of_former(hot.values());
         crate::State {
             policy: old.policy,
             revision: old.revision,
@@ -65,9 +66,12 @@ impl From<State> for crate::State {
             unstarted: old.unstarted,
             baselines: old.baselines,
             system: SystemLimits::default(),
-            tenures: Tenures::of_former(hot.values()),
+            tenures,
             vclusters: Vclusters::default(),
-            hot,
+            hot: hot
+                .into_iter()
+                .map(|(id, record)| (id, record.into()))
+                .collect(),
             sealed,
         }
     }
