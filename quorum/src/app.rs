@@ -34,14 +34,7 @@ use lattice_quorum_types::{
     VoterId, membership::MemberAccount, view::MemberStatus, wire::SignAudit,
 };
 use openraft::SnapshotPolicy;
-use std::{
-    collections::BTreeMap,
-    fmt,
-    future::Future,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -70,8 +63,6 @@ pub struct App {
     replica: Replica,
     running: Option<Running>,
     authorities: Authorities,
-    /// For handlers that dial; see [`Issuer::mesh`].
-    dialler: Arc<Mutex<Option<Mesh>>>,
 }
 
 struct Running {
@@ -134,7 +125,6 @@ impl App {
             // The quorum's own state has it too.
             tracing::warn!(%error, "trust bundles cannot be saved; `credentials` must be writable");
         }
-        let dialler = Arc::new(Mutex::new(Some(mesh.clone())));
         let authorities = Authorities::new(edges.authority.iter().cloned().collect());
         Ok(Self {
             settings,
@@ -145,7 +135,6 @@ impl App {
             data,
             replica,
             running: None,
-            dialler,
         })
     }
 
@@ -351,7 +340,7 @@ impl App {
             member: service.member.clone(),
             proposals: service.proposals.clone(),
             reads: service.reads.clone(),
-            mesh: self.dialler.clone(),
+            mesh: self.mesh.downgrade(),
         }
     }
 
@@ -404,10 +393,6 @@ impl App {
             let _ = timeout(STOP_STEP, running.tasks.wait()).await;
             let _ = timeout(STOP_STEP, running.member.raft.shutdown()).await;
         }
-        self.dialler
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
         self.mesh.shutdown(Duration::from_millis(500)).await;
         let segments = self.data.snapshots.segments();
         if timeout(STOP_STEP, segments.close()).await.is_err() {

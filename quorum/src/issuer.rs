@@ -5,7 +5,7 @@ use crate::{authority::Authorities, member::Member, proposals::Proposals, reads:
 use futures::future::BoxFuture;
 use lattice_mesh::{
     Authority, Expect, Identity, Issued, Mesh, Role, Rpc, SignBundleError, SignedBundle,
-    TrustBundle, TrustedAuthority, Validity,
+    TrustBundle, TrustedAuthority, Validity, WeakMesh,
 };
 use lattice_quorum_types::{
     Command, Envelope, NodeId, Outcome, Refusal, Revision, UnixMillis,
@@ -14,12 +14,7 @@ use lattice_quorum_types::{
     wire::{Propose, Read, Unavailable},
 };
 use rustls_pki_types::CertificateSigningRequestDer;
-use std::{
-    collections::BTreeMap,
-    future::Future,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
 /// In whose name members propose: one for all, so that a repeat at another member is known as such.
@@ -86,8 +81,8 @@ pub(crate) struct Issuer {
     pub(crate) member: Arc<Member>,
     pub(crate) proposals: Proposals,
     pub(crate) reads: Reads,
-    /// Empty once the member stops: the endpoint holds its handlers, which must not hold it.
-    pub(crate) mesh: Arc<Mutex<Option<Mesh>>>,
+    /// The endpoint holds its handlers, which must not hold it.
+    pub(crate) mesh: WeakMesh,
 }
 
 /// What is to be agreed on for a certificate, once its times are known.
@@ -330,8 +325,7 @@ impl Issuer {
 
     /// For dialling, while the member runs.
     pub(crate) fn dialler(&self) -> Option<Mesh> {
-        let mesh = self.mesh.lock().unwrap_or_else(PoisonError::into_inner);
-        mesh.clone()
+        self.mesh.upgrade()
     }
 }
 

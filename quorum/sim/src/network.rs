@@ -113,6 +113,12 @@ impl Network {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Nobody is on it any more: what answers there holds the network, and would never be freed.
+    pub fn close(&self) {
+        let endpoints = std::mem::take(&mut self.lock().endpoints);
+        drop(endpoints);
+    }
+
     /// A new life at an address; the one before is gone.
     pub fn join(self: &Arc<Self>, addr: SocketAddr, identity: Identity) -> Arc<Port> {
         let mut state = self.lock();

@@ -128,6 +128,7 @@ async fn play(plan: &Plan) -> Report {
         report.healed_in = heals(&world, &members).await;
     }
     leaders.abort();
+    world.network.close();
     let wear = world.disks.iter().map(|disk| disk.wear());
     let (syncs, replaced) = wear.fold((0, 0), |sum, w| (sum.0 + w.syncs, sum.1 + w.replaced));
     Report {
