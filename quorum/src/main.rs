@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A tenth less processor time for a write than with that of the C library; see
+/// A fifth less processor time for a write than with that of the C library; see
 /// `0011-write-path.md`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -22,6 +22,10 @@
     reason = "an example for a terminal"
 )]
 
+/// As the members have it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod etcd;
 mod kills;
 mod lattice;

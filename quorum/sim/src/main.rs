@@ -4,6 +4,10 @@ use clap::Parser;
 use lattice_quorum_sim::{Plan, run, run_many};
 use std::process::ExitCode;
 
+/// As the members have it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs seeds of the simulated quorum.
 #[derive(Debug, Parser)]
 struct Args {
