@@ -179,6 +179,14 @@ fn power(power: &PowerView) -> String {
     format!("{draw}, {limit}{range}{action}, {read}")
 }
 
+/// The vCluster that uses it, and whose it is where that is another one.
+fn vcluster(node: &NodeView) -> String {
+    match &node.lent_by {
+        None => node.vcluster.clone(),
+        Some(home) => format!("{} (lent by {home})", node.vcluster),
+    }
+}
+
 /// Whether it answers, and how that is known.
 fn liveness(node: &NodeView) -> String {
     match &node.liveness_reason {
@@ -211,7 +219,7 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
             or_dash(node.last_seen.as_deref().map(time).as_deref()),
         ),
         line("health", health(&node)),
-        line("vcluster", node.vcluster.clone()),
+        line("vcluster", vcluster(&node)),
         line("cell", or_dash(node.cell.as_deref())),
         line("group", or_dash(node.group.as_deref())),
         line("vendor", or_dash(node.facts.vendor.as_deref())),

@@ -44,6 +44,9 @@ pub struct SubmitArgs {
     /// Number of nodes, at least 1.
     #[arg(short = 'N', long, default_value_t = 1)]
     nodes: u32,
+    /// The vCluster whose nodes it is given [default: default].
+    #[arg(long, value_name = "NAME")]
+    vcluster: Option<String>,
     /// A name for people.
     #[arg(long)]
     name: Option<String>,
@@ -140,7 +143,7 @@ impl SubmitArgs {
             project: self.project.clone(),
             nodes: self.nodes,
             name: self.name.clone(),
-            vcluster: None,
+            vcluster: self.vcluster.clone(),
             argv: self.command.clone(),
             script: self.script.as_ref().map(script).transpose()?,
             env: environment(&self.env)?,

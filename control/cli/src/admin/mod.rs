@@ -6,6 +6,7 @@ mod quorum;
 mod system;
 mod tenant;
 mod token;
+mod vcluster;
 
 use crate::{connect::Connection, context::ContextFile, failure::Failure, output::Format, web_tls};
 use anyhow::Context as _;
@@ -40,6 +41,9 @@ pub enum AdminCommand {
     /// Tenants: organisations with their limits, the roots of the project tree.
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
+    /// vClusters: tenants' views of the nodes. For whom they are, and whose nodes are whose.
+    #[command(subcommand)]
+    Vcluster(vcluster::VclusterCommand),
     /// What holds for the whole cluster: the sensitive pool, and what limits mean.
     #[command(subcommand)]
     System(system::SystemCommand),
@@ -74,6 +78,7 @@ pub async fn run(
         AdminCommand::Quorum(command) => quorum::run(command, &open()?).await,
         AdminCommand::Token(command) => token::run(command, &open()?).await,
         AdminCommand::Tenant(command) => tenant::run(command, &open()?).await,
+        AdminCommand::Vcluster(command) => vcluster::run(command, &open()?).await,
         AdminCommand::System(command) => system::run(command, &open()?).await,
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     gibibytes, gpus,
     named::{Meant, expand},
-    number, reasons,
+    number, reasons, vcluster,
 };
 use crate::{
     connect::Connection,
@@ -57,6 +57,7 @@ const COLUMNS: Columns<'_> = Columns {
         "group",
         "drained by",
         "reasons",
+        "vcluster",
         "cell",
         "vendor",
         "product",
@@ -100,6 +101,7 @@ fn row(node: &NodeView) -> Vec<String> {
         or_dash(node.group.as_deref()),
         or_dash(drained_by(node).as_deref()),
         or_dash(reasons(node).as_deref()),
+        vcluster(node),
         or_dash(node.cell.as_deref()),
         or_dash(node.facts.vendor.as_deref()),
         or_dash(node.facts.product.as_deref()),

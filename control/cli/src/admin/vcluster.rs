@@ -1,0 +1,244 @@
+//! `lattice admin vcluster`: tenants' views of the nodes.
+
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    node::named::expand,
+    output::{self, Columns, Format, or_dash},
+};
+use clap::{Args, Subcommand};
+use lattice_api::vcluster::{VclusterNodesRequest, VclusterRequest, VclusterView};
+use lattice_quorum_types::hostlist;
+
+/// What is done with vClusters. All but looking is for administrators.
+#[derive(Subcommand)]
+pub enum VclusterCommand {
+    /// List vClusters: for whom they are, and how many nodes they have.
+    List,
+    /// Show one vCluster: for whom it is, its nodes, and which of them are lent.
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Say what a vCluster is, the first time too; what is not named stays as it is.
+    ///
+    /// A new one is open to all tenants until --tenants says otherwise. Work that waits in a vCluster
+    /// stays when it is closed to its tenant.
+    Set(SetArgs),
+    /// Move nodes to a vCluster: they belong to it from now on, all of them or none.
+    ///
+    /// The nodes must be idle and claimed by nobody. `lattice submit --vcluster NAME` asks for them.
+    Assign(AssignArgs),
+    /// Delete a vCluster that has no nodes.
+    Delete(DeleteArgs),
+}
+
+#[derive(Args)]
+pub struct SetArgs {
+    /// Its name.
+    name: String,
+    /// The tenants that may use it, with commas, and no others.
+    #[arg(long, value_name = "TENANTS", value_delimiter = ',')]
+    tenants: Vec<String>,
+    /// All tenants may use it.
+    #[arg(long, conflicts_with = "tenants")]
+    all_tenants: bool,
+    /// No tenant may use it.
+    #[arg(long, conflicts_with_all = ["tenants", "all_tenants"])]
+    no_tenants: bool,
+    /// Text for people.
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Refuse unless this version is in force; 0: unless there is none.
+    #[arg(long, value_name = "NUMBER")]
+    expected_version: Option<u32>,
+}
+
+#[derive(Args)]
+pub struct AssignArgs {
+    /// The vCluster.
+    name: String,
+    /// The nodes: gpu007, gpu[001-004]. All of them or none.
+    #[arg(required = true, value_name = "NODES")]
+    nodes: Vec<String>,
+    /// The vCluster they are taken from. Needed where somebody has said what that one is.
+    #[arg(long, value_name = "NAME")]
+    from: Option<String>,
+}
+
+#[derive(Args)]
+pub struct DeleteArgs {
+    /// Its name.
+    name: String,
+    /// Refuse unless this version is in force.
+    #[arg(long, value_name = "NUMBER")]
+    expected_version: Option<u32>,
+}
+
+impl SetArgs {
+    fn request(self) -> VclusterRequest {
+        let tenants = match (self.all_tenants, self.no_tenants) {
+            (true, _) => Some(None),
+            (false, true) => Some(Some(Vec::new())),
+            (false, false) => (!self.tenants.is_empty()).then_some(Some(self.tenants)),
+        };
+        VclusterRequest::new(self.description, tenants, self.expected_version)
+    }
+}
+
+/// Runs one of them.
+pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<(), Failure> {
+    let (client, format) = (&connection.client, connection.format);
+    match command {
+        VclusterCommand::List => {
+            let all = client.vclusters().await?;
+            Ok(output::print(format, &all, COLUMNS, all.iter().map(row))?)
+        }
+        VclusterCommand::Show { name } => show(&client.vcluster(&name).await?, format),
+        VclusterCommand::Set(args) => {
+            let name = args.name.clone();
+            let set = client.set_vcluster(&name, &args.request(), None).await?;
+            show(&set, format)
+        }
+        VclusterCommand::Assign(args) => {
+            let nodes = hostlist::fold(&expand(&args.nodes)?);
+            let from = args.from;
+            let request = VclusterNodesRequest { nodes, from };
+            let done = client.assign_vcluster(&args.name, &request, None).await?;
+            if matches!(format, Format::Table | Format::Wide) {
+                eprintln!("{} belong to vCluster {} now", done.nodes, done.vcluster);
+                return Ok(());
+            }
+            let row = vec![
+                done.vcluster.clone(),
+                done.nodes.clone(),
+                done.revision.to_string(),
+            ];
+            let columns = Columns::only(&["vcluster", "nodes", "revision"]);
+            Ok(output::print(format, &done, columns, [row])?)
+        }
+        VclusterCommand::Delete(args) => {
+            let version = args.expected_version;
+            client.delete_vcluster(&args.name, version, None).await?;
+            eprintln!("{}: deleted", args.name);
+            Ok(())
+        }
+    }
+}
+
+const COLUMNS: Columns<'_> = Columns {
+    narrow: &["vcluster", "tenants", "nodes", "lent", "borrowed"],
+    wide: &["node list", "version", "description"],
+};
+
+fn tenants(vcluster: &VclusterView) -> String {
+    match vcluster.tenants.as_deref() {
+        None => "all".to_owned(),
+        Some([]) => "none".to_owned(),
+        Some(names) => names.join(","),
+    }
+}
+
+/// Version 0 is none: nobody has said what it is.
+fn version(vcluster: &VclusterView) -> String {
+    match vcluster.version {
+        0 => "not set".to_owned(),
+        version => version.to_string(),
+    }
+}
+
+fn row(vcluster: &VclusterView) -> Vec<String> {
+    vec![
+        vcluster.name.clone(),
+        tenants(vcluster),
+        vcluster.node_count.to_string(),
+        or_dash(Some(&vcluster.lent)),
+        or_dash(Some(&vcluster.borrowed)),
+        or_dash(Some(&vcluster.nodes)),
+        version(vcluster),
+        or_dash(Some(&vcluster.description)),
+    ]
+}
+
+fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
+    let line = |key: &str, value: String| vec![key.to_owned(), value];
+    let rows = [
+        line("name", vcluster.name.clone()),
+        line("tenants", tenants(vcluster)),
+        line("nodes", or_dash(Some(&vcluster.nodes))),
+        line("lent", or_dash(Some(&vcluster.lent))),
+        line("borrowed", or_dash(Some(&vcluster.borrowed))),
+        line("description", or_dash(Some(&vcluster.description))),
+        line("version", version(vcluster)),
+    ];
+    let columns = Columns::only(&["key", "value"]);
+    Ok(output::print(format, vcluster, columns, rows)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use clap::Parser;
+    use serde_json::{Value, json};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: VclusterCommand,
+    }
+
+    fn asked(line: &str) -> Result<Value, String> {
+        let words = std::iter::once("vcluster").chain(line.split(' '));
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        match line.command {
+            VclusterCommand::Set(args) => Ok(serde_json::to_value(args.request()).unwrap()),
+            _ => Err("it is no set".to_owned()),
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_is_not_asked_for() {
+        for (line, body) in [
+            ("set ml", json!({})),
+            ("set ml --tenants a,b", json!({"tenants": ["a", "b"]})),
+            ("set ml --all-tenants", json!({"tenants": null})),
+            ("set ml --no-tenants", json!({"tenants": []})),
+            (
+                "set ml --description night --expected-version 0",
+                json!({"description": "night", "expected_version": 0}),
+            ),
+        ] {
+            assert_eq!(asked(line).unwrap(), body, "{line}");
+        }
+        assert!(asked("set ml --tenants a --all-tenants").is_err());
+    }
+
+    #[test]
+    fn one_of_which_nobody_has_said_anything_is_shown_as_such() {
+        let view = VclusterView {
+            name: "default".to_owned(),
+            description: String::new(),
+            tenants: None,
+            version: 0,
+            nodes: "gpu[001-024]".to_owned(),
+            node_count: 24,
+            lent: String::new(),
+            borrowed: String::new(),
+            revision: lattice_quorum_types::Revision(0),
+        };
+        let cells = [
+            "default",
+            "all",
+            "24",
+            "-",
+            "-",
+            "gpu[001-024]",
+            "not set",
+            "-",
+        ];
+        assert_eq!(row(&view), cells);
+        let columns = COLUMNS.narrow.len() + COLUMNS.wide.len();
+        assert_eq!(columns, cells.len());
+    }
+}
