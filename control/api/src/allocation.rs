@@ -18,7 +18,7 @@ pub const REDACTED: &str = "<redacted>";
 pub const DEFAULT_VCLUSTER: &str = "default";
 
 /// Priority class of a request that names none: the middle of 0-10.
-pub const DEFAULT_CLASS: u8 = 5;
+pub const DEFAULT_CLASS: u8 = AllocationSpec::CLASS;
 
 /// What the nodes must be like; every field left out means "any".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

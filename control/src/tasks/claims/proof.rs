@@ -1,0 +1,60 @@
+//! What an assignment of sensitive work to one node rests on.
+
+use super::said::Said;
+use crate::{
+    baselines::Chosen,
+    view::{NodeEntry, View},
+};
+use lattice_hwprobe::{ClassMark, Digest, Earlier};
+use lattice_quorum_types::{
+    baseline::Sensitive,
+    claim::{BaselineVersion, ClassClaim, Completed, Proof, SchemaDigest},
+};
+
+/// What an assignment to this node rests on: its word, what BMCs add to that, and the baselines that
+/// it was held against. Of a node that was judged as it is, and that claims what it gossips.
+pub(super) fn proof(view: &View, entry: &NodeEntry, said: Said) -> Proof {
+    // What was made of another word is not the whole of this one.
+    let of_now = entry.united.iter();
+    let of_now = of_now.filter(|(class, united)| entry.said(**class) == united.base);
+    let completed = of_now.filter_map(|(class, united)| {
+        let made = Completed {
+            base: said.claim.classes.get(class.name()).copied(),
+            whole: class_claim(united.mark, united.earlier)?,
+        };
+        Some((class.to_string(), made))
+    });
+    let chosen = view.baselines.of(&entry.id, entry.cohort().as_ref());
+    let conforms = chosen.into_iter().filter_map(|(class, chosen)| {
+        let Chosen::One(kept) = chosen else {
+            return None;
+        };
+        let rule = kept.record.definition.classes.get(class.name())?;
+        let of = BaselineVersion {
+            name: kept.record.name.clone(),
+            version: kept.record.version,
+        };
+        (rule.sensitive == Sensitive::Strict).then(|| (class.to_string(), of))
+    });
+    Proof {
+        completed: completed.collect(),
+        conforms: conforms.collect(),
+        claim: said.claim,
+        signature: said.signature,
+    }
+}
+
+fn class_claim(mark: ClassMark, earlier: Option<Earlier>) -> Option<ClassClaim> {
+    let ClassMark::Complete { schema, digest } = mark else {
+        return None;
+    };
+    Some(ClassClaim {
+        now: schema_digest(schema, digest),
+        earlier: earlier.map(|earlier| schema_digest(earlier.schema, earlier.digest)),
+    })
+}
+
+pub(super) const fn schema_digest(schema: u16, digest: Digest) -> SchemaDigest {
+    let digest = digest.0;
+    SchemaDigest { schema, digest }
+}

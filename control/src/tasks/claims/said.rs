@@ -1,0 +1,99 @@
+//! What one node says of itself, asked on the spot, and whether it is what the plan was made on.
+
+use super::proof::schema_digest;
+use crate::{baselines, core::Core, view::NodeEntry};
+use bytes::Bytes;
+use lattice_hwprobe::{Class, Earlier};
+use lattice_mesh::{Role, Signed};
+use lattice_quorum_types::{NodeId, UnixMillis, claim::Claim, wire::GetClaim};
+use std::time::Duration;
+
+/// A claim's reading may be this old, or this far ahead, by our clock.
+pub(super) const MAX_AGE_MS: u64 = 60_000;
+/// An agent may have to read its hardware first.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What a node said, and its signature.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    pub(super) claim: Claim,
+    pub(super) signature: Bytes,
+}
+
+/// Reads and verifies a node's claim.
+pub(super) async fn read(core: &Core, node: &NodeId) -> Result<Said, String> {
+    let nonce: [u8; 16] = rand::random();
+    let view = core.view();
+    let request = GetClaim { nonce };
+    let asked = core.agents.call(&view, node, &request, CALL_TIMEOUT);
+    let answer = asked.await.map_err(|error| error.to_string())?;
+    let answer = answer.map_err(|reason| format!("it cannot claim: {reason}"))?;
+    let malformed = |error: postcard::Error| format!("its claim cannot be read: {error}");
+    let (claim, signed): (Bytes, Signed) = postcard::from_bytes(&answer).map_err(malformed)?;
+    let now = core.now();
+    let mesh = core.agents.mesh();
+    let signer = mesh.verify_signed(Claim::CONTEXT, &claim, &signed, now);
+    let signer = signer.map_err(|refused| refused.to_string())?;
+    if signer.role() != Role::Agent || signer.id() != node.as_str() {
+        return Err(format!("its claim was signed by {signer}"));
+    }
+    let claim: Claim = postcard::from_bytes(&claim).map_err(malformed)?;
+    check(&claim, node, nonce, now)?;
+    let signature = postcard::to_stdvec(&signed).map_err(malformed)?.into();
+    Ok(Said { claim, signature })
+}
+
+/// Whether it can be a claim, answers this question, and is of now.
+pub(super) fn check(
+    claim: &Claim,
+    node: &NodeId,
+    nonce: [u8; 16],
+    now: UnixMillis,
+) -> Result<(), String> {
+    let form = claim.check();
+    form.map_err(|fault| format!("what it claims is no claim: {fault}"))?;
+    if claim.node != *node || claim.nonce != nonce {
+        return Err("its claim answers another question".to_owned());
+    }
+    let off = claim.off_ms(now);
+    if off > MAX_AGE_MS {
+        return Err(format!(
+            "its claim was read {} s from now by this control's clock; at most {} s are allowed",
+            off / 1000,
+            MAX_AGE_MS / 1000
+        ));
+    }
+    Ok(())
+}
+
+/// What a claim says other than the view.
+pub(super) fn differs(claim: &Claim, entry: &NodeEntry) -> Option<String> {
+    if entry.boot.as_ref() != Some(&claim.boot_id) {
+        return Some("it was booted anew since it was planned on".to_owned());
+    }
+    // Without its document it is not known here what it is by construction.
+    if entry.document.is_some() && entry.cohort().as_ref().map(baselines::cohort) != claim.cohort {
+        return Some("it claims another vendor, product or GPUs than its document says".to_owned());
+    }
+    let differs = |class: &Class| {
+        let gossiped = entry.said(*class).and_then(|mark| mark.digest());
+        let claimed = claim.classes.get(class.name());
+        let beside = entry.seen.as_ref().and_then(|seen| seen.earlier.get(class));
+        let is_claimed = |earlier: &Earlier| {
+            let claimed = claimed.and_then(|said| said.earlier);
+            claimed == Some(schema_digest(earlier.schema, earlier.digest))
+        };
+        // What it is planned on beside that, it must say as well.
+        gossiped.map(|digest| digest.0) != claimed.map(|said| said.now.digest)
+            || beside.is_some_and(|earlier| !is_claimed(earlier))
+    };
+    let classes: Vec<String> = Class::ALL
+        .iter()
+        .filter(|class| differs(class))
+        .map(ToString::to_string)
+        .collect();
+    (!classes.is_empty()).then(|| {
+        let classes = classes.join(", ");
+        format!("it claims other digests than are gossiped for it: {classes}")
+    })
+}

@@ -1,0 +1,131 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::{
+    said::{MAX_AGE_MS, check},
+    *,
+};
+use crate::{
+    tasks::testing::{
+        self,
+        world::{self, World},
+    },
+    view::NodeEntry,
+};
+use lattice_hwprobe::{Class, ClassMark, Digest};
+use lattice_quorum_types::{
+    UnixMillis,
+    claim::{Claim, ClassClaim},
+};
+
+const NONCE: [u8; 16] = [3; 16];
+const NOW: UnixMillis = UnixMillis(1_000_000);
+
+fn claim(digest: u8) -> Claim {
+    Claim {
+        node: testing::id("a"),
+        boot_id: "b1".to_owned(),
+        cohort: None,
+        classes: BTreeMap::from([(Class::Gpu.to_string(), ClassClaim::only(1, [digest; 32]))]),
+        read_at: NOW,
+        nonce: NONCE,
+    }
+}
+
+fn entry(boot: &str, digest: u8) -> NodeEntry {
+    let mut seen = testing::seen(1);
+    let digest = Digest([digest; 32]);
+    let mark = ClassMark::Complete { schema: 1, digest };
+    seen.marks.insert(Class::Gpu, mark);
+    seen.marks.insert(Class::Bmc, ClassMark::Disabled);
+    NodeEntry {
+        seen: Some(seen),
+        boot: Some(boot.to_owned()),
+        ..testing::entry("a")
+    }
+}
+
+#[test]
+fn a_claim_must_say_what_was_planned_on() {
+    assert_eq!(differs(&claim(1), &entry("b1", 1)), None);
+    let other = differs(&claim(2), &entry("b1", 1)).unwrap_or_default();
+    assert!(other.ends_with("gossiped for it: gpu"), "{other}");
+    let rebooted = differs(&claim(1), &entry("b2", 1)).unwrap_or_default();
+    assert!(rebooted.contains("booted anew"), "{rebooted}");
+    let mut more = claim(1);
+    let bmc = ClassClaim::only(1, [4; 32]);
+    more.classes.insert(Class::Bmc.to_string(), bmc);
+    let more = differs(&more, &entry("b1", 1)).unwrap_or_default();
+    assert!(more.ends_with("gossiped for it: bmc"), "{more}");
+}
+
+#[test]
+fn a_claim_must_answer_this_question_now() {
+    let node = testing::id("a");
+    let ok = |claim: &Claim, nonce, now| check(claim, &node, nonce, UnixMillis(now)).is_ok();
+    assert!(ok(&claim(1), NONCE, NOW.0));
+    assert!(ok(&claim(1), NONCE, NOW.0 + MAX_AGE_MS));
+    assert!(!ok(&claim(1), NONCE, NOW.0 + MAX_AGE_MS + 1));
+    assert!(!ok(&claim(1), NONCE, NOW.0 - MAX_AGE_MS - 1));
+    assert!(!ok(&claim(1), [4; 16], NOW.0));
+    let others = Claim {
+        node: testing::id("b"),
+        ..claim(1)
+    };
+    assert!(!ok(&others, NONCE, NOW.0));
+}
+
+/// State time is ahead of every clock, so that no reading is of now.
+#[tokio::test]
+async fn what_is_stale_at_once_again_is_asked_for_once_and_then_said() {
+    let world = World::new();
+    world.says.lock().unwrap().digests = BTreeMap::from([("gpu".to_owned(), [1; 32])]);
+    let digest = Digest([1; 32]);
+    let mark = ClassMark::Complete { schema: 1, digest };
+    world.gossips(BTreeMap::from([(Class::Gpu, mark)]));
+    let node = testing::id(world::NODE);
+    let nodes = [ExpectedNode {
+        node: node.clone(),
+        version: world.node().version,
+        boot: Some("b1".to_owned()),
+    }];
+    let fault = |fault| Unproven {
+        node: node.clone(),
+        fault,
+    };
+    let made = |class: &str| {
+        let class = class.to_owned();
+        fault(ProofFault::MadeOfAnother { class })
+    };
+    // Two classes of one node are one reason to ask.
+    let first = [made("bios"), made("bmc")];
+    let again = [fault(ProofFault::Age {
+        read_at: NOW,
+        off_ms: 200_000,
+        limit_ms: 120_000,
+    })];
+    let said = || world.core.view().node(&node)?.claim_refused.clone();
+    let mut claims = Claims::new(world.core.clone());
+    for refused in [&first[..], &again[..]] {
+        assert_eq!(said(), None);
+        assert!(claims.confirm(&world.core.view(), &nodes).is_none());
+        assert!(claims.under_way.contains(&node));
+        claims.answered().await;
+        assert!(claims.confirm(&world.core.view(), &nodes).is_some());
+        claims.refused(refused);
+    }
+    assert_eq!(
+        said().as_deref(),
+        Some("its claim was read 200 s from state time; at most 120 s are allowed")
+    );
+    assert!(claims.confirm(&world.core.view(), &nodes).is_none());
+    assert!(claims.under_way.is_empty());
+}
+
+#[test]
+fn a_refused_node_has_no_known_conformance() {
+    use lattice_placement::ConformanceKey;
+    let mut entry = entry("b1", 1);
+    let known = entry.facts().conformance;
+    entry.claim_refused = Some("it differs".to_owned());
+    assert_eq!(entry.facts().conformance, ConformanceKey::Unknown);
+    assert!(known == ConformanceKey::Unknown || entry.fingerprint().is_some());
+}
