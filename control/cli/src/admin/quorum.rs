@@ -161,7 +161,7 @@ const STATUS: Columns<'_> = Columns {
     narrow: &[
         "member", "address", "role", "answers", "applied", "behind", "heard", "snapshot",
     ],
-    wide: &["term", "last log", "revision", "build", "data format"],
+    wide: &["term", "last log", "revision", "build", "format"],
 };
 
 fn number(value: Option<u64>) -> String {
