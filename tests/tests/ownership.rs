@@ -170,3 +170,81 @@ async fn nodes_are_claimed_worked_on_given_back_and_wiped() {
     let ran = fs::read_to_string(folder.path().join("gpu102.ran")).unwrap();
     assert_eq!(ran, "alice acme\n".repeat(3));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended() {
+    let plan = Plan {
+        users: vec!["alice".to_owned()],
+        ..Plan::with_agents(["gpu101", "gpu102"])
+    };
+    let site = Site::found(lattice_tests::programs!(), &plan).await;
+    let (ada, alice) = (context(&site, "ada"), context(&site, "alice"));
+    let vcluster =
+        |who: &str, args: &[&str]| says(&site, who, &[&["admin", "vcluster"][..], args].concat());
+    let ok = |(code, text): (Option<i32>, String)| assert_eq!(code, Some(0), "{text}");
+
+    // Who uses it may look, and nothing else.
+    let (code, text) = vcluster(&alice, &["set", "night"]);
+    assert_eq!(code, Some(5), "{text}");
+    let (code, text) = vcluster(&ada, &["assign", "night", "gpu102"]);
+    assert_eq!(code, Some(4), "{text}");
+    assert!(
+        text.contains("`lattice admin vcluster set night`"),
+        "{text}"
+    );
+    ok(vcluster(&ada, &["set", "night", "--tenants", PROJECT]));
+    ok(vcluster(&ada, &["assign", "night", "gpu102"]));
+    let moved = site.api().node("gpu102").await.unwrap();
+    assert_eq!(moved.vcluster, "night");
+
+    // What is for all of the other one waits where one node of it is left.
+    let sleeps = ["--project", PROJECT, "--", "sh", "-c", "sleep 3600"];
+    let submit = |args: &[&str]| {
+        let (code, text) = says(&site, &alice, &[&["submit"][..], args, &sleeps].concat());
+        assert_eq!(code, Some(0), "{text}");
+        text.trim().to_owned()
+    };
+    let waits = submit(&["--nodes", "2"]);
+    let runs = submit(&["--vcluster", "night"]);
+    let held = |node: &NodeView| node.holder.is_some();
+    let node = node_when(&site, "its work on gpu102", "gpu102", held).await;
+    assert_eq!(node.holder.unwrap().allocation.to_string(), runs);
+    let waiting = site.api().allocation(waits.parse().unwrap()).await.unwrap();
+    assert_eq!(waiting.state, "pending");
+
+    // While something runs there it stays, and its vCluster too.
+    ok(vcluster(&ada, &["set", "default"]));
+    let back = ["assign", "default", "gpu102", "--from", "night"];
+    let (code, text) = vcluster(&ada, &back);
+    assert_eq!(code, Some(1), "{text}");
+    let holder = format!("node gpu102 is held by allocation {runs} of alice");
+    assert!(text.contains(&holder), "{text}");
+    let (code, text) = vcluster(&ada, &["delete", "night"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("has nodes: gpu102"), "{text}");
+    ok(says(&site, &alice, &["cancel", &runs]));
+    node_when(&site, "idle", "gpu102", |node| node.holder.is_none()).await;
+    let (code, text) = vcluster(&ada, &back[..3]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("belongs to vCluster \"night\""), "{text}");
+    ok(vcluster(&ada, &back));
+    ok(vcluster(&ada, &["delete", "night"]));
+
+    // Now there are two.
+    for name in ["gpu101", "gpu102"] {
+        let is = |node: &NodeView| {
+            let holder = node.holder.as_ref();
+            holder.is_some_and(|holder| holder.allocation.to_string() == waits)
+        };
+        node_when(&site, "what waited runs", name, is).await;
+    }
+    let actions = ["--action", "nodes_moved,vcluster_set,vcluster_deleted"];
+    let told = site.lattice(&[&["audit", "query"][..], &actions].concat());
+    for part in [
+        "moved node gpu102 from vCluster default to night",
+        "moved node gpu102 from vCluster night to default",
+        "deleted vCluster night",
+    ] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+}
