@@ -387,7 +387,6 @@ fn membership(last: LogId, members: &BTreeMap<VoterId, SocketAddr>) -> Membershi
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use lattice_mesh::TrustedAuthority;
     use lattice_quorum_types::{Revision, UnixMillis, rpc::Role, view::Revoked};

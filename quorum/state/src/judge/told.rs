@@ -83,7 +83,7 @@ fn asked(
 ) -> Option<AuditAction> {
     let what = request(command)?.to_owned();
     let had: Vec<NodeId> = before.map(left_behind).unwrap_or_default();
-    let named = || after.spec.constraints.nodelist.iter().cloned().collect();
+    let named = || after.spec.constraints.nodelist.to_vec();
     let holds = before.is_some_and(|before| before.state.holds());
     Some(AuditAction::SensitiveAsked {
         allocation: after.id,
