@@ -2,6 +2,8 @@
 //! found out when it is not what was written, also after a member was killed.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use lattice_api::AllocationRequest;
+use lattice_client::SubmitOptions;
 use lattice_tests::{
     site::{Plan, Site},
     wait::until,
@@ -60,6 +62,33 @@ async fn an_auditor_is_answered_and_a_forger_found_out() {
     let by = site.lattice_json(&["audit", "query", "--user", "ada", "--limit", "1"]);
     assert_eq!(words(&by), [ada("drained")], "the newest");
     println!("{}", site.lattice(&["audit", "query", "--limit", "8"]));
+
+    // What was asked of sensitive work that never had a node, by its own user.
+    let request = AllocationRequest {
+        sensitive: true,
+        hold: true,
+        ..site.request(Some("n2"), "true")
+    };
+    let submitted = site.api().submit(&request, SubmitOptions::default());
+    let id = submitted.await.unwrap().id.unwrap().to_string();
+    site.lattice(&["release", &id]);
+    site.lattice(&["hold", &id]);
+    site.lattice(&["cancel", &id]);
+    let whats = |found: &Value| {
+        let entries = found.as_array().unwrap().iter();
+        let what = |entry: &Value| {
+            assert_eq!(entry["by"], "ada");
+            let asked = &entry["action"]["sensitive_asked"];
+            asked["what"].as_str().unwrap().to_owned()
+        };
+        entries.map(what).collect::<Vec<_>>()
+    };
+    let asked = ["audit", "query", "--action", "sensitive_asked"];
+    for subject in [["--allocation", &id], ["--node", "n2"], ["--user", "ada"]] {
+        let found = site.lattice_json(&[&asked[..], &subject].concat());
+        let expected = ["submit", "release", "hold", "cancel"];
+        assert_eq!(whats(&found), expected, "{subject:?}");
+    }
 
     // An export that is checked elsewhere.
     println!("{}", site.lattice(&["audit", "export", "first.jsonl"]));
