@@ -5,22 +5,35 @@ use lattice_quorum_types::{ProjectPath, Refusal, VclusterName, vcluster::Vcluste
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// By name.
+/// What was said of each.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Vclusters(BTreeMap<VclusterName, Vcluster>);
+pub(crate) struct Vclusters {
+    by_name: BTreeMap<VclusterName, Vcluster>,
+    /// The highest version of any that was deleted: one that is defined anew begins above it, and who
+    /// rests on a version of before is told so.
+    deleted: u32,
+}
 
 impl Vclusters {
     pub(crate) fn get(&self, name: &VclusterName) -> Option<&Vcluster> {
-        self.0.get(name)
+        self.by_name.get(name)
     }
     pub(crate) fn all(&self) -> impl ExactSizeIterator<Item = &Vcluster> {
-        self.0.values()
+        self.by_name.values()
     }
     pub(crate) fn set(&mut self, record: Vcluster) {
-        self.0.insert(record.name.clone(), record);
+        self.by_name.insert(record.name.clone(), record);
     }
     pub(crate) fn delete(&mut self, name: &VclusterName) {
-        self.0.remove(name);
+        if let Some(gone) = self.by_name.remove(name) {
+            self.deleted = self.deleted.max(gone.version);
+        }
+    }
+
+    /// The version of its next definition.
+    pub(crate) fn next_version(&self, name: &VclusterName) -> u32 {
+        let present = self.get(name).map_or(self.deleted, |is| is.version);
+        present.saturating_add(1)
     }
 
     /// Refuses a project whose tenant may not use it.

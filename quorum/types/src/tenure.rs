@@ -206,10 +206,7 @@ impl fmt::Display for TakenBy {
             } => write!(f, "could not be wiped after {user}: {reason}"),
             Self::OutOfService { lifecycle } => write!(f, "is {lifecycle}"),
             Self::Changed => f.write_str("has changed since it was looked at"),
-            Self::Vcluster { home } => write!(
-                f,
-                "belongs to vCluster \"{home}\" (to move it, name that as the one to take it from)"
-            ),
+            Self::Vcluster { home } => write!(f, "belongs to vCluster \"{home}\""),
         }
     }
 }

@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 
 /// Longest description, and longest profile, bytes.
 pub const MAX_TEXT_BYTES: usize = 16 << 10;
-/// Tenants that one vCluster names.
-pub const MAX_TENANTS: usize = 10_000;
+/// Tenants that one vCluster names. A page has the default of 200 vClusters, and with ordinary names
+/// stays below the 4 MiB of a gRPC message.
+pub const MAX_TENANTS: usize = 500;
+/// Where work goes that names none. It is there although nobody has defined it.
+pub const DEFAULT_VCLUSTER: &str = "default";
 
 /// What a vCluster is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +87,8 @@ pub struct Vcluster {
     pub name: VclusterName,
     /// What it is.
     pub definition: VclusterDefinition,
-    /// Counts its definitions, from 1.
+    /// Counts its definitions, from 1; from above those that were deleted, where there were any, so
+    /// that no number comes twice under one name.
     pub version: u32,
     /// Last change.
     pub revision: Revision,

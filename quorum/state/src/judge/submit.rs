@@ -3,10 +3,11 @@
 use super::{Case, assign, invalid};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal, Revision,
+    Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal, Revision, VclusterName,
     event::AllocationChange,
     refusal::Asked,
     spec::{AllocationSpec, MAX_WORKLOAD_BYTES, OutputFiles},
+    vcluster::DEFAULT_VCLUSTER,
 };
 use std::collections::BTreeSet;
 
@@ -24,6 +25,7 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
     check_gate(case, &case.principal.name, spec, Asked::Allocation)?;
     let state = case.state;
     state.vclusters.check_use(&spec.vcluster, &spec.project)?;
+    check_is_there(case, &spec.vcluster)?;
     for node in &spec.constraints.nodelist {
         if !state.nodes.contains_key(node) {
             return Err(Refusal::UnknownNode { node: node.clone() });
@@ -54,6 +56,22 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
         outcome: Outcome::Submitted { id },
         changes: vec![Change::Allocation { change, record }],
     })
+}
+
+/// Work for a vCluster that nobody has defined and that has no nodes would wait for ever: its name is
+/// mistyped. Before schema 4 such work was taken.
+fn check_is_there(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
+    let state = case.state;
+    let is_there = case.schema < 4
+        || name.as_str() == DEFAULT_VCLUSTER
+        || state.vclusters.get(name).is_some()
+        || (state.nodes.values()).any(|node| node.home == *name || node.current == *name);
+    match is_there {
+        true => Ok(()),
+        false => Err(Refusal::UnknownVcluster {
+            vcluster: name.clone(),
+        }),
+    }
 }
 
 /// The first gate: it fits now, as far as committed usage goes, and the cluster has as many nodes.

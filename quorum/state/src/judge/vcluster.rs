@@ -44,7 +44,7 @@ pub(super) fn set(
     let record = Vcluster {
         name: name.clone(),
         definition,
-        version: version + 1,
+        version: case.state.vclusters.next_version(name),
         revision: Revision(0),
     };
     let version = record.version;

@@ -2,8 +2,8 @@
 
 use super::*;
 use lattice_quorum_types::{
-    Outcome, VclusterName,
-    vcluster::{TenantsPatch, VclusterPatch},
+    Envelope, Outcome, VclusterName,
+    vcluster::{MAX_TENANTS, TenantsPatch, VclusterPatch},
 };
 
 fn vc(name: &str) -> VclusterName {
@@ -206,11 +206,16 @@ fn nodes_of_another_vcluster_are_taken_only_from_where_it_is_said() {
     let refused = c.admin(assign(&[1], "right", None)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "ownership conflict: node n001 belongs to vCluster \"left\" (to move it, name that as the one \
-         to take it from); none of the nodes was given: name others, or wait until these are free"
+        "ownership conflict: node n001 belongs to vCluster \"left\"; none of the nodes was moved: name \
+         the vCluster they are to be taken from (`--from`), or other nodes"
     );
-    c.admin(assign(&[0, 1, 2], "right", Some("left"))).unwrap();
-    assert_eq!(homes(&c), ["right"; 3]);
+    c.claim("alice", "t/a", &[2]).unwrap();
+    let refused = c.admin(assign(&[1, 2], "right", None)).unwrap_err();
+    let refused = refused.to_string();
+    let both = "name other nodes, or wait until these are free and name the vCluster";
+    assert!(refused.contains(both), "{refused}");
+    c.admin(assign(&[0, 1], "right", Some("left"))).unwrap();
+    assert_eq!(homes(&c), ["right", "right", "main"]);
 }
 
 #[test]
@@ -253,10 +258,94 @@ fn a_vcluster_goes_when_no_node_is_left_in_it() {
         vcluster: vc("night"),
     };
     assert_eq!(c.audit().last(), Some(&told));
-    c.create("u", Some(limits(4))).unwrap();
-    let mut work = spec("u", 1);
-    work.vcluster = vc("night");
-    c.submit_as("bob", work).unwrap();
+}
+
+#[test]
+fn work_for_a_vcluster_that_is_not_there_is_refused() {
+    let mut c = founded(1);
+    let work = |name: &str| AllocationSpec {
+        vcluster: vc(name),
+        ..spec("t/a", 1)
+    };
+    let refused = c.submit_as("alice", work("nihgt")).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "nobody has defined vCluster \"nihgt\"; `lattice admin vcluster list` shows those there are, and \
+         an administrator defines one: `lattice admin vcluster set nihgt`"
+    );
+    // Where nodes are it is there, defined or not; and where there were none yet nobody was mistaken.
+    c.submit_as("alice", work("main")).unwrap();
+    c.submit_as("alice", work("default")).unwrap();
+    c.admin(set("night", None, None)).unwrap();
+    c.submit_as("alice", work("night")).unwrap();
+    let delete = Command::DeleteVcluster {
+        vcluster: vc("night"),
+        expected_version: None,
+    };
+    c.admin(delete).unwrap();
+    assert!(c.submit_as("alice", work("night")).is_err());
+
+    // Commands of before had no such rule, and a replay of them gives what they gave.
+    let submit = Command::Submit {
+        spec: Box::new(work("nihgt")),
+    };
+    let older = |schema| Envelope {
+        schema,
+        ..envelope(c.now(), principal("alice", Power::User), submit.clone())
+    };
+    let (older, present) = (older(3), older(4));
+    c.apply(older).unwrap();
+    c.apply(present).unwrap_err();
+}
+
+#[test]
+fn no_version_of_one_comes_twice() {
+    let mut c = founded(1);
+    let delete = || Command::DeleteVcluster {
+        vcluster: vc("night"),
+        expected_version: None,
+    };
+    let version = |applied: Applied| match applied.outcome {
+        Outcome::VclusterSet { version } => version,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(version(c.admin(set("night", None, Some(0))).unwrap()), 1);
+    let twice = c.admin(set("night", Some(&["t"]), Some(0))).unwrap_err();
+    assert_eq!(
+        twice.to_string(),
+        "vCluster \"night\" is defined already, at version 1; name that version to change it"
+    );
+    c.admin(delete()).unwrap();
+    let gone = c.admin(set("night", Some(&["t"]), Some(1))).unwrap_err();
+    assert_eq!(
+        gone.to_string(),
+        "vCluster \"night\" was at version 1 and is not defined now; look again"
+    );
+    assert_eq!(version(c.admin(set("night", None, Some(0))).unwrap()), 2);
+    // As it is written down, too.
+    c.admin(delete()).unwrap();
+    c.state = State::restore(&c.state.snapshot()).unwrap();
+    assert_eq!(version(c.admin(set("night", None, None)).unwrap()), 3);
+    let stale = c.admin(set("night", Some(&["t"]), Some(1))).unwrap_err();
+    assert!(matches!(stale, Refusal::VclusterChanged { current: 3, .. }));
+}
+
+#[test]
+fn a_vcluster_names_no_more_tenants_than_a_page_has_room_for() {
+    let mut c = founded(1);
+    let names: Vec<String> = (0..=MAX_TENANTS).map(|i| format!("u{i}")).collect();
+    for name in &names {
+        c.create(name, None).unwrap();
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    c.admin(set("night", Some(&names[1..]), None)).unwrap();
+    let refused = c.admin(set("night", Some(&names), None)).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .starts_with("tenants: name 500 tenants at most"),
+        "{refused}"
+    );
 }
 
 #[test]

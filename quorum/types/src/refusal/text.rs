@@ -4,7 +4,10 @@ use super::{
     Refusal,
     limit::{fmt_exceeded, fmt_fault, fmt_pool},
 };
-use crate::{cidr, hostlist, tenure::fmt_taken};
+use crate::{
+    cidr, hostlist,
+    tenure::{Taken, TakenBy, fmt_taken},
+};
 use std::fmt;
 
 impl fmt::Display for Refusal {
@@ -188,9 +191,19 @@ impl fmt::Display for Refusal {
             Refusal::NodesTaken { nodes } => {
                 f.write_str("ownership conflict:")?;
                 fmt_taken(f, nodes)?;
-                f.write_str(
-                    "; none of the nodes was given: name others, or wait until these are free",
-                )
+                let elsewhere = |taken: &Taken| matches!(taken.by, TakenBy::Vcluster { .. });
+                let others = nodes.iter().filter(|taken| elsewhere(taken)).count();
+                f.write_str(match others {
+                    0 => "; none of the nodes was given: name others, or wait until these are free",
+                    all if all == nodes.len() => {
+                        "; none of the nodes was moved: name the vCluster they are to be taken from \
+                         (`--from`), or other nodes"
+                    }
+                    _ => {
+                        "; none of the nodes was moved: name other nodes, or wait until these are \
+                         free and name the vCluster they are to be taken from (`--from`)"
+                    }
+                })
             }
             Refusal::SensitivePool {
                 current,
@@ -222,6 +235,23 @@ impl fmt::Display for Refusal {
             Refusal::VclusterChanged {
                 vcluster,
                 expected,
+                current: 0,
+            } => write!(
+                f,
+                "vCluster \"{vcluster}\" was at version {expected} and is not defined now; look again"
+            ),
+            Refusal::VclusterChanged {
+                vcluster,
+                expected: 0,
+                current,
+            } => write!(
+                f,
+                "vCluster \"{vcluster}\" is defined already, at version {current}; name that version \
+                 to change it"
+            ),
+            Refusal::VclusterChanged {
+                vcluster,
+                expected,
                 current,
             } => write!(
                 f,
@@ -230,8 +260,8 @@ impl fmt::Display for Refusal {
             ),
             Refusal::UnknownVcluster { vcluster } => write!(
                 f,
-                "nobody has said what vCluster \"{vcluster}\" is; `lattice admin vcluster set \
-                 {vcluster}` does"
+                "nobody has defined vCluster \"{vcluster}\"; `lattice admin vcluster list` shows those \
+                 there are, and an administrator defines one: `lattice admin vcluster set {vcluster}`"
             ),
             Refusal::VclusterInUse { vcluster, nodes } => {
                 let nodes = hostlist::fold(nodes);
