@@ -108,6 +108,7 @@ pub struct TenantUpdate {
     #[schema(value_type = Option<u64>, required = false)]
     pub max_concurrent_allocations: Patch,
     /// Also below the sum of the limits of its projects: it is marked as overcommitted until they fit.
+    /// For administrators of the whole cluster.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
     #[serde(default, skip_serializing)]

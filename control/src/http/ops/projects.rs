@@ -1,7 +1,10 @@
 //! Projects and limits.
 
 use super::{change, paging, propose, read, tenants::check_root, unexpected};
-use crate::{Core, http::caller::Caller};
+use crate::{
+    Core,
+    http::caller::{Caller, Role},
+};
 use lattice_api::{
     page::Page,
     problem::{FieldError, Problem},
@@ -149,6 +152,7 @@ pub(super) async fn update_with(
     let path = place(text)?;
     caller.check_sees(&path)?;
     check_root(caller, &path)?;
+    check_force(caller, force)?;
     let request = LimitsRequest {
         changes: vec![update.of(path.to_string())],
         force,
@@ -175,6 +179,7 @@ pub(crate) async fn set_limits(
     request: LimitsRequest,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
+    let force = request.force;
     let command = request.into_command()?;
     if let Command::SetLimits { changes } | Command::ForceLimits { changes } = &command {
         for change in changes {
@@ -182,5 +187,14 @@ pub(crate) async fn set_limits(
             check_root(caller, &change.path)?;
         }
     }
+    check_force(caller, force)?;
     change(core, caller, key, command).await
+}
+
+/// Whoever overbooks a level does so at the cost of everybody who shares the nodes.
+fn check_force(caller: &Caller, force: bool) -> Result<(), Problem> {
+    match force {
+        true => caller.check_whole(Role::Admin, "setting limits by force"),
+        false => Ok(()),
+    }
 }

@@ -154,6 +154,51 @@ async fn who_sets_whose_limits() {
     assert_eq!(set("root", "ocean", 10).await, 200);
 }
 
+/// Overbooking concerns everybody: who administers one tenant does not, on either face, though it may set
+/// the limits that are forced.
+#[tokio::test]
+async fn limits_are_forced_by_administrators_of_the_whole_cluster_only() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    for (path, nodes) in [("ocean", 9), ("ocean/deep", 5), ("ocean/deep/trench", 5)] {
+        let request = super::projects::request(path, Some(nodes));
+        root.create_project(&request, None).await.unwrap();
+    }
+    let before = bed.store.revision();
+    let batch =
+        |force: bool| json!({"changes": [{"path": "ocean/deep", "max_nodes": 3}], "force": force});
+    let (status, told) = ask(&bed, "warden", Method::PUT, "limits", batch(false)).await;
+    assert_eq!((status, &told["code"]), (409, &json!("limit_conflict")));
+    let (status, told) = ask(&bed, "warden", Method::PUT, "limits", batch(true)).await;
+    assert_eq!((status, &told["code"]), (403, &json!("forbidden")));
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.contains("concerns the whole cluster"), "{detail}");
+    let request = v1::SetLimitsRequest {
+        changes: vec![v1::LimitChange {
+            path: "ocean/deep".to_owned(),
+            max_nodes: Some(v1::LimitChangeValue {
+                change: Some(v1::limit_change_value::Change::Set(3)),
+            }),
+            ..Default::default()
+        }],
+        force: true,
+        ..Default::default()
+    };
+    let channel = super::grpc::channel(&bed).await;
+    let mut projects = v1::projects_client::ProjectsClient::new(channel);
+    let refused = projects.set_limits(super::grpc::by(&bed, "warden", request.clone()));
+    let refused = refused.await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let problem = Problem::from_grpc(&refused).unwrap();
+    assert_eq!(serde_json::to_value(problem).unwrap(), told);
+    assert_eq!(bed.store.revision(), before, "nothing was changed");
+
+    let forced = projects.set_limits(super::grpc::by(&bed, "root", request));
+    forced.await.unwrap();
+    let deep = root.project("ocean/deep").await.unwrap();
+    assert_eq!((deep.limits.max_nodes, deep.overcommitted), (Some(3), true));
+}
+
 #[tokio::test]
 async fn headroom_names_every_level_and_no_project_takes_its_place() {
     let bed = Bed::furnished().await;
