@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 pub const REDACTED: &str = "<redacted>";
 
 /// The vCluster of a request that names none.
-pub const DEFAULT_VCLUSTER: &str = "default";
+pub use lattice_quorum_types::vcluster::DEFAULT_VCLUSTER;
 
 /// Priority class of a request that names none: the middle of 0-10.
 pub const DEFAULT_CLASS: u8 = AllocationSpec::CLASS;

@@ -194,6 +194,7 @@ impl From<ProjectView> for v1::Project {
             description: p.description,
             revision: p.revision.0,
             overcommitted: p.overcommitted,
+            created_at: p.created_at,
         }
     }
 }

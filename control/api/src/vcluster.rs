@@ -21,7 +21,11 @@ pub struct VclusterView {
     pub description: String,
     /// The tenants that may use it, of those that the caller may know of; `null`: all.
     pub tenants: Option<Vec<String>>,
-    /// Counts what was said of it; 0: nobody has said anything, and it is open to all.
+    /// Some tenant may use it. Where `tenants` is empty and this is so, it is for others than the caller
+    /// may know of; where it is not, the vCluster is closed.
+    pub usable: bool,
+    /// Counts what was said of it, and never the same twice; 0: nobody has said anything, and it is open
+    /// to all.
     pub version: u32,
     /// The nodes that belong to it, as a hostlist.
     pub nodes: String,

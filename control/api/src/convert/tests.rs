@@ -18,7 +18,9 @@ use crate::{
         Reprobed,
     },
     page::Page,
+    project::{LimitsBody, ProjectView, UsageView},
     quorum::{QuorumMemberView, QuorumStep, QuorumView},
+    tenant::TenantView,
     v1,
     vcluster::VclusterView,
 };
@@ -136,6 +138,12 @@ impl Back<BaselineStanding> for Option<v1::BaselineStanding> {
     }
 }
 
+impl Back<UsageView> for Option<v1::Usage> {
+    fn back(self) -> UsageView {
+        self.unwrap_or_default().back()
+    }
+}
+
 /// Names every field of a view, or does not compile.
 macro_rules! alike {
     ($($view:ident = $message:ident { $($field:ident),* $(,)? })*) => { $(
@@ -216,6 +224,11 @@ alike! {
     }
     ReasonView = HealthReason {
         source, code, entity, evidence, severity, action, observe_only, first_seen, last_seen, count,
+    }
+    UsageView = Usage { nodes, allocations }
+    TenantView = Tenant {
+        id, max_nodes, max_concurrent_allocations, usage, admins, description, created_at, revision,
+        overcommitted,
     }
     Reprobed = ReprobeResponse { node, fingerprint, classes, differs, bmc }
     UnknownView = UnknownClass { node, class, why, baseline }
@@ -321,12 +334,54 @@ impl Back<NodeView> for v1::Node {
     }
 }
 
+/// A project's limits stand beside its name in the message.
+impl Full for ProjectView {
+    fn full(next: &mut u16) -> Self {
+        Self {
+            path: Full::full(next),
+            limits: LimitsBody {
+                max_nodes: Full::full(next),
+                max_concurrent_allocations: Full::full(next),
+            },
+            own: Full::full(next),
+            subtree: Full::full(next),
+            total: Full::full(next),
+            admins: Full::full(next),
+            description: Full::full(next),
+            created_at: Full::full(next),
+            revision: Full::full(next),
+            overcommitted: Full::full(next),
+        }
+    }
+}
+
+impl Back<ProjectView> for v1::Project {
+    fn back(self) -> ProjectView {
+        ProjectView {
+            path: self.path,
+            limits: LimitsBody {
+                max_nodes: self.max_nodes,
+                max_concurrent_allocations: self.max_concurrent_allocations,
+            },
+            own: self.own.back(),
+            subtree: self.subtree.back(),
+            total: self.total.back(),
+            admins: self.admins,
+            description: self.description,
+            created_at: self.created_at,
+            revision: Revision(self.revision),
+            overcommitted: self.overcommitted,
+        }
+    }
+}
+
 impl Full for VclusterView {
     fn full(next: &mut u16) -> Self {
         Self {
             name: Full::full(next),
             description: Full::full(next),
             tenants: Full::full(next),
+            usable: Full::full(next),
             version: Full::full(next),
             nodes: Full::full(next),
             node_count: Full::full(next),
@@ -343,6 +398,7 @@ impl Back<VclusterView> for v1::Vcluster {
             name: self.name,
             description: self.description,
             tenants: (!self.all_tenants).then_some(self.tenants),
+            usable: self.usable,
             version: self.version,
             nodes: self.nodes,
             node_count: self.node_count,
@@ -374,9 +430,11 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<HistoryPage, v1::NodeHistoryResponse>();
     comes_back::<NodeHealthView, v1::NodeHealth>();
     comes_back::<NodeView, v1::Node>();
+    comes_back::<ProjectView, v1::Project>();
     comes_back::<QuorumStep, v1::QuorumStep>();
     comes_back::<QuorumView, v1::Quorum>();
     comes_back::<Reprobed, v1::ReprobeResponse>();
+    comes_back::<TenantView, v1::Tenant>();
     comes_back::<VclusterView, v1::Vcluster>();
     // What asks, the other way.
     let cohort = CohortForm::full(&mut 0);

@@ -134,6 +134,8 @@ const COLUMNS: Columns<'_> = Columns {
 fn tenants(vcluster: &VclusterView) -> String {
     match vcluster.tenants.as_deref() {
         None => "all".to_owned(),
+        // Of whom one may not know.
+        Some([]) if vcluster.usable => "others".to_owned(),
         Some([]) => "none".to_owned(),
         Some(names) => names.join(","),
     }
@@ -220,6 +222,7 @@ mod tests {
             name: "default".to_owned(),
             description: String::new(),
             tenants: None,
+            usable: true,
             version: 0,
             nodes: "gpu[001-024]".to_owned(),
             node_count: 24,
@@ -240,5 +243,13 @@ mod tests {
         assert_eq!(row(&view), cells);
         let columns = COLUMNS.narrow.len() + COLUMNS.wide.len();
         assert_eq!(columns, cells.len());
+        for (usable, said) in [(true, "others"), (false, "none")] {
+            let view = VclusterView {
+                tenants: Some(Vec::new()),
+                usable,
+                ..view.clone()
+            };
+            assert_eq!(tenants(&view), said);
+        }
     }
 }

@@ -12,6 +12,11 @@ use lattice_quorum_types::{Allocation, AllocationState, hostlist};
 pub(crate) fn reason(view: &View, a: &Allocation) -> Option<String> {
     match a.state {
         AllocationState::Pending => Some(match view.plan.explanations.get(&a.id) {
+            // It was deleted, or all its nodes were moved.
+            Some(explanation) if explanation.total == 0 => format!(
+                "{explanation}; vCluster \"{}\" has no nodes",
+                a.spec.vcluster
+            ),
             Some(explanation) => explanation.to_string(),
             None => "waits for the next scheduling cycle".to_owned(),
         }),

@@ -13,7 +13,9 @@ use lattice_api::{
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 use lattice_quorum_types::{
-    Command, NodeId, Refusal, Revision, VclusterName, hostlist,
+    Command, NodeId, Refusal, Revision, VclusterName,
+    event::EventKind,
+    hostlist,
     vcluster::Vcluster,
     view::{Answer, Query},
 };
@@ -40,11 +42,17 @@ async fn all<'a>(
     let Answer::Vclusters(said) = read(core, Query::Vclusters).await? else {
         return Err(unexpected());
     };
-    let mut all: BTreeMap<VclusterName, Known<'_>> = BTreeMap::new();
+    let mut all = with_nodes(view);
     for vcluster in said {
         let known = all.entry(vcluster.name.clone()).or_default();
         known.said = Some(vcluster);
     }
+    Ok(all)
+}
+
+/// Those that nodes belong to or serve.
+fn with_nodes(view: &View) -> BTreeMap<VclusterName, Known<'_>> {
+    let mut all: BTreeMap<VclusterName, Known<'_>> = BTreeMap::new();
     for record in view
         .nodes
         .values()
@@ -58,7 +66,7 @@ async fn all<'a>(
             current.borrowed.push(&record.id);
         }
     }
-    Ok(all)
+    all
 }
 
 fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView {
@@ -72,7 +80,9 @@ fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView
         .as_ref()
         .map_or((0, Revision(0)), |said| (said.version, said.revision));
     let definition = said.map(|said| said.definition).unwrap_or_default();
-    let tenants = definition.tenants.map(|tenants| {
+    let tenants = definition.tenants.as_ref();
+    let usable = tenants.is_none_or(|tenants| !tenants.is_empty());
+    let tenants = tenants.map(|tenants| {
         let seen = tenants.iter().filter(|tenant| caller.sees(tenant));
         seen.map(|tenant| tenant.to_string()).collect()
     });
@@ -80,6 +90,7 @@ fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView
         name: name.to_string(),
         description: definition.description,
         tenants,
+        usable,
         version,
         node_count: u32::try_from(home.len()).unwrap_or(u32::MAX),
         nodes: hostlist::fold(home),
@@ -125,13 +136,28 @@ pub(crate) async fn set(
 ) -> Result<VclusterView, Problem> {
     caller.check_whole(Role::Admin, "saying what a vCluster is")?;
     let expected_version = request.expected_version;
+    let vcluster = name("name", text)?;
     let command = Command::SetVcluster {
-        vcluster: name("name", text)?,
+        vcluster: vcluster.clone(),
         change: Box::new(request.change()?),
         expected_version,
     };
-    propose(core, caller, key, command).await?;
-    get(core, caller, text).await
+    let applied = propose(core, caller, key, command).await?;
+    let said = applied
+        .events
+        .into_iter()
+        .find_map(|event| match event.kind {
+            EventKind::Vcluster { record } if record.name == vcluster => Some(record),
+            _ => None,
+        });
+    // A repeat, and what changed nothing, have no events.
+    let Some(said) = said else {
+        return get(core, caller, text).await;
+    };
+    let view = core.view();
+    let mut known = with_nodes(&view).remove(&vcluster).unwrap_or_default();
+    known.said = Some(said);
+    Ok(shown(caller, &vcluster, known))
 }
 
 /// What was said of one holds no more.

@@ -27,6 +27,7 @@ struct Inner {
     log: Mutex<Vec<Event>>,
     revision: watch::Sender<Revision>,
     down: AtomicBool,
+    unreadable: AtomicBool,
 }
 
 impl OneCopy {
@@ -36,11 +37,17 @@ impl OneCopy {
             log: Mutex::default(),
             revision: watch::Sender::new(Revision(0)),
             down: AtomicBool::new(false),
+            unreadable: AtomicBool::new(false),
         }))
     }
 
     pub(super) fn set_down(&self, down: bool) {
         self.0.down.store(down, Ordering::SeqCst);
+    }
+
+    /// It takes commands and answers no question.
+    pub(super) fn set_unreadable(&self, unreadable: bool) {
+        self.0.unreadable.store(unreadable, Ordering::SeqCst);
     }
 
     /// One change as an administrator makes it, without the port.
@@ -117,6 +124,9 @@ impl Store for OneCopy {
 
     async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
         self.check_up()?;
+        if self.0.unreadable.load(Ordering::SeqCst) {
+            return Err(Unavailable::NoMajority);
+        }
         Ok(self.0.state.lock().unwrap().query(&query))
     }
 

@@ -1,12 +1,13 @@
 //! vClusters: for whom they are and whose nodes are whose, on both faces.
 
 use super::bed::{Bed, job};
+use crate::tasks::{lease::Lease, schedule::Schedule};
 use lattice_api::{
     Problem, v1,
     vcluster::{VclusterNodesRequest, VclusterRequest},
 };
 use lattice_client::{ClientError, SubmitOptions};
-use lattice_quorum_types::{Command, NodeId, VclusterName, command::Fence, id::LeaseName};
+use lattice_quorum_types::{Command, NodeId, Outcome, VclusterName, command::Fence, id::LeaseName};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tonic::Code;
@@ -101,6 +102,60 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
     root.delete_vcluster("night", Some(3), None).await.unwrap();
     let gone = root.vcluster("night").await.unwrap_err();
     assert!(matches!(gone, ClientError::NotFound(_)), "{gone:?}");
+}
+
+/// What was said is answered as it was committed: a question behind it could fail, or be answered with
+/// what another said since.
+#[tokio::test]
+async fn what_was_said_is_answered_without_another_question() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    bed.store.set_unreadable(true);
+    let request = for_tenants(&["atlas"]);
+    let set = root.set_vcluster("default", &request, None).await.unwrap();
+    assert_eq!((set.version, set.node_count), (1, 24));
+    assert_eq!(set.tenants, Some(vec!["atlas".to_owned()]));
+    assert!(root.vcluster("default").await.is_err());
+    bed.store.set_unreadable(false);
+    assert_eq!(root.vcluster("default").await.unwrap(), set);
+}
+
+/// A mistyped name is refused at once, and work whose vCluster has no nodes says which that is.
+#[tokio::test]
+async fn work_for_a_vcluster_that_is_not_there_is_refused_and_what_has_no_nodes_says_so() {
+    let bed = Bed::furnished().await;
+    let (root, alice) = (bed.client("root"), bed.client("alice"));
+    let mut work = job("atlas/web", 1);
+    work.vcluster = Some("night".to_owned());
+    let refused = alice.submit(&work, SubmitOptions::default()).await;
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, ClientError::NotFound(_)), "{refused:?}");
+    let text = refused.to_string();
+    assert!(text.contains("`lattice admin vcluster list`"), "{text}");
+
+    let request = VclusterRequest::default();
+    root.set_vcluster("night", &request, None).await.unwrap();
+    let made = alice.submit(&work, SubmitOptions::default()).await.unwrap();
+    root.delete_vcluster("night", None, None).await.unwrap();
+    bed.settled().await;
+    let lease = LeaseName::new("schedule").unwrap();
+    let acquired = bed.service_answer(Command::AcquireLease {
+        lease: lease.clone(),
+        holder: "c1".to_owned(),
+        ttl_ms: 60_000,
+    });
+    let Outcome::Leased { epoch, .. } = acquired.unwrap().outcome else {
+        panic!("not leased");
+    };
+    let held = Lease::new(lease.clone(), "c1".to_owned());
+    let mut schedule = Schedule::new(bed.core.clone(), held);
+    schedule.reconcile(Fence { lease, epoch }).await;
+    let shown = alice.allocation(made.id.unwrap()).await.unwrap();
+    let reason = shown.reason.unwrap();
+    assert!(
+        reason.contains("vCluster \"night\" has no nodes"),
+        "{reason}"
+    );
 }
 
 #[tokio::test]
@@ -233,6 +288,14 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
         assert_eq!(page.next_cursor, None);
     }
 
+    // Who may know of none of its tenants is told that it is not closed.
+    for (tenants, usable) in [(&["atlas"][..], true), (&[], false)] {
+        let request = for_tenants(tenants);
+        root.set_vcluster("night", &request, None).await.unwrap();
+        let told = bed.client("diver").vcluster("night").await.unwrap();
+        assert_eq!((told.tenants, told.usable), (Some(vec![]), usable));
+    }
+
     // What REST sets gRPC sets too.
     let request = v1::SetVclusterRequest {
         name: "night".to_owned(),
@@ -261,7 +324,7 @@ async fn lend(bed: &Bed, node: &str, to: &str) {
         holder: "c1".to_owned(),
         ttl_ms: 60_000,
     });
-    let lattice_quorum_types::Outcome::Leased { epoch, .. } = acquired.unwrap().outcome else {
+    let Outcome::Leased { epoch, .. } = acquired.unwrap().outcome else {
         panic!("not leased");
     };
     bed.settled().await;
