@@ -74,7 +74,8 @@ pub struct SetArgs {
     #[command(flatten)]
     limits: SetLimits,
     /// Also where the limits of children then add up to more than their parent's: it is shown as
-    /// overcommitted until they fit, and requests have to fit at every level all the same.
+    /// overcommitted until they fit, and requests have to fit at every level all the same. For
+    /// administrators of the whole cluster.
     #[arg(long)]
     force: bool,
 }
@@ -135,6 +136,7 @@ const COLUMNS: Columns<'_> = Columns {
         "own",
         "below",
         "allocations",
+        "overcommitted",
     ],
     wide: &["max_concurrent_allocations", "admins", "description"],
 };
@@ -144,22 +146,20 @@ pub fn limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "unlimited".to_owned(), |n| n.to_string())
 }
 
-/// A limit at which the children's were forced to add up to more.
-pub fn with_mark(limit: String, overcommitted: bool) -> String {
-    match overcommitted {
-        true => format!("{limit} (overcommitted)"),
-        false => limit,
-    }
+/// Whether the children's limits were forced to add up to more.
+pub fn overcommitted(is: bool) -> String {
+    if is { "yes" } else { "no" }.to_owned()
 }
 
 fn row(label: String, project: &ProjectView) -> Vec<String> {
     vec![
         label,
-        with_mark(limit(project.limits.max_nodes), project.overcommitted),
+        limit(project.limits.max_nodes),
         project.total.nodes.to_string(),
         project.own.nodes.to_string(),
         project.subtree.nodes.to_string(),
         project.total.allocations.to_string(),
+        overcommitted(project.overcommitted),
         limit(project.limits.max_concurrent_allocations),
         project.admins.join(","),
         project.description.clone(),
@@ -296,6 +296,22 @@ mod tests {
             created_at: String::new(),
             revision: Revision(1),
             overcommitted: false,
+        }
+    }
+
+    #[test]
+    fn what_is_overcommitted_is_said_beside_the_limit() {
+        let names = [COLUMNS.narrow, COLUMNS.wide].concat();
+        for (overcommitted, said) in [(true, "yes"), (false, "no")] {
+            let project = ProjectView {
+                overcommitted,
+                ..project("a")
+            };
+            let row = row(project.path.clone(), &project);
+            assert_eq!(row.len(), names.len());
+            let cell = |name| names.iter().position(|is| *is == name).map(|n| &*row[n]);
+            assert_eq!(cell("max_nodes"), Some("1"), "a number and nothing else");
+            assert_eq!(cell("overcommitted"), Some(said));
         }
     }
 

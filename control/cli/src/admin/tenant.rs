@@ -4,7 +4,7 @@ use crate::{
     connect::Connection,
     failure::Failure,
     output::{self, Columns},
-    project::{Limit, limit, patch, with_mark},
+    project::{Limit, limit, overcommitted, patch},
 };
 use clap::{Args, Subcommand};
 use lattice_api::tenant::{TenantRequest, TenantUpdate, TenantView, not_yet};
@@ -65,7 +65,8 @@ pub struct UpdateArgs {
     id: String,
     #[command(flatten)]
     changes: Changes,
-    /// Also below the sum of the limits of the tenant's projects.
+    /// Also below the sum of the limits of the tenant's projects. For administrators of the whole
+    /// cluster.
     #[arg(long)]
     force: bool,
 }
@@ -150,6 +151,7 @@ const COLUMNS: Columns<'_> = Columns {
         "used",
         "max_concurrent_allocations",
         "allocations",
+        "overcommitted",
     ],
     wide: &["admins", "description"],
 };
@@ -157,10 +159,11 @@ const COLUMNS: Columns<'_> = Columns {
 fn row(tenant: &TenantView) -> Vec<String> {
     vec![
         tenant.id.clone(),
-        with_mark(limit(tenant.max_nodes), tenant.overcommitted),
+        limit(tenant.max_nodes),
         tenant.usage.nodes.to_string(),
         limit(tenant.max_concurrent_allocations),
         tenant.usage.allocations.to_string(),
+        overcommitted(tenant.overcommitted),
         tenant.admins.join(","),
         tenant.description.clone(),
     ]
@@ -205,6 +208,29 @@ mod tests {
         assert_eq!(changes(share).unwrap().later(), Some("fair_share_target"));
         assert!(changes("update physics").is_err(), "nothing would change");
         assert!(changes("update physics --max-nodes many").is_err());
+    }
+
+    #[test]
+    fn what_is_overcommitted_is_said_beside_the_limit() {
+        let view = |overcommitted| TenantView {
+            id: "physics".to_owned(),
+            max_nodes: Some(250),
+            max_concurrent_allocations: None,
+            usage: lattice_api::project::UsageView::default(),
+            admins: vec![],
+            description: String::new(),
+            created_at: String::new(),
+            revision: lattice_quorum_types::Revision(1),
+            overcommitted,
+        };
+        let names = [COLUMNS.narrow, COLUMNS.wide].concat();
+        for (overcommitted, said) in [(true, "yes"), (false, "no")] {
+            let row = row(&view(overcommitted));
+            assert_eq!(row.len(), names.len());
+            let cell = |name| &row[names.iter().position(|is| *is == name).unwrap()];
+            assert_eq!(cell("max_nodes"), "250", "a number and nothing else");
+            assert_eq!(cell("overcommitted"), said);
+        }
     }
 
     fn limit_of(given: Option<Limit>) -> String {
