@@ -49,11 +49,15 @@ impl Violation {
                 parent,
                 resource,
                 children,
+                unlimited,
                 limit,
             } => Some(Self {
                 path: parent.to_string(),
                 limit_name: resource.limit_name().to_owned(),
-                current: children.unwrap_or(0),
+                current: match unlimited {
+                    0 => u64::try_from(*children).unwrap_or(u64::MAX),
+                    _ => 0,
+                },
                 requested: 0,
                 limit: *limit,
             }),

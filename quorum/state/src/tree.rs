@@ -163,8 +163,8 @@ impl Tree {
         }
     }
 
-    /// Refuses unless `usage`, for what was asked, fits at `path` and above. Names every violated level, from the project
-    /// up. A resource of which nothing is asked has no say.
+    /// Refuses unless `usage`, for what was asked, fits at `path` and above. Names every violated level,
+    /// from the project up. A resource of which nothing is asked has no say.
     pub(crate) fn check_fits(
         &self,
         policy: Policy,

@@ -16,7 +16,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
 };
 
-/// Tenant `physics` has 200; 150 of its 180 run in `physics/a`, `physics/b` has 60 that are idle.
+/// Tenant `physics` has 240; 150 of its 180 run in `physics/a`, `physics/b` has 60 that are idle.
 fn physics() -> (Cluster, lattice_quorum_types::AllocationId) {
     let mut c = Cluster::default();
     c.create("physics", Some(limits(240))).unwrap();
@@ -53,12 +53,13 @@ fn is_over(c: &Cluster, at: &str) -> bool {
     c.state.project(&path(at)).unwrap().overcommitted
 }
 
-fn exceeds(sum: u64, limit: u64) -> Refusal {
+fn exceeds(sum: u128, limit: u64) -> Refusal {
     Refusal::LimitConflict {
         faults: vec![LimitFault::ChildrenExceed {
             parent: path("physics"),
             resource: Resource::Nodes,
-            children: Some(sum),
+            children: sum,
+            unlimited: 0,
             limit,
         }],
     }
@@ -140,6 +141,53 @@ fn what_is_overcommitted_gets_no_worse_without_force_and_is_marked_until_it_fits
     let path = path("physics/new");
     c.admin(Command::DeleteProject { path }).unwrap();
     assert!(!is_over(&c, "physics"), "and heals it when it goes");
+}
+
+/// A number for allocations forced on a tenant whose children have none: its own administrators may
+/// give them numbers, and neither take one away nor give more than is there.
+#[test]
+fn children_without_a_limit_below_one_that_was_forced_open_nothing() {
+    let (mut c, _) = physics();
+    let change = |at: &str, max_concurrent_allocations| {
+        vec![LimitChange {
+            path: path(at),
+            patch: LimitPatch {
+                max_concurrent_allocations,
+                ..LimitPatch::default()
+            },
+        }]
+    };
+    let lifted = [
+        change("physics", Patch::Unlimited),
+        change("physics/a", Patch::Unlimited),
+        change("physics/b", Patch::Unlimited),
+    ];
+    let changes = lifted.concat();
+    c.admin(Command::SetLimits { changes }).unwrap();
+    c.create("physics/c", None).unwrap();
+    let number = [
+        change("physics", Patch::Set(10)),
+        change("physics/c", Patch::Set(1)),
+    ];
+    let changes = number.concat();
+    c.admin(Command::ForceLimits { changes }).unwrap();
+    assert!(is_over(&c, "physics"));
+
+    let mut set = |at: &str, to| {
+        let changes = change(at, to);
+        let set = c.admin(Command::SetLimits { changes });
+        set.map(|_| ()).map_err(|refused| refused.to_string())
+    };
+    let more = set("physics/c", Patch::Unlimited).unwrap_err();
+    assert!(more.contains("3 children of \"physics\""), "{more}");
+    let more = set("physics/c", Patch::Set(1_000)).unwrap_err();
+    assert!(more.contains("would add up to 1000"), "{more}");
+    let more = set("physics/a", Patch::Set(10)).unwrap_err();
+    assert!(more.contains("would add up to 11"), "{more}");
+    set("physics/c", Patch::Set(2)).unwrap();
+    set("physics/a", Patch::Set(8)).unwrap();
+    set("physics/b", Patch::Set(0)).unwrap();
+    assert!(!is_over(&c, "physics"));
 }
 
 #[test]

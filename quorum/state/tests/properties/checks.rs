@@ -68,22 +68,47 @@ pub fn check_sums(state: &State) {
     }
 }
 
-/// Children's limits fit their parent's where it is not marked; at most one holder per node, and both sides agree on it.
+/// How far the children's limits are above their parent's: those without a limit, and what the others
+/// add up to above it. Nothing where the parent has none.
+fn excess(state: &State, parent: &Project, resource: Resource) -> (usize, u64) {
+    let Some(limit) = parent.limits.get(resource) else {
+        return (0, 0);
+    };
+    let children = state
+        .projects()
+        .filter(|p| p.path.parent().as_ref() == Some(&parent.path));
+    let limits: Vec<Option<u64>> = children.map(|c| c.limits.get(resource)).collect();
+    let sum: u64 = limits.iter().flatten().sum();
+    let unlimited = limits.iter().filter(|limit| limit.is_none()).count();
+    (unlimited, sum.saturating_sub(limit))
+}
+
+/// Without force, children's limits never get further above their parent's.
+pub fn check_no_worse(before: &State, after: &State) {
+    let strict = |state: &State| state.system().limit_policy == LimitPolicy::Strict;
+    for project in after.projects().filter(|_| strict(after)) {
+        let then = before.project(&project.path).filter(|_| strict(before));
+        for resource in Resource::ALL {
+            let is = excess(after, project, resource);
+            let was = then.map_or((0, 0), |then| excess(before, then, resource));
+            assert!(
+                is.0 <= was.0 && is.1 <= was.1,
+                "{resource:?} below {}: from {was:?} to {is:?} without force",
+                project.path
+            );
+        }
+    }
+}
+
+/// Children's limits fit their parent's where it is not marked; at most one holder per node, and both
+/// sides agree on it.
 pub fn check_tree_and_nodes(state: &State) {
     let strict = state.system().limit_policy == LimitPolicy::Strict;
     assert!(strict || state.projects().all(|project| !project.overcommitted));
     for project in state.projects().filter(|_| strict) {
-        let mut is_over = false;
-        for resource in Resource::ALL {
-            let Some(limit) = project.limits.get(resource) else {
-                continue;
-            };
-            let children = state
-                .projects()
-                .filter(|p| p.path.parent().as_ref() == Some(&project.path));
-            let sum: u64 = children.map(|c| c.limits.get(resource).unwrap()).sum();
-            is_over |= sum > limit;
-        }
+        let is_over = Resource::ALL
+            .into_iter()
+            .any(|resource| excess(state, project, resource) != (0, 0));
         assert_eq!(project.overcommitted, is_over, "{project:?}");
     }
     let released: BTreeSet<_> = audit(state).into_iter().filter_map(released).collect();

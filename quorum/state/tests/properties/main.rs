@@ -149,9 +149,27 @@ proptest! {
             note(&mut issued, &c, from, entries);
             check_trust(&before, &c.state, &issued);
             check_limits(&before, &c.state);
+            if !matches!(step, Move::Limit { force: true, .. }) {
+                check_no_worse(&before, &c.state);
+            }
             check_sums(&c.state);
             check_tree_and_nodes(&c.state);
             check_baselines(&before, &c.state);
+        }
+    }
+
+    #[test]
+    fn limits_of_children_get_no_further_above_their_parents_without_force(
+        steps in prop::collection::vec(tree_moves(), 1..40),
+    ) {
+        let mut c = founded();
+        for step in &steps {
+            let before = c.state.clone();
+            take(&mut c, step);
+            check_tree_and_nodes(&c.state);
+            if !matches!(step, Move::Limit { force: true, .. }) {
+                check_no_worse(&before, &c.state);
+            }
         }
     }
 
@@ -193,6 +211,13 @@ fn random_moves_reach_every_state() {
         for step in &steps {
             take(&mut c, step);
             wrote.extend(audit(&c.state).iter().map(kind));
+            let lifted = |p: &Project| p.limits.max_concurrent_allocations.is_none();
+            let forced = c.state.projects().filter(|p| p.overcommitted);
+            let below = |over: &Project, p: &Project| p.path.parent().as_ref() == Some(&over.path);
+            let mut lifted_below = forced.filter(|over| !lifted(over));
+            if lifted_below.any(|over| c.state.projects().any(|p| below(over, p) && lifted(p))) {
+                wrote.insert("forced above a child without limit".to_owned());
+            }
             for rank in c.state.live_allocations().flat_map(|a| &a.ranks) {
                 match rank.phase {
                     RankPhase::Leaving { running: None } => wrote.insert("leaves unseen".into()),
@@ -249,6 +274,7 @@ fn random_moves_reach_every_state() {
         "Enrolled",
         "Enrolled, replaced",
         "ForceReleased",
+        "forced above a child without limit",
         "GateSkipped",
         "leaves",
         "leaves unseen",

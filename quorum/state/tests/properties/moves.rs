@@ -14,7 +14,7 @@ pub enum Move {
         project: usize,
     },
     Limit {
-        changes: Vec<(usize, u64)>,
+        changes: Vec<(usize, Resource, Option<u64>)>,
         force: bool,
     },
     Submit {
@@ -168,6 +168,33 @@ pub fn exits() -> impl Strategy<Value = RankExit> {
     ]
 }
 
+fn resources() -> impl Strategy<Value = Resource> {
+    prop_oneof![2 => Just(Resource::Nodes), 1 => Just(Resource::Allocations)]
+}
+
+/// `None`: no limit.
+fn limits() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![6 => (0..12u64).prop_map(Some), 1 => Just(None)]
+}
+
+fn limit_moves() -> impl Strategy<Value = Move> {
+    let change = (0..PROJECTS.len(), resources(), limits());
+    let changes = prop::collection::vec(change, 1..4);
+    (changes, prop::bool::weighted(0.3)).prop_map(|(changes, force)| Move::Limit { changes, force })
+}
+
+/// Steps that change the tree and its limits alone.
+pub fn tree_moves() -> impl Strategy<Value = Move> {
+    let project = 0..PROJECTS.len();
+    let of_new = (project.clone(), prop::option::of(0..4u64), any::<bool>());
+    prop_oneof![
+        8 => limit_moves(),
+        2 => of_new.prop_map(|(project, nodes, lifted)| Move::NewProject { project, nodes, lifted }),
+        1 => project.prop_map(|project| Move::Delete { project }),
+        1 => prop::bool::weighted(0.3).prop_map(|flat| Move::System { pool: None, flat }),
+    ]
+}
+
 pub fn moves() -> impl Strategy<Value = Move> {
     let project = 0..PROJECTS.len();
     let nth = 0..6usize;
@@ -186,11 +213,7 @@ pub fn moves() -> impl Strategy<Value = Move> {
         3 => (project.clone(), prop::option::of(0..9u64), prop::option::of(0..4u64))
             .prop_map(|(project, nodes, allocations)| Move::Create { project, nodes, allocations }),
         1 => project.clone().prop_map(|project| Move::Delete { project }),
-        4 => (
-            prop::collection::vec((project.clone(), 0..12u64), 1..4),
-            prop::bool::weighted(0.15),
-        )
-            .prop_map(|(changes, force)| Move::Limit { changes, force }),
+        4 => limit_moves(),
         8 => (project, 0..5u32, requeue, prop::bool::weighted(0.1)).prop_map(
             |(project, nodes, requeue, hold)| Move::Submit { project, nodes, requeue, hold }
         ),
@@ -309,12 +332,15 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
             path: path(PROJECTS[*project]),
         }),
         Move::Limit { changes, force } => {
-            let changes = changes.iter().map(|(project, n)| LimitChange {
-                path: path(PROJECTS[*project]),
-                patch: LimitPatch {
-                    max_nodes: Patch::Set(*n),
-                    ..LimitPatch::default()
-                },
+            let changes = changes.iter().map(|(project, resource, limit)| {
+                let to = limit.map_or(Patch::Unlimited, Patch::Set);
+                let mut patch = LimitPatch::default();
+                match resource {
+                    Resource::Nodes => patch.max_nodes = to,
+                    Resource::Allocations => patch.max_concurrent_allocations = to,
+                }
+                let path = path(PROJECTS[*project]);
+                LimitChange { path, patch }
             });
             let changes = changes.collect();
             admin(match force {

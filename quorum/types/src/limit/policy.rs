@@ -163,15 +163,14 @@ impl Rules for Strict {
                 continue;
             };
             let sum = children.get(resource);
-            let children = match sum.unlimited {
-                0 if sum.finite <= u128::from(limit) => continue,
-                0 => Some(u64::try_from(sum.finite).unwrap_or(u64::MAX)),
-                _ => None,
-            };
+            if sum.unlimited == 0 && sum.finite <= u128::from(limit) {
+                continue;
+            }
             faults.push(LimitFault::ChildrenExceed {
                 parent: path.clone(),
                 resource,
-                children,
+                children: sum.finite,
+                unlimited: sum.unlimited,
                 limit,
             });
         }

@@ -114,8 +114,10 @@ pub enum LimitFault {
         parent: ProjectPath,
         /// Which limit.
         resource: Resource,
-        /// Sum of the children's limits; `None` when one of them would be unlimited.
-        children: Option<u64>,
+        /// Sum of the children's limits that are numbers. Wide, so that no sum looks like another.
+        children: u128,
+        /// How many children would have no limit.
+        unlimited: u64,
         /// The project's own limit.
         limit: u64,
     },
@@ -135,7 +137,8 @@ impl LimitFault {
         matches!(self, LimitFault::ChildrenExceed { .. })
     }
 
-    /// Whether it is what was wrong before, and no more of it.
+    /// Whether it is what was wrong before, and no more of it: neither are there more children without
+    /// a limit, nor do the others add up to more above the limit.
     pub fn is_no_worse_than(&self, before: &LimitFault) -> bool {
         match (self, before) {
             (
@@ -143,23 +146,22 @@ impl LimitFault {
                     parent,
                     resource,
                     children,
+                    unlimited,
                     limit,
                 },
                 LimitFault::ChildrenExceed {
                     parent: of,
                     resource: then_of,
                     children: then_children,
+                    unlimited: then_unlimited,
                     limit: then_limit,
                 },
             ) => {
-                let no_more = match (children, then_children) {
-                    (_, None) => true,
-                    (None, Some(_)) => false,
-                    (Some(now), Some(then)) => {
-                        now.saturating_sub(*limit) <= then.saturating_sub(*then_limit)
-                    }
-                };
-                (parent, resource) == (of, then_of) && no_more
+                let excess = children.saturating_sub(u128::from(*limit));
+                let then_excess = then_children.saturating_sub(u128::from(*then_limit));
+                (parent, resource) == (of, then_of)
+                    && unlimited <= then_unlimited
+                    && excess <= then_excess
             }
             _ => self == before,
         }
@@ -172,21 +174,36 @@ pub(super) fn fmt_fault(f: &mut fmt::Formatter<'_>, fault: &LimitFault) -> fmt::
             parent,
             resource,
             children,
+            unlimited,
             limit,
         } => {
             let name = resource.limit_name();
-            match children {
-                Some(sum) => write!(
+            if *unlimited == 0 {
+                return write!(
                     f,
                     "limit rejected: the {name} of the children of \"{parent}\" would add up to \
-                     {sum}, more than its own {limit}; raise \"{parent}\" or lower a child first"
-                ),
-                None => write!(
+                     {children}, more than its own {limit}; raise \"{parent}\" or lower a child first"
+                );
+            }
+            match unlimited {
+                1 => write!(
                     f,
                     "limit rejected: a child of \"{parent}\" would have no {name}, but \
                      \"{parent}\" itself has {limit}; give the child a number"
-                ),
+                )?,
+                more => write!(
+                    f,
+                    "limit rejected: {more} children of \"{parent}\" would have no {name}, but \
+                     \"{parent}\" itself has {limit}; give each of them a number"
+                )?,
             }
+            if *children > u128::from(*limit) {
+                write!(
+                    f,
+                    ", and lower others: those with a number would add up to {children}"
+                )?;
+            }
+            Ok(())
         }
         LimitFault::MustBeFinite { path, resource } => {
             write!(
@@ -251,6 +268,43 @@ mod tests {
             "allocation rejected: tenant \"physics\" exceeds max_nodes quota\n  Current usage: 250 \
              nodes\n  New limit: 200 nodes\n  Hint: Wait for running allocations to complete, or \
              contact your tenant admin."
+        );
+    }
+
+    #[test]
+    fn children_above_their_parent_are_told_with_those_that_have_no_limit() {
+        let told = |children, unlimited| {
+            let fault = ProjectPath::new("t").map(|parent| LimitFault::ChildrenExceed {
+                parent,
+                resource: Resource::Allocations,
+                children,
+                unlimited,
+                limit: 10,
+            });
+            let faults = fault.into_iter().collect();
+            Refusal::LimitConflict { faults }.to_string()
+        };
+        let name = "max_concurrent_allocations";
+        assert_eq!(
+            told(11, 0),
+            format!(
+                "limit rejected: the {name} of the children of \"t\" would add up to 11, more than its \
+                 own 10; raise \"t\" or lower a child first"
+            )
+        );
+        assert_eq!(
+            told(5, 1),
+            format!(
+                "limit rejected: a child of \"t\" would have no {name}, but \"t\" itself has 10; give \
+                 the child a number"
+            )
+        );
+        assert_eq!(
+            told(11, 2),
+            format!(
+                "limit rejected: 2 children of \"t\" would have no {name}, but \"t\" itself has 10; \
+                 give each of them a number, and lower others: those with a number would add up to 11"
+            )
         );
     }
 
