@@ -138,10 +138,23 @@ fn before_it_has_nodes_each_request_is_an_entry() {
             vec![says("alice", "cancel", Cancelled, &[])],
         ]
     );
-    // The nodes that it names are what it is about.
-    let (id, written) = submit(&mut c, false, &["n001", "n003"]);
-    let expected = says("alice", "submit", Pending, &["n001", "n003"]);
+    // The nodes that it names are what it is about; they are written once.
+    let (id, written) = submit(&mut c, true, &["n001", "n003"]);
+    let expected = says("alice", "submit", Held, &["n001", "n003"]);
     assert_eq!(asked(&written, id), [expected]);
+    let commands = vec![
+        Command::Release { id },
+        Command::Hold { id },
+        Command::Cancel { id },
+    ];
+    assert_eq!(
+        by_alice(&mut c, id, commands),
+        [
+            vec![says("alice", "release", Pending, &[])],
+            vec![says("alice", "hold", Held, &[])],
+            vec![says("alice", "cancel", Cancelled, &[])],
+        ]
+    );
 }
 
 #[test]
@@ -282,7 +295,7 @@ fn requests_are_found_by_user_allocation_node_and_time() {
         nodes: [node(name)].into(),
         ..all()
     };
-    assert_eq!(find(at("n003")), [submitted, cancelled.clone()]);
+    assert_eq!(find(at("n003")), [submitted]);
     assert_eq!(find(at("n000")), []);
     let late = AuditFilter {
         since: Some(since),

@@ -82,16 +82,20 @@ fn asked(
     after: &Allocation,
 ) -> Option<AuditAction> {
     let what = request(command)?.to_owned();
-    let had: Vec<NodeId> = before.map(left_behind).unwrap_or_default();
-    let named = || after.spec.constraints.nodelist.to_vec();
-    let holds = before.is_some_and(|before| before.state.holds());
+    let held = before.filter(|before| before.state.holds());
+    let nodes = match (held, command) {
+        (Some(before), _) => left_behind(before),
+        // Once: a list may be long, and later requests are about the same allocation.
+        (None, Command::Submit { .. }) => after.spec.constraints.nodelist.to_vec(),
+        (None, _) => Vec::new(),
+    };
     Some(AuditAction::SensitiveAsked {
         allocation: after.id,
         attempt: after.attempt,
         user: after.user.clone(),
         project: after.spec.project.clone(),
         what,
-        nodes: if holds { had } else { named() },
+        nodes,
         state: after.state,
         cause: after.stop.as_ref().map(ToString::to_string),
     })
