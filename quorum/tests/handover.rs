@@ -108,7 +108,6 @@ async fn a_dead_machine_is_replaced_under_writers() {
     let view = client.quorum().await.unwrap();
     let expected: Vec<VoterId> = (1..=4).filter(|id| *id != dead).collect();
     assert_eq!(voters(&view), expected);
-    // The rest of the old ones goes as well: clients follow to members that nobody told them of.
     let counted = writers.count();
     until("writes go on", || async { writers.count() > counted + 100 }).await;
     // It comes back with its data, and changes nothing.
