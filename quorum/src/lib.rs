@@ -49,6 +49,7 @@ mod segments;
 mod service;
 mod store;
 mod trust;
+mod trusted_again;
 mod types;
 mod watchdog;
 
@@ -60,6 +61,7 @@ pub use edges::{Edges, authorities};
 pub use error::StartError;
 pub use ground::{Files, Ground, HostFiles, Observer, Workers};
 pub use issuer::EnrolmentSettings;
-pub use restore::{RestoreFailed, Restored, TrustedAgain, restore, trusted_again, verify_backup};
+pub use restore::{RestoreFailed, Restored, restore, verify_backup};
 pub use scrub::ScrubSettings;
 pub use store::OpenError;
+pub use trusted_again::{RevokedSince, TrustedAgain, advice, utc};

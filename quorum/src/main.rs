@@ -3,8 +3,8 @@
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use lattice_config::{PREFIX, Source, log};
-use lattice_mesh::{Credentials, TrustBundle};
-use lattice_quorum::{App, Config, Edges, Restored, Settings, authorities, restore, trusted_again};
+use lattice_mesh::Credentials;
+use lattice_quorum::{App, Config, Edges, Settings, advice, authorities, restore, utc};
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -110,49 +110,19 @@ async fn restored(
     let (id, header) = (settings.id, &made.header);
     let said = writeln!(
         std::io::stdout(),
-        "member {id} begins with revision {} of cluster {:?} as of {} ms (backup of incarnation {}), as \
+        "member {id} begins with revision {} of cluster {:?} as of {} (backup of incarnation {}), as \
          incarnation {}\nvoters: {}\nnext: restore the same file on each of them, then start them",
         header.revision,
         header.cluster,
-        header.at.0,
+        utc(header.at),
         header.incarnation,
         made.incarnation,
         members.join(", "),
     );
     said?;
     let known = edges.credentials.trust();
-    Ok(writeln!(std::io::stdout(), "{}", to_revoke(&made, known))?)
-}
-
-/// What a person has to do about trust that was taken back after the backup: the new cluster does not
-/// know of it, and with its first change of trust agents forget it too.
-fn to_revoke(made: &Restored, known: Option<&TrustBundle>) -> String {
-    let at = made.header.at.0;
-    let Some(known) = known else {
-        return format!(
-            "then: certificates that were revoked after {at} ms are trusted again; this machine has no \
-             trust bundle that names them. Revoke them again before anything else: `lattice admin \
-             certificate revoke ROLE/NAME`"
-        );
-    };
-    let again = trusted_again(&made.trust, known);
-    let revoke = (again.certificates.iter()).map(|name| {
-        format!("\n  lattice admin certificate revoke {name} --reason 'as before the restore'")
-    });
-    let retire = (again.authorities.iter()).map(|pin| format!("\n  lattice admin ca retire {pin}"));
-    let commands: String = revoke.chain(retire).collect();
-    let number = known.number;
-    match commands.is_empty() {
-        true => format!(
-            "then: this machine's trust bundle (number {number}) knows of nothing that was revoked after \
-             {at} ms; what was revoked later than that bundle is trusted again, so revoke it again"
-        ),
-        false => format!(
-            "then: revoke again, before anything else, what this machine's trust bundle (number \
-             {number}) knows was revoked after {at} ms, and whatever was revoked later than that bundle; \
-             the new cluster trusts it:{commands}"
-        ),
-    }
+    let then = advice(&made.trust, header.at, known);
+    Ok(writeln!(std::io::stdout(), "{then}")?)
 }
 
 async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Result<()> {

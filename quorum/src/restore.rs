@@ -9,7 +9,6 @@ use crate::{
     types::{LogId, Membership, SnapshotMeta, Vote},
 };
 use bytes::Bytes;
-use lattice_mesh::TrustBundle;
 use lattice_quorum_state::{SegmentFault, SegmentId, Segments, State};
 use lattice_quorum_types::{
     Command, Envelope, VoterId,
@@ -17,7 +16,7 @@ use lattice_quorum_types::{
     backup::{BackupFault, Header, Verifier},
     command::{Power, Principal, SCHEMA},
     membership::Incarnation,
-    view::{Authority, TrustView},
+    view::TrustView,
 };
 use openraft::{BasicNode, CommittedLeaderId};
 use std::{
@@ -126,41 +125,6 @@ pub struct Restored {
     pub members: BTreeMap<VoterId, SocketAddr>,
     /// Who is trusted in it.
     pub trust: TrustView,
-}
-
-/// What was taken back after a backup: the cluster that is made of it trusts it again.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TrustedAgain {
-    /// Certificates that were revoked since: `agent/gpu7`.
-    pub certificates: Vec<String>,
-    /// Authorities that were retired since, by pin.
-    pub authorities: Vec<String>,
-}
-
-/// What `known`, a trust bundle from before the restore, says is trusted no more, and the trust of a
-/// backup does not say. What was forgotten because it had ended is in neither.
-pub fn trusted_again(backup: &TrustView, known: &TrustBundle) -> TrustedAgain {
-    let is_revoked = |since: &&lattice_mesh::Revoked| {
-        backup.revoked.iter().any(|then| {
-            (then.role, &then.name) == (since.role, &since.name)
-                && then.issued_before >= since.issued_before
-        })
-    };
-    let revoked = known.revoked.iter().filter(|since| !is_revoked(since));
-    let is_trusted = |then: &&Authority| {
-        let mut trusted = known.authorities.iter();
-        trusted.any(|authority| authority.certificate == then.certificate)
-    };
-    // One that a later backup has was added, and not retired.
-    let is_older = backup.number.0 <= known.number;
-    let retired = backup.authorities.iter();
-    let retired = retired.filter(|then| is_older && !is_trusted(then));
-    TrustedAgain {
-        certificates: revoked
-            .map(|since| format!("{}/{}", since.role, since.name))
-            .collect(),
-        authorities: retired.map(|then| then.pin.clone()).collect(),
-    }
 }
 
 /// A backup of which every byte was checked.
@@ -383,66 +347,4 @@ fn membership(last: LogId, members: &BTreeMap<VoterId, SocketAddr>) -> Membershi
         .collect();
     let voters = members.keys().copied().collect();
     Membership::new(Some(last), openraft::Membership::new(vec![voters], nodes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lattice_mesh::TrustedAuthority;
-    use lattice_quorum_types::{Revision, UnixMillis, rpc::Role, view::Revoked};
-
-    fn revoked(name: &str, before: u64) -> Revoked {
-        Revoked {
-            role: Role::Agent,
-            name: name.to_owned(),
-            issued_before: UnixMillis(before),
-            forget_at: UnixMillis(9_000),
-        }
-    }
-
-    fn authority(pin: &str) -> Authority {
-        Authority {
-            pin: pin.to_owned(),
-            certificate: Bytes::copy_from_slice(pin.as_bytes()),
-            issuing: false,
-            since: UnixMillis(1),
-        }
-    }
-
-    /// As it was then, and as the bundle that came later says.
-    fn again(then: TrustView, number: u64, trusted: &[&str], since: Vec<Revoked>) -> TrustedAgain {
-        let authorities = trusted.iter().map(|pin| TrustedAuthority {
-            certificate: Bytes::copy_from_slice(pin.as_bytes()),
-            issuing: false,
-        });
-        let revoked = since.into_iter().map(|revoked| lattice_mesh::Revoked {
-            role: revoked.role,
-            name: revoked.name,
-            issued_before: revoked.issued_before,
-            forget_at: revoked.forget_at,
-        });
-        let known = TrustBundle {
-            cluster: "site".to_owned(),
-            number,
-            authorities: authorities.collect(),
-            revoked: revoked.collect(),
-        };
-        trusted_again(&then, &known)
-    }
-
-    #[test]
-    fn what_was_taken_back_after_the_backup_is_named() {
-        let then = TrustView {
-            number: Revision(10),
-            authorities: vec![authority("old"), authority("new")],
-            revoked: vec![revoked("n1", 500), revoked("n2", 500)],
-        };
-        let since = vec![revoked("n1", 500), revoked("n2", 700), revoked("n3", 600)];
-        let found = again(then.clone(), 20, &["new", "newer"], since);
-        assert_eq!(found.certificates, ["agent/n2", "agent/n3"]);
-        assert_eq!(found.authorities, ["old"]);
-        // A bundle from before the backup: it lacks an authority that was added, and has forgotten none.
-        let found = again(then, 5, &["old"], vec![revoked("n1", 500)]);
-        assert_eq!(found, TrustedAgain::default());
-    }
 }

@@ -1,0 +1,297 @@
+//! What a restored cluster trusts again, because trust changed after the backup, and what people do
+//! about it. See `../0009-backup.md`.
+
+use jiff::Timestamp;
+use lattice_mesh::TrustBundle;
+use lattice_quorum_types::{
+    UnixMillis,
+    view::{Authority, TrustView},
+};
+
+/// A revocation of after the backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevokedSince {
+    /// Whose: `agent/gpu7`.
+    pub name: String,
+    /// What was issued before this was revoked; what was issued from then on is good.
+    pub issued_before: UnixMillis,
+}
+
+/// Changes of trust after a backup: the cluster that is made of it knows of none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrustedAgain {
+    /// Whose certificates were revoked since, or later ones than the backup says.
+    pub revoked: Vec<RevokedSince>,
+    /// Authorities that were added since, by pin; the one that issues first.
+    pub added: Vec<String>,
+    /// The authority that issues since, where another one does in the backup.
+    pub promoted: Option<String>,
+    /// Authorities that were retired since, by pin.
+    pub retired: Vec<String>,
+}
+
+impl TrustedAgain {
+    /// What `known`, a trust bundle from before the restore, says, and the trust of a backup does not.
+    /// A bundle that is no later than the backup says nothing: what it has beyond that was forgotten,
+    /// or retired, before the backup was made.
+    pub fn of(backup: &TrustView, known: &TrustBundle) -> Self {
+        if known.number <= backup.number.0 {
+            return Self::default();
+        }
+        let is_revoked = |since: &&lattice_mesh::Revoked| {
+            backup.revoked.iter().any(|then| {
+                (then.role, &then.name) == (since.role, &since.name)
+                    && then.issued_before >= since.issued_before
+            })
+        };
+        let revoked = known.revoked.iter().filter(|since| !is_revoked(since));
+        let of_backup = |pin: &str| backup.authorities.iter().find(|then| then.pin == pin);
+        let pins = known.authorities.iter().map(|authority| {
+            let pin = blake3::hash(&authority.certificate).to_hex().to_string();
+            (pin, authority.issuing)
+        });
+        let mut pins: Vec<(String, bool)> = pins.collect();
+        pins.sort_by_key(|(_, issuing)| !issuing);
+        let promoted = pins.iter().find(|(pin, issuing)| {
+            let issued_then = of_backup(pin).is_some_and(|then| then.issuing);
+            *issuing && !issued_then
+        });
+        let is_trusted = |then: &Authority| pins.iter().any(|(pin, _)| *pin == then.pin);
+        let retired = backup.authorities.iter().filter(|then| !is_trusted(then));
+        Self {
+            revoked: revoked
+                .map(|since| RevokedSince {
+                    name: format!("{}/{}", since.role, since.name),
+                    issued_before: since.issued_before,
+                })
+                .collect(),
+            retired: retired.map(|then| then.pin.clone()).collect(),
+            promoted: promoted.map(|(pin, _)| pin.clone()),
+            added: pins
+                .iter()
+                .filter(|(pin, _)| of_backup(pin).is_none())
+                .map(|(pin, _)| pin.clone())
+                .collect(),
+        }
+    }
+
+    /// The steps, in the order in which none is refused and nobody who is trusted now is cut off:
+    /// the first change of trust in the new cluster makes everybody forget the bundle of before, so
+    /// it must be the one that adds what is missing.
+    fn steps(&self) -> Vec<String> {
+        let mut steps = Vec::new();
+        steps.extend(self.added.iter().map(|pin| {
+            format!(
+                "trust the authority that was added since:\n      lattice admin ca add FOLDER   \
+                 (that of {pin}, with ca.pem)"
+            )
+        }));
+        if !self.revoked.is_empty() {
+            let revoked = self.revoked.iter().map(|since| {
+                let RevokedSince {
+                    name,
+                    issued_before,
+                } = since;
+                let before = utc(*issued_before);
+                format!(
+                    "\n      {name}, issued before {before}: lattice admin certificate revoke {name} \
+                     --reason 'as before the restore'"
+                )
+            });
+            let revoked: String = revoked.collect();
+            steps.push(format!(
+                "look at each of whom certificates were revoked since; those issued before the time \
+                 named are trusted again. The command makes void everything that the name was issued \
+                 until it is given, also a certificate that it was given later and that is good: who \
+                 was enrolled again since would have to enrol once more. Give it where nobody should \
+                 hold a certificate of that name; `lattice admin certificate show FOLDER` on the machine \
+                 says when its own was issued:{revoked}"
+            ));
+        }
+        steps.extend(self.promoted.iter().map(|pin| {
+            format!(
+                "let the authority issue that issued last, once each member has its folder in \
+                 enrolment.authority:\n      lattice admin ca promote {pin}"
+            )
+        }));
+        steps.extend(self.retired.iter().map(|pin| {
+            format!(
+                "retire the authority that was retired since (at once, also while certificates of it \
+                 are in use, with --force):\n      lattice admin ca retire {pin}"
+            )
+        }));
+        steps
+    }
+}
+
+/// What a person has to do about trust that changed after the backup of this trust and time, as far
+/// as `known`, the trust bundle of this machine, tells.
+pub fn advice(backup: &TrustView, at: UnixMillis, known: Option<&TrustBundle>) -> String {
+    let at = utc(at);
+    let unknown = "what was revoked, and which authorities were added, promoted or retired";
+    let Some(known) = known else {
+        return format!(
+            "then: the new cluster does not know {unknown} after {at}, and this machine has no trust \
+             bundle that says it. Do it again before anything else: `lattice admin ca add`, `lattice \
+             admin certificate revoke`, `lattice admin ca promote` and `retire`, in this order"
+        );
+    };
+    let number = known.number;
+    let steps = TrustedAgain::of(backup, known).steps();
+    if steps.is_empty() {
+        return format!(
+            "then: this machine's trust bundle (number {number}) tells of no change after {at}; the new \
+             cluster does not know {unknown} later than that bundle"
+        );
+    }
+    let steps = (1..).zip(steps).map(|(n, step)| format!("\n  {n}. {step}"));
+    let steps: String = steps.collect();
+    format!(
+        "then, in this order and before anything else, make up for what this machine's trust bundle \
+         (number {number}) says was changed after {at}; the new cluster does not know it, nor {unknown} \
+         later than that bundle:{steps}"
+    )
+}
+
+/// RFC 3339 in UTC, to the second; a time beyond the calendar's end as the number.
+pub fn utc(at: UnixMillis) -> String {
+    let second = i64::try_from(at.0 / 1000).ok();
+    let time = second.and_then(|second| Timestamp::from_second(second).ok());
+    time.map_or_else(|| at.to_string(), |time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use lattice_mesh::TrustedAuthority;
+    use lattice_quorum_types::{Revision, rpc::Role, view::Revoked};
+
+    /// 2026-11-22T20:00:00Z.
+    const AT: UnixMillis = UnixMillis(1_795_377_600_000);
+
+    fn revoked(name: &str, after_s: u64) -> Revoked {
+        Revoked {
+            role: Role::Agent,
+            name: name.to_owned(),
+            issued_before: AT.after(after_s * 1000),
+            forget_at: AT.after(9_000_000),
+        }
+    }
+
+    fn pin(certificate: &str) -> String {
+        blake3::hash(certificate.as_bytes()).to_hex().to_string()
+    }
+
+    /// A backup's trust, of number 10. The first authority issues.
+    fn then(authorities: &[&str], revoked: Vec<Revoked>) -> TrustView {
+        let authorities = (0..).zip(authorities).map(|(n, certificate)| Authority {
+            pin: pin(certificate),
+            certificate: Bytes::copy_from_slice(certificate.as_bytes()),
+            issuing: n == 0,
+            since: UnixMillis(1),
+        });
+        TrustView {
+            number: Revision(10),
+            authorities: authorities.collect(),
+            revoked,
+        }
+    }
+
+    /// A bundle; the last authority issues.
+    fn bundle(number: u64, authorities: &[&str], revoked: Vec<Revoked>) -> TrustBundle {
+        let trusted = (1..).zip(authorities).map(|(n, pem)| TrustedAuthority {
+            certificate: Bytes::copy_from_slice(pem.as_bytes()),
+            issuing: n == authorities.len(),
+        });
+        let revoked = revoked.into_iter().map(|revoked| lattice_mesh::Revoked {
+            role: revoked.role,
+            name: revoked.name,
+            issued_before: revoked.issued_before,
+            forget_at: revoked.forget_at,
+        });
+        TrustBundle {
+            cluster: "site".to_owned(),
+            number,
+            authorities: trusted.collect(),
+            revoked: revoked.collect(),
+        }
+    }
+
+    /// Where each of these stands, which must be in this order.
+    fn in_order(text: &str, wanted: &[&str]) {
+        let at = wanted.iter().map(|wanted| text.find(wanted));
+        let at: Vec<usize> = at
+            .map(|at| at.unwrap_or_else(|| panic!("{wanted:?} in {text}")))
+            .collect();
+        assert!(at.is_sorted(), "{at:?}: {text}");
+    }
+
+    #[test]
+    fn a_revocation_of_since_is_named_with_its_time_and_what_a_new_one_does() {
+        let backup = then(&["a"], vec![revoked("n1", 5), revoked("n2", 5)]);
+        let since = vec![revoked("n1", 5), revoked("n2", 3605), revoked("n3", 7)];
+        let text = advice(&backup, AT, Some(&bundle(20, &["a"], since)));
+        in_order(
+            &text,
+            &[
+                "after 2026-11-22T20:00:00Z",
+                "void everything that the name was issued",
+                "agent/n2, issued before 2026-11-22T21:00:05Z: lattice admin certificate revoke \
+                 agent/n2",
+                "agent/n3, issued before 2026-11-22T20:00:07Z",
+            ],
+        );
+        assert!(!text.contains("agent/n1"), "{text}");
+        assert!(!text.contains("admin ca"), "{text}");
+        assert!(!text.contains(&AT.0.to_string()), "{text}");
+    }
+
+    /// The old authority issues in the backup: it cannot be retired before another one issues.
+    #[test]
+    fn authorities_are_added_promoted_and_retired_in_the_order_that_works() {
+        let backup = then(&["old", "side"], Vec::new());
+        let known = bundle(20, &["side", "other", "new"], vec![revoked("n1", 5)]);
+        let text = advice(&backup, AT, Some(&known));
+        in_order(
+            &text,
+            &[
+                &format!(
+                    "1. trust the authority that was added since:\n      lattice admin ca add \
+                     FOLDER   (that of {},",
+                    pin("new")
+                ),
+                &format!("(that of {},", pin("other")),
+                "lattice admin certificate revoke agent/n1",
+                &format!("lattice admin ca promote {}", pin("new")),
+                &format!(
+                    "5. retire the authority that was retired since (at once, also while certificates \
+                     of it are in use, with --force):\n      lattice admin ca retire {}",
+                    pin("old")
+                ),
+            ],
+        );
+        assert!(!text.contains(&pin("side")), "{text}");
+        // One of the backup's issues since.
+        let again = TrustedAgain::of(&backup, &bundle(20, &["old", "side"], Vec::new()));
+        let expected = TrustedAgain {
+            promoted: Some(pin("side")),
+            ..TrustedAgain::default()
+        };
+        assert_eq!(again, expected);
+    }
+
+    /// What it has beyond the backup was forgotten or retired before that was made.
+    #[test]
+    fn a_bundle_from_before_the_backup_says_nothing() {
+        let backup = then(&["a", "b"], Vec::new());
+        let known = bundle(9, &["gone", "a"], vec![revoked("n1", 5)]);
+        let text = advice(&backup, AT, Some(&known));
+        assert!(text.contains("tells of no change"), "{text}");
+        assert!(text.contains("later than that bundle"), "{text}");
+        let of_same = TrustedAgain::of(&backup, &bundle(10, &["b", "a"], Vec::new()));
+        assert_eq!(of_same, TrustedAgain::default());
+        let text = advice(&backup, AT, None);
+        assert!(text.contains("has no trust bundle"), "{text}");
+    }
+}
