@@ -1,8 +1,9 @@
 //! Looks after the segments of this member: those that were missing when it began are brought from
-//! another one at once; all are read again and again, slowly, so that what a disk lost is found and
-//! replaced while the others have it, and not when somebody asks.
+//! another one as soon as one has them; beside that the others are read again and again, slowly, so that
+//! what a disk lost is found and replaced while others have it, and not when somebody asks.
 
 use crate::{member::Member, segments};
+use futures::future::join;
 use lattice_mesh::Mesh;
 use lattice_quorum_state::SegmentId;
 use std::{sync::Arc, time::Duration};
@@ -34,17 +35,27 @@ impl Default for ScrubSettings {
 
 /// Never ends. `None`: brings what is missing, and reads nothing of itself.
 pub(crate) async fn run(member: Arc<Member>, mesh: Mesh, settings: Option<ScrubSettings>) {
-    bring_missing(&member, &mesh).await;
-    let Some(settings) = settings else {
-        return std::future::pending().await;
+    let read = async {
+        match settings {
+            Some(settings) => read_all(&member, &mesh, settings).await,
+            None => std::future::pending().await,
+        }
     };
+    // What nobody has is missing for good, and keeps nobody from reading the rest.
+    join(bring_missing(&member, &mesh), read).await;
+}
+
+/// Never ends. What is known to be missing is brought elsewhere.
+async fn read_all(member: &Member, mesh: &Mesh, settings: ScrubSettings) {
     loop {
         let named = |_, state: &lattice_quorum_state::State| -> Vec<SegmentId> {
             state.segments().map(|segment| segment.id).collect()
         };
         for id in member.replica.look(named) {
             sleep(settings.pause).await;
-            check(&member, &mesh, &id).await;
+            if !member.replica.segments().is_missing(&id) {
+                check(member, mesh, &id).await;
+            }
         }
         sleep(settings.rest).await;
     }

@@ -54,7 +54,9 @@ pub(crate) async fn read(member: &Member, id: SegmentId) -> Result<Bytes, String
     let segments = member.replica.segments().clone();
     let read = move || match segments.read(&id) {
         Ok(bytes) if id.names(&bytes) => Ok(bytes),
-        Ok(_) => Err(format!("segment {id} is damaged here too")),
+        Ok(_) => Err(format!(
+            "segment {id} is damaged: its digest does not match"
+        )),
         Err(fault) => Err(fault.to_string()),
     };
     let found = workers(member).run(read).await;

@@ -136,3 +136,46 @@ async fn a_file_that_is_missing_at_the_start_is_brought_from_another_member() {
     assert!(segments(&folder).len() >= whole.len());
     cluster.stop().await;
 }
+
+/// A segment that no member has keeps nobody from looking after the others, and is asked for again.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_has_is_asked_for_again_and_the_rest_is_looked_after_meanwhile() {
+    let (mut cluster, follower, _, whole) = with_history().await;
+    let [(lost, lost_bytes), (damaged, damaged_bytes)] = oldest(&whole);
+    let at = |id: VoterId| {
+        let folder = folder_of(cluster.folder.path(), id).join("segments");
+        folder.join(lost.file_name().unwrap())
+    };
+    let everywhere: Vec<PathBuf> = (1..=3).map(at).collect();
+    for file in &everywhere {
+        until("everybody has it", || async { file.exists() }).await;
+        fs::remove_file(file).unwrap();
+    }
+    cluster.scrub = Some(ScrubSettings {
+        pause: Duration::from_millis(5),
+        rest: Duration::from_millis(50),
+    });
+    cluster.restart_member(follower).await;
+    until("the others are read", || async {
+        counts(&cluster, follower).checked > whole.len() as u64
+    })
+    .await;
+    let mut flipped = damaged_bytes.clone();
+    flipped[0] ^= 1;
+    fs::write(damaged, flipped).unwrap();
+    until("what was damaged is replaced", || async {
+        fs::read(damaged).is_ok_and(|found| found == *damaged_bytes)
+    })
+    .await;
+    assert_eq!(counts(&cluster, follower).missing, 1);
+    assert!(!lost.exists());
+    // Somebody has it again.
+    let other = everywhere.iter().find(|file| *file != lost).unwrap();
+    fs::write(other, lost_bytes).unwrap();
+    until_whole("what was missing is brought", &whole).await;
+    until("nothing is missing", || async {
+        counts(&cluster, follower).missing == 0
+    })
+    .await;
+    cluster.stop().await;
+}

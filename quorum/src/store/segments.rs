@@ -23,6 +23,9 @@ use std::{
 const EXTENSION: &str = "seg";
 /// Bytes that may wait to be written; more holds up those who make them.
 const MOST_WAITING: usize = 64 << 20;
+/// What to do where there is nobody to bring a segment from.
+const NO_OTHERS: &str = "no other member is known that has it: bring it back from a copy of this directory, \
+                         or restore the cluster from a backup";
 
 /// The segments of one member. Clones share it.
 #[derive(Debug, Clone)]
@@ -85,17 +88,18 @@ impl SegmentDir {
             // Of a snapshot that still held all records itself.
             dir.add(state.take_sealed());
             for segment in state.segments() {
-                match dir.check(segment) {
-                    Err(OpenError::Damaged { path, reason }) if has_others => {
-                        tracing::error!(
-                            file = %path.display(), %reason,
-                            "it is brought from another member; until then what is in it cannot be read"
-                        );
-                        lock(&dir.shared.missing).insert(segment.id);
+                let file = dir.file(&segment.id);
+                if let Some(reason) = dir.wrong_with(segment)? {
+                    if !has_others {
+                        return Err(OpenError::damaged(file, format!("{reason}; {NO_OTHERS}")));
                     }
-                    checked => checked?,
+                    tracing::error!(
+                        file = %file.display(), %reason,
+                        "it is brought from another member; until then what is in it cannot be read"
+                    );
+                    lock(&dir.shared.missing).insert(segment.id);
                 }
-                named.insert(dir.file(&segment.id));
+                named.insert(file);
             }
         }
         for file in files.list(path).map_err(OpenError::io(path))? {
@@ -115,25 +119,26 @@ impl SegmentDir {
         &*self.shared.ground.files
     }
 
-    fn check(&self, segment: &Segment) -> Result<(), OpenError> {
+    /// Why it is not there, as far as that is known without reading it.
+    fn wrong_with(&self, segment: &Segment) -> Result<Option<String>, OpenError> {
         if lock(&self.shared.waiting).contains_key(&segment.id) {
-            return Ok(());
+            return Ok(None);
         }
         let file = self.file(&segment.id);
         let found = self.files().length(&file).map_err(OpenError::io(&file))?;
-        let wrong = match found {
-            Some(bytes) if bytes == segment.bytes => return Ok(()),
-            Some(bytes) => format!("it has {bytes} bytes where {} belong", segment.bytes),
-            None => "it is missing".to_owned(),
-        };
-        let help = "no other member is known that has it: bring it back from a copy of this directory, \
-                    or restore the cluster from a backup";
-        Err(OpenError::damaged(file, format!("{wrong}; {help}")))
+        Ok(match found {
+            Some(bytes) if bytes == segment.bytes => None,
+            Some(bytes) => Some(format!(
+                "it has {bytes} bytes where {} belong",
+                segment.bytes
+            )),
+            None => Some("it is missing".to_owned()),
+        })
     }
 
     /// Whether it is there, as far as that is known without reading it.
     pub fn has(&self, segment: &Segment) -> bool {
-        self.check(segment).is_ok()
+        matches!(self.wrong_with(segment), Ok(None))
     }
 
     /// Takes over segments that were just sealed.
@@ -158,6 +163,11 @@ impl SegmentDir {
     /// What was not there at the start, and was not brought since.
     pub fn missing(&self) -> Vec<SegmentId> {
         lock(&self.shared.missing).iter().copied().collect()
+    }
+
+    /// Whether this one was not there at the start, and was not brought since.
+    pub(crate) fn is_missing(&self, id: &SegmentId) -> bool {
+        lock(&self.shared.missing).contains(id)
     }
 
     /// Notes that one was read of itself and is as it was.

@@ -240,6 +240,12 @@ async fn a_missing_segment_that_others_have_keeps_nobody_from_starting_and_gives
     let replica = Replica::open(data.snapshots.clone());
     let missing = replica.segments().missing();
     assert_eq!(replica.segments().counts().missing, 1);
+    // Nobody is told to restore a cluster of which another member has it.
+    let state = replica.copy();
+    let named = |segment: &&Segment| segment.id == missing[0];
+    let segment = state.segments().find(named).unwrap();
+    let reason = replica.segments().wrong_with(segment).unwrap();
+    assert_eq!(reason.as_deref(), Some("it is missing"));
     let first = AllocationId(1);
     let asked = Query::Allocation { id: first };
     let fault = replica.answer(&asked).await.unwrap_err();
