@@ -103,11 +103,14 @@ pub struct Power {
     /// Whether the next sync fails.
     fails: AtomicBool,
     gone: Notify,
+    /// Of the disk: how often it went by itself.
+    cuts: Arc<AtomicU64>,
 }
 
 impl Power {
-    fn new() -> Arc<Self> {
+    fn new(cuts: Arc<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
+            cuts,
             is_on: AtomicBool::new(true),
             left: AtomicU64::new(0),
             fails: AtomicBool::new(false),
@@ -146,6 +149,7 @@ impl Power {
             0 => Ok(()),
             1 => {
                 self.left.store(0, Relaxed);
+                self.cuts.fetch_add(1, Relaxed);
                 self.cut();
                 Err(off())
             }
@@ -163,6 +167,8 @@ pub struct Disk {
     rng: Mutex<Rng>,
     pace: Mutex<(Rng, u64, u64)>,
     wear: Mutex<Wear>,
+    /// How often the power went at the operation that it was to go at.
+    cuts: Arc<AtomicU64>,
     /// A bug to be found: syncs that do nothing.
     lies: AtomicBool,
 }
@@ -188,6 +194,7 @@ impl Disk {
             rng: Mutex::new(Rng::new(seed, &format!("disk {of}"))),
             pace: Mutex::new((Rng::new(seed, &format!("pace {of}")), 200, 1500)),
             wear: Mutex::default(),
+            cuts: Arc::default(),
             lies: AtomicBool::new(false),
         })
     }
@@ -199,7 +206,7 @@ impl Disk {
 
     /// For one life.
     pub fn mount(self: &Arc<Self>) -> (Mounted, Arc<Power>) {
-        let power = Power::new();
+        let power = Power::new(self.cuts.clone());
         let mounted = Mounted {
             disk: self.clone(),
             power: power.clone(),
@@ -223,6 +230,11 @@ impl Disk {
     /// What it did.
     pub fn wear(&self) -> Wear {
         *lock(&self.wear)
+    }
+
+    /// How often the power went at the operation that it was to go at.
+    pub fn cuts(&self) -> u64 {
+        self.cuts.load(Relaxed)
     }
 
     /// The power went: what was not synced is kept, lost or torn.

@@ -86,29 +86,40 @@ pub struct Report {
 pub fn run(plan: &Plan) -> Report {
     #[cfg(feature = "planted")]
     lattice_quorum_types::planted::plant(plan.planted);
-    let report = on_this_thread(play(plan));
+    let report = on_this_thread(
+        || World::new(plan.seed, plan.verbose),
+        async |world| play(world, plan).await,
+    );
     #[cfg(feature = "planted")]
     lattice_quorum_types::planted::plant(None);
     report
 }
 
-/// Plays on a clock of its own; panics are violations.
+/// Plays in a world on a clock of its own; panics are violations, and nothing of the world is left.
 #[expect(clippy::expect_used, reason = "nothing runs without a runtime")]
-pub(crate) fn on_this_thread(play: impl Future<Output = Report>) -> Report {
+pub(crate) fn on_this_thread(
+    make: impl FnOnce() -> Arc<World>,
+    play: impl AsyncFnOnce(&Arc<World>) -> Report,
+) -> Report {
     note_panics();
     let _ = panics();
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let built = builder.enable_time().start_paused(true).build();
     let runtime = built.expect("a runtime");
-    let mut report = runtime.block_on(play);
+    let mut report = runtime.block_on(async {
+        let world = make();
+        let report = play(&world).await;
+        // Who is on the network holds the world that holds the network.
+        world.network.close();
+        report
+    });
     drop(runtime);
     let panicked = panics().into_iter().map(|p| format!("a panic: {p}"));
     report.violations.extend(panicked);
     report
 }
 
-async fn play(plan: &Plan) -> Report {
-    let world = World::new(plan.seed, plan.verbose);
+async fn play(world: &Arc<World>, plan: &Plan) -> Report {
     let mut rng = Rng::new(plan.seed, "plan");
     if plan.disk_lies {
         world.disks.iter().for_each(|disk| disk.lie());
@@ -117,7 +128,7 @@ async fn play(plan: &Plan) -> Report {
         .map(|nth| member::run(world.clone(), nth))
         .collect();
     let leaders = tokio::spawn(look_at_leaders(world.clone(), members.clone()));
-    if let Err(reason) = play_out(&world, &members, &mut rng, plan).await {
+    if let Err(reason) = play_out(world, &members, &mut rng, plan).await {
         world.violation(reason);
     }
     let mut report = Report {
@@ -125,10 +136,9 @@ async fn play(plan: &Plan) -> Report {
         ..Report::default()
     };
     if !world.is_broken() {
-        report.healed_in = heals(&world, &members).await;
+        report.healed_in = heals(world, &members).await;
     }
     leaders.abort();
-    world.network.close();
     let wear = world.disks.iter().map(|disk| disk.wear());
     let (syncs, replaced) = wear.fold((0, 0), |sum, w| (sum.0 + w.syncs, sum.1 + w.replaced));
     Report {

@@ -86,9 +86,11 @@ pub async fn half_way(stage: &mut Stage, cut_at: u64) -> Result<(), String> {
     stage.hear(&[(now.old, now.follows), (now.leads, now.follows)]);
     let is_cut = stage
         .until("it is brought up to date, or its power goes", |standings| {
-            let standing = standings.get(now.follows)?;
-            let up = standing.as_ref().map(|s| s.applied >= now.upto);
-            up.is_none_or(|is_there| is_there).then_some(up.is_none())
+            if stage.power_went(now.follows) {
+                return Some(true);
+            }
+            let standing = standings.get(now.follows)?.as_ref()?;
+            (standing.applied >= now.upto).then_some(false)
         })
         .await?;
     stage.hear(&[(now.old, now.follows)]);

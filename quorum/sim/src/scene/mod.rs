@@ -5,7 +5,12 @@ mod lost_disk;
 mod snapshot;
 mod stage;
 
-use crate::run::{Report, on_this_thread};
+use crate::{
+    run::{Report, on_this_thread},
+    world::World,
+};
+use stage::Stage;
+use std::sync::Arc;
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +38,37 @@ impl Scene {
     /// Plays it and lets the cluster heal. The seed is that of pauses and election windows;
     /// [`Report::counts`] says how far it came.
     pub fn play(self, seed: u64, verbose: bool) -> Report {
-        on_this_thread(stage::play(seed, verbose, async move |stage| match self {
+        let make = || World::of_three(seed, verbose);
+        on_this_thread(make, async |world| self.play_in(world).await)
+    }
+
+    async fn play_in(self, world: &Arc<World>) -> Report {
+        let script = async move |stage: &mut Stage| match self {
             Self::OldLeaderBesideBlank { leads } => lost_disk::old_leader(stage, leads).await,
             Self::BlankHalfWay { cut_at } => lost_disk::half_way(stage, cut_at).await,
             Self::SnapshotCutShort { cut_at } => snapshot::cut_short(stage, cut_at).await,
-        }))
+        };
+        stage::play(world, script).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Weak;
+
+    #[test]
+    fn nothing_of_a_scene_is_left_when_it_is_over() {
+        let mut left = Weak::new();
+        let make = || {
+            let world = World::of_three(0, false);
+            left = Arc::downgrade(&world);
+            world
+        };
+        let scene = Scene::OldLeaderBesideBlank { leads: false };
+        let report = on_this_thread(make, async |world| scene.play_in(world).await);
+        assert_eq!(report.violations, [""; 0]);
+        assert!(report.counts["not answered"] > 0, "{:?}", report.counts);
+        assert!(left.upgrade().is_none(), "somebody holds its world");
     }
 }

@@ -18,9 +18,11 @@ pub async fn cut_short(stage: &mut Stage, cut_at: u64) -> Result<(), String> {
     stage.mend();
     let is_cut = stage
         .until("it is brought up to date, or its power goes", |standings| {
-            let standing = standings.get(away)?;
-            let up = standing.as_ref().map(|s| s.applied >= upto);
-            up.is_none_or(|is_there| is_there).then_some(up.is_none())
+            if stage.power_went(away) {
+                return Some(true);
+            }
+            let standing = standings.get(away)?.as_ref()?;
+            (standing.applied >= upto).then_some(false)
         })
         .await?;
     if is_cut {

@@ -47,18 +47,16 @@ pub struct Stage {
 
 /// Founds a cluster, plays, and lets it heal.
 pub async fn play(
-    seed: u64,
-    verbose: bool,
+    world: &Arc<World>,
     script: impl AsyncFnOnce(&mut Stage) -> Result<(), String>,
 ) -> Report {
-    let world = World::of_three(seed, verbose);
     let members: Vec<Handle> = (0..world.members.len())
         .map(|place| member::run(world.clone(), place))
         .collect();
     let played = async {
         let mut stage = Stage {
-            client: Client::new(&world, WRITER)?,
-            asker: clients::mesh(&world, ASKER)?,
+            client: Client::new(world, WRITER)?,
+            asker: clients::mesh(world, ASKER)?,
             world: world.clone(),
             members: members.clone(),
         };
@@ -71,7 +69,7 @@ pub async fn play(
         world.violation(reason);
     }
     Report {
-        seed,
+        seed: world.seed,
         violations: world.violations(),
         counts: world.counts(),
         counted: world.truth.counted(),
@@ -108,7 +106,12 @@ impl Stage {
         self.world.network.mend();
     }
 
-    /// How each stands; `None` for one that is down.
+    /// Whether the power of this one went at the operation of its disk that it was to go at.
+    pub fn power_went(&self, place: Place) -> bool {
+        self.world.disks[place].cuts() > 0
+    }
+
+    /// How each stands; `None` for one that is down, or does not say so at once.
     async fn look(&self) -> Vec<Option<Standing>> {
         let mut standings = Vec::new();
         for member in &self.members {
