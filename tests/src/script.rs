@@ -45,8 +45,9 @@ impl Script {
         let body = match behaviour {
             Behaviour::Plain => wait("exit") + "exit 7\n",
             Behaviour::Stubborn => format!(
-                "hold_out() {{\ntouch {at}/asked\n{}exit 9\n}}\ntrap hold_out TERM\n\
-                 touch {at}/ready\n{}exit 7\n",
+                "hold_out() {{\ntouch {at}/asked {at}/asked.$LATTICE_NODE_RANK\n{}exit 9\n}}\n\
+                 trap hold_out TERM\n\
+                 touch {at}/ready {at}/ready.$LATTICE_NODE_RANK\n{}exit 7\n",
                 wait("stop"),
                 wait("exit"),
             ),
@@ -69,7 +70,8 @@ impl Script {
         std::fs::write(self.file("stop"), "").unwrap();
     }
 
-    /// Whether a file of that name was made by the job.
+    /// Whether a file of that name was made by the job; where each rank makes one of its own, the rank's
+    /// number comes behind it.
     pub fn has(&self, name: &str) -> bool {
         self.file(name).exists()
     }
