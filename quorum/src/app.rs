@@ -287,13 +287,15 @@ impl App {
             Some(offset) => (offset.min(WINDOW_MS - 1), 1),
         };
         let window = window + ELECTION_MIN_MS + rank * WINDOW_STEP_MS;
+        // Not all at the same entry: a snapshot takes disk and processor from the writes.
+        let snapshot_every = self.settings.snapshot_every * (8 + rank) / 8;
         let config = openraft::Config {
             cluster_name: self.settings.cluster.clone(),
             heartbeat_interval: HEARTBEAT_MS,
             election_timeout_min: window,
             election_timeout_max: window + wide,
             max_payload_entries: 256,
-            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.settings.snapshot_every),
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(snapshot_every),
             replication_lag_threshold: self.settings.snapshot_every * 2,
             max_in_snapshot_log_to_keep: KEPT_ENTRIES.min(self.settings.snapshot_every / 2),
             purge_batch_size: 64,
