@@ -62,7 +62,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
         member
             .contacts
             .set_alone(silent && member.leads().is_some());
-        let open = silent && others_agree(&member, &mesh).await;
+        let open = silent && member.may_stand() && others_agree(&member, &mesh).await;
         member.raft.runtime_config().elect(open);
         if open && !was_open {
             tracing::info!(

@@ -116,6 +116,13 @@ impl Member {
         self.is_blank() && theirs.is_some_and(|id| id.index > 0)
     }
 
+    /// Whether it may stand for election. What it must not do for another it must not do for itself:
+    /// brought up to date half way, it has a longer log than one that was cut off, and less than what
+    /// was acknowledged. The only voter has nobody to hear of what it lost.
+    pub(crate) fn may_stand(&self) -> bool {
+        !self.must_abstain(self.log.last()) || self.voters().len() == 1
+    }
+
     /// Notes that a leader's entries up to its commit point are in the log.
     pub(crate) fn caught_up_to(&self, committed: Option<LogId>) {
         let reached = committed.is_some() && self.log.last() >= committed;

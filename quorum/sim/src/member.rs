@@ -46,6 +46,8 @@ pub struct Standing {
     pub status: MemberStatus,
     /// Up to where its state is.
     pub applied: u64,
+    /// Up to where its newest snapshot is.
+    pub snapshot: u64,
 }
 
 /// Where a member is told what is done to it.
@@ -222,9 +224,12 @@ async fn serve(
             Some(Order::CutPowerAt(nth)) => power.cut_at(nth),
             Some(Order::FailSync) => power.fail_sync(),
             Some(Order::Look(answer)) => {
-                if let Some(status) = app.status() {
-                    let applied = app.look(|applied, _| applied);
-                    let _ = answer.send(Standing { status, applied });
+                if let (Some(status), Some(account)) = (app.status(), app.account()) {
+                    let _ = answer.send(Standing {
+                        status,
+                        applied: app.look(|applied, _| applied),
+                        snapshot: account.snapshot_index,
+                    });
                 }
             }
             Some(Order::Digest(answer)) => {

@@ -111,7 +111,8 @@ fn a_member_that_lost_its_disk_and_follows_an_old_leader() {
 
 #[test]
 fn a_member_that_forgets_that_it_lost_its_disk() {
-    let scenes = (1..60).map(|cut_at| Scene::BlankHalfWay { cut_at });
+    let cuts = std::iter::once(None).chain((1..60).map(Some));
+    let scenes = cuts.map(|cut_at| Scene::BlankHalfWay { cut_at });
     // It elects somebody who lacks what was acknowledged.
     let says = ["was made twice", "another command", "answered a read with"];
     shown(Bug::BlankForgotten, scenes, &says);

@@ -44,7 +44,14 @@ fn an_old_leader_beside_a_member_that_lost_its_disk_answers_nothing_old() {
 
 #[test]
 fn a_member_brought_up_to_date_half_way_stays_blank() {
-    at_each_operation(|cut_at| Scene::BlankHalfWay { cut_at });
+    let killed = plays(Scene::BlankHalfWay { cut_at: None }, 0);
+    assert_eq!(
+        killed.counts.get("cut half way"),
+        Some(&1),
+        "{:?}",
+        killed.counts
+    );
+    at_each_operation(|nth| Scene::BlankHalfWay { cut_at: Some(nth) });
 }
 
 #[test]

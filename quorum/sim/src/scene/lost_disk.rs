@@ -3,6 +3,10 @@
 use super::stage::{BEYOND_THE_LOG, Place, Stage};
 use crate::member::Order;
 use lattice_quorum_types::Revision;
+use std::ops::RangeInclusive;
+
+/// So many entries behind a leader's snapshot: some, and not yet so many that it makes the next one.
+const BEHIND_THE_SNAPSHOT: RangeInclusive<u64> = 3..=15;
 
 /// A leader that is cut off while the other two go on.
 struct CutOff {
@@ -76,27 +80,40 @@ pub async fn old_leader(stage: &mut Stage, of_leader: bool) -> Result<(), String
 }
 
 /// [`super::Scene::BlankHalfWay`]
-pub async fn half_way(stage: &mut Stage, cut_at: u64) -> Result<(), String> {
+pub async fn half_way(stage: &mut Stage, cut_at: Option<u64>) -> Result<(), String> {
     // It is sent a snapshot, and what was acknowledged comes behind that.
-    let writes = BEYOND_THE_LOG;
-    let now = cut_off(stage, writes).await?;
+    let mut last = BEYOND_THE_LOG;
+    let mut now = cut_off(stage, last).await?;
+    while !BEHIND_THE_SNAPSHOT.contains(&(now.upto - stage.snapshot(now.leads).await?)) {
+        last += 1;
+        now.acknowledged = stage.write(last).await?.revision;
+        now.upto = stage.level(&[now.leads, now.follows]).await?;
+    }
     lose_disk(stage, now.follows).await?;
-    stage.members[now.follows].order(Order::CutPowerAt(cut_at));
+    if let Some(nth) = cut_at {
+        stage.members[now.follows].order(Order::CutPowerAt(nth));
+    }
     // The old leader tells it its term, and it follows the new one.
     stage.hear(&[(now.old, now.follows), (now.leads, now.follows)]);
     let is_cut = stage
-        .until("it is brought up to date, or its power goes", |standings| {
+        .until("it is brought up to date, or ends", |standings| {
             if stage.power_went(now.follows) {
                 return Some(true);
             }
-            let standing = standings.get(now.follows)?.as_ref()?;
-            (standing.applied >= now.upto).then_some(false)
+            match standings.get(now.follows)?.as_ref()?.applied {
+                applied if applied >= now.upto => Some(false),
+                1.. if cut_at.is_none() => Some(true),
+                _ => None,
+            }
         })
         .await?;
     stage.hear(&[(now.old, now.follows)]);
     if is_cut {
         stage.world.count("cut half way");
     }
+    if cut_at.is_none() {
+        stage.members[now.follows].order(Order::Kill);
+    }
     stage.ask(&[now.old, now.follows], now.acknowledged).await;
-    nothing_is_lost(stage, writes, now.acknowledged).await
+    nothing_is_lost(stage, last, now.acknowledged).await
 }

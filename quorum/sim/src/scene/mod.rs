@@ -21,11 +21,11 @@ pub enum Scene {
         /// Whether the disk is that of the new leader.
         leads: bool,
     },
-    /// As before, but the member that lost its disk was being brought up to date when its power went,
-    /// at this operation of the disk.
+    /// As before, but the member that lost its disk was being brought up to date when it ended.
     BlankHalfWay {
-        /// From where on it is brought up to date.
-        cut_at: u64,
+        /// Its power goes at this operation of its disk, from where on it is brought up to date.
+        /// `None`: it is killed as soon as it has a part of what it lacks.
+        cut_at: Option<u64>,
     },
     /// The power of a member that is sent a snapshot goes at this operation of its disk.
     SnapshotCutShort {

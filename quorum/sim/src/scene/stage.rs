@@ -164,6 +164,14 @@ impl Stage {
         .await
     }
 
+    /// Up to where the newest snapshot of this one is.
+    pub async fn snapshot(&self, place: Place) -> Result<u64, String> {
+        self.until("a member says where its snapshot is", |standings| {
+            Some(standings.get(place)?.as_ref()?.snapshot)
+        })
+        .await
+    }
+
     /// Waits until these have applied the same, and gives how much.
     pub async fn level(&self, among: &[Place]) -> Result<u64, String> {
         self.until("they have applied the same", |standings| {
