@@ -209,7 +209,11 @@ async fn shrinks(work: &Work<'_>, control: &mut Daemon) {
     let stay = [script.process(0), script.process(1), script.process(3)];
     let go = [work.starts(2).await, work.starts(4).await];
     // Another rank's word is none of theirs: who is asked before it listens just ends.
-    let both = |said: &str| [2, 4].iter().all(|rank| script.has(&format!("{said}.{rank}")));
+    let both = |said: &str| {
+        [2, 4]
+            .iter()
+            .all(|rank| script.has(&format!("{said}.{rank}")))
+    };
     until("both can be asked to end", || both("ready")).await;
     let ranks = work.ranks().await;
     work.shrink(&[&ranks[2], &ranks[4]]).await;
