@@ -1,5 +1,6 @@
 //! Baselines, and the brake on automatic draining.
 
+use super::Expected;
 use crate::http::{
     Caller,
     answer::Answer,
@@ -71,14 +72,6 @@ pub(super) async fn set(
     Ok(Json(
         baselines::set(api.core(), &caller, &name, request, key, how.dry_run).await?,
     ))
-}
-
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Expected {
-    /// The version this rests on; refused when there is another by then.
-    expected_version: Option<u32>,
 }
 
 /// Deletes a baseline: nobody is judged by it any more. For operators of the whole cluster; kept in

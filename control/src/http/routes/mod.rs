@@ -37,6 +37,15 @@ struct Paging {
     cursor: Option<String>,
 }
 
+/// On which version of a thing its deletion rests.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Expected {
+    /// The version this rests on; refused when there is another by then.
+    expected_version: Option<u32>,
+}
+
 /// Every route with its document.
 fn documented() -> OpenApiRouter<Api> {
     let v1 = OpenApiRouter::new()

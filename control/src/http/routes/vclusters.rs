@@ -1,6 +1,6 @@
 //! vClusters: tenants' views of the nodes.
 
-use super::Paging;
+use super::{Expected, Paging};
 use crate::http::{
     Caller,
     answer::Answer,
@@ -14,8 +14,6 @@ use lattice_api::{
     project::Changed,
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
-use serde::Deserialize;
-use utoipa::IntoParams;
 
 /// All vClusters by name, a page at a time: those that were defined, and those that have nodes
 /// although nobody has said what they are.
@@ -61,14 +59,6 @@ pub(super) async fn set(
     Ok(Json(
         vclusters::set(api.core(), &caller, &name, request, key).await?,
     ))
-}
-
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Expected {
-    /// The version this rests on; refused when there is another by then.
-    expected_version: Option<u32>,
 }
 
 /// What was said of a vCluster holds no more. Refused with 409 while it has nodes: they would be open

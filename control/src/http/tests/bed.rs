@@ -27,6 +27,7 @@ use lattice_quorum_types::{
     wire::{CheckHealth, GateFailed, GetHealth, GetInventory, ListAttempts, LogStream, ReadLog},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
+use serde_json::Value;
 use std::{
     collections::BTreeMap,
     net::{SocketAddr, TcpListener},
@@ -171,6 +172,26 @@ fn server_tls() -> (Arc<rustls::ServerConfig>, String) {
         crate::tls::server_config(identity).unwrap(),
         made.cert.pem(),
     )
+}
+
+/// Status and body of one question.
+pub(super) async fn ask(
+    bed: &Bed,
+    who: &str,
+    method: reqwest::Method,
+    path: &str,
+    body: Value,
+) -> (u16, Value) {
+    let url = bed.url(&format!("/api/v1/{path}"));
+    let mut request = bed.raw().request(method, url).bearer_auth(bed.token(who));
+    if body != Value::Null {
+        request = request.json(&body);
+    }
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    let told: Value = answer.json().await.unwrap();
+    println!("{path}: {status} {told:#}");
+    (status, told)
 }
 
 impl Bed {

@@ -1,7 +1,7 @@
 //! Tenants, headroom, the limits of the whole cluster, and what is told when limits say no: on both
 //! faces.
 
-use super::bed::Bed;
+use super::bed::{Bed, ask};
 use crate::tasks::{lease::Lease, schedule::Schedule};
 use lattice_api::{Problem, v1};
 use lattice_client::{
@@ -12,20 +12,6 @@ use lattice_quorum_types::{AllocationState, Command, command::Fence, id::LeaseNa
 use reqwest::Method;
 use serde_json::{Value, json};
 use tonic::Code;
-
-/// Status and body of one question.
-async fn ask(bed: &Bed, who: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
-    let url = bed.url(&format!("/api/v1/{path}"));
-    let mut request = bed.raw().request(method, url).bearer_auth(bed.token(who));
-    if body != Value::Null {
-        request = request.json(&body);
-    }
-    let answer = request.send().await.unwrap();
-    let status = answer.status().as_u16();
-    let told: Value = answer.json().await.unwrap();
-    println!("{path}: {status} {told:#}");
-    (status, told)
-}
 
 #[tokio::test]
 async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {

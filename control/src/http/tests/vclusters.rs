@@ -1,6 +1,6 @@
 //! vClusters: for whom they are and whose nodes are whose, on both faces.
 
-use super::bed::{Bed, job};
+use super::bed::{Bed, ask, job};
 use crate::tasks::{lease::Lease, schedule::Schedule};
 use lattice_api::{
     Problem, v1,
@@ -12,20 +12,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tonic::Code;
 use v1::admin_service_client::AdminServiceClient;
-
-/// Status and body of one question.
-async fn ask(bed: &Bed, who: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
-    let url = bed.url(&format!("/api/v1/{path}"));
-    let mut request = bed.raw().request(method, url).bearer_auth(bed.token(who));
-    if body != Value::Null {
-        request = request.json(&body);
-    }
-    let answer = request.send().await.unwrap();
-    let status = answer.status().as_u16();
-    let told: Value = answer.json().await.unwrap();
-    println!("{path}: {status} {told:#}");
-    (status, told)
-}
 
 fn for_tenants(names: &[&str]) -> VclusterRequest {
     let names = names.iter().map(|&name| name.to_owned()).collect();
