@@ -1,6 +1,8 @@
 //! How the devices of one node hang together, read from the machine. Neither conformance (two
 //! equal nodes may differ in a rack's fabric) nor health.
 
+mod connected;
+
 use crate::Reading;
 use serde::{Deserialize, Serialize};
 use std::fmt;

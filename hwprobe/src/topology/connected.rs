@@ -1,0 +1,270 @@
+//! Which GPUs of a node hang together best, for work that does not use all of them.
+
+use super::{Distance, Topology};
+use crate::Reading;
+
+/// Above it, groups are grown one by one instead of all being looked at: 16 GPUs have 12,870 groups of 8.
+const MOST_GROUPS: u64 = 20_000;
+
+impl Topology {
+    /// The `count` GPUs out of slots `0..gpus` whose weakest connection is the strongest; of those, the ones
+    /// with the strongest connections in all; of those, the lowest slots. All of them where there are no
+    /// more. A connection is stronger with more NVLinks, then with less PCIe between its ends; one that is
+    /// not known is the weakest.
+    #[must_use]
+    pub fn best_connected(&self, gpus: u32, count: u32) -> Vec<u32> {
+        if count >= gpus {
+            return (0..gpus).collect();
+        }
+        let strengths = Strengths::new(self, gpus as usize);
+        let found = match groups(gpus, count) <= MOST_GROUPS {
+            true => strengths.best(count as usize),
+            false => strengths.grown(count as usize),
+        };
+        // No slot is above 2^32.
+        found.into_iter().map(|slot| slot as u32).collect()
+    }
+
+    /// How strong the connection of two GPUs is: 0 where it is not known.
+    fn strength(&self, one: u32, other: u32) -> u32 {
+        let links = self.nvlinks_between(one, other);
+        if links > 0 {
+            return 100 + links;
+        }
+        match self.distance(&format!("gpu.{one}"), &format!("gpu.{other}")) {
+            Reading::Present(Distance::Pix) => 50,
+            Reading::Present(Distance::Pxb) => 40,
+            Reading::Present(Distance::Phb) => 30,
+            Reading::Present(Distance::Node) => 20,
+            Reading::Present(Distance::Sys) => 10,
+            _ => 0,
+        }
+    }
+
+    /// NVLinks between two GPUs: direct ones, or through a switch as many as both have to switches.
+    fn nvlinks_between(&self, one: u32, other: u32) -> u32 {
+        let links = |from: u32, to: &str| {
+            let ends = self.nvlinks.iter().filter(|peer| peer.gpu == from);
+            let there = ends.filter(|peer| matches!(&peer.to, Reading::Present(end) if end == to));
+            there.map(|peer| peer.links).sum::<u32>()
+        };
+        let direct = links(one, &format!("gpu.{other}"));
+        let switched = links(one, "switch").min(links(other, "switch"));
+        direct.max(switched)
+    }
+}
+
+/// How many groups of `count` there are, as far as that matters.
+fn groups(gpus: u32, count: u32) -> u64 {
+    let count = count.min(gpus - count);
+    let mut groups = 1_u64;
+    for n in 0..u64::from(count) {
+        groups = groups.saturating_mul(u64::from(gpus) - n) / (n + 1);
+        if groups > MOST_GROUPS {
+            break;
+        }
+    }
+    groups
+}
+
+/// The strength of each connection.
+struct Strengths {
+    gpus: usize,
+    of: Vec<u32>,
+}
+
+/// Of a group: its weakest connection, and all of them added up.
+type Worth = (u32, u64);
+
+impl Strengths {
+    fn new(topology: &Topology, gpus: usize) -> Self {
+        let mut of = vec![0; gpus * gpus];
+        for one in 0..gpus {
+            for other in one + 1..gpus {
+                let strength = topology.strength(one as u32, other as u32);
+                of[one * gpus + other] = strength;
+                of[other * gpus + one] = strength;
+            }
+        }
+        Self { gpus, of }
+    }
+
+    fn between(&self, one: usize, other: usize) -> u32 {
+        self.of[one * self.gpus + other]
+    }
+
+    /// What a group is worth with one more.
+    fn with(&self, group: &[usize], worth: Worth, more: usize) -> Worth {
+        let strengths = group.iter().map(|slot| self.between(*slot, more));
+        strengths.fold(worth, |(weakest, sum), strength| {
+            (weakest.min(strength), sum + u64::from(strength))
+        })
+    }
+
+    /// By looking at every group.
+    fn best(&self, count: usize) -> Vec<usize> {
+        let mut best = ((0, 0), Vec::new());
+        self.look(
+            &mut Vec::with_capacity(count),
+            (u32::MAX, 0),
+            count,
+            &mut best,
+        );
+        best.1
+    }
+
+    fn look(
+        &self,
+        group: &mut Vec<usize>,
+        worth: Worth,
+        count: usize,
+        best: &mut (Worth, Vec<usize>),
+    ) {
+        if group.len() == count {
+            // Groups come in the order of their slots: the first of equals stays.
+            if best.1.is_empty() || worth > best.0 {
+                *best = (worth, group.clone());
+            }
+            return;
+        }
+        let from = group.last().map_or(0, |last| last + 1);
+        let missing = count - group.len();
+        for slot in from..=self.gpus - missing {
+            let worth = self.with(group, worth, slot);
+            group.push(slot);
+            self.look(group, worth, count, best);
+            group.pop();
+        }
+    }
+
+    /// From each GPU on, always with the one that keeps the group strongest.
+    fn grown(&self, count: usize) -> Vec<usize> {
+        let grown = |first: usize| {
+            let (mut group, mut worth) = (vec![first], (u32::MAX, 0));
+            while group.len() < count {
+                let others = (0..self.gpus).filter(|slot| !group.contains(slot));
+                let next = others
+                    .map(|slot| (self.with(&group, worth, slot), std::cmp::Reverse(slot)))
+                    .max();
+                let Some((next_worth, slot)) = next else {
+                    break;
+                };
+                worth = next_worth;
+                group.push(slot.0);
+            }
+            group.sort_unstable();
+            (worth, std::cmp::Reverse(group))
+        };
+        let best = (0..self.gpus).map(grown).max();
+        best.map(|(_, group)| group.0).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{NvlinkPeer, Pair};
+    use super::*;
+
+    fn linked(links: &[(u32, &str, u32)]) -> Topology {
+        let peers = links.iter().map(|(gpu, to, links)| NvlinkPeer {
+            gpu: *gpu,
+            to: Reading::Present((*to).to_owned()),
+            links: *links,
+        });
+        Topology {
+            nvlinks: peers.collect(),
+            ..Topology::default()
+        }
+    }
+
+    fn near(mut topology: Topology, pairs: &[(u32, u32, Distance)]) -> Topology {
+        topology
+            .pairs
+            .extend(pairs.iter().map(|(a, b, distance)| Pair {
+                a: format!("gpu.{a}"),
+                b: format!("gpu.{b}"),
+                distance: Reading::Present(*distance),
+            }));
+        topology
+    }
+
+    /// Four GPUs in two NVLinked pairs, 0 with 2 and 1 with 3.
+    #[test]
+    fn a_linked_pair_comes_before_neighbours() {
+        let topology = linked(&[
+            (0, "gpu.2", 4),
+            (2, "gpu.0", 4),
+            (1, "gpu.3", 4),
+            (3, "gpu.1", 4),
+        ]);
+        let topology = near(topology, &[(0, 1, Distance::Pix), (2, 3, Distance::Pix)]);
+        assert_eq!(topology.best_connected(4, 2), [0, 2]);
+    }
+
+    #[test]
+    fn the_weakest_connection_decides() {
+        // 0, 1 and 2 hang on one another by 1 link each; 3 hangs on 0 by 8, and on nothing else.
+        let topology = linked(&[
+            (0, "gpu.1", 1),
+            (0, "gpu.2", 1),
+            (1, "gpu.2", 1),
+            (0, "gpu.3", 8),
+        ]);
+        assert_eq!(topology.best_connected(4, 3), [0, 1, 2]);
+        assert_eq!(topology.best_connected(4, 2), [0, 3]);
+    }
+
+    #[test]
+    fn behind_a_switch_all_are_alike() {
+        let topology = linked(&[
+            (0, "switch", 18),
+            (1, "switch", 18),
+            (2, "switch", 9),
+            (3, "switch", 18),
+        ]);
+        assert_eq!(topology.best_connected(4, 2), [0, 1]);
+        assert_eq!(topology.best_connected(4, 3), [0, 1, 3]);
+    }
+
+    #[test]
+    fn without_nvlink_less_pcie_is_better() {
+        use Distance::{Node, Phb, Pix, Sys};
+        let topology = near(
+            Topology::default(),
+            &[
+                (0, 1, Node),
+                (0, 2, Sys),
+                (0, 3, Sys),
+                (1, 2, Phb),
+                (1, 3, Sys),
+                (2, 3, Pix),
+            ],
+        );
+        assert_eq!(topology.best_connected(4, 2), [2, 3]);
+        assert_eq!(topology.best_connected(4, 1), [0]);
+    }
+
+    #[test]
+    fn what_nobody_knows_gives_the_lowest_slots() {
+        assert_eq!(Topology::default().best_connected(8, 3), [0, 1, 2]);
+        assert_eq!(Topology::default().best_connected(2, 5), [0, 1]);
+        assert_eq!(Topology::default().best_connected(0, 1), [0; 0]);
+    }
+
+    /// 32 GPUs in four islands of eight.
+    #[test]
+    fn many_gpus_are_not_looked_at_in_every_way() {
+        let island = |slot: u32| (slot % 4, slot);
+        let mut links = Vec::new();
+        for one in 0..32 {
+            for other in (0..32).filter(|other| *other != one && island(*other).0 == island(one).0)
+            {
+                links.push((one, format!("gpu.{other}"), 2));
+            }
+        }
+        let links: Vec<(u32, &str, u32)> =
+            links.iter().map(|(a, b, n)| (*a, b.as_str(), *n)).collect();
+        let found = linked(&links).best_connected(32, 8);
+        assert_eq!(found, [0, 4, 8, 12, 16, 20, 24, 28]);
+    }
+}
