@@ -157,6 +157,12 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             change,
             expected_version,
         } => vcluster::set(case, vcluster, change, *expected_version),
+        Command::SetScheduler {
+            vcluster,
+            change,
+            settings,
+            expected_version,
+        } => vcluster::set_scheduler(case, vcluster, change, settings, *expected_version),
         Command::DeleteVcluster {
             vcluster,
             expected_version,

@@ -16,6 +16,7 @@ use crate::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Newest command schema this build writes and reads.
@@ -529,6 +530,18 @@ pub enum Command {
     ForceLimits {
         /// At least one.
         changes: Vec<LimitChange>,
+    },
+    /// As [`Command::SetVcluster`], with settings of its scheduler, which are merged into those that it
+    /// has: two who set different ones at once both do.
+    SetScheduler {
+        /// Which.
+        vcluster: VclusterName,
+        /// What of it is to be another beside the settings; its `profile` must not be.
+        change: Box<VclusterPatch>,
+        /// Settings by name; an empty value takes one back.
+        settings: BTreeMap<String, String>,
+        /// See [`Command::SetVcluster`].
+        expected_version: Option<u32>,
     },
 }
 

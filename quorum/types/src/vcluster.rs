@@ -2,7 +2,7 @@
 
 use crate::{ProjectPath, Revision, VclusterName};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest description, and longest profile, bytes.
 pub const MAX_TEXT_BYTES: usize = 16 << 10;
@@ -19,8 +19,63 @@ pub struct VclusterDefinition {
     pub description: String,
     /// The tenants that may use it; `None`: all.
     pub tenants: Option<BTreeSet<ProjectPath>>,
-    /// Weights of its scheduler and what else it is told, as text that only the scheduler reads.
+    /// Settings of its scheduler, which alone knows what they mean: a line `name=value` each, by name.
     pub profile: String,
+}
+
+/// What is wrong with a setting.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSetting {
+    /// The name.
+    #[error(
+        "{name:?} is no name of a setting; it has a-z, 0-9, _ and ., and 64 characters at most"
+    )]
+    Name {
+        /// As given.
+        name: String,
+    },
+    /// The value.
+    #[error("the value of {name} must be one line of 256 bytes at most")]
+    Value {
+        /// Whose.
+        name: String,
+    },
+}
+
+/// The settings in a profile's text. Lines that are none are passed over.
+pub fn settings(profile: &str) -> BTreeMap<&str, &str> {
+    profile
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .collect()
+}
+
+/// The text with some settings changed; an empty value takes one back.
+///
+/// # Errors
+/// The first name or value that cannot be written so that it is read as it was.
+pub fn with_settings(
+    profile: &str,
+    changes: &BTreeMap<String, String>,
+) -> Result<String, InvalidSetting> {
+    let mut all = settings(profile);
+    for (name, value) in changes {
+        let known = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_' || c == b'.';
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(known) {
+            return Err(InvalidSetting::Name { name: name.clone() });
+        }
+        if value.len() > 256 || value.contains(['\n', '\r']) {
+            return Err(InvalidSetting::Value { name: name.clone() });
+        }
+        match value.is_empty() {
+            true => all.remove(name.as_str()),
+            false => all.insert(name, value),
+        };
+    }
+    Ok(all
+        .iter()
+        .map(|(name, value)| format!("{name}={value}\n"))
+        .collect())
 }
 
 impl VclusterDefinition {
@@ -92,4 +147,51 @@ pub struct Vcluster {
     pub version: u32,
     /// Last change.
     pub revision: Revision,
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn set(profile: &str, changes: &[(&str, &str)]) -> Result<String, InvalidSetting> {
+        let changes = changes
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        with_settings(profile, &changes.collect())
+    }
+
+    #[test]
+    fn settings_are_merged_and_taken_back() {
+        let first = set("", &[("weights.topology", "0.25"), ("reservations", "all")]).unwrap();
+        assert_eq!(first, "reservations=all\nweights.topology=0.25\n");
+        let second = set(&first, &[("weights.topology", ""), ("reservations", "64")]).unwrap();
+        assert_eq!(second, "reservations=64\n");
+        assert_eq!(settings(&second), BTreeMap::from([("reservations", "64")]));
+        assert_eq!(set("", &[("gone", "")]).unwrap(), "");
+    }
+
+    #[test]
+    fn what_would_be_read_otherwise_is_refused_by_name() {
+        for name in ["", "Weights", "a=b", "a b", "a\nb", &"a".repeat(65)] {
+            let error = set("", &[(name, "1")]).unwrap_err();
+            assert_eq!(
+                error,
+                InvalidSetting::Name {
+                    name: name.to_owned()
+                }
+            );
+        }
+        for value in ["1\n2", "1\r", &"1".repeat(257)] {
+            let error = set("", &[("a", value)]).unwrap_err();
+            assert_eq!(
+                error,
+                InvalidSetting::Value {
+                    name: "a".to_owned()
+                }
+            );
+        }
+        assert_eq!(set("", &[("a", "b=c")]).unwrap(), "a=b=c\n");
+        assert_eq!(settings("a=b=c\n")["a"], "b=c");
+    }
 }

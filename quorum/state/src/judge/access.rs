@@ -50,6 +50,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         Command::RepeatWipe { .. }
         | Command::AcceptUnwiped { .. }
         | Command::SetVcluster { .. }
+        | Command::SetScheduler { .. }
         | Command::DeleteVcluster { .. }
         | Command::AssignVcluster { .. } => (&[Power::Admin], "the role admin"),
         Command::ReportWipe { .. } | Command::LendNode { .. } | Command::ReturnNode { .. } => {

@@ -7,7 +7,9 @@ use lattice_quorum_types::{
     audit::AuditAction,
     node::Node,
     tenure::{Taken, TakenBy},
-    vcluster::{MAX_TENANTS, MAX_TEXT_BYTES, Vcluster, VclusterDefinition, VclusterPatch},
+    vcluster::{
+        MAX_TENANTS, MAX_TEXT_BYTES, Vcluster, VclusterDefinition, VclusterPatch, with_settings,
+    },
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +22,17 @@ pub(super) fn set(
     name: &VclusterName,
     change: &VclusterPatch,
     expected: Option<u32>,
+) -> Result<Verdict, Refusal> {
+    define(case, name, change, expected, lines)
+}
+
+/// `told` is what the audit says of a definition.
+fn define(
+    case: Case<'_>,
+    name: &VclusterName,
+    change: &VclusterPatch,
+    expected: Option<u32>,
+    told: fn(&VclusterDefinition) -> Vec<String>,
 ) -> Result<Verdict, Refusal> {
     let present = case.state.vclusters.get(name);
     let version = present.map_or(0, |present| present.version);
@@ -38,8 +51,8 @@ pub(super) fn set(
     }
     let action = AuditAction::VclusterSet {
         vcluster: name.clone(),
-        before: present.map_or_else(Vec::new, |present| lines(&present.definition)),
-        after: lines(&definition),
+        before: present.map_or_else(Vec::new, |present| told(&present.definition)),
+        after: told(&definition),
     };
     let record = Vcluster {
         name: name.clone(),
@@ -53,6 +66,29 @@ pub(super) fn set(
         outcome: Outcome::VclusterSet { version },
         changes: audited(case, action, changes),
     })
+}
+
+/// As [`set`], with settings of its scheduler merged into those it has.
+pub(super) fn set_scheduler(
+    case: Case<'_>,
+    name: &VclusterName,
+    change: &VclusterPatch,
+    settings: &BTreeMap<String, String>,
+    expected: Option<u32>,
+) -> Result<Verdict, Refusal> {
+    if change.profile.is_some() {
+        let reason = "with settings, the text that holds them must be left out";
+        return Err(invalid("profile", reason.to_owned()));
+    }
+    let present = case.state.vclusters.get(name);
+    let profile = present.map_or("", |present| &present.definition.profile);
+    let profile =
+        with_settings(profile, settings).map_err(|e| invalid("settings", e.to_string()))?;
+    let change = VclusterPatch {
+        profile: Some(profile),
+        ..change.clone()
+    };
+    define(case, name, &change, expected, lines_with_settings)
 }
 
 fn check_version(name: &VclusterName, expected: Option<u32>, current: u32) -> Result<(), Refusal> {
@@ -131,6 +167,12 @@ fn lines(definition: &VclusterDefinition) -> Vec<String> {
         format!("profile: blake3 {}", &digest[..12]),
         format!("description: {}", definition.description),
     ]
+}
+
+fn lines_with_settings(definition: &VclusterDefinition) -> Vec<String> {
+    let mut lines = lines(definition);
+    lines.extend(definition.profile.lines().map(str::to_owned));
+    lines
 }
 
 /// An administrator says to which vCluster nodes belong, all of them or none.

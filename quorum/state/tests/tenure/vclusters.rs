@@ -187,6 +187,78 @@ fn what_is_not_named_stays_as_it_was_said() {
     assert_eq!(is(&c).version, 3, "nothing was changed");
 }
 
+/// Two who change different settings at once both do; the audit says which.
+#[test]
+fn settings_of_a_scheduler_are_merged() {
+    let mut c = founded(1);
+    let settings = |settings: &[(&str, &str)], change: VclusterPatch, expected_version| {
+        let settings = settings
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Command::SetScheduler {
+            vcluster: vc("main"),
+            change: Box::new(change),
+            settings: settings.collect(),
+            expected_version,
+        }
+    };
+    let plain = VclusterPatch::default;
+    c.admin(settings(
+        &[("weights.energy", "0.4"), ("reservations", "all")],
+        plain(),
+        Some(0),
+    ))
+    .unwrap();
+    let described = VclusterPatch {
+        description: Some("night".to_owned()),
+        ..plain()
+    };
+    c.admin(settings(&[("weights.priority", "0.7")], described, None))
+        .unwrap();
+    c.admin(settings(&[("reservations", "")], plain(), Some(2)))
+        .unwrap();
+    let is = c.state.vcluster(&vc("main")).unwrap().clone();
+    assert_eq!(
+        is.definition.profile,
+        "weights.energy=0.4\nweights.priority=0.7\n"
+    );
+    assert_eq!(
+        (is.definition.description.as_str(), is.version),
+        ("night", 3)
+    );
+    let same = c
+        .admin(settings(&[("weights.energy", "0.4")], plain(), None))
+        .unwrap();
+    assert!(same.events.is_empty(), "nothing was changed");
+
+    let refused = c
+        .admin(settings(&[("Weights", "1")], plain(), None))
+        .unwrap_err();
+    assert!(
+        matches!(&refused, Refusal::Invalid { field, .. } if field == "settings"),
+        "{refused}"
+    );
+    let both = VclusterPatch {
+        profile: Some(String::new()),
+        ..plain()
+    };
+    let refused = c.admin(settings(&[("a", "1")], both, None)).unwrap_err();
+    assert!(
+        matches!(&refused, Refusal::Invalid { field, .. } if field == "profile"),
+        "{refused}"
+    );
+    let changed = c
+        .admin(settings(&[("a", "1")], plain(), Some(1)))
+        .unwrap_err();
+    assert!(matches!(
+        changed,
+        Refusal::VclusterChanged { current: 3, .. }
+    ));
+    let command = settings(&[("a", "1")], plain(), None);
+    let refused = c.propose("alice", Power::User, command).unwrap_err();
+    assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
+}
+
 #[test]
 fn nodes_of_another_vcluster_are_taken_only_from_where_it_is_said() {
     let mut c = founded(3);
