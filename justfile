@@ -76,9 +76,22 @@ agent-cost members="64" seconds="300":
 limits:
     cargo bench -p lattice-quorum-state --bench limits
 
-# One scheduling cycle.
-bench:
-    cargo bench -p lattice-placement
+# One scheduling cycle, cold and warm, as large as a site may be.
+cycle *arguments:
+    cargo run --release -p lattice-placement --example cycle -- {{arguments}}
+
+# Every row of the table in control/placement/FIGURES.md.
+cycles:
+    cargo build --release -p lattice-placement --example cycle
+    bash control/placement/examples/cycles.sh
+
+# Slurm's backfill cycle beside ours (Debian: slurm-wlm; as root).
+beside-slurm *arguments:
+    cargo run --release -p lattice-placement --example beside_slurm -- {{arguments}}
+
+# Plans of so many small systems beside trying everything.
+oracle systems="10000":
+    LATTICE_ORACLE_SYSTEMS={{systems}} cargo test --release -p lattice-placement --test small_systems -- --nocapture
 
 # What every BMC tree and every GPU capture gives, beside what its machine is known to be.
 captures:

@@ -51,10 +51,23 @@ async fn read_hot(core: &Core) -> Revision {
             Ok(Answer::Hot(hot)) => {
                 let revision = hot.revision;
                 core.heard();
-                let baselines = read_baselines(core).await;
+                // Read behind the hot state, so never older than it: what was decided in between is
+                // told again by the watch, and replaces what is the same.
+                let baselines = read(core, Query::Baselines, |answer| match answer {
+                    Answer::Baselines(found) => Some(*found),
+                    _ => None,
+                });
+                let baselines = baselines.await;
+                let vclusters = read(core, Query::Vclusters, |answer| match answer {
+                    Answer::Vclusters(found) => Some(found),
+                    _ => None,
+                });
+                let vclusters = vclusters.await;
                 core.restart(|view| {
                     replace(view, *hot);
                     replace_baselines(view, baselines);
+                    let named = vclusters.into_iter().map(|v| (v.name.clone(), v));
+                    view.vclusters = Arc::new(named.collect());
                 });
                 // What was missed may have been about that.
                 core.hears_of_trust(TrustNews::Unknown);
@@ -67,17 +80,17 @@ async fn read_hot(core: &Core) -> Revision {
     }
 }
 
-/// Read behind the hot state, so never older than it: what was decided in between is told again by
-/// the watch, and replaces what is the same.
-async fn read_baselines(core: &Core) -> BaselinesView {
+/// Asks for as long as it takes.
+async fn read<T: Default>(core: &Core, query: Query, of: fn(Answer) -> Option<T>) -> T {
     loop {
-        match core.store.read(Query::Baselines).await {
-            Ok(Answer::Baselines(found)) => return *found,
-            Ok(other) => {
-                tracing::error!(?other, "the quorum answered another question");
-                return BaselinesView::default();
+        match core.store.read(query.clone()).await {
+            Ok(answer) => {
+                return of(answer).unwrap_or_else(|| {
+                    tracing::error!(?query, "the quorum answered another question");
+                    T::default()
+                });
             }
-            Err(error) => tracing::warn!(%error, "the baselines cannot be read yet"),
+            Err(error) => tracing::warn!(?query, %error, "the state cannot be read yet"),
         }
         tokio::time::sleep(READ_PAUSE).await;
     }
@@ -179,10 +192,14 @@ fn apply(view: &mut View, kind: &EventKind) {
             view.brake = held.clone().map(Arc::new);
         }
         EventKind::System { record } => view.system = *record,
+        EventKind::Vcluster { record } => {
+            Arc::make_mut(&mut view.vclusters).insert(record.name.clone(), record.clone());
+        }
+        EventKind::VclusterDeleted { vcluster } => {
+            Arc::make_mut(&mut view.vclusters).remove(vcluster);
+        }
         EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
-        | EventKind::Vcluster { .. }
-        | EventKind::VclusterDeleted { .. }
         | EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }

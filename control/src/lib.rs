@@ -29,6 +29,7 @@ mod node_health;
 mod observe;
 mod preimages;
 mod quorum;
+mod scheduler;
 mod start_error;
 mod store;
 mod tasks;

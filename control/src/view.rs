@@ -10,13 +10,15 @@ pub use node::{NodeEntry, Seen};
 
 use crate::{baselines::Baselines, drift::Report};
 use lattice_hwprobe::{DriftReport, Levels, NodeView};
-use lattice_placement::{Explanation, Reservation};
+use lattice_placement::{Explanation, Plan, Reservation, Waiting, Weights};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
+    VclusterName,
     allocation::{Rank, RankPhase},
     baseline::Brake,
     node::Lifecycle,
     project::Project,
+    vcluster::Vcluster,
     view::SystemView,
 };
 use std::{
@@ -52,6 +54,8 @@ pub struct View {
     pub drift: Arc<DriftReport>,
     /// Who is not what it is meant to be, by its baseline or else by its cohort.
     pub judged: Arc<Report>,
+    /// Every vCluster of which somebody has said what it is.
+    pub vclusters: Arc<BTreeMap<VclusterName, Vcluster>>,
     /// What nodes are meant to be.
     pub baselines: Arc<Baselines>,
     /// Set while automatic draining waits for a person.
@@ -70,10 +74,51 @@ pub struct View {
 pub struct LastPlan {
     /// When the cycle ran.
     pub made_at: Option<UnixMillis>,
-    /// One for each allocation it did not place.
-    pub explanations: BTreeMap<AllocationId, Explanation>,
-    /// Nodes held back for blocked allocations.
-    pub reservations: Vec<Reservation>,
+    /// What was planned for each vCluster.
+    pub plans: BTreeMap<VclusterName, Plan>,
+    /// Allocations that are not planned while they would be refused, and why.
+    pub set_aside: BTreeMap<AllocationId, Explanation>,
+}
+
+impl LastPlan {
+    /// Why an allocation waits; `None` of one that does not.
+    pub fn explanation(&self, id: AllocationId) -> Option<Explanation> {
+        let set_aside = self.set_aside.get(&id).cloned();
+        set_aside.or_else(|| self.plans.values().find_map(|plan| plan.waiting.get(id)))
+    }
+
+    /// What is held back for an allocation.
+    pub fn reservation(&self, id: AllocationId) -> Option<&Reservation> {
+        let mut all = self.plans.values().flat_map(|plan| &plan.reservations);
+        all.find(|reservation| reservation.id == id)
+    }
+
+    /// The weights that a vCluster's queue was ordered by.
+    pub fn weights(&self, vcluster: &VclusterName) -> Weights {
+        let plan = self.plans.get(vcluster);
+        plan.map_or_else(Weights::default, |plan| plan.weights)
+    }
+
+    /// Everybody who waits.
+    pub fn waiting(&self) -> impl Iterator<Item = AllocationId> {
+        let planned = self.plans.values().flat_map(|plan| plan.waiting.ids());
+        planned.chain(self.set_aside.keys().copied())
+    }
+
+    /// Who waits for another reason than in `before`.
+    pub fn news(&self, before: &LastPlan) -> BTreeSet<AllocationId> {
+        let nothing = Waiting::default();
+        let planned = self.plans.iter().flat_map(|(name, plan)| {
+            let before = before
+                .plans
+                .get(name)
+                .map_or(&nothing, |plan| &plan.waiting);
+            plan.waiting.news(before)
+        });
+        let set_aside = self.set_aside.iter();
+        let set_aside = set_aside.filter(|(id, why)| before.set_aside.get(id) != Some(why));
+        planned.chain(set_aside.map(|(id, _)| *id)).collect()
+    }
 }
 
 impl View {

@@ -24,7 +24,8 @@ pub const DEFAULT_CLASS: u8 = AllocationSpec::CLASS;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConstraintsBody {
-    /// Acceptable GPU models, any one of them; part of the name is enough, case is ignored.
+    /// Acceptable GPU models, any one of them; part of the name is enough, case is ignored. One text may
+    /// name several: `V100M16|V100M32`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu_models: Vec<String>,
     /// GPUs each node must have at least.
@@ -192,11 +193,25 @@ fn name_of<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str
         .map_or("", |(word, _)| word)
 }
 
+/// Each text may name several: `V100M16|V100M32`.
+fn alternatives(texts: &[String], field: &str) -> Result<Vec<String>, FieldError> {
+    let named = texts.iter().flat_map(|text| text.split('|')).map(str::trim);
+    let all: Vec<String> = named.map(str::to_owned).collect();
+    match all.iter().any(String::is_empty) {
+        false => Ok(all),
+        // It would be part of every name.
+        true => Err(FieldError {
+            field: field.to_owned(),
+            reason: "one of them is empty; write them like V100M16|V100M32".to_owned(),
+        }),
+    }
+}
+
 impl TryFrom<ConstraintsBody> for Constraints {
     type Error = FieldError;
     fn try_from(body: ConstraintsBody) -> Result<Self, FieldError> {
         Ok(Self {
-            gpu_models: body.gpu_models,
+            gpu_models: alternatives(&body.gpu_models, "constraints.gpu_models")?,
             gpus_per_node: body.gpus_per_node,
             memory_bytes: body.memory_bytes,
             features: body.features,

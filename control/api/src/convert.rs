@@ -3,7 +3,7 @@
 use crate::{
     allocation::{AllocationRequest, AllocationView, ConstraintsBody, RankView, Submitted},
     conformance::{DiffView, DifferenceView},
-    explanation::ExplanationView,
+    explanation::{ExplanationView, ScoreView},
     node::NodeView,
     page::Page,
     problem::FieldError,
@@ -145,18 +145,56 @@ impl From<Page<AllocationView>> for v1::ListAllocationsResponse {
 
 impl From<ExplanationView> for v1::Explanation {
     fn from(e: ExplanationView) -> Self {
-        let steps = e.steps.into_iter().map(|s| v1::ExplanationStep {
+        let ExplanationView {
+            allocation,
+            state,
+            summary,
+            blocker,
+            steps,
+            estimated_start,
+            reserved,
+            score,
+            as_of,
+        } = e;
+        let steps = steps.into_iter().map(|s| v1::ExplanationStep {
             constraint: s.constraint,
             removed: s.removed,
             left: s.left,
         });
         Self {
-            allocation: e.allocation.0,
-            state: e.state,
-            summary: e.summary,
-            blocker: e.blocker,
+            allocation: allocation.0,
+            state,
+            summary,
+            blocker,
             steps: steps.collect(),
-            estimated_start: e.estimated_start,
+            estimated_start,
+            as_of,
+            reserved,
+            score: score.map(Into::into),
+        }
+    }
+}
+
+impl From<ScoreView> for v1::Score {
+    fn from(score: ScoreView) -> Self {
+        let ScoreView {
+            factors,
+            sum,
+            budget,
+            total,
+            ahead,
+        } = score;
+        let factors = factors.into_iter().map(|factor| v1::Factor {
+            name: factor.name,
+            value: factor.value,
+            weight: factor.weight,
+        });
+        Self {
+            factors: factors.collect(),
+            sum,
+            budget,
+            total,
+            ahead,
         }
     }
 }

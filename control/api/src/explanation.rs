@@ -15,8 +15,34 @@ pub struct StepView {
     pub left: u32,
 }
 
+/// One of the nine factors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FactorView {
+    /// Its name, as that of its weight.
+    pub name: String,
+    /// The factor: 0 to 1; only wait_time goes above.
+    pub value: f64,
+    /// Its weight in the vCluster.
+    pub weight: f64,
+}
+
+/// What decided about the place in the queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ScoreView {
+    /// The nine factors, in the order of the scheduling document.
+    pub factors: Vec<FactorView>,
+    /// Values times weights, added up.
+    pub sum: f64,
+    /// What the tenant's budgets leave of it: 1 up to 80 % used, 0.05 when used up.
+    pub budget: f64,
+    /// The product, by which the queue is ordered.
+    pub total: f64,
+    /// How many of its queue were looked at before it in the last cycle.
+    pub ahead: u32,
+}
+
 /// Why an allocation does not run, or what it does instead.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExplanationView {
     /// Which.
     #[schema(value_type = u64)]
@@ -34,6 +60,12 @@ pub struct ExplanationView {
     /// When it is expected to start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_start: Option<String>,
+    /// Nodes that are held back for it from then on, as a hostlist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<String>,
+    /// Its place in the queue, and why it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<ScoreView>,
     /// When the scheduler last looked at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<String>,

@@ -27,6 +27,7 @@ pub mod page;
 pub mod problem;
 pub mod project;
 pub mod quorum;
+pub mod scheduler;
 pub mod status;
 pub mod tenant;
 pub mod text;

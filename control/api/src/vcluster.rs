@@ -2,7 +2,7 @@
 
 use crate::{
     problem::FieldError,
-    tenant::{Later, not_yet},
+    scheduler::{SchedulerChange, SchedulerView},
 };
 use lattice_quorum_types::{
     ProjectPath, Revision,
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 /// A vCluster as shown: what was said of it, and the nodes it has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VclusterView {
     /// Its name.
@@ -35,14 +35,16 @@ pub struct VclusterView {
     pub lent: String,
     /// Nodes of other vClusters that it uses for now, as a hostlist.
     pub borrowed: String,
+    /// How its scheduler decides.
+    pub scheduler: SchedulerView,
     /// When something was said of it last; 0: never.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }
 
 /// What is to be said of a vCluster, the first time too. A field left out stays; of a new one it is
-/// empty, and its tenants are all. What its scheduler is told is not here yet and is refused.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// empty, and its tenants are all.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VclusterRequest {
     /// Text for people.
@@ -59,9 +61,9 @@ pub struct VclusterRequest {
     /// The version this rests on, 0 for none; refused when there is another by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<u32>,
-    #[serde(default, skip_serializing)]
-    #[schema(ignore)]
-    profile: Later,
+    /// What is to be changed of its scheduler; from the next plan on it decides so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<SchedulerChange>,
 }
 
 /// `null` is another thing than nothing.
@@ -74,32 +76,11 @@ where
 }
 
 impl VclusterRequest {
-    /// Of what is here.
-    pub fn new(
-        description: Option<String>,
-        tenants: Option<Option<Vec<String>>>,
-        expected_version: Option<u32>,
-    ) -> Self {
-        Self {
-            description,
-            tenants,
-            expected_version,
-            profile: Later::default(),
-        }
-    }
-
-    /// As the quorum is told.
+    /// As the quorum is told, the scheduler apart.
     ///
     /// # Errors
-    /// A name that is none, or a field that is not here yet.
+    /// A name that is none.
     pub fn change(self) -> Result<VclusterPatch, FieldError> {
-        if self.profile.is_given() {
-            return Err(FieldError {
-                reason: "no scheduler reads a profile yet; leave it out. Nothing was changed"
-                    .to_owned(),
-                ..not_yet("profile")
-            });
-        }
         let path = |name: String| {
             ProjectPath::new(&name).map_err(|error| FieldError {
                 field: "tenants".to_owned(),
@@ -176,9 +157,13 @@ mod tests {
         };
         let name = refused(r#"{"tenants": ["a b"]}"#);
         assert!(name.starts_with("tenants: "), "{name}");
-        let profile = refused(r#"{"tenants": [], "profile": "ml-training"}"#);
-        assert!(profile.starts_with("profile: no scheduler"), "{profile}");
-        for text in [r#"{"tenant": []}"#, r#"{"tenants": "physics"}"#] {
+        for text in [
+            r#"{"tenant": []}"#,
+            r#"{"tenants": "physics"}"#,
+            r#"{"profile": "ml-training"}"#,
+            r#"{"scheduler": {"weights": {"topologie": 1}}}"#,
+            r#"{"scheduler": {"reservations": "many"}}"#,
+        ] {
             assert!(
                 serde_json::from_str::<VclusterRequest>(text).is_err(),
                 "{text}"

@@ -7,7 +7,10 @@ use crate::{
 };
 use clap::Args;
 use futures::StreamExt as _;
-use lattice_api::{allocation::AllocationView, explanation::ExplanationView};
+use lattice_api::{
+    allocation::AllocationView,
+    explanation::{ExplanationView, ScoreView},
+};
 use lattice_client::{AllocationFilter, LogOptions, LogOutput};
 use lattice_quorum_types::{AllocationId, AllocationState};
 use std::{
@@ -298,6 +301,40 @@ fn in_words(why: &ExplanationView) -> String {
     }
     if let Some(start) = &why.estimated_start {
         let _ = write!(text, "\n  estimated start: {}", time(start));
+    }
+    if let Some(nodes) = &why.reserved {
+        let _ = write!(text, "\n  held back for it from then on: {nodes}");
+    }
+    if let Some(score) = &why.score {
+        let _ = write!(text, "\n{}", in_numbers(score));
+    }
+    text
+}
+
+/// The nine factors, a line each.
+fn in_numbers(score: &ScoreView) -> String {
+    let ahead = match score.ahead {
+        0 => "nothing of its queue comes before it".to_owned(),
+        1 => "1 of its queue comes before it".to_owned(),
+        ahead => format!("{ahead} of its queue come before it"),
+    };
+    let mut text = format!("  score {:.4}; {ahead}", score.total);
+    let _ = write!(
+        text,
+        "\n    {:<12} {:>8} {:>8} {:>8}",
+        "factor", "value", "weight", "product"
+    );
+    for factor in &score.factors {
+        let product = factor.value * factor.weight;
+        let (name, value, weight) = (&factor.name, factor.value, factor.weight);
+        let _ = write!(
+            text,
+            "\n    {name:<12} {value:>8.4} {weight:>8.4} {product:>8.4}"
+        );
+    }
+    let _ = write!(text, "\n    {:<12} {:>26.4}", "sum", score.sum);
+    if score.budget < 1.0 {
+        let _ = write!(text, "\n    {:<12} {:>26.4}", "budget", score.budget);
     }
     text
 }

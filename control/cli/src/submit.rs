@@ -60,7 +60,7 @@ pub struct SubmitArgs {
     /// its traces are wiped before a node goes back.
     #[arg(long)]
     sensitive: bool,
-    /// Acceptable GPU model, part of its name; repeat for several.
+    /// Acceptable GPU models, parts of their names: H100, 'V100M16|V100M32'.
     #[arg(long = "gpu-model", value_name = "MODEL")]
     gpu_models: Vec<String>,
     /// GPUs each node must have.

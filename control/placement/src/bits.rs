@@ -33,6 +33,23 @@ impl BitSet {
         self.words[member / WORD] &= !(1 << (member % WORD));
     }
 
+    pub(crate) fn put(&mut self, member: usize, is_in: bool) {
+        if is_in {
+            self.insert(member);
+        } else {
+            self.remove(member);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// The size given at making, rounded up to whole words.
+    pub(crate) fn capacity(&self) -> usize {
+        self.words.len() * WORD
+    }
+
     pub(crate) fn contains(&self, member: usize) -> bool {
         self.words[member / WORD] & (1 << (member % WORD)) != 0
     }
@@ -63,6 +80,13 @@ impl BitSet {
             .map(|(a, b)| a & b)
             .collect();
         BitSet { words }
+    }
+
+    /// Adds what `other` has.
+    pub(crate) fn add_all(&mut self, other: &BitSet) {
+        for (word, theirs) in self.words.iter_mut().zip(&other.words) {
+            *word |= theirs;
+        }
     }
 
     /// The words overlapping `range`, cut to it, each with its first member's number.
@@ -100,6 +124,21 @@ impl BitSet {
                 (word != 0).then(|| {
                     word &= word - 1;
                     base + bit
+                })
+            })
+        })
+    }
+
+    /// Members of both, ascending.
+    pub(crate) fn iter_common<'a>(&'a self, other: &'a BitSet) -> impl Iterator<Item = usize> + 'a {
+        let words = self.words.iter().zip(&other.words).enumerate();
+        words.flat_map(|(at, (a, b))| {
+            let mut word = a & b;
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros() as usize;
+                (word != 0).then(|| {
+                    word &= word - 1;
+                    at * WORD + bit
                 })
             })
         })

@@ -1,9 +1,10 @@
 //! Which of the free nodes a job gets: few topology groups against one conformance group.
 //!
 //! Two kinds of node sets are weighed by `w4·f4 + w9·f9`: the one over all candidates, and one
-//! inside each conformance group that is large enough.
+//! inside each conformance group that is large enough. Where power does not do for all candidates, each is
+//! one that can be paid.
 
-use crate::{bits::BitSet, index::Index, policy::Weights};
+use crate::{bits::BitSet, factors, index::Index, policy::Weights, power::PowerLeft};
 use lattice_quorum_types::spec::Spread;
 use std::cmp::{Ordering, Reverse};
 
@@ -14,6 +15,8 @@ pub(crate) struct Ask {
     pub(crate) spread: Spread,
     /// All nodes must share one known conformance key.
     pub(crate) one_conformance_group: bool,
+    /// Groups with nodes that fit, free or not: what f4 counts by.
+    pub(crate) groups: usize,
 }
 
 /// A node set.
@@ -23,24 +26,25 @@ pub(crate) struct Chosen {
     pub(crate) nodes: Vec<usize>,
     /// Groups touched.
     pub(crate) span: usize,
-    /// f4: 1 - span / groups with candidates.
+    /// f4: 1 - span / groups with nodes that fit.
     pub(crate) topology: f64,
     /// f9: largest conformance group in the set / its nodes.
     pub(crate) conformance: f64,
 }
 
-/// The best node set within `candidates`; `None` when there is none.
+/// The best node set within `candidates` that `power` does for (`None`: nobody counts it); `None` when
+/// there is none.
 pub(crate) fn choose(
     index: &Index,
     candidates: &BitSet,
     ask: Ask,
     weights: &Weights,
+    power: Option<&PowerLeft>,
 ) -> Option<Chosen> {
-    let by_group = index.count_by_group(candidates);
-    let available = by_group.len();
+    let power = power.filter(|power| power.is_short(index, candidates));
     let mut best = None;
     if !ask.one_conformance_group {
-        let mixed = pick(index, candidates, &by_group, ask, available)?;
+        let mixed = pick(index, candidates, ask, power)?;
         // Fewest groups and one conformance group at once: nothing can be better.
         if mixed.conformance >= 1.0 && ask.spread != Spread::Spread {
             return Some(mixed);
@@ -53,8 +57,7 @@ pub(crate) fn choose(
             continue;
         }
         let alike = candidates.and(&index.conforming[key]);
-        let by_group = index.count_by_group(&alike);
-        let Some(set) = pick(index, &alike, &by_group, ask, available) else {
+        let Some(set) = pick(index, &alike, ask, power) else {
             continue;
         };
         if best
@@ -90,38 +93,87 @@ fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Orderin
         .then_with(|| b.nodes.cmp(&a.nodes))
 }
 
-/// One node set within `candidates`, laid out as asked.
-fn pick(
-    index: &Index,
-    candidates: &BitSet,
-    by_group: &[(usize, u32)],
-    ask: Ask,
-    available: usize,
-) -> Option<Chosen> {
-    let total: u32 = by_group.iter().map(|(_, count)| count).sum();
-    if ask.nodes == 0 || total < ask.nodes {
-        return None;
-    }
-    let nodes = match ask.spread {
-        Spread::Tight => {
-            let takes = fewest_groups(by_group, ask.nodes);
-            take_alike(index, candidates, &takes)
+/// One node set within `candidates`, laid out as asked. `power` is given where it does not do for all.
+fn pick(index: &Index, candidates: &BitSet, ask: Ask, power: Option<&PowerLeft>) -> Option<Chosen> {
+    let nodes = match power {
+        None => lay_out(index, candidates, ask)?,
+        Some(power) if ask.spread == Spread::Tight => paid_tight(index, candidates, ask, power)?,
+        Some(power) => {
+            let paid = power.clone().affordable(index, candidates.iter());
+            lay_out(index, &BitSet::collect(index.size(), paid), ask)?
         }
-        Spread::Spread => {
-            let takes = most_groups(by_group, ask.nodes);
-            take_first(index, candidates, &takes)
-        }
-        Spread::Any => candidates.iter().take(ask.nodes as usize).collect(),
     };
     let mut groups: Vec<usize> = nodes.iter().map(|n| index.group_of[*n]).collect();
     groups.dedup();
     let alike = largest_conformance_group(index, &nodes);
     Some(Chosen {
         span: groups.len(),
-        topology: 1.0 - groups.len() as f64 / available.max(1) as f64,
-        conformance: f64::from(alike) / nodes.len() as f64,
+        topology: factors::topology(groups.len(), ask.groups),
+        conformance: factors::conformance(alike, ask.nodes),
         nodes,
     })
+}
+
+fn lay_out(index: &Index, candidates: &BitSet, ask: Ask) -> Option<Vec<usize>> {
+    let by_group = index.count_by_group(candidates);
+    let total: u32 = by_group.iter().map(|(_, count)| count).sum();
+    if ask.nodes == 0 || total < ask.nodes {
+        return None;
+    }
+    Some(match ask.spread {
+        Spread::Tight => {
+            let takes = fewest_groups(&by_group, ask.nodes);
+            take_alike(index, candidates, &takes)
+        }
+        Spread::Spread => {
+            let takes = most_groups(&by_group, ask.nodes);
+            take_first(index, candidates, &takes)
+        }
+        Spread::Any => candidates.iter().take(ask.nodes as usize).collect(),
+    })
+}
+
+/// As [`fewest_groups`], of the nodes that can be paid in each group. Where the nodes of a domain cost the
+/// same and no group lies in two, what k groups of a domain can have grows less with each, and so the
+/// largest first are the fewest again.
+fn paid_tight(
+    index: &Index,
+    candidates: &BitSet,
+    ask: Ask,
+    power: &PowerLeft,
+) -> Option<Vec<usize>> {
+    let mut power = power.clone();
+    let mut groups: Vec<usize> = index
+        .count_by_group(candidates)
+        .into_iter()
+        .map(|(group, _)| group)
+        .collect();
+    let mut nodes = Vec::with_capacity(ask.nodes as usize);
+    while nodes.len() < ask.nodes as usize {
+        let rest = ask.nodes as usize - nodes.len();
+        let paid_in = |group: &usize| {
+            let range = index.groups[*group].range.clone();
+            power.clone().affordable(index, candidates.iter_in(range))
+        };
+        let offers = groups.iter().map(|group| (*group, paid_in(group)));
+        // The smallest that holds the rest; else the largest.
+        let worth = |(group, paid): &(usize, Vec<usize>)| match paid.len() >= rest {
+            true => (0, paid.len(), *group),
+            false => (1, usize::MAX - paid.len(), *group),
+        };
+        let (group, mut paid) = offers.min_by_key(worth)?;
+        paid.truncate(rest);
+        if paid.is_empty() {
+            return None;
+        }
+        paid.iter().for_each(|n| {
+            power.pay(index, *n);
+        });
+        nodes.extend(paid);
+        groups.retain(|left| *left != group);
+    }
+    nodes.sort_unstable();
+    Some(nodes)
 }
 
 /// How many nodes to take from a group.

@@ -1,327 +1,379 @@
-//! One pass over the queue. For each job: limits, nodes that fit, nodes that are free and not
-//! held back, the best set of them; else an explanation, and for the first blocked one a
-//! reservation.
+//! One pass over the queue. For each job: limits, nodes that fit, nodes that are free and not held back,
+//! bandwidth and power until its end, the best set of nodes; else why it waits, and for the first blocked
+//! ones a reservation.
 
 use crate::{
+    ahead::{Ahead, Gap},
     bits::BitSet,
     choose::{Ask, Chosen, choose},
-    eligible::{Condition, EligibleSets},
-    explain::{Blocker, Constraint, Explanation, Step},
-    headroom::Headroom,
-    index::Index,
+    eligible::{Eligible, EligibleSets},
+    explain::Blocker,
+    factors::Score,
+    floor::Floors,
+    headroom::{Headroom, Paths},
+    machine::{Machine, NEVER},
+    open::{OpenCount, OpenCounts},
     plan::{Layout, Placement, Plan, Reservation},
     policy::Policy,
-    rank,
-    timeline::Timeline,
-    view::{ClusterView, Health, Liveness, PendingView},
+    power::Power,
+    queue::{Job, Queue},
+    storage::Storage,
+    view::ClusterView,
+    waiting::{Waiting, Waits},
 };
-use lattice_quorum_types::{AllocationId, UnixMillis, command::ExpectedNode};
+use lattice_quorum_types::{UnixMillis, command::ExpectedNode};
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// What the first blocked job holds back.
-struct Held {
-    by: AllocationId,
-    starts_at: UnixMillis,
-    nodes: BitSet,
-    /// Every node it could use: work without an end stays off all of them.
-    contested: BitSet,
+/// What a plan is made of; nothing of it is changed by planning.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) view: &'a ClusterView,
+    pub(crate) policy: &'a Policy,
+    pub(crate) machine: &'a Machine,
+    pub(crate) queue: &'a Queue,
+    pub(crate) sets: &'a EligibleSets<'a>,
+    pub(crate) paths: &'a Paths,
+    pub(crate) now: UnixMillis,
 }
 
 pub(crate) struct Cycle<'a> {
-    view: &'a ClusterView,
-    index: &'a Index,
-    policy: &'a Policy,
-    now: UnixMillis,
-    versions: Vec<u64>,
+    given: Given<'a>,
+    now: u64,
     free: BitSet,
-    /// Free or not: used only where no other will do.
-    deprioritised: BitSet,
-    timeline: Timeline,
-    eligible: EligibleSets<'a>,
+    /// Of each node, as in the machine; what is placed is not free before its end.
+    free_at: Vec<u64>,
     headroom: Headroom<'a>,
-    held: Option<Held>,
-    plan: Plan,
+    ahead: Ahead,
+    open: OpenCounts,
+    /// How many nodes of a set could be paid, for jobs that end before the same reservations start, and
+    /// after how many changes that was so.
+    paid: BTreeMap<(usize, usize), (usize, u32)>,
+    power: Power,
+    storage: Storage<'a>,
+    /// By set of nodes.
+    floors: Vec<Floors>,
+    /// Kept from search to search for its room: a hundred thousand bytes at a time are dear.
+    gaps: Vec<Gap>,
+    starts: Vec<u64>,
+    placements: Vec<Placement>,
+    reservations: Vec<Reservation>,
 }
 
 /// How one turn ended.
 enum Turn {
     Placed(Chosen),
-    Waits(Blocker),
+    Waits(Blocked),
+}
+
+/// Why a job does not start, and what reservations left of the free nodes, where it came to that.
+struct Blocked {
+    blocker: Blocker,
+    open: Option<OpenCount>,
+}
+
+impl From<Blocker> for Turn {
+    fn from(blocker: Blocker) -> Self {
+        let open = None;
+        Self::Waits(Blocked { blocker, open })
+    }
 }
 
 impl<'a> Cycle<'a> {
-    pub(crate) fn new(
-        view: &'a ClusterView,
-        index: &'a Index,
-        policy: &'a Policy,
-        now: UnixMillis,
-    ) -> Self {
-        let size = index.size();
-        let mut condition = Condition {
-            in_service: BitSet::empty(size),
-            alive: BitSet::empty(size),
-            usable: BitSet::empty(size),
-            healthy: BitSet::empty(size),
-            unclaimed: BitSet::empty(size),
-            claimed: BTreeMap::new(),
-        };
-        let mut free = BitSet::empty(size);
-        let mut deprioritised = BitSet::empty(size);
-        let mut timeline = Timeline::new(size);
-        let mut versions = vec![0; size];
-        for (node, n) in view.nodes.values().zip(index.number.iter().copied()) {
-            versions[n] = node.version;
-            if node.in_service {
-                condition.in_service.insert(n);
-            }
-            if node.facts.liveness == Liveness::Alive {
-                condition.alive.insert(n);
-            }
-            if node.facts.health.is_usable() {
-                condition.usable.insert(n);
-            }
-            if node.facts.health == Health::Healthy {
-                condition.healthy.insert(n);
-            }
-            match &node.owner {
-                None => condition.unclaimed.insert(n),
-                Some(owner) => {
-                    let claimed = condition.claimed.entry(owner.clone());
-                    let claimed = claimed.or_insert_with(|| BitSet::empty(size));
-                    claimed.insert(n);
-                }
-            }
-            if node.is_last() {
-                deprioritised.insert(n);
-            }
-            match node.holder {
-                None => free.insert(n),
-                Some(holder) => {
-                    // What overruns its end is expected to go at once.
-                    if let Some(end) = view.running.get(&holder).and_then(|r| r.ends_at) {
-                        timeline.release(n, end.max(now));
-                    }
-                }
-            }
-        }
-        let projects = view.pending.values().map(|job| &job.project);
-        Self {
+    pub(crate) fn new(given: Given<'a>) -> Self {
+        let Given {
             view,
-            index,
-            policy,
+            machine,
+            queue,
+            sets,
             now,
-            versions,
-            free,
-            deprioritised,
-            timeline,
-            eligible: EligibleSets::new(index, condition),
-            headroom: Headroom::new(view.limit_policy, &view.levels, projects),
-            held: None,
-            plan: Plan {
-                revision: view.revision,
-                view_age_ms: view.age_ms,
-                made_at: now,
-                ..Plan::default()
-            },
+            ..
+        } = given;
+        Self {
+            now: now.0,
+            free: machine.free.clone(),
+            free_at: machine.free_at.clone(),
+            headroom: Headroom::new(view.limit_policy, &view.levels, given.paths),
+            ahead: Ahead::none(machine.index.size()),
+            open: OpenCounts::new(sets.len()),
+            paid: BTreeMap::new(),
+            power: Power::new(view, machine, now.0),
+            storage: Storage::new(view, queue, now.0),
+            floors: std::iter::repeat_with(Floors::default)
+                .take(sets.len())
+                .collect(),
+            gaps: Vec::new(),
+            starts: Vec::new(),
+            placements: Vec::new(),
+            reservations: Vec::new(),
+            given,
         }
     }
 
-    pub(crate) fn run(mut self) -> Plan {
-        for (id, job, score) in rank::order(&self.view.pending, self.policy, self.now) {
-            let set = self.eligible.number(job);
+    /// Serves the queue in `order`, places of it.
+    pub(crate) fn run(mut self, order: &[u32], scores: Vec<Score>) -> Plan {
+        let queue = self.given.queue;
+        let mut waiting = Vec::new();
+        waiting.resize_with(queue.jobs.len(), || None);
+        for (ahead, place) in (0..).zip(order) {
+            let place = *place as usize;
+            let (job, set) = (&queue.jobs[place], self.given.sets.number(place));
             match self.turn(job, set) {
-                Turn::Placed(chosen) => self.place(id, job, chosen, score, set),
-                Turn::Waits(blocker) => {
-                    let mut explanation = self.explain(job, set, blocker);
-                    if matches!(explanation.blocker, Blocker::NodesBusy { .. }) {
-                        explanation.estimated_start = self.reserve(id, job, set);
-                    }
-                    self.plan.explanations.insert(id, explanation);
+                Turn::Placed(chosen) => self.place(job, set, chosen, scores[place]),
+                Turn::Waits(blocked) => {
+                    let free = self.count(set, Some(0));
+                    let conforming = blocked.open.unwrap_or(free).alike;
+                    let estimated_start = self.reserve(job, set, &blocked.blocker);
+                    waiting[place] = Some(Waits {
+                        needed: job.nodes,
+                        steps: self.eligible(set).steps.clone(),
+                        free: free.all,
+                        not_reserved: blocked.open.map(|open| open.all),
+                        conforming: job.is_sensitive().then_some(conforming),
+                        blocker: blocked.blocker,
+                        estimated_start,
+                        ahead,
+                    });
                 }
             }
         }
-        self.plan
+        let ids = queue.jobs.iter().map(|job| job.id).collect();
+        Plan {
+            revision: self.given.view.revision,
+            view_age_ms: self.given.view.age_ms,
+            made_at: self.given.now,
+            weights: self.given.policy.weights,
+            placements: self.placements,
+            reservations: self.reservations,
+            waiting: Waiting::new(self.given.machine.index.size(), ids, waiting, scores),
+        }
     }
 
-    fn ask(job: &PendingView) -> Ask {
+    fn eligible(&self, set: usize) -> &'a Eligible {
+        self.given.sets.get(set)
+    }
+
+    fn ask(&self, job: &Job, set: usize) -> Ask {
         Ask {
             nodes: job.nodes,
-            spread: job.constraints.spread,
-            one_conformance_group: job.sensitive,
+            spread: job.spread,
+            one_conformance_group: job.is_sensitive(),
+            groups: self.eligible(set).by_span.len(),
         }
     }
 
-    /// Whether it is over before the reservation starts.
-    fn ends_in_time(&self, job: &PendingView, held: &Held) -> bool {
-        job.walltime_ms
-            .is_some_and(|walltime| self.now.after(walltime) <= held.starts_at)
+    /// Free nodes that fit and that nothing holds back from a job that ends at `end`.
+    fn count(&mut self, set: usize, end: Option<u64>) -> OpenCount {
+        let index = &self.given.machine.index;
+        self.open
+            .count(index, self.given.sets, &self.free, &self.ahead, set, end)
     }
 
-    fn turn(&self, job: &PendingView, set: usize) -> Turn {
+    /// Those that the count is of.
+    fn open(&self, set: usize, end: Option<u64>) -> BitSet {
+        let mut open = self.eligible(set).nodes.and(&self.free);
+        if self.ahead.len() > 0 {
+            let held: Vec<usize> = open
+                .iter()
+                .filter(|n| !self.ahead.leaves(*n, end))
+                .collect();
+            held.into_iter().for_each(|n| open.remove(n));
+        }
+        open
+    }
+
+    fn turn(&mut self, job: &Job, set: usize) -> Turn {
         if job.nodes == 0 {
-            return Turn::Waits(Blocker::NoNodesAsked);
+            return Blocker::NoNodesAsked.into();
         }
-        let eligible = self.eligible.get(set);
+        let eligible = self.eligible(set);
         // What its user has claimed is counted already.
         let own = eligible.own.as_ref().map(|own| own.and(&self.free));
         let idle = own.as_ref().map_or(0, BitSet::count);
         let more = job.nodes.saturating_sub(idle);
-        if let Err(blocker) = self.headroom.check(&job.project, more) {
-            return Turn::Waits(blocker);
+        if let Err(blocker) = self.headroom.check(job.project, more) {
+            return blocker.into();
         }
         if eligible.count < job.nodes {
-            return Turn::Waits(Blocker::NotEnoughNodes {
-                short: job.nodes - eligible.count,
-            });
+            let short = job.nodes - eligible.count;
+            return Blocker::NotEnoughNodes { short }.into();
         }
-        if job.sensitive && eligible.largest_group < job.nodes {
+        if job.is_sensitive() && eligible.largest_group < job.nodes {
             let short = job.nodes - eligible.largest_group;
-            return Turn::Waits(Blocker::NotConforming { short });
+            return Blocker::NotConforming { short }.into();
         }
-        let mut open = eligible.nodes.and(&self.free);
-        if let Some(short) = self.short(&open, job) {
-            return Turn::Waits(Blocker::NodesBusy { short });
+        let usable = |count: OpenCount| match job.is_sensitive() {
+            true => count.alike,
+            false => count.all,
+        };
+        if let Some(short) = short(job.nodes, usable(self.count(set, Some(0)))) {
+            return Blocker::NodesBusy { short }.into();
         }
-        if let Some(held) = self
-            .held
-            .as_ref()
-            .filter(|held| !self.ends_in_time(job, held))
-        {
-            if !self.headroom.leaves_what_is_kept(&job.project, more) {
-                let (by, starts_at) = (held.by, held.starts_at);
-                return Turn::Waits(Blocker::HeadroomReserved { by, starts_at });
+        let end = job.end(self.now);
+        if self.ahead.len() > 0 {
+            if let Err(blocker) = self.headroom.leaves_what_is_kept(job.project, more, end) {
+                return blocker.into();
             }
-            open.drop_all(self.off_limits(job, held));
+            let open = self.count(set, end);
+            if usable(open) < job.nodes {
+                let blocker = self.reserved(set, end);
+                let open = Some(open);
+                return Turn::Waits(Blocked { blocker, open });
+            }
         }
-        let ask = Self::ask(job);
+        if let Some(blocker) = self.storage.short(job, self.now) {
+            return blocker.into();
+        }
+        if let Some(short) = self.unpaid(job, set, end) {
+            return Blocker::PowerShort { short }.into();
+        }
+        let ask = self.ask(job, set);
+        let among = self.open(set, end);
         // One's own come first: others may have the rest.
-        let own = own.map(|own| own.and(&open));
+        let own = own.map(|own| own.and(&among));
         let among_own = own
             .as_ref()
-            .and_then(|own| self.choose_own(own, &open, ask));
-        match (among_own.or_else(|| self.choose(&open, ask)), &self.held) {
-            (Some(chosen), _) => match self.headroom.check(&job.project, self.beside(&chosen, set))
-            {
+            .and_then(|own| self.choose_own(own, &among, ask, end));
+        match among_own.or_else(|| self.choose(&among, ask, end)) {
+            Some(chosen) => match self.headroom.check(job.project, self.beside(&chosen, set)) {
                 Ok(()) => Turn::Placed(chosen),
-                Err(blocker) => Turn::Waits(blocker),
+                Err(blocker) => blocker.into(),
             },
-            (None, Some(held)) => Turn::Waits(Blocker::Reserved {
-                by: held.by,
-                starts_at: held.starts_at,
-                unbounded: job.walltime_ms.is_none(),
-            }),
-            // Enough were counted above, so a set exists.
-            (None, None) => Turn::Waits(Blocker::NodesBusy { short: 0 }),
+            // There are enough: it is the power that does not do for any set of them.
+            None => Blocker::PowerShort { short: 1 }.into(),
         }
+    }
+
+    fn reserved(&self, set: usize, end: Option<u64>) -> Blocker {
+        let nodes = self.eligible(set).nodes.and(&self.free);
+        match self.ahead.in_the_way(&nodes, end) {
+            Some((by, starts_at)) => Blocker::Reserved {
+                by,
+                starts_at,
+                unbounded: end.is_none(),
+            },
+            // Nothing is held back where nothing is reserved.
+            None => Blocker::NodesBusy { short: 0 },
+        }
+    }
+
+    /// How many of its nodes could not be paid until its end.
+    fn unpaid(&mut self, job: &Job, set: usize, end: Option<u64>) -> Option<u32> {
+        if self.power.is_free() {
+            return None;
+        }
+        let before = end.map_or(usize::MAX, |end| self.ahead.starting_before(end));
+        let changes = self.placements.len() + self.reservations.len();
+        let known = self
+            .paid
+            .get(&(set, before))
+            .filter(|known| known.0 == changes);
+        let paid = match known {
+            Some((_, paid)) => *paid,
+            None => {
+                let mut left = self.power.left(self.now, end);
+                let open = self.open(set, end);
+                let paid = left
+                    .affordable(&self.given.machine.index, open.iter())
+                    .len();
+                let paid = u32::try_from(paid).unwrap_or(u32::MAX);
+                self.paid.insert((set, before), (changes, paid));
+                paid
+            }
+        };
+        short(job.nodes, paid)
     }
 
     /// How many of these nodes are not its user's own, and so not counted yet.
     fn beside(&self, chosen: &Chosen, set: usize) -> u32 {
-        let own = self.eligible.get(set).own.as_ref();
+        let own = self.eligible(set).own.as_ref();
         let is_own = |n: &&usize| own.is_some_and(|own| own.contains(**n));
         let beside = chosen.nodes.iter().filter(|n| !is_own(n)).count();
         u32::try_from(beside).unwrap_or(u32::MAX)
     }
 
     /// Its user's own nodes; where they are too few, all of them that are alike, and what is missing.
-    fn choose_own(&self, own: &BitSet, open: &BitSet, ask: Ask) -> Option<Chosen> {
-        if let Some(chosen) = self.choose(own, ask) {
+    fn choose_own(
+        &self,
+        own: &BitSet,
+        open: &BitSet,
+        ask: Ask,
+        end: Option<u64>,
+    ) -> Option<Chosen> {
+        if let Some(chosen) = self.choose(own, ask, end) {
             return Some(chosen);
         }
-        let counts = self.index.count_by_conformance(own).into_iter().enumerate();
+        let index = &self.given.machine.index;
+        let counts = index.count_by_conformance(own).into_iter().enumerate();
         let mut keys: Vec<(usize, u32)> = counts.filter(|(_, count)| *count > 0).collect();
         keys.sort_unstable_by_key(|(key, count)| (Reverse(*count), *key));
         keys.into_iter().find_map(|(key, count)| {
-            let alike = &self.index.conforming[key];
+            let alike = &index.conforming[key];
             let mut all = own.and(alike);
             let mut others = open.and(alike);
             others.drop_all(&all);
             let nodes = ask.nodes.checked_sub(count)?;
-            let found = self.choose(&others, Ask { nodes, ..ask })?;
+            let found = self.choose(&others, Ask { nodes, ..ask }, end)?;
             found.nodes.into_iter().for_each(|n| all.insert(n));
-            self.choose(&all, ask)
+            self.choose(&all, ask, end)
         })
     }
 
+    /// The best set for a job that starts now and ends at `end`.
+    fn choose(&self, open: &BitSet, ask: Ask, end: Option<u64>) -> Option<Chosen> {
+        self.choose_for(open, ask, self.now, end)
+    }
+
     /// The best set without deprioritised nodes; where there is none, the best with them.
-    fn choose(&self, open: &BitSet, ask: Ask) -> Option<Chosen> {
-        let choose = |among: &BitSet| choose(self.index, among, ask, &self.policy.weights);
-        if self.deprioritised.count() == 0 {
+    fn choose_for(&self, open: &BitSet, ask: Ask, from: u64, end: Option<u64>) -> Option<Chosen> {
+        let Given {
+            machine, policy, ..
+        } = self.given;
+        let power = match self.power.is_free() {
+            true => None,
+            false => Some(self.power.left(from, end)),
+        };
+        let choose =
+            |among: &BitSet| choose(&machine.index, among, ask, &policy.weights, power.as_ref());
+        if machine.deprioritised.is_empty() {
             return choose(open);
         }
         let mut preferred = open.clone();
-        preferred.drop_all(&self.deprioritised);
+        preferred.drop_all(&machine.deprioritised);
         choose(&preferred).or_else(|| choose(open))
     }
 
-    /// Nodes that a job running past the reservation's start may not use.
-    fn off_limits<'h>(&self, job: &PendingView, held: &'h Held) -> &'h BitSet {
-        if job.walltime_ms.is_some() {
-            &held.nodes
-        } else {
-            &held.contested
+    fn place(&mut self, job: &Job, set: usize, chosen: Chosen, score: Score) {
+        let machine = self.given.machine;
+        let end = job.end(self.now);
+        self.headroom
+            .consume(job.project, self.beside(&chosen, set));
+        for n in &chosen.nodes {
+            self.free.remove(*n);
+            self.free_at[*n] = end.unwrap_or(NEVER);
+            self.open.take(*n);
+            self.power.take(&machine.index, *n, None, end);
         }
-    }
-
-    /// How many nodes are missing; for sensitive work, in the largest conformance group.
-    fn short(&self, open: &BitSet, job: &PendingView) -> Option<u32> {
-        let usable = if job.sensitive {
-            self.largest_group(open)
-        } else {
-            open.count()
-        };
-        job.nodes.checked_sub(usable).filter(|short| *short > 0)
-    }
-
-    fn largest_group(&self, open: &BitSet) -> u32 {
-        self.index
-            .count_by_conformance(open)
-            .into_iter()
-            .max()
-            .unwrap_or(0)
-    }
-
-    fn place(
-        &mut self,
-        id: AllocationId,
-        job: &PendingView,
-        chosen: Chosen,
-        score: f64,
-        set: usize,
-    ) {
-        let beside = self.beside(&chosen, set);
-        self.headroom.consume(&job.project, beside);
-        for node in &chosen.nodes {
-            self.free.remove(*node);
-            if let Some(walltime) = job.walltime_ms {
-                self.timeline.release(*node, self.now.after(walltime));
-            }
-        }
+        self.storage.take(job, None, end);
         let expected = |n: &usize| ExpectedNode {
-            node: self.index.names[*n].clone(),
-            version: self.versions[*n],
+            node: machine.index.names[*n].clone(),
+            version: machine.versions[*n],
             // Whoever pings the node knows it.
             boot: None,
         };
-        self.plan.placements.push(Placement {
-            id,
+        self.placements.push(Placement {
+            id: job.id,
             nodes: chosen.nodes.iter().map(expected).collect(),
             layout: self.layout(&chosen),
             score,
-            backfilled: self.held.is_some(),
+            backfilled: self.ahead.len() > 0,
         });
     }
 
     fn layout(&self, chosen: &Chosen) -> Layout {
-        let mut touched: Vec<usize> = chosen
-            .nodes
-            .iter()
-            .map(|n| self.index.group_of[*n])
-            .collect();
+        let index = &self.given.machine.index;
+        let mut touched: Vec<usize> = chosen.nodes.iter().map(|n| index.group_of[*n]).collect();
         touched.dedup();
-        let named = touched
-            .iter()
-            .filter_map(|g| self.index.groups[*g].name.clone());
+        let named = touched.iter().filter_map(|g| index.groups[*g].name.clone());
         let groups: Vec<String> = named.collect();
         let ungrouped = touched.len() - groups.len();
         Layout {
@@ -332,67 +384,148 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Holds nodes back for the first blocked job whose start can be foreseen.
-    fn reserve(&mut self, id: AllocationId, job: &PendingView, set: usize) -> Option<UnixMillis> {
-        if self.held.is_some() {
+    /// Holds nodes back for a job that waits for what others will give back, while it is one of those that
+    /// get a reservation and its start can be foreseen.
+    fn reserve(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
+        use Blocker::{NodesBusy, PowerShort, Reserved, StorageShort};
+        let waits_for_others = matches!(
+            blocker,
+            NodesBusy { .. } | Reserved { .. } | PowerShort { .. } | StorageShort { .. }
+        );
+        let made = self.reservations.len();
+        if !waits_for_others || !self.given.policy.reservations.allows(made) {
             return None;
         }
-        let eligible = self.eligible.get(set);
-        let ask = Self::ask(job);
-        let (starts_at, open) = self
-            .timeline
-            .earliest(self.index, eligible, &self.free, ask)?;
-        let chosen = self.choose(&open, ask)?;
-        self.plan.reservations.push(Reservation {
-            id,
-            starts_at,
-            nodes: chosen
-                .nodes
-                .iter()
-                .map(|n| self.index.names[*n].clone())
-                .collect(),
+        self.headroom
+            .leaves_what_is_kept(job.project, job.nodes, None)
+            .ok()?;
+        let (starts_at, chosen) = self.earliest(job, set)?;
+        let (start, end) = (UnixMillis(starts_at), job.end(starts_at));
+        let index = &self.given.machine.index;
+        for n in &chosen.nodes {
+            self.power.take(index, *n, Some(starts_at), end);
+        }
+        self.storage.take(job, Some(starts_at), end);
+        let could_use = &self.eligible(set).nodes;
+        let place = self
+            .ahead
+            .add(job.id, starts_at, end, &chosen.nodes, could_use);
+        self.open.reserved(place);
+        self.headroom
+            .keep_for(job.project, job.nodes, job.id, start);
+        let names = chosen.nodes.iter().map(|n| index.names[*n].clone());
+        self.reservations.push(Reservation {
+            id: job.id,
+            starts_at: start,
+            nodes: names.collect(),
             layout: self.layout(&chosen),
         });
-        self.held = Some(Held {
-            by: id,
-            starts_at,
-            nodes: BitSet::collect(self.index.size(), chosen.nodes),
-            contested: eligible.nodes.clone(),
-        });
-        self.headroom.keep_for(&job.project, job.nodes);
-        Some(starts_at)
+        Some(start)
     }
 
-    /// The constraints' counts go on with what is free now, what is not held back, and what
-    /// conforms.
-    fn explain(&self, job: &PendingView, set: usize, blocker: Blocker) -> Explanation {
-        let eligible = self.eligible.get(set);
-        let mut steps = Vec::with_capacity(eligible.steps.len() + 3);
-        steps.extend_from_slice(&eligible.steps);
-        let mut before = eligible.count;
-        let mut step = |constraint, left: u32| {
-            steps.push(Step {
-                constraint,
-                removed: before - left,
-                left,
-            });
-            before = left;
-        };
-        let mut open = eligible.nodes.and(&self.free);
-        step(Constraint::Free, open.count());
-        if let (Blocker::Reserved { .. }, Some(held)) = (&blocker, &self.held) {
-            open.drop_all(self.off_limits(job, held));
-            step(Constraint::NotReserved, open.count());
-        }
-        if job.sensitive {
-            step(Constraint::Conforming, self.largest_group(&open));
-        }
-        Explanation {
-            needed: job.nodes,
-            total: u32::try_from(self.index.size()).unwrap_or(u32::MAX),
-            steps,
-            blocker,
-            estimated_start: None,
+    /// The first time at which a job can have all it asks for until its end, and the best nodes then.
+    ///
+    /// At a time that is tried, each node has a first gap that is long enough. Before the n-th smallest of
+    /// these there are less than n nodes, so that is the next one to try; where it is the time that was
+    /// tried, there are enough.
+    fn earliest(&mut self, job: &Job, set: usize) -> Option<(u64, Chosen)> {
+        let ask = self.ask(job, set);
+        let lasts = job.walltime_ms.unwrap_or(u64::MAX);
+        let mut at = self.floors[set].of(job.nodes, lasts).max(self.now);
+        self.look_for_gaps(job, set, at);
+        let mut is_floor = true;
+        loop {
+            let enough = self.enough(job, at)?;
+            if enough > at {
+                at = enough;
+                self.move_on(job, at);
+                continue;
+            }
+            if std::mem::take(&mut is_floor) {
+                self.floors[set].add(job.nodes, lasts, at);
+            }
+            if self.storage.short(job, at).is_some() {
+                at = self.storage.next_step(job, at)?;
+                self.move_on(job, at);
+                continue;
+            }
+            let size = self.given.machine.index.size();
+            let open = self.gaps.iter().filter(|gap| gap.start <= at);
+            let open = BitSet::collect(size, open.map(|gap| gap.n));
+            if let Some(chosen) = self.choose_for(&open, ask, at, job.end(at)) {
+                return Some((at, chosen));
+            }
+            // Enough nodes, and no set of them that can be paid: till power or nodes come back.
+            let later = self
+                .gaps
+                .iter()
+                .map(|gap| gap.start)
+                .filter(|start| *start > at);
+            at = later.chain(self.power.next_step(at)).min()?;
+            self.move_on(job, at);
         }
     }
+
+    /// The first gap from `after` on of each node that fits and has one.
+    fn look_for_gaps(&mut self, job: &Job, set: usize, after: u64) {
+        self.gaps.clear();
+        for n in self.given.sets.get(set).nodes.iter() {
+            let gap = self.ahead.gap(n, self.free_at[n], after, job.walltime_ms);
+            if gap.start != NEVER {
+                self.gaps.push(gap);
+            }
+        }
+    }
+
+    /// The first gaps from a later time on: those that are open then, for long enough, stay.
+    fn move_on(&mut self, job: &Job, to: u64) {
+        for gap in &mut self.gaps {
+            if gap.start <= to && !gap.is_open(to, job.walltime_ms) {
+                *gap = self
+                    .ahead
+                    .gap(gap.n, self.free_at[gap.n], to, job.walltime_ms);
+            }
+        }
+        self.gaps.retain(|gap| gap.start != NEVER);
+    }
+
+    /// The first time, `at` or later, at which so many nodes have begun their gaps, of one conformance
+    /// group where that is asked for.
+    fn enough(&mut self, job: &Job, at: u64) -> Option<u64> {
+        let gaps = self.gaps.iter();
+        if !job.is_sensitive() {
+            return nth(&mut self.starts, gaps.map(|gap| gap.start), job.nodes, at);
+        }
+        let index = &self.given.machine.index;
+        let keys = 0..index.conforming.len();
+        let of_key = |key| {
+            let alike = gaps
+                .clone()
+                .filter(|gap| index.conformance[gap.n] == Some(key));
+            nth(&mut self.starts, alike.map(|gap| gap.start), job.nodes, at)
+        };
+        keys.filter_map(of_key).min()
+    }
+}
+
+/// The n-th smallest time, or `at` where that is later; `None` where there are not so many.
+fn nth(
+    room: &mut Vec<u64>,
+    times: impl Iterator<Item = u64> + Clone,
+    n: u32,
+    at: u64,
+) -> Option<u64> {
+    let n = n as usize;
+    if times.clone().filter(|time| *time <= at).take(n).count() == n {
+        return Some(at);
+    }
+    room.clear();
+    room.extend(times);
+    let last = n.checked_sub(1).filter(|last| *last < room.len())?;
+    Some(*room.select_nth_unstable(last).1)
+}
+
+/// How many are missing.
+fn short(needed: u32, there: u32) -> Option<u32> {
+    needed.checked_sub(there).filter(|short| *short > 0)
 }

@@ -4,23 +4,36 @@ use crate::{
     bits::BitSet,
     explain::{Constraint, Step},
     index::Index,
-    view::{Owner, PendingView},
+    machine::Machine,
+    queue::Queue,
+    view::Owner,
 };
 use lattice_quorum_types::{NodeId, ProjectPath, spec::Constraints};
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-/// The nodes that fit one set of constraints; jobs with equal constraints share it, sensitive ones
-/// among themselves.
+/// What jobs with equal constraints ask of a node, sensitive ones among themselves. The layout does not
+/// matter.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) constraints: Constraints,
+    pub(crate) sensitive: bool,
+}
+
+/// The nodes that fit one request.
 #[derive(Debug)]
 pub(crate) struct Eligible {
     pub(crate) nodes: BitSet,
     pub(crate) count: u32,
     /// What each constraint dropped.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Arc<[Step]>,
     /// Size of the largest conformance group among them.
     pub(crate) largest_group: u32,
     /// Those that the user of these jobs has claimed for them.
     pub(crate) own: Option<BitSet>,
+    /// How many of them each topology group has, the most first, added up.
+    pub(crate) by_span: Vec<u32>,
+    /// Memory of all GPUs of a node, bytes: the mean of those of which it is known.
+    pub(crate) gpu_memory_bytes: Option<u64>,
 }
 
 /// Conditions on a node that jobs have whatever they ask for, as sets.
@@ -37,17 +50,11 @@ pub(crate) struct Condition {
     pub(crate) claimed: BTreeMap<Owner, BitSet>,
 }
 
-/// What decides about a node beside the constraints that a job names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Whose<'a> {
-    pub(crate) sensitive: bool,
-    /// Whose claimed nodes it may have too; `None` where its user has none.
-    pub(crate) claimant: Option<(&'a str, &'a ProjectPath)>,
-}
-
 impl Eligible {
-    fn new(index: &Index, condition: &Condition, wanted: &Constraints, whose: Whose<'_>) -> Self {
+    /// `own` are nodes that its user has claimed: they may be had too.
+    fn new(index: &Index, condition: &Condition, request: &Request, own: Option<&BitSet>) -> Self {
         let size = index.size();
+        let wanted = &request.constraints;
         let mut funnel = Funnel::new(size);
         if !wanted.gpu_models.is_empty() {
             funnel.keep(
@@ -85,10 +92,9 @@ impl Eligible {
         funnel.keep(Constraint::InService, &condition.in_service);
         funnel.keep(Constraint::Alive, &condition.alive);
         funnel.keep(Constraint::Usable, &condition.usable);
-        if whose.sensitive {
+        if request.sensitive {
             funnel.keep(Constraint::Healthy, &condition.healthy);
         }
-        let own = whose.claimant.and_then(|claimant| condition.own(claimant));
         match own {
             None => funnel.keep(Constraint::Unclaimed, &condition.unclaimed),
             Some(own) => {
@@ -98,18 +104,43 @@ impl Eligible {
         }
         let own = own.map(|own| own.and(&funnel.left));
         let largest_group = index.count_by_conformance(&funnel.left).into_iter().max();
+        let memory = || funnel.left.iter().filter_map(|n| index.gpu_memory[n]);
+        let known = memory().count() as u128;
+        let gpu_memory = memory().map(u128::from).sum::<u128>().checked_div(known);
         Self {
-            count: funnel.left.count(),
-            nodes: funnel.left,
-            steps: funnel.steps,
+            count: funnel.count,
+            steps: funnel.steps.into(),
             largest_group: largest_group.unwrap_or(0),
             own,
+            by_span: by_span(index, &funnel.left),
+            // A mean is no larger than the largest.
+            gpu_memory_bytes: gpu_memory.and_then(|bytes| u64::try_from(bytes).ok()),
+            nodes: funnel.left,
         }
     }
 }
 
+/// How many of `nodes` the 1, 2, … groups hold together that have the most.
+pub(crate) fn by_span(index: &Index, nodes: &BitSet) -> Vec<u32> {
+    let by_group = index.count_by_group(nodes);
+    let mut counts: Vec<u32> = by_group.into_iter().map(|(_, count)| count).collect();
+    counts.sort_unstable_by_key(|count| Reverse(*count));
+    let mut held = 0;
+    for count in &mut counts {
+        held += *count;
+        *count = held;
+    }
+    counts
+}
+
+/// The fewest groups that hold so many nodes; `None` where all of them together do not.
+pub(crate) fn span_of(by_span: &[u32], nodes: u32) -> Option<usize> {
+    let fewer = by_span.partition_point(|held| *held < nodes);
+    (fewer < by_span.len()).then_some(fewer + 1)
+}
+
 impl Condition {
-    fn own(&self, (user, project): (&str, &ProjectPath)) -> Option<&BitSet> {
+    pub(crate) fn own(&self, (user, project): (&str, &ProjectPath)) -> Option<&BitSet> {
         let owner = Owner {
             user: user.to_owned(),
             project: project.clone(),
@@ -154,7 +185,10 @@ fn union<'a>(size: usize, sets: impl Iterator<Item = &'a BitSet>) -> BitSet {
 /// A model that is not known matches nothing.
 fn with_gpu_model(index: &Index, wanted: &[String]) -> BitSet {
     let wanted: Vec<String> = wanted.iter().map(|w| w.to_lowercase()).collect();
-    let matches = |model: &str| wanted.iter().any(|w| model.contains(w.as_str()));
+    let matches = |model: &str| {
+        let model = model.to_lowercase();
+        wanted.iter().any(|w| model.contains(w.as_str()))
+    };
     let sets = index
         .gpu_models
         .iter()
@@ -170,9 +204,9 @@ fn named(index: &Index, names: &[NodeId]) -> BitSet {
     BitSet::collect(index.size(), (0..index.size()).filter(listed))
 }
 
-/// Everything of a job that decides whether a node fits; the layout does not.
+/// Everything of a request, to compare it by.
 type Key<'a> = (
-    Whose<'a>,
+    bool,
     &'a [String],
     Option<u32>,
     Option<u64>,
@@ -181,9 +215,9 @@ type Key<'a> = (
     &'a [NodeId],
 );
 
-fn key<'a>(wanted: &'a Constraints, whose: Whose<'a>) -> Key<'a> {
+pub(crate) fn key(wanted: &Constraints, sensitive: bool) -> Key<'_> {
     (
-        whose,
+        sensitive,
         &wanted.gpu_models,
         wanted.gpus_per_node,
         wanted.memory_bytes,
@@ -193,42 +227,79 @@ fn key<'a>(wanted: &'a Constraints, whose: Whose<'a>) -> Key<'a> {
     )
 }
 
-/// All sets of constraints met so far in one cycle.
-#[derive(Debug)]
-pub(crate) struct EligibleSets<'a> {
-    index: &'a Index,
-    condition: Condition,
-    numbers: BTreeMap<Key<'a>, usize>,
-    sets: Vec<Eligible>,
+/// The nodes that fit each request, kept from plan to plan while they are the same.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    stamp: u64,
+    by_request: Vec<Eligible>,
 }
 
-impl<'a> EligibleSets<'a> {
-    pub(crate) fn new(index: &'a Index, condition: Condition) -> Self {
-        Self {
-            index,
-            condition,
-            numbers: BTreeMap::new(),
-            sets: Vec::new(),
+/// The nodes that fit, for every job of one plan.
+#[derive(Debug)]
+pub(crate) struct EligibleSets<'a> {
+    kept: &'a [Eligible],
+    /// Those with nodes that a user has claimed, of whoever has.
+    claimed: Vec<Eligible>,
+    /// The set of each job.
+    of_job: Vec<u32>,
+}
+
+impl Kept {
+    /// Makes what is missing.
+    pub(crate) fn prepare<'a>(&'a mut self, machine: &Machine, queue: &Queue) -> EligibleSets<'a> {
+        let (index, condition) = (&machine.index, &machine.condition);
+        if self.stamp != machine.stamp {
+            self.by_request.clear();
+            self.stamp = machine.stamp;
+        }
+        let known = self.by_request.len();
+        let missing = queue.requests.iter().skip(known);
+        self.by_request
+            .extend(missing.map(|request| Eligible::new(index, condition, request, None)));
+        let own: Vec<Option<&BitSet>> = queue
+            .claimants
+            .iter()
+            .map(|(user, project)| condition.own((user, project)))
+            .collect();
+        let mut numbers = BTreeMap::new();
+        let mut claimed = Vec::new();
+        let mut of_job = Vec::with_capacity(queue.jobs.len());
+        for job in &queue.jobs {
+            let request = queue.requests.get(job.request);
+            let set = match own.get(job.claimant as usize).copied().flatten() {
+                Some(own) => *numbers
+                    .entry((job.request, job.claimant))
+                    .or_insert_with(|| {
+                        claimed.push(Eligible::new(index, condition, request, Some(own)));
+                        (queue.requests.len() + claimed.len() - 1) as u32
+                    }),
+                None => job.request,
+            };
+            of_job.push(set);
+        }
+        EligibleSets {
+            kept: &self.by_request,
+            claimed,
+            of_job,
         }
     }
+}
 
-    /// The number of the set for this job's constraints, of sensitive work or other.
-    pub(crate) fn number(&mut self, job: &'a PendingView) -> usize {
-        let claimant = (job.user.as_str(), &job.project);
-        let has_claims = job.sensitive && self.condition.own(claimant).is_some();
-        let whose = Whose {
-            sensitive: job.sensitive,
-            claimant: has_claims.then_some(claimant),
-        };
-        let wanted = &job.constraints;
-        *self.numbers.entry(key(wanted, whose)).or_insert_with(|| {
-            let set = Eligible::new(self.index, &self.condition, wanted, whose);
-            self.sets.push(set);
-            self.sets.len() - 1
-        })
+impl EligibleSets<'_> {
+    /// The number of a job's set, by the job's place in the queue.
+    pub(crate) fn number(&self, job: usize) -> usize {
+        self.of_job[job] as usize
+    }
+
+    /// One above the largest number.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len() + self.claimed.len()
     }
 
     pub(crate) fn get(&self, number: usize) -> &Eligible {
-        &self.sets[number]
+        match number.checked_sub(self.kept.len()) {
+            None => &self.kept[number],
+            Some(claimed) => &self.claimed[claimed],
+        }
     }
 }

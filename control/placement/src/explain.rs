@@ -1,12 +1,13 @@
 //! Why an allocation is not placed: which constraint dropped how many nodes, what is short, and
 //! when it is expected to start.
 
+use crate::factors::Score;
 use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, refusal::Level};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One unplaced allocation, as it was when its turn came.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// Nodes it needs.
     pub needed: u32,
@@ -18,6 +19,10 @@ pub struct Explanation {
     pub blocker: Blocker,
     /// Start of its own reservation, when it has one.
     pub estimated_start: Option<UnixMillis>,
+    /// By what its place in the queue was decided; `None` of one that is not planned.
+    pub score: Option<Score>,
+    /// How many of the queue were served before it, placed or not.
+    pub ahead: u32,
 }
 
 /// One constraint's effect.
@@ -138,6 +143,20 @@ pub enum Blocker {
         /// The most that is taken.
         limit_bytes: u64,
     },
+    /// The nodes are free, but not the power to run them until it is over.
+    PowerShort {
+        /// How many nodes could not be paid.
+        short: u32,
+    },
+    /// A storage system has not the bandwidth left until it is over.
+    StorageShort {
+        /// Which.
+        system: String,
+        /// What it needs, MB/s.
+        needed_mb_s: u64,
+        /// What is left, MB/s.
+        left_mb_s: u64,
+    },
     /// Enough are free, but starting now would delay the job with the reservation.
     Reserved {
         /// That job.
@@ -211,6 +230,17 @@ impl fmt::Display for Blocker {
                  and the quorum takes {limit_bytes} at once; submit it for fewer nodes"
             ),
             Blocker::NodesBusy { short } => write!(f, "waits for {short} more to be free"),
+            Blocker::PowerShort { short } => {
+                write!(f, "waits for power to run {short} more")
+            }
+            Blocker::StorageShort {
+                system,
+                needed_mb_s,
+                left_mb_s,
+            } => write!(
+                f,
+                "waits for bandwidth of storage {system}: needs {needed_mb_s} MB/s, {left_mb_s} left"
+            ),
             Blocker::Reserved {
                 by,
                 starts_at,

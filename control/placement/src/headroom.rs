@@ -1,22 +1,17 @@
 //! The limits as a plan uses them up. The quorum judges again when a placement is proposed; this
 //! gate only keeps the solver from proposing what would be refused.
 
-use crate::{explain::Blocker, view::LevelView};
+use crate::{
+    explain::Blocker,
+    queue::{Interned, Project},
+    view::LevelView,
+};
 use lattice_quorum_types::{
-    ProjectPath,
-    limit::{LimitPolicy, Limits, Resource, Rules, Usage},
+    AllocationId, ProjectPath, UnixMillis,
+    limit::{LimitPolicy, Resource, Usage},
     refusal::Level,
 };
 use std::collections::BTreeMap;
-
-#[derive(Debug)]
-struct LevelState {
-    path: ProjectPath,
-    limits: Limits,
-    used: Held,
-    /// Kept for the job with the reservation.
-    kept: Held,
-}
 
 /// What is held at a level.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,154 +20,206 @@ struct Held {
     subtree: Usage,
 }
 
-impl LevelState {
-    /// What counts against the limits for a request from here (`is_target`) or from below; `None`
-    /// where the level has no say.
-    fn counted(&self, rules: &dyn Rules, held: Held, is_target: bool) -> Option<Usage> {
-        rules.counted(&self.path, held.own, held.subtree, is_target)
+impl Held {
+    fn add(&mut self, is_target: bool, nodes: u32) {
+        let usage = match is_target {
+            true => &mut self.own,
+            false => &mut self.subtree,
+        };
+        usage.nodes = usage.nodes.saturating_add(u64::from(nodes));
+        usage.allocations = usage.allocations.saturating_add(1);
+    }
+
+    fn with(self, other: Held) -> Held {
+        Held {
+            own: self.own.with(other.own),
+            subtree: self.subtree.with(other.subtree),
+        }
     }
 }
 
 /// A project's own level and those above it, or the first that is not known.
 type Path = Result<Vec<usize>, ProjectPath>;
 
+/// Who has which levels above it. The same from plan to plan while no project comes or goes.
+#[derive(Debug, Default)]
+pub(crate) struct Paths(Vec<Path>);
+
+impl Paths {
+    pub(crate) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds the projects that are missing. Levels go by their place in `levels`.
+    pub(crate) fn follow(
+        &mut self,
+        levels: &BTreeMap<ProjectPath, LevelView>,
+        projects: &Interned<Project>,
+    ) {
+        if self.0.len() == projects.len() {
+            return;
+        }
+        let numbers: BTreeMap<&ProjectPath, usize> = levels.keys().zip(0..).collect();
+        let path = |project: &Project| {
+            let up = project.path.ancestors();
+            up.map(|path| numbers.get(&path).copied().ok_or(path))
+                .collect()
+        };
+        self.0.extend(projects.iter().skip(self.0.len()).map(path));
+    }
+}
+
+/// Room kept from a time on for the job with a reservation.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    by: AllocationId,
+    starts_at: UnixMillis,
+    held: Held,
+}
+
 /// Usage at every level, counting what this plan has placed.
 #[derive(Debug)]
 pub(crate) struct Headroom<'a> {
     policy: LimitPolicy,
-    levels: Vec<LevelState>,
-    paths: BTreeMap<&'a ProjectPath, Path>,
+    paths: &'a [Path],
+    levels: Vec<(&'a ProjectPath, &'a LevelView)>,
+    used: Vec<Held>,
+    kept: Vec<Vec<Kept>>,
 }
 
 impl<'a> Headroom<'a> {
     pub(crate) fn new(
         policy: LimitPolicy,
-        view: &BTreeMap<ProjectPath, LevelView>,
-        projects: impl Iterator<Item = &'a ProjectPath>,
+        levels: &'a BTreeMap<ProjectPath, LevelView>,
+        paths: &'a Paths,
     ) -> Self {
-        let numbers: BTreeMap<&ProjectPath, usize> =
-            view.keys().enumerate().map(|(n, path)| (path, n)).collect();
-        let mut paths = BTreeMap::new();
-        for project in projects {
-            paths.entry(project).or_insert_with(|| {
-                let up = project.ancestors();
-                up.map(|path| numbers.get(&path).copied().ok_or(path))
-                    .collect()
-            });
-        }
-        let levels = view.iter().map(|(path, level)| LevelState {
-            path: path.clone(),
-            limits: level.limits,
-            used: Held {
-                own: level.own,
-                subtree: level.subtree,
-            },
-            kept: Held::default(),
+        let used = levels.values().map(|level| Held {
+            own: level.own,
+            subtree: level.subtree,
         });
         Self {
             policy,
-            levels: levels.collect(),
-            paths,
+            paths: &paths.0,
+            used: used.collect(),
+            kept: vec![Vec::new(); levels.len()],
+            levels: levels.iter().collect(),
         }
     }
 
-    fn path(&self, project: &ProjectPath) -> Result<&[usize], Blocker> {
-        match self.paths.get(project) {
-            Some(Ok(path)) => Ok(path),
-            Some(Err(missing)) => Err(Blocker::UnknownProject {
+    fn path(&self, project: u32) -> Result<&'a [usize], Blocker> {
+        match &self.paths[project as usize] {
+            Ok(path) => Ok(path),
+            Err(missing) => Err(Blocker::UnknownProject {
                 path: missing.clone(),
             }),
-            None => Err(Blocker::UnknownProject {
-                path: project.clone(),
-            }),
         }
     }
 
-    /// Whether `nodes` more fit at every level.
-    pub(crate) fn check(&self, project: &ProjectPath, nodes: u32) -> Result<(), Blocker> {
-        let mut violated = Vec::new();
-        let rules = self.policy.rules();
-        for (n, number) in self.path(project)?.iter().enumerate() {
-            let level = &self.levels[*number];
-            let Some(counted) = level.counted(rules, level.used, n == 0) else {
-                continue;
-            };
-            for (resource, requested) in asked(nodes) {
-                let current = counted.get(resource);
-                if let Some(limit) = level.limits.get(resource)
-                    && requested > 0
-                    && current.saturating_add(requested) > limit
-                {
-                    let path = level.path.clone();
-                    violated.push(Level {
-                        path,
-                        resource,
-                        current,
-                        requested,
-                        limit,
-                    });
-                }
-            }
-        }
-        if violated.is_empty() {
-            Ok(())
-        } else {
-            Err(Blocker::QuotaHeadroom { levels: violated })
-        }
-    }
-
-    /// Whether `nodes` more leave what is kept for the job with the reservation.
-    pub(crate) fn leaves_what_is_kept(&self, project: &ProjectPath, nodes: u32) -> bool {
-        let Ok(path) = self.path(project) else {
-            return false;
-        };
-        let rules = self.policy.rules();
-        path.iter().enumerate().all(|(n, number)| {
-            let level = &self.levels[*number];
-            let held = Held {
-                own: level.used.own.with(level.kept.own),
-                subtree: level.used.subtree.with(level.kept.subtree),
-            };
-            let counted = level.counted(rules, held, n == 0);
-            counted.is_none_or(|counted| {
-                asked(nodes).into_iter().all(|(resource, requested)| {
-                    let used = counted.get(resource).saturating_add(requested);
-                    let limit = level.limits.get(resource);
-                    requested == 0 || limit.is_none_or(|limit| used <= limit)
-                })
+    /// What `nodes` more would pass at a level that has `held` already.
+    fn passed(
+        &self,
+        level: usize,
+        held: Held,
+        is_target: bool,
+        nodes: u32,
+    ) -> impl Iterator<Item = Level> {
+        let (path, view) = self.levels[level];
+        let counted = self
+            .policy
+            .rules()
+            .counted(path, held.own, held.subtree, is_target);
+        let asked = [
+            (Resource::Nodes, u64::from(nodes)),
+            (Resource::Allocations, 1),
+        ];
+        asked.into_iter().filter_map(move |(resource, requested)| {
+            let (current, limit) = (counted?.get(resource), view.limits.get(resource)?);
+            let is_passed = requested > 0 && current.saturating_add(requested) > limit;
+            is_passed.then(|| Level {
+                path: path.clone(),
+                resource,
+                current,
+                requested,
+                limit,
             })
         })
     }
 
-    /// Counts a placement.
-    pub(crate) fn consume(&mut self, project: &ProjectPath, nodes: u32) {
-        self.add(project, nodes, |level| &mut level.used);
+    /// Whether `nodes` more fit at every level.
+    pub(crate) fn check(&self, project: u32, nodes: u32) -> Result<(), Blocker> {
+        let path = self.path(project)?;
+        let mut numbered = path.iter().enumerate();
+        if numbered.all(|(n, level)| self.fits(*level, self.used[*level], n == 0, nodes)) {
+            return Ok(());
+        }
+        let mut levels = Vec::new();
+        for (n, level) in path.iter().enumerate() {
+            levels.extend(self.passed(*level, self.used[*level], n == 0, nodes));
+        }
+        Err(Blocker::QuotaHeadroom { levels })
     }
 
-    /// Keeps room for the job with the reservation.
-    pub(crate) fn keep_for(&mut self, project: &ProjectPath, nodes: u32) {
-        self.add(project, nodes, |level| &mut level.kept);
-    }
-
-    fn add(&mut self, project: &ProjectPath, nodes: u32, field: fn(&mut LevelState) -> &mut Held) {
-        let Some(Ok(path)) = self.paths.get(project) else {
-            return;
+    /// Whether [`Headroom::passed`] has nothing to say.
+    fn fits(&self, level: usize, held: Held, is_target: bool, nodes: u32) -> bool {
+        let (path, view) = self.levels[level];
+        let rules = self.policy.rules();
+        let Some(counted) = rules.counted(path, held.own, held.subtree, is_target) else {
+            return true;
         };
-        for (n, number) in path.iter().enumerate() {
-            let held = field(&mut self.levels[*number]);
-            let usage = match n {
-                0 => &mut held.own,
-                _ => &mut held.subtree,
-            };
-            usage.nodes = usage.nodes.saturating_add(u64::from(nodes));
-            usage.allocations = usage.allocations.saturating_add(1);
+        let room =
+            |limit: Option<u64>, used: u64| limit.map_or(u64::MAX, |l| l.saturating_sub(used));
+        let limits = &view.limits;
+        let has_nodes = nodes == 0 || room(limits.max_nodes, counted.nodes) >= u64::from(nodes);
+        has_nodes && room(limits.max_concurrent_allocations, counted.allocations) >= 1
+    }
+
+    /// Whether `nodes` more, held until `end`, leave what is kept for jobs with reservations; else the
+    /// first of those.
+    pub(crate) fn leaves_what_is_kept(
+        &self,
+        project: u32,
+        nodes: u32,
+        end: Option<u64>,
+    ) -> Result<(), Blocker> {
+        for (n, level) in self.path(project)?.iter().enumerate() {
+            let mut held = self.used[*level];
+            let kept = self.kept[*level].iter();
+            for kept in kept.filter(|kept| end.is_none_or(|end| end > kept.starts_at.0)) {
+                held = held.with(kept.held);
+                if !self.fits(*level, held, n == 0, nodes) {
+                    return Err(Blocker::HeadroomReserved {
+                        by: kept.by,
+                        starts_at: kept.starts_at,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a placement.
+    pub(crate) fn consume(&mut self, project: u32, nodes: u32) {
+        for (n, level) in self.path(project).unwrap_or_default().iter().enumerate() {
+            self.used[*level].add(n == 0, nodes);
         }
     }
-}
 
-fn asked(nodes: u32) -> [(Resource, u64); 2] {
-    [
-        (Resource::Nodes, u64::from(nodes)),
-        (Resource::Allocations, 1),
-    ]
+    /// Keeps room for a job with a reservation.
+    pub(crate) fn keep_for(
+        &mut self,
+        project: u32,
+        nodes: u32,
+        by: AllocationId,
+        starts_at: UnixMillis,
+    ) {
+        for (n, level) in self.path(project).unwrap_or_default().iter().enumerate() {
+            let mut held = Held::default();
+            held.add(n == 0, nodes);
+            self.kept[*level].push(Kept {
+                by,
+                starts_at,
+                held,
+            });
+        }
+    }
 }

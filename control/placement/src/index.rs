@@ -3,7 +3,7 @@
 
 use crate::{
     bits::BitSet,
-    view::{ConformanceKey, NodeView},
+    view::{ConformanceKey, DomainView, NodeFacts, NodeView},
 };
 use lattice_quorum_types::NodeId;
 use std::{
@@ -16,6 +16,21 @@ use std::{
 pub(crate) struct Group {
     pub(crate) name: Option<String>,
     pub(crate) range: Range<usize>,
+}
+
+/// A power domain.
+#[derive(Debug)]
+pub(crate) struct Domain {
+    pub(crate) name: String,
+    /// Those that pay with it: its parent, and so on. A circle is cut where it closes.
+    pub(crate) ancestors: Vec<usize>,
+}
+
+/// Who pays for a node's power.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Payer {
+    pub(crate) domain: usize,
+    pub(crate) mw: u64,
 }
 
 /// See the module.
@@ -33,7 +48,7 @@ pub(crate) struct Index {
     pub(crate) conformance: Vec<Option<usize>>,
     /// Members of each known conformance group.
     pub(crate) conforming: Vec<BitSet>,
-    /// Nodes of each GPU model, lower case.
+    /// Nodes of each GPU model.
     pub(crate) gpu_models: BTreeMap<String, BitSet>,
     /// Nodes with each number of GPUs.
     pub(crate) gpu_counts: BTreeMap<u32, BitSet>,
@@ -41,10 +56,21 @@ pub(crate) struct Index {
     pub(crate) memory: Vec<Option<u64>>,
     /// Nodes with each feature.
     pub(crate) features: BTreeMap<String, BitSet>,
+    /// GPUs of each node; 0 where that is not known.
+    pub(crate) gpus: Vec<u32>,
+    /// Memory of each node's GPUs, bytes.
+    pub(crate) gpu_memory: Vec<Option<u64>>,
+    /// Power domains with a budget, by name.
+    pub(crate) domains: Vec<Domain>,
+    /// Who pays for each node's power, where somebody counts it.
+    pub(crate) payers: Vec<Option<Payer>>,
 }
 
 impl Index {
-    pub(crate) fn new(nodes: &BTreeMap<NodeId, NodeView>) -> Self {
+    pub(crate) fn new(
+        nodes: &BTreeMap<NodeId, NodeView>,
+        power: &BTreeMap<String, DomainView>,
+    ) -> Self {
         let (groups, order) = lay_out(nodes);
         let size = order.len();
         let all: Vec<(&NodeId, &NodeView)> = nodes.iter().collect();
@@ -58,36 +84,34 @@ impl Index {
         for (g, group) in groups.iter().enumerate() {
             group_of[group.range.clone()].fill(g);
         }
-        let mut gpu_models = BTreeMap::new();
-        let mut gpu_counts = BTreeMap::new();
-        let mut features = BTreeMap::new();
-        for (n, fact) in facts() {
-            if let Some(model) = &fact.gpu_model {
-                let set = gpu_models.entry(model.to_lowercase());
-                set.or_insert_with(|| BitSet::empty(size)).insert(n);
-            }
-            if let Some(count) = fact.gpu_count {
-                gpu_counts
-                    .entry(count)
-                    .or_insert_with(|| BitSet::empty(size))
-                    .insert(n);
-            }
-            for feature in &fact.features {
-                let set = features.entry(feature.clone());
-                set.or_insert_with(|| BitSet::empty(size)).insert(n);
-            }
-        }
+        let domains = domains(power);
+        let models = facts().filter_map(|(n, f)| Some((n, f.gpu_model.as_deref()?)));
+        let features = facts().flat_map(|(n, f)| f.features.iter().map(move |name| (n, name)));
+        let gpu_counts = facts().filter_map(|(n, f)| Some((n, f.gpu_count?)));
+        let payer = |facts: &NodeFacts| {
+            let charge = facts.charge.as_ref()?;
+            let named = |d: &Domain| d.name.as_str().cmp(charge.domain.as_str());
+            let domain = domains.binary_search_by(named).ok()?;
+            Some(Payer {
+                domain,
+                mw: charge.mw,
+            })
+        };
         Self {
+            gpus: facts().map(|(_, f)| f.gpu_count.unwrap_or(0)).collect(),
+            gpu_memory: facts().map(|(_, f)| f.gpu_memory_bytes).collect(),
+            payers: facts().map(|(_, f)| payer(f)).collect(),
+            domains,
             names: order.iter().map(|place| all[*place].0.clone()).collect(),
             number,
             groups,
             group_of,
             conformance,
             conforming,
-            gpu_models,
-            gpu_counts,
+            gpu_models: sets(size, models),
+            gpu_counts: sets(size, gpu_counts),
             memory: facts().map(|(_, f)| f.memory_bytes).collect(),
-            features,
+            features: sets(size, features.map(|(n, name)| (n, name.as_str()))),
         }
     }
 
@@ -97,12 +121,14 @@ impl Index {
 
     /// Members of the set in each group that has any, as (group, count).
     pub(crate) fn count_by_group(&self, set: &BitSet) -> Vec<(usize, u32)> {
-        let counts = self
-            .groups
-            .iter()
-            .map(|g| set.count_in(g.range.clone()))
-            .enumerate();
-        counts.filter(|(_, count)| *count > 0).collect()
+        let mut counts = Vec::with_capacity(self.groups.len());
+        for (group, members) in self.groups.iter().enumerate() {
+            let count = set.count_in(members.range.clone());
+            if count > 0 {
+                counts.push((group, count));
+            }
+        }
+        counts
     }
 
     /// Members of the set in each known conformance group.
@@ -143,6 +169,43 @@ fn lay_out(nodes: &BTreeMap<NodeId, NodeView>) -> (Vec<Group>, Vec<usize>) {
         order.push(place);
     }
     (groups, order)
+}
+
+/// The nodes of each kind, by kind.
+fn sets<K: Ord, O: Ord + From<K>>(
+    size: usize,
+    kinds: impl Iterator<Item = (usize, K)>,
+) -> BTreeMap<O, BitSet> {
+    let mut sets: BTreeMap<K, BitSet> = BTreeMap::new();
+    for (n, kind) in kinds {
+        let set = sets.entry(kind).or_insert_with(|| BitSet::empty(size));
+        set.insert(n);
+    }
+    sets.into_iter()
+        .map(|(kind, set)| (kind.into(), set))
+        .collect()
+}
+
+fn domains(power: &BTreeMap<String, DomainView>) -> Vec<Domain> {
+    let numbers: BTreeMap<&str, usize> = power.keys().map(String::as_str).zip(0..).collect();
+    let ancestors = |name: &String| {
+        let mut above = Vec::new();
+        let mut at = name;
+        while let Some(parent) = power.get(at).and_then(|d| d.parent.as_ref())
+            && let Some(number) = numbers.get(parent.as_str())
+            && parent != name
+            && !above.contains(number)
+        {
+            above.push(*number);
+            at = parent;
+        }
+        above
+    };
+    let domain = |name: &String| Domain {
+        name: name.clone(),
+        ancestors: ancestors(name),
+    };
+    power.keys().map(domain).collect()
 }
 
 /// Known keys are numbered in key order.

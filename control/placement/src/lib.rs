@@ -5,36 +5,50 @@
 //! next view; the quorum judges every placement again. The same solver runs live, in replay and
 //! in tests.
 //!
-//! A view is one vCluster's: its nodes, its queue, what runs there, and the limits above its
-//! projects. Jobs are served by class, then by age. Each goes to the fewest topology groups that
-//! hold it (the tightest, so that large gaps stay for large jobs), weighed against one conformance
-//! group. The first blocked job gets a [`Reservation`]; later ones start only where they do not
-//! delay it, judged on the very nodes. Every job that waits gets an [`Explanation`].
+//! A view is one vCluster's: its nodes, its queue, what runs there, the limits above its projects, and
+//! what is left of power and bandwidth. Jobs are served by score ([`Factors`], [`Policy`]). Each goes to
+//! the fewest topology groups that hold it (the tightest, so that large gaps stay for large jobs), weighed
+//! against one conformance group. The first blocked jobs get a [`Reservation`]; later ones start only
+//! where they do not delay it, judged on the very nodes, and on power and bandwidth over time. Every job
+//! that waits gets an [`Explanation`].
 //!
 //! Begin with [`Planner`], then `cycle.rs`, whose steps read as a list.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod bits;
 mod choose;
 mod cycle;
 mod eligible;
 mod explain;
+pub mod factors;
+mod floor;
+mod fraction;
 mod headroom;
 mod index;
+mod machine;
+mod open;
+mod order;
 mod plan;
 mod planner;
 mod policy;
-mod rank;
+mod power;
+mod profile;
+mod queue;
+mod storage;
 #[cfg(test)]
 mod tests;
-mod timeline;
 mod view;
+mod waiting;
 
 pub use explain::{Blocker, Constraint, Explanation, Step};
+pub use factors::{Factors, Score};
+pub use fraction::{Fraction, InvalidFraction};
 pub use plan::{Layout, Placement, Plan, Reservation};
 pub use planner::Planner;
-pub use policy::{InvalidWeight, Policy, Rank, RawWeights, Weights};
+pub use policy::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights};
 pub use view::{
-    ClusterView, ConformanceKey, Delta, Health, LevelView, Liveness, NodeFacts, NodeView, Owner,
-    PendingView, RunningView,
+    Budget, Charge, ClusterView, ConformanceKey, Delta, DomainView, Health, LevelView, Liveness,
+    NodeFacts, NodeView, Owner, PendingView, RunningView, StorageView, TenantView,
 };
+pub use waiting::Waiting;

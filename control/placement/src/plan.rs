@@ -1,12 +1,11 @@
 //! The solver's answer.
 
-use crate::explain::Explanation;
+use crate::{factors::Score, policy::Weights, waiting::Waiting};
 use lattice_quorum_types::{AllocationId, NodeId, Revision, UnixMillis, command::ExpectedNode};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// What to propose, what is held back, and why the rest waits.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Plan {
     /// Revision of the view it was made on.
     pub revision: Revision,
@@ -14,12 +13,14 @@ pub struct Plan {
     pub view_age_ms: u64,
     /// When it was made.
     pub made_at: UnixMillis,
+    /// The weights that the scores were made with.
+    pub weights: Weights,
     /// To be proposed in this order: the order of the queue.
     pub placements: Vec<Placement>,
     /// Nodes held back for blocked jobs.
     pub reservations: Vec<Reservation>,
-    /// One for each pending allocation that is not placed.
-    pub explanations: BTreeMap<AllocationId, Explanation>,
+    /// Every pending allocation that is not placed, and why.
+    pub waiting: Waiting,
 }
 
 /// Nodes for one allocation.
@@ -32,7 +33,7 @@ pub struct Placement {
     /// Where they lie.
     pub layout: Layout,
     /// The score by which it was ranked.
-    pub score: f64,
+    pub score: Score,
     /// It starts ahead of a job with a reservation, without delaying it.
     pub backfilled: bool,
 }
@@ -44,9 +45,9 @@ pub struct Layout {
     pub groups: Vec<String>,
     /// Nodes whose group is not known; each counts as a group of its own.
     pub ungrouped: u32,
-    /// 1 - groups touched / groups that had eligible nodes.
+    /// f4 of these nodes: 1 - groups touched / groups with nodes that fit.
     pub topology: f64,
-    /// Largest conformance group among its nodes / its nodes.
+    /// f9 of these nodes: largest conformance group among them / their number.
     pub conformance: f64,
 }
 
@@ -59,8 +60,8 @@ impl Layout {
     }
 }
 
-/// Nodes held for a blocked allocation from a time on. Nothing that runs past the time is placed
-/// on them.
+/// Nodes held for a blocked allocation from a time on, for as long as it may run. Nothing that runs past
+/// the time is placed on them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reservation {
     /// The allocation.

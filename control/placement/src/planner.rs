@@ -1,13 +1,18 @@
 //! The solver as its callers hold it.
 
 use crate::{
-    cycle::Cycle,
-    index::Index,
+    cycle::{Cycle, Given},
+    eligible::Kept,
+    factors::Score,
+    headroom::Paths,
+    machine::Machine,
+    order::{Scorer, order},
     plan::Plan,
     policy::Policy,
-    view::{ClusterView, Delta, NodeView},
+    queue::Queue,
+    view::{ClusterView, Delta},
 };
-use lattice_quorum_types::{NodeId, UnixMillis};
+use lattice_quorum_types::UnixMillis;
 
 /// Holds a view and plans on it. Between plans, changes are applied as deltas; a plan is the same,
 /// byte for byte, whether its view was given whole or grew by deltas.
@@ -15,8 +20,11 @@ use lattice_quorum_types::{NodeId, UnixMillis};
 pub struct Planner {
     view: ClusterView,
     policy: Policy,
-    /// Made from the nodes; dropped when what a node is changes, not when it is taken or freed.
-    index: Option<Index>,
+    machine: Machine,
+    queue: Queue,
+    eligible: Kept,
+    paths: Paths,
+    last_order: Vec<u32>,
 }
 
 impl Planner {
@@ -28,9 +36,13 @@ impl Planner {
     /// A planner with a site's policy.
     pub fn with_policy(view: ClusterView, policy: Policy) -> Self {
         Self {
+            machine: Machine::new(&view),
+            queue: Queue::new(&view.pending),
+            eligible: Kept::default(),
+            paths: Paths::default(),
+            last_order: Vec::new(),
             view,
             policy,
-            index: None,
         }
     }
 
@@ -44,49 +56,71 @@ impl Planner {
         &self.policy
     }
 
-    /// Applies changes to the view.
-    pub fn update(&mut self, delta: Delta) {
-        let same = delta
-            .nodes
-            .iter()
-            .all(|(id, node)| self.is_same_hardware(id, node.as_ref()));
-        if !same {
-            self.index = None;
-        }
-        self.view.apply(delta);
+    /// Decides otherwise from the next plan on.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
     }
 
-    /// Whether the index holds after the node becomes `changed`.
-    fn is_same_hardware(&self, id: &NodeId, changed: Option<&NodeView>) -> bool {
-        match (self.view.nodes.get(id), changed) {
-            (Some(old), Some(new)) => {
-                let (a, b) = (&old.facts, &new.facts);
-                (
-                    &a.group,
-                    a.conformance,
-                    &a.gpu_model,
-                    a.gpu_count,
-                    a.memory_bytes,
-                    &a.features,
-                ) == (
-                    &b.group,
-                    b.conformance,
-                    &b.gpu_model,
-                    b.gpu_count,
-                    b.memory_bytes,
-                    &b.features,
-                )
-            }
-            (None, None) => true,
-            _ => false,
+    /// Applies changes to the view.
+    pub fn update(&mut self, delta: Delta) {
+        let view = &self.view;
+        let nodes: Vec<_> = delta
+            .nodes
+            .keys()
+            .map(|id| view.nodes.get(id).cloned())
+            .collect();
+        let jobs: Vec<_> = delta
+            .pending
+            .keys()
+            .map(|id| view.pending.get(id).cloned())
+            .collect();
+        let same_levels = delta
+            .levels
+            .iter()
+            .all(|(path, level)| level.is_some() == view.levels.contains_key(path));
+        let same_domains = delta.power.iter().all(|(name, domain)| {
+            let parent =
+                |domain: Option<&crate::view::DomainView>| domain.map(|d| d.parent.clone());
+            parent(view.power.get(name)) == parent(domain.as_ref())
+        });
+        self.view.apply(delta.clone());
+        if !same_levels {
+            self.paths.forget();
+        }
+        let followed = same_domains && self.machine.follow(&nodes, &self.view, &delta);
+        if !followed {
+            self.machine = Machine::new(&self.view);
+            self.eligible = Kept::default();
+        }
+        if self.queue.follow(
+            &jobs,
+            &delta.pending,
+            &self.view.pending,
+            &mut self.last_order,
+        ) {
+            self.eligible = Kept::default();
+            self.paths.forget();
         }
     }
 
     /// Plans the queue at `now`: one cycle.
     pub fn plan(&mut self, now: UnixMillis) -> Plan {
-        let index = self
-            .index
-            .get_or_insert_with(|| Index::new(&self.view.nodes));
-        Cycle::new(&self.view, index, &self.policy, now).run()
+        self.paths.follow(&self.view.levels, &self.queue.projects);
+        let running_gpu_ms = self.machine.running_gpu_ms(&self.view.running);
+        let sets = self.eligible.prepare(&self.machine, &self.queue);
+        let given = Given {
+            view: &self.view,
+            policy: &self.policy,
+            machine: &self.machine,
+            queue: &self.queue,
+            sets: &sets,
+            paths: &self.paths,
+            now,
+        };
+        let scorer = Scorer::new(&given, running_gpu_ms);
+        let jobs = self.queue.jobs.iter().enumerate();
+        let scores: Vec<Score> = jobs.map(|(place, job)| scorer.score(place, job)).collect();
+        self.last_order = order(&self.queue.jobs, &scores, &self.last_order);
+        Cycle::new(given).run(&self.last_order, scores)
     }
 }

@@ -1,37 +1,60 @@
-//! What a site may tune: the order of the queue and the weights of the score.
+//! What a vCluster may tune: the weights of the nine factors, and how many blocked jobs get a
+//! reservation.
 
 use serde::{Deserialize, Serialize};
 
 /// How a planner decides.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Order of the queue.
-    pub rank: Rank,
     /// Weights of the score.
     pub weights: Weights,
-    /// Wait after which the age factor is ln 2, milliseconds.
+    /// Wait after which the wait time factor is ln 2, milliseconds; at least 1.
     pub reference_wait_ms: u64,
+    /// Which blocked jobs get a reservation.
+    pub reservations: Reservations,
+    /// What all nodes together write to checkpoint storage, bytes a second: how long a checkpoint takes
+    /// for which the request says nothing. `None` is not known; 0 writes nothing.
+    pub checkpoint_bytes_s: Option<u64>,
 }
 
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            rank: Rank::default(),
             weights: Weights::default(),
             reference_wait_ms: 3_600_000,
+            reservations: Reservations::default(),
+            checkpoint_bytes_s: None,
         }
     }
 }
 
-/// Order of the queue. Ties go to the older, then to the lower id.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Which blocked jobs get nodes held back from a time on. None of them is ever delayed by what starts
+/// before it out of turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rank {
-    /// Higher class first, then the one eligible longer. A class never waits for a lower one.
-    #[default]
-    ClassThenAge,
-    /// By the weighted sum of the factors known so far: class and age.
-    Score,
+pub enum Reservations {
+    /// The first so many of the queue. 0: whatever fits starts, and a large job may wait for ever; 1: EASY.
+    First(u32),
+    /// Every one (conservative backfill).
+    All,
+}
+
+impl Default for Reservations {
+    /// EASY.
+    fn default() -> Self {
+        Self::First(1)
+    }
+}
+
+impl Reservations {
+    /// Whether another one is made when there are `made` already.
+    pub(crate) fn allows(self, made: usize) -> bool {
+        match self {
+            Self::First(most) => made < most as usize,
+            Self::All => true,
+        }
+    }
 }
 
 /// Weights of the nine factors. They are relative: they need not add up to 1.
@@ -41,28 +64,29 @@ pub struct Weights(RawWeights);
 
 /// The weights by name, not yet checked.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RawWeights {
-    /// 1: priority class.
-    pub class: f64,
-    /// 2: age in the queue.
-    pub age: f64,
-    /// 3: distance from the fair share.
+    /// w1: priority class.
+    pub priority: f64,
+    /// w2: time in the queue.
+    pub wait_time: f64,
+    /// w3: how far the tenant is from its share.
     pub fair_share: f64,
-    /// 4: few topology groups.
+    /// w4: few topology groups.
     pub topology: f64,
-    /// 5: data on the hot tier.
-    pub data: f64,
-    /// 6: backlog.
+    /// w5: input data on the hot tier.
+    pub data_ready: f64,
+    /// w6: backlog.
     pub backlog: f64,
-    /// 7: energy price.
+    /// w7: energy price.
     pub energy: f64,
-    /// 8: cheap to checkpoint.
+    /// w8: cheap to checkpoint.
     pub checkpoint: f64,
-    /// 9: one conformance group.
+    /// w9: one conformance group.
     pub conformance: f64,
 }
 
-/// A weight that is negative or not a number.
+/// A weight that is negative, infinite or not a number.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("weight {name} is {value}; it must be a number of at least 0")]
 pub struct InvalidWeight {
@@ -72,52 +96,135 @@ pub struct InvalidWeight {
     pub value: f64,
 }
 
-impl Default for Weights {
-    /// The baseline profile.
-    fn default() -> Self {
-        Self(RawWeights {
-            class: 0.20,
-            age: 0.20,
-            fair_share: 0.20,
-            topology: 0.15,
-            data: 0.10,
-            backlog: 0.05,
-            energy: 0.0,
-            checkpoint: 0.0,
-            conformance: 0.10,
+/// The five weight profiles of the scheduling algorithm's document, for five kinds of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// Batch jobs of many nodes.
+    HpcBatch,
+    /// Training: topology, data and checkpoints count for more.
+    MlTraining,
+    /// Services: nodes that are alike.
+    Service,
+    /// Sensitive claims: class before all.
+    Sensitive,
+    /// People who wait.
+    Interactive,
+}
+
+impl Profile {
+    /// All of them, as they stand in the document's table.
+    pub const ALL: [Self; 5] = [
+        Self::HpcBatch,
+        Self::MlTraining,
+        Self::Service,
+        Self::Sensitive,
+        Self::Interactive,
+    ];
+
+    /// Its name where people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HpcBatch => "hpc-batch",
+            Self::MlTraining => "ml-training",
+            Self::Service => "service",
+            Self::Sensitive => "sensitive",
+            Self::Interactive => "interactive",
+        }
+    }
+
+    /// Its weights, verbatim.
+    pub fn weights(self) -> Weights {
+        Weights::row(match self {
+            Self::HpcBatch => [0.15, 0.20, 0.20, 0.15, 0.10, 0.05, 0.00, 0.05, 0.10],
+            Self::MlTraining => [0.10, 0.10, 0.10, 0.25, 0.15, 0.05, 0.05, 0.10, 0.10],
+            Self::Service => [0.15, 0.05, 0.10, 0.05, 0.10, 0.05, 0.10, 0.10, 0.30],
+            Self::Sensitive => [0.90, 0.00, 0.00, 0.00, 0.00, 0.00, 0.00, 0.00, 0.10],
+            Self::Interactive => [0.10, 0.30, 0.10, 0.00, 0.05, 0.15, 0.00, 0.00, 0.30],
         })
     }
 }
 
+impl Default for Weights {
+    /// The balanced baseline, which is none of the profiles.
+    fn default() -> Self {
+        Self::row([0.20, 0.20, 0.20, 0.15, 0.10, 0.05, 0.00, 0.00, 0.10])
+    }
+}
+
 impl Weights {
+    /// Names of the weights, w1 to w9.
+    pub const NAMES: [&'static str; 9] = [
+        "priority",
+        "wait_time",
+        "fair_share",
+        "topology",
+        "data_ready",
+        "backlog",
+        "energy",
+        "checkpoint",
+        "conformance",
+    ];
+
     /// Checks the weights.
     ///
     /// # Errors
     /// The first weight that is negative or not finite.
     pub fn new(raw: RawWeights) -> Result<Self, InvalidWeight> {
-        let named = [
-            ("class", raw.class),
-            ("age", raw.age),
-            ("fair_share", raw.fair_share),
-            ("topology", raw.topology),
-            ("data", raw.data),
-            ("backlog", raw.backlog),
-            ("energy", raw.energy),
-            ("checkpoint", raw.checkpoint),
-            ("conformance", raw.conformance),
-        ];
-        match named
-            .into_iter()
-            .find(|(_, value)| !value.is_finite() || *value < 0.0)
-        {
+        let weights = Self(raw);
+        let invalid = |value: &f64| !value.is_finite() || *value < 0.0;
+        let mut named = Self::NAMES.into_iter().zip(weights.to_array());
+        match named.find(|(_, value)| invalid(value)) {
             Some((name, value)) => Err(InvalidWeight { name, value }),
-            None => Ok(Self(raw)),
+            None => Ok(weights),
         }
+    }
+
+    /// Of one row of a table, w1 to w9.
+    fn row(row: [f64; 9]) -> Self {
+        let [
+            priority,
+            wait_time,
+            fair_share,
+            topology,
+            data_ready,
+            backlog,
+            energy,
+            checkpoint,
+            conformance,
+        ] = row;
+        Self(RawWeights {
+            priority,
+            wait_time,
+            fair_share,
+            topology,
+            data_ready,
+            backlog,
+            energy,
+            checkpoint,
+            conformance,
+        })
     }
 
     /// The weights by name.
     pub fn get(&self) -> &RawWeights {
         &self.0
+    }
+
+    /// w1 to w9.
+    pub fn to_array(&self) -> [f64; 9] {
+        let w = &self.0;
+        [
+            w.priority,
+            w.wait_time,
+            w.fair_share,
+            w.topology,
+            w.data_ready,
+            w.backlog,
+            w.energy,
+            w.checkpoint,
+            w.conformance,
+        ]
     }
 }
 

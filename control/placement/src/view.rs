@@ -1,5 +1,6 @@
 //! What the solver looks at: one vCluster's nodes, queue, running work and limits, as one value.
 
+use crate::fraction::Fraction;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
     VclusterName,
@@ -31,6 +32,85 @@ pub struct ClusterView {
     pub levels: BTreeMap<ProjectPath, LevelView>,
     /// What limits mean.
     pub limit_policy: LimitPolicy,
+    /// Shares and budgets of tenants. One that is not here has no share to reach and no budget.
+    #[serde(default)]
+    pub tenants: BTreeMap<ProjectPath, TenantView>,
+    /// Storage systems whose bandwidth is rationed. One that is not here is not.
+    #[serde(default)]
+    pub storage: BTreeMap<String, StorageView>,
+    /// Power domains that have a budget.
+    #[serde(default)]
+    pub power: BTreeMap<String, DomainView>,
+    /// Price of energy now, from the cheapest (0) to the dearest (1) that is known; `None` where no
+    /// price is.
+    #[serde(default)]
+    pub energy_price: Option<Fraction>,
+}
+
+/// What a tenant was promised and has had.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TenantView {
+    /// The share of the machine that it should get.
+    pub share_target: Option<Fraction>,
+    /// The share that it has had.
+    pub share_used: Fraction,
+    /// Hours of GPUs.
+    pub gpu_hours: Option<Budget>,
+    /// Hours of nodes.
+    pub node_hours: Option<Budget>,
+}
+
+/// Hours granted and used, in milliseconds of one GPU or node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// How much may be used.
+    pub granted_ms: u64,
+    /// How much is.
+    pub used_ms: u64,
+}
+
+impl Budget {
+    /// The part that is used; 1 of nothing granted.
+    pub fn fraction(self) -> f64 {
+        if self.granted_ms == 0 {
+            return 1.0;
+        }
+        self.used_ms as f64 / self.granted_ms as f64
+    }
+}
+
+impl TenantView {
+    /// The part used of the budget that is nearer its end; 0 without any.
+    pub fn budget_used(&self) -> f64 {
+        let budgets = [self.gpu_hours, self.node_hours].into_iter().flatten();
+        budgets.map(Budget::fraction).fold(0.0, f64::max)
+    }
+}
+
+/// What a storage system still has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StorageView {
+    /// Bandwidth that nothing uses or is promised, MB/s.
+    pub left_mb_s: u64,
+}
+
+/// What a power domain still has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainView {
+    /// The domain it is part of, which pays too.
+    pub parent: Option<String>,
+    /// Power that nothing draws or is promised, milliwatts.
+    pub headroom_mw: u64,
+}
+
+/// What giving a node work costs in power.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charge {
+    /// The innermost domain that pays.
+    pub domain: String,
+    /// What it draws more when it works, milliwatts.
+    pub mw: u64,
 }
 
 /// One node.
@@ -77,8 +157,14 @@ pub struct NodeFacts {
     pub gpu_count: Option<u32>,
     /// Memory, bytes.
     pub memory_bytes: Option<u64>,
+    /// Memory of all its GPUs, bytes.
+    #[serde(default)]
+    pub gpu_memory_bytes: Option<u64>,
     /// Features it carries.
     pub features: BTreeSet<String>,
+    /// Who pays for its power, and how much; `None` where nobody counts it.
+    #[serde(default)]
+    pub charge: Option<Charge>,
 }
 
 /// Whether a node answers. Only an alive one gets new work.
@@ -153,14 +239,29 @@ pub struct PendingView {
     pub submitted_at: UnixMillis,
     /// Since when it could have been placed.
     pub eligible_at: UnixMillis,
+    /// The part of its input data that is on the hot tier; `None` where that is not known.
+    #[serde(default)]
+    pub data_ready: Option<Fraction>,
+    /// How long a checkpoint of it takes, milliseconds; `None`: as its GPUs' memory makes it.
+    #[serde(default)]
+    pub checkpoint_ms: Option<u64>,
+    /// Bandwidth that it needs of storage systems while it runs, MB/s of the whole job.
+    #[serde(default)]
+    pub storage_mb_s: BTreeMap<String, u64>,
 }
 
 /// One allocation that holds nodes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningView {
     /// When it must be over: its start plus its walltime. `None`: unbounded, nobody can plan on
     /// its nodes.
     pub ends_at: Option<UnixMillis>,
+    /// Longest run time, milliseconds.
+    #[serde(default)]
+    pub walltime_ms: Option<u64>,
+    /// Bandwidth that comes back with its end, MB/s of each storage system.
+    #[serde(default)]
+    pub storage_mb_s: BTreeMap<String, u64>,
 }
 
 /// One project's ceilings and what counts against them.
@@ -191,6 +292,18 @@ pub struct Delta {
     pub levels: BTreeMap<ProjectPath, Option<LevelView>>,
     /// What limits mean from now on.
     pub limit_policy: LimitPolicy,
+    /// Shares and budgets.
+    #[serde(default)]
+    pub tenants: BTreeMap<ProjectPath, Option<TenantView>>,
+    /// Storage systems.
+    #[serde(default)]
+    pub storage: BTreeMap<String, Option<StorageView>>,
+    /// Power domains.
+    #[serde(default)]
+    pub power: BTreeMap<String, Option<DomainView>>,
+    /// Price of energy from now on.
+    #[serde(default)]
+    pub energy_price: Option<Fraction>,
 }
 
 impl ClusterView {
@@ -224,6 +337,7 @@ impl ClusterView {
                 .map(|p| (p.path.clone(), LevelView::from(p)))
                 .collect(),
             limit_policy: hot.system.limit_policy,
+            ..Self::default()
         }
     }
 
@@ -236,6 +350,10 @@ impl ClusterView {
         merge(&mut self.running, delta.running);
         self.limit_policy = delta.limit_policy;
         merge(&mut self.levels, delta.levels);
+        merge(&mut self.tenants, delta.tenants);
+        merge(&mut self.storage, delta.storage);
+        merge(&mut self.power, delta.power);
+        self.energy_price = delta.energy_price;
     }
 }
 
@@ -294,6 +412,9 @@ impl From<&Allocation> for PendingView {
             constraints: a.spec.constraints.clone(),
             submitted_at: a.submitted_at,
             eligible_at: a.eligible_at,
+            data_ready: None,
+            checkpoint_ms: None,
+            storage_mb_s: BTreeMap::new(),
         }
     }
 }
@@ -305,6 +426,8 @@ impl From<&Allocation> for RunningView {
         let from = a.started_at.unwrap_or(a.state_since);
         Self {
             ends_at: a.spec.walltime_ms.map(|walltime| from.after(walltime)),
+            walltime_ms: a.spec.walltime_ms,
+            storage_mb_s: BTreeMap::new(),
         }
     }
 }

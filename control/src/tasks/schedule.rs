@@ -97,7 +97,7 @@ impl Reconciler for Schedule {
         self.too_long.clear();
         self.core.publish(Wakes::Readers, |view| {
             view.plan.made_at?;
-            let waiting = view.plan.explanations.keys().copied().collect();
+            let waiting = view.plan.waiting().collect();
             view.plan = Arc::default();
             let nodes = BTreeSet::new();
             Some(vec![Change::Observed(Arc::new(Observed {
@@ -134,8 +134,8 @@ impl Schedule {
         let plans = self.plan(&view);
         let envelopes = self.assignments(&view, &plans, &fence);
         let envelopes = self.without_too_long(&view, envelopes);
-        self.explain(&plans);
-        let waiting: usize = plans.iter().map(|plan| plan.explanations.len()).sum();
+        let waiting: usize = plans.values().map(|plan| plan.waiting.len()).sum();
+        self.explain(plans);
         let mut report = ScheduleReport {
             waiting: waiting + self.too_long.len(),
             ..ScheduleReport::default()
@@ -150,10 +150,10 @@ impl Schedule {
     fn assignments(
         &mut self,
         view: &View,
-        plans: &[Plan],
+        plans: &BTreeMap<VclusterName, Plan>,
         fence: &Fence,
     ) -> Vec<(AllocationId, Envelope)> {
-        let placements = plans.iter().flat_map(|plan| &plan.placements);
+        let placements = plans.values().flat_map(|plan| &plan.placements);
         let (core, claims) = (&self.core, &mut self.claims);
         let assign = |placement: &Placement| {
             let (id, held) = (placement.id, view.allocation(placement.id)?);
@@ -222,6 +222,8 @@ impl Schedule {
             steps: Vec::new(),
             blocker,
             estimated_start: None,
+            score: None,
+            ahead: 0,
         };
         self.too_long.insert(held.id, explanation);
     }
@@ -259,7 +261,7 @@ impl Schedule {
         }
     }
 
-    fn plan(&mut self, view: &Arc<View>) -> Vec<Plan> {
+    fn plan(&mut self, view: &Arc<View>) -> BTreeMap<VclusterName, Plan> {
         let nodes = view.nodes.values();
         let of_nodes = nodes.filter_map(|node| node.record.as_ref().map(|r| &r.current));
         let of_queue = view.allocations.values().map(|a| &a.spec.vcluster);
@@ -267,7 +269,7 @@ impl Schedule {
         self.warm.retain(|name, _| vclusters.contains(name));
         let (now, age_ms) = (self.core.now(), self.core.view_age_ms().unwrap_or(0));
         let plan_one = |name: VclusterName| {
-            let warm = self.warm.entry(name);
+            let warm = self.warm.entry(name.clone());
             let warm = match warm {
                 std::collections::btree_map::Entry::Occupied(warm) => {
                     let (name, warm) = (warm.key().clone(), warm.into_mut());
@@ -284,33 +286,27 @@ impl Schedule {
                     })
                 }
             };
-            warm.planner.plan(now)
+            warm.planner.set_policy(view.policy_of(&name));
+            (name, warm.planner.plan(now))
         };
         vclusters.into_iter().map(plan_one).collect()
     }
 
-    /// Puts the explanations where people find them.
-    fn explain(&self, plans: &[Plan]) {
-        let too_long = self.too_long.clone().into_iter();
-        let explanations: BTreeMap<_, _> = too_long
-            .chain(plans.iter().flat_map(|plan| plan.explanations.clone()))
-            .collect();
-        let reservations = plans.iter().flat_map(|plan| plan.reservations.clone());
+    /// Puts the plans where people find them.
+    fn explain(&self, plans: BTreeMap<VclusterName, Plan>) {
         let last = LastPlan {
             made_at: Some(self.core.now()),
-            explanations,
-            reservations: reservations.collect(),
+            plans,
+            set_aside: self.too_long.clone(),
         };
         self.core.publish(Wakes::Readers, |view| {
             let before = &view.plan;
-            let is_new = |id: &_| before.explanations.get(id) != last.explanations.get(id);
-            let waiting = last.explanations.keys().filter(|id| is_new(*id));
-            let waiting: BTreeSet<_> = waiting.copied().collect();
-            let ended = before.explanations.len() != last.explanations.len();
+            let waiting = last.news(before);
+            let ended = before.waiting().count() != last.waiting().count();
             if waiting.is_empty()
                 && !ended
                 && before.made_at.is_some()
-                && last.explanations.is_empty()
+                && last.waiting().next().is_none()
             {
                 return None;
             }

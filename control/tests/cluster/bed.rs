@@ -332,11 +332,7 @@ impl Bed {
             Err(_) => panic!(
                 "allocation {id} did not reach {states:?}: {:?}; {:?}",
                 self.allocation(id).await,
-                core.view()
-                    .plan
-                    .explanations
-                    .get(&id)
-                    .map(ToString::to_string)
+                core.view().plan.explanation(id).map(|why| why.to_string())
             ),
         }
     }

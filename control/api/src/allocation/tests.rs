@@ -36,6 +36,10 @@ fn a_request_that_cannot_be_read_names_the_field() {
             r#"{"project":"a","nodes":1,"constraints":{"gpus":1}}"#,
             "gpus",
         ),
+        (
+            r#"{"project":"a","nodes":1,"constraints":{"gpu_models":["V100M16|"]}}"#,
+            "constraints.gpu_models",
+        ),
         (r#"{"project":"a","nodes":1,"output":" "}"#, "output"),
         (r#"{"project":"a","nodes":1,"error":"logs/"}"#, "error"),
         (r#"{"project":"a","nodes":1,"output":"o-%x.txt"}"#, "output"),
@@ -45,6 +49,21 @@ fn a_request_that_cannot_be_read_names_the_field() {
         let error = request(body).unwrap_err();
         assert!(error.contains(field), "{body}: {error}");
     }
+}
+
+#[test]
+fn one_text_may_name_several_gpu_models() {
+    let models = |list: &str| {
+        let body = format!(
+            r#"{{"project":"a","nodes":1,"argv":["true"],"constraints":{{"gpu_models":{list}}}}}"#
+        );
+        request(&body).unwrap().constraints.gpu_models
+    };
+    assert_eq!(
+        models(r#"["V100M16|V100M32", "H100"]"#),
+        ["V100M16", "V100M32", "H100"]
+    );
+    assert_eq!(models("[]"), [""; 0]);
 }
 
 #[test]

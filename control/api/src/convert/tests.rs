@@ -11,6 +11,7 @@ use crate::{
         DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView, HeldValue,
         NoMajorityView, NotReadView, UnknownView,
     },
+    explanation::{ExplanationView, FactorView, ScoreView, StepView},
     health::{NodeHealthView, ReasonView},
     history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, NodeEventView},
     node::{
@@ -20,6 +21,7 @@ use crate::{
     page::Page,
     project::{LimitsBody, ProjectView, UsageView},
     quorum::{QuorumMemberView, QuorumStep, QuorumView},
+    scheduler::{AllReservations, ReservationsView, SchedulerView, WeightsView},
     tenant::TenantView,
     v1,
     vcluster::VclusterView,
@@ -61,6 +63,7 @@ plain! {
     u32, next => u32::from(*next);
     u64, next => u64::from(*next);
     bool, next => *next > 0;
+    f64, next => f64::from(*next) + 0.5;
 }
 
 impl Full for u16 {
@@ -85,6 +88,18 @@ impl Full for Revision {
 impl Back<Revision> for u64 {
     fn back(self) -> Revision {
         Revision(self)
+    }
+}
+
+impl Full for AllocationId {
+    fn full(next: &mut u16) -> Self {
+        Self(u64::full(next))
+    }
+}
+
+impl Back<AllocationId> for u64 {
+    fn back(self) -> AllocationId {
+        AllocationId(self)
     }
 }
 
@@ -138,6 +153,30 @@ impl Back<BaselineStanding> for Option<v1::BaselineStanding> {
     }
 }
 
+impl Back<SchedulerView> for Option<v1::Scheduler> {
+    fn back(self) -> SchedulerView {
+        self.unwrap_or_default().back()
+    }
+}
+
+impl Back<WeightsView> for Option<v1::Weights> {
+    fn back(self) -> WeightsView {
+        self.unwrap_or_default().back()
+    }
+}
+
+impl Full for ReservationsView {
+    fn full(next: &mut u16) -> Self {
+        Self::First(u32::full(next))
+    }
+}
+
+impl Back<ReservationsView> for Option<v1::Reservations> {
+    fn back(self) -> ReservationsView {
+        self.unwrap_or_default().into()
+    }
+}
+
 impl Back<UsageView> for Option<v1::Usage> {
     fn back(self) -> UsageView {
         self.unwrap_or_default().back()
@@ -188,6 +227,10 @@ alike! {
         node, class, key, expected, found, by, baseline, policy, sensitive, since, since_or_before,
         cohort, of, like, as_of,
     }
+    ExplanationView = Explanation {
+        allocation, state, summary, blocker, steps, estimated_start, reserved, score, as_of,
+    }
+    FactorView = Factor { name, value, weight }
     FleetChangeView = FleetChange {
         class, change, verdict, nodes, count, causes, first, last,
     }
@@ -225,6 +268,11 @@ alike! {
     ReasonView = HealthReason {
         source, code, entity, evidence, severity, action, observe_only, first_seen, last_seen, count,
     }
+    SchedulerView = Scheduler {
+        weights, weights_sum, reference_wait_s, reservations, checkpoint_gb_s,
+    }
+    ScoreView = Score { factors, sum, budget, total, ahead }
+    StepView = ExplanationStep { constraint, removed, left }
     UsageView = Usage { nodes, allocations }
     TenantView = Tenant {
         id, max_nodes, max_concurrent_allocations, usage, admins, description, created_at, revision,
@@ -233,6 +281,10 @@ alike! {
     Reprobed = ReprobeResponse { node, fingerprint, classes, differs, bmc }
     UnknownView = UnknownClass { node, class, why, baseline }
     VersionView = BaselineVersion { version, by, at }
+    WeightsView = Weights {
+        priority, wait_time, fair_share, topology, data_ready, backlog, energy, checkpoint,
+        conformance,
+    }
 }
 
 /// A node's parts stand beside each other in the message.
@@ -387,6 +439,7 @@ impl Full for VclusterView {
             node_count: Full::full(next),
             lent: Full::full(next),
             borrowed: Full::full(next),
+            scheduler: Full::full(next),
             revision: Full::full(next),
         }
     }
@@ -404,6 +457,7 @@ impl Back<VclusterView> for v1::Vcluster {
             node_count: self.node_count,
             lent: self.lent,
             borrowed: self.borrowed,
+            scheduler: self.scheduler.back(),
             revision: Revision(self.revision),
         }
     }
@@ -427,6 +481,7 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<DiffView, v1::DiffResponse>();
     comes_back::<DriftReportView, v1::DriftResponse>();
     comes_back::<GroupsView, v1::GroupsResponse>();
+    comes_back::<ExplanationView, v1::Explanation>();
     comes_back::<HistoryPage, v1::NodeHistoryResponse>();
     comes_back::<NodeHealthView, v1::NodeHealth>();
     comes_back::<NodeView, v1::Node>();
@@ -436,6 +491,9 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<Reprobed, v1::ReprobeResponse>();
     comes_back::<TenantView, v1::Tenant>();
     comes_back::<VclusterView, v1::Vcluster>();
+    // The other of two.
+    let all = ReservationsView::All(AllReservations::All);
+    assert_eq!(ReservationsView::from(v1::Reservations::from(all)), all);
     // What asks, the other way.
     let cohort = CohortForm::full(&mut 0);
     assert_eq!(CohortForm::from(v1::Cohort::from(cohort.clone())), cohort);

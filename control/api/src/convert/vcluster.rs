@@ -2,6 +2,10 @@
 
 use crate::{
     page::Page,
+    scheduler::{
+        AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsChange,
+        WeightsView,
+    },
     v1,
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
@@ -18,6 +22,7 @@ impl From<VclusterView> for v1::Vcluster {
             node_count,
             lent,
             borrowed,
+            scheduler,
             revision,
         } = view;
         Self {
@@ -31,6 +36,7 @@ impl From<VclusterView> for v1::Vcluster {
             node_count,
             lent,
             borrowed,
+            scheduler: Some(scheduler.into()),
             revision: revision.0,
         }
     }
@@ -51,7 +57,101 @@ impl From<v1::SetVclusterRequest> for VclusterRequest {
             true => None,
             false => Some(change.names),
         });
-        Self::new(r.description, tenants, r.expected_version)
+        Self {
+            description: r.description,
+            tenants,
+            expected_version: r.expected_version,
+            scheduler: r.scheduler.map(Into::into),
+        }
+    }
+}
+
+impl From<SchedulerView> for v1::Scheduler {
+    fn from(view: SchedulerView) -> Self {
+        let SchedulerView {
+            weights,
+            weights_sum,
+            reference_wait_s,
+            reservations,
+            checkpoint_gb_s,
+        } = view;
+        Self {
+            weights: Some(weights.into()),
+            weights_sum,
+            reference_wait_s,
+            reservations: Some(reservations.into()),
+            checkpoint_gb_s,
+        }
+    }
+}
+
+impl From<WeightsView> for v1::Weights {
+    fn from(view: WeightsView) -> Self {
+        let WeightsView {
+            priority,
+            wait_time,
+            fair_share,
+            topology,
+            data_ready,
+            backlog,
+            energy,
+            checkpoint,
+            conformance,
+        } = view;
+        Self {
+            priority,
+            wait_time,
+            fair_share,
+            topology,
+            data_ready,
+            backlog,
+            energy,
+            checkpoint,
+            conformance,
+        }
+    }
+}
+
+impl From<ReservationsView> for v1::Reservations {
+    fn from(view: ReservationsView) -> Self {
+        match view {
+            ReservationsView::First(first) => Self { all: false, first },
+            ReservationsView::All(AllReservations::All) => Self {
+                all: true,
+                first: 0,
+            },
+        }
+    }
+}
+
+impl From<v1::Reservations> for ReservationsView {
+    fn from(r: v1::Reservations) -> Self {
+        match r.all {
+            true => Self::All(AllReservations::All),
+            false => Self::First(r.first),
+        }
+    }
+}
+
+impl From<v1::SchedulerChange> for SchedulerChange {
+    fn from(change: v1::SchedulerChange) -> Self {
+        Self {
+            profile: change.profile,
+            weights: change.weights.map(|w| WeightsChange {
+                priority: w.priority,
+                wait_time: w.wait_time,
+                fair_share: w.fair_share,
+                topology: w.topology,
+                data_ready: w.data_ready,
+                backlog: w.backlog,
+                energy: w.energy,
+                checkpoint: w.checkpoint,
+                conformance: w.conformance,
+            }),
+            reference_wait_s: change.reference_wait_s,
+            reservations: change.reservations.map(Into::into),
+            checkpoint_gb_s: change.checkpoint_gb_s,
+        }
     }
 }
 

@@ -7,7 +7,11 @@ use crate::{
     output::{self, Columns, Format, or_dash},
 };
 use clap::{Args, Subcommand};
-use lattice_api::vcluster::{VclusterNodesRequest, VclusterRequest, VclusterView};
+use lattice_api::{
+    duration,
+    scheduler::{AllReservations, ReservationsView, SchedulerChange, WeightsChange},
+    vcluster::{VclusterNodesRequest, VclusterRequest, VclusterView},
+};
 use lattice_quorum_types::hostlist;
 
 /// What is done with vClusters. All but looking is for administrators.
@@ -25,6 +29,11 @@ pub enum VclusterCommand {
     /// A new one is open to all tenants until --tenants says otherwise. Work that waits in a vCluster
     /// stays when it is closed to its tenant.
     Set(SetArgs),
+    /// Change by what a vCluster's queue is ordered; from the next plan on it is.
+    ///
+    /// The score of a job is the sum of nine factors times their weights (`lattice why ID` shows them). A
+    /// weight that is not named stays. Weights are relative: they need not add up to 1.
+    SetWeights(WeightsArgs),
     /// Move nodes to a vCluster: they belong to it from now on, all of them or none.
     ///
     /// The nodes must be idle and claimed by nobody. `lattice submit --vcluster NAME` asks for them.
@@ -49,6 +58,81 @@ pub struct SetArgs {
     /// Text for people.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
+    /// Which blocked jobs get nodes held back for them: a number of the first, or `all`.
+    #[arg(long, value_name = "COUNT|all", value_parser = reservations)]
+    reservations: Option<ReservationsView>,
+    /// Waiting after which the wait time factor is ln 2: 90m, 2h.
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    reference_wait: Option<f64>,
+    /// What all nodes together write to checkpoint storage, GB/s.
+    #[arg(long, value_name = "GB/s", allow_negative_numbers = true)]
+    checkpoint_bandwidth: Option<f64>,
+    /// Refuse unless this version is in force; 0: unless there is none.
+    #[arg(long, value_name = "NUMBER")]
+    expected_version: Option<u32>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let millis = duration::parse(text).map_err(|error| error.to_string())?;
+    Ok(millis as f64 / 1000.0)
+}
+
+fn reservations(text: &str) -> Result<ReservationsView, String> {
+    match text.parse() {
+        Ok(count) => Ok(ReservationsView::First(count)),
+        Err(_) if text == "all" => Ok(ReservationsView::All(AllReservations::All)),
+        Err(_) => Err("it must be a number, or `all`".to_owned()),
+    }
+}
+
+/// The weights by the names of their arguments.
+const WEIGHTS: [&str; 9] = [
+    "priority",
+    "wait_time",
+    "fair_share",
+    "topology",
+    "data_ready",
+    "backlog",
+    "energy",
+    "checkpoint",
+    "conformance",
+];
+
+#[derive(Args)]
+pub struct WeightsArgs {
+    /// Its name.
+    name: String,
+    /// All weights of one kind of work: hpc-batch, ml-training, service, sensitive, interactive, or
+    /// balanced. Those named beside it are changed after it.
+    #[arg(long, value_name = "KIND", required_unless_present_any = WEIGHTS)]
+    profile: Option<String>,
+    /// Of the priority class.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    priority: Option<f64>,
+    /// Of the time in the queue.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    wait_time: Option<f64>,
+    /// Of how far the tenant is from its share.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    fair_share: Option<f64>,
+    /// Of few topology groups.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    topology: Option<f64>,
+    /// Of input data on the hot tier.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    data_ready: Option<f64>,
+    /// Of the backlog.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    backlog: Option<f64>,
+    /// Of cheap energy.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    energy: Option<f64>,
+    /// Of cheap checkpoints.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    checkpoint: Option<f64>,
+    /// Of one conformance group.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    conformance: Option<f64>,
     /// Refuse unless this version is in force; 0: unless there is none.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
@@ -82,7 +166,44 @@ impl SetArgs {
             (false, true) => Some(Some(Vec::new())),
             (false, false) => (!self.tenants.is_empty()).then_some(Some(self.tenants)),
         };
-        VclusterRequest::new(self.description, tenants, self.expected_version)
+        let change = SchedulerChange {
+            reservations: self.reservations,
+            reference_wait_s: self.reference_wait,
+            checkpoint_gb_s: self.checkpoint_bandwidth,
+            ..SchedulerChange::default()
+        };
+        VclusterRequest {
+            description: self.description,
+            tenants,
+            expected_version: self.expected_version,
+            scheduler: (change != SchedulerChange::default()).then_some(change),
+        }
+    }
+}
+
+impl WeightsArgs {
+    fn request(self) -> VclusterRequest {
+        let weights = WeightsChange {
+            priority: self.priority,
+            wait_time: self.wait_time,
+            fair_share: self.fair_share,
+            topology: self.topology,
+            data_ready: self.data_ready,
+            backlog: self.backlog,
+            energy: self.energy,
+            checkpoint: self.checkpoint,
+            conformance: self.conformance,
+        };
+        let change = SchedulerChange {
+            profile: self.profile,
+            weights: (weights != WeightsChange::default()).then_some(weights),
+            ..SchedulerChange::default()
+        };
+        VclusterRequest {
+            expected_version: self.expected_version,
+            scheduler: Some(change),
+            ..VclusterRequest::default()
+        }
     }
 }
 
@@ -96,6 +217,11 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
         }
         VclusterCommand::Show { name } => show(&client.vcluster(&name).await?, format),
         VclusterCommand::Set(args) => {
+            let name = args.name.clone();
+            let set = client.set_vcluster(&name, &args.request(), None).await?;
+            show(&set, format)
+        }
+        VclusterCommand::SetWeights(args) => {
             let name = args.name.clone();
             let set = client.set_vcluster(&name, &args.request(), None).await?;
             show(&set, format)
@@ -173,6 +299,34 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
         line("description", or_dash(Some(&vcluster.description))),
         line("version", version(vcluster)),
     ];
+    let scheduler = &vcluster.scheduler;
+    let reservations = match scheduler.reservations {
+        ReservationsView::First(count) => count.to_string(),
+        ReservationsView::All(AllReservations::All) => "all".to_owned(),
+    };
+    let bandwidth = scheduler.checkpoint_gb_s.map(|gb_s| format!("{gb_s} GB/s"));
+    let settings = [
+        line("reservations", reservations),
+        line(
+            "reference wait",
+            duration::format((scheduler.reference_wait_s * 1000.0).round() as u64),
+        ),
+        line("checkpoint bandwidth", or_dash(bandwidth.as_deref())),
+    ];
+    let w = &scheduler.weights;
+    let weights = [
+        ("priority", w.priority),
+        ("wait_time", w.wait_time),
+        ("fair_share", w.fair_share),
+        ("topology", w.topology),
+        ("data_ready", w.data_ready),
+        ("backlog", w.backlog),
+        ("energy", w.energy),
+        ("checkpoint", w.checkpoint),
+        ("conformance", w.conformance),
+    ];
+    let weights = weights.map(|(name, weight)| line(&format!("weight {name}"), weight.to_string()));
+    let rows = rows.into_iter().chain(settings).chain(weights);
     let columns = Columns::only(&["key", "value"]);
     Ok(output::print(format, vcluster, columns, rows)?)
 }
@@ -195,6 +349,7 @@ mod tests {
         let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
         match line.command {
             VclusterCommand::Set(args) => Ok(serde_json::to_value(args.request()).unwrap()),
+            VclusterCommand::SetWeights(args) => Ok(serde_json::to_value(args.request()).unwrap()),
             _ => Err("it is no set".to_owned()),
         }
     }
@@ -207,6 +362,18 @@ mod tests {
             ("set ml --all-tenants", json!({"tenants": null})),
             ("set ml --no-tenants", json!({"tenants": []})),
             (
+                "set ml --reservations 64 --reference-wait 2h",
+                json!({"scheduler": {"reservations": 64, "reference_wait_s": 7200.0}}),
+            ),
+            (
+                "set ml --reservations all",
+                json!({"scheduler": {"reservations": "all"}}),
+            ),
+            (
+                "set-weights ml --profile ml-training --energy 0",
+                json!({"scheduler": {"profile": "ml-training", "weights": {"energy": 0.0}}}),
+            ),
+            (
                 "set ml --description night --expected-version 0",
                 json!({"description": "night", "expected_version": 0}),
             ),
@@ -214,6 +381,8 @@ mod tests {
             assert_eq!(asked(line).unwrap(), body, "{line}");
         }
         assert!(asked("set ml --tenants a --all-tenants").is_err());
+        assert!(asked("set ml --reservations many").is_err());
+        assert!(asked("set-weights ml").is_err(), "no weight named");
     }
 
     #[test]
@@ -228,6 +397,18 @@ mod tests {
             node_count: 24,
             lent: String::new(),
             borrowed: String::new(),
+            scheduler: serde_json::from_value(json!({
+                "weights": {
+                    "priority": 0.2, "wait_time": 0.2, "fair_share": 0.2, "topology": 0.15,
+                    "data_ready": 0.1, "backlog": 0.05, "energy": 0.0, "checkpoint": 0.0,
+                    "conformance": 0.1
+                },
+                "weights_sum": 1.0,
+                "reference_wait_s": 3600.0,
+                "reservations": 1,
+                "checkpoint_gb_s": null
+            }))
+            .unwrap(),
             revision: lattice_quorum_types::Revision(0),
         };
         let cells = [

@@ -8,6 +8,7 @@ use lattice_quorum_types::{
     spec::{Constraints, Spread},
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
+use std::collections::BTreeMap;
 
 const MODELS: [&str; 2] = ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"];
 const PROJECTS: [&str; 4] = ["t", "t/a", "t/b", "nobody"];
@@ -64,6 +65,7 @@ fn facts() -> impl Strategy<Value = NodeFacts> {
                     gpu_count,
                     memory_bytes,
                     features: nvlink.then(|| "nvlink".to_owned()).into_iter().collect(),
+                    ..NodeFacts::default()
                 }
             },
         )
@@ -133,6 +135,9 @@ pub(super) fn any_job() -> impl Strategy<Value = PendingView> {
                 constraints,
                 submitted_at: UnixMillis(eligible),
                 eligible_at: UnixMillis(eligible),
+                data_ready: None,
+                checkpoint_ms: None,
+                storage_mb_s: BTreeMap::new(),
             },
         )
 }
@@ -141,6 +146,7 @@ pub(super) fn any_job() -> impl Strategy<Value = PendingView> {
 pub(super) fn any_running() -> impl Strategy<Value = RunningView> {
     option::weighted(0.8, 0..40_u64).prop_map(|minutes| RunningView {
         ends_at: minutes.map(|m| UnixMillis(NOW.0 - 2 * MINUTE).after(m * MINUTE)),
+        ..RunningView::default()
     })
 }
 
@@ -212,5 +218,218 @@ pub(super) fn any_delta() -> impl Strategy<Value = Delta> {
                 .map(|(path, level)| (ProjectPath::new(path).unwrap(), level))
                 .collect(),
             ..Delta::default()
+        })
+}
+
+pub(super) fn any_policy() -> impl Strategy<Value = Policy> {
+    let reservations = prop_oneof![
+        (0..5_u32).prop_map(Reservations::First),
+        Just(Reservations::All),
+    ];
+    let weights = prop_oneof![
+        2 => Just(Weights::default()),
+        3 => select(&Profile::ALL[..]).prop_map(Profile::weights),
+    ];
+    let checkpoint_bytes_s = option::of(select(&[0_u64, 1 << 20, 1 << 34][..]));
+    (reservations, weights, checkpoint_bytes_s).prop_map(
+        |(reservations, weights, checkpoint_bytes_s)| Policy {
+            weights,
+            reservations,
+            checkpoint_bytes_s,
+            ..Policy::default()
+        },
+    )
+}
+
+const SYSTEMS: [&str; 2] = ["capstor", "scratch"];
+const DOMAINS: [(&str, Option<&str>); 4] = [
+    ("hall", None),
+    ("row-a", Some("hall")),
+    ("row-b", Some("hall")),
+    // Part of what is not known.
+    ("shed", Some("yard")),
+];
+
+fn any_charge() -> impl Strategy<Value = Option<Charge>> {
+    let domain = select(&["row-a", "row-b", "shed", "nowhere"][..]);
+    let charge = (domain, 1..4_u64).prop_map(|(domain, mw)| Charge {
+        domain: domain.to_owned(),
+        mw,
+    });
+    option::weighted(0.8, charge)
+}
+
+fn any_storage() -> impl Strategy<Value = BTreeMap<String, u64>> {
+    let system = select(&["capstor", "scratch", "tape"][..]).prop_map(str::to_owned);
+    proptest::collection::btree_map(system, 1..12_u64, 0..3)
+}
+
+fn any_tenant() -> impl Strategy<Value = TenantView> {
+    let fraction = || (0..=1_000_000_u32).prop_map(Fraction::millionths);
+    let budget = || {
+        option::weighted(0.5, (0..100_u64, 0..120_u64)).prop_map(|budget| {
+            budget.map(|(granted_ms, used_ms)| Budget {
+                granted_ms,
+                used_ms,
+            })
+        })
+    };
+    (option::of(fraction()), fraction(), budget(), budget()).prop_map(
+        |(share_target, share_used, gpu_hours, node_hours)| TenantView {
+            share_target,
+            share_used,
+            gpu_hours,
+            node_hours,
+        },
+    )
+}
+
+/// With power, bandwidth, shares and budgets.
+pub(super) fn rationed_view() -> impl Strategy<Value = ClusterView> {
+    (
+        any_view(),
+        vec(any_charge(), 24),
+        vec(any_storage(), 24),
+        vec(option::weighted(0.7, 0..30_u64), DOMAINS.len()),
+        vec(option::weighted(0.8, 0..30_u64), SYSTEMS.len()),
+        option::of(any_tenant()),
+        option::of((0..=1_000_000_u32).prop_map(Fraction::millionths)),
+    )
+        .prop_map(
+            |(mut view, charges, storage, headroom, left, tenant, price)| {
+                for (node, charge) in view.nodes.values_mut().zip(charges) {
+                    node.facts.charge = charge;
+                }
+                let running = view.running.values_mut().map(|r| &mut r.storage_mb_s);
+                let pending = view.pending.values_mut().map(|p| &mut p.storage_mb_s);
+                for (asked, storage) in running.chain(pending).zip(storage) {
+                    *asked = storage;
+                }
+                for ((name, parent), headroom) in DOMAINS.into_iter().zip(headroom) {
+                    if let Some(headroom_mw) = headroom {
+                        let parent = parent.map(str::to_owned);
+                        let domain = DomainView {
+                            parent,
+                            headroom_mw,
+                        };
+                        view.power.insert(name.to_owned(), domain);
+                    }
+                }
+                for (name, left) in SYSTEMS.into_iter().zip(left) {
+                    if let Some(left_mb_s) = left {
+                        view.storage
+                            .insert(name.to_owned(), StorageView { left_mb_s });
+                    }
+                }
+                if let Some(tenant) = tenant {
+                    view.tenants.insert(ProjectPath::new("t").unwrap(), tenant);
+                }
+                view.energy_price = price;
+                view
+            },
+        )
+}
+
+/// Some changes of every kind, of what is rationed too.
+pub(super) fn rationed_delta() -> impl Strategy<Value = Delta> {
+    let domain = (select(&DOMAINS[..]), option::weighted(0.8, 0..30_u64));
+    let system = (select(&SYSTEMS[..]), option::weighted(0.8, 0..30_u64));
+    (
+        any_delta(),
+        any_charge(),
+        any_storage(),
+        option::of(domain),
+        option::of(system),
+        option::of(option::of(any_tenant())),
+        option::of((0..=1_000_000_u32).prop_map(Fraction::millionths)),
+    )
+        .prop_map(
+            |(mut delta, charge, asked, domain, system, tenant, energy_price)| {
+                for node in delta.nodes.values_mut().flatten() {
+                    node.facts.charge = charge.clone();
+                }
+                for job in delta.pending.values_mut().flatten() {
+                    job.storage_mb_s = asked.clone();
+                }
+                if let Some(((name, parent), headroom)) = domain {
+                    let changed = headroom.map(|headroom_mw| DomainView {
+                        parent: parent.map(str::to_owned),
+                        headroom_mw,
+                    });
+                    delta.power.insert(name.to_owned(), changed);
+                }
+                if let Some((name, left)) = system {
+                    let changed = left.map(|left_mb_s| StorageView { left_mb_s });
+                    delta.storage.insert(name.to_owned(), changed);
+                }
+                if let Some(tenant) = tenant {
+                    delta.tenants.insert(ProjectPath::new("t").unwrap(), tenant);
+                }
+                delta.energy_price = energy_price;
+                delta
+            },
+        )
+}
+
+/// Makes of some changed nodes the ones that are there, in another state: most changes leave the hardware.
+pub(super) fn of_the_same_hardware(view: &ClusterView, delta: &mut Delta) {
+    for (id, changed) in &mut delta.nodes {
+        if let (Some(node), Some(old)) = (changed, view.nodes.get(id))
+            && node.version % 3 > 0
+        {
+            let (liveness, health) = (node.facts.liveness, node.facts.health);
+            let last = node.facts.deprioritised;
+            node.facts = NodeFacts {
+                liveness,
+                health,
+                deprioritised: last,
+                ..old.facts.clone()
+            };
+            // One in three is claimed by who submits.
+            node.owner = (node.version % 3 == 1).then(|| Owner {
+                user: "alice".to_owned(),
+                project: ProjectPath::new("t").unwrap(),
+            });
+        }
+    }
+}
+
+/// Work of one kind on a machine whose power does for some of it: what binds is the power.
+pub(super) fn short_of_power() -> impl Strategy<Value = ClusterView> {
+    let sizes = (1..9_u32, 1..40_u64);
+    let charges = vec(prop_oneof![Just("row-a"), Just("row-b")], 16);
+    (
+        vec(sizes, 1..8),
+        charges,
+        vec(0..18_u64, 3),
+        vec(0..30_u64, 3),
+    )
+        .prop_map(|(jobs, charges, headroom, ends)| {
+            let mut view = machine(4, 4);
+            for (n, (node, domain)) in view.nodes.values_mut().zip(charges).enumerate() {
+                let domain = domain.to_owned();
+                node.facts.charge = Some(Charge { domain, mw: 2 });
+                node.holder = (n % 4 == 0).then_some(AllocationId(100 + n as u64 % 3));
+            }
+            for ((name, parent), headroom_mw) in DOMAINS.into_iter().zip(headroom) {
+                let parent = parent.map(str::to_owned);
+                let domain = DomainView {
+                    parent,
+                    headroom_mw,
+                };
+                view.power.insert(name.to_owned(), domain);
+            }
+            for (id, minutes) in (100..).map(AllocationId).zip(ends) {
+                let ends_at = Some(NOW.after(minutes * MINUTE));
+                let running = RunningView {
+                    ends_at,
+                    ..RunningView::default()
+                };
+                view.running.insert(id, running);
+            }
+            for (number, (nodes, minutes)) in (1..).zip(jobs) {
+                submit(&mut view, number, job(nodes, Some(minutes)));
+            }
+            view
         })
 }

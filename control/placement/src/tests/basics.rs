@@ -22,7 +22,7 @@ fn a_job_takes_the_tightest_group_that_holds_it() {
 }
 
 #[test]
-fn the_class_goes_first_then_the_older_then_the_lower_number() {
+fn among_equals_the_class_goes_first_then_the_older_then_the_lower_number() {
     let mut view = machine(1, 4);
     submit(&mut view, 1, job(1, None));
     submit(

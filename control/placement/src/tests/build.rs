@@ -6,6 +6,7 @@ use lattice_quorum_types::{
     limit::{Limits, Usage},
     spec::Constraints,
 };
+use std::collections::BTreeMap;
 
 pub(super) const NOW: UnixMillis = UnixMillis(1_000_000);
 pub(super) const MINUTE: u64 = 60_000;
@@ -51,6 +52,9 @@ pub(super) fn job(nodes: u32, walltime_minutes: Option<u64>) -> PendingView {
         constraints: Constraints::default(),
         submitted_at: UnixMillis(500),
         eligible_at: UnixMillis(500),
+        data_ready: None,
+        checkpoint_ms: None,
+        storage_mb_s: BTreeMap::new(),
     }
 }
 
@@ -91,8 +95,11 @@ pub(super) fn submit(view: &mut ClusterView, number: u64, job: PendingView) {
 /// Gives the nodes to a running allocation that ends in so many minutes.
 pub(super) fn run(view: &mut ClusterView, number: u64, nodes: &[&str], ends_in: Option<u64>) {
     let ends_at = ends_in.map(|minutes| NOW.after(minutes * MINUTE));
-    view.running
-        .insert(AllocationId(number), RunningView { ends_at });
+    let running = RunningView {
+        ends_at,
+        ..RunningView::default()
+    };
+    view.running.insert(AllocationId(number), running);
     for name in nodes {
         view.nodes.get_mut(&id(name)).unwrap().holder = Some(AllocationId(number));
     }
@@ -108,6 +115,6 @@ pub(super) fn placed(plan: &Plan) -> Vec<(u64, Vec<String>)> {
     plan.placements.iter().map(|p| (p.id.0, names(p))).collect()
 }
 
-pub(super) fn why(plan: &Plan, number: u64) -> &Explanation {
-    &plan.explanations[&AllocationId(number)]
+pub(super) fn why(plan: &Plan, number: u64) -> Explanation {
+    plan.waiting.get(AllocationId(number)).unwrap()
 }

@@ -41,7 +41,7 @@ fn claimed_nodes_are_offered_to_nobody_else() {
     for refused in [work("bob", 2, true), work("alice", 2, false)] {
         let plan = planned(view.clone(), &[refused]);
         assert_eq!(plan.placements, []);
-        let why = plan.explanations[&AllocationId(1)].to_string();
+        let why = plan.waiting.get(AllocationId(1)).unwrap().to_string();
         assert!(why.contains("1 not claimed by others"), "{why}");
     }
     let other_project = PendingView {

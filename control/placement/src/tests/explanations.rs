@@ -141,7 +141,11 @@ fn headroom_is_kept_for_the_job_with_the_reservation() {
     let mut view = machine(2, 4);
     level(&mut view, "t", Some(9), 3);
     run(&mut view, 90, &["n0-00", "n0-01", "n0-02"], Some(5));
-    submit(&mut view, 1, job(6, Some(60)));
+    let first = PendingView {
+        class: 9,
+        ..job(6, Some(60))
+    };
+    submit(&mut view, 1, first);
     submit(&mut view, 2, job(2, Some(60)));
     submit(&mut view, 3, job(2, Some(5)));
     let plan = plan(&view);

@@ -8,3 +8,5 @@ mod claims;
 mod explanations;
 mod oracle;
 mod properties;
+mod rationed;
+mod scores;

@@ -4,14 +4,15 @@ use super::time;
 use crate::View;
 use lattice_api::{
     allocation::{Sight, stop_text},
-    explanation::{ExplanationView, StepView},
+    explanation::{ExplanationView, FactorView, ScoreView, StepView},
 };
+use lattice_placement::{Explanation, Weights};
 use lattice_quorum_types::{Allocation, AllocationState, hostlist};
 
 /// Why it waits; `None` for one that does not.
 pub(crate) fn reason(view: &View, a: &Allocation) -> Option<String> {
     match a.state {
-        AllocationState::Pending => Some(match view.plan.explanations.get(&a.id) {
+        AllocationState::Pending => Some(match view.plan.explanation(a.id) {
             // It was deleted, or all its nodes were moved.
             Some(explanation) if explanation.total == 0 => format!(
                 "{explanation}; vCluster \"{}\" has no nodes",
@@ -29,9 +30,9 @@ pub(crate) fn reason(view: &View, a: &Allocation) -> Option<String> {
 pub(crate) fn explain(view: &View, a: &Allocation, sight: Sight) -> ExplanationView {
     let planned = view
         .plan
-        .explanations
-        .get(&a.id)
+        .explanation(a.id)
         .filter(|_| a.state == AllocationState::Pending);
+    let planned = planned.as_ref();
     let steps = planned.iter().flat_map(|e| &e.steps).map(|step| StepView {
         constraint: step.constraint.as_str().to_owned(),
         removed: step.removed,
@@ -44,8 +45,32 @@ pub(crate) fn explain(view: &View, a: &Allocation, sight: Sight) -> ExplanationV
         blocker: planned.map(|e| e.blocker.to_string()),
         steps: steps.collect(),
         estimated_start: planned.and_then(|e| e.estimated_start).map(time),
+        reserved: view
+            .plan
+            .reservation(a.id)
+            .map(|r| hostlist::fold(&r.nodes)),
+        score: planned.and_then(|e| score(e, view.plan.weights(&a.spec.vcluster))),
         as_of: planned.and_then(|_| view.plan.made_at).map(time),
     }
+}
+
+fn score(why: &Explanation, weights: Weights) -> Option<ScoreView> {
+    let score = why.score?;
+    let factors = score.factors;
+    let named = Weights::NAMES.into_iter().zip(factors.to_array());
+    let rows = named.zip(weights.to_array());
+    let factors_shown = rows.map(|((name, value), weight)| FactorView {
+        name: name.to_owned(),
+        value,
+        weight,
+    });
+    Some(ScoreView {
+        factors: factors_shown.collect(),
+        sum: factors.weighted(&weights),
+        budget: score.budget,
+        total: score.total,
+        ahead: why.ahead,
+    })
 }
 
 fn summary(a: &Allocation, sight: Sight) -> String {

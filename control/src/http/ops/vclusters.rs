@@ -5,6 +5,7 @@ use super::{change, claims::named, paging, propose, read, unexpected};
 use crate::{
     Core, View,
     http::caller::{Caller, Role},
+    scheduler,
 };
 use lattice_api::{
     page::Page,
@@ -80,6 +81,7 @@ fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView
         .as_ref()
         .map_or((0, Revision(0)), |said| (said.version, said.revision));
     let definition = said.map(|said| said.definition).unwrap_or_default();
+    let scheduler = scheduler::shown(&scheduler::policy(&definition.profile));
     let tenants = definition.tenants.as_ref();
     let usable = tenants.is_none_or(|tenants| !tenants.is_empty());
     let tenants = tenants.map(|tenants| {
@@ -96,6 +98,7 @@ fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView
         nodes: hostlist::fold(home),
         lent: hostlist::fold(lent),
         borrowed: hostlist::fold(borrowed),
+        scheduler,
         revision,
     }
 }
@@ -137,10 +140,24 @@ pub(crate) async fn set(
     caller.check_whole(Role::Admin, "saying what a vCluster is")?;
     let expected_version = request.expected_version;
     let vcluster = name("name", text)?;
-    let command = Command::SetVcluster {
-        vcluster: vcluster.clone(),
-        change: Box::new(request.change()?),
-        expected_version,
+    let settings = request
+        .scheduler
+        .as_ref()
+        .map(scheduler::asked)
+        .transpose()?;
+    let change = Box::new(request.change()?);
+    let command = match settings {
+        None => Command::SetVcluster {
+            vcluster: vcluster.clone(),
+            change,
+            expected_version,
+        },
+        Some(settings) => Command::SetScheduler {
+            vcluster: vcluster.clone(),
+            change,
+            settings,
+            expected_version,
+        },
     };
     let applied = propose(core, caller, key, command).await?;
     let said = applied

@@ -3,7 +3,9 @@
 use super::bed::{Bed, ask, job};
 use crate::tasks::{lease::Lease, schedule::Schedule};
 use lattice_api::{
-    Problem, v1,
+    Problem,
+    scheduler::ReservationsView,
+    v1,
     vcluster::{VclusterNodesRequest, VclusterRequest},
 };
 use lattice_client::{ClientError, SubmitOptions};
@@ -15,7 +17,10 @@ use v1::admin_service_client::AdminServiceClient;
 
 fn for_tenants(names: &[&str]) -> VclusterRequest {
     let names = names.iter().map(|&name| name.to_owned()).collect();
-    VclusterRequest::new(None, Some(Some(names)), None)
+    VclusterRequest {
+        tenants: Some(Some(names)),
+        ..VclusterRequest::default()
+    }
 }
 
 fn nodes(list: &str, from: Option<&str>) -> VclusterNodesRequest {
@@ -36,7 +41,11 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
     );
     assert_eq!(default.nodes, "gpu[001-024]");
 
-    let request = VclusterRequest::new(Some("at night".to_owned()), None, Some(0));
+    let request = VclusterRequest {
+        description: Some("at night".to_owned()),
+        expected_version: Some(0),
+        ..VclusterRequest::default()
+    };
     let made = root.set_vcluster("night", &request, None).await.unwrap();
     assert_eq!((made.tenants, made.version), (None, 1));
     let body = json!({"tenants": ["atlas"]});
@@ -68,7 +77,7 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
     let made = alice.submit(&work, SubmitOptions::default()).await.unwrap();
     let shown = alice.allocation(made.id.unwrap()).await.unwrap();
     assert_eq!(shown.vcluster, "night");
-    let closed = VclusterRequest::new(None, Some(Some(Vec::new())), None);
+    let closed = for_tenants(&[]);
     root.set_vcluster("night", &closed, None).await.unwrap();
     let refused = alice.submit(&work, SubmitOptions::default()).await;
     let refused = refused.unwrap_err().to_string();
@@ -176,9 +185,25 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
             Value::Null,
         ),
         (
-            put("vclusters/left", json!({"profile": "ml"})),
+            put("vclusters/left", json!({"scheduler": {"profile": "ml"}})),
             400,
-            json!("profile"),
+            json!("scheduler.profile"),
+        ),
+        (
+            put(
+                "vclusters/left",
+                json!({"scheduler": {"weights": {"energy": -1}}}),
+            ),
+            400,
+            json!("scheduler.weights.energy"),
+        ),
+        (
+            put(
+                "vclusters/left",
+                json!({"scheduler": {"reference_wait_s": 0}}),
+            ),
+            400,
+            json!("scheduler.reference_wait_s"),
         ),
         (
             put("vclusters/left", json!({"tenant": "atlas"})),
@@ -294,6 +319,23 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
     let set = admin.set_vcluster(super::grpc::by(&bed, "root", request));
     let set = set.await.unwrap().into_inner();
     assert!(set.all_tenants && set.tenants.is_empty(), "{set:?}");
+    let scheduler = v1::SchedulerChange {
+        profile: Some("interactive".to_owned()),
+        reservations: Some(v1::Reservations {
+            all: true,
+            first: 0,
+        }),
+        ..Default::default()
+    };
+    let request = v1::SetVclusterRequest {
+        name: "night".to_owned(),
+        scheduler: Some(scheduler),
+        ..Default::default()
+    };
+    let set = admin.set_vcluster(super::grpc::by(&bed, "root", request));
+    let scheduler = set.await.unwrap().into_inner().scheduler.unwrap();
+    assert_eq!(scheduler.weights.unwrap().wait_time, 0.3);
+    assert!(scheduler.reservations.unwrap().all);
     let request = v1::DeleteVclusterRequest {
         name: "night".to_owned(),
         ..Default::default()
@@ -324,4 +366,30 @@ async fn lend(bed: &Bed, node: &str, to: &str) {
     };
     bed.fenced(Fence { lease, epoch }, command);
     bed.settled().await;
+}
+
+/// Two who change different weights at once both do; what waits is ordered by them from the next plan on.
+#[tokio::test]
+async fn weights_are_changed_one_by_one_and_shown_with_the_reason() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let shown = root.vcluster("default").await.unwrap().scheduler;
+    assert_eq!((shown.weights.topology, shown.weights_sum), (0.15, 1.0));
+    let body = json!({"scheduler": {"profile": "ml-training", "reservations": 64}});
+    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/default", body).await;
+    assert_eq!(status, 200);
+    assert_eq!(told["scheduler"]["weights"]["topology"], json!(0.25));
+    let weight = |name: &str, weight: f64| json!({"scheduler": {"weights": {name: weight}}});
+    let (energy, class) = (weight("energy", 0.4), weight("priority", 0.7));
+    let (one, other) = tokio::join!(
+        ask(&bed, "root", Method::PUT, "vclusters/default", energy),
+        ask(&bed, "root", Method::PUT, "vclusters/default", class),
+    );
+    assert_eq!((one.0, other.0), (200, 200));
+    let now = root.vcluster("default").await.unwrap().scheduler;
+    assert_eq!((now.weights.energy, now.weights.priority), (0.4, 0.7));
+    assert_eq!(now.weights.topology, 0.25, "as the profile has it");
+    assert_eq!(now.reservations, ReservationsView::First(64));
+    let (status, _) = ask(&bed, "alice", Method::PUT, "vclusters/default", json!({})).await;
+    assert_eq!(status, 403);
 }

@@ -216,7 +216,7 @@ fn a_degraded_node_is_given_work_when_the_others_are_held_and_none_that_is_sensi
     assert_eq!(on(plan(&alone, &waits)), "a");
     let secret = plan(&alone, &Arc::new(secret));
     assert!(secret.placements.is_empty());
-    let why = secret.explanations[&AllocationId(1)].to_string();
+    let why = secret.waiting.get(AllocationId(1)).unwrap().to_string();
     assert!(why.contains("1 of 2 nodes: 1 healthy,"), "{why}");
 }
 
@@ -295,7 +295,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     assert_eq!(state(small), AllocationState::Starting);
     assert_eq!(state(large), AllocationState::Pending);
     let view = world.core.view();
-    let why = view.plan.explanations[&large].to_string();
+    let why = view.plan.set_aside[&large].to_string();
     println!("{why}");
     assert!(
         why.starts_with("needs 2 of 3 nodes; as sensitive work it is"),
@@ -305,7 +305,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     // Nor does it take nodes from the others in the plans to come.
     let plans = schedule.plan(&view);
     let placed: Vec<_> = plans
-        .iter()
+        .values()
         .flat_map(|p| &p.placements)
         .map(|p| p.id)
         .collect();

@@ -1,0 +1,133 @@
+//! Reservations made so far in a plan: which nodes are held back, and from when.
+
+use crate::{bits::BitSet, machine::NEVER};
+use lattice_quorum_types::{AllocationId, UnixMillis};
+use smallvec::SmallVec;
+
+/// One reservation.
+#[derive(Debug)]
+struct Made {
+    by: AllocationId,
+    starts_at: u64,
+    nodes: Vec<usize>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    /// By start.
+    made: Vec<Made>,
+    /// Of each node: from when until when it is held back, by time.
+    held: Vec<SmallVec<[(u64, u64); 3]>>,
+    /// Every node that a job with a reservation could use: work without an end stays off all of them.
+    contested: BitSet,
+}
+
+impl Ahead {
+    pub(crate) fn none(nodes: usize) -> Self {
+        Self {
+            made: Vec::new(),
+            held: vec![SmallVec::new(); nodes],
+            contested: BitSet::empty(nodes),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.made.len()
+    }
+
+    /// How many reservations start before `end`. Two jobs for which it is the same may have the same nodes.
+    pub(crate) fn starting_before(&self, end: u64) -> usize {
+        self.made.partition_point(|made| made.starts_at < end)
+    }
+
+    /// Whether work that ends at `end` may have the node, were it free.
+    pub(crate) fn leaves(&self, n: usize, end: Option<u64>) -> bool {
+        match end {
+            Some(end) => self.held[n].first().is_none_or(|(start, _)| *start >= end),
+            None => !self.contested.contains(n),
+        }
+    }
+
+    /// The reservation that keeps work until `end` off one of `nodes`: the first to start.
+    pub(crate) fn in_the_way(
+        &self,
+        nodes: &BitSet,
+        end: Option<u64>,
+    ) -> Option<(AllocationId, UnixMillis)> {
+        let before = end.map_or(self.made.len(), |end| self.starting_before(end));
+        let mut made = self.made[..before].iter();
+        let takes = |made: &&Made| made.nodes.iter().any(|n| nodes.contains(*n));
+        let found = made.clone().find(takes).or_else(|| made.next());
+        found.map(|made| (made.by, UnixMillis(made.starts_at)))
+    }
+
+    /// Adds a reservation and says its place in the order of starts. `could_use` is every node that fits
+    /// the job.
+    pub(crate) fn add(
+        &mut self,
+        by: AllocationId,
+        starts_at: u64,
+        ends_at: Option<u64>,
+        nodes: &[usize],
+        could_use: &BitSet,
+    ) -> usize {
+        for n in nodes {
+            let held = &mut self.held[*n];
+            let place = held.partition_point(|(start, _)| *start < starts_at);
+            held.insert(place, (starts_at, ends_at.unwrap_or(NEVER)));
+        }
+        self.contested.add_all(could_use);
+        let place = self
+            .made
+            .partition_point(|made| made.starts_at <= starts_at);
+        let nodes = nodes.to_vec();
+        self.made.insert(
+            place,
+            Made {
+                by,
+                starts_at,
+                nodes,
+            },
+        );
+        place
+    }
+
+    /// The first gap of a node from `after` on that lasts for `walltime_ms` (`None`: has no end), if it is
+    /// free from `free_at` on.
+    pub(crate) fn gap(&self, n: usize, free_at: u64, after: u64, walltime_ms: Option<u64>) -> Gap {
+        let mut start = free_at.max(after);
+        let held = &self.held[n];
+        // They do not overlap, so they end in the order in which they start.
+        let over = held.partition_point(|(_, until)| *until <= start);
+        for (from, until) in &held[over..] {
+            if walltime_ms.is_some_and(|walltime| start.saturating_add(walltime) <= *from) {
+                return Gap {
+                    n,
+                    start,
+                    until: *from,
+                };
+            }
+            start = start.max(*until);
+        }
+        let until = NEVER;
+        Gap { n, start, until }
+    }
+}
+
+/// When a node is free, and until when it stays so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gap {
+    pub(crate) n: usize,
+    /// [`NEVER`] where there is no gap.
+    pub(crate) start: u64,
+    pub(crate) until: u64,
+}
+
+impl Gap {
+    /// Whether it is open at a time, for as long as that.
+    pub(crate) fn is_open(&self, at: u64, walltime_ms: Option<u64>) -> bool {
+        let end = walltime_ms.map_or(NEVER, |walltime| at.saturating_add(walltime));
+        self.start <= at && end <= self.until
+    }
+}

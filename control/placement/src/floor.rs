@@ -1,0 +1,72 @@
+//! Before when a job need not be tried. Within a plan nodes are only taken and held back, so who asks for
+//! as many nodes for as long as another did, or for more, starts no earlier than that one could.
+
+/// A time before which so many nodes were not free together for so long.
+#[derive(Debug, Clone, Copy)]
+struct Floor {
+    nodes: u32,
+    walltime_ms: u64,
+    at: u64,
+}
+
+/// Of the jobs of one set of nodes. An end that is not known is `u64::MAX` away.
+#[derive(Debug, Default)]
+pub(crate) struct Floors(Vec<Floor>);
+
+/// So many are kept; of the others it is only not known.
+const MOST: usize = 64;
+
+impl Floors {
+    /// The time from which on the job must be tried.
+    pub(crate) fn of(&self, nodes: u32, walltime_ms: u64) -> u64 {
+        let asks_less = |floor: &&Floor| floor.nodes <= nodes && floor.walltime_ms <= walltime_ms;
+        let times = self.0.iter().filter(asks_less).map(|floor| floor.at);
+        times.max().unwrap_or(0)
+    }
+
+    /// So many nodes were not free together for so long before `at`.
+    pub(crate) fn add(&mut self, nodes: u32, walltime_ms: u64, at: u64) {
+        let says_less = |floor: &Floor| {
+            floor.nodes >= nodes && floor.walltime_ms >= walltime_ms && floor.at <= at
+        };
+        self.0.retain(|floor| !says_less(floor));
+        if self.0.len() == MOST {
+            self.0.remove(0);
+        }
+        self.0.push(Floor {
+            nodes,
+            walltime_ms,
+            at,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_less_may_be_earlier() {
+        let mut floors = Floors::default();
+        floors.add(8, 100, 50);
+        floors.add(4, 200, 70);
+        assert_eq!(floors.of(8, 100), 50);
+        assert_eq!(floors.of(9, 300), 70);
+        assert_eq!(
+            (floors.of(7, 100), floors.of(8, 99), floors.of(3, 500)),
+            (0, 0, 0)
+        );
+        floors.add(4, 100, 90);
+        assert_eq!((floors.of(8, 100), floors.0.len()), (90, 1));
+    }
+
+    #[test]
+    fn only_so_many_are_kept() {
+        let mut floors = Floors::default();
+        for n in 0..200_u32 {
+            floors.add(n, u64::from(200 - n), u64::from(n));
+        }
+        assert_eq!(floors.0.len(), MOST);
+        assert_eq!(floors.of(199, 1), 199);
+    }
+}

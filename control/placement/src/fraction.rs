@@ -1,0 +1,58 @@
+//! A part of a whole, as an integer: it is equal where it looks equal, and never not a number.
+
+use serde::{Deserialize, Serialize};
+
+/// 0 to 1 in steps of a millionth.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Fraction(u32);
+
+/// A number that is no part of a whole.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{value} is not a part of a whole; it must be a number from 0 to 1")]
+pub struct InvalidFraction {
+    /// As given.
+    pub value: f64,
+}
+
+const WHOLE: u32 = 1_000_000;
+
+impl Fraction {
+    /// The whole.
+    pub const ONE: Self = Self(WHOLE);
+
+    /// Rounds to the next millionth.
+    ///
+    /// # Errors
+    /// Below 0, above 1, or not a number.
+    pub fn new(value: f64) -> Result<Self, InvalidFraction> {
+        if !(0.0..=1.0).contains(&value) {
+            return Err(InvalidFraction { value });
+        }
+        // At most a million.
+        Ok(Self((value * f64::from(WHOLE)).round() as u32))
+    }
+
+    /// Millionths, at most a million of them.
+    pub fn millionths(count: u32) -> Self {
+        Self(count.min(WHOLE))
+    }
+
+    /// The number, 0 to 1.
+    pub fn get(self) -> f64 {
+        f64::from(self.0) / f64::from(WHOLE)
+    }
+}
+
+impl TryFrom<f64> for Fraction {
+    type Error = InvalidFraction;
+    fn try_from(value: f64) -> Result<Self, InvalidFraction> {
+        Self::new(value)
+    }
+}
+
+impl From<Fraction> for f64 {
+    fn from(fraction: Fraction) -> f64 {
+        fraction.get()
+    }
+}

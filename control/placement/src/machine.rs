@@ -1,0 +1,176 @@
+//! The nodes as they are now: which are fit, which are free, and when the others will be. Kept from plan
+//! to plan; a change costs what it touches.
+
+use crate::{
+    bits::BitSet,
+    eligible::Condition,
+    index::Index,
+    queue::UNBOUNDED_MS,
+    view::{ClusterView, Delta, Health, Liveness, NodeView, RunningView},
+};
+use lattice_quorum_types::{AllocationId, NodeId};
+use std::collections::BTreeMap;
+
+/// A node that is not known to come free.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// See the module. Nodes go by their numbers in the index.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) index: Index,
+    pub(crate) condition: Condition,
+    /// Another one whenever `condition` or the index is.
+    pub(crate) stamp: u64,
+    pub(crate) versions: Vec<u64>,
+    pub(crate) free: BitSet,
+    /// Free or not: used only where no other will do.
+    pub(crate) deprioritised: BitSet,
+    /// When each is free: 0 now, [`NEVER`] not foreseeable, else Unix milliseconds.
+    pub(crate) free_at: Vec<u64>,
+    held: BTreeMap<AllocationId, Vec<usize>>,
+}
+
+impl Machine {
+    pub(crate) fn new(view: &ClusterView) -> Self {
+        let index = Index::new(&view.nodes, &view.power);
+        let size = index.size();
+        let mut machine = Self {
+            condition: Condition::none(size),
+            stamp: 0,
+            versions: vec![0; size],
+            free: BitSet::empty(size),
+            deprioritised: BitSet::empty(size),
+            free_at: vec![NEVER; size],
+            held: BTreeMap::new(),
+            index,
+        };
+        for (place, node) in view.nodes.values().enumerate() {
+            machine.set(machine.index.number[place], node, &view.running);
+        }
+        machine
+    }
+
+    /// Follows changes that `view` shows already; `false` where everything must be made anew.
+    pub(crate) fn follow(
+        &mut self,
+        before: &[Option<NodeView>],
+        view: &ClusterView,
+        delta: &Delta,
+    ) -> bool {
+        for (old, (name, new)) in before.iter().zip(&delta.nodes) {
+            match (old, new) {
+                (None, None) => {}
+                (Some(old), Some(new)) if is_same_hardware(old, new) => {
+                    let Some(n) = self.number(name) else {
+                        return false;
+                    };
+                    if !is_as_fit(old, new) {
+                        self.stamp += 1;
+                        self.condition.clear(n, old.owner.as_ref());
+                    }
+                    if let Some(nodes) = old.holder.and_then(|id| self.held.get_mut(&id)) {
+                        nodes.retain(|held| *held != n);
+                    }
+                    self.set(n, new, &view.running);
+                }
+                _ => return false,
+            }
+        }
+        for id in delta.running.keys() {
+            let at = free_at(view.running.get(id));
+            for n in self.held.get(id).into_iter().flatten() {
+                self.free_at[*n] = at;
+            }
+        }
+        self.held.retain(|_, nodes| !nodes.is_empty());
+        true
+    }
+
+    /// What the running work has been given, in milliseconds of one GPU.
+    pub(crate) fn running_gpu_ms(&self, running: &BTreeMap<AllocationId, RunningView>) -> u128 {
+        let of_allocation = |(id, nodes): (&AllocationId, &Vec<usize>)| {
+            let walltime = running.get(id).and_then(|r| r.walltime_ms);
+            let gpus: u128 = nodes.iter().map(|n| u128::from(self.index.gpus[*n])).sum();
+            gpus * u128::from(walltime.unwrap_or(UNBOUNDED_MS))
+        };
+        self.held.iter().map(of_allocation).sum()
+    }
+
+    fn number(&self, name: &NodeId) -> Option<usize> {
+        let named = |n: &usize| self.index.names[*n].cmp(name);
+        let place = self.index.number.binary_search_by(named).ok()?;
+        Some(self.index.number[place])
+    }
+
+    fn set(&mut self, n: usize, node: &NodeView, running: &BTreeMap<AllocationId, RunningView>) {
+        self.versions[n] = node.version;
+        self.condition.set(n, node);
+        self.deprioritised.put(n, node.is_last());
+        self.free.put(n, node.holder.is_none());
+        self.free_at[n] = match node.holder {
+            None => 0,
+            Some(id) => {
+                self.held.entry(id).or_default().push(n);
+                free_at(running.get(&id))
+            }
+        };
+    }
+}
+
+fn free_at(running: Option<&RunningView>) -> u64 {
+    running.and_then(|r| r.ends_at).map_or(NEVER, |end| end.0)
+}
+
+/// Whether the index is the same for both.
+fn is_same_hardware(old: &NodeView, new: &NodeView) -> bool {
+    let (a, b) = (&old.facts, &new.facts);
+    a.group == b.group
+        && a.conformance == b.conformance
+        && a.gpu_model == b.gpu_model
+        && a.gpu_count == b.gpu_count
+        && a.memory_bytes == b.memory_bytes
+        && a.gpu_memory_bytes == b.gpu_memory_bytes
+        && a.features == b.features
+        && a.charge == b.charge
+}
+
+/// Whether the same jobs may have it once nobody holds it.
+fn is_as_fit(old: &NodeView, new: &NodeView) -> bool {
+    old.in_service == new.in_service
+        && old.owner == new.owner
+        && old.facts.liveness == new.facts.liveness
+        && old.facts.health == new.facts.health
+}
+
+impl Condition {
+    pub(crate) fn none(size: usize) -> Self {
+        Self {
+            in_service: BitSet::empty(size),
+            alive: BitSet::empty(size),
+            usable: BitSet::empty(size),
+            healthy: BitSet::empty(size),
+            unclaimed: BitSet::empty(size),
+            claimed: BTreeMap::new(),
+        }
+    }
+
+    fn clear(&mut self, n: usize, owner: Option<&crate::view::Owner>) {
+        if let Some(set) = owner.and_then(|owner| self.claimed.get_mut(owner)) {
+            set.remove(n);
+        }
+        self.claimed.retain(|_, set| !set.is_empty());
+    }
+
+    fn set(&mut self, n: usize, node: &NodeView) {
+        self.in_service.put(n, node.in_service);
+        self.alive.put(n, node.facts.liveness == Liveness::Alive);
+        self.usable.put(n, node.facts.health.is_usable());
+        self.healthy.put(n, node.facts.health == Health::Healthy);
+        self.unclaimed.put(n, node.owner.is_none());
+        if let Some(owner) = &node.owner {
+            let size = self.unclaimed.capacity();
+            let claimed = self.claimed.entry(owner.clone());
+            claimed.or_insert_with(|| BitSet::empty(size)).insert(n);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How many nodes a job could have now, for thousands of jobs in a row. Within a plan nodes are only
+//! taken, so a count is made once for all jobs that may have the same nodes, and brought up to date by
+//! what was taken since.
+
+use crate::{ahead::Ahead, bits::BitSet, eligible::EligibleSets, index::Index};
+
+/// For all jobs of one set of nodes that end before the same reservations start.
+#[derive(Debug)]
+struct Open {
+    /// So much of what was taken is counted.
+    seen: usize,
+    count: u32,
+    /// By known conformance group.
+    by_key: Vec<u32>,
+}
+
+/// Nodes that are open to a job: all of them, and of the conformance group that has the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenCount {
+    pub(crate) all: u32,
+    pub(crate) alike: u32,
+}
+
+/// Counts of one set of nodes.
+#[derive(Debug, Default)]
+struct OfSet {
+    /// By number of reservations that start before the job's end.
+    bounded: Vec<Option<Open>>,
+    /// Of jobs without an end.
+    unbounded: Option<Open>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct OpenCounts {
+    of_set: Vec<OfSet>,
+    taken: Vec<usize>,
+}
+
+impl OpenCounts {
+    pub(crate) fn new(sets: usize) -> Self {
+        Self {
+            of_set: std::iter::repeat_with(OfSet::default).take(sets).collect(),
+            taken: Vec::new(),
+        }
+    }
+
+    /// The node has been given away.
+    pub(crate) fn take(&mut self, n: usize) {
+        self.taken.push(n);
+    }
+
+    /// A reservation was added at that place in the order of starts.
+    pub(crate) fn reserved(&mut self, place: usize) {
+        for of_set in &mut self.of_set {
+            of_set.bounded.truncate(place + 1);
+            of_set.unbounded = None;
+        }
+    }
+
+    /// Free nodes of the set that nothing holds back from a job that ends at `end`.
+    pub(crate) fn count(
+        &mut self,
+        index: &Index,
+        sets: &EligibleSets<'_>,
+        free: &BitSet,
+        ahead: &Ahead,
+        set: usize,
+        end: Option<u64>,
+    ) -> OpenCount {
+        let nodes = &sets.get(set).nodes;
+        let of_set = &mut self.of_set[set];
+        let place = match end {
+            None => &mut of_set.unbounded,
+            Some(end) => {
+                let before = ahead.starting_before(end);
+                if of_set.bounded.len() <= before {
+                    of_set.bounded.resize_with(before + 1, || None);
+                }
+                &mut of_set.bounded[before]
+            }
+        };
+        let taken = &self.taken;
+        let open = place.get_or_insert_with(|| {
+            let mut open = Open {
+                seen: taken.len(),
+                count: 0,
+                by_key: vec![0; index.conforming.len()],
+            };
+            for n in nodes.iter_common(free).filter(|n| ahead.leaves(*n, end)) {
+                open.count += 1;
+                if let Some(key) = index.conformance[n] {
+                    open.by_key[key] += 1;
+                }
+            }
+            open
+        });
+        for n in &taken[open.seen..] {
+            if nodes.contains(*n) && ahead.leaves(*n, end) {
+                open.count -= 1;
+                if let Some(key) = index.conformance[*n] {
+                    open.by_key[key] -= 1;
+                }
+            }
+        }
+        open.seen = taken.len();
+        OpenCount {
+            all: open.count,
+            alike: open.by_key.iter().copied().max().unwrap_or(0),
+        }
+    }
+}

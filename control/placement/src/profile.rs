@@ -1,0 +1,90 @@
+//! How much is left, over time, of something that many share: power of a domain, bandwidth of a storage
+//! system.
+
+/// A step function from now on. What is left may be less than nothing: then nothing more is taken.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Profile {
+    now: i128,
+    /// What comes back (or goes, below 0) at a time, by time.
+    steps: Vec<(u64, i128)>,
+}
+
+impl Profile {
+    /// `left` now, and what comes back later, in any order.
+    pub(crate) fn new(left: u64, mut returns: Vec<(u64, i128)>) -> Self {
+        returns.sort_unstable();
+        let mut steps: Vec<(u64, i128)> = Vec::with_capacity(returns.len());
+        for (at, amount) in returns {
+            match steps.last_mut() {
+                Some(last) if last.0 == at => last.1 += amount,
+                _ => steps.push((at, amount)),
+            }
+        }
+        Self {
+            now: i128::from(left),
+            steps,
+        }
+    }
+
+    /// The least that is left from `from` until `until`; `None` is for ever.
+    pub(crate) fn least(&self, from: u64, until: Option<u64>) -> i128 {
+        let begins = self.steps.partition_point(|(at, _)| *at <= from);
+        let (before, after) = self.steps.split_at(begins);
+        let mut left = self.now + before.iter().map(|(_, amount)| amount).sum::<i128>();
+        let mut least = left;
+        for (_, amount) in after
+            .iter()
+            .take_while(|(at, _)| until.is_none_or(|until| *at < until))
+        {
+            left += amount;
+            least = least.min(left);
+        }
+        least
+    }
+
+    /// Takes an amount from `from` until `until`. What is taken from `now` on is given from `None`.
+    pub(crate) fn take(&mut self, amount: u64, from: Option<u64>, until: Option<u64>) {
+        let amount = i128::from(amount);
+        match from {
+            None => self.now -= amount,
+            Some(from) => self.step(from, -amount),
+        }
+        if let Some(until) = until {
+            self.step(until, amount);
+        }
+    }
+
+    fn step(&mut self, at: u64, amount: i128) {
+        let place = self.steps.partition_point(|(known, _)| *known < at);
+        match self.steps.get_mut(place) {
+            Some(step) if step.0 == at => step.1 += amount,
+            _ => self.steps.insert(place, (at, amount)),
+        }
+    }
+
+    /// The first time after `after` at which something changes.
+    pub(crate) fn next_step(&self, after: u64) -> Option<u64> {
+        let place = self.steps.partition_point(|(at, _)| *at <= after);
+        self.steps.get(place).map(|(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_over_a_time_is_told() {
+        let mut left = Profile::new(10, vec![(20, 5), (30, 1), (20, 1)]);
+        assert_eq!(left.least(0, Some(20)), 10);
+        assert_eq!(left.least(20, Some(21)), 16);
+        left.take(9, Some(25), Some(40));
+        assert_eq!(left.least(0, None), 7);
+        assert_eq!(left.least(0, Some(25)), 10);
+        assert_eq!(left.least(30, Some(40)), 8);
+        left.take(8, None, Some(22));
+        assert_eq!(left.least(0, Some(20)), 2);
+        assert_eq!(left.least(22, Some(25)), 16);
+        assert_eq!((left.next_step(20), left.next_step(40)), (Some(22), None));
+    }
+}

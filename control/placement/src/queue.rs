@@ -1,0 +1,256 @@
+//! The queue as rows: what a cycle reads of a job, with all names as numbers. Kept from plan to plan.
+
+use crate::{
+    eligible::{Request, key},
+    fraction::Fraction,
+    view::PendingView,
+};
+use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, spec::Spread};
+use std::{cmp::Ordering, collections::BTreeMap};
+
+/// GPU-hours of work without an end are counted for so long, milliseconds.
+pub(crate) const UNBOUNDED_MS: u64 = 24 * 3_600_000;
+/// A number for nothing.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// One pending job.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) id: AllocationId,
+    pub(crate) eligible_at: UnixMillis,
+    pub(crate) walltime_ms: Option<u64>,
+    pub(crate) checkpoint_ms: Option<u64>,
+    pub(crate) nodes: u32,
+    /// What its nodes must be like.
+    pub(crate) request: u32,
+    pub(crate) project: u32,
+    /// User and project, of sensitive work; else [`NONE`].
+    pub(crate) claimant: u32,
+    /// Bandwidth it needs; [`NONE`] where it names none.
+    pub(crate) storage: u32,
+    pub(crate) data_ready: Option<Fraction>,
+    pub(crate) class: u8,
+    pub(crate) spread: Spread,
+}
+
+impl Job {
+    pub(crate) fn is_sensitive(&self) -> bool {
+        self.claimant != NONE
+    }
+
+    /// When it is over at the latest, did it start then.
+    pub(crate) fn end(&self, start: u64) -> Option<u64> {
+        self.walltime_ms
+            .map(|walltime| start.saturating_add(walltime))
+    }
+}
+
+/// Node-milliseconds asked for; with GPUs where the request says how many, else without.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) gpu_ms: u128,
+    pub(crate) node_ms: u128,
+}
+
+/// A project that jobs name.
+#[derive(Debug)]
+pub(crate) struct Project {
+    pub(crate) path: ProjectPath,
+    pub(crate) tenant: ProjectPath,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// By id.
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) requests: Interned<Request>,
+    pub(crate) projects: Interned<Project>,
+    pub(crate) claimants: Interned<(String, ProjectPath)>,
+    pub(crate) storage: Interned<BTreeMap<String, u64>>,
+    pub(crate) asked: Asked,
+}
+
+impl Queue {
+    pub(crate) fn new(pending: &BTreeMap<AllocationId, PendingView>) -> Self {
+        let mut queue = Self::default();
+        queue.jobs.reserve(pending.len());
+        for (id, job) in pending {
+            let row = queue.row(*id, job);
+            queue.count(job, true);
+            queue.jobs.push(row);
+        }
+        queue
+    }
+
+    /// Follows changes that `pending` shows already. `order` are places of the queue before; it has those of
+    /// the same jobs afterwards, in the same order, and then those of new ones. `true` where all other
+    /// numbers are others now.
+    pub(crate) fn follow(
+        &mut self,
+        before: &[Option<PendingView>],
+        changes: &BTreeMap<AllocationId, Option<PendingView>>,
+        pending: &BTreeMap<AllocationId, PendingView>,
+        order: &mut Vec<u32>,
+    ) -> bool {
+        if changes.is_empty() {
+            return false;
+        }
+        if self.is_littered(pending.len()) {
+            *self = Self::new(pending);
+            order.clear();
+            return true;
+        }
+        for old in before.iter().flatten() {
+            self.count(old, false);
+        }
+        let jobs = std::mem::take(&mut self.jobs);
+        // Where each old one is now. There are not 2^32 of them.
+        let mut moved_to = Vec::with_capacity(jobs.len());
+        let mut new = Vec::new();
+        let mut merged = Vec::with_capacity(pending.len());
+        let mut old = jobs.into_iter().peekable();
+        for (id, change) in changes {
+            while let Some(job) = old.next_if(|job| job.id < *id) {
+                moved_to.push(merged.len() as u32);
+                merged.push(job);
+            }
+            if old.next_if(|job| job.id == *id).is_some() {
+                moved_to.push(NONE);
+            }
+            if let Some(job) = change {
+                self.count(job, true);
+                new.push(merged.len() as u32);
+                merged.push(self.row(*id, job));
+            }
+        }
+        for job in old {
+            moved_to.push(merged.len() as u32);
+            merged.push(job);
+        }
+        self.jobs = merged;
+        order
+            .iter_mut()
+            .for_each(|place| *place = moved_to[*place as usize]);
+        order.retain(|place| *place != NONE);
+        order.extend(new);
+        false
+    }
+
+    /// Names of jobs that are gone take more room than those that are there.
+    fn is_littered(&self, jobs: usize) -> bool {
+        let most = 2 * jobs + 1024;
+        let names = [
+            self.requests.len(),
+            self.projects.len(),
+            self.claimants.len(),
+            self.storage.len(),
+        ];
+        names.into_iter().any(|names| names > most)
+    }
+
+    fn count(&mut self, job: &PendingView, is_new: bool) {
+        let walltime = job.walltime_ms.unwrap_or(UNBOUNDED_MS);
+        let node_ms = u128::from(job.nodes) * u128::from(walltime);
+        let (total, more) = match job.constraints.gpus_per_node {
+            Some(gpus) => (&mut self.asked.gpu_ms, node_ms * u128::from(gpus)),
+            None => (&mut self.asked.node_ms, node_ms),
+        };
+        *total = if is_new { *total + more } else { *total - more };
+    }
+
+    fn row(&mut self, id: AllocationId, job: &PendingView) -> Job {
+        let project = &job.project;
+        let claimant = |claimants: &mut Interned<(String, ProjectPath)>| {
+            let named = |(user, path): &(String, ProjectPath)| {
+                user.as_str().cmp(&job.user).then_with(|| path.cmp(project))
+            };
+            claimants.number(named, || (job.user.clone(), project.clone()))
+        };
+        let wanted = key(&job.constraints, job.sensitive);
+        Job {
+            id,
+            eligible_at: job.eligible_at,
+            walltime_ms: job.walltime_ms,
+            checkpoint_ms: job.checkpoint_ms,
+            nodes: job.nodes,
+            request: self.requests.number(
+                |request| key(&request.constraints, request.sensitive).cmp(&wanted),
+                || Request {
+                    constraints: job.constraints.clone(),
+                    sensitive: job.sensitive,
+                },
+            ),
+            project: self.projects.number(
+                |known| known.path.cmp(project),
+                || Project {
+                    path: project.clone(),
+                    tenant: project.tenant(),
+                },
+            ),
+            claimant: if job.sensitive {
+                claimant(&mut self.claimants)
+            } else {
+                NONE
+            },
+            storage: match job.storage_mb_s.is_empty() {
+                true => NONE,
+                false => self.storage.number(
+                    |asked| asked.cmp(&job.storage_mb_s),
+                    || job.storage_mb_s.clone(),
+                ),
+            },
+            data_ready: job.data_ready,
+            class: job.class,
+            spread: job.constraints.spread,
+        }
+    }
+}
+
+/// Things by number, each once.
+#[derive(Debug)]
+pub(crate) struct Interned<T> {
+    things: Vec<T>,
+    /// Numbers in the order of the things.
+    order: Vec<u32>,
+}
+
+impl<T> Default for Interned<T> {
+    fn default() -> Self {
+        Self {
+            things: Vec::new(),
+            order: Vec::new(),
+        }
+    }
+}
+
+impl<T> Interned<T> {
+    /// The number of the thing that `compare` finds equal; it is made where there is none.
+    fn number(&mut self, compare: impl Fn(&T) -> Ordering, make: impl FnOnce() -> T) -> u32 {
+        let found = self
+            .order
+            .binary_search_by(|n| compare(&self.things[*n as usize]));
+        match found {
+            Ok(place) => self.order[place],
+            Err(place) => {
+                // One for each job at most, and there are not 2^32 of them.
+                let number = self.things.len() as u32;
+                self.things.push(make());
+                self.order.insert(place, number);
+                number
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.things.len()
+    }
+
+    pub(crate) fn get(&self, number: u32) -> &T {
+        &self.things[number as usize]
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.things.iter()
+    }
+}

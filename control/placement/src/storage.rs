@@ -1,0 +1,80 @@
+//! Bandwidth of storage systems over time.
+
+use crate::{
+    explain::Blocker,
+    profile::Profile,
+    queue::{Job, Queue},
+    view::ClusterView,
+};
+
+/// What each system has left, and what the jobs of a queue ask of which.
+#[derive(Debug)]
+pub(crate) struct Storage<'a> {
+    systems: Vec<(&'a str, Profile)>,
+    /// By what jobs ask: systems that are rationed, and MB/s of each.
+    asked: Vec<Vec<(usize, u64)>>,
+}
+
+impl<'a> Storage<'a> {
+    pub(crate) fn new(view: &'a ClusterView, queue: &Queue, now: u64) -> Self {
+        let system = |(name, storage): (&'a String, &crate::view::StorageView)| {
+            let back = view.running.values().filter_map(|running| {
+                let mb_s = *running.storage_mb_s.get(name)?;
+                // What overruns its end reads and writes still.
+                let at = running.ends_at?.0.max(now.saturating_add(1));
+                Some((at, i128::from(mb_s)))
+            });
+            let profile = Profile::new(storage.left_mb_s, back.collect());
+            (name.as_str(), profile)
+        };
+        let systems: Vec<(&str, Profile)> = view.storage.iter().map(system).collect();
+        let asked = queue.storage.iter().map(|asked| {
+            let rationed = asked.iter().filter_map(|(name, mb_s)| {
+                let place = systems
+                    .binary_search_by(|(known, _)| (*known).cmp(name))
+                    .ok()?;
+                Some((place, *mb_s))
+            });
+            rationed.collect()
+        });
+        Self {
+            asked: asked.collect(),
+            systems,
+        }
+    }
+
+    fn asked(&self, job: &Job) -> &[(usize, u64)] {
+        let asked = self.asked.get(job.storage as usize);
+        asked.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// What a job lacks that starts at `from`.
+    pub(crate) fn short(&self, job: &Job, from: u64) -> Option<Blocker> {
+        let until = job.end(from);
+        self.asked(job).iter().find_map(|(system, mb_s)| {
+            let (name, profile) = &self.systems[*system];
+            let left = u64::try_from(profile.least(from, until)).unwrap_or(0);
+            (left < *mb_s).then(|| Blocker::StorageShort {
+                system: (*name).to_owned(),
+                needed_mb_s: *mb_s,
+                left_mb_s: left,
+            })
+        })
+    }
+
+    /// Takes what a job asks for; from now on where `from` is `None`.
+    pub(crate) fn take(&mut self, job: &Job, from: Option<u64>, until: Option<u64>) {
+        let asked = self.asked.get(job.storage as usize);
+        for (system, mb_s) in asked.map(Vec::as_slice).unwrap_or_default() {
+            self.systems[*system].1.take(*mb_s, from, until);
+        }
+    }
+
+    /// The first time after `after` at which a system that the job asks for has more or less.
+    pub(crate) fn next_step(&self, job: &Job, after: u64) -> Option<u64> {
+        let systems = self.asked(job).iter();
+        systems
+            .filter_map(|(system, _)| self.systems[*system].1.next_step(after))
+            .min()
+    }
+}

@@ -1,0 +1,183 @@
+//! Any number of reservations, and what is rationed over time: no reservation is delayed, on the very nodes,
+//! in power, in bandwidth or in limits.
+
+use super::{arbitrary::*, build::*, oracle, properties::names};
+use crate::*;
+use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, limit::Resource};
+use proptest::{collection::vec, prelude::*};
+use std::collections::BTreeSet;
+
+/// What a plan gives somebody: nodes from a time until another.
+struct Use<'a> {
+    id: AllocationId,
+    job: &'a PendingView,
+    nodes: Vec<NodeId>,
+    from: u64,
+    until: u64,
+}
+
+fn uses<'a>(view: &'a ClusterView, plan: &Plan) -> Vec<Use<'a>> {
+    let given = |id: AllocationId, nodes: Vec<NodeId>, from: UnixMillis| {
+        let job = &view.pending[&id];
+        let until = job.walltime_ms.map_or(u64::MAX, |w| from.after(w).0);
+        Use {
+            id,
+            job,
+            nodes,
+            from: from.0,
+            until,
+        }
+    };
+    let placed = plan.placements.iter().map(|p| given(p.id, names(p), NOW));
+    let reserved = plan
+        .reservations
+        .iter()
+        .map(|r| given(r.id, r.nodes.clone(), r.starts_at));
+    placed.chain(reserved).collect()
+}
+
+/// Every moment at which a use begins; in between there is only less of them.
+fn moments(uses: &[Use<'_>]) -> BTreeSet<u64> {
+    uses.iter().map(|u| u.from).collect()
+}
+
+fn active<'u>(uses: &'u [Use<'u>], at: u64) -> impl Iterator<Item = &'u Use<'u>> {
+    uses.iter().filter(move |u| u.from <= at && at < u.until)
+}
+
+/// When a node that is held is given back; overdue ones are not yet.
+fn returns(view: &ClusterView, node: &NodeView) -> Option<u64> {
+    let holder = node.holder?;
+    let end = view.running.get(&holder).and_then(|r| r.ends_at)?;
+    Some(end.0.max(NOW.0))
+}
+
+/// Whether the domain or one that it is part of is `payer`.
+fn pays(view: &ClusterView, domain: &str, payer: &str) -> bool {
+    let mut at = Some(domain);
+    for _ in 0..=view.power.len() {
+        match at {
+            Some(name) if !view.power.contains_key(name) => return false,
+            Some(name) if name == payer => return true,
+            Some(name) => at = view.power[name].parent.as_deref(),
+            None => return false,
+        }
+    }
+    false
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn a_node_is_never_given_twice_at_a_time(view in rationed_view(), policy in any_policy()) {
+        let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
+        let uses = uses(&view, &plan);
+        for (n, one) in uses.iter().enumerate() {
+            prop_assert_eq!(one.nodes.len(), one.job.nodes as usize);
+            for name in &one.nodes {
+                let node = &view.nodes[name];
+                prop_assert!(oracle::fits(name, node, one.job));
+                let free = node.holder.is_none() || returns(&view, node).is_some_and(|at| at <= one.from);
+                prop_assert!(free, "{name} for {}", one.id);
+            }
+            for other in &uses[n + 1..] {
+                let apart = one.until <= other.from || other.until <= one.from;
+                let shared = one.nodes.iter().any(|name| other.nodes.contains(name));
+                prop_assert!(apart || !shared, "{} and {}", one.id, other.id);
+            }
+        }
+    }
+
+    #[test]
+    fn power_never_passes_what_a_domain_has(
+        view in prop_oneof![rationed_view(), short_of_power()],
+        policy in any_policy(),
+    ) {
+        let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
+        let uses = uses(&view, &plan);
+        for (name, domain) in &view.power {
+            let charge = |node: &NodeView| match &node.facts.charge {
+                Some(charge) if pays(&view, &charge.domain, name) => charge.mw,
+                _ => 0,
+            };
+            for at in moments(&uses) {
+                let back = view.nodes.values().filter(|node| {
+                    returns(&view, node).is_some_and(|end| end <= at && at > NOW.0)
+                });
+                let left = domain.headroom_mw + back.map(charge).sum::<u64>();
+                let drawn = active(&uses, at).flat_map(|u| &u.nodes);
+                let drawn: u64 = drawn.map(|n| charge(&view.nodes[n])).sum();
+                prop_assert!(drawn <= left, "{name} at {at}: {drawn} of {left}");
+            }
+        }
+    }
+
+    #[test]
+    fn bandwidth_never_passes_what_a_system_has(view in rationed_view(), policy in any_policy()) {
+        let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
+        let uses = uses(&view, &plan);
+        for (name, storage) in &view.storage {
+            let of = |asked: &std::collections::BTreeMap<String, u64>| asked.get(name).copied().unwrap_or(0);
+            for at in moments(&uses) {
+                let back = view.running.values().filter(|running| {
+                    running.ends_at.is_some_and(|end| end.0 <= at && at > NOW.0)
+                });
+                let left = storage.left_mb_s + back.map(|r| of(&r.storage_mb_s)).sum::<u64>();
+                let asked: u64 = active(&uses, at).map(|u| of(&u.job.storage_mb_s)).sum();
+                prop_assert!(asked <= left, "{name} at {at}: {asked} of {left}");
+            }
+        }
+    }
+
+    #[test]
+    fn limits_hold_when_reserved_work_starts(view in rationed_view(), policy in any_policy()) {
+        let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
+        let uses = uses(&view, &plan);
+        for (path, level) in &view.levels {
+            for at in moments(&uses) {
+                let inside = active(&uses, at).filter(|u| u.job.project.is_within(path));
+                let (nodes, count) = inside.fold((0, 0), |(nodes, count), u| (nodes + u.nodes.len() as u64, count + 1));
+                for (resource, more) in [(Resource::Nodes, nodes), (Resource::Allocations, count)] {
+                    let limit = level.limits.get(resource).unwrap_or(u64::MAX);
+                    prop_assert!(more == 0 || level.own.with(level.subtree).get(resource) + more <= limit);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn there_are_as_many_reservations_as_asked_for(view in rationed_view(), policy in any_policy()) {
+        let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
+        if let Reservations::First(most) = policy.reservations {
+            prop_assert!(plan.reservations.len() <= most as usize);
+        }
+        for reservation in &plan.reservations {
+            let starts = why(&plan, reservation.id.0).estimated_start;
+            prop_assert_eq!(starts, Some(reservation.starts_at));
+        }
+        let estimated = plan.waiting.iter().filter(|(_, why)| why.estimated_start.is_some());
+        prop_assert_eq!(estimated.count(), plan.reservations.len());
+    }
+
+    #[test]
+    fn a_warm_planner_plans_as_a_cold_one_whatever_is_rationed(
+        view in rationed_view(),
+        policy in any_policy(),
+        deltas in vec(rationed_delta(), 1..6),
+    ) {
+        let mut warm = Planner::with_policy(view, policy);
+        for (n, mut delta) in deltas.into_iter().enumerate() {
+            let now = NOW.after(n as u64 * MINUTE);
+            warm.plan(now);
+            of_the_same_hardware(warm.view(), &mut delta);
+            for job in delta.pending.values_mut().flatten() {
+                job.sensitive = job.nodes < 6;
+            }
+            warm.update(delta);
+            let mut cold = Planner::with_policy(warm.view().clone(), policy);
+            let (warm, cold) = (warm.plan(now), cold.plan(now));
+            prop_assert_eq!(serde_json::to_string(&warm).unwrap(), serde_json::to_string(&cold).unwrap());
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! How a vCluster's scheduler decides: its settings as the quorum keeps them, as people see them, and as
+//! the planner takes them.
+
+use crate::View;
+use lattice_api::{
+    problem::FieldError,
+    scheduler::{
+        AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsView, wrong,
+    },
+};
+use lattice_placement::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights};
+use lattice_quorum_types::{VclusterName, vcluster::settings};
+use std::collections::BTreeMap;
+
+const REFERENCE_WAIT: &str = "reference_wait_ms";
+const RESERVATIONS: &str = "reservations";
+const CHECKPOINT: &str = "checkpoint_bytes_s";
+const ALL: &str = "all";
+/// The name of the weights that are none of the five profiles.
+const BALANCED: &str = "balanced";
+/// Longest reference wait, a year.
+const MAX_REFERENCE_WAIT_S: f64 = 366.0 * 86_400.0;
+const GB: f64 = 1e9;
+
+fn weight_setting(name: &str) -> String {
+    format!("weights.{name}")
+}
+
+fn raw(row: [f64; 9]) -> RawWeights {
+    let [
+        priority,
+        wait_time,
+        fair_share,
+        topology,
+        data_ready,
+        backlog,
+        energy,
+        checkpoint,
+        conformance,
+    ] = row;
+    RawWeights {
+        priority,
+        wait_time,
+        fair_share,
+        topology,
+        data_ready,
+        backlog,
+        energy,
+        checkpoint,
+        conformance,
+    }
+}
+
+/// The policy that a text of settings stands for. What it does not say is as by default, and so is what
+/// nobody can read: that is said in the log, since a queue must be served by something.
+pub(crate) fn policy(profile: &str) -> Policy {
+    let said = settings(profile);
+    let mut policy = Policy::default();
+    let mut row = policy.weights.to_array();
+    for (weight, name) in row.iter_mut().zip(Weights::NAMES) {
+        read(&said, &weight_setting(name), weight);
+    }
+    match Weights::new(raw(row)) {
+        Ok(weights) => policy.weights = weights,
+        Err(error) => tracing::warn!(%error, "weights as by default"),
+    }
+    read(&said, REFERENCE_WAIT, &mut policy.reference_wait_ms);
+    let mut depth = None;
+    match said.get(RESERVATIONS) {
+        Some(&ALL) => policy.reservations = Reservations::All,
+        Some(_) => read_some(&said, RESERVATIONS, &mut depth),
+        None => {}
+    }
+    if let Some(depth) = depth {
+        policy.reservations = Reservations::First(depth);
+    }
+    read_some(&said, CHECKPOINT, &mut policy.checkpoint_bytes_s);
+    policy
+}
+
+fn read<T: std::str::FromStr>(said: &BTreeMap<&str, &str>, name: &str, into: &mut T) {
+    let mut some = None;
+    read_some(said, name, &mut some);
+    if let Some(value) = some {
+        *into = value;
+    }
+}
+
+fn read_some<T: std::str::FromStr>(said: &BTreeMap<&str, &str>, name: &str, into: &mut Option<T>) {
+    let Some(text) = said.get(name) else { return };
+    match text.parse() {
+        Ok(value) => *into = Some(value),
+        Err(_) => tracing::warn!(name, text, "a setting that nobody can read; as by default"),
+    }
+}
+
+impl View {
+    /// How the scheduler of a vCluster decides.
+    pub(crate) fn policy_of(&self, vcluster: &VclusterName) -> Policy {
+        let known = self.vclusters.get(vcluster);
+        known.map_or_else(Policy::default, |known| policy(&known.definition.profile))
+    }
+}
+
+/// A policy as people see it.
+pub(crate) fn shown(policy: &Policy) -> SchedulerView {
+    let w = policy.weights.get();
+    SchedulerView {
+        weights: WeightsView {
+            priority: w.priority,
+            wait_time: w.wait_time,
+            fair_share: w.fair_share,
+            topology: w.topology,
+            data_ready: w.data_ready,
+            backlog: w.backlog,
+            energy: w.energy,
+            checkpoint: w.checkpoint,
+            conformance: w.conformance,
+        },
+        // As people add them up: nine times 0.1 is 0.9.
+        weights_sum: (policy.weights.to_array().iter().sum::<f64>() * 1e9).round() / 1e9,
+        reference_wait_s: policy.reference_wait_ms as f64 / 1000.0,
+        reservations: match policy.reservations {
+            Reservations::First(count) => ReservationsView::First(count),
+            Reservations::All => ReservationsView::All(AllReservations::All),
+        },
+        checkpoint_gb_s: policy.checkpoint_bytes_s.map(|bytes| bytes as f64 / GB),
+    }
+}
+
+/// The settings that a change asks for.
+///
+/// # Errors
+/// The first field that is not as it must be.
+pub(crate) fn asked(change: &SchedulerChange) -> Result<BTreeMap<String, String>, FieldError> {
+    let mut asked = BTreeMap::new();
+    if let Some(name) = &change.profile {
+        let weights = profile(name)?.to_array();
+        for (name, weight) in Weights::NAMES.into_iter().zip(weights) {
+            asked.insert(weight_setting(name), weight.to_string());
+        }
+    }
+    for (name, weight) in change.weights.iter().flat_map(|weights| weights.given()) {
+        if !weight.is_finite() || weight < 0.0 {
+            let error = InvalidWeight {
+                name,
+                value: weight,
+            };
+            return Err(wrong(&weight_setting(name), error.to_string()));
+        }
+        asked.insert(weight_setting(name), weight.to_string());
+    }
+    if let Some(seconds) = change.reference_wait_s {
+        // Not a number is in no range.
+        if !(0.001..=MAX_REFERENCE_WAIT_S).contains(&seconds) {
+            let reason = format!("it is {seconds}; it must be from a millisecond to a year");
+            return Err(wrong("reference_wait_s", reason));
+        }
+        let millis = (seconds * 1000.0).round() as u64;
+        asked.insert(REFERENCE_WAIT.to_owned(), millis.to_string());
+    }
+    match change.reservations {
+        None => {}
+        Some(ReservationsView::All(AllReservations::All)) => {
+            asked.insert(RESERVATIONS.to_owned(), ALL.to_owned());
+        }
+        Some(ReservationsView::First(count)) => {
+            asked.insert(RESERVATIONS.to_owned(), count.to_string());
+        }
+    }
+    if let Some(gb_s) = change.checkpoint_gb_s {
+        if !(0.0..=1e9).contains(&gb_s) {
+            let reason = format!("it is {gb_s}; it must be a number of at least 0");
+            return Err(wrong("checkpoint_gb_s", reason));
+        }
+        let bytes = (gb_s * GB).round() as u64;
+        asked.insert(CHECKPOINT.to_owned(), bytes.to_string());
+    }
+    Ok(asked)
+}
+
+fn profile(name: &str) -> Result<Weights, FieldError> {
+    if name == BALANCED {
+        return Ok(Weights::default());
+    }
+    let named = Profile::ALL
+        .into_iter()
+        .find(|profile| profile.name() == name);
+    named.map(Profile::weights).ok_or_else(|| {
+        let names: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
+        let reason = format!("{name:?} is none of {}, {BALANCED}", names.join(", "));
+        wrong("profile", reason)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_api::scheduler::WeightsChange;
+    use lattice_quorum_types::vcluster::with_settings;
+
+    fn set(profile: &str, change: SchedulerChange) -> String {
+        with_settings(profile, &asked(&change).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_set_is_what_is_planned_by() {
+        let ml = SchedulerChange {
+            profile: Some("ml-training".to_owned()),
+            reservations: Some(ReservationsView::First(64)),
+            ..SchedulerChange::default()
+        };
+        let text = set("", ml);
+        assert_eq!(policy(&text).weights, Profile::MlTraining.weights());
+        let change = SchedulerChange {
+            weights: Some(WeightsChange {
+                energy: Some(0.5),
+                ..WeightsChange::default()
+            }),
+            reference_wait_s: Some(7200.0),
+            checkpoint_gb_s: Some(200.0),
+            ..SchedulerChange::default()
+        };
+        let found = policy(&set(&text, change));
+        let wanted = RawWeights {
+            energy: 0.5,
+            ..*Profile::MlTraining.weights().get()
+        };
+        assert_eq!(*found.weights.get(), wanted);
+        assert_eq!(found.reservations, Reservations::First(64));
+        assert_eq!(found.reference_wait_ms, 7_200_000);
+        assert_eq!(found.checkpoint_bytes_s, Some(200_000_000_000));
+        assert_eq!(policy(""), Policy::default());
+    }
+
+    #[test]
+    fn what_nobody_can_read_is_as_by_default() {
+        let text =
+            "reservations=many\nweights.energy=-3\nreference_wait_ms=\nlater=1\nno setting\n";
+        assert_eq!(policy(text), Policy::default());
+    }
+
+    #[test]
+    fn a_field_that_is_not_as_it_must_be_is_named() {
+        let weight = |energy| SchedulerChange {
+            weights: Some(WeightsChange {
+                energy: Some(energy),
+                ..WeightsChange::default()
+            }),
+            ..SchedulerChange::default()
+        };
+        let wait = |seconds| SchedulerChange {
+            reference_wait_s: Some(seconds),
+            ..SchedulerChange::default()
+        };
+        let named = SchedulerChange {
+            profile: Some("HPC".to_owned()),
+            ..SchedulerChange::default()
+        };
+        for (change, field) in [
+            (weight(-0.1), "scheduler.weights.energy"),
+            (weight(f64::NAN), "scheduler.weights.energy"),
+            (wait(0.0), "scheduler.reference_wait_s"),
+            (wait(f64::INFINITY), "scheduler.reference_wait_s"),
+            (named, "scheduler.profile"),
+        ] {
+            assert_eq!(asked(&change).unwrap_err().field, field);
+        }
+    }
+}
