@@ -27,6 +27,7 @@ pub mod http;
 mod join;
 mod node_health;
 mod observe;
+mod plans;
 mod preimages;
 mod quorum;
 mod scheduler;

@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use crate::view::NodeEntry;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, NodeId, ProjectPath, UnixMillis,

@@ -1,0 +1,88 @@
+//! What the solver is given of one vCluster: the whole of it, or what differs between two views.
+
+use crate::view::{NodeEntry, View};
+use lattice_placement::{
+    ClusterView, Delta, LevelView, NodeFacts, NodeView, PendingView, RunningView,
+};
+use lattice_quorum_types::{AllocationState, VclusterName, view::Hot};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The solver's view of one vCluster, from scratch.
+pub(crate) fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> ClusterView {
+    let hot = Hot {
+        revision: view.revision,
+        at: view.at,
+        projects: view.projects.values().cloned().collect(),
+        nodes: view
+            .nodes
+            .values()
+            .filter_map(|n| n.record.clone())
+            .collect(),
+        allocations: view.allocations.values().map(|a| (**a).clone()).collect(),
+        system: view.system,
+    };
+    let facts = |id: &_| view.node(id).map_or_else(NodeFacts::default, |n| n.facts());
+    ClusterView {
+        age_ms,
+        ..ClusterView::from_hot(&hot, vcluster, facts)
+    }
+}
+
+/// What differs between two views, for one vCluster. Entries shared by both are not looked at.
+pub(super) fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64) -> Delta {
+    let mut delta = Delta {
+        revision: new.revision,
+        age_ms,
+        limit_policy: new.system.limit_policy,
+        ..Delta::default()
+    };
+    if !Arc::ptr_eq(&old.nodes, &new.nodes) {
+        let node = |entry: &Arc<NodeEntry>| {
+            let record = entry.record.as_ref().filter(|r| r.current == *vcluster)?;
+            Some(NodeView::new(record, entry.facts()))
+        };
+        delta.nodes = changed(&old.nodes, &new.nodes, Arc::ptr_eq, node);
+    }
+    if !Arc::ptr_eq(&old.allocations, &new.allocations) {
+        let (a, b) = (&old.allocations, &new.allocations);
+        delta.pending = changed(a, b, Arc::ptr_eq, |allocation| {
+            let waits = allocation.state == AllocationState::Pending;
+            let mine = waits && allocation.spec.vcluster == *vcluster;
+            mine.then(|| PendingView::from(&**allocation))
+        });
+        delta.running = changed(a, b, Arc::ptr_eq, |allocation| {
+            let holds = allocation.state.holds();
+            holds.then(|| RunningView::from(&**allocation))
+        });
+    }
+    if !Arc::ptr_eq(&old.projects, &new.projects) {
+        let same = |a: &_, b: &_| a == b;
+        delta.levels = changed(&old.projects, &new.projects, same, |project| {
+            Some(LevelView::from(project))
+        });
+    }
+    delta
+}
+
+/// Entries of `new` that are not the `same` as in `old`, and those that are gone. Both are walked
+/// side by side, in key order.
+fn changed<K: Ord + Clone, V, W>(
+    old: &BTreeMap<K, V>,
+    new: &BTreeMap<K, V>,
+    same: impl Fn(&V, &V) -> bool,
+    show: impl Fn(&V) -> Option<W>,
+) -> BTreeMap<K, Option<W>> {
+    let mut changes = BTreeMap::new();
+    let mut old = old.iter().peekable();
+    for (key, value) in new {
+        while let Some((gone, _)) = old.next_if(|(known, _)| *known < key) {
+            changes.insert(gone.clone(), None);
+        }
+        let known = old.next_if(|(known, _)| *known == key);
+        if !known.is_some_and(|(_, known)| same(known, value)) {
+            changes.insert(key.clone(), show(value));
+        }
+    }
+    changes.extend(old.map(|(gone, _)| (gone.clone(), None)));
+    changes
+}
