@@ -108,7 +108,7 @@ pub(crate) fn replace(view: &mut View, hot: Hot) {
     view.system = hot.system;
     let projects = hot.projects.into_iter().map(|p| (p.path.clone(), p));
     view.projects = Arc::new(projects.collect());
-    (view.allocations, view.moving) = Default::default();
+    (view.allocations, view.moving, view.promised) = Default::default();
     for allocation in hot.allocations {
         view.set_allocation(allocation);
     }

@@ -8,7 +8,11 @@ mod tests;
 pub(crate) use node::{EXECUTOR_REASONS, Named, SILENT, United};
 pub use node::{NodeEntry, Seen};
 
-use crate::{baselines::Baselines, drift::Report};
+use crate::{
+    baselines::Baselines,
+    drift::Report,
+    inputs::{Inputs, Promised, promise},
+};
 use lattice_hwprobe::{DriftReport, Levels, NodeView};
 use lattice_placement::{Explanation, Plan, Reservation, Waiting, Weights};
 use lattice_quorum_types::{
@@ -48,6 +52,10 @@ pub struct View {
     pub(crate) conformance_version: u64,
     /// Allocations that are Starting or Stopping: few, however many wait.
     pub(crate) moving: Arc<BTreeSet<AllocationId>>,
+    /// Bandwidth that allocations which hold nodes were promised, by storage system.
+    pub(crate) promised: Arc<Promised>,
+    /// What the site's sources said last.
+    pub inputs: Inputs,
     /// What the last cycle said about those that wait.
     pub plan: Arc<LastPlan>,
     /// Who differs from the majority of its cohort, by the preimages at hand.
@@ -134,6 +142,8 @@ impl View {
         } else if self.moving.contains(&id) {
             Arc::make_mut(&mut self.moving).remove(&id);
         }
+        let before = self.allocations.get(&id).map(Arc::as_ref);
+        promise(&mut self.promised, before, Some(&record));
         let allocations = Arc::make_mut(&mut self.allocations);
         if state.is_terminal() {
             allocations.remove(&id);

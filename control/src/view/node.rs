@@ -3,7 +3,8 @@
 use crate::drift::Effect;
 use lattice_gossip::HistoryMark;
 use lattice_hwprobe::{
-    Class, ClassMark, CohortKey, Digest, Earlier, Inventory, NodeDocument, NodeView, fingerprint,
+    Class, ClassMark, CohortKey, Digest, Earlier, Facts, Inventory, NodeDocument, NodeView,
+    fingerprint,
 };
 use lattice_placement::{ConformanceKey, Health, Liveness, NodeFacts};
 use lattice_quorum_types::{NodeId, UnixMillis, node::Node};
@@ -415,9 +416,45 @@ impl NodeEntry {
         if let Some(document) = &self.document {
             facts.gpu_model = document.facts.gpu_model.present().cloned();
             facts.gpu_count = document.facts.gpus();
+            facts.gpu_memory_bytes = gpu_memory(&document.facts);
             facts.memory_bytes = document.facts.memory_bytes.present().copied();
             facts.features.clone_from(&document.facts.features);
         }
         facts
+    }
+}
+
+/// Memory of all GPUs of a node, bytes: so many times that of the smallest, which is what a node says
+/// of theirs. `None` where it is not known, and where there is none: what such a node writes as a
+/// checkpoint does not follow from it.
+fn gpu_memory(facts: &Facts) -> Option<u64> {
+    let (count, smallest) = (facts.gpus()?, facts.gpu_memory_bytes.present()?);
+    let all = u64::from(count).checked_mul(*smallest);
+    all.filter(|bytes| *bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_hwprobe::Reading;
+
+    #[test]
+    fn the_memory_of_all_gpus_is_known_where_their_number_and_their_memory_are() {
+        let of = |count, memory| {
+            let (gpu_count, gpu_memory_bytes) = (count, memory);
+            gpu_memory(&Facts {
+                gpu_count,
+                gpu_memory_bytes,
+                ..Facts::default()
+            })
+        };
+        let memory = || Reading::Present(80_000_000_000);
+        assert_eq!(of(Reading::Present(4), memory()), Some(320_000_000_000));
+        assert_eq!(of(Reading::Absent, Reading::Absent), None);
+        assert_eq!(of(Reading::Present(0), memory()), None);
+        assert_eq!(of(Reading::Present(4), Reading::Unsupported), None);
+        assert_eq!(of(Reading::failed("no driver"), memory()), None);
+        let broken = Reading::Present(u64::MAX);
+        assert_eq!(of(Reading::Present(4), broken), None);
     }
 }

@@ -1,6 +1,9 @@
 //! What the solver is given of one vCluster: the whole of it, or what differs between two views.
 
-use crate::view::{NodeEntry, View};
+use crate::{
+    inputs,
+    view::{NodeEntry, View},
+};
 use lattice_placement::{
     ClusterView, Delta, LevelView, NodeFacts, NodeView, PendingView, RunningView,
 };
@@ -22,10 +25,12 @@ pub(crate) fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> Cluste
         system: view.system,
     };
     let facts = |id: &_| view.node(id).map_or_else(NodeFacts::default, |n| n.facts());
-    ClusterView {
+    let mut cluster = ClusterView {
         age_ms,
         ..ClusterView::from_hot(&hot, vcluster, facts)
-    }
+    };
+    inputs::fill(view, &mut cluster);
+    cluster
 }
 
 /// What differs between two views, for one vCluster. Entries shared by both are not looked at.
@@ -61,6 +66,7 @@ pub(super) fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64
             Some(LevelView::from(project))
         });
     }
+    inputs::follow(old, new, vcluster, &mut delta);
     delta
 }
 

@@ -1,0 +1,104 @@
+//! What placement weighs and neither the quorum nor the nodes tell: the price of energy, how much of a
+//! job's input data is on the hot tier, and how much bandwidth others take of a storage system. Each
+//! comes from a source that the site names (`scheduling` in the configuration).
+//!
+//! A source may be slow, wrong or gone: each is asked by a task of its own, within a deadline. What it
+//! said last is in [`Inputs`], a part of the view, and that is all that scheduling reads. What is not
+//! known is `None` and weighs as unknown: it is never zero and never free.
+
+mod solver;
+
+pub(crate) use solver::{Promised, fill, follow, promise};
+
+use lattice_placement::Fraction;
+use lattice_quorum_types::{AllocationId, UnixMillis};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+/// What the site's sources said last.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    /// The price in force; `None` where none is known.
+    pub(crate) energy: Option<Price>,
+    /// The part of its input data that is ready, of pending allocations of which a source says it.
+    pub(crate) data_ready: Arc<BTreeMap<AllocationId, Fraction>>,
+    /// Storage systems that have a budget.
+    pub(crate) storage: Arc<BTreeMap<String, System>>,
+    /// How things stand with each source that the configuration names.
+    pub(crate) sources: Arc<BTreeMap<Source, SourceState>>,
+}
+
+/// A price of energy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Price {
+    /// As the source has it, in its own unit; it may be negative.
+    pub(crate) price: f64,
+    /// Its place between the lowest (0) and the highest (1) of the series.
+    pub(crate) normalized: Fraction,
+}
+
+/// A storage system whose bandwidth is rationed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct System {
+    /// What it can do, MB/s.
+    pub(crate) budget_mb_s: u64,
+    /// What is used by others than our running work, MB/s; `None` where nobody knows: then it counts
+    /// for nothing.
+    pub(crate) others_mb_s: Option<u64>,
+}
+
+/// Which source.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// Prices of energy.
+    EnergyPrice,
+    /// Readiness of input data.
+    DataReadiness,
+    /// Utilisation of a storage system.
+    Storage(String),
+}
+
+impl fmt::Display for Source {
+    /// As the configuration has it below `scheduling`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EnergyPrice => f.write_str("energy_price"),
+            Self::DataReadiness => f.write_str("data_readiness"),
+            Self::Storage(system) => write!(f, "storage.{system}"),
+        }
+    }
+}
+
+/// How things stand with a source.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SourceState {
+    /// When it last answered as it should.
+    pub(crate) answered_at: Option<UnixMillis>,
+    /// Why it did not when it was last asked; `None` where it did, or was not asked yet.
+    pub(crate) failure: Option<Arc<str>>,
+}
+
+impl Inputs {
+    /// Notes what came of asking a source, and logs where that is news.
+    pub(crate) fn note(&mut self, source: &Source, at: UnixMillis, came: Result<(), String>) {
+        let state = Arc::make_mut(&mut self.sources)
+            .entry(source.clone())
+            .or_default();
+        match came {
+            Ok(()) => {
+                if state.failure.take().is_some() {
+                    tracing::info!(%source, "a source of scheduling answers again");
+                }
+                state.answered_at = Some(at);
+            }
+            Err(failure) => {
+                if state.failure.as_deref() != Some(failure.as_str()) {
+                    tracing::warn!(%source, %failure, "a source of scheduling does not answer as it should");
+                }
+                state.failure = Some(failure.into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
