@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p lattice-placement --example cycle -- --nodes 10000 --pending 10000`
 //!
-//! Cold cycles make everything from a view; warm ones (`--warm`) follow 100 changed nodes and 100 jobs that
-//! left. One core. Jobs ask for 1 to 64 nodes and 1 to 24 hours, one in ten for no end; one in twenty is
+//! Cold cycles make everything from a view; warm ones (`--warm`) follow 100 changes: 50 nodes,
+//! 25 jobs that left and 25 that came. One core. Jobs ask for 1 to 64 nodes and 1 to 24 hours, one in ten for no end; one in twenty is
 //! sensitive; 1,000 projects of 20 tenants, of which one in ten is at its limit.
 #![expect(
     clippy::disallowed_methods,
@@ -226,12 +226,12 @@ fn cold(view: &ClusterView, policy: Policy, cycles: usize) -> anyhow::Result<Mea
         let view = view.clone();
         let before = resident()?;
         let start = Instant::now();
-        let mut planner = Planner::with_policy(view, policy);
-        let made = planner.plan(NOW);
+        let (planner, made) = cold_cycle(view, policy);
         times.push(start.elapsed());
         if n == 0 {
             resident_bytes = resident()?.saturating_sub(before);
         }
+        drop(planner);
         plan = made;
     }
     Ok(Measured {
@@ -241,7 +241,26 @@ fn cold(view: &ClusterView, policy: Policy, cycles: usize) -> anyhow::Result<Mea
     })
 }
 
-/// 100 jobs leave and 100 nodes change hands between two plans.
+// What is measured; `instructions.sh` finds them by their names.
+
+#[inline(never)]
+fn cold_cycle(view: ClusterView, policy: Policy) -> (Planner, Plan) {
+    let mut planner = Planner::with_policy(view, policy);
+    let plan = planner.plan(NOW);
+    (planner, plan)
+}
+
+#[inline(never)]
+fn warm_cycle(planner: &mut Planner, delta: Delta, now: UnixMillis) -> Plan {
+    planner.update(delta);
+    planner.plan(now)
+}
+
+/// What changes between two plans: so many nodes change hands, and half as many jobs leave as come.
+const CHANGED_NODES: usize = 50;
+const CHANGED_JOBS: usize = 25;
+
+/// The machine stays as busy as it was and the queue as long: what a plan places is not followed up.
 fn warm(view: &ClusterView, policy: Policy, cycles: usize) -> anyhow::Result<Measured> {
     let copy = view.clone();
     let before = resident()?;
@@ -252,31 +271,54 @@ fn warm(view: &ClusterView, policy: Policy, cycles: usize) -> anyhow::Result<Mea
     let names: Vec<NodeId> = view.nodes.keys().cloned().collect();
     let mut times = Vec::new();
     for n in 0..cycles {
-        let mut delta = Delta {
-            tenants: BTreeMap::new(),
-            ..Delta::default()
-        };
-        for _ in 0..100 {
-            let name = &names[random.below(names.len() as u64) as usize];
-            let holder = Some(AllocationId(
-                RUNNING + random.below(view.running.len() as u64),
-            ));
-            let changed = planner.view().nodes.get(name).cloned();
-            let changed = changed.map(|node| NodeView { holder, ..node });
-            delta.nodes.insert(name.clone(), changed);
-            let job = AllocationId(1 + random.below(view.pending.len() as u64));
-            delta.pending.insert(job, None);
-        }
+        let delta = changes(planner.view(), &names, n as u64, &mut random)?;
         let start = Instant::now();
-        planner.update(delta);
-        plan = planner.plan(NOW.after(5_000 * n as u64));
+        let made = warm_cycle(&mut planner, delta, NOW.after(5_000 * (n as u64 + 1)));
         times.push(start.elapsed());
+        plan = made;
     }
     Ok(Measured {
         cycles: times,
         plan,
         resident_bytes,
     })
+}
+
+fn changes(
+    view: &ClusterView,
+    names: &[NodeId],
+    cycle: u64,
+    random: &mut Numbers,
+) -> anyhow::Result<Delta> {
+    let mut delta = Delta::default();
+    let running = view.running.len() as u64;
+    for _ in 0..CHANGED_NODES {
+        let name = &names[random.below(names.len() as u64) as usize];
+        let busy = random.below(10) < 8;
+        let holder = busy.then(|| AllocationId(RUNNING + random.below(running)));
+        let changed = view.nodes.get(name).cloned();
+        let changed = changed.map(|node| NodeView { holder, ..node });
+        delta.nodes.insert(name.clone(), changed);
+    }
+    let (first, last) = (view.pending.keys().next(), view.pending.keys().last());
+    let (Some(first), Some(last)) = (first, last) else {
+        return Ok(delta);
+    };
+    let span = last.0 - first.0 + 1;
+    for n in 0..CHANGED_JOBS as u64 {
+        let from = AllocationId(first.0 + random.below(span));
+        let leaves = view.pending.range(from..).map(|(id, _)| *id);
+        if let Some(id) = leaves.clone().find(|id| !delta.pending.contains_key(id)) {
+            delta.pending.insert(id, None);
+        }
+        let path = ProjectPath::new(format!("t{}/p{}", random.below(20), random.below(50)))?;
+        let mut comes = job(random, path);
+        comes.eligible_at = NOW.after(5_000 * cycle);
+        delta
+            .pending
+            .insert(AllocationId(last.0 + 1 + n), Some(comes));
+    }
+    Ok(delta)
 }
 
 /// Resident memory of this process, bytes.

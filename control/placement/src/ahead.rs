@@ -1,6 +1,6 @@
 //! Reservations made so far in a plan: which nodes are held back, and from when.
 
-use crate::{bits::BitSet, machine::NEVER};
+use crate::{bits::BitSet, machine::NEVER, queue::NONE};
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use smallvec::SmallVec;
 
@@ -12,13 +12,17 @@ struct Made {
     nodes: Vec<usize>,
 }
 
+type Spans = SmallVec<[(u64, u64); 3]>;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     /// By start.
     made: Vec<Made>,
-    /// Of each node: from when until when it is held back, by time.
-    held: Vec<SmallVec<[(u64, u64); 3]>>,
+    /// Of each node, where [`Ahead::spans`] has its own; [`NONE`] where nothing holds it back.
+    held: Vec<u32>,
+    /// From when until when a node is held back, by time.
+    spans: Vec<Spans>,
     /// Every node that a job with a reservation could use: work without an end stays off all of them.
     contested: BitSet,
 }
@@ -27,7 +31,8 @@ impl Ahead {
     pub(crate) fn none(nodes: usize) -> Self {
         Self {
             made: Vec::new(),
-            held: vec![SmallVec::new(); nodes],
+            held: vec![NONE; nodes],
+            spans: Vec::new(),
             contested: BitSet::empty(nodes),
         }
     }
@@ -44,9 +49,34 @@ impl Ahead {
     /// Whether work that ends at `end` may have the node, were it free.
     pub(crate) fn leaves(&self, n: usize, end: Option<u64>) -> bool {
         match end {
-            Some(end) => self.held[n].first().is_none_or(|(start, _)| *start >= end),
+            Some(end) => self.spans(n).first().is_none_or(|(start, _)| *start >= end),
             None => !self.contested.contains(n),
         }
+    }
+
+    /// Takes those out of `nodes` that work which ends at `end` may not have.
+    pub(crate) fn drop_held(&self, nodes: &mut BitSet, end: Option<u64>) {
+        let Some(end) = end else {
+            return nodes.drop_all(&self.contested);
+        };
+        let before = &self.made[..self.starting_before(end)];
+        let held: usize = before.iter().map(|made| made.nodes.len()).sum();
+        // Whichever is shorter: what is held back, or what is asked about.
+        if held <= nodes.count() as usize {
+            let held = before.iter().flat_map(|made| &made.nodes);
+            held.for_each(|n| nodes.remove(*n));
+        } else {
+            let held: Vec<usize> = nodes
+                .iter()
+                .filter(|n| !self.leaves(*n, Some(end)))
+                .collect();
+            held.into_iter().for_each(|n| nodes.remove(n));
+        }
+    }
+
+    fn spans(&self, n: usize) -> &[(u64, u64)] {
+        let spans = self.spans.get(self.held[n] as usize);
+        spans.map_or(&[], |spans| spans.as_slice())
     }
 
     /// The reservation that keeps work until `end` off one of `nodes`: the first to start.
@@ -73,7 +103,12 @@ impl Ahead {
         could_use: &BitSet,
     ) -> usize {
         for n in nodes {
-            let held = &mut self.held[*n];
+            if self.held[*n] == NONE {
+                // One for each node at most, and there are not 2^32 of them.
+                self.held[*n] = self.spans.len() as u32;
+                self.spans.push(Spans::new());
+            }
+            let held = &mut self.spans[self.held[*n] as usize];
             let place = held.partition_point(|(start, _)| *start < starts_at);
             held.insert(place, (starts_at, ends_at.unwrap_or(NEVER)));
         }
@@ -97,7 +132,7 @@ impl Ahead {
     /// free from `free_at` on.
     pub(crate) fn gap(&self, n: usize, free_at: u64, after: u64, walltime_ms: Option<u64>) -> Gap {
         let mut start = free_at.max(after);
-        let held = &self.held[n];
+        let held = self.spans(n);
         // They do not overlap, so they end in the order in which they start.
         let over = held.partition_point(|(_, until)| *until <= start);
         for (from, until) in &held[over..] {

@@ -17,6 +17,17 @@ impl BitSet {
         }
     }
 
+    /// All that are below the size.
+    pub(crate) fn full(size: usize) -> Self {
+        let mut words = vec![u64::MAX; size.div_ceil(WORD)];
+        if let Some(last) = words.last_mut()
+            && !size.is_multiple_of(WORD)
+        {
+            *last = u64::MAX >> (WORD - size % WORD);
+        }
+        Self { words }
+    }
+
     pub(crate) fn collect(size: usize, members: impl IntoIterator<Item = usize>) -> Self {
         let mut set = Self::empty(size);
         for member in members {
@@ -56,6 +67,12 @@ impl BitSet {
 
     pub(crate) fn count(&self) -> u32 {
         self.words.iter().map(|w| w.count_ones()).sum()
+    }
+
+    /// Members of both.
+    pub(crate) fn count_common(&self, other: &BitSet) -> u32 {
+        let words = self.words.iter().zip(&other.words);
+        words.map(|(a, b)| (a & b).count_ones()).sum()
     }
 
     /// Keeps only what `other` has too.
@@ -110,9 +127,16 @@ impl BitSet {
         if range.is_empty() {
             return 0;
         }
-        self.words_in(range)
-            .map(|(_, word)| word.count_ones())
-            .sum()
+        let (first, last) = (range.start / WORD, (range.end - 1) / WORD);
+        let from_start = u64::MAX << (range.start % WORD);
+        let to_end = u64::MAX >> (WORD - 1 - (range.end - 1) % WORD);
+        if first == last {
+            return (self.words[first] & from_start & to_end).count_ones();
+        }
+        let whole = self.words[first + 1..last].iter();
+        let whole: u32 = whole.map(|word| word.count_ones()).sum();
+        let edges = [self.words[first] & from_start, self.words[last] & to_end];
+        whole + edges[0].count_ones() + edges[1].count_ones()
     }
 
     /// Members within `range`, ascending.
@@ -124,21 +148,6 @@ impl BitSet {
                 (word != 0).then(|| {
                     word &= word - 1;
                     base + bit
-                })
-            })
-        })
-    }
-
-    /// Members of both, ascending.
-    pub(crate) fn iter_common<'a>(&'a self, other: &'a BitSet) -> impl Iterator<Item = usize> + 'a {
-        let words = self.words.iter().zip(&other.words).enumerate();
-        words.flat_map(|(at, (a, b))| {
-            let mut word = a & b;
-            std::iter::from_fn(move || {
-                let bit = word.trailing_zeros() as usize;
-                (word != 0).then(|| {
-                    word &= word - 1;
-                    at * WORD + bit
                 })
             })
         })
@@ -183,10 +192,18 @@ mod tests {
     }
 
     #[test]
+    fn a_full_set_ends_at_its_size() {
+        for size in [0, 1, 63, 64, 65, 200] {
+            assert_eq!(BitSet::full(size), BitSet::collect(size, 0..size), "{size}");
+        }
+    }
+
+    #[test]
     fn set_operations_agree_with_membership() {
         let a = BitSet::collect(130, (0..130).step_by(2));
         let b = BitSet::collect(130, (0..130).step_by(5));
         let both = a.and(&b);
+        assert_eq!(a.count_common(&b), both.count());
         assert!((0..130).all(|n| both.contains(n) == (n % 10 == 0)));
         let mut rest = a.clone();
         rest.drop_all(&b);

@@ -253,7 +253,8 @@ fn most_groups(by_group: &[(usize, u32)], needed: u32) -> Vec<Take> {
 
 /// The first nodes of each group.
 fn take_first(index: &Index, candidates: &BitSet, takes: &[Take]) -> Vec<usize> {
-    let mut nodes = Vec::new();
+    let count: u32 = takes.iter().map(|take| take.nodes).sum();
+    let mut nodes = Vec::with_capacity(count as usize);
     for take in takes {
         let range = index.groups[take.group].range.clone();
         nodes.extend(candidates.iter_in(range).take(take.nodes as usize));

@@ -112,31 +112,36 @@ impl<'a> Cycle<'a> {
     /// Serves the queue in `order`, places of it.
     pub(crate) fn run(mut self, order: &[u32], scores: Vec<Score>) -> Plan {
         let queue = self.given.queue;
-        let mut waiting = Vec::new();
-        waiting.resize_with(queue.jobs.len(), || None);
-        for (ahead, place) in (0..).zip(order) {
+        let mut waiting = Vec::with_capacity(order.len());
+        for place in order {
             let place = *place as usize;
             let (job, set) = (&queue.jobs[place], self.given.sets.number(place));
             match self.turn(job, set) {
-                Turn::Placed(chosen) => self.place(job, set, chosen, scores[place]),
+                Turn::Placed(chosen) => {
+                    self.place(job, set, chosen, scores[place]);
+                    waiting.push(None);
+                }
                 Turn::Waits(blocked) => {
                     let free = self.count(set, Some(0));
                     let conforming = blocked.open.unwrap_or(free).alike;
                     let estimated_start = self.reserve(job, set, &blocked.blocker);
-                    waiting[place] = Some(Waits {
+                    waiting.push(Some(Waits {
                         needed: job.nodes,
-                        steps: self.eligible(set).steps.clone(),
+                        // One for each job at most, and there are not 2^32 of them.
+                        set: set as u32,
                         free: free.all,
                         not_reserved: blocked.open.map(|open| open.all),
                         conforming: job.is_sensitive().then_some(conforming),
                         blocker: blocked.blocker,
                         estimated_start,
-                        ahead,
-                    });
+                    }));
                 }
             }
         }
         let ids = queue.jobs.iter().map(|job| job.id).collect();
+        let sets = self.given.sets;
+        let steps = (0..sets.len()).map(|set| sets.get(set).steps.clone());
+        let size = self.given.machine.index.size();
         Plan {
             revision: self.given.view.revision,
             view_age_ms: self.given.view.age_ms,
@@ -144,7 +149,7 @@ impl<'a> Cycle<'a> {
             weights: self.given.policy.weights,
             placements: self.placements,
             reservations: self.reservations,
-            waiting: Waiting::new(self.given.machine.index.size(), ids, waiting, scores),
+            waiting: Waiting::new(size, ids, order, waiting, scores, steps.collect()),
         }
     }
 
@@ -171,13 +176,7 @@ impl<'a> Cycle<'a> {
     /// Those that the count is of.
     fn open(&self, set: usize, end: Option<u64>) -> BitSet {
         let mut open = self.eligible(set).nodes.and(&self.free);
-        if self.ahead.len() > 0 {
-            let held: Vec<usize> = open
-                .iter()
-                .filter(|n| !self.ahead.leaves(*n, end))
-                .collect();
-            held.into_iter().for_each(|n| open.remove(n));
-        }
+        self.ahead.drop_held(&mut open, end);
         open
     }
 
@@ -430,7 +429,7 @@ impl<'a> Cycle<'a> {
     /// tried, there are enough.
     fn earliest(&mut self, job: &Job, set: usize) -> Option<(u64, Chosen)> {
         let ask = self.ask(job, set);
-        let lasts = job.walltime_ms.unwrap_or(u64::MAX);
+        let lasts = job.walltime_ms().unwrap_or(u64::MAX);
         let mut at = self.floors[set].of(job.nodes, lasts).max(self.now);
         self.look_for_gaps(job, set, at);
         let mut is_floor = true;
@@ -470,7 +469,7 @@ impl<'a> Cycle<'a> {
     fn look_for_gaps(&mut self, job: &Job, set: usize, after: u64) {
         self.gaps.clear();
         for n in self.given.sets.get(set).nodes.iter() {
-            let gap = self.ahead.gap(n, self.free_at[n], after, job.walltime_ms);
+            let gap = self.ahead.gap(n, self.free_at[n], after, job.walltime_ms());
             if gap.start != NEVER {
                 self.gaps.push(gap);
             }
@@ -480,10 +479,10 @@ impl<'a> Cycle<'a> {
     /// The first gaps from a later time on: those that are open then, for long enough, stay.
     fn move_on(&mut self, job: &Job, to: u64) {
         for gap in &mut self.gaps {
-            if gap.start <= to && !gap.is_open(to, job.walltime_ms) {
+            if gap.start <= to && !gap.is_open(to, job.walltime_ms()) {
                 *gap = self
                     .ahead
-                    .gap(gap.n, self.free_at[gap.n], to, job.walltime_ms);
+                    .gap(gap.n, self.free_at[gap.n], to, job.walltime_ms());
             }
         }
         self.gaps.retain(|gap| gap.start != NEVER);

@@ -75,7 +75,7 @@ impl Eligible {
         }
         if !wanted.features.is_empty() {
             let none = BitSet::empty(size);
-            let mut all = BitSet::collect(size, 0..size);
+            let mut all = BitSet::full(size);
             for feature in &wanted.features {
                 all.keep(index.features.get(feature).unwrap_or(&none));
             }
@@ -85,7 +85,7 @@ impl Eligible {
             funnel.keep(Constraint::Nodelist, &named(index, &wanted.nodelist));
         }
         if !wanted.exclude.is_empty() {
-            let mut rest = BitSet::collect(size, 0..size);
+            let mut rest = BitSet::full(size);
             rest.drop_all(&named(index, &wanted.exclude));
             funnel.keep(Constraint::Excluded, &rest);
         }
@@ -104,9 +104,10 @@ impl Eligible {
         }
         let own = own.map(|own| own.and(&funnel.left));
         let largest_group = index.count_by_conformance(&funnel.left).into_iter().max();
-        let memory = || funnel.left.iter().filter_map(|n| index.gpu_memory[n]);
-        let known = memory().count() as u128;
-        let gpu_memory = memory().map(u128::from).sum::<u128>().checked_div(known);
+        let memory = funnel.left.iter().filter_map(|n| index.gpu_memory[n]);
+        let add = |(known, bytes), more| (known + 1, bytes + u128::from(more));
+        let (known, bytes) = memory.fold((0_u128, 0_u128), add);
+        let gpu_memory = bytes.checked_div(known);
         Self {
             count: funnel.count,
             steps: funnel.steps.into(),
@@ -158,7 +159,7 @@ struct Funnel {
 
 impl Funnel {
     fn new(size: usize) -> Self {
-        let left = BitSet::collect(size, 0..size);
+        let left = BitSet::full(size);
         Self {
             count: left.count(),
             left,
@@ -179,7 +180,9 @@ impl Funnel {
 }
 
 fn union<'a>(size: usize, sets: impl Iterator<Item = &'a BitSet>) -> BitSet {
-    BitSet::collect(size, sets.flat_map(BitSet::iter))
+    let mut all = BitSet::empty(size);
+    sets.for_each(|set| all.add_all(set));
+    all
 }
 
 /// A model that is not known matches nothing.

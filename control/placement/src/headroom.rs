@@ -3,7 +3,7 @@
 
 use crate::{
     explain::Blocker,
-    queue::{Interned, Project},
+    queue::{Interned, NONE, Project},
     view::LevelView,
 };
 use lattice_quorum_types::{
@@ -43,11 +43,15 @@ type Path = Result<Vec<usize>, ProjectPath>;
 
 /// Who has which levels above it. The same from plan to plan while no project comes or goes.
 #[derive(Debug, Default)]
-pub(crate) struct Paths(Vec<Path>);
+pub(crate) struct Paths {
+    of_project: Vec<Path>,
+    /// The topmost level of each project, [`NONE`] where a level is not known.
+    topmost: Vec<u32>,
+}
 
 impl Paths {
     pub(crate) fn forget(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 
     /// Adds the projects that are missing. Levels go by their place in `levels`.
@@ -56,16 +60,32 @@ impl Paths {
         levels: &BTreeMap<ProjectPath, LevelView>,
         projects: &Interned<Project>,
     ) {
-        if self.0.len() == projects.len() {
+        let known = self.of_project.len();
+        if known == projects.len() {
             return;
         }
-        let numbers: BTreeMap<&ProjectPath, usize> = levels.keys().zip(0..).collect();
+        let levels: Vec<&str> = levels.keys().map(ProjectPath::as_str).collect();
         let path = |project: &Project| {
-            let up = project.path.ancestors();
-            up.map(|path| numbers.get(&path).copied().ok_or(path))
-                .collect()
+            let up = std::iter::successors(Some(project.path.as_str()), |path| {
+                path.rsplit_once('/').map(|(parent, _)| parent)
+            });
+            let number = |path| levels.binary_search(&path).ok();
+            let all: Option<Vec<usize>> = up.map(number).collect();
+            all.ok_or_else(|| {
+                let is_known = |path: &ProjectPath| levels.binary_search(&path.as_str()).is_ok();
+                let missing = project.path.ancestors().find(|path| !is_known(path));
+                missing.unwrap_or_else(|| project.path.clone())
+            })
         };
-        self.0.extend(projects.iter().skip(self.0.len()).map(path));
+        self.of_project
+            .extend(projects.iter().skip(known).map(path));
+        let topmost = |path: &Path| match path.as_ref().map(|path| path.last()) {
+            // There are not 2^32 levels.
+            Ok(Some(topmost)) => *topmost as u32,
+            _ => NONE,
+        };
+        let new = self.of_project[known..].iter().map(topmost);
+        self.topmost.extend(new);
     }
 }
 
@@ -77,14 +97,47 @@ struct Kept {
     held: Held,
 }
 
+/// What a project may still have, at all its levels.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    /// How often its tenant had been given something when this was found.
+    changes: u32,
+    nodes: u64,
+    allocations: u64,
+}
+
+impl Room {
+    const NOT_FOUND: Self = Self {
+        changes: u32::MAX,
+        nodes: 0,
+        allocations: 0,
+    };
+
+    fn has(&self, nodes: u32) -> bool {
+        (nodes == 0 || self.nodes >= u64::from(nodes)) && self.allocations >= 1
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            changes: self.changes,
+            nodes: self.nodes.min(other.nodes),
+            allocations: self.allocations.min(other.allocations),
+        }
+    }
+}
+
 /// Usage at every level, counting what this plan has placed.
 #[derive(Debug)]
 pub(crate) struct Headroom<'a> {
     policy: LimitPolicy,
-    paths: &'a [Path],
+    paths: &'a Paths,
     levels: Vec<(&'a ProjectPath, &'a LevelView)>,
     used: Vec<Held>,
-    kept: Vec<Vec<Kept>>,
+    /// How often something below each topmost level was given something.
+    changes: Vec<u32>,
+    /// By project.
+    rooms: Vec<Room>,
+    kept: BTreeMap<usize, Vec<Kept>>,
 }
 
 impl<'a> Headroom<'a> {
@@ -99,15 +152,17 @@ impl<'a> Headroom<'a> {
         });
         Self {
             policy,
-            paths: &paths.0,
+            paths,
             used: used.collect(),
-            kept: vec![Vec::new(); levels.len()],
+            changes: vec![0; levels.len()],
+            rooms: vec![Room::NOT_FOUND; paths.of_project.len()],
+            kept: BTreeMap::new(),
             levels: levels.iter().collect(),
         }
     }
 
     fn path(&self, project: u32) -> Result<&'a [usize], Blocker> {
-        match &self.paths[project as usize] {
+        match &self.paths.of_project[project as usize] {
             Ok(path) => Ok(path),
             Err(missing) => Err(Blocker::UnknownProject {
                 path: missing.clone(),
@@ -146,12 +201,12 @@ impl<'a> Headroom<'a> {
     }
 
     /// Whether `nodes` more fit at every level.
-    pub(crate) fn check(&self, project: u32, nodes: u32) -> Result<(), Blocker> {
-        let path = self.path(project)?;
-        let mut numbered = path.iter().enumerate();
-        if numbered.all(|(n, level)| self.fits(*level, self.used[*level], n == 0, nodes)) {
+    pub(crate) fn check(&mut self, project: u32, nodes: u32) -> Result<(), Blocker> {
+        let room = self.room(project)?;
+        if room.has(nodes) {
             return Ok(());
         }
+        let path = self.path(project)?;
         let mut levels = Vec::new();
         for (n, level) in path.iter().enumerate() {
             levels.extend(self.passed(*level, self.used[*level], n == 0, nodes));
@@ -159,18 +214,44 @@ impl<'a> Headroom<'a> {
         Err(Blocker::QuotaHeadroom { levels })
     }
 
-    /// Whether [`Headroom::passed`] has nothing to say.
-    fn fits(&self, level: usize, held: Held, is_target: bool, nodes: u32) -> bool {
+    /// What is left for a project, which is the same until its tenant is given something.
+    fn room(&mut self, project: u32) -> Result<Room, Blocker> {
+        let topmost = self.paths.topmost[project as usize];
+        let changes = self.changes.get(topmost as usize).copied().unwrap_or(0);
+        let known = &self.rooms[project as usize];
+        if known.changes == changes {
+            return Ok(*known);
+        }
+        let found = self.find_room(self.path(project)?, changes);
+        self.rooms[project as usize] = found;
+        Ok(found)
+    }
+
+    fn find_room(&self, path: &[usize], changes: u32) -> Room {
+        let rooms = path.iter().enumerate();
+        let rooms = rooms.map(|(n, level)| self.room_at(*level, self.used[*level], n == 0));
+        let unlimited = Room {
+            changes,
+            nodes: u64::MAX,
+            allocations: u64::MAX,
+        };
+        rooms.fold(unlimited, Room::and)
+    }
+
+    /// What is left at a level that has `held` already.
+    fn room_at(&self, level: usize, held: Held, is_target: bool) -> Room {
         let (path, view) = self.levels[level];
         let rules = self.policy.rules();
-        let Some(counted) = rules.counted(path, held.own, held.subtree, is_target) else {
-            return true;
+        let counted = rules.counted(path, held.own, held.subtree, is_target);
+        let left = |resource| match counted.zip(view.limits.get(resource)) {
+            Some((counted, limit)) => limit.saturating_sub(counted.get(resource)),
+            None => u64::MAX,
         };
-        let room =
-            |limit: Option<u64>, used: u64| limit.map_or(u64::MAX, |l| l.saturating_sub(used));
-        let limits = &view.limits;
-        let has_nodes = nodes == 0 || room(limits.max_nodes, counted.nodes) >= u64::from(nodes);
-        has_nodes && room(limits.max_concurrent_allocations, counted.allocations) >= 1
+        Room {
+            changes: 0,
+            nodes: left(Resource::Nodes),
+            allocations: left(Resource::Allocations),
+        }
     }
 
     /// Whether `nodes` more, held until `end`, leave what is kept for jobs with reservations; else the
@@ -182,11 +263,16 @@ impl<'a> Headroom<'a> {
         end: Option<u64>,
     ) -> Result<(), Blocker> {
         for (n, level) in self.path(project)?.iter().enumerate() {
+            let Some(kept) = self.kept.get(level) else {
+                continue;
+            };
             let mut held = self.used[*level];
-            let kept = self.kept[*level].iter();
-            for kept in kept.filter(|kept| end.is_none_or(|end| end > kept.starts_at.0)) {
+            for kept in kept
+                .iter()
+                .filter(|kept| end.is_none_or(|end| end > kept.starts_at.0))
+            {
                 held = held.with(kept.held);
-                if !self.fits(*level, held, n == 0, nodes) {
+                if !self.room_at(*level, held, n == 0).has(nodes) {
                     return Err(Blocker::HeadroomReserved {
                         by: kept.by,
                         starts_at: kept.starts_at,
@@ -199,8 +285,12 @@ impl<'a> Headroom<'a> {
 
     /// Counts a placement.
     pub(crate) fn consume(&mut self, project: u32, nodes: u32) {
-        for (n, level) in self.path(project).unwrap_or_default().iter().enumerate() {
+        let path = self.path(project).unwrap_or_default();
+        for (n, level) in path.iter().enumerate() {
             self.used[*level].add(n == 0, nodes);
+        }
+        if let Some(topmost) = path.last() {
+            self.changes[*topmost] += 1;
         }
     }
 
@@ -215,7 +305,7 @@ impl<'a> Headroom<'a> {
         for (n, level) in self.path(project).unwrap_or_default().iter().enumerate() {
             let mut held = Held::default();
             held.add(n == 0, nodes);
-            self.kept[*level].push(Kept {
+            self.kept.entry(*level).or_default().push(Kept {
                 by,
                 starts_at,
                 held,

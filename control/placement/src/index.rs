@@ -6,10 +6,7 @@ use crate::{
     view::{ConformanceKey, DomainView, NodeFacts, NodeView},
 };
 use lattice_quorum_types::NodeId;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-};
+use std::{collections::BTreeMap, ops::Range};
 
 /// A topology group, or one node whose group is not known.
 #[derive(Debug)]
@@ -133,6 +130,12 @@ impl Index {
 
     /// Members of the set in each known conformance group.
     pub(crate) fn count_by_conformance(&self, set: &BitSet) -> Vec<u32> {
+        // Whichever is shorter: sets of all groups, or members one by one.
+        let words = set.capacity() / u64::BITS as usize;
+        if self.conforming.len() * words < set.count() as usize {
+            let common = |alike: &BitSet| set.count_common(alike);
+            return self.conforming.iter().map(common).collect();
+        }
         let mut counts = vec![0; self.conforming.len()];
         for key in set.iter().filter_map(|n| self.conformance[n]) {
             counts[key] += 1;
@@ -143,23 +146,25 @@ impl Index {
 
 /// Groups in name order, then single nodes; and each number's place in the view's order.
 fn lay_out(nodes: &BTreeMap<NodeId, NodeView>) -> (Vec<Group>, Vec<usize>) {
-    let mut named: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let size = nodes.len();
+    let mut named = Kinds::new(size);
     let mut single = Vec::new();
     for (place, node) in nodes.values().enumerate() {
         match &node.facts.group {
-            Some(group) => named.entry(group).or_default().push(place),
+            Some(group) => named.insert(place, group.as_str()),
             None => single.push(place),
         }
     }
-    let mut groups = Vec::with_capacity(named.len() + single.len());
-    let mut order = Vec::with_capacity(nodes.len());
-    for (name, members) in named {
-        let range = order.len()..order.len() + members.len();
+    let mut groups = Vec::with_capacity(named.sets.len() + single.len());
+    let mut order = Vec::with_capacity(size);
+    for place in named.order {
+        let (name, members) = &named.sets[place];
+        let start = order.len();
+        order.extend(members.iter());
         groups.push(Group {
-            name: Some(name.to_owned()),
-            range,
+            name: Some((*name).to_owned()),
+            range: start..order.len(),
         });
-        order.extend(members);
     }
     for place in single {
         groups.push(Group {
@@ -171,19 +176,58 @@ fn lay_out(nodes: &BTreeMap<NodeId, NodeView>) -> (Vec<Group>, Vec<usize>) {
     (groups, order)
 }
 
+/// Kinds of nodes, each with those of it. Nodes that follow each other are mostly of one kind, so the last
+/// one is tried first.
+struct Kinds<K> {
+    size: usize,
+    sets: Vec<(K, BitSet)>,
+    /// Places of `sets` in the order of kinds.
+    order: Vec<usize>,
+    last: usize,
+}
+
+impl<K: Ord> Kinds<K> {
+    fn new(size: usize) -> Self {
+        Self {
+            size,
+            sets: Vec::new(),
+            order: Vec::new(),
+            last: 0,
+        }
+    }
+
+    /// Counts a node to a kind.
+    fn insert(&mut self, n: usize, kind: K) {
+        if self
+            .sets
+            .get(self.last)
+            .is_none_or(|(last, _)| *last != kind)
+        {
+            let found = self
+                .order
+                .binary_search_by(|place| self.sets[*place].0.cmp(&kind));
+            self.last = match found {
+                Ok(place) => self.order[place],
+                Err(place) => {
+                    self.order.insert(place, self.sets.len());
+                    self.sets.push((kind, BitSet::empty(self.size)));
+                    self.sets.len() - 1
+                }
+            };
+        }
+        self.sets[self.last].1.insert(n);
+    }
+}
+
 /// The nodes of each kind, by kind.
 fn sets<K: Ord, O: Ord + From<K>>(
     size: usize,
-    kinds: impl Iterator<Item = (usize, K)>,
+    nodes: impl Iterator<Item = (usize, K)>,
 ) -> BTreeMap<O, BitSet> {
-    let mut sets: BTreeMap<K, BitSet> = BTreeMap::new();
-    for (n, kind) in kinds {
-        let set = sets.entry(kind).or_insert_with(|| BitSet::empty(size));
-        set.insert(n);
-    }
-    sets.into_iter()
-        .map(|(kind, set)| (kind.into(), set))
-        .collect()
+    let mut kinds = Kinds::new(size);
+    nodes.for_each(|(n, kind)| kinds.insert(n, kind));
+    let sets = kinds.sets.into_iter();
+    sets.map(|(kind, set)| (kind.into(), set)).collect()
 }
 
 fn domains(power: &BTreeMap<String, DomainView>) -> Vec<Domain> {
@@ -210,23 +254,22 @@ fn domains(power: &BTreeMap<String, DomainView>) -> Vec<Domain> {
 
 /// Known keys are numbered in key order.
 fn conformance_groups(
-    keys: impl Iterator<Item = ConformanceKey> + Clone,
+    keys: impl ExactSizeIterator<Item = ConformanceKey>,
 ) -> (Vec<Option<usize>>, Vec<BitSet>) {
-    let known: BTreeSet<ConformanceKey> = keys
-        .clone()
-        .filter(|key| *key != ConformanceKey::Unknown)
-        .collect();
-    let numbers: BTreeMap<ConformanceKey, usize> = known
-        .into_iter()
-        .enumerate()
-        .map(|(number, key)| (key, number))
-        .collect();
-    let of_node: Vec<Option<usize>> = keys.map(|key| numbers.get(&key).copied()).collect();
-    let mut members = vec![BitSet::empty(of_node.len()); numbers.len()];
-    for (n, key) in of_node.iter().enumerate() {
-        if let Some(key) = key {
-            members[*key].insert(n);
+    let size = keys.len();
+    let mut kinds = Kinds::new(size);
+    for (n, key) in keys.enumerate() {
+        if key != ConformanceKey::Unknown {
+            kinds.insert(n, key);
         }
     }
+    let Kinds { mut sets, .. } = kinds;
+    sets.sort_unstable_by_key(|(key, _)| *key);
+    let mut of_node = vec![None; size];
+    let number = |(number, (_, set)): (usize, (_, BitSet))| {
+        set.iter().for_each(|n| of_node[n] = Some(number));
+        set
+    };
+    let members = sets.into_iter().enumerate().map(number).collect();
     (of_node, members)
 }

@@ -32,6 +32,7 @@ mod order;
 mod plan;
 mod planner;
 mod policy;
+mod possible;
 mod power;
 mod profile;
 mod queue;
@@ -47,6 +48,7 @@ pub use fraction::{Fraction, InvalidFraction};
 pub use plan::{Layout, Placement, Plan, Reservation};
 pub use planner::Planner;
 pub use policy::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights};
+pub use possible::{Impossible, check_possible};
 pub use view::{
     Budget, Charge, ClusterView, ConformanceKey, Delta, DomainView, Health, LevelView, Liveness,
     NodeFacts, NodeView, Owner, PendingView, RunningView, StorageView, TenantView,

@@ -6,7 +6,7 @@ use crate::{
     eligible::Condition,
     index::Index,
     queue::UNBOUNDED_MS,
-    view::{ClusterView, Delta, Health, Liveness, NodeView, RunningView},
+    view::{Before, ClusterView, Health, Liveness, NodeView, RunningView},
 };
 use lattice_quorum_types::{AllocationId, NodeId};
 use std::collections::BTreeMap;
@@ -27,7 +27,15 @@ pub(crate) struct Machine {
     pub(crate) deprioritised: BitSet,
     /// When each is free: 0 now, [`NEVER`] not foreseeable, else Unix milliseconds.
     pub(crate) free_at: Vec<u64>,
-    held: BTreeMap<AllocationId, Vec<usize>>,
+    held: BTreeMap<AllocationId, Held>,
+}
+
+/// What an allocation holds.
+#[derive(Debug)]
+struct Held {
+    nodes: Vec<usize>,
+    /// When they come free, as far as that is known.
+    at: u64,
 }
 
 impl Machine {
@@ -51,14 +59,9 @@ impl Machine {
     }
 
     /// Follows changes that `view` shows already; `false` where everything must be made anew.
-    pub(crate) fn follow(
-        &mut self,
-        before: &[Option<NodeView>],
-        view: &ClusterView,
-        delta: &Delta,
-    ) -> bool {
-        for (old, (name, new)) in before.iter().zip(&delta.nodes) {
-            match (old, new) {
+    pub(crate) fn follow(&mut self, before: &Before, view: &ClusterView) -> bool {
+        for (name, old) in &before.nodes {
+            match (old, view.nodes.get(name)) {
                 (None, None) => {}
                 (Some(old), Some(new)) if is_same_hardware(old, new) => {
                     let Some(n) = self.number(name) else {
@@ -68,29 +71,34 @@ impl Machine {
                         self.stamp += 1;
                         self.condition.clear(n, old.owner.as_ref());
                     }
-                    if let Some(nodes) = old.holder.and_then(|id| self.held.get_mut(&id)) {
-                        nodes.retain(|held| *held != n);
+                    if let Some(held) = old.holder.and_then(|id| self.held.get_mut(&id)) {
+                        held.nodes.retain(|held| *held != n);
                     }
                     self.set(n, new, &view.running);
                 }
                 _ => return false,
             }
         }
-        for id in delta.running.keys() {
+        for id in &before.running {
             let at = free_at(view.running.get(id));
-            for n in self.held.get(id).into_iter().flatten() {
-                self.free_at[*n] = at;
+            if let Some(held) = self.held.get_mut(id) {
+                held.at = at;
+                held.nodes.iter().for_each(|n| self.free_at[*n] = at);
             }
         }
-        self.held.retain(|_, nodes| !nodes.is_empty());
+        self.held.retain(|_, held| !held.nodes.is_empty());
         true
     }
 
     /// What the running work has been given, in milliseconds of one GPU.
     pub(crate) fn running_gpu_ms(&self, running: &BTreeMap<AllocationId, RunningView>) -> u128 {
-        let of_allocation = |(id, nodes): (&AllocationId, &Vec<usize>)| {
+        let of_allocation = |(id, held): (&AllocationId, &Held)| {
             let walltime = running.get(id).and_then(|r| r.walltime_ms);
-            let gpus: u128 = nodes.iter().map(|n| u128::from(self.index.gpus[*n])).sum();
+            let gpus: u128 = held
+                .nodes
+                .iter()
+                .map(|n| u128::from(self.index.gpus[*n]))
+                .sum();
             gpus * u128::from(walltime.unwrap_or(UNBOUNDED_MS))
         };
         self.held.iter().map(of_allocation).sum()
@@ -110,8 +118,12 @@ impl Machine {
         self.free_at[n] = match node.holder {
             None => 0,
             Some(id) => {
-                self.held.entry(id).or_default().push(n);
-                free_at(running.get(&id))
+                let held = self.held.entry(id).or_insert_with(|| Held {
+                    nodes: Vec::new(),
+                    at: free_at(running.get(&id)),
+                });
+                held.nodes.push(n);
+                held.at
             }
         };
     }

@@ -12,6 +12,14 @@ struct Open {
     count: u32,
     /// By known conformance group.
     by_key: Vec<u32>,
+    /// The most of them.
+    alike: u32,
+}
+
+impl Open {
+    fn find_alike(&mut self) {
+        self.alike = self.by_key.iter().copied().max().unwrap_or(0);
+    }
 }
 
 /// Nodes that are open to a job: all of them, and of the conformance group that has the most.
@@ -82,31 +90,32 @@ impl OpenCounts {
         };
         let taken = &self.taken;
         let open = place.get_or_insert_with(|| {
+            let mut nodes = nodes.and(free);
+            ahead.drop_held(&mut nodes, end);
             let mut open = Open {
                 seen: taken.len(),
-                count: 0,
-                by_key: vec![0; index.conforming.len()],
+                count: nodes.count(),
+                by_key: index.count_by_conformance(&nodes),
+                alike: 0,
             };
-            for n in nodes.iter_common(free).filter(|n| ahead.leaves(*n, end)) {
-                open.count += 1;
-                if let Some(key) = index.conformance[n] {
-                    open.by_key[key] += 1;
-                }
-            }
+            open.find_alike();
             open
         });
-        for n in &taken[open.seen..] {
-            if nodes.contains(*n) && ahead.leaves(*n, end) {
-                open.count -= 1;
-                if let Some(key) = index.conformance[*n] {
-                    open.by_key[key] -= 1;
+        if open.seen < taken.len() {
+            for n in &taken[open.seen..] {
+                if nodes.contains(*n) && ahead.leaves(*n, end) {
+                    open.count -= 1;
+                    if let Some(key) = index.conformance[*n] {
+                        open.by_key[key] -= 1;
+                    }
                 }
             }
+            open.seen = taken.len();
+            open.find_alike();
         }
-        open.seen = taken.len();
         OpenCount {
             all: open.count,
-            alike: open.by_key.iter().copied().max().unwrap_or(0),
+            alike: open.alike,
         }
     }
 }

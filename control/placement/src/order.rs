@@ -71,7 +71,7 @@ impl<'a> Scorer<'a> {
             .or_else(|| span_of(&eligible.by_span, job.nodes));
         let groups = eligible.by_span.len();
         let (fair_share, budget) = self.tenants[job.project as usize];
-        let checkpoint_ms = job.checkpoint_ms.or_else(|| {
+        let checkpoint_ms = job.checkpoint_ms().or_else(|| {
             let bytes = u128::from(eligible.gpu_memory_bytes?) * u128::from(job.nodes);
             let millis = (bytes * 1000).checked_div(u128::from(self.policy.checkpoint_bytes_s?));
             Some(millis.map_or(u64::MAX, |ms| u64::try_from(ms).unwrap_or(u64::MAX)))
@@ -101,19 +101,18 @@ impl<'a> Scorer<'a> {
 /// from which the new one seldom differs much.
 pub(crate) fn order(jobs: &[Job], scores: &[Score], last: &[u32]) -> Vec<u32> {
     // No factor or weight is below 0: as bits, totals are ordered as they are as numbers.
-    let key = |place: u32| {
-        let job = &jobs[place as usize];
-        let total = u64::MAX - scores[place as usize].total.to_bits();
-        (total, job.eligible_at.0, place)
-    };
-    let is_same_length = last.len() == jobs.len();
-    let places: Vec<u32> = match is_same_length {
-        true => last.to_vec(),
+    let key = |place: u32| (u64::MAX - scores[place as usize].total.to_bits(), place);
+    let mut keys: Vec<(u64, u32)> = match last.len() == jobs.len() {
+        true => last.iter().copied().map(key).collect(),
         // There are not 2^32 of them.
-        false => (0..jobs.len() as u32).collect(),
+        false => (0..jobs.len() as u32).map(key).collect(),
     };
-    let mut keys: Vec<(u64, u64, u32)> = places.into_iter().map(key).collect();
+    let eligible_at = |place: u32| jobs[place as usize].eligible_at;
     // Fast on what is nearly sorted.
-    keys.sort();
-    keys.into_iter().map(|(_, _, place)| place).collect()
+    keys.sort_by(|(a, job), (b, other)| {
+        a.cmp(b)
+            .then_with(|| eligible_at(*job).cmp(&eligible_at(*other)))
+            .then(job.cmp(other))
+    });
+    keys.into_iter().map(|(_, place)| place).collect()
 }

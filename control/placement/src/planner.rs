@@ -10,7 +10,7 @@ use crate::{
     plan::Plan,
     policy::Policy,
     queue::Queue,
-    view::{ClusterView, Delta},
+    view::{ClusterView, Delta, DomainView},
 };
 use lattice_quorum_types::UnixMillis;
 
@@ -63,41 +63,24 @@ impl Planner {
 
     /// Applies changes to the view.
     pub fn update(&mut self, delta: Delta) {
+        let before = self.view.apply(delta);
         let view = &self.view;
-        let nodes: Vec<_> = delta
-            .nodes
-            .keys()
-            .map(|id| view.nodes.get(id).cloned())
-            .collect();
-        let jobs: Vec<_> = delta
-            .pending
-            .keys()
-            .map(|id| view.pending.get(id).cloned())
-            .collect();
-        let same_levels = delta
-            .levels
-            .iter()
-            .all(|(path, level)| level.is_some() == view.levels.contains_key(path));
-        let same_domains = delta.power.iter().all(|(name, domain)| {
-            let parent =
-                |domain: Option<&crate::view::DomainView>| domain.map(|d| d.parent.clone());
-            parent(view.power.get(name)) == parent(domain.as_ref())
-        });
-        self.view.apply(delta.clone());
-        if !same_levels {
+        let is_known =
+            |(path, old): &(_, Option<_>)| old.is_some() == view.levels.contains_key(path);
+        if !before.levels.iter().all(is_known) {
             self.paths.forget();
         }
-        let followed = same_domains && self.machine.follow(&nodes, &self.view, &delta);
+        let parent = |domain: Option<&DomainView>| domain.map(|d| d.parent.clone());
+        let mut domains = before.power.iter();
+        let same_domains =
+            domains.all(|(name, old)| parent(old.as_ref()) == parent(view.power.get(name)));
+        let followed = same_domains && self.machine.follow(&before, view);
         if !followed {
-            self.machine = Machine::new(&self.view);
+            self.machine = Machine::new(view);
             self.eligible = Kept::default();
         }
-        if self.queue.follow(
-            &jobs,
-            &delta.pending,
-            &self.view.pending,
-            &mut self.last_order,
-        ) {
+        let order = &mut self.last_order;
+        if self.queue.follow(&before.pending, &view.pending, order) {
             self.eligible = Kept::default();
             self.paths.forget();
         }

@@ -10,16 +10,21 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 /// GPU-hours of work without an end are counted for so long, milliseconds.
 pub(crate) const UNBOUNDED_MS: u64 = 24 * 3_600_000;
+const UNKNOWN: u64 = u64::MAX;
+/// What a request may say at most: the time before what stands for none.
+const LONGEST: u64 = UNKNOWN - 1;
 /// A number for nothing.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// One pending job.
+/// One pending job, in one line of a processor's cache: a cycle reads them in the order of their scores.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) id: AllocationId,
     pub(crate) eligible_at: UnixMillis,
-    pub(crate) walltime_ms: Option<u64>,
-    pub(crate) checkpoint_ms: Option<u64>,
+    /// `u64::MAX` where it is not known.
+    walltime_ms: u64,
+    /// `u64::MAX` where it is not known.
+    checkpoint_ms: u64,
     pub(crate) nodes: u32,
     /// What its nodes must be like.
     pub(crate) request: u32,
@@ -38,12 +43,24 @@ impl Job {
         self.claimant != NONE
     }
 
+    /// Longest run time, milliseconds; `None` is unbounded.
+    pub(crate) fn walltime_ms(&self) -> Option<u64> {
+        (self.walltime_ms != UNKNOWN).then_some(self.walltime_ms)
+    }
+
+    /// How long a checkpoint takes, milliseconds, where the request says so.
+    pub(crate) fn checkpoint_ms(&self) -> Option<u64> {
+        (self.checkpoint_ms != UNKNOWN).then_some(self.checkpoint_ms)
+    }
+
     /// When it is over at the latest, did it start then.
     pub(crate) fn end(&self, start: u64) -> Option<u64> {
-        self.walltime_ms
+        self.walltime_ms()
             .map(|walltime| start.saturating_add(walltime))
     }
 }
+
+const _: () = assert!(size_of::<Job>() == 64);
 
 /// Node-milliseconds asked for; with GPUs where the request says how many, else without.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,13 +100,12 @@ impl Queue {
         queue
     }
 
-    /// Follows changes that `pending` shows already. `order` are places of the queue before; it has those of
+    /// Follows changes, each with what was there before; `pending` shows them already. `order` are places of the queue before; it has those of
     /// the same jobs afterwards, in the same order, and then those of new ones. `true` where all other
     /// numbers are others now.
     pub(crate) fn follow(
         &mut self,
-        before: &[Option<PendingView>],
-        changes: &BTreeMap<AllocationId, Option<PendingView>>,
+        changes: &[(AllocationId, Option<PendingView>)],
         pending: &BTreeMap<AllocationId, PendingView>,
         order: &mut Vec<u32>,
     ) -> bool {
@@ -101,8 +117,8 @@ impl Queue {
             order.clear();
             return true;
         }
-        for old in before.iter().flatten() {
-            self.count(old, false);
+        for (_, old) in changes {
+            old.iter().for_each(|old| self.count(old, false));
         }
         let jobs = std::mem::take(&mut self.jobs);
         // Where each old one is now. There are not 2^32 of them.
@@ -110,7 +126,7 @@ impl Queue {
         let mut new = Vec::new();
         let mut merged = Vec::with_capacity(pending.len());
         let mut old = jobs.into_iter().peekable();
-        for (id, change) in changes {
+        for (id, _) in changes {
             while let Some(job) = old.next_if(|job| job.id < *id) {
                 moved_to.push(merged.len() as u32);
                 merged.push(job);
@@ -118,7 +134,7 @@ impl Queue {
             if old.next_if(|job| job.id == *id).is_some() {
                 moved_to.push(NONE);
             }
-            if let Some(job) = change {
+            if let Some(job) = pending.get(id) {
                 self.count(job, true);
                 new.push(merged.len() as u32);
                 merged.push(self.row(*id, job));
@@ -171,8 +187,8 @@ impl Queue {
         Job {
             id,
             eligible_at: job.eligible_at,
-            walltime_ms: job.walltime_ms,
-            checkpoint_ms: job.checkpoint_ms,
+            walltime_ms: job.walltime_ms.map_or(UNKNOWN, |ms| ms.min(LONGEST)),
+            checkpoint_ms: job.checkpoint_ms.map_or(UNKNOWN, |ms| ms.min(LONGEST)),
             nodes: job.nodes,
             request: self.requests.number(
                 |request| key(&request.constraints, request.sensitive).cmp(&wanted),

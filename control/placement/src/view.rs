@@ -341,29 +341,48 @@ impl ClusterView {
         }
     }
 
-    /// Applies the changes.
-    pub fn apply(&mut self, delta: Delta) {
+    /// Applies the changes, and says what was there before.
+    pub(crate) fn apply(&mut self, delta: Delta) -> Before {
         self.revision = delta.revision;
         self.age_ms = delta.age_ms;
-        merge(&mut self.nodes, delta.nodes);
-        merge(&mut self.pending, delta.pending);
-        merge(&mut self.running, delta.running);
         self.limit_policy = delta.limit_policy;
-        merge(&mut self.levels, delta.levels);
+        self.energy_price = delta.energy_price;
         merge(&mut self.tenants, delta.tenants);
         merge(&mut self.storage, delta.storage);
-        merge(&mut self.power, delta.power);
-        self.energy_price = delta.energy_price;
+        let running = merge(&mut self.running, delta.running);
+        Before {
+            nodes: merge(&mut self.nodes, delta.nodes),
+            pending: merge(&mut self.pending, delta.pending),
+            running: running.into_iter().map(|(id, _)| id).collect(),
+            levels: merge(&mut self.levels, delta.levels),
+            power: merge(&mut self.power, delta.power),
+        }
     }
 }
 
-fn merge<K: Ord, V>(into: &mut BTreeMap<K, V>, changes: BTreeMap<K, Option<V>>) {
-    for (key, change) in changes {
-        match change {
-            Some(value) => into.insert(key, value),
+/// What a delta has replaced, by key; `None` where there was nothing.
+#[derive(Debug)]
+pub(crate) struct Before {
+    pub(crate) nodes: Vec<(NodeId, Option<NodeView>)>,
+    pub(crate) pending: Vec<(AllocationId, Option<PendingView>)>,
+    /// Whatever was there of them.
+    pub(crate) running: Vec<AllocationId>,
+    pub(crate) levels: Vec<(ProjectPath, Option<LevelView>)>,
+    pub(crate) power: Vec<(String, Option<DomainView>)>,
+}
+
+fn merge<K: Ord + Clone, V>(
+    into: &mut BTreeMap<K, V>,
+    changes: BTreeMap<K, Option<V>>,
+) -> Vec<(K, Option<V>)> {
+    let replace = |(key, change): (K, Option<V>)| {
+        let before = match change {
+            Some(value) => into.insert(key.clone(), value),
             None => into.remove(&key),
         };
-    }
+        (key, before)
+    };
+    changes.into_iter().map(replace).collect()
 }
 
 impl NodeView {
@@ -412,9 +431,9 @@ impl From<&Allocation> for PendingView {
             constraints: a.spec.constraints.clone(),
             submitted_at: a.submitted_at,
             eligible_at: a.eligible_at,
-            data_ready: None,
-            checkpoint_ms: None,
-            storage_mb_s: BTreeMap::new(),
+            data_ready: a.spec.demand.data_ready_ppm.map(Fraction::millionths),
+            checkpoint_ms: a.spec.demand.checkpoint_ms,
+            storage_mb_s: a.spec.demand.storage_mb_s.clone(),
         }
     }
 }
@@ -427,7 +446,7 @@ impl From<&Allocation> for RunningView {
         Self {
             ends_at: a.spec.walltime_ms.map(|walltime| from.after(walltime)),
             walltime_ms: a.spec.walltime_ms,
-            storage_mb_s: BTreeMap::new(),
+            storage_mb_s: a.spec.demand.storage_mb_s.clone(),
         }
     }
 }

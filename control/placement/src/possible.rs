@@ -1,0 +1,397 @@
+//! Whether a vCluster could ever satisfy a request, by what its nodes are. How they are (drained, dead,
+//! faulty, held) does not count: that passes. What is not known of a node may be as it is asked for.
+
+use crate::view::{ConformanceKey, NodeFacts};
+use lattice_quorum_types::{NodeId, VclusterName, spec::Constraints};
+use std::{collections::BTreeMap, fmt};
+
+/// Most kinds that are told.
+const MOST_KINDS: usize = 8;
+
+/// What no set of a vCluster's nodes could satisfy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Impossible {
+    /// The first field that leaves too few nodes, with those before it.
+    pub field: &'static str,
+    /// What was asked for, and what there is.
+    pub reason: String,
+}
+
+/// Checks that `needed` nodes can be what is `wanted`. `nodes` are all that belong to the vCluster or that
+/// it uses; those that are gone for good are not among them. A vCluster without any is still being set
+/// up: nothing is known of what it will have.
+///
+/// # Errors
+/// The first constraint, in the order in which the solver applies them, that leaves too few.
+pub fn check_possible<'a>(
+    vcluster: &VclusterName,
+    nodes: impl IntoIterator<Item = (&'a NodeId, &'a NodeFacts)>,
+    wanted: &Constraints,
+    needed: u32,
+) -> Result<(), Impossible> {
+    let left: Vec<(&NodeId, &NodeFacts)> = nodes.into_iter().collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let needed = usize::try_from(needed).unwrap_or(usize::MAX);
+    let mut sieve = Sieve {
+        vcluster,
+        needed,
+        total: left.len(),
+        left,
+    };
+    if sieve.total < needed {
+        return Err(Impossible {
+            field: "nodes",
+            reason: format!(
+                "vCluster {vcluster} has {}, and {needed} are asked for",
+                Nodes(sieve.total)
+            ),
+        });
+    }
+    sieve.models(&wanted.gpu_models)?;
+    if let Some(least) = wanted.gpus_per_node {
+        sieve.gpus(least)?;
+    }
+    if let Some(least) = wanted.memory_bytes {
+        sieve.memory(least)?;
+    }
+    for feature in &wanted.features {
+        sieve.feature(feature)?;
+    }
+    sieve.names(&wanted.nodelist, &wanted.exclude)
+}
+
+/// The nodes that are left, constraint by constraint.
+struct Sieve<'a> {
+    vcluster: &'a VclusterName,
+    needed: usize,
+    total: usize,
+    left: Vec<(&'a NodeId, &'a NodeFacts)>,
+}
+
+impl Sieve<'_> {
+    /// Keeps what `may` be as it is asked for; `has` completes "no node has", `there_is` says what the
+    /// nodes before have.
+    fn keep(
+        &mut self,
+        field: &'static str,
+        has: impl fmt::Display,
+        may: impl Fn(&NodeId, &NodeFacts) -> bool,
+        there_is: impl Fn(&[(&NodeId, &NodeFacts)]) -> String,
+    ) -> Result<(), Impossible> {
+        let count = |n: &&(&NodeId, &NodeFacts)| may(n.0, n.1);
+        let fit = self.left.iter().filter(count).count();
+        if fit >= self.needed {
+            self.left.retain(|(id, facts)| may(id, facts));
+            return Ok(());
+        }
+        let (vcluster, before) = (self.vcluster, self.left.len());
+        let whose = if before == self.total {
+            format!("of vCluster {vcluster}")
+        } else {
+            format!("of those of vCluster {vcluster} that are otherwise as asked for ({before})")
+        };
+        let there_is = there_is(&self.left);
+        let reason = match fit {
+            0 => format!("no node {whose} {has}{there_is}"),
+            1 => format!(
+                "1 node {whose} {has}, and {} are asked for{there_is}",
+                self.needed
+            ),
+            _ => format!(
+                "at most {fit} nodes {whose} can be had with that, and {} are asked for{there_is}",
+                self.needed
+            ),
+        };
+        Err(Impossible { field, reason })
+    }
+
+    fn models(&mut self, wanted: &[String]) -> Result<(), Impossible> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let words: Vec<String> = wanted.iter().map(|word| word.to_lowercase()).collect();
+        let may = |_: &NodeId, facts: &NodeFacts| match (&facts.gpu_model, facts.gpu_count) {
+            (Some(model), _) => {
+                let model = model.to_lowercase();
+                words.iter().any(|word| model.contains(word.as_str()))
+            }
+            (None, count) => count != Some(0),
+        };
+        let has = format!("has {}", wanted.join(" or "));
+        self.keep("constraints.gpu_models", has, may, |nodes| {
+            it_has(nodes, |facts| match (&facts.gpu_model, facts.gpu_count) {
+                (Some(model), _) => model.clone(),
+                (None, Some(0)) => "no GPU".to_owned(),
+                (None, _) => "not known".to_owned(),
+            })
+        })
+    }
+
+    fn gpus(&mut self, least: u32) -> Result<(), Impossible> {
+        let may = |_: &NodeId, facts: &NodeFacts| facts.gpu_count.is_none_or(|has| has >= least);
+        let has = format!("has {least} GPUs");
+        self.keep("constraints.gpus_per_node", has, may, |nodes| {
+            it_has(nodes, |facts| match facts.gpu_count {
+                Some(0) => "no GPU".to_owned(),
+                Some(1) => "1 GPU".to_owned(),
+                Some(count) => format!("{count} GPUs"),
+                None => "not known".to_owned(),
+            })
+        })
+    }
+
+    fn memory(&mut self, least: u64) -> Result<(), Impossible> {
+        let may = |_: &NodeId, facts: &NodeFacts| facts.memory_bytes.is_none_or(|has| has >= least);
+        let has = format!("has {least} bytes of memory");
+        self.keep("constraints.memory_bytes", has, may, |nodes| {
+            let most = nodes.iter().filter_map(|(_, facts)| facts.memory_bytes);
+            most.max()
+                .map_or_else(String::new, |most| format!("; the largest has {most}"))
+        })
+    }
+
+    /// A feature that a node does not name may be one that nobody could read: a node of which all is
+    /// known has a fingerprint.
+    fn feature(&mut self, feature: &str) -> Result<(), Impossible> {
+        let may = |_: &NodeId, facts: &NodeFacts| {
+            facts.features.contains(feature) || facts.conformance == ConformanceKey::Unknown
+        };
+        let has = format!("carries {feature}");
+        self.keep("constraints.features", has, may, |nodes| {
+            let mut carried: BTreeMap<&str, usize> = BTreeMap::new();
+            let all = nodes.iter().flat_map(|(_, facts)| &facts.features);
+            for name in all {
+                *carried.entry(name).or_default() += 1;
+            }
+            match carried.is_empty() {
+                true => String::new(),
+                false => format!("; there are {}", Kinds(carried)),
+            }
+        })
+    }
+
+    fn names(&mut self, list: &[NodeId], exclude: &[NodeId]) -> Result<(), Impossible> {
+        let no_more = |_: &[(&NodeId, &NodeFacts)]| String::new();
+        if !list.is_empty() {
+            let may = |id: &NodeId, _: &NodeFacts| list.contains(id);
+            self.keep("constraints.nodelist", "is on the list", may, no_more)?;
+        }
+        if exclude.is_empty() {
+            return Ok(());
+        }
+        let may = |id: &NodeId, _: &NodeFacts| !exclude.contains(id);
+        self.keep("constraints.exclude", "is left", may, no_more)
+    }
+}
+
+/// `; it has a (3), b (1)`.
+fn it_has(nodes: &[(&NodeId, &NodeFacts)], kind: impl Fn(&NodeFacts) -> String) -> String {
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, facts) in nodes {
+        *kinds.entry(kind(facts)).or_default() += 1;
+    }
+    format!("; it has {}", Kinds(kinds))
+}
+
+/// Kinds with how many nodes are of each, the most first.
+struct Kinds<K>(BTreeMap<K, usize>);
+
+impl<K: fmt::Display> fmt::Display for Kinds<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut kinds: Vec<(&K, usize)> = self.0.iter().map(|(kind, n)| (kind, *n)).collect();
+        kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        for (place, (kind, count)) in kinds.iter().take(MOST_KINDS).enumerate() {
+            let before = if place == 0 { "" } else { ", " };
+            write!(f, "{before}{kind} ({count})")?;
+        }
+        match kinds.len().saturating_sub(MOST_KINDS) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// `1 node`, `2 nodes`.
+struct Nodes(usize);
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.0 == 1 { "" } else { "s" };
+        write!(f, "{} node{plural}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::view::{Health, Liveness};
+
+    fn id(name: &str) -> NodeId {
+        NodeId::new(name).unwrap()
+    }
+
+    fn has(model: &str, gpus: u32) -> NodeFacts {
+        NodeFacts {
+            gpu_model: Some(model.to_owned()),
+            gpu_count: Some(gpus),
+            memory_bytes: Some(512 << 30),
+            features: ["nvlink".to_owned(), "rdma".to_owned()].into(),
+            conformance: ConformanceKey::Known([7; 32]),
+            ..NodeFacts::default()
+        }
+    }
+
+    /// 48 with four A100, 16 with two V100.
+    fn cluster() -> BTreeMap<NodeId, NodeFacts> {
+        let a = (0..48).map(|n| (id(&format!("a{n:02}")), has("A100-SXM4", 4)));
+        let v = (0..16).map(|n| (id(&format!("v{n:02}")), has("V100", 2)));
+        a.chain(v).collect()
+    }
+
+    fn check(nodes: &BTreeMap<NodeId, NodeFacts>, wanted: &Constraints, needed: u32) -> String {
+        let vcluster = VclusterName::new("default").unwrap();
+        match check_possible(&vcluster, nodes, wanted, needed) {
+            Ok(()) => "possible".to_owned(),
+            Err(no) => format!("{}: {}", no.field, no.reason),
+        }
+    }
+
+    fn models(names: &[&str]) -> Constraints {
+        Constraints {
+            gpu_models: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Constraints::default()
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_is_named_with_what_there_is() {
+        let nodes = cluster();
+        assert_eq!(
+            check(&nodes, &models(&["h200"]), 1),
+            "constraints.gpu_models: no node of vCluster default has h200; it has A100-SXM4 (48), V100 \
+             (16)"
+        );
+        assert_eq!(
+            check(&nodes, &models(&["v100"]), 17),
+            "constraints.gpu_models: at most 16 nodes of vCluster default can be had with that, and 17 \
+             are asked for; it has A100-SXM4 (48), V100 (16)"
+        );
+        assert_eq!(check(&nodes, &models(&["v100", "a100"]), 64), "possible");
+        assert_eq!(
+            check(&nodes, &Constraints::default(), 65),
+            "nodes: vCluster default has 64 nodes, and 65 are asked for"
+        );
+        let gpus = Constraints {
+            gpus_per_node: Some(8),
+            ..Constraints::default()
+        };
+        assert_eq!(
+            check(&nodes, &gpus, 1),
+            "constraints.gpus_per_node: no node of vCluster default has 8 GPUs; it has 4 GPUs (48), 2 \
+             GPUs (16)"
+        );
+        let memory = Constraints {
+            memory_bytes: Some(1 << 40),
+            ..Constraints::default()
+        };
+        assert_eq!(
+            check(&nodes, &memory, 1),
+            "constraints.memory_bytes: no node of vCluster default has 1099511627776 bytes of memory; \
+             the largest has 549755813888"
+        );
+        let feature = Constraints {
+            features: vec!["rdma".to_owned(), "sve".to_owned()],
+            ..Constraints::default()
+        };
+        assert_eq!(
+            check(&nodes, &feature, 1),
+            "constraints.features: no node of vCluster default carries sve; there are nvlink (64), rdma \
+             (64)"
+        );
+    }
+
+    #[test]
+    fn constraints_count_together() {
+        let nodes = cluster();
+        let wanted = Constraints {
+            gpus_per_node: Some(4),
+            ..models(&["v100"])
+        };
+        assert_eq!(
+            check(&nodes, &wanted, 1),
+            "constraints.gpus_per_node: no node of those of vCluster default that are otherwise as asked \
+             for (16) has 4 GPUs; it has 2 GPUs (16)"
+        );
+        let listed = Constraints {
+            nodelist: vec![id("a00"), id("v00"), id("v01")],
+            ..models(&["a100"])
+        };
+        assert_eq!(check(&nodes, &listed, 1), "possible");
+        assert_eq!(
+            check(&nodes, &listed, 2),
+            "constraints.nodelist: 1 node of those of vCluster default that are otherwise as asked for \
+             (48) is on the list, and 2 are asked for"
+        );
+        let excluded = Constraints {
+            exclude: (0..16).map(|n| id(&format!("v{n:02}"))).collect(),
+            ..Constraints::default()
+        };
+        assert_eq!(check(&nodes, &excluded, 48), "possible");
+        assert_eq!(
+            check(&nodes, &excluded, 49),
+            "constraints.exclude: at most 48 nodes of vCluster default can be had with that, and 49 are \
+             asked for"
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_may_be_as_it_is_asked_for() {
+        let mut nodes = cluster();
+        nodes.insert(id("new"), NodeFacts::default());
+        let everything = Constraints {
+            gpus_per_node: Some(16),
+            memory_bytes: Some(1 << 50),
+            features: vec!["sve".to_owned()],
+            ..models(&["h200"])
+        };
+        assert_eq!(check(&nodes, &everything, 1), "possible");
+        assert!(check(&nodes, &everything, 2).starts_with("constraints.gpu_models: 1 node of"));
+        // One that is known to have no GPU has none of any model.
+        let none = NodeFacts {
+            gpu_count: Some(0),
+            ..NodeFacts::default()
+        };
+        let cpu: BTreeMap<_, _> = [(id("c0"), none)].into();
+        assert_eq!(
+            check(&cpu, &models(&["a100"]), 1),
+            "constraints.gpu_models: no node of vCluster default has a100; it has no GPU (1)"
+        );
+        // A node that was not read in all may have what nobody could read.
+        let part = NodeFacts {
+            conformance: ConformanceKey::Unknown,
+            ..has("A100", 4)
+        };
+        let feature = Constraints {
+            features: vec!["sve".to_owned()],
+            ..Constraints::default()
+        };
+        assert_eq!(check(&[(id("p0"), part)].into(), &feature, 1), "possible");
+        assert_eq!(check(&BTreeMap::new(), &everything, 5), "possible");
+    }
+
+    #[test]
+    fn how_a_node_is_does_not_count() {
+        let down = NodeFacts {
+            liveness: Liveness::Unreachable,
+            health: Health::Faulty,
+            deprioritised: true,
+            ..has("A100", 4)
+        };
+        let nodes = [(id("a0"), down)].into();
+        assert_eq!(check(&nodes, &models(&["a100"]), 1), "possible");
+    }
+}
