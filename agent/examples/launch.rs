@@ -5,6 +5,7 @@
 
 use anyhow::Context as _;
 use futures::future::BoxFuture;
+use lattice_agent::NodeGpus;
 use lattice_agent::executor::{
     Accounts, AgentUser, CgroupSettings, Control, Executor, ExecutorSettings, Hooks, Ids,
     NotReported, OWN_PROGRAM, OrphanPolicy, RunAs,
@@ -75,6 +76,7 @@ fn settings(folder: &std::path::Path) -> anyhow::Result<ExecutorSettings> {
         output_cap_bytes: 1 << 20,
         grace: Duration::from_secs(30),
         keep_output: Duration::from_secs(60),
+        gpus: NodeGpus::default(),
         program: OWN_PROGRAM.into(),
         boot_id: "example".to_owned(),
     })

@@ -5,6 +5,7 @@ use crate::control::Controls;
 use crate::data_dir::DataDir;
 use crate::error::StartError;
 use crate::executor::{Executor, ExecutorSettings};
+use crate::gpus::NodeGpus;
 use crate::health::{self, NodeHealth, Reads};
 use crate::join::{Member, NextCertificate, member};
 use crate::node::{
@@ -82,7 +83,8 @@ impl App {
         let cell_config = cell_config(&settings, &edges, cell)?;
         let mesh = Mesh::bind(settings.listen, credentials, edges.mesh.clone())?;
         let controls = Arc::new(Controls::new(&mesh, &settings.control));
-        let work = executor_settings(&settings, &edges, &data)?;
+        let gpus = NodeGpus::default();
+        let work = executor_settings(&settings, &edges, &data, &gpus)?;
         let executor = Executor::open(work, controls, edges.clock.clone())?;
         let (trigger, triggers) = mpsc::channel(1);
         let events = device_events(settings.probe.device_events);
@@ -146,6 +148,7 @@ impl App {
         let reader = Reader::new(move |host| {
             let inventory = reads.read(host).written_as(&schemas);
             judge.observe(&inventory);
+            gpus.observe(&inventory);
             inventory
         });
         let prober = Prober::new(settings.probe, reader, publication, surroundings);
@@ -368,6 +371,7 @@ fn executor_settings(
     settings: &Settings,
     edges: &Edges,
     data: &DataDir,
+    gpus: &NodeGpus,
 ) -> Result<ExecutorSettings, StartError> {
     let work = &settings.executor;
     Ok(ExecutorSettings {
@@ -383,6 +387,7 @@ fn executor_settings(
         grace: work.grace,
         keep_output: work.keep_output,
         program: edges.program.clone(),
+        gpus: gpus.clone(),
         boot_id: edges.boot_id.clone(),
     })
 }

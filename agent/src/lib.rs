@@ -23,6 +23,7 @@ mod control;
 mod data_dir;
 mod error;
 pub mod executor;
+mod gpus;
 mod health;
 mod join;
 pub mod node;
@@ -38,6 +39,7 @@ pub use config::{
 };
 pub use data_dir::{DataDir, DataDirError, Membership};
 pub use error::StartError;
+pub use gpus::NodeGpus;
 pub use health::{HEALTH_INTERVAL, HealthSettings};
 pub use settings::{
     CONFIRM_AFTER, Edges, FRESH_FOR, GRACE, GossipSettings, JoinSettings, KEEP_OUTPUT, MIN_UID,

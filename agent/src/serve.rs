@@ -8,8 +8,8 @@ use lattice_hwprobe::Digest;
 use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
 use lattice_quorum_types::NodeId;
 use lattice_quorum_types::wire::{
-    CheckHealth, GetClaim, GetHealth, GetHistory, GetInventory, GetPreimage, Launch, ListAttempts,
-    Ping, PingPeer, Pong, ReadLog, Terminate, Wipe,
+    CheckHealth, GetClaim, GetHealth, GetHistory, GetInventory, GetPreimage, Launch, LaunchOnGpus,
+    ListAttempts, Ping, PingPeer, Pong, ReadLog, Terminate, Wipe,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) fn router(served: Served) -> Router {
     };
     let (contents, earlier) = (view.clone(), history.clone());
     let (launching, ending, listing) = (executor.clone(), executor.clone(), executor.clone());
-    let (gate, wiping) = (executor.clone(), executor.clone());
+    let (gate, wiping, on_gpus) = (executor.clone(), executor.clone(), executor.clone());
     Router::new()
         .rpc::<Ping, _, _>(move |_, Ping| {
             let pong = pong();
@@ -101,6 +101,10 @@ pub(crate) fn router(served: Served) -> Router {
         .rpc::<Launch, _, _>(move |_, launch| {
             let executor = launching.clone();
             whole(async move { executor.launch(launch).await })
+        })
+        .rpc::<LaunchOnGpus, _, _>(move |_, launch| {
+            let executor = on_gpus.clone();
+            whole(async move { executor.launch_on_gpus(launch).await })
         })
         .rpc::<Terminate, _, _>(move |_, terminate| {
             let executor = ending.clone();

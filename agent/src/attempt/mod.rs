@@ -34,6 +34,7 @@ pub use folder::{AttemptDir, Attempts};
 pub use lock::{Lock, holder};
 pub(crate) use record::open_to_others;
 pub use record::{
-    CgroupRecord, ExitRecord, FORMAT, Hook, HookName, LaunchRecord, LocalUser, OrphanRecord,
-    RankHooks, RecordError, StartedRecord, StartingRecord, SupervisorRecord,
+    CgroupRecord, ExitRecord, FORMAT, GpuChoice, GpuVendor, Hook, HookName, LaunchRecord,
+    LocalUser, OrphanRecord, RankHooks, RecordError, StartedRecord, StartingRecord,
+    SupervisorRecord,
 };

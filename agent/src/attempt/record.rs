@@ -155,6 +155,27 @@ pub struct CgroupRecord {
     pub cpus: Option<String>,
 }
 
+/// What the vendor of a node's GPUs is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuVendor {
+    /// CUDA.
+    Nvidia,
+    /// ROCm.
+    Amd,
+}
+
+/// The GPUs that a rank uses, of a node that has more or may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuChoice {
+    /// Whose they are; `None` where that was not known when they were chosen.
+    pub vendor: Option<GpuVendor>,
+    /// Their ranks by PCI address, from 0.
+    pub slots: Vec<u32>,
+    /// What the vendor's runtime calls them, in the same order; empty where that is not known of all.
+    pub uuids: Vec<String>,
+}
+
 /// What a supervisor is to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchRecord {
@@ -178,6 +199,9 @@ pub struct LaunchRecord {
     pub workload: Workload,
     /// Longest run time, milliseconds.
     pub walltime_ms: Option<u64>,
+    /// The GPUs it uses; `None`: all there are.
+    #[serde(default)]
+    pub gpus: Option<GpuChoice>,
     /// Its traces are wiped.
     #[serde(default)]
     pub sensitive: bool,

@@ -2,17 +2,39 @@
 
 use super::rank::{self, Rank};
 use super::{Chosen, Executor, log};
-use crate::attempt::RecordError;
+use crate::attempt::{GpuChoice, RecordError};
 use lattice_mesh::ItemSender;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{
-    AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLog, Terminate,
+    AttemptKey, AttemptStatus, Launch, LaunchOnGpus, LaunchRefused, ReadLog, Terminate,
 };
 use std::sync::Arc;
 
 impl Executor {
     /// Starts a rank, or says where it stands when it was seen before.
     pub async fn launch(&self, launch: Launch) -> Result<AttemptStatus, LaunchRefused> {
+        self.launch_with(launch, None).await
+    }
+
+    /// As [`Executor::launch`], of work that uses so many of the node's GPUs.
+    pub async fn launch_on_gpus(
+        &self,
+        wanted: LaunchOnGpus,
+    ) -> Result<AttemptStatus, LaunchRefused> {
+        let LaunchOnGpus { launch, gpus } = wanted;
+        if self.shared.known().contains_key(&launch.key) {
+            // What was chosen is recorded.
+            return self.launch(launch).await;
+        }
+        let gpus = self.shared.settings.gpus.choose(gpus).await;
+        self.launch_with(launch, gpus).await
+    }
+
+    async fn launch_with(
+        &self,
+        launch: Launch,
+        gpus: Option<GpuChoice>,
+    ) -> Result<AttemptStatus, LaunchRefused> {
         // Before the lock: a directory service that hangs holds up this user's work alone.
         let chosen = self.choose(&launch).await;
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
@@ -24,10 +46,14 @@ impl Executor {
             }
             let (key, shared) = (launch.key, &executor.shared);
             shared.check_boot(&launch)?;
-            let record = shared.record(launch, chosen?);
+            let record = shared.record(launch, gpus, chosen?);
             epoch.write().map_err(|error| shared.refused(error))?;
             let dir = shared.journal_launch(key, &record);
             let dir = dir.map_err(|error| shared.refused(error))?;
+            if let Some(gpus) = &record.gpus {
+                let (allocation, attempt) = (key.allocation, key.attempt);
+                tracing::info!(%allocation, attempt, gpus = ?gpus.slots, "uses some of the GPUs");
+            }
             executor.follow(key, dir, None);
             Ok(AttemptStatus { key, report: None })
         })

@@ -5,6 +5,7 @@ use super::orphans::OrphanPolicy;
 use super::run_as::RunAs;
 use super::trusted::{self, Untrusted};
 use crate::attempt::{Hook, RankHooks, RecordError};
+use crate::gpus::NodeGpus;
 use crate::supervisor::{CgroupError, CgroupSettings};
 use lattice_quorum_types::NodeId;
 use std::path::PathBuf;
@@ -38,6 +39,8 @@ pub struct ExecutorSettings {
     /// Executed as the supervisor: [`super::OWN_PROGRAM`], or (tests) a binary that begins with
     /// [`crate::child::run_if_child`].
     pub program: PathBuf,
+    /// What is known of the node's GPUs, for work that does not use all of them.
+    pub gpus: NodeGpus,
     /// The machine's boot id: processes recorded under another one are gone.
     pub boot_id: String,
 }

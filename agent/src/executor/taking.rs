@@ -1,7 +1,7 @@
 //! Taking a launch: what is refused, and what is recorded before anything starts.
 
 use super::{Chosen, Hindrance, Shared};
-use crate::attempt::{AttemptDir, LaunchRecord, RecordError};
+use crate::attempt::{AttemptDir, GpuChoice, LaunchRecord, RecordError};
 use lattice_quorum_types::wire::{AttemptKey, Launch, LaunchRefused};
 
 impl Shared {
@@ -50,7 +50,12 @@ impl Shared {
         Err(LaunchRefused::JournalFailed { reason })
     }
 
-    pub(super) fn record(&self, launch: Launch, chosen: Chosen) -> LaunchRecord {
+    pub(super) fn record(
+        &self,
+        launch: Launch,
+        gpus: Option<GpuChoice>,
+        chosen: Chosen,
+    ) -> LaunchRecord {
         let settings = &self.settings;
         let Chosen {
             become_user,
@@ -67,6 +72,7 @@ impl Shared {
             rank: launch.rank,
             workload: launch.workload,
             walltime_ms: launch.walltime_ms,
+            gpus,
             sensitive: launch.sensitive,
             hooks: settings.hooks.rank.clone(),
             cgroup: self.cgroups.as_ref().map(|groups| groups.of(launch.key)),

@@ -1,6 +1,6 @@
 //! What a job's processes find in their environment.
 
-use crate::attempt::LaunchRecord;
+use crate::attempt::{GpuChoice, GpuVendor, LaunchRecord};
 use lattice_quorum_types::hostlist;
 
 /// Where programs are looked for unless the user says otherwise.
@@ -9,7 +9,45 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// The variable with [`LaunchRecord::mark`].
 pub(super) const MARK: &str = "LATTICE_ATTEMPT_MARK";
 
-/// A minimal environment, then the user's, then what only we may say.
+/// The variables by which work says itself which GPUs it uses.
+const VISIBILITY: [&str; 5] = [
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+];
+
+/// Which GPUs the work sees. By UUID where they are known: numbers depend on an order, which is then
+/// that of the bus.
+fn visible(choice: &GpuChoice) -> Vec<(&'static str, String)> {
+    let numbers = || {
+        let slots: Vec<String> = choice.slots.iter().map(u32::to_string).collect();
+        slots.join(",")
+    };
+    let has_names = !choice.uuids.is_empty();
+    let list = if has_names {
+        choice.uuids.join(",")
+    } else {
+        numbers()
+    };
+    let mut all = Vec::new();
+    if choice.vendor != Some(GpuVendor::Amd) {
+        all.push(("CUDA_VISIBLE_DEVICES", list.clone()));
+        // Container runtimes go by it.
+        all.push(("NVIDIA_VISIBLE_DEVICES", list.clone()));
+        if !has_names {
+            all.push(("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()));
+        }
+    }
+    if choice.vendor != Some(GpuVendor::Nvidia) {
+        all.push(("ROCR_VISIBLE_DEVICES", list));
+    }
+    all
+}
+
+/// A minimal environment, the GPUs that were chosen unless the user chooses some, then the user's, then
+/// what only we may say.
 pub(super) fn environment(launch: &LaunchRecord) -> Result<Vec<(String, String)>, String> {
     let account = &launch.account;
     let mut all = vec![
@@ -19,7 +57,13 @@ pub(super) fn environment(launch: &LaunchRecord) -> Result<Vec<(String, String)>
         ("USER".to_owned(), account.name.clone()),
         ("LOGNAME".to_owned(), account.name.clone()),
     ];
-    for (name, value) in &launch.workload.env {
+    let env = &launch.workload.env;
+    let is_users_choice = VISIBILITY.iter().any(|name| env.contains_key(*name));
+    let gpus = launch.gpus.as_ref().filter(|_| !is_users_choice);
+    for (name, value) in gpus.into_iter().flat_map(visible) {
+        all.push((name.to_owned(), value));
+    }
+    for (name, value) in env {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(format!("{name:?} cannot be an environment variable"));
         }
@@ -64,6 +108,68 @@ mod tests {
         assert_eq!(all["LATTICE_NNODES"], "3");
         assert_eq!(all["LATTICE_ALLOCATION_ID"], "12");
         assert_eq!(all["LATTICE_PROJECT"], "atlas/web");
+    }
+
+    fn gpus(env: &[(&str, &str)], choice: GpuChoice) -> BTreeMap<String, String> {
+        let mut launch = launch(env);
+        launch.gpus = Some(choice);
+        let all: BTreeMap<_, _> = environment(&launch).unwrap().into_iter().collect();
+        let is_ours = |name: &String| name.contains("DEVICE") || name == "GPU_DEVICE_ORDINAL";
+        all.into_iter().filter(|(name, _)| is_ours(name)).collect()
+    }
+
+    fn shown(all: &BTreeMap<String, String>) -> Vec<String> {
+        all.iter().map(|(k, v)| format!("{k}={v}")).collect()
+    }
+
+    #[test]
+    fn gpus_are_named_to_the_runtimes_of_their_vendor() {
+        let choice = |vendor, uuids: &[&str]| GpuChoice {
+            vendor,
+            slots: vec![2, 5],
+            uuids: uuids.iter().map(|uuid| (*uuid).to_owned()).collect(),
+        };
+        let cuda = gpus(&[], choice(Some(GpuVendor::Nvidia), &["GPU-a", "GPU-b"]));
+        assert_eq!(
+            shown(&cuda),
+            [
+                "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b",
+                "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b"
+            ]
+        );
+        let rocm = gpus(&[], choice(Some(GpuVendor::Amd), &["GPU-a", "GPU-b"]));
+        assert_eq!(shown(&rocm), ["ROCR_VISIBLE_DEVICES=GPU-a,GPU-b"]);
+        // Numbers mean nothing without the order they count in.
+        let numbers = gpus(&[], choice(Some(GpuVendor::Nvidia), &[]));
+        assert_eq!(
+            shown(&numbers),
+            [
+                "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+                "CUDA_VISIBLE_DEVICES=2,5",
+                "NVIDIA_VISIBLE_DEVICES=2,5"
+            ]
+        );
+        let unknown = gpus(&[], choice(None, &[]));
+        assert_eq!(unknown["ROCR_VISIBLE_DEVICES"], "2,5");
+        assert_eq!(unknown["CUDA_VISIBLE_DEVICES"], "2,5");
+    }
+
+    /// Half a choice of each would be nobody's: a container would see other GPUs than its program.
+    #[test]
+    fn where_the_user_chooses_gpus_nothing_else_is_chosen() {
+        let choice = GpuChoice {
+            vendor: Some(GpuVendor::Nvidia),
+            slots: vec![0, 1],
+            uuids: Vec::new(),
+        };
+        for (name, value) in [
+            ("CUDA_VISIBLE_DEVICES", "7"),
+            ("NVIDIA_VISIBLE_DEVICES", "all"),
+            ("CUDA_VISIBLE_DEVICES", ""),
+        ] {
+            let found = gpus(&[(name, value)], choice.clone());
+            assert_eq!(shown(&found), [format!("{name}={value}")]);
+        }
     }
 
     #[test]

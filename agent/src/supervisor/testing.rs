@@ -30,6 +30,7 @@ pub(super) fn launch(env: &[(&str, &str)]) -> LaunchRecord {
             ..Workload::default()
         },
         walltime_ms: None,
+        gpus: None,
         sensitive: false,
         hooks: RankHooks::default(),
         cgroup: None,

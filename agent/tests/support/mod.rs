@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use futures::future::BoxFuture;
+use lattice_agent::NodeGpus;
 use lattice_agent::executor::{
     Accounts, AgentUser, CgroupSettings, CgroupUse, Control, Executor, ExecutorSettings, Hooks,
     Ids, NotReported, OrphanPolicy, RunAs,
@@ -170,6 +171,7 @@ impl Bench {
             grace: Duration::from_secs(5),
             keep_output: Duration::from_secs(3600),
             program: program(),
+            gpus: NodeGpus::default(),
             boot_id: "boot-1".to_owned(),
         };
         Self {

@@ -7,59 +7,56 @@ use crate::Reading;
 const MOST_GROUPS: u64 = 20_000;
 
 impl Topology {
-    /// The `count` GPUs out of slots `0..gpus` whose weakest connection is the strongest; of those, the ones
-    /// with the strongest connections in all; of those, the lowest slots. All of them where there are no
-    /// more. A connection is stronger with more NVLinks, then with less PCIe between its ends; one that is
-    /// not known is the weakest.
+    /// The places of the `count` GPUs of `gpus`, given by their names in pairs (`gpu.3`), whose weakest
+    /// connection is the strongest; of those, the ones with the strongest connections in all; of those,
+    /// the first. All of them where there are no more. A connection is stronger with more NVLinks, then
+    /// with less PCIe between its ends; one that is not known is the weakest.
     #[must_use]
-    pub fn best_connected(&self, gpus: u32, count: u32) -> Vec<u32> {
-        if count >= gpus {
-            return (0..gpus).collect();
+    pub fn best_connected(&self, gpus: &[String], count: usize) -> Vec<usize> {
+        if count >= gpus.len() {
+            return (0..gpus.len()).collect();
         }
-        let strengths = Strengths::new(self, gpus as usize);
-        let found = match groups(gpus, count) <= MOST_GROUPS {
-            true => strengths.best(count as usize),
-            false => strengths.grown(count as usize),
-        };
-        // No slot is above 2^32.
-        found.into_iter().map(|slot| slot as u32).collect()
+        let strengths = Strengths::new(self, gpus);
+        match groups(gpus.len() as u64, count as u64) <= MOST_GROUPS {
+            true => strengths.best(count),
+            false => strengths.grown(count),
+        }
     }
 
     /// How strong the connection of two GPUs is: 0 where it is not known.
-    fn strength(&self, one: u32, other: u32) -> u32 {
-        let links = self.nvlinks_between(one, other);
-        if links > 0 {
-            return 100 + links;
-        }
-        match self.distance(&format!("gpu.{one}"), &format!("gpu.{other}")) {
-            Reading::Present(Distance::Pix) => 50,
-            Reading::Present(Distance::Pxb) => 40,
-            Reading::Present(Distance::Phb) => 30,
-            Reading::Present(Distance::Node) => 20,
-            Reading::Present(Distance::Sys) => 10,
+    fn strength(&self, one: &str, other: &str) -> u32 {
+        let pcie = match self.distance(one, other) {
+            Reading::Present(Distance::Pix) => 5,
+            Reading::Present(Distance::Pxb) => 4,
+            Reading::Present(Distance::Phb) => 3,
+            Reading::Present(Distance::Node) => 2,
+            Reading::Present(Distance::Sys) => 1,
             _ => 0,
-        }
+        };
+        let links = self.nvlinks_between(one, other);
+        links.saturating_mul(10).saturating_add(pcie)
     }
 
     /// NVLinks between two GPUs: direct ones, or through a switch as many as both have to switches.
-    fn nvlinks_between(&self, one: u32, other: u32) -> u32 {
-        let links = |from: u32, to: &str| {
-            let ends = self.nvlinks.iter().filter(|peer| peer.gpu == from);
+    fn nvlinks_between(&self, one: &str, other: &str) -> u32 {
+        let links = |from: &str, to: &str| {
+            let ends = self.nvlinks.iter();
+            let ends = ends.filter(|peer| from == format!("gpu.{}", peer.gpu));
             let there = ends.filter(|peer| matches!(&peer.to, Reading::Present(end) if end == to));
             there.map(|peer| peer.links).sum::<u32>()
         };
-        let direct = links(one, &format!("gpu.{other}"));
+        let direct = links(one, other);
         let switched = links(one, "switch").min(links(other, "switch"));
         direct.max(switched)
     }
 }
 
 /// How many groups of `count` there are, as far as that matters.
-fn groups(gpus: u32, count: u32) -> u64 {
+fn groups(gpus: u64, count: u64) -> u64 {
     let count = count.min(gpus - count);
     let mut groups = 1_u64;
-    for n in 0..u64::from(count) {
-        groups = groups.saturating_mul(u64::from(gpus) - n) / (n + 1);
+    for n in 0..count {
+        groups = groups.saturating_mul(gpus - n) / (n + 1);
         if groups > MOST_GROUPS {
             break;
         }
@@ -77,11 +74,12 @@ struct Strengths {
 type Worth = (u32, u64);
 
 impl Strengths {
-    fn new(topology: &Topology, gpus: usize) -> Self {
+    fn new(topology: &Topology, names: &[String]) -> Self {
+        let gpus = names.len();
         let mut of = vec![0; gpus * gpus];
-        for one in 0..gpus {
-            for other in one + 1..gpus {
-                let strength = topology.strength(one as u32, other as u32);
+        for (one, name) in names.iter().enumerate() {
+            for (other, to) in names.iter().enumerate().skip(one + 1) {
+                let strength = topology.strength(name, to);
                 of[one * gpus + other] = strength;
                 of[other * gpus + one] = strength;
             }
@@ -165,6 +163,11 @@ mod tests {
     use super::super::{NvlinkPeer, Pair};
     use super::*;
 
+    fn chosen(topology: &Topology, gpus: u32, count: usize) -> Vec<usize> {
+        let names: Vec<String> = (0..gpus).map(|slot| format!("gpu.{slot}")).collect();
+        topology.best_connected(&names, count)
+    }
+
     fn linked(links: &[(u32, &str, u32)]) -> Topology {
         let peers = links.iter().map(|(gpu, to, links)| NvlinkPeer {
             gpu: *gpu,
@@ -198,7 +201,7 @@ mod tests {
             (3, "gpu.1", 4),
         ]);
         let topology = near(topology, &[(0, 1, Distance::Pix), (2, 3, Distance::Pix)]);
-        assert_eq!(topology.best_connected(4, 2), [0, 2]);
+        assert_eq!(chosen(&topology, 4, 2), [0, 2]);
     }
 
     #[test]
@@ -210,8 +213,8 @@ mod tests {
             (1, "gpu.2", 1),
             (0, "gpu.3", 8),
         ]);
-        assert_eq!(topology.best_connected(4, 3), [0, 1, 2]);
-        assert_eq!(topology.best_connected(4, 2), [0, 3]);
+        assert_eq!(chosen(&topology, 4, 3), [0, 1, 2]);
+        assert_eq!(chosen(&topology, 4, 2), [0, 3]);
     }
 
     #[test]
@@ -222,8 +225,43 @@ mod tests {
             (2, "switch", 9),
             (3, "switch", 18),
         ]);
-        assert_eq!(topology.best_connected(4, 2), [0, 1]);
-        assert_eq!(topology.best_connected(4, 3), [0, 1, 3]);
+        assert_eq!(chosen(&topology, 4, 2), [0, 1]);
+        assert_eq!(chosen(&topology, 4, 3), [0, 1, 3]);
+    }
+
+    /// Eight GPUs on NVSwitches in two halves, one of which lost a GPU's links in part.
+    #[test]
+    fn with_as_many_links_less_pcie_is_better() {
+        let links = |slot| if slot == 1 { 9 } else { 18 };
+        let peers: Vec<_> = (0..8).map(|slot| (slot, "switch", links(slot))).collect();
+        let pairs = (0..8).flat_map(|a| (a + 1..8).map(move |b| (a, b)));
+        let half = |(a, b): (u32, u32)| match a / 4 == b / 4 {
+            true => (a, b, Distance::Node),
+            false => (a, b, Distance::Sys),
+        };
+        let topology = near(linked(&peers), &pairs.map(half).collect::<Vec<_>>());
+        assert_eq!(chosen(&topology, 8, 4), [4, 5, 6, 7]);
+        assert_eq!(chosen(&topology, 8, 3), [0, 2, 3]);
+        assert_eq!(chosen(&topology, 8, 7), [0, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn gpus_go_by_their_names_in_pairs() {
+        let pair = |a: &str, b: &str, distance| Pair {
+            a: a.to_owned(),
+            b: b.to_owned(),
+            distance: Reading::Present(distance),
+        };
+        let topology = Topology {
+            pairs: vec![
+                pair("gpu.amd.0", "gpu.amd.2", Distance::Sys),
+                pair("gpu.amd.2", "gpu.amd.5", Distance::Phb),
+                pair("gpu.amd.0", "gpu.amd.5", Distance::Sys),
+            ],
+            ..Topology::default()
+        };
+        let names = ["gpu.amd.0", "gpu.amd.2", "gpu.amd.5"].map(str::to_owned);
+        assert_eq!(topology.best_connected(&names, 2), [1, 2]);
     }
 
     #[test]
@@ -240,15 +278,15 @@ mod tests {
                 (2, 3, Pix),
             ],
         );
-        assert_eq!(topology.best_connected(4, 2), [2, 3]);
-        assert_eq!(topology.best_connected(4, 1), [0]);
+        assert_eq!(chosen(&topology, 4, 2), [2, 3]);
+        assert_eq!(chosen(&topology, 4, 1), [0]);
     }
 
     #[test]
     fn what_nobody_knows_gives_the_lowest_slots() {
-        assert_eq!(Topology::default().best_connected(8, 3), [0, 1, 2]);
-        assert_eq!(Topology::default().best_connected(2, 5), [0, 1]);
-        assert_eq!(Topology::default().best_connected(0, 1), [0; 0]);
+        assert_eq!(chosen(&Topology::default(), 8, 3), [0, 1, 2]);
+        assert_eq!(chosen(&Topology::default(), 2, 5), [0, 1]);
+        assert_eq!(chosen(&Topology::default(), 0, 1), [0; 0]);
     }
 
     /// 32 GPUs in four islands of eight.
@@ -264,7 +302,7 @@ mod tests {
         }
         let links: Vec<(u32, &str, u32)> =
             links.iter().map(|(a, b, n)| (*a, b.as_str(), *n)).collect();
-        let found = linked(&links).best_connected(32, 8);
+        let found = chosen(&linked(&links), 32, 8);
         assert_eq!(found, [0, 4, 8, 12, 16, 20, 24, 28]);
     }
 }

@@ -142,6 +142,21 @@ impl Rpc for Launch {
     type Reply = Result<AttemptStatus, LaunchRefused>;
 }
 
+/// [`Launch`] of a rank whose work uses so many GPUs of its node; which ones the agent chooses. One that
+/// is of a build before does not know it and is sent the [`Launch`] alone: the work then sees all GPUs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LaunchOnGpus {
+    /// What is started.
+    pub launch: Launch,
+    /// How many GPUs it uses, at least 1.
+    pub gpus: u32,
+}
+impl Rpc for LaunchOnGpus {
+    const METHOD: &'static str = "agent.launch_on_gpus";
+    const CALLERS: &'static [Role] = Launch::CALLERS;
+    type Reply = Result<AttemptStatus, LaunchRefused>;
+}
+
 /// Why an agent does not start a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum LaunchRefused {
