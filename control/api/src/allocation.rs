@@ -273,6 +273,7 @@ impl AllocationRequest {
             constraints: self.constraints.try_into()?,
             requeue: word(self.requeue.as_deref(), "requeue", &REQUEUES)?.unwrap_or_default(),
             hold: self.hold,
+            demand: Default::default(),
         })
     }
 }

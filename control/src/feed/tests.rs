@@ -134,6 +134,7 @@ fn allocation(n: u64, script: usize, ranks: usize) -> Change {
         constraints: Default::default(),
         requeue: Default::default(),
         hold: false,
+        demand: Default::default(),
     };
     let record = Arc::new(Allocation {
         id: AllocationId(n),

@@ -356,6 +356,7 @@ pub fn submit(nodes: u32, script: &str) -> Command {
             constraints: Constraints::default(),
             requeue: Requeue::Never,
             hold: false,
+            demand: Default::default(),
         }),
     }
 }

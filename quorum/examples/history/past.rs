@@ -80,6 +80,7 @@ pub fn submit(n: u64) -> Command {
         },
         requeue: Requeue::Once,
         hold: false,
+        demand: Default::default(),
     };
     Command::Submit {
         spec: Box::new(spec),

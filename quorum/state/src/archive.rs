@@ -5,12 +5,13 @@
 mod index;
 
 use crate::{
-    segment::{Row, Sealed, Segment, Table},
+    segment::{FIRST_VERSION, Row, Sealed, Segment, Table},
     table::{Bounds, Log},
     topics::Topic,
+    v5,
 };
 pub(crate) use index::{Ended, Index};
-use lattice_quorum_types::{Allocation, AllocationId, UnixMillis};
+use lattice_quorum_types::{Allocation, AllocationId, UnixMillis, weight::on_wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -35,6 +36,33 @@ impl Row for Allocation {
             say(Topic::Project(level.as_str()));
         }
     }
+    fn version(&self) -> u16 {
+        match self.spec.demand.is_empty() {
+            true => FIRST_VERSION,
+            false => v5::DEMAND_IN_SEGMENTS,
+        }
+    }
+    fn bytes(&self) -> usize {
+        match self.version() {
+            FIRST_VERSION => on_wire(&v5::Written(self)),
+            _ => on_wire(self),
+        }
+    }
+    fn encode(&self, version: u16, bytes: Vec<u8>) -> postcard::Result<Vec<u8>> {
+        match version {
+            FIRST_VERSION => postcard::to_extend(&v5::Written(self), bytes),
+            _ => postcard::to_extend(self, bytes),
+        }
+    }
+    fn decode(version: u16, bytes: &[u8]) -> postcard::Result<(Self, &[u8])> {
+        match version {
+            0 | FIRST_VERSION => {
+                let (old, rest): (v5::Allocation, _) = postcard::take_from_bytes(bytes)?;
+                Ok((old.into(), rest))
+            }
+            _ => postcard::take_from_bytes(bytes),
+        }
+    }
 }
 
 impl Archive {
@@ -53,6 +81,14 @@ impl Archive {
         let sealed = records.into_iter().filter_map(|r| archive.append(r));
         let sealed = sealed.collect();
         (archive, sealed)
+    }
+
+    /// What a snapshot of format 5 has of them.
+    pub(crate) fn of_fifth(old: v5::Archive) -> Self {
+        Archive {
+            log: Log::map(old.log, Into::into),
+            index: old.index,
+        }
     }
 
     /// Appends a terminal record.

@@ -77,6 +77,7 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             projects::set_limits(case, changes, projects::Insist::ByForce)
         }
         Command::Submit { spec } => submit::submit(case, spec),
+        Command::SubmitFormer { spec } => submit::submit(case, &(**spec).clone().into()),
         Command::Cancel { id } => people::cancel(case, *id),
         Command::Hold { id } => people::hold(case, *id),
         Command::Release { id } => people::release(case, *id),

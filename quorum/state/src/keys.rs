@@ -165,6 +165,7 @@ impl Digest {
     fn of(command: &Command, schema: u16) -> Self {
         let bytes = match schema {
             0 | 1 => v1::encode(command),
+            2..=4 => encode(&as_asked(&as_fourth(command))),
             _ => encode(&as_asked(command)),
         };
         let hash = *blake3::hash(&bytes).as_bytes();
@@ -175,6 +176,19 @@ impl Digest {
     pub(crate) fn of_first_schema(hash: [u8; 32]) -> Self {
         Digest { schema: 1, hash }
     }
+}
+
+/// The command as schemas up to 4 wrote it. One that says what they did not know is encoded as it is,
+/// and so equals none of then.
+fn as_fourth(command: &Command) -> Cow<'_, Command> {
+    let former = match command {
+        Command::Submit { spec } => spec.to_former(),
+        _ => None,
+    };
+    former.map_or(Cow::Borrowed(command), |spec| {
+        let spec = Box::new(spec);
+        Cow::Owned(Command::SubmitFormer { spec })
+    })
 }
 
 /// The command without what each proposer stamps anew: asking twice for a certificate is asking

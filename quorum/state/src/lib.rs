@@ -41,6 +41,7 @@ mod trust;
 mod unstarted;
 pub mod v1;
 mod v4;
+mod v5;
 mod vcluster;
 
 pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};

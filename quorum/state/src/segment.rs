@@ -6,14 +6,17 @@
 
 use crate::topics::{Topic, Topics};
 use bytes::Bytes;
-use lattice_quorum_types::{UnixMillis, audit};
+use lattice_quorum_types::{UnixMillis, audit, weight::on_wire};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 /// Marks a segment.
 const MAGIC: [u8; 8] = *b"LATSEGM\n";
-/// Version of a segment's encoding this build writes; it reads all before it too.
-const VERSION: u16 = 1;
+/// Newest version of a segment's encoding; all before it are read too.
+const VERSION: u16 = 2;
+/// The oldest one. A segment is written in the oldest version that holds its rows: so replaying a log of
+/// an older build makes the segments that build made, of the same bytes and names.
+pub(crate) const FIRST_VERSION: u16 = 1;
 /// Magic, version, table, number and rows; the rows follow, as postcard.
 const HEADER_BYTES: usize = 8 + 2 + 1 + 4 + 4;
 const DIGEST_HEX: usize = 64;
@@ -181,14 +184,32 @@ pub(crate) trait Row: Clone + Serialize + DeserializeOwned {
     fn at(&self) -> UnixMillis;
     /// What it is about, as far as that is asked for.
     fn topics(&self, say: &mut dyn FnMut(Topic<'_>));
+    /// The oldest version of segments that holds it.
+    fn version(&self) -> u16 {
+        FIRST_VERSION
+    }
+    /// Its bytes in a segment of its own version.
+    fn bytes(&self) -> usize {
+        on_wire(self)
+    }
+    /// Puts it behind `bytes` as segments of `version`, which holds it, have it.
+    fn encode(&self, _version: u16, bytes: Vec<u8>) -> postcard::Result<Vec<u8>> {
+        postcard::to_extend(self, bytes)
+    }
+    /// The first row of the bytes of a segment of `version`, and what is behind it.
+    fn decode(_version: u16, bytes: &[u8]) -> postcard::Result<(Self, &[u8])> {
+        postcard::take_from_bytes(bytes)
+    }
 }
 
 /// Makes segment `number` of these rows.
 pub(crate) fn seal<R: Row>(number: u32, rows: &[R]) -> (Segment, Sealed) {
     let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    let version = rows.iter().map(Row::version).max();
+    let version = version.unwrap_or(FIRST_VERSION);
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.push(R::TABLE as u8);
     bytes.extend_from_slice(&number.to_le_bytes());
     bytes.extend_from_slice(&count.to_le_bytes());
@@ -198,7 +219,7 @@ pub(crate) fn seal<R: Row>(number: u32, rows: &[R]) -> (Segment, Sealed) {
             reason = "plain data serialised into memory cannot fail"
         )]
         {
-            bytes = postcard::to_extend(row, bytes).expect("a row serialises");
+            bytes = row.encode(version, bytes).expect("a row serialises");
         }
     }
     let id = SegmentId {
@@ -248,7 +269,7 @@ fn decode<R: Row>(id: &SegmentId, bytes: &[u8]) -> Result<Vec<R>, String> {
     }
     let mut rows = Vec::new();
     for _ in 0..u32::from_le_bytes([c0, c1, c2, c3]) {
-        let (row, behind) = postcard::take_from_bytes(rest)
+        let (row, behind) = R::decode(version, rest)
             .map_err(|e| format!("row {} cannot be decoded: {e}", rows.len()))?;
         rows.push(row);
         rest = behind;

@@ -1,9 +1,9 @@
 //! The state as bytes: a versioned, checksummed frame around its encoding.
 
-use crate::{State, v1, v4};
+use crate::{State, v1, v4, v5};
 
 /// Snapshot format this build writes; it reads all before it too.
-pub const FORMAT_VERSION: u16 = 5;
+pub const FORMAT_VERSION: u16 = 6;
 
 /// Marks a snapshot of this state machine.
 const MAGIC: [u8; 8] = *b"LATSTATE";
@@ -104,6 +104,7 @@ impl State {
             2 => former(&[body, &NOTHING_UNSTARTED[..]].concat()),
             3 => former(&[body, &NO_BASELINES[..]].concat()),
             4 => former(body),
+            5 => postcard::from_bytes::<v5::State>(body).map(Into::into),
             _ => postcard::from_bytes(body),
         };
         state.map_err(|e| RestoreError::Decode {

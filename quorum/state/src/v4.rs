@@ -5,14 +5,14 @@
 //! changes one of them freezes its former shape here first, and gives the new part its line in a `From`.
 //! The snapshots and the data directory in `fixtures/quorum` do not open otherwise.
 //!
-//! Commands are not here. A command of schema 2 or 3 is one of today: what is new about commands is a
-//! variant at the end of an enum. Who has to change one that exists freezes it beside
-//! [`crate::v1::Envelope`], and raises the version of log rows.
+//! Commands are not here. A command of schemas 2 to 4 is one of today: what is new about commands is a
+//! variant at the end of an enum. One that had to change kept its place and its shape under another name
+//! ([`SubmitFormer`](lattice_quorum_types::Command::SubmitFormer)).
 
 mod keys;
 mod records;
 mod state;
 
 pub(crate) use keys::{Owned, in_order};
-pub(crate) use records::{Node, Tree};
+pub(crate) use records::{Allocation, Node, Tree};
 pub(crate) use state::State;

@@ -10,7 +10,7 @@ use crate::{
     limit::{LimitPatch, LimitPolicy, Limits, SystemLimitPatch},
     node::Lifecycle,
     rpc::Role,
-    spec::AllocationSpec,
+    spec::{AllocationSpec, FormerSpec},
     tenure::WipeOutcome,
     vcluster::VclusterPatch,
 };
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Newest command schema this build writes and reads.
-pub const SCHEMA: u16 = 4;
+pub const SCHEMA: u16 = 5;
 
 /// How long an idempotency key is remembered, milliseconds (24 h).
 pub const KEY_LIFETIME_MS: u64 = 24 * 3600 * 1000;
@@ -181,10 +181,10 @@ pub enum Command {
         /// At least one.
         changes: Vec<LimitChange>,
     },
-    /// Submits an allocation.
-    Submit {
-        /// What is asked for.
-        spec: Box<AllocationSpec>,
+    /// [`Command::Submit`] as it was before schema 5. Nobody proposes it any more.
+    SubmitFormer {
+        /// What was asked for.
+        spec: Box<FormerSpec>,
     },
     /// Cancels: ends at once what holds nothing, stops what holds nodes.
     Cancel {
@@ -542,6 +542,11 @@ pub enum Command {
         settings: BTreeMap<String, String>,
         /// See [`Command::SetVcluster`].
         expected_version: Option<u32>,
+    },
+    /// Submits an allocation. Since schema 5.
+    Submit {
+        /// What is asked for.
+        spec: Box<AllocationSpec>,
     },
 }
 

@@ -1,5 +1,11 @@
 //! What a user asks for.
 
+mod demand;
+mod former;
+
+pub use demand::{Demand, InvalidDemand};
+pub use former::FormerSpec;
+
 use crate::{AllocationId, NodeId, ProjectPath, VclusterName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -186,6 +192,9 @@ pub struct AllocationSpec {
     pub requeue: Requeue,
     /// Submit on hold.
     pub hold: bool,
+    /// What it needs besides nodes, and how ready it is.
+    #[serde(default)]
+    pub demand: Demand,
 }
 
 impl AllocationSpec {
@@ -211,6 +220,7 @@ impl AllocationSpec {
             constraints: Constraints::default(),
             requeue: Requeue::default(),
             hold: false,
+            demand: Demand::default(),
         }
     }
 }

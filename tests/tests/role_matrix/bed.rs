@@ -194,6 +194,7 @@ impl Bed {
             },
             requeue: Requeue::Never,
             hold: false,
+            demand: Default::default(),
         };
         let submit = Command::Submit {
             spec: Box::new(spec),

@@ -48,12 +48,12 @@ const fn own_only(server: Server, method: &'static str, callers: &'static [Role]
 
 pub const RULES: &[Rule] = &[
     // Raft is the members' own.
-    rule(Server::Quorum, "raft.append.4", &[Quorum]),
-    rule(Server::Quorum, "raft.campaign.4", &[Quorum]),
-    rule(Server::Quorum, "raft.segment.4", &[Quorum]),
-    rule(Server::Quorum, "raft.snapshot.4", &[Quorum]),
-    rule(Server::Quorum, "raft.take_over.4", &[Quorum]),
-    rule(Server::Quorum, "raft.vote.4", &[Quorum]),
+    rule(Server::Quorum, "raft.append.5", &[Quorum]),
+    rule(Server::Quorum, "raft.campaign.5", &[Quorum]),
+    rule(Server::Quorum, "raft.segment.5", &[Quorum]),
+    rule(Server::Quorum, "raft.snapshot.5", &[Quorum]),
+    rule(Server::Quorum, "raft.take_over.5", &[Quorum]),
+    rule(Server::Quorum, "raft.vote.5", &[Quorum]),
     // The state is control's to change and read; members propose for strangers that enrol.
     rule(Server::Quorum, "quorum.propose", &[Control, Quorum]),
     rule(Server::Quorum, "quorum.read", &[Control, Quorum]),

@@ -50,6 +50,7 @@ fn allocation(id: u64, state: AllocationState) -> Arc<Allocation> {
             constraints: Constraints::default(),
             requeue: Requeue::Never,
             hold: false,
+            demand: Default::default(),
         },
         state,
         state_since: UnixMillis(10),

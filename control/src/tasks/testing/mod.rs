@@ -92,6 +92,7 @@ pub(crate) fn allocation(state: AllocationState, ranks: Vec<Rank>) -> Allocation
             constraints: Constraints::default(),
             requeue: Requeue::Never,
             hold: false,
+            demand: Default::default(),
         },
         state,
         state_since: at,

@@ -449,6 +449,7 @@ impl World {
             constraints: Constraints::default(),
             requeue,
             hold: false,
+            demand: Default::default(),
         };
         let spec = Box::new(spec);
         let Outcome::Submitted { id: allocation } = self.admin(Command::Submit { spec }) else {

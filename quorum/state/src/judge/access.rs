@@ -24,6 +24,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::DeleteProject { .. }
         | Command::SetLimits { .. }
         | Command::Submit { .. }
+        | Command::SubmitFormer { .. }
         | Command::Cancel { .. }
         | Command::Hold { .. }
         | Command::Release { .. } => return check_fence(state, envelope),

@@ -161,6 +161,8 @@ fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
         return Err(invalid("name", "use no control characters: it is printed"));
     }
     check_output(spec)?;
+    (spec.demand.check())
+        .map_err(|error| invalid(&format!("demand.{}", error.field()), error.to_string()))?;
     let wanted: BTreeSet<_> = spec.constraints.nodelist.iter().collect();
     let usable = wanted
         .iter()

@@ -63,7 +63,7 @@ fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Optio
 /// What is asked of one allocation and need not change its nodes at once.
 fn request(command: &Command) -> Option<&'static str> {
     match command {
-        Command::Submit { .. } => Some("submit"),
+        Command::Submit { .. } | Command::SubmitFormer { .. } => Some("submit"),
         Command::Cancel { .. } => Some("cancel"),
         Command::Hold { .. } => Some("hold"),
         Command::Release { .. } => Some("release"),
@@ -86,7 +86,9 @@ fn asked(
     let nodes = match (held, command) {
         (Some(before), _) => left_behind(before),
         // Once: a list may be long, and later requests are about the same allocation.
-        (None, Command::Submit { .. }) => after.spec.constraints.nodelist.to_vec(),
+        (None, Command::Submit { .. } | Command::SubmitFormer { .. }) => {
+            after.spec.constraints.nodelist.to_vec()
+        }
         (None, _) => Vec::new(),
     };
     Some(AuditAction::SensitiveAsked {

@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     limit::Limits,
     node::Lifecycle,
     rpc::Role,
-    spec::{Constraints, OutputFiles, Requeue},
+    spec::{Constraints, Demand, OutputFiles, Requeue},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -174,6 +174,7 @@ impl From<AllocationSpec> for now::spec::AllocationSpec {
             constraints: old.constraints,
             requeue: old.requeue,
             hold: old.hold,
+            demand: Demand::default(),
         }
     }
 }
@@ -329,6 +330,9 @@ fn as_first(command: &now::Command) -> Option<Command> {
         now::Command::Submit { spec } => Command::Submit {
             spec: Box::new(spec_as_first(*spec)?),
         },
+        now::Command::SubmitFormer { spec } => Command::Submit {
+            spec: Box::new(spec_as_first((*spec).into())?),
+        },
         now::Command::Cancel { id } => Command::Cancel { id },
         now::Command::Hold { id } => Command::Hold { id },
         now::Command::Release { id } => Command::Release { id },
@@ -401,7 +405,8 @@ fn spec_as_first(spec: now::spec::AllocationSpec) -> Option<AllocationSpec> {
         env,
         working_dir,
     };
-    (output == OutputFiles::default()).then_some(AllocationSpec {
+    let is_known = output == OutputFiles::default() && spec.demand.is_empty();
+    is_known.then_some(AllocationSpec {
         name: spec.name,
         project: spec.project,
         vcluster: spec.vcluster,

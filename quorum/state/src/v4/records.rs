@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     limit::{self, Limits},
     node::{self, Lifecycle},
     project,
-    spec::AllocationSpec,
+    spec::FormerSpec,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ struct Holder {
 pub(crate) struct Allocation {
     id: AllocationId,
     user: String,
-    spec: AllocationSpec,
+    spec: FormerSpec,
     state: AllocationState,
     state_since: UnixMillis,
     submitted_at: UnixMillis,
@@ -135,7 +135,7 @@ impl From<Allocation> for now::Allocation {
         now::Allocation {
             id: old.id,
             user: old.user,
-            spec: old.spec,
+            spec: old.spec.into(),
             state: old.state,
             state_since: old.state_since,
             submitted_at: old.submitted_at,
