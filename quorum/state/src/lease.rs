@@ -1,6 +1,6 @@
 //! Leases with fencing epochs.
 
-use lattice_quorum_types::{Refusal, UnixMillis, command::Fence, id::LeaseName};
+use lattice_quorum_types::{Refusal, UnixMillis, command::Fence, id::LeaseName, view::LeaseView};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,6 +23,16 @@ impl Leases {
     /// One lease.
     pub(crate) fn get(&self, name: &str) -> Option<&Lease> {
         self.0.get(name)
+    }
+    /// All of them, as they are at `now`.
+    pub(crate) fn view(&self, now: UnixMillis) -> Vec<LeaseView> {
+        let shown = |(name, lease): (&String, &Lease)| LeaseView {
+            name: name.clone(),
+            holder: lease.holder.clone().filter(|_| lease.expires_at > now),
+            epoch: lease.epoch,
+            expires_at: lease.expires_at,
+        };
+        self.0.iter().map(shown).collect()
     }
     /// Stores a lease.
     pub(crate) fn set(&mut self, name: &LeaseName, lease: Lease) {

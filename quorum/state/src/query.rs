@@ -55,6 +55,7 @@ impl State {
             Query::Tokens => Answer::Tokens(self.tokens.open(self.clock.now)),
             Query::System => Answer::System(self.system()),
             Query::Vclusters => Answer::Vclusters(self.vclusters.all().cloned().collect()),
+            Query::Leases => Answer::Leases(self.leases.view(self.clock.now)),
             Query::Headroom { path } => Answer::Headroom(self.headroom(path).map(Box::new)),
             Query::Baselines => Answer::Baselines(Box::new(self.baselines.view())),
             Query::Baseline { name, version } => {

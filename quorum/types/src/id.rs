@@ -99,6 +99,23 @@ name_type!(/// A vCluster's name: a tenant's view of nodes with its own policy.
     VclusterName, "vCluster name");
 name_type!(/// A lease's name, one per reconciler and scope, e.g. `schedule.default`.
     LeaseName, "lease name");
+impl LeaseName {
+    /// Bytes of a vCluster's name that fit behind the prefix.
+    const MAX_VCLUSTER_BYTES: usize = MAX_NAME_BYTES - "schedule.".len();
+
+    /// The lease under which a vCluster's work is given nodes: `schedule.` and its name. Longer names than
+    /// fit are cut, behind another prefix; those that begin the same share a lease, and so a scheduler's
+    /// control.
+    pub fn of_scheduler(vcluster: &VclusterName) -> Self {
+        let name = vcluster.as_str();
+        let text = match name.get(..Self::MAX_VCLUSTER_BYTES) {
+            Some(cut) if cut.len() < name.len() => format!("schedule-{cut}"),
+            _ => format!("schedule.{name}"),
+        };
+        Self(Arc::from(text))
+    }
+}
+
 name_type!(/// The last segment of a project path, or a tenant's name.
     ProjectName, "project name");
 name_type!(/// A baseline's name.
@@ -230,3 +247,29 @@ impl fmt::Display for Revision {
 
 /// A quorum member's number.
 pub type VoterId = u64;
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn lease(vcluster: &str) -> LeaseName {
+        LeaseName::of_scheduler(&VclusterName::new(vcluster).unwrap())
+    }
+
+    #[test]
+    fn every_vcluster_has_a_name_for_its_lease_and_no_two_the_same_that_fit() {
+        assert_eq!(lease("default").as_str(), "schedule.default");
+        let fits = "a".repeat(244);
+        let long = [&fits, "b"].concat();
+        let longest = "a".repeat(MAX_NAME_BYTES);
+        for vcluster in [&fits, &long, &longest] {
+            let name = lease(vcluster);
+            assert_eq!(LeaseName::new(name.as_str()).unwrap(), name);
+            assert_eq!(name.as_str().len(), MAX_NAME_BYTES);
+        }
+        assert_ne!(lease(&fits), lease(&long));
+        // What is cut the same is scheduled by one control.
+        assert_eq!(lease(&long), lease(&longest));
+    }
+}

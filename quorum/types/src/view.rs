@@ -89,6 +89,8 @@ pub enum Query {
     },
     /// Every vCluster of which somebody has said what it is, by name.
     Vclusters,
+    /// Every lease that was ever granted, by name.
+    Leases,
 }
 
 /// What holds for the whole cluster.
@@ -199,6 +201,19 @@ pub struct TokenView {
     pub by: String,
 }
 
+/// One lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseView {
+    /// Its name.
+    pub name: String,
+    /// Who has it; `None` where it was given back or has run out.
+    pub holder: Option<String>,
+    /// Grows with each grant and each return. What is fenced by an earlier one is refused.
+    pub epoch: u64,
+    /// When it runs out unless it is renewed, or ran out, in state time.
+    pub expires_at: UnixMillis,
+}
+
 /// Everything a control service folds events onto.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hot {
@@ -254,6 +269,8 @@ pub enum Answer {
     Headroom(Option<Box<Headroom>>),
     /// To [`Query::Vclusters`].
     Vclusters(Vec<Vcluster>),
+    /// To [`Query::Leases`].
+    Leases(Vec<LeaseView>),
 }
 
 /// One step of a watch.

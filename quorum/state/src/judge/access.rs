@@ -1,12 +1,13 @@
 //! Who may propose what, and fences. Rules that depend on a record (its owner, a project's
 //! administrators) are judged with that record.
 
-use super::Case;
+use super::{Case, invalid};
 use crate::State;
 use lattice_quorum_types::{
     Allocation, Command, Envelope, Refusal,
     allocation::RankExit,
     command::{Power, Principal, RankReport},
+    id::LeaseName,
 };
 
 /// Refuses a principal whose power does not suffice, and a fence that is missing or over.
@@ -118,7 +119,33 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             "a fence: the lease under which it acts",
         ));
     }
-    check_fence(state, envelope)
+    check_fence(state, envelope)?;
+    // One lease covered all vClusters before.
+    match envelope.schema >= 5 && principal.power == Power::Service {
+        true => check_scheduler(state, envelope),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a service that gives an allocation nodes under another lease than that of its vCluster's
+/// scheduler: of several controls one plans each vCluster, and none for another's.
+fn check_scheduler(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
+    let (Command::Assign { id, .. } | Command::AssignSensitive { id, .. }) = &envelope.command
+    else {
+        return Ok(());
+    };
+    // Whether there is one is judged with the record.
+    let (Some(allocation), Some(fence)) = (state.hot.get(id), &envelope.fence) else {
+        return Ok(());
+    };
+    let vcluster = &allocation.spec.vcluster;
+    let own = LeaseName::of_scheduler(vcluster);
+    if fence.lease == own {
+        return Ok(());
+    }
+    let given = &fence.lease;
+    let reason = format!("vCluster {vcluster} is scheduled under the lease {own}, not {given}");
+    Err(invalid("fence", reason))
 }
 
 fn check_fence(state: &State, envelope: &Envelope) -> Result<(), Refusal> {

@@ -210,7 +210,7 @@ impl Cluster {
 
     /// Proposed by the service that holds the lease under which it may be.
     pub fn as_scheduler(&mut self, command: Command) -> Applied {
-        let schedule = LeaseName::new("schedule").unwrap();
+        let schedule = LeaseName::new("schedule.main").unwrap();
         self.admin(Command::AcquireLease {
             lease: schedule.clone(),
             holder: "c1".to_owned(),
