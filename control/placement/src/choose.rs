@@ -70,8 +70,35 @@ pub(crate) fn choose(
     best
 }
 
-/// Greater is better. Ends in the node numbers, so that two different sets never tie.
-fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Ordering {
+/// As [`choose`]; of sets that are equally good, one of nodes with the least hardware, which leaves the others
+/// to who needs them.
+pub(crate) fn choose_modest(
+    index: &Index,
+    candidates: &BitSet,
+    ask: Ask,
+    weights: &Weights,
+    power: Option<&PowerLeft>,
+) -> Option<Chosen> {
+    let best = choose(index, candidates, ask, weights, power)?;
+    let Some((_, less)) = index.up_to.split_last() else {
+        return Some(best);
+    };
+    for up_to in less {
+        let modest = candidates.and(up_to);
+        if modest.count() < ask.nodes || modest == *candidates {
+            continue;
+        }
+        let found = choose(index, &modest, ask, weights, power);
+        let found = found.filter(|set| worth(set, &best, ask.spread, weights).is_ge());
+        if found.is_some() {
+            return found;
+        }
+    }
+    Some(best)
+}
+
+/// Greater is better.
+fn worth(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Ordering {
     let weights = weights.get();
     let value = |set: &Chosen| {
         let topology = match spread {
@@ -90,7 +117,11 @@ fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Orderin
         .total_cmp(&value(b))
         .then(by_span)
         .then(a.conformance.total_cmp(&b.conformance))
-        .then_with(|| b.nodes.cmp(&a.nodes))
+}
+
+/// Ends in the node numbers, so that two different sets never tie.
+fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Ordering {
+    worth(a, b, spread, weights).then_with(|| b.nodes.cmp(&a.nodes))
 }
 
 /// One node set within `candidates`, laid out as asked. `power` is given where it does not do for all.

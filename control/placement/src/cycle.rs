@@ -5,7 +5,7 @@
 use crate::{
     ahead::{Ahead, Gap},
     bits::BitSet,
-    choose::{Ask, Chosen, choose},
+    choose::{Ask, Chosen, choose_modest},
     eligible::{Eligible, EligibleSets},
     explain::Blocker,
     factors::Score,
@@ -331,8 +331,9 @@ impl<'a> Cycle<'a> {
             true => None,
             false => Some(self.power.left(from, end)),
         };
-        let choose =
-            |among: &BitSet| choose(&machine.index, among, ask, &policy.weights, power.as_ref());
+        let choose = |among: &BitSet| {
+            choose_modest(&machine.index, among, ask, &policy.weights, power.as_ref())
+        };
         if machine.deprioritised.is_empty() {
             return choose(open);
         }

@@ -57,6 +57,9 @@ pub(crate) struct Index {
     pub(crate) gpus: Vec<u32>,
     /// Memory of each node's GPUs, bytes.
     pub(crate) gpu_memory: Vec<Option<u64>>,
+    /// Nodes of the least hardware, those with the next, and so on: each has those before it too. One set
+    /// where all are of a kind.
+    pub(crate) up_to: Vec<BitSet>,
     /// Power domains with a budget, by name.
     pub(crate) domains: Vec<Domain>,
     /// Who pays for each node's power, where somebody counts it.
@@ -85,6 +88,7 @@ impl Index {
         let models = facts().filter_map(|(n, f)| Some((n, f.gpu_model.as_deref()?)));
         let features = facts().flat_map(|(n, f)| f.features.iter().map(move |name| (n, name)));
         let gpu_counts = facts().filter_map(|(n, f)| Some((n, f.gpu_count?)));
+        let hardware = facts().map(|(n, f)| (n, hardware(f)));
         let payer = |facts: &NodeFacts| {
             let charge = facts.charge.as_ref()?;
             let named = |d: &Domain| d.name.as_str().cmp(charge.domain.as_str());
@@ -97,6 +101,7 @@ impl Index {
         Self {
             gpus: facts().map(|(_, f)| f.gpu_count.unwrap_or(0)).collect(),
             gpu_memory: facts().map(|(_, f)| f.gpu_memory_bytes).collect(),
+            up_to: up_to(sets(size, hardware)),
             payers: facts().map(|(_, f)| payer(f)).collect(),
             domains,
             names: order.iter().map(|place| all[*place].0.clone()).collect(),
@@ -228,6 +233,29 @@ fn sets<K: Ord, O: Ord + From<K>>(
     nodes.for_each(|(n, kind)| kinds.insert(n, kind));
     let sets = kinds.sets.into_iter();
     sets.map(|(kind, set)| (kind.into(), set)).collect()
+}
+
+/// How much a node has that other work might need: GPUs, then memory to the power of two, since two
+/// machines of one kind seldom report the same bytes. What is not known is taken to be the most.
+fn hardware(facts: &NodeFacts) -> (u32, u32) {
+    let memory = facts.memory_bytes.map_or(u32::MAX, |bytes| {
+        // 500 and 512 GiB are the same offer.
+        bytes.saturating_add(bytes / 4).checked_ilog2().unwrap_or(0)
+    });
+    (facts.gpu_count.unwrap_or(u32::MAX), memory)
+}
+
+fn up_to(kinds: BTreeMap<(u32, u32), BitSet>) -> Vec<BitSet> {
+    let mut all: Option<BitSet> = None;
+    let add = |kind: BitSet| {
+        let mut sum = kind;
+        if let Some(less) = &all {
+            sum.add_all(less);
+        }
+        all = Some(sum.clone());
+        sum
+    };
+    kinds.into_values().map(add).collect()
 }
 
 fn domains(power: &BTreeMap<String, DomainView>) -> Vec<Domain> {

@@ -99,9 +99,10 @@ impl Machine {
                 .iter()
                 .map(|n| u128::from(self.index.gpus[*n]))
                 .sum();
-            gpus * u128::from(walltime.unwrap_or(UNBOUNDED_MS))
+            gpus.saturating_mul(walltime.unwrap_or(UNBOUNDED_MS).into())
         };
-        self.held.iter().map(of_allocation).sum()
+        let all = self.held.iter().map(of_allocation);
+        all.fold(0, u128::saturating_add)
     }
 
     fn number(&self, name: &NodeId) -> Option<usize> {

@@ -49,9 +49,12 @@ impl<'a> Scorer<'a> {
         let gpus: u128 = machine.index.gpus.iter().map(|g| u128::from(*g)).sum();
         let per_node = |node_ms: u128| {
             let nodes = machine.index.size() as u128;
-            (node_ms * gpus).checked_div(nodes).unwrap_or(0)
+            node_ms.saturating_mul(gpus).checked_div(nodes).unwrap_or(0)
         };
-        let queued = queue.asked.gpu_ms + per_node(queue.asked.node_ms);
+        let queued = queue
+            .asked
+            .gpu_ms
+            .saturating_add(per_node(queue.asked.node_ms));
         Self {
             policy,
             now,

@@ -10,6 +10,8 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 /// GPU-hours of work without an end are counted for so long, milliseconds.
 pub(crate) const UNBOUNDED_MS: u64 = 24 * 3_600_000;
+/// What one job counts at most, so that no queue's sum overflows.
+const MOST_ASKED: u128 = 1 << 96;
 const UNKNOWN: u64 = u64::MAX;
 /// What a request may say at most: the time before what stands for none.
 const LONGEST: u64 = UNKNOWN - 1;
@@ -169,9 +171,10 @@ impl Queue {
         let walltime = job.walltime_ms.unwrap_or(UNBOUNDED_MS);
         let node_ms = u128::from(job.nodes) * u128::from(walltime);
         let (total, more) = match job.constraints.gpus_per_node {
-            Some(gpus) => (&mut self.asked.gpu_ms, node_ms * u128::from(gpus)),
+            Some(gpus) => (&mut self.asked.gpu_ms, node_ms.saturating_mul(gpus.into())),
             None => (&mut self.asked.node_ms, node_ms),
         };
+        let more = more.min(MOST_ASKED);
         *total = if is_new { *total + more } else { *total - more };
     }
 

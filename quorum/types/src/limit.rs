@@ -123,12 +123,12 @@ impl Usage {
             Resource::Allocations => self.allocations,
         }
     }
-    /// Both together.
+    /// Both together; what passes the largest number is that.
     #[must_use]
     pub fn with(self, other: Usage) -> Usage {
         Usage {
-            nodes: self.nodes + other.nodes,
-            allocations: self.allocations + other.allocations,
+            nodes: self.nodes.saturating_add(other.nodes),
+            allocations: self.allocations.saturating_add(other.allocations),
         }
     }
 }

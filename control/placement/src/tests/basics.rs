@@ -2,6 +2,7 @@
 
 use super::build::*;
 use crate::*;
+use lattice_quorum_types::spec::Constraints;
 
 #[test]
 fn a_job_takes_the_tightest_group_that_holds_it() {
@@ -139,4 +140,50 @@ fn what_is_not_known_is_not_usable_and_worse_than_degraded() {
             "needs 2 of 2 nodes: 1 usable, 1 free; 1 short, even if all were free"
         );
     }
+}
+
+/// A machine of CPU nodes, then GPU nodes, in groups that each has some of both.
+fn mixed_hardware() -> ClusterView {
+    let mut view = machine(2, 6);
+    for (n, node) in view.nodes.values_mut().enumerate() {
+        if n % 6 >= 3 {
+            (node.facts.gpu_model, node.facts.gpu_count) = (None, Some(0));
+        }
+    }
+    view
+}
+
+#[test]
+fn work_that_names_no_gpus_leaves_them_alone() {
+    let mut view = mixed_hardware();
+    submit(&mut view, 1, job(2, Some(60)));
+    let with_gpus = Constraints {
+        gpus_per_node: Some(4),
+        ..Constraints::default()
+    };
+    let needs_gpus = PendingView {
+        constraints: with_gpus,
+        ..job(6, Some(60))
+    };
+    submit(&mut view, 2, needs_gpus);
+    let plan = plan(&view);
+    let placed = placed(&plan);
+    assert_eq!(placed[0].1, ["n0-03", "n0-04"]);
+    assert_eq!(placed.len(), 2, "{:?}", plan.waiting);
+    // Not at the price of another group.
+    let mut view = mixed_hardware();
+    submit(&mut view, 1, job(5, Some(60)));
+    assert_eq!(super::build::plan(&view).placements[0].layout.span(), 1);
+}
+
+#[test]
+fn work_that_needs_little_memory_leaves_the_large_nodes_alone() {
+    let mut view = machine(1, 4);
+    for (n, node) in view.nodes.values_mut().enumerate() {
+        // Machines of one kind differ by what their firmware keeps for itself.
+        let gib = if n < 2 { 2_000 } else { 503 + n as u64 };
+        node.facts.memory_bytes = Some(gib << 30);
+    }
+    submit(&mut view, 1, job(2, Some(60)));
+    assert_eq!(placed(&plan(&view))[0].1, ["n0-02", "n0-03"]);
 }

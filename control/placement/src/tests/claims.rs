@@ -2,7 +2,10 @@
 
 use super::build::*;
 use crate::*;
-use lattice_quorum_types::{AllocationId, NodeId, ProjectPath};
+use lattice_quorum_types::{
+    AllocationId, NodeId, ProjectPath,
+    limit::{Limits, Usage},
+};
 
 fn owned_by(view: &mut ClusterView, node: &str, user: &str) {
     let owner = Owner {
@@ -80,4 +83,52 @@ fn ones_own_nodes_need_no_headroom() {
     // The second has none of the first one's own, and there is room for one more node.
     assert_eq!(placed(&[work("alice", 2, true), work("bob", 1, true)]), 2);
     assert_eq!(placed(&[work("alice", 2, true), work("alice", 2, true)]), 1);
+}
+
+/// What a warm planner knows of claims goes with them.
+#[test]
+fn a_node_that_was_given_back_is_its_former_users_no_more() {
+    let mut view = machine(1, 2);
+    owned_by(&mut view, "n0-01", "alice");
+    let mut planner = Planner::new(view.clone());
+    planner.plan(NOW);
+    let node = NodeView {
+        owner: None,
+        in_service: false,
+        ..view.nodes[&id("n0-01")].clone()
+    };
+    let job = work("alice", 1, true);
+    planner.update(Delta {
+        nodes: [(id("n0-01"), Some(node))].into(),
+        pending: [(AllocationId(1), Some(job))].into(),
+        ..Delta::default()
+    });
+    let plan = planner.plan(NOW);
+    assert_eq!(nodes_of(&plan, 1), Some(vec![id("n0-00")]));
+    // It is counted against the limit, as nothing of it is claimed.
+    let full = LevelView {
+        limits: Limits {
+            max_nodes: Some(1),
+            max_concurrent_allocations: None,
+        },
+        own: Usage {
+            nodes: 1,
+            allocations: 0,
+        },
+        subtree: Usage::default(),
+    };
+    let back = NodeView {
+        owner: None,
+        ..view.nodes[&id("n0-01")].clone()
+    };
+    planner.update(Delta {
+        nodes: [(id("n0-01"), Some(back))].into(),
+        levels: [(ProjectPath::new("t").unwrap(), Some(full))].into(),
+        ..Delta::default()
+    });
+    let why = planner.plan(NOW).waiting.get(AllocationId(1)).unwrap();
+    assert!(
+        matches!(why.blocker, Blocker::QuotaHeadroom { .. }),
+        "{why}"
+    );
 }

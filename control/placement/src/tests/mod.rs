@@ -6,6 +6,7 @@ mod basics;
 mod build;
 mod claims;
 mod explanations;
+mod extremes;
 mod oracle;
 mod properties;
 mod rationed;

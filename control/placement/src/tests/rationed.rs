@@ -5,7 +5,7 @@ use super::{arbitrary::*, build::*, oracle, properties::names};
 use crate::*;
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, limit::Resource};
 use proptest::{collection::vec, prelude::*};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a plan gives somebody: nodes from a time until another.
 struct Use<'a> {
@@ -180,4 +180,50 @@ proptest! {
             prop_assert_eq!(serde_json::to_string(&warm).unwrap(), serde_json::to_string(&cold).unwrap());
         }
     }
+
+    /// Every count is what one finds who goes through the queue and looks at every node.
+    #[test]
+    fn free_and_not_reserved_nodes_are_counted_right(view in rationed_view(), policy in any_policy()) {
+        let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
+        let mut free: BTreeSet<&NodeId> =
+            view.nodes.iter().filter(|(_, node)| node.holder.is_none()).map(|(name, _)| name).collect();
+        let waiting: BTreeMap<u32, (AllocationId, Explanation)> =
+            plan.waiting.iter().map(|(id, why)| (why.ahead, (id, why))).collect();
+        let mut placements = plan.placements.iter();
+        let mut reserved: Vec<(&Reservation, &PendingView)> = Vec::new();
+        for turn in 0..u32::try_from(view.pending.len()).unwrap() {
+            let Some((id, why)) = waiting.get(&turn) else {
+                let placed = placements.next().unwrap();
+                placed.nodes.iter().for_each(|n| { free.remove(&n.node); });
+                continue;
+            };
+            let job = &view.pending[id];
+            let end = job.walltime_ms.map(|walltime| NOW.after(walltime));
+            let open = |name: &&&NodeId| fits_for(name, &view.nodes[**name], job);
+            let is_held = |name: &NodeId| reserved.iter().any(|(held, by)| match end {
+                Some(end) => held.starts_at < end && held.nodes.contains(name),
+                None => fits_for(name, &view.nodes[name], by),
+            });
+            let here = free.iter().filter(open).count();
+            let left = free.iter().filter(open).filter(|name| !is_held(name)).count();
+            for step in &why.steps {
+                let expected = match step.constraint {
+                    Constraint::Free => here,
+                    Constraint::NotReserved => left,
+                    _ => continue,
+                };
+                prop_assert_eq!(step.left as usize, expected, "{:?} of {}", step.constraint, id);
+            }
+            if let Some(made) = plan.reservations.iter().find(|made| made.id == *id) {
+                reserved.push((made, job));
+            }
+        }
+    }
+}
+
+/// With what its user has claimed, and nothing that others have.
+fn fits_for(name: &NodeId, node: &NodeView, job: &PendingView) -> bool {
+    let is_theirs =
+        |owner: &Owner| job.sensitive && owner.user == job.user && owner.project == job.project;
+    oracle::fits(name, node, job) && node.owner.as_ref().is_none_or(is_theirs)
 }
