@@ -2,14 +2,19 @@
 
 use crate::{duration, problem::FieldError, text};
 use lattice_quorum_types::{
-    Allocation, AllocationId, NodeId, ProjectPath, Revision, VclusterName,
+    Allocation, AllocationId, ProjectPath, Revision, VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
     hostlist,
-    spec::{AllocationSpec, Constraints, OutputFiles, Requeue, Spread, Workload},
+    spec::{AllocationSpec, OutputFiles, Requeue, Workload},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
+
+mod constraints;
+mod demand;
+pub use constraints::ConstraintsBody;
+pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
 
 /// Shown in place of every environment value, whoever asks.
 pub const REDACTED: &str = "<redacted>";
@@ -20,37 +25,8 @@ pub use lattice_quorum_types::vcluster::DEFAULT_VCLUSTER;
 /// Priority class of a request that names none: the middle of 0-10.
 pub const DEFAULT_CLASS: u8 = AllocationSpec::CLASS;
 
-/// What the nodes must be like; every field left out means "any".
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ConstraintsBody {
-    /// Acceptable GPU models, any one of them; part of the name is enough, case is ignored. One text may
-    /// name several: `V100M16|V100M32`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gpu_models: Vec<String>,
-    /// GPUs each node must have at least.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpus_per_node: Option<u32>,
-    /// Memory each node must have at least, bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_bytes: Option<u64>,
-    /// Features every node must carry.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub features: Vec<String>,
-    /// Only these nodes, as a hostlist.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "gpu[001-064]")]
-    pub nodelist: Option<String>,
-    /// None of these, as a hostlist.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exclude: Option<String>,
-    /// Layout over topology groups: `tight` (default), `spread` or `any`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spread: Option<String>,
-}
-
 /// A request for nodes. Who asks is known from the token; there is no field for it.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AllocationRequest {
     /// The project whose limits apply.
@@ -104,6 +80,21 @@ pub struct AllocationRequest {
     /// Submit on hold.
     #[serde(default)]
     pub hold: bool,
+    /// The part of its input data that is on the hot tier, 0 to 1. Left out: not known, and weighed as a
+    /// half.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 0.8)]
+    pub data_ready: Option<f64>,
+    /// How long it takes to write a checkpoint, as a walltime is written; 7 days at most. Left out: as long
+    /// as its GPUs' memory makes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "5m")]
+    pub checkpoint_time: Option<String>,
+    /// Bandwidth that the whole of it needs of storage systems while it runs, GB/s (thousand million bytes a
+    /// second) by the system's name; 16 systems at most. Whole MB/s are kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(example = json!({"scratch": 40.0, "home": 0.5}))]
+    pub storage_gb_s: BTreeMap<String, f64>,
 }
 
 /// Leaves out what must not reach a log: script, arguments, environment.
@@ -121,13 +112,6 @@ fn at<E: std::fmt::Display>(field: &'static str) -> impl Fn(E) -> FieldError {
     move |error| FieldError {
         field: field.to_owned(),
         reason: error.to_string(),
-    }
-}
-
-fn nodes(text: Option<&str>, field: &'static str) -> Result<Vec<NodeId>, FieldError> {
-    match text {
-        None | Some("") => Ok(Vec::new()),
-        Some(list) => hostlist::expand(list).map_err(at(field)),
     }
 }
 
@@ -175,11 +159,6 @@ fn path(text: Option<String>, field: &'static str) -> Result<Option<String>, Fie
     }
 }
 
-const SPREADS: [(&str, Spread); 3] = [
-    ("tight", Spread::Tight),
-    ("spread", Spread::Spread),
-    ("any", Spread::Any),
-];
 const REQUEUES: [(&str, Requeue); 3] = [
     ("never", Requeue::Never),
     ("once", Requeue::Once),
@@ -193,59 +172,17 @@ fn name_of<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str
         .map_or("", |(word, _)| word)
 }
 
-/// Each text may name several: `V100M16|V100M32`.
-fn alternatives(texts: &[String], field: &str) -> Result<Vec<String>, FieldError> {
-    let named = texts.iter().flat_map(|text| text.split('|')).map(str::trim);
-    let all: Vec<String> = named.map(str::to_owned).collect();
-    match all.iter().any(String::is_empty) {
-        false => Ok(all),
-        // It would be part of every name.
-        true => Err(FieldError {
-            field: field.to_owned(),
-            reason: "one of them is empty; write them like V100M16|V100M32".to_owned(),
-        }),
-    }
-}
-
-impl TryFrom<ConstraintsBody> for Constraints {
-    type Error = FieldError;
-    fn try_from(body: ConstraintsBody) -> Result<Self, FieldError> {
-        Ok(Self {
-            gpu_models: alternatives(&body.gpu_models, "constraints.gpu_models")?,
-            gpus_per_node: body.gpus_per_node,
-            memory_bytes: body.memory_bytes,
-            features: body.features,
-            nodelist: nodes(body.nodelist.as_deref(), "constraints.nodelist")?,
-            exclude: nodes(body.exclude.as_deref(), "constraints.exclude")?,
-            spread: word(body.spread.as_deref(), "constraints.spread", &SPREADS)?
-                .unwrap_or_default(),
-        })
-    }
-}
-
-impl From<&Constraints> for ConstraintsBody {
-    fn from(c: &Constraints) -> Self {
-        let list = |nodes: &[NodeId]| (!nodes.is_empty()).then(|| hostlist::fold(nodes));
-        Self {
-            gpu_models: c.gpu_models.clone(),
-            gpus_per_node: c.gpus_per_node,
-            memory_bytes: c.memory_bytes,
-            features: c.features.clone(),
-            nodelist: list(&c.nodelist),
-            exclude: list(&c.exclude),
-            spread: (c.spread != Spread::default())
-                .then(|| name_of(&SPREADS, &c.spread).to_owned()),
-        }
-    }
-}
-
 impl AllocationRequest {
-    /// Reads every text. What a value may be (0 nodes, an unknown project, a limit) is for the
-    /// quorum to judge.
+    /// Reads every text, and refuses what no cluster could ever give. What else a value may be (an unknown
+    /// project, a limit) is for the quorum to judge.
     ///
     /// # Errors
-    /// The first field whose text cannot be read.
+    /// The first field that cannot be read, or be.
     pub fn into_spec(self) -> Result<AllocationSpec, FieldError> {
+        if self.nodes == 0 {
+            return Err(at("nodes")("ask for at least 1 node"));
+        }
+        let demand = self.demand()?;
         let vcluster = self.vcluster.filter(|v| !v.is_empty());
         Ok(AllocationSpec {
             name: self.name,
@@ -273,13 +210,13 @@ impl AllocationRequest {
             constraints: self.constraints.try_into()?,
             requeue: word(self.requeue.as_deref(), "requeue", &REQUEUES)?.unwrap_or_default(),
             hold: self.hold,
-            demand: Default::default(),
+            demand,
         })
     }
 }
 
 /// The answer to a submit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Submitted {
     /// Its number; absent for a dry run, which makes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -357,7 +294,7 @@ pub enum Sight {
 }
 
 /// An allocation as shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AllocationView {
     /// Its number.
     #[schema(value_type = u64)]
@@ -401,6 +338,15 @@ pub struct AllocationView {
     pub constraints: ConstraintsBody,
     /// What happens when a node is lost.
     pub requeue: String,
+    /// The part of its input data that is on the hot tier, 0 to 1; absent when not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_ready: Option<f64>,
+    /// How long it takes to write a checkpoint; absent when nothing was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_time: Option<String>,
+    /// Bandwidth it needs of storage systems while it runs, GB/s by the system's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub storage_gb_s: BTreeMap<String, f64>,
     /// The ranks of the current, or last, attempt.
     pub ranks: Vec<RankView>,
     /// Why it is being, or was, stopped.
@@ -454,6 +400,7 @@ fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank, sight: Sig
 impl AllocationView {
     /// The record as shown to somebody with this sight.
     pub fn new(a: &Allocation, sight: Sight) -> Self {
+        let (data_ready, checkpoint_time, storage_gb_s) = demand::said(&a.spec.demand);
         Self {
             id: a.id,
             user: a.user.clone(),
@@ -473,6 +420,9 @@ impl AllocationView {
             sensitive: a.spec.sensitive,
             constraints: (&a.spec.constraints).into(),
             requeue: name_of(&REQUEUES, &a.spec.requeue).to_owned(),
+            data_ready,
+            checkpoint_time,
+            storage_gb_s,
             ranks: a
                 .ranks
                 .iter()

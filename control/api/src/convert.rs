@@ -82,6 +82,9 @@ impl TryFrom<v1::SubmitRequest> for AllocationRequest {
             hold: r.hold,
             output: r.output,
             error: r.error,
+            data_ready: r.data_ready,
+            checkpoint_time: filled(r.checkpoint_time),
+            storage_gb_s: r.storage_gb_s.into_iter().collect(),
         })
     }
 }
@@ -129,6 +132,9 @@ impl From<AllocationView> for v1::Allocation {
             stop: a.stop,
             reason: a.reason,
             revision: a.revision.0,
+            data_ready: a.data_ready,
+            checkpoint_time: a.checkpoint_time,
+            storage_gb_s: a.storage_gb_s.into_iter().collect(),
         }
     }
 }

@@ -16,7 +16,7 @@ pub const OBSERVED: &str = "observed";
 pub const COMPACTED: &str = "compacted";
 
 /// One record after a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Change {
     /// An allocation.
@@ -58,7 +58,7 @@ pub enum Change {
 }
 
 /// Everything one revision changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Changes {
     /// The revision; resume with `since` set to it.
     #[schema(value_type = u64)]
@@ -99,7 +99,7 @@ pub struct Compacted {
 }
 
 /// One item of the event stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
     /// A revision.
     Changes(Changes),

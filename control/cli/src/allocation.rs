@@ -8,7 +8,7 @@ use crate::{
 use clap::Args;
 use futures::StreamExt as _;
 use lattice_api::{
-    allocation::AllocationView,
+    allocation::{AllocationView, write_bandwidth},
     explanation::{ExplanationView, ScoreView},
 };
 use lattice_client::{AllocationFilter, LogOptions, LogOutput};
@@ -171,6 +171,7 @@ async fn one(id: AllocationId, connection: &Connection) -> Result<(), Failure> {
     for (key, file) in files.into_iter().flatten() {
         lines.extend(file.as_ref().map(|file| vec![key.to_owned(), file.clone()]));
     }
+    lines.extend(demand(&a).map(|(key, value)| vec![key.to_owned(), value]));
     output::print(
         connection.format,
         &a,
@@ -192,6 +193,21 @@ async fn one(id: AllocationId, connection: &Connection) -> Result<(), Failure> {
     });
     let columns = Columns::only(&["rank", "node", "phase", "since", "exit"]);
     Ok(output::print(connection.format, &a, columns, ranks)?)
+}
+
+/// What it said of its demand.
+fn demand(a: &AllocationView) -> impl Iterator<Item = (&'static str, String)> {
+    let rates = a.storage_gb_s.iter();
+    let rates: Vec<_> = rates
+        .map(|(system, gb_s)| format!("{system}={}", write_bandwidth(*gb_s)))
+        .collect();
+    [
+        ("data ready", a.data_ready.map(|part| part.to_string())),
+        ("checkpoint time", a.checkpoint_time.clone()),
+        ("storage", (!rates.is_empty()).then(|| rates.join(" "))),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some((key, value?)))
 }
 
 /// How often it was given nodes, and what happens when one is lost.

@@ -7,7 +7,7 @@ use crate::{
 };
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use lattice_api::allocation::{AllocationRequest, ConstraintsBody};
+use lattice_api::allocation::{AllocationRequest, ConstraintsBody, read_bandwidth};
 use lattice_client::{ClientError, SubmitOptions, Submitted};
 use std::{collections::BTreeMap, fs, io::Read as _, path::PathBuf};
 
@@ -63,7 +63,7 @@ pub struct SubmitArgs {
     /// Acceptable GPU models, parts of their names: H100, 'V100M16|V100M32'.
     #[arg(long = "gpu-model", value_name = "MODEL")]
     gpu_models: Vec<String>,
-    /// GPUs each node must have.
+    /// GPUs each node must have, and the work uses: of more it sees those that hang together best.
     #[arg(long, value_name = "COUNT")]
     gpus_per_node: Option<u32>,
     /// Feature every node must carry; repeat for several.
@@ -84,6 +84,17 @@ pub struct SubmitArgs {
     /// Submit on hold.
     #[arg(long)]
     hold: bool,
+    /// Part of the input data that is on the hot tier, 0 to 1; more of it comes earlier. Without it: not
+    /// known, a half.
+    #[arg(long, value_name = "PART")]
+    data_ready: Option<f64>,
+    /// How long it takes to write a checkpoint: 90s, 5m [default: as long as the GPUs' memory makes it].
+    #[arg(long, value_name = "TIME")]
+    checkpoint_time: Option<String>,
+    /// Bandwidth that all of it together needs of a storage system while it runs: scratch=40GB/s,
+    /// home=500MB/s; repeat for several systems.
+    #[arg(long = "storage", value_name = "SYSTEM=RATE")]
+    storage: Vec<String>,
     /// Environment variable for the processes; repeat for several.
     #[arg(short, long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
@@ -120,6 +131,32 @@ fn environment(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
             _ => Err(Failure::usage(format!("--env {pair:?}: write NAME=VALUE"))),
         })
         .collect()
+}
+
+/// GB/s by the system's name.
+fn storage(pairs: &[String]) -> Result<BTreeMap<String, f64>, Failure> {
+    let mut systems = BTreeMap::new();
+    for pair in pairs {
+        let usage = |reason: String| Failure::usage(format!("--storage {pair:?}: {reason}"));
+        let (system, rate) = (pair.split_once('='))
+            .ok_or_else(|| usage("write SYSTEM=RATE, as scratch=40GB/s".to_owned()))?;
+        let rate = read_bandwidth(rate).map_err(|error| usage(error.to_string()))?;
+        if systems.insert(system.to_owned(), rate).is_some() {
+            return Err(usage(format!("{system} is named twice")));
+        }
+    }
+    Ok(systems)
+}
+
+/// The flag by which a field is given.
+fn flag(field: &str) -> String {
+    match field {
+        "storage_gb_s" => "storage".to_owned(),
+        field => {
+            let name = field.strip_prefix("constraints.").unwrap_or(field);
+            name.replace('_', "-")
+        }
+    }
 }
 
 fn script(path: &PathBuf) -> anyhow::Result<String> {
@@ -164,6 +201,9 @@ impl SubmitArgs {
             hold: self.hold,
             output: self.output.clone(),
             error: self.error.clone(),
+            data_ready: self.data_ready,
+            checkpoint_time: self.checkpoint_time.clone(),
+            storage_gb_s: storage(&self.storage)?,
         })
     }
 }
@@ -211,13 +251,10 @@ async fn submit(
 pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failure> {
     let request = args.request()?;
     // The server's rule, so that a mistake is named by its flag before anybody is asked.
-    request.clone().into_spec().map_err(|error| {
-        let flag = error
-            .field
-            .strip_prefix("constraints.")
-            .unwrap_or(&error.field);
-        Failure::usage(format!("--{}: {}", flag.replace('_', "-"), error.reason))
-    })?;
+    request
+        .clone()
+        .into_spec()
+        .map_err(|error| Failure::usage(format!("--{}: {}", flag(&error.field), error.reason)))?;
     let answer = submit(args, &request, connection).await?;
     match (connection.format, answer.id) {
         (Format::Table | Format::Wide, Some(id)) => Ok(output::line(&id.to_string())?),

@@ -489,3 +489,41 @@ fn completions_are_made_for_every_shell() {
         }
     }
 }
+
+/// Each is named by its flag, before anybody is asked.
+#[test]
+fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
+    let sandbox = Sandbox::new();
+    let context = context(&sandbox);
+    for (flags, words) in [
+        (&["-N", "0"][..], &["--nodes", "at least 1"][..]),
+        (&["-t", "0"], &["--walltime", "longer than zero"]),
+        (&["-w", "n1,n1"], &["--nodelist", "n1 is named twice"]),
+        (
+            &["-w", "n[1-2]", "-x", "n[1-4]"],
+            &["--exclude", "every node"],
+        ),
+        (&["--data-ready", "1.2"], &["--data-ready", "from 0 to 1"]),
+        (&["--data-ready", "nan"], &["--data-ready", "from 0 to 1"]),
+        (&["--data-ready", "most"], &["--data-ready", "most"]),
+        (&["--checkpoint-time", "0"], &["--checkpoint-time"]),
+        (
+            &["--checkpoint-time", "8d"],
+            &["--checkpoint-time", "longer than 7d"],
+        ),
+        (&["--storage", "scratch"], &["--storage", "SYSTEM=RATE"]),
+        (&["--storage", "scratch=40"], &["--storage", "40GB/s"]),
+        (&["--storage", "=1GB/s"], &["--storage", "no name"]),
+        (
+            &["--storage", "a=1GB/s", "--storage", "a=2GB/s"],
+            &["--storage", "named twice"],
+        ),
+    ] {
+        let args: Vec<&str> = ["--context", &context, "submit", "-p", "a"]
+            .into_iter()
+            .chain(flags.iter().copied())
+            .chain(["--", "true"])
+            .collect();
+        refused(&sandbox, &args, 2, words);
+    }
+}

@@ -31,6 +31,12 @@ pub enum HostlistError {
         /// The text as given.
         text: String,
     },
+    /// A name that may be there once is there twice.
+    #[error("node {node} is named twice; name it once")]
+    Repeated {
+        /// Which.
+        node: NodeId,
+    },
     /// An expanded name is not a node name.
     #[error(transparent)]
     Name(#[from] InvalidId),
@@ -38,6 +44,19 @@ pub enum HostlistError {
 
 /// Expands a hostlist in the order written. Repeated names are kept once, at their first place.
 pub fn expand(text: &str) -> Result<Vec<NodeId>, HostlistError> {
+    expand_with(text, |_| Ok(()))
+}
+
+/// [`expand`] of a list that names no node twice.
+pub fn expand_distinct(text: &str) -> Result<Vec<NodeId>, HostlistError> {
+    expand_with(text, |node| Err(HostlistError::Repeated { node }))
+}
+
+/// `repeated` says what becomes of a name that was there before.
+fn expand_with(
+    text: &str,
+    repeated: impl Fn(NodeId) -> Result<(), HostlistError>,
+) -> Result<Vec<NodeId>, HostlistError> {
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
     for (at, item) in split_items(text)? {
@@ -48,9 +67,10 @@ pub fn expand(text: &str) -> Result<Vec<NodeId>, HostlistError> {
                 });
             }
             let id = NodeId::new(name)?;
-            if seen.insert(id.clone()) {
-                out.push(id);
+            if !seen.insert(id.clone()) {
+                return repeated(id);
             }
+            out.push(id);
             Ok(())
         };
         let syntax = |reason| HostlistError::Syntax {
@@ -267,6 +287,16 @@ mod tests {
         );
         assert_eq!(names("a[1-2]-ib"), ["a1-ib", "a2-ib"]);
         assert_eq!(names("n1,n1"), ["n1"]);
+    }
+
+    #[test]
+    fn a_list_of_distinct_names_refuses_one_that_is_there_twice() {
+        assert_eq!(expand_distinct("n[1-2],n3").unwrap().len(), 3);
+        for (text, twice) in [("n1,n1", "n1"), ("n[1-3],n02,n2", "n2")] {
+            let error = expand_distinct(text).unwrap_err();
+            let node = NodeId::new(twice).unwrap();
+            assert_eq!(error, HostlistError::Repeated { node });
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use lattice_quorum_types::{AllocationState, UnixMillis, allocation::Rank};
+use lattice_quorum_types::{
+    AllocationState, NodeId, UnixMillis, allocation::Rank, spec::Constraints,
+};
 
 fn request(json: &str) -> Result<AllocationSpec, String> {
     let body: AllocationRequest = serde_json::from_str(json).map_err(|e| e.to_string())?;
@@ -45,6 +47,64 @@ fn a_request_that_cannot_be_read_names_the_field() {
         (r#"{"project":"a","nodes":1,"output":"o-%x.txt"}"#, "output"),
         (r#"{"project":"a","nodes":1,"error":"half%"}"#, "error"),
         (r#"{"nodes":1}"#, "project"),
+        (r#"{"project":"a","nodes":0}"#, "nodes: ask for at least 1"),
+        (r#"{"project":"a","nodes":1,"walltime":"0"}"#, "walltime: "),
+        (
+            r#"{"project":"a","nodes":1,"walltime":"00:00:00"}"#,
+            "walltime: ",
+        ),
+        (
+            r#"{"project":"a","nodes":2,"constraints":{"nodelist":"n1,n[1-2]"}}"#,
+            "constraints.nodelist: node n1 is named twice",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"constraints":{"nodelist":"n[1-2]","exclude":"n[2-3],n1"}}"#,
+            "constraints.exclude: it excludes every node",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"data_ready":1.01}"#,
+            "data_ready: 1.01 ",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"data_ready":-0.1}"#,
+            "data_ready: -0.1 ",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"checkpoint_time":"0s"}"#,
+            "checkpoint_time: ",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"checkpoint_time":"8d"}"#,
+            "checkpoint_time: 8d is longer than 7d",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"checkpoint_time":"soon"}"#,
+            "checkpoint_time: \"soon\"",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"storage_gb_s":{"scratch":0}}"#,
+            "storage_gb_s: 0 GB/s of \"scratch\"",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"storage_gb_s":{"scratch":-1}}"#,
+            "storage_gb_s: -1 GB/s",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"storage_gb_s":{"scratch":1e300}}"#,
+            "storage_gb_s: ",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"storage_gb_s":{"":1}}"#,
+            "storage_gb_s: \"\" is no name",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"storage_gb_s":{"a b":1}}"#,
+            "storage_gb_s: \"a b\" is no name",
+        ),
+        (
+            r#"{"project":"a","nodes":1,"storage":{"scratch":1}}"#,
+            "unknown field `storage`",
+        ),
     ] {
         let error = request(body).unwrap_err();
         assert!(error.contains(field), "{body}: {error}");
@@ -136,4 +196,84 @@ fn a_request_does_not_debug_what_it_runs() {
             .unwrap();
     let text = format!("{body:?}");
     assert!(!text.contains("hush") && !text.contains("V1"), "{text}");
+}
+
+/// JSON has no such numbers; a gRPC message and a flag have.
+#[test]
+fn what_is_not_a_number_is_refused_by_its_field() {
+    let plain = AllocationRequest {
+        project: "a".to_owned(),
+        nodes: 1,
+        argv: vec!["true".to_owned()],
+        ..AllocationRequest::default()
+    };
+    for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let ready = AllocationRequest {
+            data_ready: Some(value),
+            ..plain.clone()
+        };
+        assert_eq!(ready.into_spec().unwrap_err().field, "data_ready");
+        let storage = AllocationRequest {
+            storage_gb_s: [("scratch".to_owned(), value)].into(),
+            ..plain.clone()
+        };
+        assert_eq!(storage.into_spec().unwrap_err().field, "storage_gb_s");
+    }
+    let many = AllocationRequest {
+        storage_gb_s: (0..17).map(|n| (format!("s{n}"), 1.0)).collect(),
+        ..plain
+    };
+    let error = many.into_spec().unwrap_err();
+    assert_eq!(error.field, "storage_gb_s");
+    assert!(error.reason.contains("17"), "{}", error.reason);
+}
+
+#[test]
+fn a_request_says_what_the_schedulers_factors_need_and_is_shown_so() {
+    let body = r#"{"project":"a","nodes":1,"argv":["true"],"data_ready":0.8,
+        "checkpoint_time":"5m","storage_gb_s":{"scratch":40,"home":0.5,"tape":0.0001}}"#;
+    let spec = request(body).unwrap();
+    assert_eq!(spec.demand.data_ready_ppm, Some(800_000));
+    assert_eq!(spec.demand.checkpoint_ms, Some(300_000));
+    let stored = [("scratch", 40_000), ("home", 500), ("tape", 1)];
+    let stored = stored.map(|(system, mb_s)| (system.to_owned(), mb_s));
+    assert_eq!(spec.demand.storage_mb_s, stored.into());
+    for sight in [Sight::Full, Sight::Outline] {
+        let shown = AllocationView::new(
+            &Allocation {
+                spec: spec.clone(),
+                ..record()
+            },
+            sight,
+        );
+        let shown = serde_json::to_value(&shown).unwrap();
+        assert_eq!(shown["data_ready"], 0.8);
+        assert_eq!(shown["checkpoint_time"], "5m");
+        let storage = serde_json::json!({"home": 0.5, "scratch": 40.0, "tape": 0.001});
+        assert_eq!(shown["storage_gb_s"], storage);
+    }
+    let silent = AllocationView::new(&record(), Sight::Full);
+    let silent = serde_json::to_value(&silent).unwrap();
+    for field in ["data_ready", "checkpoint_time", "storage_gb_s"] {
+        assert_eq!(silent.get(field), None);
+    }
+}
+
+#[test]
+fn a_bandwidth_is_written_with_its_unit() {
+    for (text, gb_s) in [
+        ("40GB/s", 40.0),
+        ("500MB/s", 0.5),
+        ("1.5 TB/s", 1500.0),
+        (" 2GB/s ", 2.0),
+    ] {
+        assert_eq!(read_bandwidth(text), Ok(gb_s), "{text}");
+        assert_eq!(read_bandwidth(&write_bandwidth(gb_s)), Ok(gb_s));
+    }
+    for text in [
+        "", "40", "GB/s", "40GiB/s", "40GB", "-1GB/s", "0GB/s", "nanGB/s", "infGB/s", "1e3GB/s",
+    ] {
+        let error = read_bandwidth(text).unwrap_err().to_string();
+        assert!(error.contains("write it like 40GB/s"), "{text}: {error}");
+    }
 }

@@ -16,7 +16,7 @@ pub const WALLTIME_MARGIN: Duration = Duration::from_secs(5);
 pub const PROJECTS: [&str; 2] = ["atlas/operations/workflow", "atlas/operations/web"];
 
 /// One recorded job as it is submitted here.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DemoJob {
     /// Unique in the demo; a resumed demo knows by it what was submitted before.
     pub name: String,

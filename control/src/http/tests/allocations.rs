@@ -84,6 +84,27 @@ async fn a_dry_run_judges_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn what_a_request_said_of_its_demand_is_shown_as_it_was_said() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let mut request = job("atlas/web", 1);
+    request.data_ready = Some(0.8);
+    request.checkpoint_time = Some("5m".to_owned());
+    request.storage_gb_s = [("scratch".to_owned(), 40.0), ("home".to_owned(), 0.5)].into();
+    let answer = alice.submit(&request, SubmitOptions::default()).await;
+    let id = answer.unwrap().id.unwrap();
+    let listed = alice.allocations(&AllocationFilter::default()).await;
+    for shown in [
+        alice.allocation(id).await.unwrap(),
+        listed.unwrap().remove(0),
+    ] {
+        assert_eq!(shown.data_ready, request.data_ready);
+        assert_eq!(shown.checkpoint_time, request.checkpoint_time);
+        assert_eq!(shown.storage_gb_s, request.storage_gb_s);
+    }
+}
+
+#[tokio::test]
 async fn bad_requests_say_what_is_wrong_and_change_nothing() {
     let bed = Bed::furnished().await;
     let alice = bed.client("alice");

@@ -103,6 +103,54 @@ async fn a_body_that_cannot_be_read_is_refused_by_name() {
             Some("nodes"),
             "two",
         ),
+        (
+            r#"{"project":"atlas/web","nodes":0}"#,
+            "invalid",
+            Some("nodes"),
+            "at least 1 node",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":1,"walltime":"0s"}"#,
+            "invalid",
+            Some("walltime"),
+            "longer than zero",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":2,"constraints":{"nodelist":"gpu001,gpu[001-002]"}}"#,
+            "invalid",
+            Some("constraints.nodelist"),
+            "gpu001 is named twice",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":1,"constraints":{"nodelist":"gpu001","exclude":"gpu[001-002]"}}"#,
+            "invalid",
+            Some("constraints.exclude"),
+            "leave one of them in",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":1,"data_ready":"most"}"#,
+            "invalid",
+            Some("data_ready"),
+            "most",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":1,"data_ready":1.5}"#,
+            "invalid",
+            Some("data_ready"),
+            "from 0 to 1",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":1,"storage_gb_s":{"scratch":"40GB/s"}}"#,
+            "invalid",
+            Some("storage_gb_s.scratch"),
+            "40GB/s",
+        ),
+        (
+            r#"{"project":"atlas/web","nodes":1,"storage_gb_s":{"scratch":0}}"#,
+            "invalid",
+            Some("storage_gb_s"),
+            "above 0",
+        ),
     ] {
         let problem = send(json, body.to_owned()).await;
         assert_eq!(

@@ -146,6 +146,33 @@ async fn an_allocation_goes_its_way_and_repeats_are_one() {
 }
 
 #[tokio::test]
+async fn a_demand_goes_in_and_comes_out_and_what_is_not_a_number_is_refused() {
+    let bed = Bed::furnished().await;
+    let mut client = AllocationsClient::new(channel(&bed).await);
+    let asked = v1::SubmitRequest {
+        data_ready: Some(0.8),
+        checkpoint_time: "5m".to_owned(),
+        storage_gb_s: [("scratch".to_owned(), 40.0)].into(),
+        ..submit("atlas/web", 1)
+    };
+    let not_a_number = v1::SubmitRequest {
+        data_ready: Some(f64::NAN),
+        ..asked.clone()
+    };
+    let refused = client.submit(by(&bed, "alice", not_a_number)).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("NaN"), "{refused:?}");
+    let answer = client.submit(by(&bed, "alice", asked.clone())).await;
+    let id = answer.unwrap().into_inner().id.unwrap();
+    let got = client.get(by(&bed, "alice", v1::GetAllocationRequest { id }));
+    let got = got.await.unwrap().into_inner();
+    assert_eq!(got.data_ready, asked.data_ready);
+    assert_eq!(got.checkpoint_time, Some(asked.checkpoint_time));
+    assert_eq!(got.storage_gb_s, asked.storage_gb_s);
+}
+
+#[tokio::test]
 async fn nodes_projects_and_status_answer_as_rest_does() {
     let bed = Bed::furnished().await;
     let channel = channel(&bed).await;

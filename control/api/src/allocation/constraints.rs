@@ -1,0 +1,118 @@
+//! What the nodes of an allocation must be like.
+
+use super::{at, name_of, word};
+use crate::problem::FieldError;
+use lattice_quorum_types::{
+    NodeId, hostlist,
+    spec::{Constraints, Spread},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use utoipa::ToSchema;
+
+/// What the nodes must be like; every field left out means "any".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConstraintsBody {
+    /// Acceptable GPU models, any one of them; part of the name is enough, case is ignored. One text may
+    /// name several: `V100M16|V100M32`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_models: Vec<String>,
+    /// GPUs each node must have at least. On a node that has more the work sees so many, those that hang
+    /// together best.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus_per_node: Option<u32>,
+    /// Memory each node must have at least, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Features every node must carry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+    /// Only these nodes, as a hostlist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "gpu[001-064]")]
+    pub nodelist: Option<String>,
+    /// None of these, as a hostlist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<String>,
+    /// Layout over topology groups: `tight` (default), `spread` or `any`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<String>,
+}
+
+fn nodes(text: Option<&str>, field: &'static str) -> Result<Vec<NodeId>, FieldError> {
+    match text {
+        None | Some("") => Ok(Vec::new()),
+        Some(list) => hostlist::expand(list).map_err(at(field)),
+    }
+}
+
+/// Nodes of which each is wanted: who names one twice, or excludes all of them, means something else.
+fn wanted(body: &ConstraintsBody) -> Result<(Vec<NodeId>, Vec<NodeId>), FieldError> {
+    let field = "constraints.nodelist";
+    let list = body.nodelist.as_deref().filter(|list| !list.is_empty());
+    let nodelist = match list {
+        None => Vec::new(),
+        Some(list) => hostlist::expand_distinct(list).map_err(at(field))?,
+    };
+    let exclude = nodes(body.exclude.as_deref(), "constraints.exclude")?;
+    let excluded: BTreeSet<&NodeId> = exclude.iter().collect();
+    if !nodelist.is_empty() && nodelist.iter().all(|node| excluded.contains(node)) {
+        let reason = "it excludes every node of constraints.nodelist; leave one of them in";
+        return Err(at("constraints.exclude")(reason));
+    }
+    Ok((nodelist, exclude))
+}
+
+const SPREADS: [(&str, Spread); 3] = [
+    ("tight", Spread::Tight),
+    ("spread", Spread::Spread),
+    ("any", Spread::Any),
+];
+
+/// Each text may name several: `V100M16|V100M32`.
+fn alternatives(texts: &[String], field: &str) -> Result<Vec<String>, FieldError> {
+    let named = texts.iter().flat_map(|text| text.split('|')).map(str::trim);
+    let all: Vec<String> = named.map(str::to_owned).collect();
+    match all.iter().any(String::is_empty) {
+        false => Ok(all),
+        // It would be part of every name.
+        true => Err(FieldError {
+            field: field.to_owned(),
+            reason: "one of them is empty; write them like V100M16|V100M32".to_owned(),
+        }),
+    }
+}
+
+impl TryFrom<ConstraintsBody> for Constraints {
+    type Error = FieldError;
+    fn try_from(body: ConstraintsBody) -> Result<Self, FieldError> {
+        let (nodelist, exclude) = wanted(&body)?;
+        Ok(Self {
+            gpu_models: alternatives(&body.gpu_models, "constraints.gpu_models")?,
+            gpus_per_node: body.gpus_per_node,
+            memory_bytes: body.memory_bytes,
+            features: body.features,
+            nodelist,
+            exclude,
+            spread: word(body.spread.as_deref(), "constraints.spread", &SPREADS)?
+                .unwrap_or_default(),
+        })
+    }
+}
+
+impl From<&Constraints> for ConstraintsBody {
+    fn from(c: &Constraints) -> Self {
+        let list = |nodes: &[NodeId]| (!nodes.is_empty()).then(|| hostlist::fold(nodes));
+        Self {
+            gpu_models: c.gpu_models.clone(),
+            gpus_per_node: c.gpus_per_node,
+            memory_bytes: c.memory_bytes,
+            features: c.features.clone(),
+            nodelist: list(&c.nodelist),
+            exclude: list(&c.exclude),
+            spread: (c.spread != Spread::default())
+                .then(|| name_of(&SPREADS, &c.spread).to_owned()),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a request says of its demand, in the units in which people say it.
+
+use super::{AllocationRequest, FieldError, at, duration};
+use lattice_quorum_types::spec::{Demand, InvalidDemand};
+use std::collections::BTreeMap;
+
+/// MB/s in a GB/s.
+const MB_IN_GB: f64 = 1_000.0;
+
+/// Why a text is no bandwidth.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a bandwidth; write it like 40GB/s, 500MB/s or 1.5TB/s")]
+pub struct InvalidBandwidth {
+    /// As given.
+    pub text: String,
+}
+
+/// Units of a bandwidth, each with how many GB/s it is. Of a thousand, as storage systems are sold.
+const UNITS: [(&str, f64); 3] = [("MB/s", 0.001), ("GB/s", 1.0), ("TB/s", 1_000.0)];
+
+/// Reads a bandwidth such as `40GB/s`, GB/s.
+///
+/// # Errors
+/// A text without a number above 0 and a unit.
+pub fn read_bandwidth(text: &str) -> Result<f64, InvalidBandwidth> {
+    let fail = || InvalidBandwidth {
+        text: text.to_owned(),
+    };
+    let read = |(unit, gb_s): (&str, f64)| {
+        let digits = text.trim().strip_suffix(unit)?.trim_end();
+        // Of numbers those that people write, not what else a float may be.
+        let is_plain = digits.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+        let value: f64 = digits.parse().ok().filter(|_| is_plain)?;
+        Some(value * gb_s).filter(|value| value.is_finite() && *value > 0.0)
+    };
+    UNITS.into_iter().find_map(read).ok_or_else(fail)
+}
+
+/// Writes a bandwidth of so many GB/s as it is read.
+pub fn write_bandwidth(gb_s: f64) -> String {
+    match gb_s {
+        below if below < 1.0 => format!("{}MB/s", (below * MB_IN_GB).round()),
+        gb_s => format!("{gb_s}GB/s"),
+    }
+}
+
+fn data_ready_ppm(part: f64) -> Result<u32, FieldError> {
+    if !(0.0..=1.0).contains(&part) {
+        let reason = format!("{part} is no part of a whole; it must be a number from 0 to 1");
+        return Err(at("data_ready")(reason));
+    }
+    // At most a million.
+    Ok((part * f64::from(Demand::WHOLE_PPM)).round() as u32)
+}
+
+/// To the next whole MB/s, and one at least.
+fn mb_s(system: &str, gb_s: f64) -> Result<u64, FieldError> {
+    if !(gb_s.is_finite() && gb_s > 0.0) {
+        let reason = format!("{gb_s} GB/s of {system:?}; it must be a number above 0");
+        return Err(at("storage_gb_s")(reason));
+    }
+    // What is more than the largest is refused as such.
+    Ok((gb_s * MB_IN_GB).round().max(1.0) as u64)
+}
+
+impl AllocationRequest {
+    pub(super) fn demand(&self) -> Result<Demand, FieldError> {
+        let systems = self.storage_gb_s.iter();
+        let demand = Demand {
+            data_ready_ppm: self.data_ready.map(data_ready_ppm).transpose()?,
+            checkpoint_ms: (self.checkpoint_time.as_ref())
+                .filter(|text| !text.is_empty())
+                .map(|text| duration::parse(text).map_err(at("checkpoint_time")))
+                .transpose()?,
+            storage_mb_s: systems
+                .map(|(system, gb_s)| Ok((system.clone(), mb_s(system, *gb_s)?)))
+                .collect::<Result<_, FieldError>>()?,
+        };
+        demand.check().map_err(as_said)?;
+        Ok(demand)
+    }
+}
+
+/// The error of a whole number, of the field and in the unit in which it was said.
+fn as_said(error: InvalidDemand) -> FieldError {
+    match error {
+        InvalidDemand::DataReady { .. } => at("data_ready")(error),
+        InvalidDemand::Checkpoint { ms } => {
+            let (given, most) = (
+                duration::format(ms),
+                duration::format(Demand::MAX_CHECKPOINT_MS),
+            );
+            at("checkpoint_time")(format!(
+                "{given} is longer than {most}, the longest there is"
+            ))
+        }
+        InvalidDemand::TooManySystems { .. }
+        | InvalidDemand::System { .. }
+        | InvalidDemand::Bandwidth { .. } => at("storage_gb_s")(error),
+    }
+}
+
+/// As a request says it: the part, the time and the bandwidths.
+pub(super) fn said(demand: &Demand) -> (Option<f64>, Option<String>, BTreeMap<String, f64>) {
+    let part = |ppm| f64::from(ppm) / f64::from(Demand::WHOLE_PPM);
+    let systems = demand.storage_mb_s.iter();
+    let storage = systems.map(|(system, mb_s)| (system.clone(), *mb_s as f64 / MB_IN_GB));
+    (
+        demand.data_ready_ppm.map(part),
+        demand.checkpoint_ms.map(duration::format),
+        storage.collect(),
+    )
+}
