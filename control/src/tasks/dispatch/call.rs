@@ -2,9 +2,10 @@
 
 use super::{Need, Target};
 use crate::{core::Core, error::AgentError, view::View, words};
+use lattice_mesh::CallError;
 use lattice_quorum_types::{
     Allocation, NodeId,
-    wire::{AttemptStatus, Launch, LaunchRefused, Ping, Terminate},
+    wire::{AttemptStatus, Launch, LaunchOnGpus, LaunchRefused, Ping, Terminate},
 };
 use std::{net::SocketAddr, time::Duration};
 
@@ -97,10 +98,40 @@ async fn launch(
         sensitive: allocation.spec.sensitive,
     };
     let before = std::mem::replace(may_run, true);
-    let asked = core.agents.call(view, &target.node, &request, CALL_TIMEOUT);
-    let answered = asked.await;
+    let gpus = allocation.spec.constraints.gpus_per_node;
+    let answered = send(core, view, &target.node, request, gpus.unwrap_or(0)).await;
     *may_run = before || started_perhaps(&answered);
     called(answered)
+}
+
+/// An agent of a build before chooses no GPUs: it is sent what it knows.
+async fn send(
+    core: &Core,
+    view: &View,
+    node: &NodeId,
+    launch: Launch,
+    gpus: u32,
+) -> Result<Result<AttemptStatus, LaunchRefused>, AgentError> {
+    if gpus == 0 {
+        return core.agents.call(view, node, &launch, CALL_TIMEOUT).await;
+    }
+    let request = LaunchOnGpus { launch, gpus };
+    let answered = core.agents.call(view, node, &request, CALL_TIMEOUT).await;
+    match &answered {
+        Err(AgentError::Call {
+            source: CallError::UnknownMethod { .. },
+            ..
+        }) => {
+            tracing::info!(
+                %node,
+                gpus,
+                "its agent is of a build before and chooses no GPUs: the work sees all of them"
+            );
+            let launch = &request.launch;
+            core.agents.call(view, node, launch, CALL_TIMEOUT).await
+        }
+        _ => answered,
+    }
 }
 
 /// The nodes it has, but for those that it gives back or gave: whom a rank that it grew runs with.

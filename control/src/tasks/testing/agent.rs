@@ -9,8 +9,8 @@ use lattice_quorum_types::{
     claim::ClassClaim,
     wire::{
         AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, GetHealth, GetHistory,
-        GetInventory, GetPreimage, HistoryPage, Launch, LaunchRefused, ListAttempts, Ping, Pong,
-        Terminate, Wipe, WipeStatus,
+        GetInventory, GetPreimage, HistoryPage, Launch, LaunchOnGpus, LaunchRefused, ListAttempts,
+        Ping, Pong, Terminate, Wipe, WipeStatus,
     },
 };
 use std::{
@@ -25,6 +25,8 @@ pub(crate) struct Says {
     pub(crate) gate: Result<(), GateFailed>,
     pub(crate) digests: BTreeMap<String, [u8; 32]>,
     pub(crate) cohort: Option<Cohort>,
+    /// How many GPUs launches were for that said so.
+    pub(crate) gpus: Vec<u32>,
     /// What it was told to end.
     pub(crate) terminated: Vec<AttemptKey>,
     /// What it began, each under the boot of then. It remembers nothing of another boot.
@@ -63,6 +65,7 @@ impl Says {
             gate: Ok(()),
             digests: BTreeMap::new(),
             cohort: None,
+            gpus: Vec::new(),
             terminated: Vec::new(),
             began: Vec::new(),
             ordered: Vec::new(),
@@ -103,6 +106,17 @@ pub(crate) fn health(reasons: &[Reason]) -> serde_json::Value {
 }
 
 pub(super) fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
+    let launched = says.clone();
+    router_of_before(says, signer).rpc(move |_, asked: LaunchOnGpus| {
+        let mut says = launched.lock().unwrap();
+        says.gpus.push(asked.gpus);
+        let answer = says.launched(&asked.launch);
+        async move { Ok(answer) }
+    })
+}
+
+/// Of an agent of the build before.
+pub(super) fn router_of_before(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
     let (pinged, listed, gated, ended, claimed, read, kept, checked, told, wiped) = (
         says.clone(),
         says.clone(),

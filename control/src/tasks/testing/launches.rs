@@ -2,13 +2,16 @@
 //! nothing counts for nothing, and what may have started something counts.
 
 use super::{
-    id,
+    agent, id,
     world::{NODE, World},
 };
 use crate::tasks::{dispatch::Dispatch, faults, lease::Lease, reboots};
 use lattice_quorum_types::{
-    Allocation, AllocationState, allocation::RankPhase, command::Fence, node::Lifecycle,
-    spec::Requeue,
+    Allocation, AllocationState,
+    allocation::RankPhase,
+    command::Fence,
+    node::Lifecycle,
+    spec::{Constraints, Requeue},
 };
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -23,7 +26,10 @@ struct Bed {
 
 impl Bed {
     async fn new() -> Self {
-        let world = World::new();
+        Self::in_world(World::new()).await
+    }
+
+    async fn in_world(world: World) -> Self {
         let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
         lease.reconcile(&world.core).await;
         let fence = lease.fence().unwrap();
@@ -72,6 +78,39 @@ fn exit(allocation: &Allocation) -> String {
         RankPhase::Ended { exit, .. } => exit.to_string(),
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn an_agent_hears_how_many_gpus_work_uses() {
+    for (asked, told) in [(Some(4), vec![4]), (None, vec![]), (Some(0), vec![])] {
+        let mut bed = Bed::new().await;
+        let constraints = Constraints {
+            gpus_per_node: asked,
+            ..Constraints::default()
+        };
+        let allocation = bed.world.waits_for(Requeue::Never, constraints);
+        bed.world.assign(allocation, "b1");
+        bed.round().await;
+        assert_eq!(bed.begun(), 1, "{asked:?}");
+        assert_eq!(bed.world.says.lock().unwrap().gpus, told);
+    }
+}
+
+/// While a cluster is upgraded: it starts all the same, and sees all GPUs as it did before.
+#[tokio::test]
+async fn an_agent_of_the_build_before_is_sent_what_it_knows() {
+    let world = World::with_agent(agent::router_of_before);
+    let mut bed = Bed::in_world(world).await;
+    let constraints = Constraints {
+        gpus_per_node: Some(4),
+        ..Constraints::default()
+    };
+    let allocation = bed.world.waits_for(Requeue::Never, constraints);
+    bed.world.assign(allocation, "b1");
+    bed.round().await;
+    assert_eq!(bed.begun(), 1);
+    let starting = bed.world.allocation(allocation);
+    assert_eq!(starting.state, AllocationState::Starting);
 }
 
 #[tokio::test]

@@ -14,7 +14,8 @@ use futures::stream::{self, BoxStream, StreamExt};
 use lattice_gossip::HistoryMark;
 use lattice_hwprobe::{Class, ClassMark, Digest, NodeDocument};
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
+    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
+    Validity,
 };
 use lattice_placement::Liveness;
 use lattice_quorum_state::State;
@@ -123,6 +124,11 @@ pub(crate) struct World {
 impl World {
     /// A tenant and the node, free, alive and ready under the boot `b1`.
     pub(crate) fn new() -> Self {
+        Self::with_agent(agent::router)
+    }
+
+    /// The same with another agent on the node.
+    pub(crate) fn with_agent(router: impl FnOnce(Arc<Mutex<Says>>, Credentials) -> Router) -> Self {
         let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
         let authority = Authority::create("test", today).unwrap();
         let mesh = |role, name: &str| {
@@ -138,9 +144,7 @@ impl World {
             &Identity::new("test", Role::Agent, NODE).unwrap(),
             today,
         );
-        agent
-            .serve(agent::router(says.clone(), signer.unwrap()))
-            .unwrap();
+        agent.serve(router(says.clone(), signer.unwrap())).unwrap();
         let store = Arc::new(Copy::default());
         let core = Core::new(Parts {
             cluster: "test".to_owned(),
@@ -434,6 +438,10 @@ impl World {
 
     /// An allocation that waits.
     pub(crate) fn waits(&self, requeue: Requeue) -> AllocationId {
+        self.waits_for(requeue, Constraints::default())
+    }
+
+    pub(crate) fn waits_for(&self, requeue: Requeue, constraints: Constraints) -> AllocationId {
         let spec = AllocationSpec {
             name: None,
             project: ProjectPath::new("atlas").unwrap(),
@@ -446,7 +454,7 @@ impl World {
             walltime_ms: Some(60_000),
             class: 5,
             sensitive: false,
-            constraints: Constraints::default(),
+            constraints,
             requeue,
             hold: false,
             demand: Default::default(),
