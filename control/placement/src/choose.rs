@@ -17,6 +17,8 @@ pub(crate) struct Ask {
     pub(crate) one_conformance_group: bool,
     /// Groups with nodes that fit, free or not: what f4 counts by.
     pub(crate) groups: usize,
+    /// Nodes that fit, free or not.
+    pub(crate) fit: u32,
 }
 
 /// A node set.
@@ -70,35 +72,52 @@ pub(crate) fn choose(
     best
 }
 
-/// As [`choose`]; of sets that are equally good, one of nodes with the least hardware, which leaves the others
-/// to who needs them.
+/// As [`choose`]; of sets that are equally good, one of nodes with the least hardware, and of those one that
+/// leaves what others need more. Each of `wanted` has what the one before has.
 pub(crate) fn choose_modest(
     index: &Index,
     candidates: &BitSet,
+    wanted: &[BitSet],
     ask: Ask,
     weights: &Weights,
     power: Option<&PowerLeft>,
 ) -> Option<Chosen> {
-    let best = choose(index, candidates, ask, weights, power)?;
-    let Some((_, less)) = index.up_to.split_last() else {
-        return Some(best);
+    let mut best = choose(index, candidates, ask, weights, power)?;
+    let as_good = |best: &Chosen, among: &BitSet| {
+        let set = choose(index, among, ask, weights, power)?;
+        // In both, not in sum: the fewest groups stay the fewest.
+        let by_span = by_span(&set, best, ask.spread);
+        (by_span.is_ge() && set.conformance >= best.conformance).then_some(set)
     };
-    for up_to in less {
+    let mut among = candidates.clone();
+    let (_, less) = index.up_to.split_last().unzip();
+    for up_to in less.unwrap_or_default() {
         let modest = candidates.and(up_to);
-        if modest.count() < ask.nodes || modest == *candidates {
-            continue;
+        if modest == *candidates {
+            break;
         }
-        let found = choose(index, &modest, ask, weights, power);
-        let found = found.filter(|set| worth(set, &best, ask.spread, weights).is_ge());
-        if found.is_some() {
-            return found;
+        if let Some(set) = as_good(&best, &modest) {
+            (best, among) = (set, modest);
+            break;
         }
+    }
+    // The more is left to others the less there is to choose from: the most that can be left is looked for.
+    let (mut can, mut cannot) = (0, wanted.len() + 1);
+    let mut next = wanted.len();
+    while can < next {
+        let mut rest = among.clone();
+        rest.drop_all(&wanted[next - 1]);
+        match as_good(&best, &rest) {
+            Some(set) => (best, can) = (set, next),
+            None => cannot = next,
+        }
+        next = usize::midpoint(can, cannot);
     }
     Some(best)
 }
 
-/// Greater is better.
-fn worth(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Ordering {
+/// Greater is better. Ends in the node numbers, so that two different sets never tie.
+fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Ordering {
     let weights = weights.get();
     let value = |set: &Chosen| {
         let topology = match spread {
@@ -108,20 +127,20 @@ fn worth(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Ordering 
         };
         weights.topology * topology + weights.conformance * set.conformance
     };
-    let by_span = match spread {
+    value(a)
+        .total_cmp(&value(b))
+        .then(by_span(a, b, spread))
+        .then(a.conformance.total_cmp(&b.conformance))
+        .then_with(|| b.nodes.cmp(&a.nodes))
+}
+
+/// Greater is laid out more as asked.
+fn by_span(a: &Chosen, b: &Chosen, spread: Spread) -> Ordering {
+    match spread {
         Spread::Tight => b.span.cmp(&a.span),
         Spread::Spread => a.span.cmp(&b.span),
         Spread::Any => Ordering::Equal,
-    };
-    value(a)
-        .total_cmp(&value(b))
-        .then(by_span)
-        .then(a.conformance.total_cmp(&b.conformance))
-}
-
-/// Ends in the node numbers, so that two different sets never tie.
-fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Ordering {
-    worth(a, b, spread, weights).then_with(|| b.nodes.cmp(&a.nodes))
+    }
 }
 
 /// One node set within `candidates`, laid out as asked. `power` is given where it does not do for all.

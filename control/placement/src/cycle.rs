@@ -17,6 +17,7 @@ use crate::{
     policy::Policy,
     power::Power,
     queue::{Job, Queue},
+    rivals::Rivals,
     storage::Storage,
     view::ClusterView,
     waiting::{Waiting, Waits},
@@ -42,6 +43,7 @@ pub(crate) struct Cycle<'a> {
     free: BitSet,
     /// Of each node, as in the machine; what is placed is not free before its end.
     free_at: Vec<u64>,
+    rivals: Rivals,
     headroom: Headroom<'a>,
     ahead: Ahead,
     open: OpenCounts,
@@ -92,6 +94,7 @@ impl<'a> Cycle<'a> {
             now: now.0,
             free: machine.free.clone(),
             free_at: machine.free_at.clone(),
+            rivals: Rivals::new(sets),
             headroom: Headroom::new(view.limit_policy, &view.levels, given.paths),
             ahead: Ahead::none(machine.index.size()),
             open: OpenCounts::new(sets.len()),
@@ -163,6 +166,7 @@ impl<'a> Cycle<'a> {
             spread: job.spread,
             one_conformance_group: job.is_sensitive(),
             groups: self.eligible(set).by_span.len(),
+            fit: self.eligible(set).count,
         }
     }
 
@@ -331,9 +335,9 @@ impl<'a> Cycle<'a> {
             true => None,
             false => Some(self.power.left(from, end)),
         };
-        let choose = |among: &BitSet| {
-            choose_modest(&machine.index, among, ask, &policy.weights, power.as_ref())
-        };
+        let (index, weights, power) = (&machine.index, &policy.weights, power.as_ref());
+        let wanted = self.rivals.rarer_than(ask.fit);
+        let choose = |among: &BitSet| choose_modest(index, among, wanted, ask, weights, power);
         if machine.deprioritised.is_empty() {
             return choose(open);
         }

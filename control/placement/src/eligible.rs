@@ -294,6 +294,17 @@ impl EligibleSets<'_> {
         self.of_job[job] as usize
     }
 
+    /// Each that a job has, once.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = &Eligible> {
+        let mut used = vec![false; self.len()];
+        self.of_job
+            .iter()
+            .for_each(|set| used[*set as usize] = true);
+        let used = used.into_iter().enumerate();
+        let used = used.filter(|(_, used)| *used);
+        used.map(|(set, _)| self.get(set))
+    }
+
     /// One above the largest number.
     pub(crate) fn len(&self) -> usize {
         self.kept.len() + self.claimed.len()

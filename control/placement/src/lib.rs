@@ -36,6 +36,7 @@ mod possible;
 mod power;
 mod profile;
 mod queue;
+mod rivals;
 mod storage;
 #[cfg(test)]
 mod tests;

@@ -187,3 +187,25 @@ fn work_that_needs_little_memory_leaves_the_large_nodes_alone() {
     submit(&mut view, 1, job(2, Some(60)));
     assert_eq!(placed(&plan(&view))[0].1, ["n0-02", "n0-03"]);
 }
+
+/// Who can run elsewhere leaves the nodes on a list to the job that names them, though it is served first.
+#[test]
+fn what_another_job_needs_more_is_left_to_it() {
+    let mut view = machine(1, 6);
+    submit(&mut view, 1, job(2, Some(60)));
+    let named = PendingView {
+        constraints: Constraints {
+            nodelist: ["n0-00", "n0-01", "n0-02"].map(id).to_vec(),
+            ..Constraints::default()
+        },
+        class: 1,
+        ..job(3, Some(60))
+    };
+    submit(&mut view, 2, named);
+    assert_eq!(placed(&plan(&view))[0].1, ["n0-03", "n0-04"]);
+    // Where it cannot run elsewhere it comes first, as the order says.
+    submit(&mut view, 1, job(4, Some(60)));
+    let plan = plan(&view);
+    assert_eq!(placed(&plan)[0].1.len(), 4);
+    assert_eq!(plan.placements.len(), 1);
+}

@@ -30,14 +30,14 @@ impl Wild {
     /// One in two stays what it was.
     fn put(&mut self, place: &mut u64) {
         let number = self.next();
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             *place = self.next();
         }
     }
 
     fn put_some(&mut self, place: &mut Option<u64>) {
         let number = self.next();
-        if number % 3 > 0 {
+        if !number.is_multiple_of(3) {
             *place = (number % 3 == 1).then(|| self.next());
         }
     }
@@ -127,7 +127,7 @@ impl Wild {
             }
         }
         // A domain that is part of itself, and two of each other.
-        if self.next() % 2 == 0 {
+        if self.next().is_multiple_of(2) {
             for (name, parent) in [("hall", "row-a"), ("shed", "shed")] {
                 if let Some(domain) = view.power.get_mut(name) {
                     domain.parent = Some(parent.to_owned());

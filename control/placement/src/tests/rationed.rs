@@ -3,7 +3,7 @@
 
 use super::{arbitrary::*, build::*, oracle, properties::names};
 use crate::*;
-use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, limit::Resource};
+use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, limit::Resource, spec::Constraints};
 use proptest::{collection::vec, prelude::*};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -226,4 +226,41 @@ fn fits_for(name: &NodeId, node: &NodeView, job: &PendingView) -> bool {
     let is_theirs =
         |owner: &Owner| job.sensitive && owner.user == job.user && owner.project == job.project;
     oracle::fits(name, node, job) && node.owner.as_ref().is_none_or(is_theirs)
+}
+
+/// What was counted beside the later reservation is no count beside the earlier one, though each is one.
+#[test]
+fn a_reservation_that_comes_earlier_changes_what_is_open() {
+    let mut view = machine(1, 6);
+    run(&mut view, 100, &["n0-03"], Some(10));
+    run(&mut view, 101, &["n0-04", "n0-05"], Some(30));
+    let without_one = Constraints {
+        exclude: vec![id("n0-02")],
+        ..Constraints::default()
+    };
+    let later = PendingView {
+        constraints: without_one,
+        ..job(5, Some(60))
+    };
+    let jobs = [later, job(2, Some(60)), job(4, Some(15)), job(1, Some(20))];
+    for (n, (class, job)) in (1..).zip((1..=9).rev().zip(jobs)) {
+        submit(&mut view, n, PendingView { class, ..job });
+    }
+    let policy = Policy {
+        reservations: Reservations::First(3),
+        ..Policy::default()
+    };
+    let plan = Planner::with_policy(view, policy).plan(NOW);
+    let starts = plan
+        .reservations
+        .iter()
+        .map(|r| (r.id.0, r.starts_at.since(NOW) / MINUTE));
+    assert_eq!(starts.collect::<Vec<_>>(), [(1, 30), (2, 90), (3, 10)]);
+    let reserved = |by, minutes| Blocker::Reserved {
+        by: AllocationId(by),
+        starts_at: NOW.after(minutes * MINUTE),
+        unbounded: false,
+    };
+    assert_eq!(why(&plan, 2).blocker, reserved(1, 30));
+    assert_eq!(why(&plan, 4).blocker, reserved(3, 10));
 }
