@@ -24,10 +24,10 @@ use crate::{
         node_loss::NodeLoss,
         notes::NoteNodes,
         reboots::Reboots,
-        reconciler::{self, Reconciler},
+        reconciler::{self, Reconciler, kept},
         register::Register,
         reports,
-        schedule::Schedule,
+        schedulers::Schedulers,
         trust::{self, Trust},
         unite::Unite,
         wipe::Wipes,
@@ -52,16 +52,10 @@ use std::{
     time::Duration,
 };
 use tokio::time::timeout;
-use tokio_util::{
-    sync::CancellationToken,
-    task::{AbortOnDropHandle, TaskTracker},
-};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Longest each step of a stop may take.
 const STOP_STEP: Duration = Duration::from_secs(3);
-
-/// Before a task that ended is started again.
-const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
 /// One control in this process. It must be stopped with [`App::stop`]; dropping it leaves its
 /// tasks running until the runtime ends.
@@ -83,7 +77,8 @@ pub struct App {
 
 struct Running {
     core: Arc<Core>,
-    leases: [Arc<Lease>; 2],
+    dispatch: Arc<Lease>,
+    schedulers: Arc<Schedulers>,
     cells: Vec<Cell>,
     cancel: CancellationToken,
     /// Cancelled when the interfaces are no longer served though nobody stopped them.
@@ -213,10 +208,10 @@ impl App {
         self.mesh.serve(reports::route(router, &core))?;
         let cells = cells::join(&gossip, &self.mesh, &self.cell_configs()).await?;
         let holder = format!("{}.{:016x}", self.name, rand::random::<u64>());
-        let leases = [lease("schedule", &holder)?, lease("dispatch", &holder)?];
         let running = Running {
+            dispatch: lease("dispatch", &holder)?,
+            schedulers: Schedulers::new(core.clone(), holder),
             core,
-            leases,
             cells,
             cancel: cancel.clone(),
             unserved: CancellationToken::new(),
@@ -279,7 +274,7 @@ impl App {
 
     fn spawn_tasks(&self, running: &Running) {
         let core = || running.core.clone();
-        let [schedule, dispatch] = &running.leases;
+        let dispatch = &running.dispatch;
         running.keep("fold", {
             let core = core();
             move || fold::follow(core.clone())
@@ -288,13 +283,21 @@ impl App {
             let (core, cell) = (core(), cell.clone());
             running.keep("gossip", move || cells::follow(core.clone(), cell.clone()));
         }
-        for lease in &running.leases {
-            let (core, lease) = (core(), lease.clone());
-            running.keep("lease", move || lease.clone().keep(core.clone()));
-        }
+        running.keep("lease", {
+            let (core, lease) = (core(), dispatch.clone());
+            move || lease.clone().keep(core.clone())
+        });
         running.keep("acting", {
-            let (core, leases) = (core(), running.leases.clone());
-            move || lease::show(core.clone(), leases.clone())
+            let (core, lease) = (core(), dispatch.clone());
+            move || lease::show(core.clone(), lease.clone())
+        });
+        running.keep("schedulers", {
+            let schedulers = running.schedulers.clone();
+            move || schedulers.clone().run()
+        });
+        running.keep("schedulers' leases", {
+            let schedulers = running.schedulers.clone();
+            move || schedulers.clone().keep()
         });
         running.keep("liveness", {
             let core = core();
@@ -359,10 +362,6 @@ impl App {
             let core = core();
             move || NoteNodes::new(core.clone()).run()
         });
-        let of_schedule = schedule.clone();
-        running.reconcile(schedule, move |core| {
-            Schedule::new(core, of_schedule.clone())
-        });
         let of_dispatch = dispatch.clone();
         running.reconcile(dispatch, move |core| {
             Dispatch::new(core, of_dispatch.clone())
@@ -377,7 +376,7 @@ impl App {
         running.reconcile(dispatch, AutoDrain::new);
         if self.settings.auto_register {
             let vcluster = self.settings.vcluster.clone();
-            running.reconcile(schedule, move |core| Register::new(core, vcluster.clone()));
+            running.reconcile(dispatch, move |core| Register::new(core, vcluster.clone()));
         }
     }
 
@@ -387,9 +386,8 @@ impl App {
             running.cancel.cancel();
             running.tasks.close();
             let _ = timeout(STOP_STEP, running.tasks.wait()).await;
-            for lease in &running.leases {
-                let _ = timeout(STOP_STEP / 3, lease.give_back(&running.core)).await;
-            }
+            let _ = timeout(STOP_STEP / 3, running.dispatch.give_back(&running.core)).await;
+            let _ = timeout(STOP_STEP / 3, running.schedulers.give_back()).await;
             let leave = running.cells.iter().map(Cell::leave);
             let _ = timeout(STOP_STEP, futures::future::join_all(leave)).await;
         }
@@ -411,21 +409,12 @@ impl Running {
         });
     }
 
-    /// Runs `work` until the control stops, anew whenever it ends: a panic is our bug, and a
-    /// reconciler that stands still would be a worse one.
+    /// Runs `work` until the control stops, anew whenever it ends.
     fn keep<F>(&self, name: &'static str, work: impl Fn() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let kept = async move {
-            loop {
-                let run = AbortOnDropHandle::new(tokio::spawn(work()));
-                if let Err(error) = run.await {
-                    tracing::error!(task = name, %error, "a task broke down and is started again");
-                }
-                tokio::time::sleep(RESTART_PAUSE).await;
-            }
-        };
+        let kept = kept(name, work);
         let cancel = self.cancel.clone();
         self.tasks.spawn(async move {
             let _: Option<()> = cancel.run_until_cancelled_owned(kept).await;

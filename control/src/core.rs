@@ -25,6 +25,7 @@ use crate::{
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
     history::History,
+    plans::Asked,
     preimages::Preimages,
     store::Store,
     timings::Timings,
@@ -48,7 +49,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// How long the view may take to show what a read has shown.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -76,6 +77,10 @@ pub struct Core {
     pub(crate) history: History,
     /// What the BMCs say.
     pub(crate) bmc: Readings,
+    /// Plans that were asked for.
+    pub(crate) asked: Asked,
+    /// Schedulers that plan at the same time: the other half of the cores is for everything else.
+    pub(crate) planning: Arc<Semaphore>,
     view: ArcSwap<View>,
     /// One writer at a time; readers never wait for it.
     writer: Mutex<()>,
@@ -106,6 +111,8 @@ impl Core {
             timings: parts.timings,
             history: parts.history,
             bmc: Readings::default(),
+            asked: Asked::default(),
+            planning: Arc::new(Semaphore::new(half_the_cores())),
             view: ArcSwap::from_pointee(View::default()),
             writer: Mutex::new(()),
             feed: Arc::default(),
@@ -469,6 +476,11 @@ impl Core {
         self.store_view(next, Wakes::Reconcilers);
         self.feed.reset(revision);
     }
+}
+
+fn half_the_cores() -> usize {
+    let cores = std::thread::available_parallelism();
+    cores.map_or(1, |cores| cores.get().div_ceil(2))
 }
 
 /// What was heard of who is trusted.

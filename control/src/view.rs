@@ -12,9 +12,9 @@ use crate::{
     baselines::Baselines,
     drift::Report,
     inputs::{Inputs, Promised, promise},
+    plans::LastPlan,
 };
 use lattice_hwprobe::{DriftReport, Levels, NodeView};
-use lattice_placement::{Explanation, Plan, Reservation, Waiting, Weights};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
     VclusterName,
@@ -56,7 +56,7 @@ pub struct View {
     pub(crate) promised: Arc<Promised>,
     /// What the site's sources said last.
     pub inputs: Inputs,
-    /// What the last cycle said about those that wait.
+    /// What the last cycles said of those that wait for vClusters that this control schedules.
     pub plan: Arc<LastPlan>,
     /// Who differs from the majority of its cohort, by the preimages at hand.
     pub drift: Arc<DriftReport>,
@@ -72,64 +72,20 @@ pub struct View {
     pub(crate) brake_released_at: Option<UnixMillis>,
     /// Gossip cells this control joined, with how many agents it sees in each.
     pub cells: Arc<BTreeMap<String, u64>>,
-    /// Whether this control schedules and dispatches (holds the leases).
+    /// Whether this control acts: it dispatches, or schedules a vCluster.
     pub acting: bool,
-}
-
-/// What remains of a scheduling cycle for those who ask why. Only the control that schedules has
-/// it; elsewhere it is empty and `made_at` is `None`.
-#[derive(Debug, Clone, Default)]
-pub struct LastPlan {
-    /// When the cycle ran.
-    pub made_at: Option<UnixMillis>,
-    /// What was planned for each vCluster.
-    pub plans: BTreeMap<VclusterName, Plan>,
-    /// Allocations that are not planned while they would be refused, and why.
-    pub set_aside: BTreeMap<AllocationId, Explanation>,
-}
-
-impl LastPlan {
-    /// Why an allocation waits; `None` of one that does not.
-    pub fn explanation(&self, id: AllocationId) -> Option<Explanation> {
-        let set_aside = self.set_aside.get(&id).cloned();
-        set_aside.or_else(|| self.plans.values().find_map(|plan| plan.waiting.get(id)))
-    }
-
-    /// What is held back for an allocation.
-    pub fn reservation(&self, id: AllocationId) -> Option<&Reservation> {
-        let mut all = self.plans.values().flat_map(|plan| &plan.reservations);
-        all.find(|reservation| reservation.id == id)
-    }
-
-    /// The weights that a vCluster's queue was ordered by.
-    pub fn weights(&self, vcluster: &VclusterName) -> Weights {
-        let plan = self.plans.get(vcluster);
-        plan.map_or_else(Weights::default, |plan| plan.weights)
-    }
-
-    /// Everybody who waits.
-    pub fn waiting(&self) -> impl Iterator<Item = AllocationId> {
-        let planned = self.plans.values().flat_map(|plan| plan.waiting.ids());
-        planned.chain(self.set_aside.keys().copied())
-    }
-
-    /// Who waits for another reason than in `before`.
-    pub fn news(&self, before: &LastPlan) -> BTreeSet<AllocationId> {
-        let nothing = Waiting::default();
-        let planned = self.plans.iter().flat_map(|(name, plan)| {
-            let before = before
-                .plans
-                .get(name)
-                .map_or(&nothing, |plan| &plan.waiting);
-            plan.waiting.news(before)
-        });
-        let set_aside = self.set_aside.iter();
-        let set_aside = set_aside.filter(|(id, why)| before.set_aside.get(id) != Some(why));
-        planned.chain(set_aside.map(|(id, _)| *id)).collect()
-    }
+    /// Whether it dispatches (holds that lease).
+    pub dispatches: bool,
+    /// The vClusters that it schedules, with the epochs of their leases.
+    pub schedules: Arc<BTreeMap<VclusterName, u64>>,
 }
 
 impl View {
+    /// Says whether this control acts, by the leases it has.
+    pub(crate) fn acts(&mut self) {
+        self.acting = self.dispatches || !self.schedules.is_empty();
+    }
+
     /// Puts an allocation's record in place.
     pub(crate) fn set_allocation(&mut self, record: Allocation) {
         use AllocationState::{Starting, Stopping};

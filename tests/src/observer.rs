@@ -1,10 +1,13 @@
 //! What the quorum holds, read from itself: control may be dead meanwhile.
 
+use crate::wait::eventually;
+use futures::Stream;
 use lattice_mesh::{Credentials, Mesh, MeshConfig};
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
-    Allocation, AllocationId, VoterId,
-    view::{Answer, Hot, Query},
+    Allocation, AllocationId, Applied, Envelope, Refusal, Revision, VoterId,
+    id::LeaseName,
+    view::{Answer, Hot, LeaseView, Query, WatchItem},
 };
 use std::{
     net::{IpAddr, SocketAddr},
@@ -43,6 +46,35 @@ impl Observer {
             Ok(other) => panic!("{other:?}"),
             Err(_) => None,
         }
+    }
+
+    /// A lease; `None` before it was ever taken, or when no leader answers.
+    pub async fn lease(&self, name: &LeaseName) -> Option<LeaseView> {
+        match self.quorum.read(Query::Leases).await {
+            Ok(Answer::Leases(all)) => all.into_iter().find(|lease| lease.name == name.as_str()),
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => None,
+        }
+    }
+
+    /// How far the log was applied by whoever is furthest; `None`: no member answers.
+    pub async fn log_index(&self) -> Option<u64> {
+        let all = self.quorum.status().await;
+        let said = all.into_iter().filter_map(|(_, status)| status.ok());
+        said.map(|status| status.applied_index).max()
+    }
+
+    /// Everything that was committed after `since`, as it comes.
+    pub fn watch(&self, since: Revision) -> impl Stream<Item = WatchItem> + Send + use<> {
+        self.quorum.watch(since)
+    }
+
+    /// What somebody would do who says that it is a control.
+    pub async fn propose(&self, envelope: Envelope) -> Result<Applied, Refusal> {
+        eventually("a proposal is answered", || async {
+            self.quorum.propose(envelope.clone()).await.ok()
+        })
+        .await
     }
 
     /// How many members let us in.

@@ -26,7 +26,7 @@ pub struct Service {
 }
 
 fn lease() -> LeaseName {
-    LeaseName::new("tests.place").unwrap()
+    LeaseName::new("schedule.default").unwrap()
 }
 
 /// This machine's time, as proposers stamp it.

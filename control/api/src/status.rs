@@ -21,7 +21,7 @@ pub struct StatusView {
     pub revision: Revision,
     /// Milliseconds since the quorum was last heard.
     pub view_age_ms: u64,
-    /// Whether this control schedules and dispatches (holds the leases).
+    /// Whether this control acts: it dispatches, or schedules a vCluster (holds such a lease).
     pub leader: bool,
     /// Registered nodes.
     pub nodes: u64,

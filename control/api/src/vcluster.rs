@@ -37,6 +37,10 @@ pub struct VclusterView {
     pub borrowed: String,
     /// How its scheduler decides.
     pub scheduler: SchedulerView,
+    /// The control that schedules it; `null`: none does now.
+    pub scheduled_by: Option<String>,
+    /// Grows whenever another control, or another run of one, takes over; 0: nobody has scheduled it yet.
+    pub scheduler_epoch: u64,
     /// When something was said of it last; 0: never.
     #[schema(value_type = u64)]
     pub revision: Revision,

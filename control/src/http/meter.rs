@@ -124,8 +124,23 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     }
     gauge(
         "lattice_control_acting",
-        "1 while this control schedules.",
+        "1 while this control dispatches, or schedules a vCluster.",
         &one(f64::from(view.acting)),
+    );
+    gauge(
+        "lattice_control_dispatching",
+        "1 while this control dispatches.",
+        &one(f64::from(view.dispatches)),
+    );
+    // A name of a vCluster holds no character that would need escaping.
+    let scheduled = view.schedules.iter().map(|(vcluster, epoch)| {
+        let labels = format!("{{vcluster=\"{vcluster}\"}}");
+        (labels, *epoch as f64)
+    });
+    gauge(
+        "lattice_control_schedules",
+        "Epoch of the lease under which this control schedules a vCluster; no series of others.",
+        &scheduled.collect::<Vec<_>>(),
     );
     gauge(
         "lattice_streams_open",

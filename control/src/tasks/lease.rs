@@ -3,10 +3,11 @@
 
 use crate::{
     core::{Core, Wakes},
-    error::ProposeError,
     feed::Change,
 };
-use lattice_quorum_types::{Command, Outcome, Refusal, Revision, command::Fence, id::LeaseName};
+use lattice_quorum_types::{
+    Applied, Command, Outcome, Refusal, Revision, command::Fence, id::LeaseName, wire::Unavailable,
+};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -19,11 +20,11 @@ use tokio::{
 /// How long a lease is held without renewal: longer than an election of the quorum takes.
 const TTL: Duration = Duration::from_secs(6);
 /// Between two renewals; three may fail before the lease is lost.
-const RENEWAL: Duration = Duration::from_millis(1500);
+pub(crate) const RENEWAL: Duration = Duration::from_millis(1500);
 /// We stop acting this long before the lease ends, for a command under way.
 const MARGIN: Duration = Duration::from_millis(500);
 /// Between two tries while somebody else holds it.
-const RETRY: Duration = Duration::from_millis(1000);
+pub(crate) const RETRY: Duration = Duration::from_millis(1000);
 
 /// Between two proposals, however many doubt it.
 const SOONEST: Duration = Duration::from_millis(250);
@@ -127,17 +128,40 @@ impl Lease {
             .send_if_modified(|known| std::mem::replace(known, epoch) != epoch);
     }
 
-    /// Takes or renews it.
-    pub(crate) async fn reconcile(&self, core: &Core) -> LeaseReport {
+    /// The epoch it is surely held with.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        Some(self.fence()?.epoch)
+    }
+
+    /// Takes or renews them, by one proposal; what became of each.
+    pub(crate) async fn ask_for(core: &Core, leases: &[Arc<Self>]) -> Vec<LeaseReport> {
         // Counted from before the proposal: the quorum cannot have counted from earlier.
         let asked_at = Instant::now();
-        let command = Command::AcquireLease {
-            lease: self.name.clone(),
-            holder: self.holder.clone(),
+        let wishes = leases.iter().map(|lease| Command::AcquireLease {
+            lease: lease.name.clone(),
+            holder: lease.holder.clone(),
             ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX),
-        };
-        let report = match core.propose_as_service(None, command).await {
-            Ok(applied) => match applied.outcome {
+        });
+        let envelope = |wish| core.envelope(core.service(), None, None, wish);
+        let answers = core.store.propose(wishes.map(envelope).collect()).await;
+        let mut answers = answers.map(Vec::into_iter);
+        let each = leases.iter().map(|lease| {
+            let answer = match &mut answers {
+                Ok(answers) => answers.next().ok_or(Unavailable::OutcomeUnknown),
+                Err(error) => Err(error.clone()),
+            };
+            lease.answered(asked_at, answer)
+        });
+        each.collect()
+    }
+
+    fn answered(
+        &self,
+        asked_at: Instant,
+        answer: Result<Result<Applied, Refusal>, Unavailable>,
+    ) -> LeaseReport {
+        let report = match answer {
+            Ok(Ok(applied)) => match applied.outcome {
                 Outcome::Leased { epoch, .. } => {
                     let held = Held {
                         epoch,
@@ -151,10 +175,13 @@ impl Lease {
                     reason: format!("the quorum answered {other:?}"),
                 },
             },
-            Err(ProposeError::Refused(Refusal::LeaseHeld { holder, .. })) => {
+            Ok(Err(Refusal::LeaseHeld { holder, .. })) => {
                 self.set(None);
                 LeaseReport::HeldByOther { holder }
             }
+            Ok(Err(refusal)) => LeaseReport::NoAnswer {
+                reason: refusal.to_string(),
+            },
             Err(error) => LeaseReport::NoAnswer {
                 reason: error.to_string(),
             },
@@ -163,6 +190,22 @@ impl Lease {
             self.set(None);
         }
         report
+    }
+
+    /// Takes or renews it.
+    pub(crate) async fn reconcile(self: &Arc<Self>, core: &Core) -> LeaseReport {
+        let mut said = Self::ask_for(core, std::slice::from_ref(self)).await;
+        said.pop().unwrap_or(LeaseReport::NoAnswer {
+            reason: "nothing was asked".to_owned(),
+        })
+    }
+
+    /// Writes down what became of it, where that is news.
+    pub(crate) fn tell(&self, last: &mut Option<LeaseReport>, report: LeaseReport) {
+        if last.as_ref() != Some(&report) {
+            tracing::info!(lease = %self.name, ?report, "lease");
+            *last = Some(report);
+        }
     }
 
     /// Keeps it for ever.
@@ -174,10 +217,7 @@ impl Lease {
                 LeaseReport::Held { .. } => RENEWAL,
                 LeaseReport::HeldByOther { .. } | LeaseReport::NoAnswer { .. } => RETRY,
             };
-            if last.as_ref() != Some(&report) {
-                tracing::info!(lease = %self.name, ?report, "lease");
-                last = Some(report);
-            }
+            self.tell(&mut last, report);
             sleep(SOONEST).await;
             tokio::select! {
                 () = sleep(pause.saturating_sub(SOONEST)) => {}
@@ -187,35 +227,45 @@ impl Lease {
     }
 
     /// Gives it back, so that another control need not wait for its end.
-    pub(crate) async fn give_back(&self, core: &Core) {
-        if self.fence().is_none() {
+    pub(crate) async fn give_back(self: &Arc<Self>, core: &Core) {
+        Self::give_all_back(core, std::slice::from_ref(self)).await;
+    }
+
+    /// Gives all of them back that are held, by one proposal.
+    pub(crate) async fn give_all_back(core: &Core, leases: &[Arc<Self>]) {
+        let held = leases.iter().filter(|lease| lease.fence().is_some());
+        let returns = held.map(|lease| {
+            lease.set(None);
+            let command = Command::ReleaseLease {
+                lease: lease.name.clone(),
+                holder: lease.holder.clone(),
+            };
+            core.envelope(core.service(), None, None, command)
+        });
+        let returns: Vec<_> = returns.collect();
+        if returns.is_empty() {
             return;
         }
-        self.set(None);
-        let command = Command::ReleaseLease {
-            lease: self.name.clone(),
-            holder: self.holder.clone(),
-        };
-        if let Err(error) = core.propose_as_service(None, command).await {
-            tracing::info!(lease = %self.name, %error, "lease not given back; it runs out by itself");
+        if let Err(error) = core.store.propose(returns).await {
+            tracing::info!(%error, "leases not given back; they run out by themselves");
         }
     }
 }
 
-/// Shows in the view whether this control acts.
-pub(crate) async fn show(core: Arc<Core>, leases: [Arc<Lease>; 2]) {
-    let [mut first, mut second] = [leases[0].changes(), leases[1].changes()];
+/// Shows in the view whether this control dispatches.
+pub(crate) async fn show(core: Arc<Core>, dispatch: Arc<Lease>) {
+    let mut changes = dispatch.changes();
     loop {
-        let acting = *first.borrow_and_update() != 0 && *second.borrow_and_update() != 0;
+        let dispatches = *changes.borrow_and_update() != 0;
         core.publish(Wakes::Readers, |view| {
-            let changed = view.acting != acting;
-            view.acting = acting;
+            let changed = view.dispatches != dispatches;
+            view.dispatches = dispatches;
+            view.acts();
             // No node and no allocation; but whoever follows looks at the view again.
             changed.then(|| vec![Change::Observed(Arc::default())])
         });
-        tokio::select! {
-            changed = first.changed() => if changed.is_err() { return },
-            changed = second.changed() => if changed.is_err() { return },
+        if changes.changed().await.is_err() {
+            return;
         }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod reconciler;
 pub(crate) mod register;
 pub(crate) mod reports;
 pub(crate) mod schedule;
+pub(crate) mod schedulers;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod told;

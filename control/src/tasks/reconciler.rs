@@ -7,6 +7,7 @@ use crate::{
 };
 use lattice_quorum_types::command::Fence;
 use std::{future::Future, sync::Arc, time::Duration};
+use tokio_util::task::AbortOnDropHandle;
 
 /// How often a reconciler looks.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +36,24 @@ pub(crate) trait Reconciler: Send + Sized + 'static {
     /// wakes first, so nothing may be lost with it.
     fn wakes(&mut self) -> impl Future<Output = ()> + Send {
         std::future::pending()
+    }
+}
+
+/// Before a task that ended is started again.
+const RESTART_PAUSE: Duration = Duration::from_millis(200);
+
+/// Runs `work` for ever, anew whenever it ends: a panic is our bug, and a reconciler that stands still
+/// would be a worse one.
+pub(crate) async fn kept<F>(name: &'static str, work: impl Fn() -> F + Send)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        let run = AbortOnDropHandle::new(tokio::spawn(work()));
+        if let Err(error) = run.await {
+            tracing::error!(task = name, %error, "a task broke down and is started again");
+        }
+        tokio::time::sleep(RESTART_PAUSE).await;
     }
 }
 

@@ -1,17 +1,18 @@
-//! Scheduling: one planner per vCluster, kept warm by the differences between two views. What it
-//! plans is proposed under the lease, with the node versions it planned on; the quorum judges. A
-//! refusal costs a retry in the next cycle.
+//! Scheduling of one vCluster: a planner, kept warm by the differences between two views. What it
+//! plans is proposed under that vCluster's lease, with the node versions it planned on; the quorum
+//! judges. A refusal costs a retry in the next cycle.
 
 use crate::{
     core::{Core, Wakes},
     feed::{Change, Observed},
+    plans::Planned,
     tasks::{
         claims::Claims,
         lease::Lease,
         reboots,
         reconciler::{Pace, Reconciler},
     },
-    view::{LastPlan, View},
+    view::View,
 };
 use lattice_placement::{Blocker, Delta, Explanation, Placement, Plan, Planner};
 use lattice_quorum_types::{
@@ -27,7 +28,7 @@ use std::{
 };
 use tokio::time::timeout;
 
-mod inputs;
+pub(crate) mod inputs;
 
 use inputs::delta;
 pub(crate) use inputs::whole;
@@ -67,8 +68,9 @@ struct Warm {
 pub(crate) struct Schedule {
     core: Arc<Core>,
     lease: Arc<Lease>,
+    vcluster: VclusterName,
     claims: Claims,
-    warm: BTreeMap<VclusterName, Warm>,
+    warm: Option<Warm>,
     /// Longest command that is proposed, bytes.
     max_command_bytes: usize,
     /// Whose assignment is longer. They are planned again when they change or the lease does: till
@@ -94,18 +96,9 @@ impl Reconciler for Schedule {
 
     /// What was planned under a lease that is over is nobody's plan any more.
     fn forget(&mut self) {
-        self.warm.clear();
+        self.warm = None;
         self.too_long.clear();
-        self.core.publish(Wakes::Readers, |view| {
-            view.plan.made_at?;
-            let waiting = view.plan.waiting().collect();
-            view.plan = Arc::default();
-            let nodes = BTreeSet::new();
-            Some(vec![Change::Observed(Arc::new(Observed {
-                nodes,
-                waiting,
-            }))])
-        });
+        forget(&self.core, &self.vcluster);
     }
 
     async fn wakes(&mut self) {
@@ -114,29 +107,32 @@ impl Reconciler for Schedule {
 }
 
 impl Schedule {
-    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
+    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
         Self {
             claims: Claims::new(core.clone()),
             core,
             lease,
-            warm: BTreeMap::new(),
+            vcluster,
+            warm: None,
             max_command_bytes: MAX_COMMAND_BYTES,
             too_long: BTreeMap::new(),
         }
     }
 
-    /// One cycle over every vCluster.
+    /// One cycle.
     pub(crate) async fn reconcile(&mut self, fence: Fence) -> ScheduleReport {
         let view = self.core.view();
         if self.core.view_age_ms().is_none() {
             return ScheduleReport::default();
         }
         self.claims.forget_old();
-        let plans = self.plan(&view);
-        let envelopes = self.assignments(&view, &plans, &fence);
+        let Some(plan) = self.plan(&view).await else {
+            return ScheduleReport::default();
+        };
+        let envelopes = self.assignments(&view, &plan, &fence);
         let envelopes = self.without_too_long(&view, envelopes);
-        let waiting: usize = plans.values().map(|plan| plan.waiting.len()).sum();
-        self.explain(plans);
+        let waiting = plan.waiting.len();
+        self.explain(plan);
         let mut report = ScheduleReport {
             waiting: waiting + self.too_long.len(),
             ..ScheduleReport::default()
@@ -151,10 +147,9 @@ impl Schedule {
     fn assignments(
         &mut self,
         view: &View,
-        plans: &BTreeMap<VclusterName, Plan>,
+        plan: &Plan,
         fence: &Fence,
     ) -> Vec<(AllocationId, Envelope)> {
-        let placements = plans.values().flat_map(|plan| &plan.placements);
         let (core, claims) = (&self.core, &mut self.claims);
         let assign = |placement: &Placement| {
             let (id, held) = (placement.id, view.allocation(placement.id)?);
@@ -171,7 +166,7 @@ impl Schedule {
             let (service, fence) = (core.service(), Some(fence.clone()));
             Some((id, core.envelope(service, None, fence, command)))
         };
-        placements.filter_map(assign).collect()
+        plan.placements.iter().filter_map(assign).collect()
     }
 
     /// Keeps back what no member would take: a request that is too long fails with everything that
@@ -201,9 +196,8 @@ impl Schedule {
     }
 
     fn set_aside(&mut self, view: &View, held: &Allocation, bytes: usize) {
-        let vcluster = &held.spec.vcluster;
         let mut total = 0;
-        if let Some(warm) = self.warm.get_mut(vcluster) {
+        if let Some(warm) = &mut self.warm {
             total = u32::try_from(warm.planner.view().nodes.len()).unwrap_or(u32::MAX);
             warm.planner.update(Delta {
                 revision: view.revision,
@@ -262,66 +256,79 @@ impl Schedule {
         }
     }
 
-    fn plan(&mut self, view: &Arc<View>) -> BTreeMap<VclusterName, Plan> {
-        let nodes = view.nodes.values();
-        let of_nodes = nodes.filter_map(|node| node.record.as_ref().map(|r| &r.current));
-        let of_queue = view.allocations.values().map(|a| &a.spec.vcluster);
-        let vclusters: BTreeSet<VclusterName> = of_nodes.chain(of_queue).cloned().collect();
-        self.warm.retain(|name, _| vclusters.contains(name));
-        let (now, age_ms) = (self.core.now(), self.core.view_age_ms().unwrap_or(0));
-        let plan_one = |name: VclusterName| {
-            let warm = self.warm.entry(name.clone());
-            let warm = match warm {
-                std::collections::btree_map::Entry::Occupied(warm) => {
-                    let (name, warm) = (warm.key().clone(), warm.into_mut());
-                    let delta = delta(&warm.known, view, &name, age_ms);
-                    warm.planner.update(delta);
-                    warm.known = view.clone();
-                    warm
+    /// Plans on a thread of its own; it may take a while. `None` while the process ends.
+    async fn plan(&mut self, view: &Arc<View>) -> Option<Plan> {
+        let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
+        let turn = core.planning.clone().acquire_owned().await.ok()?;
+        // Where this is stopped meanwhile, the next one begins cold.
+        let warm = self.warm.take();
+        let planning = tokio::task::spawn_blocking(move || {
+            let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
+            let mut planner = match warm {
+                Some(Warm { mut planner, known }) => {
+                    planner.update(delta(&known, &view, &vcluster, age_ms));
+                    planner
                 }
-                std::collections::btree_map::Entry::Vacant(place) => {
-                    let planner = Planner::new(whole(view, place.key(), age_ms));
-                    place.insert(Warm {
-                        planner,
-                        known: view.clone(),
-                    })
-                }
+                None => Planner::new(whole(&view, &vcluster, age_ms)),
             };
-            warm.planner.set_policy(view.policy_of(&name));
-            (name, warm.planner.plan(now))
-        };
-        vclusters.into_iter().map(plan_one).collect()
+            planner.set_policy(view.policy_of(&vcluster));
+            let plan = planner.plan(now);
+            drop(turn);
+            let known = view;
+            (Warm { planner, known }, plan)
+        });
+        match planning.await {
+            Ok((warm, plan)) => {
+                self.warm = Some(warm);
+                Some(plan)
+            }
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => None,
+        }
     }
 
-    /// Puts the plans where people find them.
-    fn explain(&self, plans: BTreeMap<VclusterName, Plan>) {
-        let last = LastPlan {
-            made_at: Some(self.core.now()),
-            plans,
+    /// Puts the plan where people find it.
+    fn explain(&self, plan: Plan) {
+        let planned = Arc::new(Planned {
+            made_at: self.core.now(),
+            plan,
             set_aside: self.too_long.clone(),
-        };
+        });
         self.core.publish(Wakes::Readers, |view| {
-            let before = &view.plan;
-            let waiting = last.news(before);
-            let ended = before.waiting().count() != last.waiting().count();
-            if waiting.is_empty()
-                && !ended
-                && before.made_at.is_some()
-                && last.waiting().next().is_none()
-            {
+            let before = view.plan.of(&self.vcluster);
+            let waiting = planned.news(before);
+            let nobody = planned.waiting().next().is_none();
+            let same = before.is_some_and(|before| {
+                waiting.is_empty() && before.waiting().count() == planned.waiting().count()
+            });
+            if same && nobody {
                 return None;
             }
-            view.plan = Arc::new(last);
+            Arc::make_mut(&mut view.plan).set(self.vcluster.clone(), planned);
             if waiting.is_empty() {
                 return Some(Vec::new());
             }
-            let nodes = BTreeSet::new();
-            Some(vec![Change::Observed(Arc::new(Observed {
-                nodes,
-                waiting,
-            }))])
+            Some(vec![observed(waiting)])
         });
     }
+}
+
+/// This control does not plan this vCluster any more.
+pub(crate) fn forget(core: &Core, vcluster: &VclusterName) {
+    // Whoever holds no lease comes here with every change.
+    if core.view().plan.of(vcluster).is_none() {
+        return;
+    }
+    core.publish(Wakes::Readers, |view| {
+        let waiting = view.plan.of(vcluster)?.waiting().collect();
+        Arc::make_mut(&mut view.plan).remove(vcluster);
+        Some(vec![observed(waiting)])
+    });
+}
+
+fn observed(waiting: BTreeSet<AllocationId>) -> Change {
+    let nodes = BTreeSet::new();
+    Change::Observed(Arc::new(Observed { nodes, waiting }))
 }
 
 /// The nodes of a placement, each with the boot it named itself when it last answered a ping: what

@@ -267,7 +267,7 @@ pub async fn takeover(bed: &mut Bed) {
         key: None,
         at: old.now(),
         fence: Some(Fence {
-            lease: LeaseName::new("schedule").unwrap(),
+            lease: LeaseName::new("schedule.default").unwrap(),
             epoch,
         }),
         command: Command::Assign {
@@ -310,7 +310,7 @@ async fn lease_epoch(bed: &Bed) -> u64 {
                         epoch: given,
                         ..
                     } = &event.kind
-                        && lease.as_str() == "schedule"
+                        && lease.as_str() == "schedule.default"
                     {
                         epoch = *given;
                     }

@@ -440,6 +440,8 @@ impl Full for VclusterView {
             lent: Full::full(next),
             borrowed: Full::full(next),
             scheduler: Full::full(next),
+            scheduled_by: Full::full(next),
+            scheduler_epoch: Full::full(next),
             revision: Full::full(next),
         }
     }
@@ -458,6 +460,8 @@ impl Back<VclusterView> for v1::Vcluster {
             lent: self.lent,
             borrowed: self.borrowed,
             scheduler: self.scheduler.back(),
+            scheduled_by: self.scheduled_by,
+            scheduler_epoch: self.scheduler_epoch,
             revision: Revision(self.revision),
         }
     }

@@ -23,6 +23,8 @@ impl From<VclusterView> for v1::Vcluster {
             lent,
             borrowed,
             scheduler,
+            scheduled_by,
+            scheduler_epoch,
             revision,
         } = view;
         Self {
@@ -37,6 +39,8 @@ impl From<VclusterView> for v1::Vcluster {
             lent,
             borrowed,
             scheduler: Some(scheduler.into()),
+            scheduled_by,
+            scheduler_epoch,
             revision: revision.0,
         }
     }

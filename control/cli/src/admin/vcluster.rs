@@ -254,7 +254,7 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
 
 const COLUMNS: Columns<'_> = Columns {
     narrow: &["vcluster", "tenants", "nodes", "lent", "borrowed"],
-    wide: &["node list", "version", "description"],
+    wide: &["node list", "version", "scheduled by", "description"],
 };
 
 fn tenants(vcluster: &VclusterView) -> String {
@@ -275,6 +275,14 @@ fn version(vcluster: &VclusterView) -> String {
     }
 }
 
+/// The control that holds its scheduler's lease, and for the how manieth time it changed hands.
+fn scheduled_by(vcluster: &VclusterView) -> String {
+    match &vcluster.scheduled_by {
+        Some(control) => format!("{control} (epoch {})", vcluster.scheduler_epoch),
+        None => "no control now".to_owned(),
+    }
+}
+
 fn row(vcluster: &VclusterView) -> Vec<String> {
     vec![
         vcluster.name.clone(),
@@ -284,6 +292,7 @@ fn row(vcluster: &VclusterView) -> Vec<String> {
         or_dash(Some(&vcluster.borrowed)),
         or_dash(Some(&vcluster.nodes)),
         version(vcluster),
+        scheduled_by(vcluster),
         or_dash(Some(&vcluster.description)),
     ]
 }
@@ -298,6 +307,7 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
         line("borrowed", or_dash(Some(&vcluster.borrowed))),
         line("description", or_dash(Some(&vcluster.description))),
         line("version", version(vcluster)),
+        line("scheduled by", scheduled_by(vcluster)),
     ];
     let scheduler = &vcluster.scheduler;
     let reservations = match scheduler.reservations {
@@ -409,6 +419,8 @@ mod tests {
                 "checkpoint_gb_s": null
             }))
             .unwrap(),
+            scheduled_by: Some("control-1".to_owned()),
+            scheduler_epoch: 3,
             revision: lattice_quorum_types::Revision(0),
         };
         let cells = [
@@ -419,6 +431,7 @@ mod tests {
             "-",
             "gpu[001-024]",
             "not set",
+            "control-1 (epoch 3)",
             "-",
         ];
         assert_eq!(row(&view), cells);

@@ -1,7 +1,7 @@
 //! Allocations.
 
 use super::{judge, paging, propose, read, unexpected};
-use crate::{Core, View, http::caller::Caller};
+use crate::{Core, LastPlan, View, http::caller::Caller};
 use lattice_api::{
     AllocationRequest, AllocationView, Submitted, allocation::Sight, explanation::ExplanationView,
     page::Page, problem::Problem,
@@ -123,10 +123,12 @@ pub(crate) async fn list(
             .range((Bound::Excluded(after), Bound::Unbounded));
         let passing = all.map(|(_, a)| a).filter(|a| filter.passes(caller, a));
         let page = paging::page(passing, limit, |a| a.id.to_string());
-        return Ok(page.map(|a| shown(&view, caller, a)));
+        let plan = core.plan_for(&view, page.items.iter().map(|a| &***a)).await;
+        return Ok(page.map(|a| shown(&view, &plan, caller, a)));
     }
     let page = list_all(core, caller, filter, limit, after).await?;
-    Ok(page.map(|a| shown(&view, caller, &a)))
+    let plan = core.plan_for(&view, &page.items).await;
+    Ok(page.map(|a| shown(&view, &plan, caller, &a)))
 }
 
 /// With those that have ended, which only the quorum has.
@@ -195,7 +197,7 @@ pub(crate) async fn get(
     id: AllocationId,
 ) -> Result<AllocationView, Problem> {
     let record = record(core, caller, id).await?;
-    Ok(shown(&core.view(), caller, &record))
+    Ok(shown_now(core, caller, &record).await)
 }
 
 /// What a person may do to an allocation.
@@ -227,7 +229,7 @@ pub(crate) async fn act(
         _ => None,
     });
     match changed {
-        Some(record) => Ok(shown(&core.view(), caller, record)),
+        Some(record) => Ok(shown_now(core, caller, record).await),
         None => get(core, caller, id).await,
     }
 }
@@ -240,7 +242,8 @@ pub(crate) async fn explanation(
     let record = record(core, caller, id).await?;
     let view = core.view();
     let sight = sight(&view, caller, &record);
-    Ok(super::explain::explain(&view, &record, sight))
+    let plan = core.plan_for(&view, [&*record]).await;
+    Ok(super::explain::explain(&plan, &record, sight))
 }
 
 /// Whether the caller may see what runs: its own, of a project it administers, or as an operator.
@@ -258,9 +261,20 @@ pub(crate) fn sight(view: &View, caller: &Caller, a: &Allocation) -> Sight {
     }
 }
 
-/// An allocation as the caller may see it.
-pub(crate) fn shown(view: &View, caller: &Caller, a: &Allocation) -> AllocationView {
+/// An allocation as the caller may see it. `plan`: [`Core::plan_for`] it.
+pub(crate) fn shown(
+    view: &View,
+    plan: &LastPlan,
+    caller: &Caller,
+    a: &Allocation,
+) -> AllocationView {
     let mut shown = AllocationView::new(a, sight(view, caller, a));
-    shown.reason = super::explain::reason(view, a);
+    shown.reason = super::explain::reason(plan, a);
     shown
+}
+
+async fn shown_now(core: &Core, caller: &Caller, a: &Allocation) -> AllocationView {
+    let view = core.view();
+    let plan = core.plan_for(&view, [a]).await;
+    shown(&view, &plan, caller, a)
 }

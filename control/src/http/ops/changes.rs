@@ -64,7 +64,7 @@ fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Chang
     }
     match &event.kind {
         EventKind::Allocation { change, record } => {
-            let mut record = Box::new(allocations::shown(view, caller, record));
+            let mut record = Box::new(allocations::shown(view, &view.plan, caller, record));
             // It never changes, and the feed does not keep it.
             record.workload = None;
             Some(Change::Allocation {
@@ -131,7 +131,8 @@ fn seen(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> O
     let nodes = observed.nodes.iter().filter_map(|id| view.node(id));
     let waiting = observed.waiting.iter().filter_map(|id| {
         let record = view.allocation(*id)?;
-        let reason = explain::reason(view, record).filter(|_| caller.sees(&record.spec.project))?;
+        let reason =
+            explain::reason(&view.plan, record).filter(|_| caller.sees(&record.spec.project))?;
         Some(Waiting { id: id.0, reason })
     });
     let nodes = nodes.map(|entry| nodes::with_bmc(core, nodes::shown(view, entry), entry));

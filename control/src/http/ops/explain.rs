@@ -1,7 +1,7 @@
 //! Why an allocation is where it is.
 
 use super::time;
-use crate::View;
+use crate::LastPlan;
 use lattice_api::{
     allocation::{Sight, stop_text},
     explanation::{ExplanationView, FactorView, ScoreView, StepView},
@@ -10,9 +10,9 @@ use lattice_placement::{Explanation, Weights};
 use lattice_quorum_types::{Allocation, AllocationState, hostlist};
 
 /// Why it waits; `None` for one that does not.
-pub(crate) fn reason(view: &View, a: &Allocation) -> Option<String> {
+pub(crate) fn reason(plan: &LastPlan, a: &Allocation) -> Option<String> {
     match a.state {
-        AllocationState::Pending => Some(match view.plan.explanation(a.id) {
+        AllocationState::Pending => Some(match explanation(plan, a) {
             // It was deleted, or all its nodes were moved.
             Some(explanation) if explanation.total == 0 => format!(
                 "{explanation}; vCluster \"{}\" has no nodes",
@@ -27,11 +27,13 @@ pub(crate) fn reason(view: &View, a: &Allocation) -> Option<String> {
     }
 }
 
-pub(crate) fn explain(view: &View, a: &Allocation, sight: Sight) -> ExplanationView {
-    let planned = view
-        .plan
-        .explanation(a.id)
-        .filter(|_| a.state == AllocationState::Pending);
+fn explanation(plan: &LastPlan, a: &Allocation) -> Option<Explanation> {
+    plan.of(&a.spec.vcluster)?.explanation(a.id)
+}
+
+pub(crate) fn explain(plan: &LastPlan, a: &Allocation, sight: Sight) -> ExplanationView {
+    let cycle = plan.of(&a.spec.vcluster);
+    let planned = explanation(plan, a).filter(|_| a.state == AllocationState::Pending);
     let planned = planned.as_ref();
     let steps = planned.iter().flat_map(|e| &e.steps).map(|step| StepView {
         constraint: step.constraint.as_str().to_owned(),
@@ -41,16 +43,15 @@ pub(crate) fn explain(view: &View, a: &Allocation, sight: Sight) -> ExplanationV
     ExplanationView {
         allocation: a.id,
         state: a.state.to_string(),
-        summary: reason(view, a).unwrap_or_else(|| summary(a, sight)),
+        summary: reason(plan, a).unwrap_or_else(|| summary(a, sight)),
         blocker: planned.map(|e| e.blocker.to_string()),
         steps: steps.collect(),
         estimated_start: planned.and_then(|e| e.estimated_start).map(time),
-        reserved: view
-            .plan
-            .reservation(a.id)
+        reserved: cycle
+            .and_then(|cycle| cycle.reservation(a.id))
             .map(|r| hostlist::fold(&r.nodes)),
-        score: planned.and_then(|e| score(e, view.plan.weights(&a.spec.vcluster))),
-        as_of: planned.and_then(|_| view.plan.made_at).map(time),
+        score: planned.and_then(|e| score(e, plan.weights(&a.spec.vcluster))),
+        as_of: planned.and(cycle).map(|cycle| time(cycle.made_at)),
     }
 }
 

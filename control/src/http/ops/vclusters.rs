@@ -17,8 +17,9 @@ use lattice_quorum_types::{
     Command, NodeId, Refusal, Revision, VclusterName,
     event::EventKind,
     hostlist,
+    id::LeaseName,
     vcluster::Vcluster,
-    view::{Answer, Query},
+    view::{Answer, LeaseView, Query},
 };
 use std::collections::BTreeMap;
 
@@ -33,6 +34,8 @@ struct Known<'a> {
     home: Vec<&'a NodeId>,
     lent: Vec<&'a NodeId>,
     borrowed: Vec<&'a NodeId>,
+    /// Of its scheduler.
+    lease: Option<LeaseView>,
 }
 
 /// Those that were defined, and those that nodes belong to or serve.
@@ -48,7 +51,24 @@ async fn all<'a>(
         let known = all.entry(vcluster.name.clone()).or_default();
         known.said = Some(vcluster);
     }
+    let mut leases = leases(core).await?;
+    for (name, known) in &mut all {
+        known.lease = leases.remove(LeaseName::of_scheduler(name).as_str());
+    }
     Ok(all)
+}
+
+async fn leases(core: &Core) -> Result<BTreeMap<String, LeaseView>, Problem> {
+    let Answer::Leases(leases) = read(core, Query::Leases).await? else {
+        return Err(unexpected());
+    };
+    let named = leases.into_iter().map(|lease| (lease.name.clone(), lease));
+    Ok(named.collect())
+}
+
+/// A lease's holder is a control's name and which run of it.
+fn control(holder: &str) -> &str {
+    holder.rsplit_once('.').map_or(holder, |(name, _)| name)
 }
 
 /// Those that nodes belong to or serve.
@@ -76,6 +96,7 @@ fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView
         home,
         lent,
         borrowed,
+        lease,
     } = known;
     let (version, revision) = said
         .as_ref()
@@ -99,6 +120,10 @@ fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView
         lent: hostlist::fold(lent),
         borrowed: hostlist::fold(borrowed),
         scheduler,
+        scheduler_epoch: lease.as_ref().map_or(0, |lease| lease.epoch),
+        scheduled_by: lease
+            .and_then(|lease| lease.holder)
+            .map(|holder| control(&holder).to_owned()),
         revision,
     }
 }
@@ -174,6 +199,9 @@ pub(crate) async fn set(
     let view = core.view();
     let mut known = with_nodes(&view).remove(&vcluster).unwrap_or_default();
     known.said = Some(said);
+    // It is done, whoever schedules it.
+    let mut leases = leases(core).await.unwrap_or_default();
+    known.lease = leases.remove(LeaseName::of_scheduler(&vcluster).as_str());
     Ok(shown(caller, &vcluster, known))
 }
 

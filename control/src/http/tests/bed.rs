@@ -369,7 +369,7 @@ impl Bed {
 
     /// What the scheduler does: gives an allocation nodes.
     pub(super) async fn assign(&self, id: AllocationId, nodes: &[&str]) {
-        let lease = LeaseName::new("schedule").unwrap();
+        let lease = LeaseName::new("schedule.default").unwrap();
         let acquired = self.service(
             None,
             Command::AcquireLease {

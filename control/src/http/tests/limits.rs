@@ -8,7 +8,9 @@ use lattice_client::{
     ClientError,
     api::{project::*, tenant::*},
 };
-use lattice_quorum_types::{AllocationState, Command, command::Fence, id::LeaseName, limit::Patch};
+use lattice_quorum_types::{
+    AllocationState, Command, VclusterName, command::Fence, id::LeaseName, limit::Patch,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tonic::Code;
@@ -265,7 +267,7 @@ async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() 
         ..ProjectUpdate::default()
     };
     root.update_project("atlas/web", &update).await.unwrap();
-    let lease = LeaseName::new("schedule").unwrap();
+    let lease = LeaseName::new("schedule.default").unwrap();
     let acquire = Command::AcquireLease {
         lease: lease.clone(),
         holder: "c1".to_owned(),
@@ -279,7 +281,9 @@ async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() 
         lease: lease.clone(),
         epoch,
     };
-    let mut schedule = Schedule::new(bed.core.clone(), Lease::new(lease.clone(), "c1".to_owned()));
+    let vcluster = VclusterName::new("default").unwrap();
+    let held = Lease::new(lease.clone(), "c1".to_owned());
+    let mut schedule = Schedule::new(bed.core.clone(), held, vcluster);
     let report = schedule.reconcile(fence()).await;
     assert_eq!((report.proposed, report.waiting), (0, 1));
     let view = root.allocation(id).await.unwrap();

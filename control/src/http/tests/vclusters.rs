@@ -133,7 +133,7 @@ async fn work_for_a_vcluster_that_is_not_there_is_refused_and_what_has_no_nodes_
     let made = alice.submit(&work, SubmitOptions::default()).await.unwrap();
     root.delete_vcluster("night", None, None).await.unwrap();
     bed.settled().await;
-    let lease = LeaseName::new("schedule").unwrap();
+    let lease = LeaseName::new("schedule.night").unwrap();
     let acquired = bed.service_answer(Command::AcquireLease {
         lease: lease.clone(),
         holder: "c1".to_owned(),
@@ -143,7 +143,7 @@ async fn work_for_a_vcluster_that_is_not_there_is_refused_and_what_has_no_nodes_
         panic!("not leased");
     };
     let held = Lease::new(lease.clone(), "c1".to_owned());
-    let mut schedule = Schedule::new(bed.core.clone(), held);
+    let mut schedule = Schedule::new(bed.core.clone(), held, VclusterName::new("night").unwrap());
     schedule.reconcile(Fence { lease, epoch }).await;
     let shown = alice.allocation(made.id.unwrap()).await.unwrap();
     let reason = shown.reason.unwrap();

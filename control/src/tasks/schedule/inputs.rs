@@ -7,21 +7,21 @@ use crate::{
 use lattice_placement::{
     ClusterView, Delta, LevelView, NodeFacts, NodeView, PendingView, RunningView,
 };
-use lattice_quorum_types::{AllocationState, VclusterName, view::Hot};
+use lattice_quorum_types::{Allocation, AllocationState, VclusterName, view::Hot};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The solver's view of one vCluster, from scratch.
 pub(crate) fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> ClusterView {
+    let nodes = view.nodes.values().filter_map(|n| n.record.as_ref());
+    let nodes = nodes.filter(|record| record.current == *vcluster);
+    let is_mine = |a: &Allocation| a.state.holds() || a.spec.vcluster == *vcluster;
+    let allocations = view.allocations.values().filter(|a| is_mine(a));
     let hot = Hot {
         revision: view.revision,
         at: view.at,
         projects: view.projects.values().cloned().collect(),
-        nodes: view
-            .nodes
-            .values()
-            .filter_map(|n| n.record.clone())
-            .collect(),
-        allocations: view.allocations.values().map(|a| (**a).clone()).collect(),
+        nodes: nodes.cloned().collect(),
+        allocations: allocations.map(|a| (**a).clone()).collect(),
         system: view.system,
     };
     let facts = |id: &_| view.node(id).map_or_else(NodeFacts::default, |n| n.facts());
@@ -34,7 +34,7 @@ pub(crate) fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> Cluste
 }
 
 /// What differs between two views, for one vCluster. Entries shared by both are not looked at.
-pub(super) fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64) -> Delta {
+pub(crate) fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64) -> Delta {
     let mut delta = Delta {
         revision: new.revision,
         age_ms,

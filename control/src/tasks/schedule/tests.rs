@@ -275,7 +275,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     let pings = each.iter().map(|id| (id.clone(), found.clone()));
     observe::liveness(&world.core, &pings.collect());
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
-    let mut schedule = Schedule::new(world.core.clone(), lease);
+    let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
     schedule.max_command_bytes = 2_000;
     for node in each {
         let claim = Claim {
@@ -297,7 +297,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     assert_eq!(state(small), AllocationState::Starting);
     assert_eq!(state(large), AllocationState::Pending);
     let view = world.core.view();
-    let why = view.plan.set_aside[&large].to_string();
+    let why = view.plan.of(&vcluster()).unwrap().set_aside[&large].to_string();
     println!("{why}");
     assert!(
         why.starts_with("needs 2 of 3 nodes; as sensitive work it is"),
@@ -305,11 +305,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     );
     assert!(why.contains("the quorum takes 2000 at once"), "{why}");
     // Nor does it take nodes from the others in the plans to come.
-    let plans = schedule.plan(&view);
-    let placed: Vec<_> = plans
-        .values()
-        .flat_map(|p| &p.placements)
-        .map(|p| p.id)
-        .collect();
+    let plan = schedule.plan(&view).await.unwrap();
+    let placed: Vec<_> = plan.placements.iter().map(|p| p.id).collect();
     assert_eq!(placed, [small]);
 }

@@ -160,7 +160,7 @@ impl World {
             history: crate::history::History::open(None).unwrap(),
         });
         store.core.set(Arc::downgrade(&core)).unwrap();
-        let lease = LeaseName::new("dispatch").unwrap();
+        let lease = LeaseName::new("schedule.default").unwrap();
         let mut world = Self {
             core,
             store,

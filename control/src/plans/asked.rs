@@ -1,0 +1,150 @@
+//! Plans that are made because somebody asks a control that does not schedule that vCluster.
+
+use super::{LastPlan, Planned, plan_of};
+use crate::{core::Core, view::View};
+use lattice_quorum_types::{Allocation, AllocationId, AllocationState, UnixMillis, VclusterName};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::Semaphore, time::Instant};
+
+/// A plan answers for so long, though the view has changed since: it says when it was made. On a busy
+/// cluster the view changes all the time.
+const FRESH: Duration = Duration::from_secs(1);
+/// A plan that nobody asked for since is forgotten.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// One plan, for one view.
+#[derive(Debug)]
+struct Made {
+    version: u64,
+    at: Instant,
+    planned: Arc<Planned>,
+}
+
+/// Who asks for the same at the same time waits for one plan.
+type Slot = Arc<tokio::sync::Mutex<Option<Made>>>;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    made: Mutex<BTreeMap<VclusterName, (Instant, Slot)>>,
+    /// Questions take one core, however many there are: scheduling must not wait for them.
+    cores: Arc<Semaphore>,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self {
+            made: Mutex::default(),
+            cores: Arc::new(Semaphore::new(1)),
+        }
+    }
+}
+
+impl Asked {
+    fn slot(&self, vcluster: &VclusterName) -> Slot {
+        let now = Instant::now();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.retain(|name, (asked_at, _)| name == vcluster || now < *asked_at + KEPT);
+        let (asked_at, slot) = made
+            .entry(vcluster.clone())
+            .or_insert_with(|| (now, Slot::default()));
+        *asked_at = now;
+        slot.clone()
+    }
+
+    async fn plan(
+        &self,
+        core: &Core,
+        view: &Arc<View>,
+        vcluster: &VclusterName,
+        newest: AllocationId,
+    ) -> Option<Arc<Planned>> {
+        let age_ms = core.view_age_ms()?;
+        let slot = self.slot(vcluster);
+        let mut slot = slot.lock().await;
+        if let Some(made) = &*slot {
+            let is_fresh = made.at.elapsed() < FRESH && made.planned.knows(newest);
+            if made.version >= view.version || is_fresh {
+                return Some(made.planned.clone());
+            }
+        }
+        let planned = Arc::new(
+            self.make(view.clone(), vcluster, core.now(), age_ms)
+                .await?,
+        );
+        *slot = Some(Made {
+            version: view.version,
+            at: Instant::now(),
+            planned: planned.clone(),
+        });
+        Some(planned)
+    }
+
+    async fn make(
+        &self,
+        view: Arc<View>,
+        vcluster: &VclusterName,
+        made_at: UnixMillis,
+        age_ms: u64,
+    ) -> Option<Planned> {
+        let core_of = self.cores.clone().acquire_owned().await.ok()?;
+        let name = vcluster.clone();
+        let plan = tokio::task::spawn_blocking(move || {
+            let plan = plan_of(&view, &name, BTreeMap::new(), made_at, age_ms);
+            drop(core_of);
+            plan
+        });
+        match plan.await {
+            Ok(plan) => Some(Planned {
+                made_at,
+                plan,
+                set_aside: BTreeMap::new(),
+            }),
+            Err(error) => {
+                tracing::error!(%vcluster, %error, "planning because somebody asked broke down");
+                None
+            }
+        }
+    }
+}
+
+impl Core {
+    /// What a cycle would decide now if `extra` were there too. Nothing of it is kept. `None` where
+    /// nothing is known of the cluster.
+    pub(crate) async fn plan_with(&self, extra: Allocation) -> Option<Planned> {
+        let age_ms = self.view_age_ms()?;
+        let vcluster = extra.spec.vcluster.clone();
+        let mut view = View::clone(&self.view());
+        view.set_allocation(extra);
+        let view = Arc::new(view);
+        self.asked.make(view, &vcluster, self.now(), age_ms).await
+    }
+
+    /// What is planned for these, those of vClusters too that another control schedules.
+    pub(crate) async fn plan_for<'a>(
+        &self,
+        view: &Arc<View>,
+        asked: impl IntoIterator<Item = &'a Allocation>,
+    ) -> Arc<LastPlan> {
+        let mut elsewhere: BTreeMap<&VclusterName, AllocationId> = BTreeMap::new();
+        for allocation in asked {
+            let vcluster = &allocation.spec.vcluster;
+            let waits = allocation.state == AllocationState::Pending;
+            if waits && view.plan.of(vcluster).is_none() {
+                let newest = elsewhere.entry(vcluster).or_insert(allocation.id);
+                *newest = allocation.id.max(*newest);
+            }
+        }
+        let mut plan = view.plan.clone();
+        for (vcluster, newest) in elsewhere {
+            if let Some(planned) = self.asked.plan(self, view, vcluster, newest).await {
+                Arc::make_mut(&mut plan).set(vcluster.clone(), planned);
+            }
+        }
+        plan
+    }
+}

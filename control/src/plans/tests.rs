@@ -1,0 +1,75 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::tasks::{lease::Lease, schedule::Schedule, testing::world::World};
+use lattice_quorum_types::{
+    Allocation,
+    spec::{Constraints, Requeue},
+};
+
+fn vcluster() -> VclusterName {
+    VclusterName::new("default").unwrap()
+}
+
+/// Work that fits no node, so that it waits with a reason.
+fn waits(world: &World) -> Arc<Allocation> {
+    let constraints = Constraints {
+        gpu_models: vec!["none of them".to_owned()],
+        ..Constraints::default()
+    };
+    let id = world.waits_for(Requeue::Never, constraints);
+    world.fold();
+    world.core.view().allocation(id).unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_control_that_does_not_schedule_says_what_the_one_that_does_would() {
+    let world = World::new();
+    let waits = waits(&world);
+    let view = world.core.view();
+    assert!(view.plan.of(&vcluster()).is_none());
+    let asked = world.core.plan_for(&view, [&*waits]).await;
+    let why = asked
+        .of(&vcluster())
+        .unwrap()
+        .explanation(waits.id)
+        .unwrap();
+    println!("{why}");
+    let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
+    let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
+    schedule.reconcile(world.fence.clone()).await;
+    let scheduled = world.core.view();
+    let of_schedule = scheduled.plan.of(&vcluster()).unwrap();
+    let theirs = of_schedule.explanation(waits.id).unwrap();
+    // But for the time that went by.
+    assert_eq!((&theirs.steps, &theirs.blocker), (&why.steps, &why.blocker));
+    assert_eq!(theirs.to_string(), why.to_string());
+    // Who schedules answers from its own plan.
+    let own = world.core.plan_for(&scheduled, [&*waits]).await;
+    assert_eq!(own.of(&vcluster()).unwrap().made_at, of_schedule.made_at);
+    assert!(Arc::ptr_eq(&own, &scheduled.plan));
+}
+
+#[tokio::test]
+async fn one_plan_answers_everybody_who_asks_of_the_same_view_and_who_came_since_gets_another() {
+    let world = World::new();
+    let first = waits(&world);
+    let view = world.core.view();
+    let ask = |of: Arc<Allocation>, view: Arc<View>| {
+        let core = world.core.clone();
+        async move {
+            let plan = core.plan_for(&view, [&*of]).await;
+            plan.shared(&vcluster()).unwrap()
+        }
+    };
+    let (one, two) = tokio::join!(
+        ask(first.clone(), view.clone()),
+        ask(first.clone(), view.clone())
+    );
+    assert!(Arc::ptr_eq(&one, &two));
+    let second = waits(&world);
+    let view = world.core.view();
+    assert!(one.explanation(second.id).is_none());
+    let three = ask(second.clone(), view.clone()).await;
+    assert!(three.explanation(second.id).is_some());
+    assert!(Arc::ptr_eq(&three, &ask(first, view).await));
+}

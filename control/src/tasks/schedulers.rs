@@ -1,0 +1,227 @@
+//! Which vClusters there are, and a scheduler for each, under a lease of its own. A control takes
+//! every lease that is free; who has more of them asks later, so that controls that start together, or
+//! inherit together, share. All that one control renews is renewed by one proposal.
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    core::{Core, Wakes},
+    feed::Change,
+    tasks::{
+        activation::Activation,
+        lease::{Lease, LeaseReport, RENEWAL, RETRY},
+        reconciler::{self, kept},
+        schedule::{self, Schedule},
+    },
+    view::View,
+};
+use lattice_quorum_types::{VclusterName, id::LeaseName};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+/// vClusters come and go by people's words; it is looked this often at least and at most.
+const PERIOD: Duration = Duration::from_secs(5);
+const SPACING: Duration = Duration::from_millis(250);
+/// Between two rounds of leases.
+const ROUND: Duration = Duration::from_millis(250);
+/// How much later a control asks for a free lease, for each that it has, and at most.
+const LATER_FOR_EACH: Duration = Duration::from_millis(100);
+const LATER_AT_MOST: Duration = Duration::from_secs(1);
+/// Of the leases it does not have, a control asks for a quarter in one round, or for so many.
+const BITE: usize = 4;
+/// Giving back a lease whose vCluster is gone may take so long.
+const GIVE_BACK: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Schedulers {
+    core: Arc<Core>,
+    holder: String,
+    leases: Mutex<BTreeMap<VclusterName, Arc<Lease>>>,
+    /// There is a new one.
+    news: Notify,
+}
+
+/// What is known of a lease from asking for it.
+#[derive(Debug)]
+struct Known {
+    ask_at: Instant,
+    said: Option<LeaseReport>,
+}
+
+impl Schedulers {
+    pub(crate) fn new(core: Arc<Core>, holder: String) -> Arc<Self> {
+        Arc::new(Self {
+            core,
+            holder,
+            leases: Mutex::default(),
+            news: Notify::new(),
+        })
+    }
+
+    fn leases(&self) -> BTreeMap<VclusterName, Arc<Lease>> {
+        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.clone()
+    }
+
+    /// Starts a scheduler for each vCluster that appears, and ends that of each that is gone; for ever.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut activation = Activation::new(&self.core, PERIOD, SPACING);
+        let mut running = BTreeMap::new();
+        let mut known = Arc::<View>::default();
+        loop {
+            activation.next().await;
+            let view = self.core.view();
+            let same = Arc::ptr_eq(&known.nodes, &view.nodes)
+                && Arc::ptr_eq(&known.allocations, &view.allocations)
+                && Arc::ptr_eq(&known.vclusters, &view.vclusters);
+            // Before the state was read nobody knows what there is.
+            if !same && self.core.view_age_ms().is_some() {
+                self.follow(&view, &mut running).await;
+                known = view;
+            }
+        }
+    }
+
+    async fn follow(
+        &self,
+        view: &View,
+        running: &mut BTreeMap<VclusterName, AbortOnDropHandle<()>>,
+    ) {
+        let there = vclusters(view);
+        let mut gone = self.leases();
+        gone.retain(|name, _| !there.contains(name));
+        for (name, lease) in gone {
+            running.remove(&name);
+            schedule::forget(&self.core, &name);
+            self.leases
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&name);
+            // What is not given back runs out.
+            let _ = timeout(GIVE_BACK, lease.give_back(&self.core)).await;
+            tracing::info!(vcluster = %name, "no scheduler any more: the vCluster is gone");
+        }
+        for name in there {
+            if running.contains_key(name) {
+                continue;
+            }
+            let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+            let lease = leases
+                .entry(name.clone())
+                .or_insert_with(|| Lease::new(LeaseName::of_scheduler(name), self.holder.clone()));
+            let started = self.start(name.clone(), lease.clone());
+            running.insert(name.clone(), started);
+        }
+        self.news.notify_one();
+    }
+
+    fn start(&self, name: VclusterName, lease: Arc<Lease>) -> AbortOnDropHandle<()> {
+        let core = self.core.clone();
+        let work = move || {
+            let schedule = Schedule::new(core.clone(), lease.clone(), name.clone());
+            reconciler::run(core.clone(), lease.clone(), schedule)
+        };
+        AbortOnDropHandle::new(tokio::spawn(kept("schedule", work)))
+    }
+
+    /// Keeps what it has, and asks for what is free; for ever.
+    pub(crate) async fn keep(self: Arc<Self>) {
+        let mut known = BTreeMap::new();
+        loop {
+            self.round(&mut known).await;
+            tokio::select! {
+                () = sleep(ROUND) => {}
+                () = self.news.notified() => {}
+            }
+        }
+    }
+
+    /// One proposal: everything it has, when it is time, and some of what it has not.
+    async fn round(&self, known: &mut BTreeMap<VclusterName, Known>) {
+        let leases = self.leases();
+        known.retain(|name, _| leases.contains_key(name));
+        let asked_at = Instant::now();
+        let (held, free): (Vec<_>, Vec<_>) = leases
+            .into_iter()
+            .partition(|(_, lease)| lease.epoch().is_some());
+        let later = later(held.len());
+        for (name, _) in &free {
+            known.entry(name.clone()).or_insert(Known {
+                ask_at: asked_at + later,
+                said: None,
+            });
+        }
+        let is_due =
+            |name: &VclusterName| known.get(name).is_none_or(|known| known.ask_at <= asked_at);
+        let bite = BITE.max(free.len().div_ceil(4));
+        let mut asked: Vec<_> = free.into_iter().filter(|(name, _)| is_due(name)).collect();
+        asked.sort_by_key(|(name, _)| known.get(name).map(|known| known.ask_at));
+        asked.truncate(bite);
+        // They are renewed together, whichever is due first.
+        if held.iter().any(|(name, _)| is_due(name)) {
+            asked.extend(held);
+        }
+        if !asked.is_empty() {
+            let wished: Vec<_> = asked.iter().map(|(_, lease)| lease.clone()).collect();
+            let said = Lease::ask_for(&self.core, &wished).await;
+            for ((name, lease), said) in asked.into_iter().zip(said) {
+                let pause = match &said {
+                    LeaseReport::Held { .. } => RENEWAL,
+                    LeaseReport::HeldByOther { .. } | LeaseReport::NoAnswer { .. } => RETRY + later,
+                };
+                let ask_at = asked_at + pause;
+                let known = known.entry(name).or_insert(Known { ask_at, said: None });
+                known.ask_at = ask_at;
+                lease.tell(&mut known.said, said);
+            }
+        }
+        self.show();
+    }
+
+    /// Shows in the view which vClusters this control schedules.
+    fn show(&self) {
+        let leases = self.leases().into_iter();
+        let held = leases.filter_map(|(name, lease)| Some((name, lease.epoch()?)));
+        let held: BTreeMap<VclusterName, u64> = held.collect();
+        if *self.core.view().schedules == held {
+            return;
+        }
+        self.core.publish(Wakes::Readers, |view| {
+            view.schedules = Arc::new(held);
+            view.acts();
+            // No node and no allocation; but whoever follows looks at the view again.
+            Some(vec![Change::Observed(Arc::default())])
+        });
+    }
+
+    /// Gives all of them back, so that other controls need not wait for their end.
+    pub(crate) async fn give_back(&self) {
+        let leases: Vec<_> = self.leases().into_values().collect();
+        Lease::give_all_back(&self.core, &leases).await;
+    }
+}
+
+/// How much later a control that has so many leases asks for another.
+fn later(held: usize) -> Duration {
+    let held = u32::try_from(held).unwrap_or(u32::MAX);
+    LATER_FOR_EACH.saturating_mul(held).min(LATER_AT_MOST)
+}
+
+/// Every vCluster that was defined, or that a node serves, or that an allocation is for.
+fn vclusters(view: &View) -> BTreeSet<&VclusterName> {
+    let mut names: BTreeSet<&VclusterName> = view.vclusters.keys().collect();
+    let records = view.nodes.values().filter_map(|node| node.record.as_ref());
+    names.extend(records.map(|record| &record.current));
+    names.extend(view.allocations.values().map(|waits| &waits.spec.vcluster));
+    names
+}

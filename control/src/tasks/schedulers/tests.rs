@@ -1,0 +1,93 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::tasks::testing::world::World;
+use lattice_quorum_types::vcluster::{Vcluster, VclusterDefinition};
+use lattice_quorum_types::{Revision, id::VclusterName as Name};
+
+fn defined(names: &[String]) -> View {
+    let vcluster = |name: &String| {
+        let name = Name::new(name).unwrap();
+        let definition = VclusterDefinition::default();
+        let (version, revision) = (1, Revision(1));
+        let record = Vcluster {
+            name: name.clone(),
+            definition,
+            version,
+            revision,
+        };
+        (name, record)
+    };
+    View {
+        vclusters: Arc::new(names.iter().map(vcluster).collect()),
+        ..View::default()
+    }
+}
+
+fn held(schedulers: &Schedulers) -> BTreeMap<String, u64> {
+    let leases = schedulers.leases().into_iter();
+    let epoch = |(name, lease): (Name, Arc<Lease>)| Some((name.to_string(), lease.epoch()?));
+    leases.filter_map(epoch).collect()
+}
+
+#[tokio::test]
+async fn one_control_takes_all_and_another_inherits_them_under_later_epochs() {
+    let world = World::new();
+    let names: Vec<String> = (1..=6).map(|n| format!("v{n}")).collect();
+    let view = defined(&names);
+    let control = |run: &str| Schedulers::new(world.core.clone(), format!("c.{run}"));
+    let (first, second) = (control("1"), control("2"));
+    let (mut running, mut known) = (BTreeMap::new(), BTreeMap::new());
+    first.follow(&view, &mut running).await;
+    assert_eq!(running.len(), 6);
+    first.round(&mut known).await;
+    assert_eq!(held(&first).len(), BITE, "others get their turn");
+    assert_eq!(
+        *world.core.view().schedules.keys().next().unwrap(),
+        Name::new("v1").unwrap()
+    );
+    assert!(world.core.view().acting);
+    first.round(&mut known).await;
+    let of_first = held(&first);
+    assert_eq!(of_first.len(), 6);
+    let (mut of_others, mut asked) = (BTreeMap::new(), BTreeMap::new());
+    second.follow(&view, &mut of_others).await;
+    second.round(&mut asked).await;
+    assert!(held(&second).is_empty());
+    // A vCluster that goes away has no scheduler, and its lease is nobody's.
+    let fewer = defined(&names[1..]);
+    first.follow(&fewer, &mut running).await;
+    assert_eq!(running.len(), 5);
+    first.give_back().await;
+    assert!(held(&first).is_empty());
+    while held(&second).len() < 6 {
+        second.round(&mut asked).await;
+        sleep(ROUND).await;
+    }
+    for (name, epoch) in held(&second) {
+        assert!(epoch > of_first[&name], "{name}");
+    }
+}
+
+#[test]
+fn who_has_more_asks_later_within_a_bound() {
+    assert_eq!(later(0), Duration::ZERO);
+    assert!(later(1) < later(3));
+    assert_eq!(later(50), LATER_AT_MOST);
+    assert_eq!(later(usize::MAX), LATER_AT_MOST);
+}
+
+#[test]
+fn a_vcluster_is_there_while_it_is_defined_or_a_node_serves_it_or_work_is_for_it() {
+    use crate::tasks::testing::{allocation, entry, view_of};
+    use lattice_quorum_types::AllocationState;
+    let named =
+        |view: &View| -> Vec<String> { vclusters(view).into_iter().map(Name::to_string).collect() };
+    assert_eq!(named(&defined(&["night".to_owned()])), ["night"]);
+    let mut lent = entry("a");
+    if let Some(record) = &mut lent.record {
+        (record.home, record.current) = (Name::new("own").unwrap(), Name::new("uses").unwrap());
+    }
+    let mut waits = allocation(AllocationState::Pending, Vec::new());
+    waits.spec.vcluster = Name::new("wanted").unwrap();
+    assert_eq!(named(&view_of([lent], waits)), ["uses", "wanted"]);
+}
