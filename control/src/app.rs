@@ -10,6 +10,7 @@ use crate::{
     fold,
     history::History,
     http::{self, Auth},
+    inputs::Sources,
     start_error::StartError,
     tasks::{
         attempts::Attempts,
@@ -72,6 +73,7 @@ pub struct App {
     authority: Pin,
     history: History,
     bmcs: Option<Arc<BmcPlan>>,
+    sources: Sources,
     running: Option<Running>,
 }
 
@@ -110,6 +112,7 @@ impl App {
         let tls = tls::server_config(edges.https)?;
         let bmcs = settings.bmcs.as_deref().map(BmcPlan::load).transpose()?;
         let bmcs = bmcs.map(Arc::new);
+        let sources = Sources::new(&settings.scheduling)?;
         let (listener, https) = tls::listen(settings.https)?;
         let history = open_history(settings.data_dir.as_deref())?;
         let config = MeshConfig {
@@ -129,6 +132,7 @@ impl App {
             authority,
             history,
             bmcs,
+            sources,
             running: None,
         })
     }
@@ -353,6 +357,11 @@ impl App {
                 let core = core();
                 move || Unite::new(core.clone()).run()
             });
+        }
+        self.sources.begin(&running.core);
+        for asked in &self.sources.asked {
+            let (core, asked) = (core(), asked.clone());
+            running.keep("source", move || asked.clone().follow(core.clone()));
         }
         running.keep("history", {
             let core = core();

@@ -1,10 +1,13 @@
 //! The daemon's configuration as a file has it, and the checked settings it becomes.
 
+pub(crate) mod scheduling;
+
 use crate::timings::Timings;
 use lattice_config::{Check, Problems};
 use lattice_gossip::{CellName, Seed};
 use lattice_mesh::{MeshConfig, Role};
 use lattice_quorum_types::{VclusterName, wire::MAX_REQUEST_BYTES};
+pub use scheduling::SchedulingConfig;
 use serde::Deserialize;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -48,6 +51,9 @@ pub struct Config {
     /// What becomes of work on nodes that are gone.
     #[serde(default)]
     pub node_loss: NodeLossConfig,
+    /// Where placement learns what neither the quorum nor the nodes tell.
+    #[serde(default)]
+    pub scheduling: SchedulingConfig,
     /// What is logged, e.g. `info` or `info,lattice_mesh=debug`.
     #[serde(default = "default_log")]
     pub log: String,
@@ -151,6 +157,7 @@ impl Check for Config {
         {
             problems.add("join.name", e.reason);
         }
+        problems.within("scheduling", |problems| self.scheduling.check(problems));
         let mut names = BTreeSet::new();
         for (i, cell) in self.cells.iter().enumerate() {
             problems.within(format!("cells.{i}"), |problems| {
@@ -190,6 +197,7 @@ impl Config {
         settings.auto_register = self.auto_register;
         settings.vcluster = VclusterName::new(&self.vcluster).ok()?;
         settings.stop_lost_after = self.node_loss.stop_after();
+        settings.scheduling = self.scheduling.clone();
         Some(settings)
     }
 }
@@ -239,6 +247,8 @@ pub struct Settings {
     pub gossip_interval: Option<Duration>,
     /// How long a node is unreachable before what it runs is stopped; `None`: for ever.
     pub stop_lost_after: Option<Duration>,
+    /// Where placement learns what neither the quorum nor the nodes tell.
+    pub scheduling: SchedulingConfig,
     /// How often control looks, and how long it waits before it believes.
     pub timings: Timings,
     /// Limits and deadlines of the mesh endpoint. Its clock is replaced by that of the edges.
@@ -278,6 +288,7 @@ impl Settings {
             vcluster,
             gossip_interval: None,
             stop_lost_after: NodeLossConfig::default().stop_after(),
+            scheduling: SchedulingConfig::default(),
             timings: Timings::default(),
             mesh,
         }

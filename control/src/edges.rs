@@ -4,6 +4,7 @@ use crate::{
     bmc::BmcPlan,
     config::{Config, Settings},
     http::Auth,
+    inputs::Sources,
     join,
     start_error::StartError,
     tls,
@@ -100,6 +101,7 @@ pub fn check_files(config: &Config, settings: &Settings) -> Result<(), StartErro
     }
     read_tokens(config)?;
     settings.bmcs.as_deref().map(BmcPlan::load).transpose()?;
+    Sources::new(&settings.scheduling)?.check_files()?;
     tls::server_config(tls::load(&config.https)?)?;
     Ok(())
 }

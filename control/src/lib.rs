@@ -32,6 +32,7 @@ mod plans;
 mod preimages;
 mod quorum;
 mod scheduler;
+mod secret_file;
 mod start_error;
 mod store;
 mod tasks;
@@ -45,7 +46,9 @@ pub use agents::{LogChunks, Look};
 pub use app::App;
 pub use baselines::{Baselines, ClassBaseline, Kept};
 pub use bmc::{BmcFileError, BmcPlan, BmcTarget};
-pub use config::{CellConfig, CellSettings, Config, HttpsConfig, JoinConfig, Settings};
+pub use config::{
+    CellConfig, CellSettings, Config, HttpsConfig, JoinConfig, SchedulingConfig, Settings,
+};
 pub use core::Core;
 pub use drift::{By, Drifted, Effect, Report, Unknown};
 pub use edges::{Edges, HttpsIdentity, check_files, read_tokens};

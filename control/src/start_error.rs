@@ -1,6 +1,6 @@
 //! Why a control does not start.
 
-use crate::{bmc::BmcFileError, history::HistoryError, http::AuthError};
+use crate::{bmc::BmcFileError, history::HistoryError, http::AuthError, inputs::SourceError};
 use lattice_gossip::JoinError;
 use lattice_mesh::{CredentialsError, EnrolError, MeshError};
 use std::{net::SocketAddr, path::PathBuf};
@@ -42,6 +42,9 @@ pub enum StartError {
     /// The file of BMCs cannot be used.
     #[error(transparent)]
     Bmcs(#[from] BmcFileError),
+    /// A source of scheduling cannot be asked.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The history of the nodes cannot be opened.
     #[error(transparent)]
     History(#[from] HistoryError),

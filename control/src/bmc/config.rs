@@ -1,5 +1,6 @@
 //! The file that names the BMCs.
 
+use crate::secret_file;
 use lattice_hwprobe::health::Table;
 use lattice_quorum_types::{NodeId, hostlist};
 use lattice_redfish::{
@@ -12,7 +13,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     error::Error,
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -318,7 +318,7 @@ pub(super) fn client(endpoint: &ReadOnly) -> Result<Bmc, EndpointError> {
 }
 
 /// An error with what led to it.
-pub(super) fn with_causes(error: &dyn Error) -> String {
+pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -330,18 +330,5 @@ pub(super) fn with_causes(error: &dyn Error) -> String {
 
 /// The password in a file that nobody else can read.
 pub(super) fn password(path: &Path) -> Result<SecretString, String> {
-    let failed = |error: std::io::Error| format!("password_file: {}: {error}", path.display());
-    let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(format!(
-            "password_file: others can read {} (mode {mode:03o}); run `chmod 600` on it",
-            path.display()
-        ));
-    }
-    let text = fs::read_to_string(path).map_err(failed)?;
-    let password = text.trim_end_matches(['\n', '\r']);
-    if password.is_empty() {
-        return Err(format!("password_file: {} is empty", path.display()));
-    }
-    Ok(password.to_owned().into())
+    secret_file::read(path).map_err(|error| format!("password_file: {error}"))
 }

@@ -1,6 +1,10 @@
 //! Requests counted and timed, and the numbers of `/metrics`.
 
-use super::{caller::Caller, ops::status, state::Api};
+use super::{
+    caller::Caller,
+    ops::{inputs, status},
+    state::Api,
+};
 use crate::View;
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -176,6 +180,9 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
         "1 where the last look at a node's BMC was answered; no series before the first.",
         &power.answers,
     );
+    for input in inputs::gauges(&view, core.now()) {
+        gauge(input.name, input.help, &input.series);
+    }
     // Names of tenants are for operators.
     if caller.sees_all() {
         let seen = || view.projects.values().filter(|p| caller.sees(&p.path));

@@ -18,6 +18,7 @@ mod edge;
 mod events;
 mod grpc;
 mod history;
+mod inputs;
 mod inventory;
 mod known;
 mod limits;

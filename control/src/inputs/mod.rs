@@ -6,9 +6,17 @@
 //! said last is in [`Inputs`], a part of the view, and that is all that scheduling reads. What is not
 //! known is `None` and weighs as unknown: it is never zero and never free.
 
+mod answer;
+mod energy;
+mod fetch;
+mod readiness;
 mod solver;
+mod sources;
+mod storage;
 
-pub(crate) use solver::{Promised, fill, follow, promise};
+pub(crate) use solver::{Promised, fill, follow, left, promise};
+pub use sources::SourceError;
+pub(crate) use sources::Sources;
 
 use lattice_placement::Fraction;
 use lattice_quorum_types::{AllocationId, UnixMillis};
@@ -78,6 +86,11 @@ pub(crate) struct SourceState {
 }
 
 impl Inputs {
+    /// Whether anybody is asked how much of a job's data is ready.
+    pub(crate) fn asks_for_readiness(&self) -> bool {
+        self.sources.contains_key(&Source::DataReadiness)
+    }
+
     /// Notes what came of asking a source, and logs where that is news.
     pub(crate) fn note(&mut self, source: &Source, at: UnixMillis, came: Result<(), String>) {
         let state = Arc::make_mut(&mut self.sources)

@@ -3,7 +3,8 @@
 use lattice_agent::executor::{AgentUser, Ids};
 use lattice_client::{Client, Endpoint};
 use lattice_control::{
-    App, CellSettings, Core, Edges, HttpsIdentity, NodeEntry, Settings, StartError, Timings,
+    App, CellSettings, Core, Edges, HttpsIdentity, NodeEntry, SchedulingConfig, Settings,
+    StartError, Timings,
 };
 use lattice_gossip::CellName;
 use lattice_hwprobe::{Host, NvmlSource};
@@ -18,6 +19,7 @@ use lattice_quorum_types::{
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     view::{Answer, Query},
 };
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -65,6 +67,8 @@ pub struct Bed {
     pub control: Option<App>,
     /// A second control that agents know and that does not run yet.
     pub spare: Option<App>,
+    /// Where controls that are bound from now on learn what the site tells.
+    pub scheduling: SchedulingConfig,
     /// Certificate and key of the public port, PEM.
     https: (String, String),
     pub agents: BTreeMap<NodeId, lattice_agent::App>,
@@ -89,6 +93,7 @@ impl Bed {
             quorum: Vec::new(),
             control: None,
             spare: None,
+            scheduling: SchedulingConfig::default(),
             agents: BTreeMap::new(),
             started: BTreeMap::new(),
         };
@@ -163,6 +168,19 @@ impl Bed {
         .unwrap()
     }
 
+    /// For what the SDK does not ask.
+    pub fn raw(&self) -> reqwest::Client {
+        let mut roots = rustls::RootCertStore::empty();
+        let certificate = CertificateDer::from_pem_slice(self.https.0.as_bytes()).unwrap();
+        roots.add(certificate).unwrap();
+        let ring = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(ring);
+        let tls = tls.with_safe_default_protocol_versions().unwrap();
+        let tls = tls.with_root_certificates(roots).with_no_client_auth();
+        let client = reqwest::Client::builder().tls_backend_preconfigured(tls);
+        client.no_proxy().build().unwrap()
+    }
+
     /// A control of this cluster, started.
     pub async fn new_control(&self, name: &str, listen: SocketAddr) -> App {
         let mut control = self.bind_control(name, listen).await;
@@ -175,6 +193,7 @@ impl Bed {
         settings.auto_register = true;
         settings.gossip_interval = Some(Duration::from_millis(200));
         settings.timings = TIMINGS;
+        settings.scheduling = self.scheduling.clone();
         settings.stop_lost_after = Some(STOP_LOST_AFTER);
         settings.cells = vec![CellSettings {
             name: CELL.parse::<CellName>().unwrap(),

@@ -6,6 +6,7 @@
 mod baselines;
 mod bed;
 mod faults;
+mod inputs;
 mod loss;
 mod relay;
 mod roll;
@@ -32,11 +33,12 @@ fn main() -> ExitCode {
         .build()
         .unwrap();
     runtime.block_on(async {
-        if !matches!(filter.as_deref(), Some("baselines" | "upgraded")) {
+        if !matches!(filter.as_deref(), Some("baselines" | "upgraded" | "site_tells")) {
             scenarios::run(filter.as_deref()).await;
         }
         baselines::run(filter.as_deref()).await;
         roll::run(filter.as_deref()).await;
+        inputs::run(filter.as_deref()).await;
     });
     ExitCode::SUCCESS
 }

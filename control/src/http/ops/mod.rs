@@ -17,6 +17,7 @@ mod groups;
 pub(crate) mod health;
 pub(crate) mod history;
 mod history_lines;
+pub(crate) mod inputs;
 pub(crate) mod logs;
 pub(crate) mod nodes;
 pub(crate) mod paging;

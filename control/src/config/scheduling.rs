@@ -1,0 +1,352 @@
+//! The section `scheduling`: where placement learns what neither the quorum nor the nodes tell.
+
+use lattice_config::Problems;
+use lattice_quorum_types::spec::Demand;
+use reqwest::Url;
+use serde::Deserialize;
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
+
+/// The section; every source may be left out.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct SchedulingConfig {
+    /// Prices of energy over time; without them the price weighs as unknown.
+    pub energy_price: Option<EnergyPriceConfig>,
+    /// Who knows how much of a job's input data is on the hot tier.
+    pub data_readiness: Option<DataReadinessConfig>,
+    /// Storage systems whose bandwidth is rationed, by the name that requests have.
+    pub storage: BTreeMap<String, StorageConfig>,
+}
+
+/// Prices of energy: lines `timestamp,price` in a file or behind an URL, one of the two.
+#[derive(Debug, Clone, Deserialize)]
+pub struct EnergyPriceConfig {
+    /// The file.
+    pub file: Option<PathBuf>,
+    /// The URL.
+    pub url: Option<String>,
+    /// File with the bearer token that the URL asks for.
+    pub token_file: Option<PathBuf>,
+    /// Seconds between two readings.
+    #[serde(default = "five_minutes")]
+    pub refresh_s: u64,
+    /// Seconds after which a reading is given up.
+    #[serde(default = "ten_seconds")]
+    pub deadline_s: u64,
+}
+
+/// Who knows how much of a job's input data is on the hot tier.
+#[derive(Debug, Clone, Deserialize)]
+pub struct DataReadinessConfig {
+    /// Asked for one allocation at a time: `{id}`, `{project}` and `{user}` stand for its own.
+    pub url: String,
+    /// File with the bearer token that the URL asks for.
+    pub token_file: Option<PathBuf>,
+    /// Seconds after which an allocation that still waits is asked about again.
+    #[serde(default = "one_minute")]
+    pub refresh_s: u64,
+    /// Seconds for which an answer counts while no newer one comes.
+    #[serde(default = "ten_minutes")]
+    pub max_age_s: u64,
+    /// Seconds after which a question is given up.
+    #[serde(default = "five_seconds")]
+    pub deadline_s: u64,
+    /// Questions at a time.
+    #[serde(default = "eight")]
+    pub at_a_time: usize,
+}
+
+/// A storage system.
+#[derive(Debug, Clone, Deserialize)]
+pub struct StorageConfig {
+    /// What it can do, GB/s (10^9 bytes).
+    pub bandwidth_gb_s: f64,
+    /// Who knows what is used of it; without it only what running work was promised counts.
+    pub utilisation: Option<UtilisationConfig>,
+}
+
+/// Who knows what is used of a storage system.
+#[derive(Debug, Clone, Deserialize)]
+pub struct UtilisationConfig {
+    /// Answers JSON.
+    pub url: String,
+    /// Where in the answer the number is, as a JSON pointer (RFC 6901).
+    #[serde(default = "used")]
+    pub key: String,
+    /// What the number counts.
+    #[serde(default)]
+    pub unit: BandwidthUnit,
+    /// Whose traffic the number has.
+    #[serde(default)]
+    pub counts: Counts,
+    /// File with the bearer token that the URL asks for.
+    pub token_file: Option<PathBuf>,
+    /// Seconds between two questions.
+    #[serde(default = "thirty_seconds")]
+    pub refresh_s: u64,
+    /// Seconds for which an answer counts while no newer one comes.
+    #[serde(default = "two_minutes")]
+    pub max_age_s: u64,
+    /// Seconds after which a question is given up.
+    #[serde(default = "five_seconds")]
+    pub deadline_s: u64,
+}
+
+/// What a number of bandwidth counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BandwidthUnit {
+    /// 10^9 bytes a second.
+    #[default]
+    GbS,
+    /// 10^6 bytes a second.
+    MbS,
+    /// Bytes a second.
+    BytesS,
+}
+
+impl BandwidthUnit {
+    /// One of it in MB/s.
+    pub(crate) const fn mb_s(self) -> f64 {
+        match self {
+            Self::GbS => 1e3,
+            Self::MbS => 1.0,
+            Self::BytesS => 1e-6,
+        }
+    }
+}
+
+/// Whose traffic a storage system's number has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counts {
+    /// All of it, our jobs' as well.
+    #[default]
+    All,
+    /// That of others than our jobs.
+    Others,
+}
+
+const fn five_seconds() -> u64 {
+    5
+}
+const fn ten_seconds() -> u64 {
+    10
+}
+const fn thirty_seconds() -> u64 {
+    30
+}
+const fn one_minute() -> u64 {
+    60
+}
+const fn two_minutes() -> u64 {
+    120
+}
+const fn five_minutes() -> u64 {
+    300
+}
+const fn ten_minutes() -> u64 {
+    600
+}
+const fn eight() -> usize {
+    8
+}
+fn used() -> String {
+    "/used".to_owned()
+}
+
+/// The longest of any span here, seconds.
+const MOST_S: u64 = 86_400;
+/// The longest that anything is waited for, seconds.
+const MOST_DEADLINE_S: u64 = 300;
+/// More questions at a time than any service wants from one asker.
+const MOST_AT_A_TIME: usize = 256;
+/// More than any storage system does, GB/s.
+const MOST_GB_S: f64 = 1e6;
+
+impl SchedulingConfig {
+    pub(super) fn check(&self, problems: &mut Problems) {
+        if let Some(energy) = &self.energy_price {
+            problems.within("energy_price", |problems| energy.check(problems));
+        }
+        if let Some(readiness) = &self.data_readiness {
+            problems.within("data_readiness", |problems| readiness.check(problems));
+        }
+        problems.within("storage", |problems| {
+            for (name, storage) in &self.storage {
+                problems.within(name, |problems| storage.check(name, problems));
+            }
+        });
+    }
+
+    /// Every URL of it.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &str> {
+        let energy = self.energy_price.iter().filter_map(|e| e.url.as_deref());
+        let readiness = self.data_readiness.iter().map(|r| r.url.as_str());
+        let storage = self.storage.values().filter_map(|s| s.utilisation.as_ref());
+        energy
+            .chain(readiness)
+            .chain(storage.map(|used| used.url.as_str()))
+    }
+}
+
+impl EnergyPriceConfig {
+    fn check(&self, problems: &mut Problems) {
+        match (&self.file, &self.url) {
+            (Some(_), None) => {
+                if self.token_file.is_some() {
+                    problems.add("token_file", "is for an `url`; a file asks for none");
+                }
+            }
+            (None, Some(url)) => check_url("url", url, self.token_file.is_some(), problems),
+            _ => problems.add("", "give one of `file` and `url`"),
+        }
+        check_spans(self.refresh_s, None, self.deadline_s, problems);
+    }
+}
+
+impl DataReadinessConfig {
+    fn check(&self, problems: &mut Problems) {
+        let sample = |name: &str| matches!(name, "id" | "project" | "user").then(|| "x".to_owned());
+        match filled(&self.url, sample) {
+            Err(unknown) => problems.add(
+                "url",
+                format!(
+                    "{{{unknown}}} stands for nothing; there are {{id}}, {{project}}, {{user}}"
+                ),
+            ),
+            Ok(url) => check_url("url", &url, self.token_file.is_some(), problems),
+        }
+        if !self.url.contains("{id}") {
+            problems.add("url", "must say {id}: which allocation is meant");
+        }
+        let max_age_s = Some(self.max_age_s);
+        check_spans(self.refresh_s, max_age_s, self.deadline_s, problems);
+        if !(1..=MOST_AT_A_TIME).contains(&self.at_a_time) {
+            let given = self.at_a_time;
+            problems.add(
+                "at_a_time",
+                format!("give 1 to {MOST_AT_A_TIME}, not {given}"),
+            );
+        }
+    }
+}
+
+impl StorageConfig {
+    fn check(&self, name: &str, problems: &mut Problems) {
+        // As in the requests that name it.
+        let named = Demand {
+            storage_mb_s: [(name.to_owned(), 1)].into(),
+            ..Demand::default()
+        };
+        if let Err(error) = named.check() {
+            problems.add("", error);
+        }
+        // At least 1 MB/s: less is no budget but a mistake of the unit.
+        if !(1e-3..=MOST_GB_S).contains(&self.bandwidth_gb_s) {
+            let given = self.bandwidth_gb_s;
+            let text = format!("give 0.001 to {MOST_GB_S} GB/s (10^9 bytes), not {given}");
+            problems.add("bandwidth_gb_s", text);
+        }
+        let Some(used) = &self.utilisation else {
+            return;
+        };
+        problems.within("utilisation", |problems| {
+            check_url("url", &used.url, used.token_file.is_some(), problems);
+            if !used.key.is_empty() && !used.key.starts_with('/') {
+                let text = "must be a JSON pointer like /used or /data/result/0/value/1";
+                problems.add("key", text);
+            }
+            let max_age_s = Some(used.max_age_s);
+            check_spans(used.refresh_s, max_age_s, used.deadline_s, problems);
+        });
+    }
+
+    /// What it can do, MB/s.
+    pub(crate) fn budget_mb_s(&self) -> u64 {
+        // Checked to be at least 1 and below 2^53.
+        (self.bandwidth_gb_s * BandwidthUnit::GbS.mb_s()).round() as u64
+    }
+}
+
+fn check_spans(refresh_s: u64, max_age_s: Option<u64>, deadline_s: u64, problems: &mut Problems) {
+    let spans = [
+        ("refresh_s", Some(refresh_s), MOST_S),
+        ("max_age_s", max_age_s, MOST_S),
+        ("deadline_s", Some(deadline_s), MOST_DEADLINE_S),
+    ];
+    for (key, given, most) in spans {
+        if let Some(given) = given
+            && !(1..=most).contains(&given)
+        {
+            problems.add(key, format!("give 1 to {most} seconds, not {given}"));
+        }
+    }
+    if let Some(max_age_s) = max_age_s
+        && max_age_s < refresh_s
+    {
+        let text = "is less than `refresh_s`: every answer would be forgotten before the next";
+        problems.add("max_age_s", text);
+    }
+}
+
+fn check_url(key: &str, text: &str, has_token: bool, problems: &mut Problems) {
+    let url = match Url::parse(text) {
+        Ok(url) => url,
+        Err(error) => return problems.add(key, format!("is no URL: {error}")),
+    };
+    let is_secret = !url.username().is_empty() || url.password().is_some();
+    match url.scheme() {
+        _ if is_secret => problems.add(key, "must hold no password; give `token_file`"),
+        "https" => {}
+        "http" if has_token && !is_this_host(&url) => {
+            let text = "would carry the token in the clear; write https";
+            problems.add(key, text);
+        }
+        "http" => {}
+        other => problems.add(key, format!("must begin with http or https, not {other}")),
+    }
+}
+
+fn is_this_host(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    host == "localhost" || is_loopback
+}
+
+/// Puts what `{name}` stands for in its place, such that it is one piece of a URL whatever is in it.
+///
+/// # Errors
+/// The name that stands for nothing.
+pub(crate) fn filled(
+    template: &str,
+    stands_for: impl Fn(&str) -> Option<String>,
+) -> Result<String, String> {
+    let mut text = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        text.push_str(before);
+        let (name, behind) = after.split_once('}').ok_or_else(|| after.to_owned())?;
+        let value = stands_for(name).ok_or_else(|| name.to_owned())?;
+        for byte in value.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                    text.push(char::from(byte));
+                }
+                _ => text.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        rest = behind;
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+/// A number of seconds as a span.
+pub(crate) const fn seconds(number: u64) -> Duration {
+    Duration::from_secs(number)
+}
+
+#[cfg(test)]
+mod tests;

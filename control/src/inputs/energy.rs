@@ -1,0 +1,219 @@
+//! Prices of energy over time, and which of them is in force.
+//!
+//! A series is text, one price a line: `timestamp,price`. A timestamp is RFC 3339 with an offset, or
+//! seconds since 1970; each is later than the one before. A price is any finite number, also a negative
+//! one, in the site's unit; without one, nothing is known from there on. A price holds until the next
+//! line; the last as long as the one before it did. The first line may be the header
+//! `timestamp,price`, and lines with `#` are comments.
+//!
+//! Normalized, a price is its place between the lowest (0) and the highest (1) of the whole series, on a
+//! straight line; 0.5 where all are the same. So a series that covers what a site compares, say the days
+//! around today, spreads best.
+
+use lattice_placement::Fraction;
+use lattice_quorum_types::UnixMillis;
+use std::fmt;
+
+use super::Price;
+
+/// What is read of a series at most, bytes: ten years of quarter hours.
+pub(crate) const MOST_BYTES: usize = 16 << 20;
+/// No price is beyond this, in whatever unit; so no difference is infinite.
+const MOST_PRICE: f64 = 1e15;
+/// Mistakes named at once.
+const MOST_FAULTS: usize = 5;
+
+/// Prices over time.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Series {
+    /// From when on which price holds, by time; `None` where none is known.
+    steps: Vec<(UnixMillis, Option<f64>)>,
+    /// From when on nothing is known.
+    ends_at: UnixMillis,
+    lowest: f64,
+    highest: f64,
+}
+
+/// What is wrong with a series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Faults(Vec<Fault>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fault {
+    /// From 1; `None` is about the whole.
+    line: Option<u64>,
+    field: &'static str,
+    reason: String,
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, fault) in self.0.iter().take(MOST_FAULTS).enumerate() {
+            if n > 0 {
+                f.write_str("; ")?;
+            }
+            match fault.line {
+                Some(line) => write!(f, "line {line}: {}: {}", fault.field, fault.reason)?,
+                None => f.write_str(&fault.reason)?,
+            }
+        }
+        match self.0.len().saturating_sub(MOST_FAULTS) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for Faults {}
+
+impl Series {
+    /// Reads a series, or says what is wrong with it, by line and field.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Faults> {
+        let mut faults = Vec::new();
+        let mut steps: Vec<(UnixMillis, Option<f64>)> = Vec::new();
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .comment(Some(b'#'))
+            .trim(csv::Trim::All)
+            .from_reader(bytes);
+        for (n, row) in reader.records().enumerate() {
+            let row = match row {
+                Ok(row) => row,
+                Err(error) => {
+                    let line = error.position().map(csv::Position::line);
+                    faults.push(Fault {
+                        line,
+                        field: "text",
+                        reason: "is no UTF-8".to_owned(),
+                    });
+                    continue;
+                }
+            };
+            if n == 0 && row.iter().eq(["timestamp", "price"]) {
+                continue;
+            }
+            let line = row.position().map(csv::Position::line);
+            match step(&row) {
+                Ok((at, price)) => match steps.last() {
+                    Some((before, _)) if *before >= at => {
+                        let reason = "is not later than that of the line before; sort the lines, and \
+                                      name each time once";
+                        faults.push(Fault::of(line, "timestamp", reason));
+                    }
+                    _ => steps.push((at, price)),
+                },
+                Err((field, reason)) => faults.push(Fault::of(line, field, reason)),
+            }
+        }
+        if faults.is_empty() {
+            return Self::new(steps).map_err(|reason| Faults(vec![Fault::of(None, "", reason)]));
+        }
+        Err(Faults(faults))
+    }
+
+    fn new(steps: Vec<(UnixMillis, Option<f64>)>) -> Result<Self, &'static str> {
+        let prices = || steps.iter().filter_map(|(_, price)| *price);
+        let (lowest, highest) = (prices().reduce(f64::min), prices().reduce(f64::max));
+        let (Some(lowest), Some(highest)) = (lowest, highest) else {
+            return Err("it has no price; write lines like 2026-11-23T14:00:00Z,87.5");
+        };
+        let ends_at = match steps.as_slice() {
+            [.., (last, None)] => *last,
+            [.., (before, _), (last, Some(_))] => last.after(last.since(*before)),
+            _ => {
+                return Err(
+                    "it has one line, which does not say until when its price holds; add a line with \
+                     the time of its end and no price, like 2026-11-24T00:00:00Z,",
+                );
+            }
+        };
+        Ok(Self {
+            steps,
+            ends_at,
+            lowest,
+            highest,
+        })
+    }
+
+    /// From when on nothing is known.
+    pub(crate) const fn ends_at(&self) -> UnixMillis {
+        self.ends_at
+    }
+
+    /// The price in force: the last one at or before `now`. `None` before the first, after the end, and
+    /// where a line has none.
+    pub(crate) fn at(&self, now: UnixMillis) -> Option<Price> {
+        if now >= self.ends_at {
+            return None;
+        }
+        let begun = self.steps.partition_point(|(from, _)| *from <= now);
+        let price = self.steps[..begun].last()?.1?;
+        let span = self.highest - self.lowest;
+        let place = if span > 0.0 {
+            (price - self.lowest) / span
+        } else {
+            0.5
+        };
+        // Between the lowest and the highest, so a part of the whole but for rounding.
+        let normalized = Fraction::new(place.clamp(0.0, 1.0)).ok()?;
+        Some(Price { price, normalized })
+    }
+}
+
+impl Fault {
+    fn of(line: Option<u64>, field: &'static str, reason: impl Into<String>) -> Self {
+        Self {
+            line,
+            field,
+            reason: reason.into(),
+        }
+    }
+}
+
+type Wrong = (&'static str, String);
+
+fn step(row: &csv::StringRecord) -> Result<(UnixMillis, Option<f64>), Wrong> {
+    let (time, price) = match row.iter().collect::<Vec<_>>()[..] {
+        [time, price] => (time, price),
+        [_] => return Err(("price", "is missing; write timestamp,price".to_owned())),
+        _ => {
+            let reason = format!(
+                "there are {} fields instead of timestamp,price; a number has a point, no comma",
+                row.len()
+            );
+            return Err(("price", reason));
+        }
+    };
+    let at = timestamp(time).map_err(|reason| ("timestamp", reason))?;
+    if price.is_empty() {
+        return Ok((at, None));
+    }
+    let wrong = |what: &str| ("price", format!("{price:?} is no {what}"));
+    let number: f64 = price.parse().map_err(|_| wrong("number"))?;
+    if !number.is_finite() {
+        return Err(wrong("finite number; leave it out where none is known"));
+    }
+    if number.abs() > MOST_PRICE {
+        return Err(wrong("price: it is beyond 1e15"));
+    }
+    Ok((at, Some(number)))
+}
+
+fn timestamp(text: &str) -> Result<UnixMillis, String> {
+    let is_seconds = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let stamp = match is_seconds {
+        true => {
+            let seconds = text.parse::<i64>().ok();
+            seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
+        }
+        false => text.parse::<jiff::Timestamp>().ok(),
+    };
+    let millis = stamp.and_then(|stamp| u64::try_from(stamp.as_millisecond()).ok());
+    millis.map(UnixMillis).ok_or_else(|| {
+        format!(
+            "{text:?} is no time; write one with its offset, like 2026-11-23T14:00:00Z or \
+             2026-11-23T15:00:00+01:00, or seconds since 1970"
+        )
+    })
+}

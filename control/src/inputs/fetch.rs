@@ -1,0 +1,315 @@
+//! How a source is asked: over HTTP or from a file, within a deadline and a size, whatever it does.
+
+use crate::secret_file;
+use reqwest::{
+    Client, Response, Url,
+    header::{ACCEPT_ENCODING, HeaderMap, HeaderValue},
+};
+use rustls::{ClientConfig, RootCertStore};
+use secrecy::{ExposeSecret as _, SecretString};
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+use tokio::{sync::oneshot, time::timeout};
+
+/// Why a source gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FetchError {
+    /// It did not answer in time.
+    #[error("no answer within {} s", .after.as_secs_f64())]
+    Late {
+        /// The deadline.
+        after: Duration,
+    },
+    /// No connection, or it broke.
+    #[error("no answer: {reason}")]
+    Unreached {
+        /// The first cause.
+        reason: String,
+    },
+    /// Another answer than 200.
+    #[error("it answered with status {status}{}", hint(*.status))]
+    Status {
+        /// As answered.
+        status: u16,
+    },
+    /// More than is read of an answer.
+    #[error("it is longer than {most} bytes")]
+    TooLong {
+        /// What is read at most.
+        most: usize,
+    },
+    /// The file cannot be read.
+    #[error("it cannot be read: {reason}")]
+    File {
+        /// Why.
+        reason: String,
+    },
+    /// The token cannot be used.
+    #[error("token_file: {reason}")]
+    Token {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl FetchError {
+    /// Whether it says that the source is not there, rather than that it dislikes the question.
+    pub(crate) const fn is_outage(&self) -> bool {
+        match self {
+            Self::Late { .. } | Self::Unreached { .. } => true,
+            Self::Status { status } => *status >= 500 || *status == 429,
+            _ => false,
+        }
+    }
+}
+
+const fn hint(status: u16) -> &'static str {
+    match status {
+        300..=399 => "; redirects are not followed: give the URL it leads to",
+        401 | 403 => "; give a `token_file` that it takes",
+        _ => "",
+    }
+}
+
+/// TLS or the HTTP client cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    /// The authorities that the system trusts.
+    #[error("TLS cannot be set up")]
+    Tls(#[from] rustls::Error),
+    /// The client.
+    #[error("the HTTP client cannot be set up")]
+    Http(#[from] reqwest::Error),
+}
+
+/// A client for sources. Those with `https` must show a certificate that the system trusts.
+///
+/// # Errors
+/// Where the system's authorities cannot be read; nothing of them is needed without `https`.
+pub(crate) fn client(has_tls: bool) -> Result<Client, ClientError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider.clone());
+    let tls = tls.with_safe_default_protocol_versions()?;
+    let tls = match has_tls {
+        true => {
+            let verifier = rustls_platform_verifier::Verifier::new(provider)?;
+            tls.dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
+                .with_no_client_auth()
+        }
+        false => tls
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth(),
+    };
+    let mut always = HeaderMap::new();
+    // Nothing is unpacked here, so that a small answer stays small.
+    always.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let client = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .default_headers(always)
+        // A token goes where the configuration says, and nowhere else.
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .no_proxy()
+        .http1_only()
+        .build()?;
+    Ok(client)
+}
+
+/// Something behind a URL.
+#[derive(Debug, Clone)]
+pub(crate) struct Web {
+    client: Client,
+    token: Option<Arc<Token>>,
+    deadline: Duration,
+    /// What is read of an answer at most, bytes.
+    most: usize,
+}
+
+/// A bearer token, and the file it is read from again when it is no longer taken.
+#[derive(Debug)]
+struct Token {
+    path: PathBuf,
+    value: Mutex<HeaderValue>,
+}
+
+impl Web {
+    /// Asks nothing yet; reads the token.
+    ///
+    /// # Errors
+    /// A file of the token that cannot be used.
+    pub(crate) fn new(
+        client: Client,
+        token_file: Option<&Path>,
+        deadline: Duration,
+        most: usize,
+    ) -> Result<Self, FetchError> {
+        let token = match token_file {
+            Some(path) => Some(Arc::new(Token {
+                path: path.to_owned(),
+                value: Mutex::new(bearer(path)?),
+            })),
+            None => None,
+        };
+        Ok(Self {
+            client,
+            token,
+            deadline,
+            most,
+        })
+    }
+
+    /// The body of the answer, if it is one with status 200.
+    pub(crate) async fn get(&self, url: &Url) -> Result<Vec<u8>, FetchError> {
+        let after = self.deadline;
+        let late = |_| FetchError::Late { after };
+        timeout(after, self.asked(url)).await.map_err(late)?
+    }
+
+    async fn asked(&self, url: &Url) -> Result<Vec<u8>, FetchError> {
+        let mut response = self.sent(url).await?;
+        if matches!(response.status().as_u16(), 401 | 403) && self.renewed().await? {
+            response = self.sent(url).await?;
+        }
+        let status = response.status().as_u16();
+        if status != 200 {
+            return Err(FetchError::Status { status });
+        }
+        let most = self.most;
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(unreached)? {
+            if body.len() + chunk.len() > most {
+                return Err(FetchError::TooLong { most });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    async fn sent(&self, url: &Url) -> Result<Response, FetchError> {
+        let mut request = self.client.get(url.clone());
+        if let Some(token) = &self.token {
+            let value = token.value.lock().unwrap_or_else(PoisonError::into_inner);
+            request = request.header(reqwest::header::AUTHORIZATION, value.clone());
+        }
+        request.send().await.map_err(unreached)
+    }
+
+    /// Whether the file holds another token than the one that is not taken.
+    async fn renewed(&self) -> Result<bool, FetchError> {
+        let Some(token) = &self.token else {
+            return Ok(false);
+        };
+        let path = token.path.clone();
+        let read = aside("token", move || bearer(&path)).await;
+        let reason = || "the thread that reads it ended".to_owned();
+        let value = read.map_err(|_| FetchError::Token { reason: reason() })??;
+        let mut known = token.value.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = *known != value;
+        *known = value;
+        Ok(is_other)
+    }
+}
+
+/// The header that shows a token.
+fn bearer(path: &Path) -> Result<HeaderValue, FetchError> {
+    let wrong = |reason: String| FetchError::Token { reason };
+    let token: SecretString = secret_file::read(path).map_err(|error| wrong(error.to_string()))?;
+    let text = SecretString::from(format!("Bearer {}", token.expose_secret()));
+    let value = HeaderValue::from_str(text.expose_secret());
+    let mut value = value.map_err(|_| {
+        let path = path.display();
+        wrong(format!("{path} holds signs that no header may have"))
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// What an error of the HTTP client means, without the URL: its query may name people.
+fn unreached(error: reqwest::Error) -> FetchError {
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    FetchError::Unreached {
+        reason: cause.to_string(),
+    }
+}
+
+/// Runs what may block for ever in a thread of its own: the runtime's threads for such work are
+/// waited for when the process ends.
+fn aside<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> oneshot::Receiver<T> {
+    let (done, wait) = oneshot::channel();
+    let run = move || {
+        // Nobody may wait for it any more.
+        let _ = done.send(work());
+    };
+    // Without a thread `done` is dropped, and the receiver knows.
+    let _ = thread::Builder::new().name(name.to_owned()).spawn(run);
+    wait
+}
+
+/// A file, on a disk that may not answer.
+#[derive(Debug)]
+pub(crate) struct OnDisk {
+    path: PathBuf,
+    deadline: Duration,
+    most: usize,
+    /// A reading that has not come back: no second one is begun beside it.
+    under_way: Option<oneshot::Receiver<io::Result<Vec<u8>>>>,
+}
+
+impl OnDisk {
+    pub(crate) const fn new(path: PathBuf, deadline: Duration, most: usize) -> Self {
+        Self {
+            path,
+            deadline,
+            most,
+            under_way: None,
+        }
+    }
+
+    /// What is in it.
+    pub(crate) async fn read(&mut self) -> Result<Vec<u8>, FetchError> {
+        let (path, most, after) = (self.path.clone(), self.most, self.deadline);
+        let begin = || aside("source file", move || whole(&path, most));
+        let reading = self.under_way.get_or_insert_with(begin);
+        let Ok(read) = timeout(after, reading).await else {
+            return Err(FetchError::Late { after });
+        };
+        self.under_way = None;
+        let reason = |error: io::Error| FetchError::File {
+            reason: error.to_string(),
+        };
+        let lost = io::Error::other("the thread that reads it ended");
+        let bytes = read.map_err(|_| reason(lost))?.map_err(reason)?;
+        if bytes.len() > most {
+            return Err(FetchError::TooLong { most });
+        }
+        Ok(bytes)
+    }
+}
+
+/// At most one byte more than `most`.
+pub(crate) fn whole(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    // A pipe would be waited for.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    File::open(path)?
+        .take(most.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
