@@ -24,7 +24,7 @@ use lattice_quorum_types::{
     node::Lifecycle,
     project::Project,
     rpc::Role,
-    spec::Requeue,
+    spec::{Demand, Requeue},
     view::{Answer, CertificateView, Query, TrustView},
 };
 use moves::*;

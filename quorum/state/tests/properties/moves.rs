@@ -358,6 +358,15 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
             let spec = lattice_quorum_types::spec::AllocationSpec {
                 requeue: *requeue,
                 hold: *hold,
+                // Half of them say it: both kinds of record are replayed.
+                demand: match *nodes % 2 {
+                    0 => Demand::default(),
+                    _ => Demand {
+                        data_ready_ppm: Some(*nodes * 1_000),
+                        checkpoint_ms: Some(60_000),
+                        storage_mb_s: [("scratch".to_owned(), 500)].into(),
+                    },
+                },
                 ..spec
             };
             vec![(
