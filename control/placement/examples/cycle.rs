@@ -15,7 +15,7 @@ use anyhow::{Context, ensure};
 use clap::{Parser, ValueEnum};
 use lattice_placement::{
     Budget, ClusterView, ConformanceKey, Delta, Fraction, Health, LevelView, Liveness, NodeFacts,
-    NodeView, PendingView, Plan, Planner, Policy, Reservations, RunningView, TenantView,
+    NodeView, PendingView, Plan, Planner, Policy, Reservations, RunningView, Score, TenantView,
 };
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis,
@@ -26,6 +26,7 @@ use lattice_quorum_types::{
 use serde_json::json;
 use std::{
     collections::BTreeMap,
+    hint::black_box,
     time::{Duration, Instant},
 };
 
@@ -47,6 +48,9 @@ struct Args {
     /// Plan on after changes, instead of from the view.
     #[arg(long)]
     warm: bool,
+    /// Score the queue, and nothing else; implies `--warm`.
+    #[arg(long, conflicts_with = "reservations")]
+    scores: bool,
     /// Cycles.
     #[arg(long, default_value_t = 21)]
     cycles: usize,
@@ -256,6 +260,11 @@ fn warm_cycle(planner: &mut Planner, delta: Delta, now: UnixMillis) -> Plan {
     planner.plan(now)
 }
 
+#[inline(never)]
+fn scores_cycle(planner: &mut Planner, now: UnixMillis) -> Vec<(AllocationId, Score)> {
+    planner.scores(now)
+}
+
 /// What changes between two plans: so many nodes change hands, and half as many jobs leave as come.
 const CHANGED_NODES: usize = 50;
 const CHANGED_JOBS: usize = 25;
@@ -282,6 +291,21 @@ fn warm(view: &ClusterView, policy: Policy, cycles: usize) -> anyhow::Result<Mea
         plan,
         resident_bytes,
     })
+}
+
+fn scores(view: &ClusterView, policy: Policy, cycles: usize) -> Measured {
+    let mut planner = Planner::with_policy(view.clone(), policy);
+    let plan = planner.plan(NOW);
+    let mut cycle = |n: usize| {
+        let start = Instant::now();
+        black_box(scores_cycle(&mut planner, NOW.after(5_000 * n as u64)));
+        start.elapsed()
+    };
+    Measured {
+        cycles: (0..cycles).map(&mut cycle).collect(),
+        plan,
+        resident_bytes: 0,
+    }
 }
 
 fn changes(
@@ -346,9 +370,10 @@ fn main() -> anyhow::Result<()> {
         ..Policy::default()
     };
     let view = view(args.nodes, groups, args.pending)?;
-    let mut measured = match args.warm {
-        true => warm(&view, policy, args.cycles)?,
-        false => cold(&view, policy, args.cycles)?,
+    let mut measured = match (args.scores, args.warm) {
+        (true, _) => scores(&view, policy, args.cycles),
+        (false, true) => warm(&view, policy, args.cycles)?,
+        (false, false) => cold(&view, policy, args.cycles)?,
     };
     measured.cycles.sort_unstable();
     let at = |part: f64| {
@@ -361,7 +386,8 @@ fn main() -> anyhow::Result<()> {
         "nodes": args.nodes,
         "groups": groups,
         "pending": args.pending,
-        "warm": args.warm,
+        "warm": args.warm || args.scores,
+        "only_scores": args.scores,
         "cycles": args.cycles,
         "median_ms": (at(0.5) * 1e3).round() / 1e3,
         "p99_ms": (at(0.99) * 1e3).round() / 1e3,

@@ -27,3 +27,4 @@ row --pending 10000 --warm
 row --pending 10000 --reservations 64 --warm
 row --pending 1000 --reservations all
 row --nodes 50000 --pending 50000
+row --pending 10000 --scores

@@ -118,12 +118,9 @@ pub fn energy(normalized_price: Option<Fraction>) -> f64 {
 }
 
 /// f8 = 1 / (1 + minutes a checkpoint takes); neutral where that is not known, 0 where it never ends.
-pub fn checkpoint(millis: Option<u64>) -> f64 {
-    match millis {
-        None => NEUTRAL,
-        Some(u64::MAX) => 0.0,
-        Some(millis) => 1.0 / (1.0 + millis as f64 / 60_000.0),
-    }
+pub fn checkpoint(minutes: Option<f64>) -> f64 {
+    // Nothing to write over no bandwidth is not a number, which is never the larger one.
+    minutes.map_or(NEUTRAL, |minutes| (1.0 / (1.0 + minutes)).max(0.0))
 }
 
 /// f9 = largest conformance group / nodes, at most 1.

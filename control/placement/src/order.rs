@@ -10,6 +10,8 @@ use crate::{
 };
 use lattice_quorum_types::UnixMillis;
 
+const MINUTE_MS: f64 = 60_000.0;
+
 /// What scores depend on beside the job itself.
 pub(crate) struct Scorer<'a> {
     policy: &'a Policy,
@@ -19,6 +21,8 @@ pub(crate) struct Scorer<'a> {
     tenants: Vec<(f64, f64)>,
     /// By set of nodes: how many free ones the 1, 2, … largest groups hold.
     free_by_span: Vec<Vec<u32>>,
+    /// By set of nodes: how long it takes to write all memory of one node's GPUs, by the policy's bandwidth.
+    checkpoint_minutes: Vec<Option<f64>>,
     backlog: f64,
     energy: f64,
 }
@@ -45,6 +49,10 @@ impl<'a> Scorer<'a> {
             let nodes = sets.get(set).nodes.and(&machine.free);
             by_span(&machine.index, &nodes)
         };
+        let checkpoint = |set: usize| {
+            let bytes = sets.get(set).gpu_memory_bytes? as f64;
+            Some(bytes / policy.checkpoint_bytes_s? as f64 / 60.0)
+        };
         // Where a request says nothing, a node is taken to have as many GPUs as the mean of all.
         let gpus: u128 = machine.index.gpus.iter().map(|g| u128::from(*g)).sum();
         let per_node = |node_ms: u128| {
@@ -60,6 +68,7 @@ impl<'a> Scorer<'a> {
             now,
             tenants: of_project.collect(),
             free_by_span: (0..sets.len()).map(free).collect(),
+            checkpoint_minutes: (0..sets.len()).map(checkpoint).collect(),
             backlog: factors::backlog(queued, running_gpu_ms),
             energy: factors::energy(view.energy_price),
             sets,
@@ -74,11 +83,8 @@ impl<'a> Scorer<'a> {
             .or_else(|| span_of(&eligible.by_span, job.nodes));
         let groups = eligible.by_span.len();
         let (fair_share, budget) = self.tenants[job.project as usize];
-        let checkpoint_ms = job.checkpoint_ms().or_else(|| {
-            let bytes = u128::from(eligible.gpu_memory_bytes?) * u128::from(job.nodes);
-            let millis = (bytes * 1000).checked_div(u128::from(self.policy.checkpoint_bytes_s?));
-            Some(millis.map_or(u64::MAX, |ms| u64::try_from(ms).unwrap_or(u64::MAX)))
-        });
+        let of_memory = || Some(self.checkpoint_minutes[set]? * f64::from(job.nodes));
+        let of_request = job.checkpoint_ms().map(|ms| ms as f64 / MINUTE_MS);
         let wait = self.now.since(job.eligible_at);
         let factors = Factors {
             priority: factors::priority(job.class),
@@ -88,7 +94,7 @@ impl<'a> Scorer<'a> {
             data_ready: factors::data_ready(job.data_ready),
             backlog: self.backlog,
             energy: self.energy,
-            checkpoint: factors::checkpoint(checkpoint_ms),
+            checkpoint: factors::checkpoint(of_request.or_else(of_memory)),
             // It is known of nodes that are chosen; all jobs get the same till then.
             conformance: 1.0,
         };

@@ -12,7 +12,7 @@ use crate::{
     queue::Queue,
     view::{ClusterView, Delta, DomainView},
 };
-use lattice_quorum_types::UnixMillis;
+use lattice_quorum_types::{AllocationId, UnixMillis};
 
 /// Holds a view and plans on it. Between plans, changes are applied as deltas; a plan is the same,
 /// byte for byte, whether its view was given whole or grew by deltas.
@@ -86,8 +86,31 @@ impl Planner {
         }
     }
 
+    /// The score of every pending job at `now`, by id: what the queue is ordered by.
+    pub fn scores(&mut self, now: UnixMillis) -> Vec<(AllocationId, Score)> {
+        self.with_scorer(now, |given, scorer, _| {
+            let jobs = given.queue.jobs.iter().enumerate();
+            jobs.map(|(place, job)| (job.id, scorer.score(place, job)))
+                .collect()
+        })
+    }
+
     /// Plans the queue at `now`: one cycle.
     pub fn plan(&mut self, now: UnixMillis) -> Plan {
+        self.with_scorer(now, |given, scorer, last_order| {
+            let jobs = given.queue.jobs.iter().enumerate();
+            let scores: Vec<Score> = jobs.map(|(place, job)| scorer.score(place, job)).collect();
+            *last_order = order(&given.queue.jobs, &scores, last_order);
+            Cycle::new(given).run(last_order, scores)
+        })
+    }
+
+    /// Finds what all jobs have in common, and goes on with it and with the order of the cycle before.
+    fn with_scorer<T>(
+        &mut self,
+        now: UnixMillis,
+        go_on: impl FnOnce(Given<'_>, Scorer<'_>, &mut Vec<u32>) -> T,
+    ) -> T {
         self.paths.follow(&self.view.levels, &self.queue.projects);
         let running_gpu_ms = self.machine.running_gpu_ms(&self.view.running);
         let sets = self.eligible.prepare(&self.machine, &self.queue);
@@ -101,9 +124,6 @@ impl Planner {
             now,
         };
         let scorer = Scorer::new(&given, running_gpu_ms);
-        let jobs = self.queue.jobs.iter().enumerate();
-        let scores: Vec<Score> = jobs.map(|(place, job)| scorer.score(place, job)).collect();
-        self.last_order = order(&self.queue.jobs, &scores, &self.last_order);
-        Cycle::new(given).run(&self.last_order, scores)
+        go_on(given, scorer, &mut self.last_order)
     }
 }

@@ -319,4 +319,15 @@ proptest! {
         let scores: Vec<f64> = plan.placements.iter().map(|p| p.score.total).collect();
         prop_assert!(scores.is_sorted_by(|a, b| a >= b));
     }
+
+    #[test]
+    fn scores_are_told_as_a_plan_uses_them(view in any_view()) {
+        let mut planner = Planner::new(view);
+        let scores: BTreeMap<_, _> = planner.scores(NOW).into_iter().collect();
+        let plan = planner.plan(NOW);
+        let placed = plan.placements.iter().map(|placed| (placed.id, placed.score));
+        let waiting = plan.waiting.iter().filter_map(|(id, why)| Some((id, why.score?)));
+        let used: BTreeMap<_, _> = placed.chain(waiting).collect();
+        prop_assert_eq!(scores, used);
+    }
 }

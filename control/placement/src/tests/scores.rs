@@ -84,10 +84,11 @@ fn the_backlog_is_what_waits_for_what_runs() {
 
 #[test]
 fn a_checkpoint_of_a_minute_halves_it() {
-    assert_eq!(factors::checkpoint(Some(0)), 1.0);
-    assert_eq!(factors::checkpoint(Some(60_000)), 0.5);
-    assert_near(factors::checkpoint(Some(9 * 60_000)), 0.1);
-    assert_eq!(factors::checkpoint(Some(u64::MAX)), 0.0);
+    assert_eq!(factors::checkpoint(Some(0.0)), 1.0);
+    assert_eq!(factors::checkpoint(Some(1.0)), 0.5);
+    assert_near(factors::checkpoint(Some(9.0)), 0.1);
+    assert_eq!(factors::checkpoint(Some(f64::INFINITY)), 0.0);
+    assert_eq!(factors::checkpoint(Some(f64::NAN)), 0.0);
 }
 
 /// 4 nodes of 4 GPUs with 80 GB write 1,280 GB at 10 GB/s: 128 s.
