@@ -1,6 +1,6 @@
 //! Allocations: the request, and the record as shown.
 
-use crate::{duration, problem::FieldError, text};
+use crate::{duration, outlook::OutlookView, problem::FieldError, text};
 use lattice_quorum_types::{
     Allocation, AllocationId, ProjectPath, Revision, VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
@@ -227,6 +227,9 @@ pub struct Submitted {
     pub revision: Revision,
     /// Whether nothing was changed.
     pub dry_run: bool,
+    /// What would become of it, of a dry run; absent where this control cannot plan at present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlook: Option<OutlookView>,
 }
 
 /// One rank as shown.

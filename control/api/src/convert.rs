@@ -5,6 +5,7 @@ use crate::{
     conformance::{DiffView, DifferenceView},
     explanation::{ExplanationView, ScoreView},
     node::NodeView,
+    outlook::OutlookView,
     page::Page,
     problem::FieldError,
     project::{
@@ -100,6 +101,28 @@ impl From<Submitted> for v1::SubmitResponse {
         Self {
             id: s.id.map(|id| id.0),
             revision: s.revision.0,
+            outlook: s.outlook.map(Into::into),
+        }
+    }
+}
+
+impl From<OutlookView> for v1::Outlook {
+    fn from(outlook: OutlookView) -> Self {
+        let OutlookView {
+            summary,
+            starts_now,
+            nodes,
+            groups,
+            span,
+            explanation,
+        } = outlook;
+        Self {
+            summary,
+            starts_now,
+            nodes,
+            groups,
+            span,
+            explanation: explanation.map(Into::into),
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod health;
 pub mod history;
 pub mod inventory;
 pub mod node;
+pub mod outlook;
 pub mod page;
 pub mod problem;
 pub mod project;

@@ -89,6 +89,8 @@ pub enum Kind {
     Forbidden,
     /// No such thing.
     NotFound,
+    /// It can be read, and no node set there is could ever satisfy it.
+    Impossible,
     /// It contradicts the present state.
     Conflict,
     /// It exists already.
@@ -120,6 +122,7 @@ impl Kind {
             Kind::Method => 405,
             Kind::Conflict | Kind::Exists => 409,
             Kind::Gone => 410,
+            Kind::Impossible => 422,
             Kind::TooLarge => 413,
             Kind::MediaType => 415,
             Kind::TooMany => 429,
@@ -131,7 +134,9 @@ impl Kind {
     pub fn grpc(self) -> tonic::Code {
         use tonic::Code;
         match self {
-            Kind::Invalid | Kind::TooLarge | Kind::MediaType => Code::InvalidArgument,
+            Kind::Invalid | Kind::Impossible | Kind::TooLarge | Kind::MediaType => {
+                Code::InvalidArgument
+            }
             Kind::Unauthenticated => Code::Unauthenticated,
             Kind::Forbidden => Code::PermissionDenied,
             Kind::NotFound => Code::NotFound,
@@ -150,6 +155,7 @@ impl Kind {
             Kind::Unauthenticated => "A valid token is needed",
             Kind::Forbidden => "Not permitted",
             Kind::NotFound => "Not found",
+            Kind::Impossible => "Nothing there is could ever satisfy it",
             Kind::Conflict => "In conflict with the present state",
             Kind::Exists => "It exists already",
             Kind::TooLarge => "The request is too large",
@@ -221,6 +227,7 @@ impl Problem {
                 Kind::Unauthenticated,
                 Kind::Forbidden,
                 Kind::NotFound,
+                Kind::Impossible,
                 Kind::Method,
                 Kind::Conflict,
                 Kind::Gone,

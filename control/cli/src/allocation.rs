@@ -304,10 +304,16 @@ pub async fn why(args: &WhyArgs, connection: &Connection) -> Result<(), Failure>
 }
 
 fn in_words(why: &ExplanationView) -> String {
-    let mut text = format!(
+    let summary = format!(
         "allocation {} is {}: {}",
         why.allocation, why.state, why.summary
     );
+    with_details(summary, why)
+}
+
+/// The same in numbers, below its summary.
+pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
+    let mut text = summary;
     for step in &why.steps {
         let _ = write!(
             text,

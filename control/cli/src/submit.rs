@@ -1,13 +1,17 @@
 //! `lattice submit`: ask for nodes and say what runs on them.
 
 use crate::{
+    allocation::with_details,
     connect::Connection,
     failure::Failure,
     output::{self, Format},
 };
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use lattice_api::allocation::{AllocationRequest, ConstraintsBody, read_bandwidth};
+use lattice_api::{
+    allocation::{AllocationRequest, ConstraintsBody, read_bandwidth},
+    outlook::OutlookView,
+};
 use lattice_client::{ClientError, SubmitOptions, Submitted};
 use std::{collections::BTreeMap, fs, io::Read as _, path::PathBuf};
 
@@ -112,7 +116,8 @@ pub struct SubmitArgs {
     /// A script to run instead of a command; `-` reads it from standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     script: Option<PathBuf>,
-    /// Only say whether it would be accepted now.
+    /// Submit nothing: say whether it would be accepted now (exit code 0), and when and where it would
+    /// start, or why it would wait.
     #[arg(long)]
     dry_run: bool,
     /// Repeating a submit with the same key makes no second allocation (for 24 hours).
@@ -247,6 +252,13 @@ async fn submit(
     }
 }
 
+fn in_words(outlook: OutlookView) -> String {
+    match &outlook.explanation {
+        Some(why) => with_details(outlook.summary, why),
+        None => outlook.summary,
+    }
+}
+
 /// Submits, and prints the allocation's number.
 pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failure> {
     let request = args.request()?;
@@ -261,7 +273,15 @@ pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failu
         (Format::Table | Format::Wide, None) => {
             let revision = answer.revision.0;
             eprintln!("would be accepted (judged at revision {revision}); nothing was submitted");
-            Ok(())
+            match answer.outlook {
+                Some(outlook) => Ok(output::line(&in_words(outlook))?),
+                None => {
+                    eprintln!(
+                        "this control cannot plan at present: when it would start is not known"
+                    );
+                    Ok(())
+                }
+            }
         }
         (format, _) => {
             let columns = output::Columns::only(&["id", "revision", "dry_run"]);

@@ -186,6 +186,8 @@ fn another_terminal_uses_it_and_a_kept_folder_resumes() {
 
     look_around(&sandbox);
     end_a_job(&sandbox);
+    use_some_gpus(&sandbox);
+    only_ask(&sandbox);
     say_no(&sandbox);
     let token = sandbox.lattice(&["admin", "token", "create", "--role", "agent", "-o", "json"]);
     assert_eq!(token.json()["uses"], 1);
@@ -306,6 +308,69 @@ fn end_a_job(sandbox: &Sandbox) {
     );
     assert_eq!(sandbox.lattice(&["cancel", &sleeper]).code, Some(0));
     reaches(sandbox, &sleeper, "cancelled");
+}
+
+/// Work that uses two of eight GPUs sees two, on each of its nodes those of that node.
+fn use_some_gpus(sandbox: &Sandbox) {
+    let args = [
+        "submit",
+        "-p",
+        "atlas/physics/simulation",
+        "-N",
+        "2",
+        "-t",
+        "5m",
+        "--gpus-per-node",
+        "2",
+        "--",
+        "/bin/sh",
+        "-c",
+        "echo $CUDA_VISIBLE_DEVICES",
+    ];
+    let done = sandbox.lattice(&args);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let id = done.stdout.trim();
+    reaches(sandbox, id, "completed");
+    let seen = |rank| sandbox.lattice(&["logs", id, "--rank", rank]).stdout;
+    let (first, second) = (seen("0"), seen("1"));
+    assert_ne!(first, second);
+    for seen in [first, second] {
+        let gpus: Vec<&str> = seen.trim().split(',').collect();
+        assert_eq!(gpus.len(), 2, "{seen}");
+        assert!(gpus.iter().all(|gpu| gpu.starts_with("GPU-")), "{seen}");
+    }
+}
+
+/// A dry run says what would become of it, and its exit code whether it would be taken.
+fn only_ask(sandbox: &Sandbox) {
+    let ask = |more: &[&str]| {
+        let args = ["submit", "-p", "atlas/physics/simulation", "--dry-run"];
+        sandbox.lattice(&[&args[..], more, &["--", "/bin/true"]].concat())
+    };
+    let said = ask(&[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let is_told = ["would start now on ", "would wait: needs 1 of 8 nodes"];
+    assert!(
+        is_told.iter().any(|begin| said.stdout.starts_with(begin)),
+        "{said:?}"
+    );
+    assert!(said.stderr.contains("nothing was submitted"), "{said:?}");
+    let told = ask(&["-o", "json"]).json();
+    assert_eq!(
+        (&told["id"], &told["dry_run"]),
+        (&json!(null), &json!(true))
+    );
+    assert!(told["outlook"]["summary"].is_string(), "{told}");
+    // Until the last node has told what it is, it may have them.
+    wait_until("nobody has such GPUs", JOIN, || {
+        let no = ask(&["--gpu-model", "h200"]);
+        assert!(no.stdout.is_empty() || no.code == Some(0), "{no:?}");
+        no.code == Some(1)
+            && no.stderr.contains(
+                "constraints.gpu_models: no node of vCluster default has h200; it has NVIDIA H100 80GB \
+                 HBM3 (",
+            )
+    });
 }
 
 /// What is refused, with its exit code, changes nothing.

@@ -55,7 +55,7 @@ impl ClientError {
         match problem.status {
             401 | 403 => Self::NotAllowed(problem),
             404 => Self::NotFound(problem),
-            409 | 410 | 429 => Self::Refused(problem),
+            409 | 410 | 422 | 429 => Self::Refused(problem),
             503 => Self::Unavailable(problem),
             400..500 => Self::Invalid(problem),
             _ => Self::Server(problem),
@@ -101,6 +101,7 @@ mod tests {
             (Kind::Unauthenticated, 5),
             (Kind::Forbidden, 5),
             (Kind::NotFound, 4),
+            (Kind::Impossible, 1),
             (Kind::Conflict, 1),
             (Kind::TooMany, 1),
             (Kind::Gone, 1),

@@ -2,7 +2,10 @@
 
 use super::{close, key, open, paging};
 use crate::http::{
-    ops::allocations::{self, Act, Filter},
+    ops::{
+        allocations::{self, Act, Filter},
+        submit,
+    },
     state::Api,
 };
 use lattice_api::{AllocationRequest, Problem, v1};
@@ -22,7 +25,7 @@ impl v1::allocations_server::Allocations for Service {
         let dry_run = message.dry_run;
         let body = AllocationRequest::try_from(message);
         let body = body.map_err(|e| Problem::from(e).to_grpc())?;
-        close(allocations::submit(self.0.core(), &caller, body, key, dry_run).await)
+        close(submit::submit(self.0.core(), &caller, body, key, dry_run).await)
     }
 
     async fn get(

@@ -28,6 +28,7 @@ mod port;
 mod projects;
 mod roles;
 mod store;
+mod submits;
 mod tenants;
 mod tokens;
 mod vclusters;

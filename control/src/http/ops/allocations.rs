@@ -1,13 +1,12 @@
 //! Allocations.
 
-use super::{judge, paging, propose, read, unexpected};
+use super::{paging, propose, read, unexpected};
 use crate::{Core, LastPlan, View, http::caller::Caller};
 use lattice_api::{
-    AllocationRequest, AllocationView, Submitted, allocation::Sight, explanation::ExplanationView,
-    page::Page, problem::Problem,
+    AllocationView, allocation::Sight, explanation::ExplanationView, page::Page, problem::Problem,
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, Outcome, ProjectPath, Refusal,
+    Allocation, AllocationId, AllocationState, Command, ProjectPath, Refusal,
     event::EventKind,
     view::{Answer, Query},
 };
@@ -26,34 +25,6 @@ pub(crate) fn number(text: &str) -> Result<AllocationId, Problem> {
 
 fn unknown(id: AllocationId) -> Problem {
     Problem::from(&Refusal::UnknownAllocation { id })
-}
-
-pub(crate) async fn submit(
-    core: &Core,
-    caller: &Caller,
-    request: AllocationRequest,
-    key: Option<String>,
-    dry_run: bool,
-) -> Result<Submitted, Problem> {
-    let spec = Box::new(request.into_spec()?);
-    caller.check_sees(&spec.project)?;
-    let command = Command::Submit { spec };
-    if dry_run {
-        return Ok(Submitted {
-            id: None,
-            revision: judge(core, caller, command).await?,
-            dry_run,
-        });
-    }
-    let applied = propose(core, caller, key, command).await?;
-    let Outcome::Submitted { id } = applied.outcome else {
-        return Err(unexpected());
-    };
-    Ok(Submitted {
-        id: Some(id),
-        revision: applied.revision,
-        dry_run,
-    })
 }
 
 /// Which allocations to list.

@@ -24,6 +24,7 @@ pub(crate) mod paging;
 pub(crate) mod projects;
 pub(crate) mod quorum;
 pub(crate) mod status;
+pub(crate) mod submit;
 pub(crate) mod tenants;
 pub(crate) mod tokens;
 pub(crate) mod vclusters;

@@ -7,6 +7,7 @@ use crate::http::{
     ops::{
         allocations::{self, Act, Filter},
         logs::{self, LogRequest},
+        submit,
     },
     state::Api,
 };
@@ -64,13 +65,15 @@ pub(super) struct How {
     dry_run: bool,
 }
 
-/// Asks for nodes. A limit that would be exceeded is 409 and names every violated level.
+/// Asks for nodes. A limit that would be exceeded is 409 and names every violated level; what no set of the
+/// vCluster's nodes could ever satisfy is 422 and names the field.
 #[utoipa::path(post, path = "/allocations", tag = "allocations", request_body = AllocationRequest,
     params(How, ("Idempotency-Key" = Option<String>, Header,
         description = "A repeat is answered with the first outcome, for 24 hours.")),
     responses((status = 201, body = Submitted), (status = 200, body = Submitted,
-        description = "Dry run: it would be accepted."),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+        description = "Dry run: it would be accepted, and what would become of it."),
+        (status = 409, body = Problem), (status = 422, body = Problem),
+        (status = "default", body = Problem)))]
 pub(super) async fn submit(
     State(api): State<Api>,
     caller: Caller,
@@ -78,7 +81,7 @@ pub(super) async fn submit(
     Key(key): Key,
     Input(request): Input<AllocationRequest>,
 ) -> Result<(StatusCode, Json<Submitted>), Fail> {
-    let made = allocations::submit(api.core(), &caller, request, key, how.dry_run).await?;
+    let made = submit::submit(api.core(), &caller, request, key, how.dry_run).await?;
     let status = match made.id {
         Some(_) => StatusCode::CREATED,
         None => StatusCode::OK,

@@ -1,0 +1,176 @@
+//! Submits: what no node set could ever satisfy is refused by name, and a dry run says what would become
+//! of it.
+
+use super::{explain, judge, propose, read, unexpected};
+use crate::{Core, LastPlan, http::caller::Caller, plans::Planned};
+use lattice_api::{
+    AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
+    problem::Problem,
+};
+use lattice_placement::{NodeFacts, Placement, check_possible};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, NodeId, Outcome, Refusal, Revision,
+    hostlist,
+    node::{Lifecycle, Node},
+    spec::AllocationSpec,
+    view::{Answer, Query},
+};
+use std::sync::Arc;
+
+/// What is planned and never was submitted comes after everything that was.
+const NOBODY: AllocationId = AllocationId(u64::MAX);
+
+pub(crate) async fn submit(
+    core: &Core,
+    caller: &Caller,
+    request: AllocationRequest,
+    key: Option<String>,
+    dry_run: bool,
+) -> Result<Submitted, Problem> {
+    let spec = Box::new(request.into_spec()?);
+    caller.check_sees(&spec.project)?;
+    let possible = possible(core, &spec);
+    let command = Command::Submit { spec };
+    if dry_run {
+        return judged(core, caller, command, possible).await;
+    }
+    if let Err(problem) = possible
+        && !was_used(core, caller, key.as_deref()).await?
+    {
+        // What the quorum refuses, it refuses for the better reason.
+        judge(core, caller, command).await?;
+        return Err(problem);
+    }
+    let applied = propose(core, caller, key, command).await?;
+    let Outcome::Submitted { id } = applied.outcome else {
+        return Err(unexpected());
+    };
+    Ok(Submitted {
+        id: Some(id),
+        revision: applied.revision,
+        dry_run,
+        outlook: None,
+    })
+}
+
+async fn judged(
+    core: &Core,
+    caller: &Caller,
+    command: Command,
+    possible: Result<(), Problem>,
+) -> Result<Submitted, Problem> {
+    let revision = judge(core, caller, command.clone()).await?;
+    possible?;
+    let outlook = match command {
+        Command::Submit { spec } => outlook(core, caller, *spec).await,
+        _ => None,
+    };
+    Ok(Submitted {
+        id: None,
+        revision,
+        dry_run: true,
+        outlook,
+    })
+}
+
+/// Whether the vCluster's nodes could ever be what is asked for.
+fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
+    if core.view_age_ms().is_none() {
+        return Ok(());
+    }
+    let (view, name) = (core.view(), &spec.vcluster);
+    // What is lent comes back, and what is borrowed may stay.
+    let is_its = |node: &Node| {
+        (node.home == *name || node.current == *name) && node.lifecycle != Lifecycle::Retired
+    };
+    let nodes = view.nodes.values();
+    let nodes = nodes.filter(|entry| entry.record.as_ref().is_some_and(is_its));
+    let facts: Vec<(&NodeId, NodeFacts)> = nodes.map(|entry| (&entry.id, entry.facts())).collect();
+    let nodes = facts.iter().map(|(id, facts)| (*id, facts));
+    check_possible(name, nodes, &spec.constraints, spec.nodes).map_err(|no| {
+        let detail = format!("{}: {}", no.field, no.reason);
+        let mut problem = Problem::new(Kind::Impossible, "impossible", detail);
+        problem.field = Some(no.field.to_owned());
+        problem
+    })
+}
+
+/// Whether the caller used this key before: a repeat is answered as it was then, whatever has become of
+/// the nodes since.
+async fn was_used(core: &Core, caller: &Caller, key: Option<&str>) -> Result<bool, Problem> {
+    let Some(key) = key else { return Ok(false) };
+    // No command that was ever applied.
+    let other = Command::Cancel {
+        id: AllocationId(0),
+    };
+    let envelope = core.envelope(caller.writer()?, Some(key.to_owned()), None, other);
+    let envelope = Box::new(envelope);
+    match read(core, Query::Check { envelope }).await? {
+        Answer::Check(Err(Refusal::KeyReused { .. })) => Ok(true),
+        Answer::Check(_) => Ok(false),
+        _ => Err(unexpected()),
+    }
+}
+
+/// What the next cycle would make of it; `None` where nothing can be planned at present.
+async fn outlook(core: &Core, caller: &Caller, spec: AllocationSpec) -> Option<OutlookView> {
+    let now = core.now();
+    let record = Allocation {
+        id: NOBODY,
+        user: caller.name.to_string(),
+        state: match spec.hold {
+            true => AllocationState::Held,
+            false => AllocationState::Pending,
+        },
+        spec,
+        state_since: now,
+        submitted_at: now,
+        eligible_at: now,
+        started_at: None,
+        ended_at: None,
+        attempt: 0,
+        ranks: Vec::new(),
+        stop: None,
+        revision: Revision(0),
+    };
+    let planned = core.plan_with(record.clone()).await?;
+    let placed = planned.plan.placements.iter().find(|p| p.id == NOBODY);
+    Some(match placed {
+        Some(placed) => starts(placed),
+        None => waits(&record, planned),
+    })
+}
+
+fn starts(placed: &Placement) -> OutlookView {
+    let layout = &placed.layout;
+    let nodes = hostlist::fold(placed.nodes.iter().map(|expected| &expected.node));
+    let span = layout.span();
+    let mut summary = format!("would start now on {nodes}, in {span} ");
+    summary += if span == 1 { "group" } else { "groups" };
+    if !layout.groups.is_empty() {
+        summary += &format!(" ({})", layout.groups.join(", "));
+    }
+    OutlookView {
+        summary,
+        starts_now: true,
+        nodes: Some(nodes),
+        groups: layout.groups.clone(),
+        span: Some(span),
+        explanation: None,
+    }
+}
+
+fn waits(record: &Allocation, planned: Planned) -> OutlookView {
+    let mut plan = LastPlan::default();
+    plan.set(record.spec.vcluster.clone(), Arc::new(planned));
+    let mut explanation = explain::explain(&plan, record, Sight::Full);
+    explanation.allocation = AllocationId(0);
+    OutlookView {
+        summary: format!("would wait: {}", explanation.summary),
+        starts_now: false,
+        nodes: None,
+        groups: Vec::new(),
+        span: None,
+        explanation: Some(explanation),
+    }
+}

@@ -1,0 +1,266 @@
+//! What could never be satisfied is refused by name, and what a dry run says.
+
+use super::{
+    bed::{Bed, job, operator_envelope},
+    grpc::{by, channel},
+};
+use crate::observe::{self, Found};
+use lattice_api::{Problem, v1};
+use lattice_client::{
+    AllocationRequest, AuditFilter, ClientError, SubmitOptions, Submitted,
+    api::{allocation::ConstraintsBody, outlook::OutlookView},
+};
+use lattice_hwprobe::{Facts, NodeDocument, Reading};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{Command, NodeId, node::Lifecycle};
+use std::sync::Arc;
+use tonic::Code;
+use v1::allocations_client::AllocationsClient;
+
+/// The first 16 nodes are read, and have four A100; of the others nothing is known.
+fn read_some(bed: &Bed) {
+    let document = |n: u32| {
+        let node = format!("gpu{n:03}");
+        let document = NodeDocument {
+            version: 1,
+            node: node.clone(),
+            topology_group: Some(format!("dragonfly-{}", n % 4)),
+            identity: Default::default(),
+            facts: Facts {
+                gpu_model: Reading::Present("NVIDIA A100-SXM4-80GB".to_owned()),
+                gpu_count: Reading::Present(4),
+                memory_bytes: Reading::Present(1 << 39),
+                ..Facts::default()
+            },
+        };
+        let (digest, _) = document.encode().unwrap();
+        (NodeId::new(node).unwrap(), (digest, Arc::new(document)))
+    };
+    observe::documents(&bed.core, (1..=16).map(document).collect());
+}
+
+/// Every node answers.
+fn all_answer(bed: &Bed) {
+    let view = bed.core.view();
+    let alive = |id: &NodeId| {
+        let found = Found {
+            liveness: Liveness::Alive,
+            reason: None,
+            boot: None,
+            reached_at: None,
+        };
+        (id.clone(), found)
+    };
+    observe::liveness(&bed.core, &view.nodes.keys().map(alive).collect());
+}
+
+fn asking(nodes: u32, constraints: ConstraintsBody) -> AllocationRequest {
+    AllocationRequest {
+        constraints,
+        ..job("atlas/web", nodes)
+    }
+}
+
+fn model(name: &str) -> ConstraintsBody {
+    ConstraintsBody {
+        gpu_models: vec![name.to_owned()],
+        ..ConstraintsBody::default()
+    }
+}
+
+async fn submit(
+    bed: &Bed,
+    request: &AllocationRequest,
+    dry_run: bool,
+) -> Result<Submitted, ClientError> {
+    let options = SubmitOptions { key: None, dry_run };
+    bed.client("alice").submit(request, options).await
+}
+
+fn problem(answer: Result<Submitted, ClientError>) -> Problem {
+    match answer {
+        Err(ClientError::Refused(problem)) => *problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn outlook(bed: &Bed, request: &AllocationRequest) -> OutlookView {
+    let answer = submit(bed, request, true).await.unwrap();
+    assert_eq!((answer.id, answer.dry_run), (None, true));
+    answer.outlook.unwrap()
+}
+
+#[tokio::test]
+async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
+    let bed = Bed::furnished().await;
+    // Nobody knows yet what these nodes are.
+    assert!(submit(&bed, &asking(1, model("h200")), false).await.is_ok());
+    read_some(&bed);
+    // Eight may have them.
+    assert!(submit(&bed, &asking(8, model("h200")), false).await.is_ok());
+    for dry_run in [true, false] {
+        let refused = problem(submit(&bed, &asking(9, model("h200")), dry_run).await);
+        assert_eq!(
+            (refused.status, &*refused.code, refused.field.as_deref()),
+            (422, "impossible", Some("constraints.gpu_models"))
+        );
+        assert_eq!(
+            refused.detail,
+            "constraints.gpu_models: at most 8 nodes of vCluster default can be had with that, and 9 \
+             are asked for; it has NVIDIA A100-SXM4-80GB (16), not known (8)"
+        );
+        // What the quorum refuses comes first.
+        let mut many = asking(21, model("h200"));
+        many.project = "atlas/physics".to_owned();
+        let refused = problem(submit(&bed, &many, dry_run).await);
+        assert_eq!(refused.code, "limit_exceeded");
+    }
+    let mut client = AllocationsClient::new(channel(&bed).await);
+    for dry_run in [true, false] {
+        let message = v1::SubmitRequest {
+            project: "atlas/web".to_owned(),
+            nodes: 9,
+            argv: vec!["true".to_owned()],
+            constraints: Some(v1::Constraints {
+                gpu_models: vec!["h200".to_owned()],
+                ..Default::default()
+            }),
+            dry_run,
+            ..Default::default()
+        };
+        let refused = client.submit(by(&bed, "alice", message)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        let told = Problem::from_grpc(&refused).unwrap();
+        assert_eq!((told.status, &*told.code), (422, "impossible"));
+    }
+}
+
+/// How a node is passes; that it is gone does not.
+#[tokio::test]
+async fn a_drained_node_may_come_back_and_a_retired_one_does_not() {
+    let bed = Bed::furnished().await;
+    let both = || ConstraintsBody {
+        nodelist: Some("gpu[023-024]".to_owned()),
+        ..ConstraintsBody::default()
+    };
+    for lifecycle in [Lifecycle::Drained, Lifecycle::Retired] {
+        let node = NodeId::new("gpu024").unwrap();
+        let command = Command::SetLifecycle { node, lifecycle };
+        bed.store.apply(&operator_envelope("op", command)).unwrap();
+        bed.settled().await;
+        let answer = submit(&bed, &asking(2, both()), true).await;
+        match lifecycle {
+            Lifecycle::Drained => assert!(answer.is_ok(), "{answer:?}"),
+            _ => assert_eq!(
+                problem(answer).detail,
+                "constraints.nodelist: 1 node of vCluster default is on the list, and 2 are asked for"
+            ),
+        }
+    }
+    // One that is asked again under the key of what was taken then is answered as it was.
+    let key = || SubmitOptions {
+        key: Some("once".to_owned()),
+        dry_run: false,
+    };
+    let alice = bed.client("alice");
+    let others = ConstraintsBody {
+        nodelist: Some("gpu[022-023]".to_owned()),
+        ..ConstraintsBody::default()
+    };
+    let request = asking(2, others);
+    let first = alice.submit(&request, key()).await.unwrap();
+    let node = NodeId::new("gpu023").unwrap();
+    let lifecycle = Lifecycle::Retired;
+    let command = Command::SetLifecycle { node, lifecycle };
+    bed.store.apply(&operator_envelope("op", command)).unwrap();
+    bed.settled().await;
+    assert_eq!(alice.submit(&request, key()).await.unwrap().id, first.id);
+    let anew = alice.submit(&request, SubmitOptions::default()).await;
+    assert_eq!(problem(anew).code, "impossible");
+}
+
+#[tokio::test]
+async fn a_dry_run_says_where_it_would_start_and_leaves_no_trace() {
+    let bed = Bed::furnished().await;
+    read_some(&bed);
+    all_answer(&bed);
+    let op = bed.client("op");
+    let audit = async || {
+        let page = op.audit_page(&AuditFilter::default(), 0, None).await;
+        page.unwrap().items.len()
+    };
+    let (before, revision) = (audit().await, bed.store.revision());
+    let six = outlook(&bed, &asking(6, ConstraintsBody::default())).await;
+    // The groups go round: gpu004, gpu008, ... are one.
+    assert_eq!(
+        six.summary,
+        "would start now on gpu[004,008,012,016,020,024], in 1 group (dragonfly-0)"
+    );
+    assert!(six.starts_now);
+    assert_eq!(six.nodes.as_deref(), Some("gpu[004,008,012,016,020,024]"));
+    assert_eq!(
+        (six.groups, six.span),
+        (vec!["dragonfly-0".to_owned()], Some(1))
+    );
+    assert_eq!(six.explanation, None);
+    assert_eq!(bed.store.revision(), revision);
+    assert_eq!(audit().await, before);
+    let queued = op.allocations(&Default::default()).await.unwrap();
+    assert!(queued.is_empty());
+}
+
+/// The explanation is that of `why`, of what is behind what waits already.
+#[tokio::test]
+async fn a_dry_run_says_why_it_would_wait() {
+    let bed = Bed::furnished().await;
+    read_some(&bed);
+    all_answer(&bed);
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    let nodes: Vec<String> = (1..=20).map(|n| format!("gpu{n:03}")).collect();
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let running = bed.submit("alice", "atlas/web", 20).await;
+    bed.assign(running, &nodes).await;
+    let revision = bed.store.revision();
+    let dry = asking(10, ConstraintsBody::default());
+    let said = outlook(&bed, &dry).await;
+    assert!(!said.starts_now);
+    assert!(
+        said.summary.starts_with("would wait: needs 10 of 24 nodes"),
+        "{said:?}"
+    );
+    let why = said.explanation.unwrap();
+    assert_eq!((why.allocation.0, &*why.state), (0, "pending"));
+    assert_eq!(why.score.as_ref().unwrap().ahead, 1, "{why:?}");
+    // Submitted, it hears the same.
+    let made = submit(&bed, &dry, false).await.unwrap().id.unwrap();
+    assert_eq!(made.0, running.0 + 1);
+    bed.settled().await;
+    let told = bed.client("alice").explanation(made).await.unwrap();
+    assert_eq!(told.blocker, why.blocker);
+    assert_eq!(told.steps, why.steps);
+    assert_eq!(bed.store.revision().0, revision.0 + 1);
+    let held = AllocationRequest { hold: true, ..dry };
+    assert_eq!(outlook(&bed, &held).await.summary, "would wait: on hold");
+    println!("{id} is ahead of it");
+}
+
+#[tokio::test]
+async fn a_dry_run_through_grpc_says_the_same() {
+    let bed = Bed::furnished().await;
+    all_answer(&bed);
+    let said = outlook(&bed, &job("atlas/web", 2)).await;
+    let mut client = AllocationsClient::new(channel(&bed).await);
+    let message = v1::SubmitRequest {
+        project: "atlas/web".to_owned(),
+        nodes: 2,
+        argv: vec!["true".to_owned()],
+        walltime: "10m".to_owned(),
+        dry_run: true,
+        ..Default::default()
+    };
+    let answer = client.submit(by(&bed, "alice", message)).await.unwrap();
+    let told = answer.into_inner().outlook.unwrap();
+    assert_eq!(told.nodes, said.nodes);
+    assert_eq!(told.summary, said.summary);
+    assert_eq!((told.groups, told.span), (said.groups, said.span));
+}
