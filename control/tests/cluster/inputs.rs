@@ -2,11 +2,11 @@
 //! nothing.
 
 use crate::{
-    bed::{Bed, PATIENCE, TOKEN, loopback, shows, submit},
+    bed::{Bed, PATIENCE, TOKEN, loopback, node, shows, submit},
     scenario,
 };
 use axum::extract::{Path, Query};
-use lattice_quorum_types::{AllocationId, Command, Outcome};
+use lattice_quorum_types::{AllocationId, Command, Outcome, VclusterName};
 use std::{
     collections::BTreeMap,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -65,6 +65,12 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
     let core = bed.control.as_ref().unwrap().core().unwrap();
     bed.create_project("atlas", 120).await;
     bed.create_project("atlas/web", 50).await;
+    // Registered, and never seen: what is submitted waits.
+    bed.admin(Command::RegisterNode {
+        node: node("gpu001"),
+        vcluster: VclusterName::new("default").unwrap(),
+    })
+    .await;
     let id = submitted(bed, |_| {}).await;
     // Its own word wins over the site's.
     let says_itself = submitted(bed, |demand| demand.data_ready_ppm = Some(250_000)).await;
@@ -123,7 +129,7 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
     shows(&core, "it plans on", |view| view.acting.then_some(())).await;
 }
 
-/// An allocation that waits: there are no nodes.
+/// An allocation that waits.
 async fn submitted(
     bed: &Bed,
     says: impl FnOnce(&mut lattice_quorum_types::spec::Demand),

@@ -1,13 +1,13 @@
 //! Sources that answer, fail, hang and talk nonsense, over real sockets.
 
 use crate::{
-    config::scheduling::{BandwidthUnit, Counts},
+    config::scheduling::{BandwidthUnit, Counts, SchedulingConfig},
     core::{Core, Wakes},
     inputs::{
         Source, System,
         fetch::{FetchError, Web, client},
         readiness::Pace,
-        sources::{Asked, Origin, Prices, Readiness, Utilisation},
+        sources::{Asked, Origin, Prices, Readiness, Sources, Utilisation},
     },
     tasks::testing::world::World,
     view::View,
@@ -468,4 +468,33 @@ async fn nobody_there_is_told_without_the_address_s_query() {
         told.starts_with("no answer: ") && !told.contains("alice"),
         "{told}"
     );
+}
+
+#[test]
+fn a_check_of_the_configuration_reads_what_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (prices, token) = (folder.path().join("p.csv"), folder.path().join("token"));
+    let text = format!(
+        "{{energy_price: {{file: {}}}, data_readiness: {{url: 'https://x/{{id}}', token_file: {}}}}}",
+        prices.display(),
+        token.display()
+    );
+    let config: SchedulingConfig = serde_yaml_ng::from_str(&text).unwrap();
+    let told = || {
+        let sources = Sources::new(&config).map_err(|error| error.to_string())?;
+        sources.check_files().map_err(|error| error.to_string())
+    };
+    let says = |begins: &str, part: &str| {
+        let error = told().unwrap_err();
+        assert!(error.starts_with(begins) && error.contains(part), "{error}");
+    };
+    says("scheduling.data_readiness: token_file: ", "No such file");
+    fs::write(&token, "secret").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let place = format!("scheduling.energy_price: {}: ", prices.display());
+    says(&place, "No such file");
+    fs::write(&prices, "1795435200,1\n1795435200,2\n").unwrap();
+    says(&place, "line 2: timestamp: is not later");
+    fs::write(&prices, "1795435200,-1\n1795438800,2\n").unwrap();
+    assert_eq!(told(), Ok(()));
 }

@@ -1,6 +1,7 @@
 //! What the sources say reaches the solver, by differences as from scratch.
 
 use crate::{
+    fold,
     inputs::{Inputs, Price, System},
     tasks::schedule::inputs::{delta, whole},
     tasks::testing::{allocation, entry},
@@ -9,7 +10,7 @@ use crate::{
 use lattice_hwprobe::{Facts, NodeDocument, Reading};
 use lattice_placement::{Factors, Fraction, Planner, Policy, StorageView};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, UnixMillis, VclusterName, spec::Demand,
+    Allocation, AllocationId, AllocationState, UnixMillis, VclusterName, spec::Demand, view::Hot,
 };
 use std::sync::Arc;
 
@@ -83,6 +84,23 @@ fn a_budget_is_left_by_others_and_by_what_running_work_was_promised() {
     assert_eq!(left(&view), None);
     view.set_allocation(says(2, Completed, None, 100));
     assert!(view.promised.is_empty(), "{:?}", view.promised);
+}
+
+#[test]
+fn a_state_that_is_read_anew_counts_no_promise_twice() {
+    let hot = || Hot {
+        allocations: vec![says(1, AllocationState::Running, None, 100)],
+        ..Hot::default()
+    };
+    let mut view = View {
+        inputs: scratch(1_000, None),
+        ..View::default()
+    };
+    fold::replace(&mut view, hot());
+    fold::replace(&mut view, hot());
+    assert_eq!(left(&view), Some(900));
+    fold::replace(&mut view, Hot::default());
+    assert_eq!(left(&view), Some(1_000));
 }
 
 #[test]
