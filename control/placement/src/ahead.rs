@@ -128,22 +128,20 @@ impl Ahead {
         place
     }
 
-    /// The first gap of a node from `after` on that lasts for `walltime_ms` (`None`: has no end), if it is
+    /// The first gap of a node from `after` on that lasts for `lasts_ms` ([`NEVER`]: has no end), if it is
     /// free from `free_at` on.
-    pub(crate) fn gap(&self, n: usize, free_at: u64, after: u64, walltime_ms: Option<u64>) -> Gap {
+    pub(crate) fn gap(&self, n: usize, free_at: u64, after: u64, lasts_ms: u64) -> Gap {
         let mut start = free_at.max(after);
-        let held = self.spans(n);
-        // They do not overlap, so they end in the order in which they start.
-        let over = held.partition_point(|(_, until)| *until <= start);
-        for (from, until) in &held[over..] {
-            if walltime_ms.is_some_and(|walltime| start.saturating_add(walltime) <= *from) {
-                return Gap {
-                    n,
-                    start,
-                    until: *from,
-                };
+        // There are few, and they do not overlap.
+        for (from, until) in self.spans(n) {
+            if *until <= start {
+                continue;
             }
-            start = start.max(*until);
+            if start.saturating_add(lasts_ms) <= *from {
+                let until = *from;
+                return Gap { n, start, until };
+            }
+            start = *until;
         }
         let until = NEVER;
         Gap { n, start, until }
@@ -161,8 +159,7 @@ pub(crate) struct Gap {
 
 impl Gap {
     /// Whether it is open at a time, for as long as that.
-    pub(crate) fn is_open(&self, at: u64, walltime_ms: Option<u64>) -> bool {
-        let end = walltime_ms.map_or(NEVER, |walltime| at.saturating_add(walltime));
-        self.start <= at && end <= self.until
+    pub(crate) fn is_open(&self, at: u64, lasts_ms: u64) -> bool {
+        self.start <= at && at.saturating_add(lasts_ms) <= self.until
     }
 }

@@ -434,7 +434,7 @@ impl<'a> Cycle<'a> {
     /// tried, there are enough.
     fn earliest(&mut self, job: &Job, set: usize) -> Option<(u64, Chosen)> {
         let ask = self.ask(job, set);
-        let lasts = job.walltime_ms().unwrap_or(u64::MAX);
+        let lasts = job.walltime_ms().unwrap_or(NEVER);
         let mut at = self.floors[set].of(job.nodes, lasts).max(self.now);
         self.look_for_gaps(job, set, at);
         let mut is_floor = true;
@@ -472,9 +472,10 @@ impl<'a> Cycle<'a> {
 
     /// The first gap from `after` on of each node that fits and has one.
     fn look_for_gaps(&mut self, job: &Job, set: usize, after: u64) {
+        let lasts = job.walltime_ms().unwrap_or(NEVER);
         self.gaps.clear();
         for n in self.given.sets.get(set).nodes.iter() {
-            let gap = self.ahead.gap(n, self.free_at[n], after, job.walltime_ms());
+            let gap = self.ahead.gap(n, self.free_at[n], after, lasts);
             if gap.start != NEVER {
                 self.gaps.push(gap);
             }
@@ -483,11 +484,10 @@ impl<'a> Cycle<'a> {
 
     /// The first gaps from a later time on: those that are open then, for long enough, stay.
     fn move_on(&mut self, job: &Job, to: u64) {
+        let lasts = job.walltime_ms().unwrap_or(NEVER);
         for gap in &mut self.gaps {
-            if gap.start <= to && !gap.is_open(to, job.walltime_ms()) {
-                *gap = self
-                    .ahead
-                    .gap(gap.n, self.free_at[gap.n], to, job.walltime_ms());
+            if gap.start <= to && !gap.is_open(to, lasts) {
+                *gap = self.ahead.gap(gap.n, self.free_at[gap.n], to, lasts);
             }
         }
         self.gaps.retain(|gap| gap.start != NEVER);
