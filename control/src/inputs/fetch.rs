@@ -313,3 +313,24 @@ pub(crate) fn whole(path: &Path, most: usize) -> io::Result<Vec<u8>> {
         .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn beside_a_reading_that_hangs_no_other_is_begun() {
+        let after = Duration::from_secs(5);
+        // Were it read, it would be no file, and said so.
+        let mut file = OnDisk::new(PathBuf::from("/nowhere"), after, 10);
+        let (hangs, wait) = oneshot::channel();
+        file.under_way = Some(wait);
+        for _ in 0..2 {
+            assert_eq!(file.read().await, Err(FetchError::Late { after }));
+        }
+        assert!(hangs.send(Ok(b"late".to_vec())).is_ok());
+        assert_eq!(file.read().await, Ok(b"late".to_vec()));
+        // The next one reads anew.
+        assert!(file.under_way.is_none());
+    }
+}
