@@ -1,3 +1,5 @@
+//! Series of prices as sites write them, and which price is in force.
+
 use crate::inputs::energy::Series;
 use lattice_quorum_types::UnixMillis;
 

@@ -1,3 +1,5 @@
+//! Whose turn it is to be asked about, and what an answer counts.
+
 use crate::inputs::{
     fetch::FetchError,
     readiness::{AskError, Pace, Turns, read},

@@ -1,3 +1,5 @@
+//! What a storage system's source says, and whose traffic it is.
+
 use crate::{
     config::scheduling::{BandwidthUnit, Counts},
     inputs::storage::{others, used},
