@@ -161,11 +161,11 @@ fn a_data_directory_of_a_newer_format_is_left_alone() {
     let marker = site.data_dir(1).join("FORMAT");
     let newer = std::fs::read_to_string(&marker)
         .unwrap()
-        .replace("\"format\":4", "\"format\":5");
+        .replace("\"format\":5", "\"format\":6");
     std::fs::write(&marker, newer).unwrap();
     let before = files(&site.data_dir(1));
     let text = error(&site.run(1, &[]));
-    assert!(text.contains("has format 5, newer than 4"), "{text}");
+    assert!(text.contains("has format 6, newer than 5"), "{text}");
     assert!(text.contains("start the newer build again"), "{text}");
     assert_eq!(files(&site.data_dir(1)), before);
 }
