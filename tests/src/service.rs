@@ -6,6 +6,7 @@ use lattice_mesh::{Credentials, Mesh, MeshConfig};
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
     Allocation, AllocationId, Command, Envelope, NodeId, Outcome, Refusal, UnixMillis,
+    VclusterName,
     command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
     id::LeaseName,
     view::{Answer, Hot, Query},
@@ -22,11 +23,8 @@ const LEASE_MS: u64 = 600_000;
 #[derive(Debug)]
 pub struct Service {
     quorum: QuorumClient,
+    lease: LeaseName,
     fence: Mutex<Option<Fence>>,
-}
-
-fn lease() -> LeaseName {
-    LeaseName::new("schedule.default").unwrap()
 }
 
 /// This machine's time, as proposers stamp it.
@@ -36,13 +34,23 @@ pub fn now() -> UnixMillis {
 }
 
 impl Service {
-    /// With the credentials of a control that is none.
+    /// With the credentials of a control that is none, under a lease of its own.
     pub async fn new(site: &Site) -> Self {
+        Self::under(site, LeaseName::new("tests.place").unwrap()).await
+    }
+
+    /// The same in the place of a vCluster's scheduler, which assigns its work; there must be no other.
+    pub async fn scheduler(site: &Site, vcluster: &VclusterName) -> Self {
+        Self::under(site, LeaseName::of_scheduler(vcluster)).await
+    }
+
+    async fn under(site: &Site, lease: LeaseName) -> Self {
         let credentials = Credentials::load(&site.observer_credentials()).unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let mesh = Mesh::bind(any, credentials, MeshConfig::default()).unwrap();
         let service = Self {
             quorum: QuorumClient::new(mesh, site.members().to_vec()),
+            lease,
             fence: Mutex::new(None),
         };
         service.lease().await;
@@ -52,7 +60,7 @@ impl Service {
     /// Takes the lease, or renews it.
     pub async fn lease(&self) {
         let acquire = Command::AcquireLease {
-            lease: lease(),
+            lease: self.lease.clone(),
             holder: "tests".to_owned(),
             ttl_ms: LEASE_MS,
         };
@@ -60,7 +68,7 @@ impl Service {
         let Outcome::Leased { epoch, .. } = outcome else {
             panic!("{outcome:?}")
         };
-        let lease = lease();
+        let lease = self.lease.clone();
         *self.fence.lock().unwrap() = Some(Fence { lease, epoch });
     }
 

@@ -25,9 +25,12 @@ impl Deref for Service {
 }
 
 impl Service {
-    /// With the credentials of a control that is none.
+    /// With the credentials of a control that is none; before there are nodes, so that the control has
+    /// not begun to schedule.
     pub async fn new(site: &Site) -> Self {
-        Self(lattice_tests::service::Service::new(site).await)
+        let vcluster = VclusterName::new("default").unwrap();
+        let service = lattice_tests::service::Service::scheduler(site, &vcluster);
+        Self(service.await)
     }
 
     /// One command, which may be refused.

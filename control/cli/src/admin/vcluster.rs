@@ -19,7 +19,7 @@ use lattice_quorum_types::hostlist;
 pub enum VclusterCommand {
     /// List vClusters: for whom they are, and how many nodes they have.
     List,
-    /// Show one vCluster: for whom it is, its nodes, and which of them are lent.
+    /// Show one vCluster: for whom it is, its nodes, which of them are lent, and which control schedules it.
     Show {
         /// Its name.
         name: String,
