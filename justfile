@@ -85,6 +85,11 @@ cycles:
     cargo build --release -p lattice-placement --example cycle
     bash control/placement/examples/cycles.sh
 
+# Instructions of each row (Debian: valgrind): the same on a busy machine as on a quiet one.
+instructions:
+    cargo build --release -p lattice-placement --example cycle
+    bash control/placement/examples/instructions.sh
+
 # Slurm's backfill cycle beside ours (Debian: slurm-wlm; as root).
 beside-slurm *arguments:
     cargo run --release -p lattice-placement --example beside_slurm -- {{arguments}}
@@ -119,8 +124,10 @@ bench-probe:
 bmc-sweep bmcs="500":
     cargo run --release -p lattice-redfish --example sweep -- --bmcs {{bmcs}}
 
-# Parsers of text, preimages and Redfish, on damaged input, for longer than the tests do.
+# Parsers of text, preimages and Redfish, on damaged input, and the planner on numbers nobody means, for longer
+# than the tests do.
 fuzz cases="100000":
+    LATTICE_FUZZ_CASES={{cases}} cargo test -p lattice-placement --lib extremes
     LATTICE_FUZZ_CASES={{cases}} cargo test --release -p lattice-hwprobe --test fuzz
     LATTICE_FUZZ_CASES={{cases}} cargo test --release -p lattice-redfish --test fuzz
 
