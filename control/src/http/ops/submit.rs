@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// What is planned and never was submitted comes after everything that was.
 const NOBODY: AllocationId = AllocationId(u64::MAX);
+/// Nodes that are looked at before all are, at least.
+const FIRST_LOOK: usize = 64;
 
 pub(crate) async fn submit(
     core: &Core,
@@ -83,11 +85,18 @@ fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     let is_its = |node: &Node| {
         (node.home == *name || node.current == *name) && node.lifecycle != Lifecycle::Retired
     };
-    let nodes = view.nodes.values();
-    let nodes = nodes.filter(|entry| entry.record.as_ref().is_some_and(is_its));
-    let facts: Vec<(&NodeId, NodeFacts)> = nodes.map(|entry| (&entry.id, entry.facts())).collect();
-    let nodes = facts.iter().map(|(id, facts)| (*id, facts));
-    check_possible(name, nodes, &spec.constraints, spec.nodes).map_err(|no| {
+    let judge = |most: usize| {
+        let nodes = view.nodes.values();
+        let nodes = nodes.filter(|entry| entry.record.as_ref().is_some_and(is_its));
+        let facts = nodes.map(|entry| (&entry.id, entry.facts()));
+        let facts: Vec<(&NodeId, NodeFacts)> = facts.take(most).collect();
+        let nodes = facts.iter().map(|(id, facts)| (*id, facts));
+        check_possible(name, nodes, &spec.constraints, spec.nodes)
+    };
+    // What some of the nodes could satisfy, all of them could.
+    let some = (spec.nodes as usize).saturating_mul(2).max(FIRST_LOOK);
+    let judged = judge(some).or_else(|_| judge(usize::MAX));
+    judged.map_err(|no| {
         let detail = format!("{}: {}", no.field, no.reason);
         let mut problem = Problem::new(Kind::Impossible, "impossible", detail);
         problem.field = Some(no.field.to_owned());
