@@ -11,7 +11,7 @@ pub(crate) struct Profile {
 
 impl Profile {
     /// `left` now, and what comes back later, in any order.
-    pub(crate) fn new(left: u64, mut returns: Vec<(u64, i128)>) -> Self {
+    pub(crate) fn new(left: i64, mut returns: Vec<(u64, i128)>) -> Self {
         returns.sort_unstable();
         let mut steps: Vec<(u64, i128)> = Vec::with_capacity(returns.len());
         for (at, amount) in returns {

@@ -91,8 +91,8 @@ impl TenantView {
 /// What a storage system still has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageView {
-    /// Bandwidth that nothing uses or is promised, MB/s.
-    pub left_mb_s: u64,
+    /// Bandwidth that nothing uses or is promised, MB/s; below 0 where more is than there is.
+    pub left_mb_s: i64,
 }
 
 /// What a power domain still has.
@@ -100,8 +100,8 @@ pub struct StorageView {
 pub struct DomainView {
     /// The domain it is part of, which pays too.
     pub parent: Option<String>,
-    /// Power that nothing draws or is promised, milliwatts.
-    pub headroom_mw: u64,
+    /// Power that nothing draws or is promised, milliwatts; below 0 where more is than there is.
+    pub headroom_mw: i64,
 }
 
 /// What giving a node work costs in power.

@@ -96,7 +96,7 @@ fn system(random: &mut StdRng) -> System {
     if has_power {
         let headroom = |random: &mut StdRng, most: usize| DomainView {
             parent: None,
-            headroom_mw: CHARGE * random.random_range(0..=most as u64),
+            headroom_mw: (CHARGE * random.random_range(0..=most as u64)) as i64,
         };
         view.power
             .insert("hall".to_owned(), headroom(random, nodes));
@@ -177,7 +177,7 @@ fn held(view: &ClusterView, counts: &[u32; 8], set: u32, drawn: &Drawn) -> u64 {
         let drawn = drawn.get(name).copied().unwrap_or(0);
         let domain = view.power.get(name);
         domain.map_or(u64::MAX, |domain| {
-            domain.headroom_mw.saturating_sub(drawn) / CHARGE
+            domain.headroom_mw.cast_unsigned().saturating_sub(drawn) / CHARGE
         })
     };
     let rows = (0..4).map(|r| {
@@ -253,7 +253,10 @@ fn check_plan(system: &System, plan: &Plan) {
             }
         }
         for (name, drawn) in &drawn {
-            let headroom = view.power.get(name).map_or(u64::MAX, |d| d.headroom_mw);
+            let headroom = view
+                .power
+                .get(name)
+                .map_or(u64::MAX, |d| d.headroom_mw.cast_unsigned());
             assert!(*drawn <= headroom, "{name}: {drawn} of {headroom}");
         }
         assert!(chosen.into_iter().all(|id| taken.insert(id)), "twice");

@@ -42,9 +42,11 @@ pub(crate) fn left(view: &View) -> BTreeMap<String, StorageView> {
     let system = |(name, system): (&String, &super::System)| {
         let promised = view.promised.get(name).copied().unwrap_or(0);
         let others = u128::from(system.others_mb_s.unwrap_or(0));
-        let left = u128::from(system.budget_mb_s).saturating_sub(others.saturating_add(promised));
-        // No more than the budget.
-        let left_mb_s = u64::try_from(left).unwrap_or(u64::MAX);
+        let used = i128::try_from(others.saturating_add(promised)).unwrap_or(i128::MAX);
+        let left = i128::from(system.budget_mb_s).saturating_sub(used);
+        // Below 0 where more was promised than there is: what comes back first is that.
+        let most = i128::from(i64::MAX);
+        let left_mb_s = i64::try_from(left.clamp(-most, most)).unwrap_or_default();
         (name.clone(), StorageView { left_mb_s })
     };
     view.inputs.storage.iter().map(system).collect()

@@ -290,8 +290,8 @@ pub(super) fn rationed_view() -> impl Strategy<Value = ClusterView> {
         any_view(),
         vec(any_charge(), 24),
         vec(any_storage(), 24),
-        vec(option::weighted(0.7, 0..30_u64), DOMAINS.len()),
-        vec(option::weighted(0.8, 0..30_u64), SYSTEMS.len()),
+        vec(option::weighted(0.7, -4..30_i64), DOMAINS.len()),
+        vec(option::weighted(0.8, -4..30_i64), SYSTEMS.len()),
         option::of(any_tenant()),
         option::of((0..=1_000_000_u32).prop_map(Fraction::millionths)),
     )
@@ -332,8 +332,8 @@ pub(super) fn rationed_view() -> impl Strategy<Value = ClusterView> {
 
 /// Some changes of every kind, of what is rationed too.
 pub(super) fn rationed_delta() -> impl Strategy<Value = Delta> {
-    let domain = (select(&DOMAINS[..]), option::weighted(0.8, 0..30_u64));
-    let system = (select(&SYSTEMS[..]), option::weighted(0.8, 0..30_u64));
+    let domain = (select(&DOMAINS[..]), option::weighted(0.8, -4..30_i64));
+    let system = (select(&SYSTEMS[..]), option::weighted(0.8, -4..30_i64));
     (
         any_delta(),
         any_charge(),
@@ -401,7 +401,7 @@ pub(super) fn short_of_power() -> impl Strategy<Value = ClusterView> {
     (
         vec(sizes, 1..8),
         charges,
-        vec(0..18_u64, 3),
+        vec(0..18_i64, 3),
         vec(0..30_u64, 3),
     )
         .prop_map(|(jobs, charges, headroom, ends)| {

@@ -42,6 +42,12 @@ impl Wild {
         }
     }
 
+    fn put_signed(&mut self, place: &mut i64) {
+        let mut number = place.cast_unsigned();
+        self.put(&mut number);
+        *place = number.cast_signed();
+    }
+
     fn put_small(&mut self, place: &mut u32) {
         let mut number = u64::from(*place);
         self.put(&mut number);
@@ -113,10 +119,10 @@ impl Wild {
         view.levels.values_mut().for_each(|level| self.level(level));
         view.power
             .values_mut()
-            .for_each(|domain| self.put(&mut domain.headroom_mw));
+            .for_each(|domain| self.put_signed(&mut domain.headroom_mw));
         view.storage
             .values_mut()
-            .for_each(|system| self.put(&mut system.left_mb_s));
+            .for_each(|system| self.put_signed(&mut system.left_mb_s));
         for tenant in view.tenants.values_mut() {
             for budget in [&mut tenant.gpu_hours, &mut tenant.node_hours]
                 .into_iter()

@@ -105,10 +105,11 @@ proptest! {
                 let back = view.nodes.values().filter(|node| {
                     returns(&view, node).is_some_and(|end| end <= at && at > NOW.0)
                 });
-                let left = domain.headroom_mw + back.map(charge).sum::<u64>();
+                let back: u64 = back.map(charge).sum();
+                let left = i128::from(domain.headroom_mw) + i128::from(back);
                 let drawn = active(&uses, at).flat_map(|u| &u.nodes);
                 let drawn: u64 = drawn.map(|n| charge(&view.nodes[n])).sum();
-                prop_assert!(drawn <= left, "{name} at {at}: {drawn} of {left}");
+                prop_assert!(drawn == 0 || i128::from(drawn) <= left, "{name} at {at}: {drawn} of {left}");
             }
         }
     }
@@ -123,9 +124,10 @@ proptest! {
                 let back = view.running.values().filter(|running| {
                     running.ends_at.is_some_and(|end| end.0 <= at && at > NOW.0)
                 });
-                let left = storage.left_mb_s + back.map(|r| of(&r.storage_mb_s)).sum::<u64>();
+                let back: u64 = back.map(|r| of(&r.storage_mb_s)).sum();
+                let left = i128::from(storage.left_mb_s) + i128::from(back);
                 let asked: u64 = active(&uses, at).map(|u| of(&u.job.storage_mb_s)).sum();
-                prop_assert!(asked <= left, "{name} at {at}: {asked} of {left}");
+                prop_assert!(asked == 0 || i128::from(asked) <= left, "{name} at {at}: {asked} of {left}");
             }
         }
     }

@@ -77,7 +77,8 @@ fn storage(view: &View) -> Vec<Gauge> {
         others.extend(system.others_mb_s.map(bytes));
         let promised = view.promised.get(name).copied().unwrap_or(0);
         promises.push((labels(), promised as f64 * BYTES_IN_MB));
-        lefts.extend(left.get(name).map(|left| bytes(left.left_mb_s)));
+        let left = left.get(name).map(|left| left.left_mb_s as f64);
+        lefts.extend(left.map(|mb_s| (labels(), mb_s * BYTES_IN_MB)));
     }
     let gauge = |name, help, series| Gauge { name, help, series };
     vec![
