@@ -82,7 +82,11 @@ pub struct AllocationRequest {
     pub hold: bool,
     /// The part of its input data that is on the hot tier, 0 to 1. Left out: not known, and weighed as a
     /// half.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "crate::number::finite"
+    )]
     #[schema(example = 0.8)]
     pub data_ready: Option<f64>,
     /// How long it takes to write a checkpoint, as a walltime is written; 7 days at most. Left out: as long

@@ -23,6 +23,7 @@ pub mod health;
 pub mod history;
 pub mod inventory;
 pub mod node;
+mod number;
 pub mod outlook;
 pub mod page;
 pub mod problem;

@@ -1,6 +1,6 @@
 //! How a vCluster's scheduler decides.
 
-use crate::problem::FieldError;
+use crate::{number::finite, problem::FieldError};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -67,31 +67,31 @@ pub struct SchedulerView {
 #[serde(default, deny_unknown_fields)]
 pub struct WeightsChange {
     /// See [`WeightsView`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub priority: Option<f64>,
     /// See [`WeightsView`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub wait_time: Option<f64>,
     /// See [`WeightsView`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub fair_share: Option<f64>,
     /// See [`WeightsView`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub topology: Option<f64>,
     /// See [`WeightsView`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub data_ready: Option<f64>,
     /// See [`WeightsView`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub backlog: Option<f64>,
     /// See [`WeightsView`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub energy: Option<f64>,
     /// See [`WeightsView`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub checkpoint: Option<f64>,
     /// See [`WeightsView`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub conformance: Option<f64>,
 }
 
@@ -126,13 +126,13 @@ pub struct SchedulerChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<WeightsChange>,
     /// Seconds of waiting after which the wait time factor is ln 2; more than 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub reference_wait_s: Option<f64>,
     /// Which blocked jobs get nodes held back for them: a number or `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservations: Option<ReservationsView>,
     /// What all nodes together write to checkpoint storage, GB/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub checkpoint_gb_s: Option<f64>,
 }
 

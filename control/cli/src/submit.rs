@@ -70,6 +70,9 @@ pub struct SubmitArgs {
     /// GPUs each node must have, and the work uses: of more it sees those that hang together best.
     #[arg(long, value_name = "COUNT")]
     gpus_per_node: Option<u32>,
+    /// Memory each node must have at least: 512GiB, 2TB.
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    memory: Option<u64>,
     /// Feature every node must carry; repeat for several.
     #[arg(long = "feature", value_name = "FEATURE")]
     features: Vec<String>,
@@ -128,6 +131,25 @@ pub struct SubmitArgs {
     command: Vec<String>,
 }
 
+/// Units of a size, each with its bytes.
+const SIZES: [(&str, u64); 6] = [
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let read = |(unit, bytes): &(&str, u64)| {
+        let count = text.trim().strip_suffix(unit)?.trim_end();
+        count.parse::<u64>().ok()?.checked_mul(*bytes)
+    };
+    let size = SIZES.iter().find_map(read).filter(|size| *size > 0);
+    size.ok_or_else(|| "write it like 512GiB or 2TB".to_owned())
+}
+
 fn environment(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     pairs
         .iter()
@@ -157,6 +179,7 @@ fn storage(pairs: &[String]) -> Result<BTreeMap<String, f64>, Failure> {
 fn flag(field: &str) -> String {
     match field {
         "storage_gb_s" => "storage".to_owned(),
+        "constraints.memory_bytes" => "memory".to_owned(),
         field => {
             let name = field.strip_prefix("constraints.").unwrap_or(field);
             name.replace('_', "-")
@@ -196,7 +219,7 @@ impl SubmitArgs {
             constraints: ConstraintsBody {
                 gpu_models: self.gpu_models.clone(),
                 gpus_per_node: self.gpus_per_node,
-                memory_bytes: None,
+                memory_bytes: self.memory,
                 features: self.features.clone(),
                 nodelist: self.nodelist.clone(),
                 exclude: self.exclude.clone(),

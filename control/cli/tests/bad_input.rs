@@ -511,6 +511,9 @@ fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
             &["--checkpoint-time", "8d"],
             &["--checkpoint-time", "longer than 7d"],
         ),
+        (&["--memory", "512"], &["--memory", "512GiB"]),
+        (&["--memory", "0GiB"], &["--memory", "512GiB"]),
+        (&["--memory", "99999999999TiB"], &["--memory", "512GiB"]),
         (&["--storage", "scratch"], &["--storage", "SYSTEM=RATE"]),
         (&["--storage", "scratch=40"], &["--storage", "40GB/s"]),
         (&["--storage", "=1GB/s"], &["--storage", "no name"]),
@@ -525,5 +528,22 @@ fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
             .chain(["--", "true"])
             .collect();
         refused(&sandbox, &args, 2, words);
+    }
+}
+
+#[test]
+fn a_weight_that_is_no_weight_is_named_by_its_flag() {
+    let sandbox = Sandbox::new();
+    let context = context(&sandbox);
+    for (weight, words) in [
+        ("nan", "finite number"),
+        ("inf", "finite number"),
+        ("-1", "at least 0"),
+        ("much", "must be a number"),
+    ] {
+        let flag = format!("--energy={weight}");
+        let args = ["--context", &context, "admin", "vcluster", "set-weights"];
+        let args: Vec<&str> = args.into_iter().chain(["default", &flag]).collect();
+        refused(&sandbox, &args, 2, &["--energy", words]);
     }
 }

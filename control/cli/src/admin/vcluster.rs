@@ -65,7 +65,7 @@ pub struct SetArgs {
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     reference_wait: Option<f64>,
     /// What all nodes together write to checkpoint storage, GB/s.
-    #[arg(long, value_name = "GB/s", allow_negative_numbers = true)]
+    #[arg(long, value_name = "GB/s", allow_negative_numbers = true, value_parser = finite)]
     checkpoint_bandwidth: Option<f64>,
     /// Refuse unless this version is in force; 0: unless there is none.
     #[arg(long, value_name = "NUMBER")]
@@ -75,6 +75,22 @@ pub struct SetArgs {
 fn seconds(text: &str) -> Result<f64, String> {
     let millis = duration::parse(text).map_err(|error| error.to_string())?;
     Ok(millis as f64 / 1000.0)
+}
+
+fn finite(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "it must be a number".to_owned())?;
+    match number.is_finite() {
+        true => Ok(number),
+        false => Err("it must be a finite number".to_owned()),
+    }
+}
+
+fn weight(text: &str) -> Result<f64, String> {
+    let weight = finite(text)?;
+    match weight >= 0.0 {
+        true => Ok(weight),
+        false => Err("it must be at least 0".to_owned()),
+    }
 }
 
 fn reservations(text: &str) -> Result<ReservationsView, String> {
@@ -107,31 +123,31 @@ pub struct WeightsArgs {
     #[arg(long, value_name = "KIND", required_unless_present_any = WEIGHTS)]
     profile: Option<String>,
     /// Of the priority class.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
     priority: Option<f64>,
     /// Of the time in the queue.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
     wait_time: Option<f64>,
     /// Of how far the tenant is from its share.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
     fair_share: Option<f64>,
     /// Of few topology groups.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
     topology: Option<f64>,
     /// Of input data on the hot tier.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
     data_ready: Option<f64>,
     /// Of the backlog.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
     backlog: Option<f64>,
     /// Of cheap energy.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
     energy: Option<f64>,
     /// Of cheap checkpoints.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
     checkpoint: Option<f64>,
     /// Of one conformance group.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
     conformance: Option<f64>,
     /// Refuse unless this version is in force; 0: unless there is none.
     #[arg(long, value_name = "NUMBER")]

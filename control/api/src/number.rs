@@ -1,0 +1,37 @@
+//! Numbers on their way into a request.
+
+use serde::{Serialize, Serializer, ser::Error};
+
+/// A number that JSON can say. It has no word for one that is not finite: written as `null` it would stand
+/// for "left out", and a request would do less than its caller asked for.
+pub(crate) fn finite<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(number) if !number.is_finite() => Err(S::Error::custom(format!(
+            "{number} cannot be sent; it must be a finite number"
+        ))),
+        value => value.serialize(serializer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scheduler::WeightsChange;
+
+    #[test]
+    fn what_is_not_finite_is_not_left_out_in_silence() {
+        let energy = |energy| WeightsChange {
+            energy,
+            ..WeightsChange::default()
+        };
+        for number in [f64::NAN, f64::INFINITY] {
+            let told = serde_json::to_string(&energy(Some(number))).map_err(|e| e.to_string());
+            assert!(
+                told.is_err_and(|e| e.contains("cannot be sent")),
+                "{number}"
+            );
+        }
+        let sent = |number| serde_json::to_string(&energy(number)).ok();
+        assert_eq!(sent(Some(0.5)).as_deref(), Some(r#"{"energy":0.5}"#));
+        assert_eq!(sent(None).as_deref(), Some("{}"));
+    }
+}
