@@ -147,10 +147,16 @@ fn by_span(a: &Chosen, b: &Chosen, spread: Spread) -> Ordering {
 fn pick(index: &Index, candidates: &BitSet, ask: Ask, power: Option<&PowerLeft>) -> Option<Chosen> {
     let nodes = match power {
         None => lay_out(index, candidates, ask)?,
-        Some(power) if ask.spread == Spread::Tight => paid_tight(index, candidates, ask, power)?,
         Some(power) => {
-            let paid = power.clone().affordable(index, candidates.iter());
-            lay_out(index, &BitSet::collect(index.size(), paid), ask)?
+            let tight = (ask.spread == Spread::Tight)
+                .then(|| paid_tight(index, candidates, ask, power))
+                .flatten();
+            // A group of dear nodes may have left too little for the others: then of the cheapest.
+            let cheapest = || {
+                let paid = power.clone().affordable(index, candidates.iter());
+                lay_out(index, &BitSet::collect(index.size(), paid), ask)
+            };
+            tight.or_else(cheapest)?
         }
     };
     let mut groups: Vec<usize> = nodes.iter().map(|n| index.group_of[*n]).collect();

@@ -11,7 +11,7 @@ use crate::{
     factors::Score,
     floor::Floors,
     headroom::{Headroom, Paths},
-    machine::{Machine, NEVER},
+    machine::{Machine, NEVER, expected_end},
     open::{OpenCount, OpenCounts},
     plan::{Layout, Placement, Plan, Reservation},
     policy::Policy,
@@ -22,7 +22,7 @@ use crate::{
     view::ClusterView,
     waiting::{Waiting, Waits},
 };
-use lattice_quorum_types::{UnixMillis, command::ExpectedNode};
+use lattice_quorum_types::{AllocationId, UnixMillis, command::ExpectedNode};
 use std::{cmp::Reverse, collections::BTreeMap};
 
 /// What a plan is made of; nothing of it is changed by planning.
@@ -35,6 +35,8 @@ pub(crate) struct Given<'a> {
     pub(crate) sets: &'a EligibleSets<'a>,
     pub(crate) paths: &'a Paths,
     pub(crate) now: UnixMillis,
+    /// Whose start is to be estimated, reservation or not.
+    pub(crate) estimated: Option<AllocationId>,
 }
 
 pub(crate) struct Cycle<'a> {
@@ -93,7 +95,7 @@ impl<'a> Cycle<'a> {
         Self {
             now: now.0,
             free: machine.free.clone(),
-            free_at: machine.free_at.clone(),
+            free_at: free_at(machine, now.0),
             rivals: Rivals::new(sets),
             headroom: Headroom::new(view.limit_policy, &view.levels, given.paths),
             ahead: Ahead::none(machine.index.size()),
@@ -127,7 +129,9 @@ impl<'a> Cycle<'a> {
                 Turn::Waits(blocked) => {
                     let free = self.count(set, Some(0));
                     let conforming = blocked.open.unwrap_or(free).alike;
-                    let estimated_start = self.reserve(job, set, &blocked.blocker);
+                    let reserved = self.reserve(job, set, &blocked.blocker);
+                    let estimated_start =
+                        reserved.or_else(|| self.estimate(job, set, &blocked.blocker));
                     waiting.push(Some(Waits {
                         needed: job.nodes,
                         // One for each job at most, and there are not 2^32 of them.
@@ -237,10 +241,15 @@ impl<'a> Cycle<'a> {
             .as_ref()
             .and_then(|own| self.choose_own(own, &among, ask, end));
         match among_own.or_else(|| self.choose(&among, ask, end)) {
-            Some(chosen) => match self.headroom.check(job.project, self.beside(&chosen, set)) {
-                Ok(()) => Turn::Placed(chosen),
-                Err(blocker) => blocker.into(),
-            },
+            Some(chosen) => {
+                let beside = self.beside(&chosen, set);
+                let has_room = self.headroom.check(job.project, beside);
+                let leaves = || self.headroom.leaves_what_is_kept(job.project, beside, end);
+                match has_room.and_then(|()| leaves()) {
+                    Ok(()) => Turn::Placed(chosen),
+                    Err(blocker) => blocker.into(),
+                }
+            }
             // There are enough: it is the power that does not do for any set of them.
             None => Blocker::PowerShort { short: 1 }.into(),
         }
@@ -391,13 +400,8 @@ impl<'a> Cycle<'a> {
     /// Holds nodes back for a job that waits for what others will give back, while it is one of those that
     /// get a reservation and its start can be foreseen.
     fn reserve(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
-        use Blocker::{NodesBusy, PowerShort, Reserved, StorageShort};
-        let waits_for_others = matches!(
-            blocker,
-            NodesBusy { .. } | Reserved { .. } | PowerShort { .. } | StorageShort { .. }
-        );
         let made = self.reservations.len();
-        if !waits_for_others || !self.given.policy.reservations.allows(made) {
+        if !blocker.passes() || !self.given.policy.reservations.allows(made) {
             return None;
         }
         self.headroom
@@ -427,6 +431,14 @@ impl<'a> Cycle<'a> {
         Some(start)
     }
 
+    /// When the job could start beside the reservations made so far, if that was asked.
+    fn estimate(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
+        if self.given.estimated != Some(job.id) || !blocker.passes() {
+            return None;
+        }
+        self.earliest(job, set).map(|(at, _)| UnixMillis(at))
+    }
+
     /// The first time at which a job can have all it asks for until its end, and the best nodes then.
     ///
     /// At a time that is tried, each node has a first gap that is long enough. Before the n-th smallest of
@@ -448,8 +460,9 @@ impl<'a> Cycle<'a> {
             if std::mem::take(&mut is_floor) {
                 self.floors[set].add(job.nodes, lasts, at);
             }
-            if self.storage.short(job, at).is_some() {
-                at = self.storage.next_step(job, at)?;
+            let enough = self.storage.first_enough(job, at)?;
+            if enough > at {
+                at = enough;
                 self.move_on(job, at);
                 continue;
             }
@@ -510,6 +523,17 @@ impl<'a> Cycle<'a> {
         };
         keys.filter_map(of_key).min()
     }
+}
+
+/// When each node is expected to be free.
+fn free_at(machine: &Machine, now: u64) -> Vec<u64> {
+    let times = machine.free_at.iter().enumerate();
+    times
+        .map(|(n, at)| match machine.free.contains(n) {
+            true => *at,
+            false => expected_end(*at, now),
+        })
+        .collect()
 }
 
 /// The n-th smallest time, or `at` where that is later; `None` where there are not so many.

@@ -17,7 +17,8 @@ pub struct Explanation {
     pub steps: Vec<Step>,
     /// What stopped it.
     pub blocker: Blocker,
-    /// Start of its own reservation, when it has one.
+    /// Start of its own reservation, when it has one; else, of one whose start was to be estimated, the first
+    /// time at which it finds all it asks for beside the reservations of those before it.
     pub estimated_start: Option<UnixMillis>,
     /// By what its place in the queue was decided; `None` of one that is not planned.
     pub score: Option<Score>,
@@ -166,6 +167,17 @@ pub enum Blocker {
         /// It could have been told to end in time, had it a walltime.
         unbounded: bool,
     },
+}
+
+impl Blocker {
+    /// Whether it is over once others give back what they have.
+    pub(crate) fn passes(&self) -> bool {
+        use Blocker::{NodesBusy, PowerShort, Reserved, StorageShort};
+        matches!(
+            self,
+            NodesBusy { .. } | Reserved { .. } | PowerShort { .. } | StorageShort { .. }
+        )
+    }
 }
 
 impl fmt::Display for Explanation {

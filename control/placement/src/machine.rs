@@ -14,6 +14,19 @@ use std::collections::BTreeMap;
 /// A node that is not known to come free.
 pub(crate) const NEVER: u64 = u64::MAX;
 
+/// What is over its end goes on for so long at least, milliseconds.
+const OVERRUN: u64 = 60_000;
+
+/// When work is expected to be over that must be at `at`. Of what has overrun its end nobody knows why (a node
+/// may have gone dark), so it is expected to go on for as long again: who waits for it does not hold back
+/// nodes from others for an end that never comes.
+pub(crate) fn expected_end(at: u64, now: u64) -> u64 {
+    match now.checked_sub(at) {
+        None => at,
+        Some(over) => now.saturating_add(over.max(OVERRUN)),
+    }
+}
+
 /// See the module. Nodes go by their numbers in the index.
 #[derive(Debug)]
 pub(crate) struct Machine {

@@ -97,7 +97,18 @@ impl Planner {
 
     /// Plans the queue at `now`: one cycle.
     pub fn plan(&mut self, now: UnixMillis) -> Plan {
+        self.plan_estimating(now, None)
+    }
+
+    /// As [`Planner::plan`]; and where `whose` waits for others without a reservation of its own, its
+    /// explanation says when it could start. Those before it in the queue that have none either may be
+    /// later, so that is an estimate, and nothing is held back for it.
+    pub fn plan_estimating(&mut self, now: UnixMillis, whose: Option<AllocationId>) -> Plan {
         self.with_scorer(now, |given, scorer, last_order| {
+            let given = Given {
+                estimated: whose,
+                ..given
+            };
             let jobs = given.queue.jobs.iter().enumerate();
             let scores: Vec<Score> = jobs.map(|(place, job)| scorer.score(place, job)).collect();
             *last_order = order(&given.queue.jobs, &scores, last_order);
@@ -122,6 +133,7 @@ impl Planner {
             sets: &sets,
             paths: &self.paths,
             now,
+            estimated: None,
         };
         let scorer = Scorer::new(&given, running_gpu_ms);
         go_on(given, scorer, &mut self.last_order)

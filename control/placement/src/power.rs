@@ -3,7 +3,7 @@
 use crate::{
     bits::BitSet,
     index::Index,
-    machine::{Machine, NEVER},
+    machine::{Machine, NEVER, expected_end},
     profile::Profile,
     view::ClusterView,
 };
@@ -22,8 +22,7 @@ impl Power {
                 && !machine.free.contains(n)
                 && at != NEVER
             {
-                // What overruns its end draws power still.
-                let step = (at.max(now.saturating_add(1)), i128::from(payer.mw));
+                let step = (expected_end(at, now), i128::from(payer.mw));
                 index
                     .paying(payer.domain)
                     .for_each(|d| returns[d].push(step));

@@ -42,6 +42,27 @@ impl Profile {
         least
     }
 
+    /// The first time from `from` on at which so much is left for as long as `lasts` (`None`: for ever).
+    pub(crate) fn first_enough(&self, amount: u64, from: u64, lasts: Option<u64>) -> Option<u64> {
+        let amount = i128::from(amount);
+        let (mut at, mut left) = (from, self.now);
+        let ends = self.steps.iter().map(|(end, _)| Some(*end)).chain([None]);
+        let returns = self.steps.iter().map(|(_, more)| *more).chain([0]);
+        let mut begins = 0;
+        for (end, more) in ends.zip(returns) {
+            let is_over = end.is_some_and(|end| end <= at);
+            if !is_over && lasts.is_some_and(|lasts| at.saturating_add(lasts) <= begins) {
+                return Some(at);
+            }
+            if !is_over && left < amount {
+                at = end?;
+            }
+            left += more;
+            begins = end.unwrap_or(begins);
+        }
+        Some(at)
+    }
+
     /// Takes an amount from `from` until `until`. What is taken from `now` on is given from `None`.
     pub(crate) fn take(&mut self, amount: u64, from: Option<u64>, until: Option<u64>) {
         let amount = i128::from(amount);
@@ -86,5 +107,23 @@ mod tests {
         assert_eq!(left.least(0, Some(20)), 2);
         assert_eq!(left.least(22, Some(25)), 16);
         assert_eq!((left.next_step(20), left.next_step(40)), (Some(22), None));
+    }
+
+    #[test]
+    fn the_first_time_with_enough_is_the_first_of_all_that_are_tried() {
+        let mut left = Profile::new(3, vec![(10, 4), (40, 5), (60, -9), (70, 20)]);
+        left.take(6, Some(30), Some(50));
+        for amount in 0..25 {
+            for lasts in [Some(0), Some(1), Some(5), Some(12), Some(100), None] {
+                for from in [0, 7, 10, 29, 45, 65, 90] {
+                    let until = |at: u64| lasts.map(|lasts| at + lasts.max(1));
+                    let is_enough = |at: &u64| left.least(*at, until(*at)) >= i128::from(amount);
+                    let expected = (from..200).find(is_enough);
+                    let lasts = lasts.map(|lasts| lasts.max(1));
+                    let found = left.first_enough(amount, from, lasts);
+                    assert_eq!(found, expected, "{amount} for {lasts:?} from {from}");
+                }
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     explain::Blocker,
+    machine::expected_end,
     profile::Profile,
     queue::{Job, Queue},
     view::ClusterView,
@@ -20,8 +21,7 @@ impl<'a> Storage<'a> {
         let system = |(name, storage): (&'a String, &crate::view::StorageView)| {
             let back = view.running.values().filter_map(|running| {
                 let mb_s = *running.storage_mb_s.get(name)?;
-                // What overruns its end reads and writes still.
-                let at = running.ends_at?.0.max(now.saturating_add(1));
+                let at = expected_end(running.ends_at?.0, now);
                 Some((at, i128::from(mb_s)))
             });
             let profile = Profile::new(storage.left_mb_s, back.collect());
@@ -70,11 +70,18 @@ impl<'a> Storage<'a> {
         }
     }
 
-    /// The first time after `after` at which a system that the job asks for has more or less.
-    pub(crate) fn next_step(&self, job: &Job, after: u64) -> Option<u64> {
-        let systems = self.asked(job).iter();
-        systems
-            .filter_map(|(system, _)| self.systems[*system].1.next_step(after))
-            .min()
+    /// The first time from `from` on at which the job has all it asks for, until its end.
+    pub(crate) fn first_enough(&self, job: &Job, from: u64) -> Option<u64> {
+        let (lasts, mut at) = (job.walltime_ms(), from);
+        loop {
+            let before = at;
+            for (system, mb_s) in self.asked(job) {
+                at = self.systems[*system].1.first_enough(*mb_s, at, lasts)?;
+            }
+            // What comes later for one may be too late for another.
+            if at == before {
+                return Some(at);
+            }
+        }
     }
 }

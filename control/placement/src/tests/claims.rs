@@ -5,6 +5,7 @@ use crate::*;
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath,
     limit::{Limits, Usage},
+    spec::Constraints,
 };
 
 fn owned_by(view: &mut ClusterView, node: &str, user: &str) {
@@ -129,6 +130,38 @@ fn a_node_that_was_given_back_is_its_former_users_no_more() {
     let why = planner.plan(NOW).waiting.get(AllocationId(1)).unwrap();
     assert!(
         matches!(why.blocker, Blocker::QuotaHeadroom { .. }),
+        "{why}"
+    );
+}
+
+/// Of one's own nodes only as many count as are taken: the others' room is kept for who has a reservation.
+#[test]
+fn ones_own_nodes_that_are_left_take_no_room_from_a_reservation() {
+    let mut view = machine(1, 8);
+    for (n, node) in view.nodes.values_mut().enumerate() {
+        let key = if n == 2 { 2 } else { 1 };
+        node.facts.conformance = super::build::key(key);
+    }
+    for name in ["n0-00", "n0-01", "n0-02"] {
+        owned_by(&mut view, name, "alice");
+    }
+    run(&mut view, 90, &["n0-06", "n0-07"], Some(30));
+    // 3 claimed, 2 that run, and the 3 for which the first job waits.
+    level(&mut view, "t", Some(8), 5);
+    let waits = PendingView {
+        class: 9,
+        constraints: Constraints {
+            nodelist: ["n0-05", "n0-06", "n0-07"].map(id).to_vec(),
+            ..Constraints::default()
+        },
+        ..job(3, Some(600))
+    };
+    let plan = planned(view, &[waits, work("alice", 3, true)]);
+    assert_eq!(plan.reservations.len(), 1);
+    assert_eq!(plan.placements, []);
+    let why = plan.waiting.get(AllocationId(2)).unwrap();
+    assert!(
+        matches!(why.blocker, Blocker::HeadroomReserved { .. }),
         "{why}"
     );
 }

@@ -2,7 +2,7 @@
 
 use super::build::*;
 use crate::*;
-use lattice_quorum_types::{ProjectPath, UnixMillis, spec::Constraints};
+use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, spec::Constraints};
 
 fn text(view: &ClusterView, number: u64) -> String {
     why(&plan(view), number).to_string()
@@ -186,18 +186,43 @@ fn a_start_behind_work_without_an_end_is_not_guessed() {
 }
 
 #[test]
-fn overdue_work_is_expected_to_go_at_once() {
+fn overdue_work_is_expected_to_go_on_for_as_long_again() {
     let mut view = machine(1, 4);
     run(&mut view, 90, &["n0-00"], None);
     view.running
         .values_mut()
         .for_each(|r| r.ends_at = Some(UnixMillis(1)));
     submit(&mut view, 1, job(4, Some(10)));
-    submit(&mut view, 2, job(1, Some(1)));
+    // Over for 999.999 s: 16 minutes fit before, 17 do not.
+    submit(&mut view, 2, job(1, Some(17)));
+    submit(&mut view, 3, job(1, Some(16)));
     let plan = plan(&view);
-    assert_eq!(plan.reservations[0].starts_at, NOW);
-    assert!(
-        plan.placements.is_empty(),
-        "a minute on a reserved node would delay it"
+    assert_eq!(plan.reservations[0].starts_at, NOW.after(NOW.0 - 1));
+    assert_eq!(placed(&plan).len(), 1);
+    assert_eq!(placed(&plan)[0].0, 3);
+}
+
+#[test]
+fn who_is_asked_about_is_told_a_start_and_changes_nothing() {
+    let mut view = machine(1, 4);
+    run(&mut view, 90, &["n0-00", "n0-01", "n0-02"], Some(30));
+    submit(
+        &mut view,
+        1,
+        PendingView {
+            class: 9,
+            ..job(4, Some(60))
+        },
     );
+    submit(&mut view, 2, job(2, Some(60)));
+    let asked = AllocationId(2);
+    let mut planner = Planner::new(view);
+    let plain = planner.plan(NOW);
+    assert_eq!(plain.waiting.get(asked).unwrap().estimated_start, None);
+    let told = planner.plan_estimating(NOW, Some(asked));
+    // Behind the first, which has all four from 30 to 90.
+    let start = told.waiting.get(asked).unwrap().estimated_start;
+    assert_eq!(start, Some(NOW.after(90 * MINUTE)));
+    assert_eq!(told.reservations, plain.reservations);
+    assert_eq!(told.placements, plain.placements);
 }

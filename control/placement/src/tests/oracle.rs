@@ -1,8 +1,9 @@
 //! The rules once more, slowly and plainly: what the solver's answers are compared with. Nothing
 //! here uses the solver's own index, sets or choices.
 
+use super::build::{MINUTE, NOW};
 use crate::*;
-use lattice_quorum_types::NodeId;
+use lattice_quorum_types::{NodeId, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether the node is what the job asks for, busy or not.
@@ -37,6 +38,14 @@ pub(super) fn fits(name: &NodeId, node: &NodeView, job: &PendingView) -> bool {
         && wanted.features.iter().all(|f| facts.features.contains(f))
         && (wanted.nodelist.is_empty() || wanted.nodelist.contains(name))
         && !wanted.exclude.contains(name)
+}
+
+/// When work that must be over at `end` is expected to be.
+pub(super) fn expected_end(end: UnixMillis) -> UnixMillis {
+    if end > NOW {
+        return end;
+    }
+    NOW.after(NOW.since(end).max(MINUTE))
 }
 
 /// A node without a known group is a group of its own.

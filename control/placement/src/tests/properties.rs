@@ -20,7 +20,7 @@ fn free_from(view: &ClusterView, plan: &Plan) -> BTreeMap<NodeId, UnixMillis> {
             }
             Some(holder) => {
                 if let Some(end) = view.running.get(&holder).and_then(|r| r.ends_at) {
-                    free.insert(name.clone(), end.max(NOW));
+                    free.insert(name.clone(), oracle::expected_end(end));
                 }
             }
         }
