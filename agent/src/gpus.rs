@@ -30,7 +30,10 @@ enum Known {
 #[derive(Debug)]
 struct Seen {
     vendor: GpuVendor,
+    /// Those that can be chosen.
     gpus: Vec<GpuIdentity>,
+    /// How many work can use; `None`: not known.
+    usable: Option<usize>,
     topology: Topology,
 }
 
@@ -86,21 +89,40 @@ impl Seen {
     fn of(inventory: &Inventory) -> Self {
         let record = inventory.records.get(&Class::Gpu);
         let nvidia = record.map(|record| record.get("gpu.count"));
+        let gpus = &inventory.identity.gpus;
         // AMD's speak for a node that has none of NVIDIA's.
-        let vendor = match nvidia {
-            Some(Reading::Present(_)) => GpuVendor::Nvidia,
-            _ => GpuVendor::Amd,
+        let (vendor, gpus, usable) = match nvidia {
+            Some(Reading::Present(_)) => (GpuVendor::Nvidia, gpus.clone(), Some(gpus.len())),
+            _ => {
+                // Ids come from the driver: one that is given to a guest, or to nobody, has none.
+                let named = gpus
+                    .iter()
+                    .filter(|gpu| uuid(GpuVendor::Amd, gpu).is_some());
+                let usable = inventory.facts.gpus().map(|count| count as usize);
+                (GpuVendor::Amd, named.cloned().collect(), usable)
+            }
         };
         Self {
             vendor,
-            gpus: inventory.identity.gpus.clone(),
+            gpus,
+            usable,
             topology: inventory.topology.clone(),
         }
     }
 
     fn choose(&self, count: u32) -> Option<GpuChoice> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        if count >= self.gpus.len() {
+        if self.usable.is_some_and(|usable| count >= usable) {
+            return None;
+        }
+        if self.usable != Some(self.gpus.len()) {
+            tracing::warn!(
+                gpus = count,
+                named = self.gpus.len(),
+                usable = self.usable,
+                "not all GPUs of this node have an id, and by numbers the runtime takes others: work that \
+                 uses some of them sees all"
+            );
             return None;
         }
         let prefix = match self.vendor {
@@ -114,7 +136,8 @@ impl Seen {
         let chosen: Vec<&GpuIdentity> = (chosen.into_iter())
             .filter_map(|place| self.gpus.get(place))
             .collect();
-        let uuids: Option<Vec<String>> = chosen.iter().map(|gpu| self.uuid(gpu)).collect();
+        let uuids: Option<Vec<String>> =
+            (chosen.iter().map(|gpu| uuid(self.vendor, gpu))).collect();
         let slots: Vec<u32> = chosen.iter().map(|gpu| gpu.slot).collect();
         Some(GpuChoice {
             vendor: Some(self.vendor),
@@ -122,17 +145,16 @@ impl Seen {
             uuids: uuids.unwrap_or_default(),
         })
     }
+}
 
-    /// As the vendor's runtime takes it.
-    fn uuid(&self, gpu: &GpuIdentity) -> Option<String> {
-        let uuid = gpu.uuid.present()?;
-        match self.vendor {
-            GpuVendor::Nvidia => uuid.starts_with("GPU-").then(|| uuid.clone()),
-            GpuVendor::Amd => {
-                let is_id =
-                    uuid.len() == AMD_ID_DIGITS && uuid.bytes().all(|b| b.is_ascii_hexdigit());
-                is_id.then(|| format!("GPU-{}", uuid.to_ascii_lowercase()))
-            }
+/// As the vendor's runtime takes it.
+fn uuid(vendor: GpuVendor, gpu: &GpuIdentity) -> Option<String> {
+    let uuid = gpu.uuid.present()?;
+    match vendor {
+        GpuVendor::Nvidia => uuid.starts_with("GPU-").then(|| uuid.clone()),
+        GpuVendor::Amd => {
+            let is_id = uuid.len() == AMD_ID_DIGITS && uuid.bytes().all(|b| b.is_ascii_hexdigit());
+            is_id.then(|| format!("GPU-{}", uuid.to_ascii_lowercase()))
         }
     }
 }
@@ -161,6 +183,7 @@ mod tests {
             ..GpuIdentity::default()
         };
         inventory.identity.gpus = gpus.iter().map(named).collect();
+        inventory.facts.gpu_count = Reading::Present(u32::try_from(gpus.len()).unwrap());
         inventory.topology.pairs.push(Pair {
             a: "gpu.amd.2".to_owned(),
             b: "gpu.amd.3".to_owned(),
@@ -187,11 +210,34 @@ mod tests {
             choice.uuids,
             ["GPU-9ff0c5f642c689c2", "GPU-880ed6479d653a85"]
         );
-        // A name that no runtime would know is worse than a number.
+        // A name that no runtime would know, and its numbers are not the bus's.
         let odd = [AMD[0], (2, "0x12"), AMD[2]];
         gpus.observe(&read(Outcome::Complete, &odd));
-        let choice = gpus.choose(2).await.unwrap();
-        assert_eq!((choice.slots, choice.uuids), (vec![2, 3], Vec::new()));
+        assert_eq!(gpus.choose(2).await, None);
+    }
+
+    /// Between two that work can use there is one of a guest's, nearer to the first.
+    #[tokio::test]
+    async fn an_amd_gpu_that_is_given_away_is_not_chosen() {
+        let mut node = read(Outcome::Complete, &AMD);
+        let given_away = GpuIdentity {
+            slot: 1,
+            ..GpuIdentity::default()
+        };
+        node.identity.gpus.insert(1, given_away);
+        node.topology.pairs.push(Pair {
+            a: "gpu.amd.0".to_owned(),
+            b: "gpu.amd.1".to_owned(),
+            distance: Reading::Present(Distance::Pix),
+        });
+        let gpus = NodeGpus::default();
+        gpus.observe(&node);
+        assert_eq!(gpus.choose(2).await.unwrap().slots, [2, 3]);
+        assert_eq!(gpus.choose(3).await, None, "all that work can use");
+        // One of them is without an id: which two of three is not to be said.
+        node.facts.gpu_count = Reading::Present(4);
+        gpus.observe(&node);
+        assert_eq!(gpus.choose(2).await, None);
     }
 
     #[tokio::test]
