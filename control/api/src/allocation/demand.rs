@@ -53,7 +53,7 @@ fn data_ready_ppm(part: f64) -> Result<u32, FieldError> {
     Ok((part * f64::from(Demand::WHOLE_PPM)).round() as u32)
 }
 
-/// To the next whole MB/s, and one at least.
+/// To the nearest whole MB/s, and one at least.
 fn mb_s(system: &str, gb_s: f64) -> Result<u64, FieldError> {
     if !(gb_s.is_finite() && gb_s > 0.0) {
         let reason = format!("{gb_s} GB/s of {system:?}; it must be a number above 0");
@@ -94,9 +94,16 @@ fn as_said(error: InvalidDemand) -> FieldError {
                 "{given} is longer than {most}, the longest there is"
             ))
         }
-        InvalidDemand::TooManySystems { .. }
-        | InvalidDemand::System { .. }
-        | InvalidDemand::Bandwidth { .. } => at("storage_gb_s")(error),
+        InvalidDemand::Bandwidth { system, mb_s } => {
+            let shown = |mb_s: u64| write_bandwidth(mb_s as f64 / MB_IN_GB);
+            let (given, most) = (shown(mb_s), shown(Demand::MAX_MB_S));
+            at("storage_gb_s")(format!(
+                "{given} of {system} is more than {most}, the most there is"
+            ))
+        }
+        InvalidDemand::TooManySystems { .. } | InvalidDemand::System { .. } => {
+            at("storage_gb_s")(error)
+        }
     }
 }
 

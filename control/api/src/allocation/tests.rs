@@ -90,6 +90,10 @@ fn a_request_that_cannot_be_read_names_the_field() {
             "storage_gb_s: -1 GB/s",
         ),
         (
+            r#"{"project":"a","nodes":1,"storage_gb_s":{"scratch":2e9}}"#,
+            "storage_gb_s: 2000000000GB/s of scratch is more than 1000000000GB/s, ",
+        ),
+        (
             r#"{"project":"a","nodes":1,"storage_gb_s":{"scratch":1e300}}"#,
             "storage_gb_s: ",
         ),
