@@ -10,6 +10,38 @@ pub(crate) struct BitSet {
     words: Vec<u64>,
 }
 
+/// Members among 64 numbers that follow each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Word {
+    base: usize,
+    bits: u64,
+}
+
+impl Word {
+    /// Its smallest member; it has one.
+    pub(crate) fn first(self) -> usize {
+        self.base + self.bits.trailing_zeros() as usize
+    }
+
+    /// Its largest member; it has one.
+    pub(crate) fn last(self) -> usize {
+        self.base + WORD - 1 - self.bits.leading_zeros() as usize
+    }
+
+    pub(crate) fn count(self) -> u32 {
+        self.bits.count_ones()
+    }
+
+    /// Ascending.
+    pub(crate) fn members(mut self) -> impl Iterator<Item = usize> {
+        std::iter::from_fn(move || {
+            let member = (self.bits != 0).then(|| self.first())?;
+            self.bits &= self.bits - 1;
+            Some(member)
+        })
+    }
+}
+
 impl BitSet {
     pub(crate) fn empty(size: usize) -> Self {
         Self {
@@ -106,51 +138,35 @@ impl BitSet {
         }
     }
 
-    /// The words overlapping `range`, cut to it, each with its first member's number.
-    fn words_in(&self, range: Range<usize>) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let words = range.start / WORD..range.end.div_ceil(WORD);
-        words.map(move |at| {
-            let base = at * WORD;
-            let mut word = self.words[at];
-            if base < range.start {
-                word &= u64::MAX << (range.start - base);
-            }
-            if base + WORD > range.end {
-                word &= u64::MAX >> (base + WORD - range.end);
-            }
-            (base, word)
+    /// The words that have members.
+    pub(crate) fn words(&self) -> impl Iterator<Item = Word> + '_ {
+        let words = self.words.iter().enumerate();
+        words.filter_map(|(at, bits)| {
+            let (base, bits) = (at * WORD, *bits);
+            (bits != 0).then_some(Word { base, bits })
         })
     }
 
-    /// Members within `range`; an empty range has none.
-    pub(crate) fn count_in(&self, range: Range<usize>) -> u32 {
-        if range.is_empty() {
-            return 0;
-        }
-        let (first, last) = (range.start / WORD, (range.end - 1) / WORD);
-        let from_start = u64::MAX << (range.start % WORD);
-        let to_end = u64::MAX >> (WORD - 1 - (range.end - 1) % WORD);
-        if first == last {
-            return (self.words[first] & from_start & to_end).count_ones();
-        }
-        let whole = self.words[first + 1..last].iter();
-        let whole: u32 = whole.map(|word| word.count_ones()).sum();
-        let edges = [self.words[first] & from_start, self.words[last] & to_end];
-        whole + edges[0].count_ones() + edges[1].count_ones()
+    /// The words overlapping `range`, cut to it.
+    fn words_in(&self, range: Range<usize>) -> impl Iterator<Item = Word> + '_ {
+        let words = range.start / WORD..range.end.div_ceil(WORD);
+        words.map(move |at| {
+            let base = at * WORD;
+            let mut bits = self.words[at];
+            if base < range.start {
+                bits &= u64::MAX << (range.start - base);
+            }
+            if base + WORD > range.end {
+                bits &= u64::MAX >> (base + WORD - range.end);
+            }
+            Word { base, bits }
+        })
     }
 
     /// Members within `range`, ascending.
     pub(crate) fn iter_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         let range = if range.is_empty() { 0..0 } else { range };
-        self.words_in(range).flat_map(|(base, mut word)| {
-            std::iter::from_fn(move || {
-                let bit = word.trailing_zeros() as usize;
-                (word != 0).then(|| {
-                    word &= word - 1;
-                    base + bit
-                })
-            })
-        })
+        self.words_in(range).flat_map(Word::members)
     }
 
     /// All members, ascending.
@@ -182,13 +198,12 @@ mod tests {
                 expected,
                 "{from}..{to}"
             );
-            assert_eq!(
-                set.count_in(from..to) as usize,
-                expected.len(),
-                "{from}..{to}"
-            );
         }
         assert_eq!(set.iter().count(), set.count() as usize);
+        let words: Vec<Word> = BitSet::collect(200, [70, 100, 127, 199]).words().collect();
+        let told = words.iter().map(|w| (w.first(), w.last(), w.count()));
+        assert_eq!(told.collect::<Vec<_>>(), [(70, 127, 3), (199, 199, 1)]);
+        assert_eq!(words[0].members().collect::<Vec<_>>(), [70, 100, 127]);
     }
 
     #[test]

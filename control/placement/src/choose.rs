@@ -326,13 +326,14 @@ fn take_alike(index: &Index, candidates: &BitSet, takes: &[Take]) -> Vec<usize> 
         return take_first(index, candidates, takes);
     };
     let mut nodes = take_first(index, candidates, &takes[..takes.len() - 1]);
+    nodes.reserve(last.nodes as usize);
     let mut whole = vec![0_u32; index.conforming.len()];
     for key in nodes.iter().filter_map(|n| index.conformance[*n]) {
         whole[key] += 1;
     }
-    let offered: Vec<usize> = candidates
-        .iter_in(index.groups[last.group].range.clone())
-        .collect();
+    let range = index.groups[last.group].range.clone();
+    let mut offered = Vec::with_capacity(range.len());
+    offered.extend(candidates.iter_in(range));
     let mut here = vec![0_u32; index.conforming.len()];
     for key in offered.iter().filter_map(|n| index.conformance[*n]) {
         here[key] += 1;
@@ -354,7 +355,8 @@ fn take_alike(index: &Index, candidates: &BitSet, takes: &[Take]) -> Vec<usize> 
 
 /// A node of unknown conformance is alone in its group.
 fn largest_conformance_group(index: &Index, nodes: &[usize]) -> u32 {
-    let mut keys: Vec<usize> = nodes.iter().filter_map(|n| index.conformance[*n]).collect();
+    let mut keys = Vec::with_capacity(nodes.len());
+    keys.extend(nodes.iter().filter_map(|n| index.conformance[*n]));
     keys.sort_unstable();
     let largest = keys.chunk_by(|a, b| a == b).map(<[usize]>::len).max();
     u32::try_from(largest.unwrap_or(1)).unwrap_or(u32::MAX)

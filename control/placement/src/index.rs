@@ -123,14 +123,18 @@ impl Index {
 
     /// Members of the set in each group that has any, as (group, count).
     pub(crate) fn count_by_group(&self, set: &BitSet) -> Vec<(usize, u32)> {
-        let mut counts = Vec::with_capacity(self.groups.len());
-        for (group, members) in self.groups.iter().enumerate() {
-            let count = set.count_in(members.range.clone());
-            if count > 0 {
-                counts.push((group, count));
+        let mut counts = vec![0; self.groups.len()];
+        for word in set.words() {
+            // Groups are ranges: most words lie in one.
+            let (first, last) = (self.group_of[word.first()], self.group_of[word.last()]);
+            if first == last {
+                counts[first] += word.count();
+            } else {
+                word.members().for_each(|n| counts[self.group_of[n]] += 1);
             }
         }
-        counts
+        let counts = counts.into_iter().enumerate();
+        counts.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Members of the set in each known conformance group.
