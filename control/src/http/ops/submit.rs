@@ -2,15 +2,14 @@
 //! of it.
 
 use super::{explain, judge, propose, read, unexpected};
-use crate::{Core, LastPlan, http::caller::Caller, plans::Planned};
+use crate::{Core, LastPlan, NodeEntry, http::caller::Caller, plans::Planned};
 use lattice_api::{
     AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
     problem::Problem,
 };
-use lattice_placement::{NodeFacts, Placement, check_possible};
+use lattice_placement::{Placement, check_possible};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, NodeId, Outcome, Refusal, Revision,
-    hostlist,
+    Allocation, AllocationId, AllocationState, Command, Outcome, Refusal, Revision, hostlist,
     node::{Lifecycle, Node},
     spec::AllocationSpec,
     view::{Answer, Query},
@@ -19,8 +18,6 @@ use std::sync::Arc;
 
 /// What is planned and never was submitted comes after everything that was.
 const NOBODY: AllocationId = AllocationId(u64::MAX);
-/// Nodes that are looked at before all are, at least.
-const FIRST_LOOK: usize = 64;
 
 pub(crate) async fn submit(
     core: &Core,
@@ -77,31 +74,27 @@ async fn judged(
 
 /// Whether the vCluster's nodes could ever be what is asked for.
 fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
+    let view = core.view();
     if core.view_age_ms().is_none() {
         return Ok(());
     }
-    let (view, name) = (core.view(), &spec.vcluster);
+    let name = &spec.vcluster;
     // What is lent comes back, and what is borrowed may stay.
     let is_its = |node: &Node| {
         (node.home == *name || node.current == *name) && node.lifecycle != Lifecycle::Retired
     };
-    let judge = |most: usize| {
-        let nodes = view.nodes.values();
-        let nodes = nodes.filter(|entry| entry.record.as_ref().is_some_and(is_its));
-        let facts = nodes.map(|entry| (&entry.id, entry.facts()));
-        let facts: Vec<(&NodeId, NodeFacts)> = facts.take(most).collect();
-        let nodes = facts.iter().map(|(id, facts)| (*id, facts));
-        check_possible(name, nodes, &spec.constraints, spec.nodes)
-    };
-    // What some of the nodes could satisfy, all of them could.
-    let some = (spec.nodes as usize).saturating_mul(2).max(FIRST_LOOK);
-    let judged = judge(some).or_else(|_| judge(usize::MAX));
-    judged.map_err(|no| {
-        let detail = format!("{}: {}", no.field, no.reason);
-        let mut problem = Problem::new(Kind::Impossible, "impossible", detail);
-        problem.field = Some(no.field.to_owned());
-        problem
-    })
+    let nodes = view.nodes.values();
+    let nodes = nodes.filter(|entry| entry.record.as_ref().is_some_and(is_its));
+    let nodes = nodes.map(|entry| (&entry.id, &**entry));
+    check_possible(name, nodes, NodeEntry::facts, &spec.constraints, spec.nodes)
+        .map_err(|no| impossible(no.field, no.reason))
+}
+
+fn impossible(field: &str, reason: String) -> Problem {
+    let detail = format!("{field}: {reason}");
+    let mut problem = Problem::new(Kind::Impossible, "impossible", detail);
+    problem.field = Some(field.to_owned());
+    problem
 }
 
 /// Whether the caller used this key before: a repeat is answered as it was then, whatever has become of

@@ -164,10 +164,8 @@ fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     (spec.demand.check())
         .map_err(|error| invalid(&format!("demand.{}", error.field()), error.to_string()))?;
     let wanted: BTreeSet<_> = spec.constraints.nodelist.iter().collect();
-    let usable = wanted
-        .iter()
-        .filter(|node| !spec.constraints.exclude.contains(node))
-        .count();
+    let excluded: BTreeSet<_> = spec.constraints.exclude.iter().collect();
+    let usable = wanted.difference(&excluded).count();
     if !wanted.is_empty() && usable < spec.nodes as usize {
         let reason = format!(
             "{usable} nodes can be chosen from, but {} are needed",
