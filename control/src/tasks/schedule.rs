@@ -294,21 +294,25 @@ impl Schedule {
             plan,
             set_aside: self.too_long.clone(),
         });
+        // Found before it is published: who publishes keeps all other writers waiting, and a queue may
+        // be long. Nobody else says anything of this vCluster.
+        let view = self.core.view();
+        let before = view.plan.of(&self.vcluster);
+        let waiting = planned.news(before);
+        let nobody = planned.waiting().next().is_none();
+        let same = before.is_some_and(|before| {
+            waiting.is_empty() && before.waiting().count() == planned.waiting().count()
+        });
+        if same && nobody {
+            return;
+        }
+        let changes = match waiting.is_empty() {
+            true => Vec::new(),
+            false => vec![observed(waiting)],
+        };
         self.core.publish(Wakes::Readers, |view| {
-            let before = view.plan.of(&self.vcluster);
-            let waiting = planned.news(before);
-            let nobody = planned.waiting().next().is_none();
-            let same = before.is_some_and(|before| {
-                waiting.is_empty() && before.waiting().count() == planned.waiting().count()
-            });
-            if same && nobody {
-                return None;
-            }
             Arc::make_mut(&mut view.plan).set(self.vcluster.clone(), planned);
-            if waiting.is_empty() {
-                return Some(Vec::new());
-            }
-            Some(vec![observed(waiting)])
+            Some(changes)
         });
     }
 }
