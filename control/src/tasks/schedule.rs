@@ -26,18 +26,21 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 pub(crate) mod inputs;
 
-use inputs::delta;
 pub(crate) use inputs::whole;
+use inputs::{changes, delta};
 
 /// Walltimes run, and estimates with them; submits that come within the spacing are planned together.
 const PACE: Pace = Pace {
     period: Duration::from_secs(5),
     spacing: Duration::from_millis(20),
 };
+/// For how long a plan holds that had nothing to place, while nothing changes that it depends on but the
+/// time. A little less than the period, so that each period's own wake plans.
+const REST: Duration = Duration::from_millis(4_500);
 /// How long a cycle waits to see its own assignments before it plans on the older view.
 const OWN_WRITES: Duration = Duration::from_secs(1);
 
@@ -56,6 +59,14 @@ pub(crate) struct ScheduleReport {
     pub(crate) revision: Revision,
 }
 
+/// Since the last plan, which had nothing to place, there may be nothing to plan.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    since: Instant,
+    /// Of the lease that it was made under.
+    epoch: u64,
+}
+
 /// A planner with the view it knows.
 #[derive(Debug)]
 struct Warm {
@@ -71,6 +82,7 @@ pub(crate) struct Schedule {
     vcluster: VclusterName,
     claims: Claims,
     warm: Option<Warm>,
+    rest: Option<Rest>,
     /// Longest command that is proposed, bytes.
     max_command_bytes: usize,
     /// Whose assignment is longer. They are planned again when they change or the lease does: till
@@ -97,12 +109,14 @@ impl Reconciler for Schedule {
     /// What was planned under a lease that is over is nobody's plan any more.
     fn forget(&mut self) {
         self.warm = None;
+        self.rest = None;
         self.too_long.clear();
         forget(&self.core, &self.vcluster);
     }
 
     async fn wakes(&mut self) {
         self.claims.answered().await;
+        self.rest = None;
     }
 }
 
@@ -114,21 +128,28 @@ impl Schedule {
             lease,
             vcluster,
             warm: None,
+            rest: None,
             max_command_bytes: MAX_COMMAND_BYTES,
             too_long: BTreeMap::new(),
         }
     }
 
-    /// One cycle.
+    /// One cycle; it plans nothing where nothing has changed since the last one had nothing to place.
     pub(crate) async fn reconcile(&mut self, fence: Fence) -> ScheduleReport {
         let view = self.core.view();
         if self.core.view_age_ms().is_none() {
             return ScheduleReport::default();
         }
         self.claims.forget_old();
-        let Some(plan) = self.plan(&view).await else {
+        let (since, epoch) = (Instant::now(), fence.epoch);
+        let rests = |rest: Rest| rest.epoch == epoch && since < rest.since + REST;
+        let may_rest = self.rest.is_some_and(rests);
+        let Some(plan) = self.plan(&view, may_rest).await else {
             return ScheduleReport::default();
         };
+        // What was placed and could not be proposed, or was refused, is planned again whatever changes.
+        let has_placed = !plan.placements.is_empty();
+        self.rest = (!has_placed).then_some(Rest { since, epoch });
         let envelopes = self.assignments(&view, &plan, &fence);
         let envelopes = self.without_too_long(&view, envelopes);
         let waiting = plan.waiting.len();
@@ -256,23 +277,31 @@ impl Schedule {
         }
     }
 
-    /// Plans on a thread of its own; it may take a while. `None` while the process ends.
-    async fn plan(&mut self, view: &Arc<View>) -> Option<Plan> {
+    /// Plans on a thread of its own; it may take a while. `None` while the process ends, and where it
+    /// `may_rest` and nothing that a plan depends on has changed: on a large cluster another node answers
+    /// all the time.
+    async fn plan(&mut self, view: &Arc<View>, may_rest: bool) -> Option<Plan> {
         let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
         let turn = core.planning.clone().acquire_owned().await.ok()?;
         // Where this is stopped meanwhile, the next one begins cold.
         let warm = self.warm.take();
         let planning = tokio::task::spawn_blocking(move || {
             let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
-            let mut planner = match warm {
+            let policy = view.policy_of(&vcluster);
+            let (mut planner, rests) = match warm {
                 Some(Warm { mut planner, known }) => {
-                    planner.update(delta(&known, &view, &vcluster, age_ms));
-                    planner
+                    let delta = delta(&known, &view, &vcluster, age_ms);
+                    let is_same = *planner.policy() == policy && !changes(&delta, planner.view());
+                    let rests = may_rest && is_same;
+                    if !rests {
+                        planner.update(delta);
+                    }
+                    (planner, rests)
                 }
-                None => Planner::new(whole(&view, &vcluster, age_ms)),
+                None => (Planner::new(whole(&view, &vcluster, age_ms)), false),
             };
-            planner.set_policy(view.policy_of(&vcluster));
-            let plan = planner.plan(now);
+            planner.set_policy(policy);
+            let plan = (!rests).then(|| planner.plan(now));
             drop(turn);
             let known = view;
             (Warm { planner, known }, plan)
@@ -280,7 +309,7 @@ impl Schedule {
         match planning.await {
             Ok((warm, plan)) => {
                 self.warm = Some(warm);
-                Some(plan)
+                plan
             }
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => None,

@@ -70,6 +70,38 @@ pub(crate) fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64
     delta
 }
 
+/// Whether a delta changes anything that a plan depends on. Entries that are as they were do not: nodes
+/// of other vClusters, those that answered another ping, records that only have another revision.
+pub(crate) fn changes(delta: &Delta, known: &ClusterView) -> bool {
+    let Delta {
+        // They tell how fresh a plan is.
+        revision: _,
+        age_ms: _,
+        nodes,
+        pending,
+        running,
+        levels,
+        limit_policy,
+        tenants,
+        storage,
+        power,
+        energy_price,
+    } = delta;
+    *limit_policy != known.limit_policy
+        || *energy_price != known.energy_price
+        || differs(nodes, &known.nodes)
+        || differs(pending, &known.pending)
+        || differs(running, &known.running)
+        || differs(levels, &known.levels)
+        || differs(tenants, &known.tenants)
+        || differs(storage, &known.storage)
+        || differs(power, &known.power)
+}
+
+fn differs<K: Ord, V: PartialEq>(changes: &BTreeMap<K, Option<V>>, known: &BTreeMap<K, V>) -> bool {
+    (changes.iter()).any(|(key, value)| known.get(key) != value.as_ref())
+}
+
 /// Entries of `new` that are not the `same` as in `old`, and those that are gone. Both are walked
 /// side by side, in key order.
 fn changed<K: Ord + Clone, V, W>(

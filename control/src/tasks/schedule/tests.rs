@@ -305,7 +305,71 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     );
     assert!(why.contains("the quorum takes 2000 at once"), "{why}");
     // Nor does it take nodes from the others in the plans to come.
-    let plan = schedule.plan(&view).await.unwrap();
+    let plan = schedule.plan(&view, false).await.unwrap();
     let placed: Vec<_> = plan.placements.iter().map(|p| p.id).collect();
     assert_eq!(placed, [small]);
+}
+
+/// Another node answers a ping all the time, and each makes a view.
+#[tokio::test]
+async fn nothing_is_planned_again_while_nothing_changes_but_the_time_and_the_lease() {
+    use crate::tasks::testing::{self, world::World};
+    let world = World::new();
+    let constraints = Constraints {
+        gpu_models: vec!["none of them".to_owned()],
+        ..Constraints::default()
+    };
+    let id = world.waits_for(Requeue::Never, constraints);
+    world.fold();
+    let put = |edit: &dyn Fn(&mut NodeEntry)| {
+        world.core.publish(Wakes::Readers, |view| {
+            let nodes = Arc::make_mut(&mut view.nodes);
+            let mut entry = NodeEntry::clone(&nodes[&testing::id("a")]);
+            edit(&mut entry);
+            nodes.insert(entry.id.clone(), Arc::new(entry));
+            let others = node("b", view.version, "other", Liveness::Alive);
+            nodes.insert(others.id.clone(), others);
+            Some(Vec::new())
+        });
+    };
+    let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
+    let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
+    // Whether a cycle plans; the queue is not empty, so it says so.
+    let plans = async |schedule: &mut Schedule, fence: &Fence| {
+        let before = world.core.view();
+        let report = schedule.reconcile(fence.clone()).await;
+        let after = world.core.view();
+        assert!(
+            after
+                .plan
+                .of(&vcluster())
+                .unwrap()
+                .explanation(id)
+                .is_some()
+        );
+        let is_new = !Arc::ptr_eq(&before.plan, &after.plan);
+        assert_eq!(report.waiting, usize::from(is_new));
+        is_new
+    };
+    let fence = &world.fence;
+    put(&|_| {});
+    assert!(plans(&mut schedule, fence).await, "the first");
+    assert!(!plans(&mut schedule, fence).await, "the same view");
+    put(&|entry| entry.boot = Some("another".to_owned()));
+    assert!(!plans(&mut schedule, fence).await, "nothing of a plan");
+    put(&|entry| entry.liveness = Liveness::Suspect);
+    assert!(plans(&mut schedule, fence).await, "a node is otherwise");
+    assert!(!plans(&mut schedule, fence).await);
+    let next = Fence {
+        epoch: fence.epoch + 1,
+        ..fence.clone()
+    };
+    assert!(plans(&mut schedule, &next).await, "another lease");
+    assert!(!plans(&mut schedule, &next).await);
+    let rest = schedule.rest.as_mut().unwrap();
+    rest.since -= REST;
+    assert!(plans(&mut schedule, &next).await, "time goes by");
+    assert!(!plans(&mut schedule, &next).await);
+    schedule.forget();
+    assert!(plans(&mut schedule, &next).await, "taken anew");
 }
