@@ -8,7 +8,7 @@ use lattice_api::{
         AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsView, wrong,
     },
 };
-use lattice_placement::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights};
+use lattice_placement::{Policy, Profile, RawWeights, Reservations, Weights};
 use lattice_quorum_types::{VclusterName, vcluster::settings};
 use std::collections::BTreeMap;
 
@@ -20,6 +20,10 @@ const ALL: &str = "all";
 const BALANCED: &str = "balanced";
 /// Longest reference wait, a year.
 const MAX_REFERENCE_WAIT_S: f64 = 366.0 * 86_400.0;
+/// Largest weight: they are relative, and the sum of nine stays a number.
+const MAX_WEIGHT: f64 = 1e6;
+/// Largest bandwidth of checkpoints, GB/s.
+const MAX_CHECKPOINT_GB_S: f64 = 1e9;
 const GB: f64 = 1e9;
 
 fn weight_setting(name: &str) -> String {
@@ -137,18 +141,16 @@ pub(crate) fn asked(change: &SchedulerChange) -> Result<BTreeMap<String, String>
     if let Some(name) = &change.profile {
         let weights = profile(name)?.to_array();
         for (name, weight) in Weights::NAMES.into_iter().zip(weights) {
-            asked.insert(weight_setting(name), weight.to_string());
+            asked.insert(weight_setting(name), written(weight));
         }
     }
     for (name, weight) in change.weights.iter().flat_map(|weights| weights.given()) {
-        if !weight.is_finite() || weight < 0.0 {
-            let error = InvalidWeight {
-                name,
-                value: weight,
-            };
-            return Err(wrong(&weight_setting(name), error.to_string()));
+        // Not a number is in no range.
+        if !(0.0..=MAX_WEIGHT).contains(&weight) {
+            let reason = format!("it is {weight:?}; it must be from 0 to {MAX_WEIGHT}");
+            return Err(wrong(&weight_setting(name), reason));
         }
-        asked.insert(weight_setting(name), weight.to_string());
+        asked.insert(weight_setting(name), written(weight));
     }
     if let Some(seconds) = change.reference_wait_s {
         // Not a number is in no range.
@@ -168,15 +170,27 @@ pub(crate) fn asked(change: &SchedulerChange) -> Result<BTreeMap<String, String>
             asked.insert(RESERVATIONS.to_owned(), count.to_string());
         }
     }
-    if let Some(gb_s) = change.checkpoint_gb_s {
-        if !(0.0..=1e9).contains(&gb_s) {
-            let reason = format!("it is {gb_s}; it must be a number of at least 0");
-            return Err(wrong("checkpoint_gb_s", reason));
+    match change.checkpoint_gb_s {
+        None => {}
+        // Without a value it is taken back.
+        Some(None) => {
+            asked.insert(CHECKPOINT.to_owned(), String::new());
         }
-        let bytes = (gb_s * GB).round() as u64;
-        asked.insert(CHECKPOINT.to_owned(), bytes.to_string());
+        Some(Some(gb_s)) => {
+            if !(0.0..=MAX_CHECKPOINT_GB_S).contains(&gb_s) {
+                let reason = format!("it is {gb_s:?}; it must be from 0 to {MAX_CHECKPOINT_GB_S}");
+                return Err(wrong("checkpoint_gb_s", reason));
+            }
+            let bytes = (gb_s * GB).round() as u64;
+            asked.insert(CHECKPOINT.to_owned(), bytes.to_string());
+        }
     }
     Ok(asked)
+}
+
+/// With an exponent where it needs one: without, a small one has more digits than a setting may have.
+fn written(weight: f64) -> String {
+    format!("{weight:?}")
 }
 
 fn profile(name: &str) -> Result<Weights, FieldError> {
@@ -219,10 +233,11 @@ mod tests {
                 ..WeightsChange::default()
             }),
             reference_wait_s: Some(7200.0),
-            checkpoint_gb_s: Some(200.0),
+            checkpoint_gb_s: Some(Some(200.0)),
             ..SchedulerChange::default()
         };
-        let found = policy(&set(&text, change));
+        let text = set(&text, change);
+        let found = policy(&text);
         let wanted = RawWeights {
             energy: 0.5,
             ..*Profile::MlTraining.weights().get()
@@ -231,6 +246,16 @@ mod tests {
         assert_eq!(found.reservations, Reservations::First(64));
         assert_eq!(found.reference_wait_ms, 7_200_000);
         assert_eq!(found.checkpoint_bytes_s, Some(200_000_000_000));
+        let taken_back = SchedulerChange {
+            checkpoint_gb_s: Some(None),
+            ..SchedulerChange::default()
+        };
+        let without = policy(&set(&text, taken_back));
+        let wanted = Policy {
+            checkpoint_bytes_s: None,
+            ..found
+        };
+        assert_eq!(without, wanted);
         assert_eq!(policy(""), Policy::default());
     }
 
@@ -254,18 +279,38 @@ mod tests {
             reference_wait_s: Some(seconds),
             ..SchedulerChange::default()
         };
+        let checkpoint = |gb_s| SchedulerChange {
+            checkpoint_gb_s: Some(Some(gb_s)),
+            ..SchedulerChange::default()
+        };
         let named = SchedulerChange {
             profile: Some("HPC".to_owned()),
             ..SchedulerChange::default()
         };
-        for (change, field) in [
-            (weight(-0.1), "scheduler.weights.energy"),
-            (weight(f64::NAN), "scheduler.weights.energy"),
-            (wait(0.0), "scheduler.reference_wait_s"),
-            (wait(f64::INFINITY), "scheduler.reference_wait_s"),
-            (named, "scheduler.profile"),
+        for (change, field, words) in [
+            (weight(-0.1), "scheduler.weights.energy", "from 0"),
+            (weight(f64::NAN), "scheduler.weights.energy", "from 0"),
+            (weight(1e300), "scheduler.weights.energy", "to 1000000"),
+            (wait(0.0), "scheduler.reference_wait_s", "a millisecond"),
+            (
+                wait(f64::INFINITY),
+                "scheduler.reference_wait_s",
+                "to a year",
+            ),
+            (
+                checkpoint(1e10),
+                "scheduler.checkpoint_gb_s",
+                "from 0 to 1000000000",
+            ),
+            (named, "scheduler.profile", "ml-training"),
         ] {
-            assert_eq!(asked(&change).unwrap_err().field, field);
+            let error = asked(&change).unwrap_err();
+            assert_eq!(error.field, field);
+            assert!(error.reason.contains(words), "{error}");
+        }
+        // As small as a number can be it is still a setting.
+        for least in [0.0, f64::MIN_POSITIVE] {
+            assert_eq!(policy(&set("", weight(least))).weights.get().energy, least);
         }
     }
 }

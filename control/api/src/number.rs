@@ -13,6 +13,14 @@ pub(crate) fn finite<S: Serializer>(value: &Option<f64>, serializer: S) -> Resul
     }
 }
 
+/// The same where `null` takes a number back.
+pub(crate) fn finite_or_null<S: Serializer>(
+    value: &Option<Option<f64>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    finite(&value.flatten(), serializer)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::scheduler::WeightsChange;

@@ -1,6 +1,10 @@
 //! How a vCluster's scheduler decides.
 
-use crate::{number::finite, problem::FieldError};
+use crate::{
+    number::{finite, finite_or_null},
+    problem::FieldError,
+    vcluster::given,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -30,7 +34,10 @@ pub struct WeightsView {
 
 /// Which blocked jobs get nodes held back for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "it must be a whole number from 0 to 4294967295, or \"all\""
+)]
 pub enum ReservationsView {
     /// The first so many of the queue; 0: none, 1: EASY.
     First(u32),
@@ -131,9 +138,14 @@ pub struct SchedulerChange {
     /// Which blocked jobs get nodes held back for them: a number or `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservations: Option<ReservationsView>,
-    /// What all nodes together write to checkpoint storage, GB/s.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
-    pub checkpoint_gb_s: Option<f64>,
+    /// What all nodes together write to checkpoint storage, GB/s; `null`: it is not known any more.
+    #[serde(
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "finite_or_null"
+    )]
+    #[schema(value_type = Option<f64>, required = false)]
+    pub checkpoint_gb_s: Option<Option<f64>>,
 }
 
 /// A field of a scheduler that is not as it must be.

@@ -71,7 +71,7 @@ pub struct VclusterRequest {
 }
 
 /// `null` is another thing than nothing.
-fn given<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+pub(crate) fn given<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -166,12 +166,34 @@ mod tests {
             r#"{"tenants": "physics"}"#,
             r#"{"profile": "ml-training"}"#,
             r#"{"scheduler": {"weights": {"topologie": 1}}}"#,
-            r#"{"scheduler": {"reservations": "many"}}"#,
         ] {
             assert!(
                 serde_json::from_str::<VclusterRequest>(text).is_err(),
                 "{text}"
             );
+        }
+        for wrong in [r#""many""#, "-1", "1.5", "true", "4294967296"] {
+            let text = format!(r#"{{"scheduler": {{"reservations": {wrong}}}}}"#);
+            let said = serde_json::from_str::<VclusterRequest>(&text).unwrap_err();
+            let said = said.to_string();
+            let words = "must be a whole number from 0 to 4294967295, or \"all\"";
+            assert!(said.contains(words), "{wrong}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_bandwidth_is_left_set_or_taken_back() {
+        for (text, asked) in [
+            (r#"{"scheduler":{}}"#, None),
+            (
+                r#"{"scheduler":{"checkpoint_gb_s":200.0}}"#,
+                Some(Some(200.0)),
+            ),
+            (r#"{"scheduler":{"checkpoint_gb_s":null}}"#, Some(None)),
+        ] {
+            let read: VclusterRequest = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), text);
+            assert_eq!(read.scheduler.unwrap().checkpoint_gb_s, asked);
         }
     }
 }

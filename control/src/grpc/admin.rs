@@ -16,6 +16,7 @@ use lattice_api::{
     quorum::{AddMemberRequest, StepDownRequest},
     tenant::{LimitPolicyUpdate, TenantUpdate},
     v1,
+    vcluster::VclusterRequest,
 };
 use tonic::{Request, Response, Status};
 
@@ -123,7 +124,9 @@ impl v1::admin_service_server::AdminService for Service {
         let (caller, mut message) = open(&self.0, request)?;
         let key = key(message.idempotency_key.take())?;
         let name = std::mem::take(&mut message.name);
-        close(vclusters::set(self.0.core(), &caller, &name, message.into(), key).await)
+        let body = VclusterRequest::try_from(message);
+        let body = body.map_err(|e| Problem::from(e).to_grpc())?;
+        close(vclusters::set(self.0.core(), &caller, &name, body, key).await)
     }
 
     async fn delete_vcluster(

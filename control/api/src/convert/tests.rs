@@ -173,7 +173,8 @@ impl Full for ReservationsView {
 
 impl Back<ReservationsView> for Option<v1::Reservations> {
     fn back(self) -> ReservationsView {
-        self.unwrap_or_default().into()
+        let none = ReservationsView::First(0);
+        self.unwrap_or_default().try_into().unwrap_or(none)
     }
 }
 
@@ -497,7 +498,8 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<VclusterView, v1::Vcluster>();
     // The other of two.
     let all = ReservationsView::All(AllReservations::All);
-    assert_eq!(ReservationsView::from(v1::Reservations::from(all)), all);
+    let back = ReservationsView::try_from(v1::Reservations::from(all));
+    assert_eq!(back, Ok(all));
     // What asks, the other way.
     let cohort = CohortForm::full(&mut 0);
     assert_eq!(CohortForm::from(v1::Cohort::from(cohort.clone())), cohort);

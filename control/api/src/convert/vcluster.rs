@@ -1,12 +1,14 @@
-//! vClusters. Where REST says `null` for all tenants, a message has a field of its own.
+//! vClusters. Where REST says `null` (for all tenants, for a bandwidth that is taken back), a message has a
+//! field of its own.
 
 use crate::{
     page::Page,
+    problem::FieldError,
     scheduler::{
         AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsChange,
-        WeightsView,
+        WeightsView, wrong,
     },
-    v1,
+    v1::{self, reservations::Which},
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 
@@ -55,18 +57,20 @@ impl From<Page<VclusterView>> for v1::ListVclustersResponse {
     }
 }
 
-impl From<v1::SetVclusterRequest> for VclusterRequest {
-    fn from(r: v1::SetVclusterRequest) -> Self {
+impl TryFrom<v1::SetVclusterRequest> for VclusterRequest {
+    type Error = FieldError;
+
+    fn try_from(r: v1::SetVclusterRequest) -> Result<Self, FieldError> {
         let tenants = r.tenants.map(|change| match change.all {
             true => None,
             false => Some(change.names),
         });
-        Self {
+        Ok(Self {
             description: r.description,
             tenants,
             expected_version: r.expected_version,
-            scheduler: r.scheduler.map(Into::into),
-        }
+            scheduler: r.scheduler.map(TryInto::try_into).transpose()?,
+        })
     }
 }
 
@@ -118,28 +122,44 @@ impl From<WeightsView> for v1::Weights {
 
 impl From<ReservationsView> for v1::Reservations {
     fn from(view: ReservationsView) -> Self {
-        match view {
-            ReservationsView::First(first) => Self { all: false, first },
-            ReservationsView::All(AllReservations::All) => Self {
-                all: true,
-                first: 0,
-            },
+        let which = match view {
+            ReservationsView::First(first) => Which::First(first),
+            ReservationsView::All(AllReservations::All) => Which::All(true),
+        };
+        Self { which: Some(which) }
+    }
+}
+
+impl TryFrom<v1::Reservations> for ReservationsView {
+    type Error = FieldError;
+
+    /// An empty message would stand for no reservations at all.
+    fn try_from(r: v1::Reservations) -> Result<Self, FieldError> {
+        match r.which {
+            Some(Which::All(true)) => Ok(Self::All(AllReservations::All)),
+            Some(Which::First(first)) => Ok(Self::First(first)),
+            Some(Which::All(false)) | None => {
+                let reason = "say which: `first` with a number, or `all` as true";
+                Err(wrong("reservations", reason))
+            }
         }
     }
 }
 
-impl From<v1::Reservations> for ReservationsView {
-    fn from(r: v1::Reservations) -> Self {
-        match r.all {
-            true => Self::All(AllReservations::All),
-            false => Self::First(r.first),
-        }
-    }
-}
+impl TryFrom<v1::SchedulerChange> for SchedulerChange {
+    type Error = FieldError;
 
-impl From<v1::SchedulerChange> for SchedulerChange {
-    fn from(change: v1::SchedulerChange) -> Self {
-        Self {
+    fn try_from(change: v1::SchedulerChange) -> Result<Self, FieldError> {
+        let checkpoint_gb_s = match (change.checkpoint_gb_s, change.no_checkpoint_gb_s) {
+            (Some(_), true) => {
+                let reason =
+                    "it is given, and taken back by no_checkpoint_gb_s; say one of the two";
+                return Err(wrong("checkpoint_gb_s", reason));
+            }
+            (None, true) => Some(None),
+            (gb_s, false) => gb_s.map(Some),
+        };
+        Ok(Self {
             profile: change.profile,
             weights: change.weights.map(|w| WeightsChange {
                 priority: w.priority,
@@ -153,9 +173,9 @@ impl From<v1::SchedulerChange> for SchedulerChange {
                 conformance: w.conformance,
             }),
             reference_wait_s: change.reference_wait_s,
-            reservations: change.reservations.map(Into::into),
-            checkpoint_gb_s: change.checkpoint_gb_s,
-        }
+            reservations: (change.reservations).map(TryInto::try_into).transpose()?,
+            checkpoint_gb_s,
+        })
     }
 }
 

@@ -59,7 +59,7 @@ pub struct SetArgs {
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// Which blocked jobs get nodes held back for them: a number of the first, or `all`.
-    #[arg(long, value_name = "COUNT|all", value_parser = reservations)]
+    #[arg(long, value_name = "COUNT|all", allow_negative_numbers = true, value_parser = reservations)]
     reservations: Option<ReservationsView>,
     /// Waiting after which the wait time factor is ln 2: 90m, 2h.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
@@ -67,6 +67,9 @@ pub struct SetArgs {
     /// What all nodes together write to checkpoint storage, GB/s.
     #[arg(long, value_name = "GB/s", allow_negative_numbers = true, value_parser = finite)]
     checkpoint_bandwidth: Option<f64>,
+    /// Take that back: what they write is not known.
+    #[arg(long, conflicts_with = "checkpoint_bandwidth")]
+    no_checkpoint_bandwidth: bool,
     /// Refuse unless this version is in force; 0: unless there is none.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
@@ -97,7 +100,7 @@ fn reservations(text: &str) -> Result<ReservationsView, String> {
     match text.parse() {
         Ok(count) => Ok(ReservationsView::First(count)),
         Err(_) if text == "all" => Ok(ReservationsView::All(AllReservations::All)),
-        Err(_) => Err("it must be a number, or `all`".to_owned()),
+        Err(_) => Err("it must be a number of at least 0, or `all`".to_owned()),
     }
 }
 
@@ -182,10 +185,14 @@ impl SetArgs {
             (false, true) => Some(Some(Vec::new())),
             (false, false) => (!self.tenants.is_empty()).then_some(Some(self.tenants)),
         };
+        let checkpoint_gb_s = match self.no_checkpoint_bandwidth {
+            true => Some(None),
+            false => self.checkpoint_bandwidth.map(Some),
+        };
         let change = SchedulerChange {
             reservations: self.reservations,
             reference_wait_s: self.reference_wait,
-            checkpoint_gb_s: self.checkpoint_bandwidth,
+            checkpoint_gb_s,
             ..SchedulerChange::default()
         };
         VclusterRequest {
@@ -396,6 +403,14 @@ mod tests {
                 json!({"scheduler": {"reservations": "all"}}),
             ),
             (
+                "set ml --checkpoint-bandwidth 200",
+                json!({"scheduler": {"checkpoint_gb_s": 200.0}}),
+            ),
+            (
+                "set ml --no-checkpoint-bandwidth",
+                json!({"scheduler": {"checkpoint_gb_s": null}}),
+            ),
+            (
                 "set-weights ml --profile ml-training --energy 0",
                 json!({"scheduler": {"profile": "ml-training", "weights": {"energy": 0.0}}}),
             ),
@@ -408,6 +423,7 @@ mod tests {
         }
         assert!(asked("set ml --tenants a --all-tenants").is_err());
         assert!(asked("set ml --reservations many").is_err());
+        assert!(asked("set ml --checkpoint-bandwidth 1 --no-checkpoint-bandwidth").is_err());
         assert!(asked("set-weights ml").is_err(), "no weight named");
     }
 

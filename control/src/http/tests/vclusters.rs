@@ -4,7 +4,7 @@ use super::bed::{Bed, ask, job};
 use crate::tasks::{lease::Lease, schedule::Schedule};
 use lattice_api::{
     Problem,
-    scheduler::ReservationsView,
+    scheduler::{AllReservations, ReservationsView},
     v1,
     vcluster::{VclusterNodesRequest, VclusterRequest},
 };
@@ -12,7 +12,7 @@ use lattice_client::{ClientError, SubmitOptions};
 use lattice_quorum_types::{Command, NodeId, Outcome, VclusterName, command::Fence, id::LeaseName};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tonic::Code;
+use tonic::{Code, Status, transport::Channel};
 use v1::admin_service_client::AdminServiceClient;
 
 fn for_tenants(names: &[&str]) -> VclusterRequest {
@@ -206,6 +206,22 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
             json!("scheduler.reference_wait_s"),
         ),
         (
+            put(
+                "vclusters/left",
+                json!({"scheduler": {"reservations": "many"}}),
+            ),
+            400,
+            json!("scheduler.reservations"),
+        ),
+        (
+            put(
+                "vclusters/left",
+                json!({"scheduler": {"weights": {"energy": 1e300}}}),
+            ),
+            400,
+            json!("scheduler.weights.energy"),
+        ),
+        (
             put("vclusters/left", json!({"tenant": "atlas"})),
             400,
             json!("tenant"),
@@ -319,29 +335,69 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
     let set = admin.set_vcluster(super::grpc::by(&bed, "root", request));
     let set = set.await.unwrap().into_inner();
     assert!(set.all_tenants && set.tenants.is_empty(), "{set:?}");
+    let all = v1::Reservations::from(ReservationsView::All(AllReservations::All));
     let scheduler = v1::SchedulerChange {
         profile: Some("interactive".to_owned()),
-        reservations: Some(v1::Reservations {
-            all: true,
-            first: 0,
-        }),
+        reservations: Some(all),
+        checkpoint_gb_s: Some(200.0),
         ..Default::default()
     };
-    let request = v1::SetVclusterRequest {
-        name: "night".to_owned(),
-        scheduler: Some(scheduler),
-        ..Default::default()
-    };
-    let set = admin.set_vcluster(super::grpc::by(&bed, "root", request));
-    let scheduler = set.await.unwrap().into_inner().scheduler.unwrap();
+    let scheduler = schedule(&bed, &mut admin, scheduler).await.unwrap();
     assert_eq!(scheduler.weights.unwrap().wait_time, 0.3);
-    assert!(scheduler.reservations.unwrap().all);
+    assert_eq!(scheduler.reservations, Some(all));
+    assert_eq!(scheduler.checkpoint_gb_s, Some(200.0));
+    let taken_back = v1::SchedulerChange {
+        no_checkpoint_gb_s: true,
+        ..Default::default()
+    };
+    let scheduler = schedule(&bed, &mut admin, taken_back).await.unwrap();
+    assert_eq!(scheduler.checkpoint_gb_s, None);
+    for (field, change) in [
+        (
+            "scheduler.reservations",
+            v1::SchedulerChange {
+                reservations: Some(v1::Reservations::default()),
+                ..Default::default()
+            },
+        ),
+        (
+            "scheduler.checkpoint_gb_s",
+            v1::SchedulerChange {
+                checkpoint_gb_s: Some(1.0),
+                no_checkpoint_gb_s: true,
+                ..Default::default()
+            },
+        ),
+    ] {
+        let refused = schedule(&bed, &mut admin, change).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        let problem = Problem::from_grpc(&refused).unwrap();
+        assert_eq!(problem.field.as_deref(), Some(field));
+    }
+    let kept = root.vcluster("night").await.unwrap().scheduler;
+    let all = ReservationsView::All(AllReservations::All);
+    assert_eq!(kept.reservations, all, "what is refused changes nothing");
     let request = v1::DeleteVclusterRequest {
         name: "night".to_owned(),
         ..Default::default()
     };
     let refused = admin.delete_vcluster(super::grpc::by(&bed, "root", request));
     assert_eq!(refused.await.unwrap_err().code(), Code::FailedPrecondition);
+}
+
+/// Changes the scheduler of `night`.
+async fn schedule(
+    bed: &Bed,
+    admin: &mut AdminServiceClient<Channel>,
+    change: v1::SchedulerChange,
+) -> Result<v1::Scheduler, Status> {
+    let request = v1::SetVclusterRequest {
+        name: "night".to_owned(),
+        scheduler: Some(change),
+        ..Default::default()
+    };
+    let set = admin.set_vcluster(super::grpc::by(bed, "root", request));
+    Ok(set.await?.into_inner().scheduler.unwrap())
 }
 
 /// What the reconciler that lends does.
