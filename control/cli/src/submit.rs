@@ -93,7 +93,7 @@ pub struct SubmitArgs {
     hold: bool,
     /// Part of the input data that is on the hot tier, 0 to 1; more of it comes earlier. Without it: not
     /// known, a half.
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", allow_negative_numbers = true)]
     data_ready: Option<f64>,
     /// How long it takes to write a checkpoint: 90s, 5m [default: as long as the GPUs' memory makes it].
     #[arg(long, value_name = "TIME")]
@@ -180,6 +180,8 @@ fn flag(field: &str) -> String {
     match field {
         "storage_gb_s" => "storage".to_owned(),
         "constraints.memory_bytes" => "memory".to_owned(),
+        "constraints.gpu_models" => "gpu-model".to_owned(),
+        "constraints.features" => "feature".to_owned(),
         field => {
             let name = field.strip_prefix("constraints.").unwrap_or(field);
             name.replace('_', "-")
@@ -314,6 +316,40 @@ pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failu
                 answer.dry_run.to_string(),
             ];
             Ok(output::print(format, &answer, columns, [row])?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Command;
+
+    /// Those of which the API's rule, or the control's, says that they are wrong.
+    #[test]
+    fn a_field_is_named_by_a_flag_that_there_is() {
+        let command = SubmitArgs::augment_args(Command::new("submit"));
+        let is_flag = |name: &str| command.get_arguments().any(|a| a.get_long() == Some(name));
+        for field in [
+            "project",
+            "nodes",
+            "vcluster",
+            "walltime",
+            "class",
+            "requeue",
+            "data_ready",
+            "checkpoint_time",
+            "storage_gb_s",
+            "constraints.gpu_models",
+            "constraints.gpus_per_node",
+            "constraints.memory_bytes",
+            "constraints.features",
+            "constraints.nodelist",
+            "constraints.exclude",
+            "constraints.spread",
+        ] {
+            let flag = flag(field);
+            assert!(is_flag(&flag), "{field} would be --{flag}");
         }
     }
 }

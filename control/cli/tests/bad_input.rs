@@ -504,8 +504,17 @@ fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
             &["--exclude", "every node"],
         ),
         (&["--data-ready", "1.2"], &["--data-ready", "from 0 to 1"]),
+        (&["--data-ready", "-0.5"], &["--data-ready", "from 0 to 1"]),
         (&["--data-ready", "nan"], &["--data-ready", "from 0 to 1"]),
         (&["--data-ready", "most"], &["--data-ready", "most"]),
+        (
+            &["--gpu-model", "V100|"],
+            &["--gpu-model: one of them is empty"],
+        ),
+        (
+            &["--storage", "scratch=2000000TB/s"],
+            &["--storage: 2000000000GB/s of scratch is more than"],
+        ),
         (&["--checkpoint-time", "0"], &["--checkpoint-time"]),
         (
             &["--checkpoint-time", "8d"],
@@ -528,6 +537,24 @@ fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
             .chain(["--", "true"])
             .collect();
         refused(&sandbox, &args, 2, words);
+    }
+}
+
+#[test]
+fn a_number_of_reservations_that_is_none_is_named_by_its_flag() {
+    let sandbox = Sandbox::new();
+    let context = context(&sandbox);
+    for count in ["-1", "many"] {
+        let args = ["--context", &context, "admin", "vcluster", "set", "default"];
+        let args: Vec<&str> = (args.into_iter())
+            .chain(["--reservations", count])
+            .collect();
+        refused(
+            &sandbox,
+            &args,
+            2,
+            &["--reservations", "at least 0, or `all`"],
+        );
     }
 }
 
