@@ -74,15 +74,37 @@ impl Service {
 
     /// Until it is answered: each has a key of its own, so that a repeat is none.
     pub async fn propose(&self, commands: Vec<Command>) -> Vec<Result<Outcome, Refusal>> {
+        let service = Principal {
+            name: "service:control/tests".to_owned(),
+            power: Power::Service,
+        };
+        let fence = self.fence.lock().unwrap().clone();
+        self.propose_as(service, fence, commands).await
+    }
+
+    /// One command of an operator's, who needs no lease; it may be refused.
+    pub async fn as_operator(&self, command: Command) -> Result<Outcome, Refusal> {
+        let operator = Principal {
+            name: "olga".to_owned(),
+            power: Power::Operator,
+        };
+        self.propose_as(operator, None, vec![command])
+            .await
+            .remove(0)
+    }
+
+    async fn propose_as(
+        &self,
+        principal: Principal,
+        fence: Option<Fence>,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Outcome, Refusal>> {
         let envelope = |command| Envelope {
             schema: SCHEMA,
-            principal: Principal {
-                name: "service:control/tests".to_owned(),
-                power: Power::Service,
-            },
+            principal: principal.clone(),
             key: Some(format!("{:032x}", rand::random::<u128>())),
             at: now(),
-            fence: self.fence.lock().unwrap().clone(),
+            fence: fence.clone(),
             command,
         };
         let envelopes: Vec<Envelope> = commands.into_iter().map(envelope).collect();

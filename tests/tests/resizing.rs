@@ -67,9 +67,10 @@ impl<'a> Work<'a> {
         self.grow_by(nodes).await
     }
 
+    /// By a person: of services only its vCluster's scheduler may, and that is the control.
     async fn grow_by(&self, nodes: Vec<ExpectedNode>) -> Result<Outcome, Refusal> {
         let id = self.id;
-        self.service.try_one(Command::Grow { id, nodes }).await
+        self.service.as_operator(Command::Grow { id, nodes }).await
     }
 
     async fn shrink(&self, nodes: &[&String]) {

@@ -28,6 +28,13 @@ fn take(c: &mut Cluster, vcluster: &str) -> Fence {
     }
 }
 
+fn ask(c: &mut Cluster, schema: u16, fence: &Fence, command: Command) -> Result<Applied, Refusal> {
+    let service = principal("service:c1", Power::Service);
+    let mut asked = envelope(c.now(), service, command);
+    (asked.schema, asked.fence) = (schema, Some(fence.clone()));
+    c.apply(asked)
+}
+
 fn assign(
     c: &mut Cluster,
     schema: u16,
@@ -35,10 +42,12 @@ fn assign(
     id: AllocationId,
 ) -> Result<Applied, Refusal> {
     let nodes = c.free(1);
-    let service = principal("service:c1", Power::Service);
-    let mut asked = envelope(c.now(), service, Command::Assign { id, nodes });
-    (asked.schema, asked.fence) = (schema, Some(fence.clone()));
-    c.apply(asked)
+    ask(c, schema, fence, Command::Assign { id, nodes })
+}
+
+fn grow(c: &mut Cluster, schema: u16, fence: &Fence, id: AllocationId) -> Result<Applied, Refusal> {
+    let nodes = c.free(1);
+    ask(c, schema, fence, Command::Grow { id, nodes })
 }
 
 fn furnished() -> Cluster {
@@ -79,6 +88,13 @@ fn a_scheduler_gives_nodes_to_its_own_vclusters_work_alone() {
     assign(&mut c, 5, &dispatch, id).unwrap_err();
     let assigned = assign(&mut c, 5, &main, id).unwrap();
     assert_eq!(assigned.outcome, Outcome::Assigned { attempt: 1 });
+    let refused = grow(&mut c, 5, &other, id).unwrap_err().to_string();
+    assert!(
+        refused.contains("schedule.main, not schedule.other"),
+        "{refused}"
+    );
+    grow(&mut c, 5, &main, id).unwrap();
+    assert_eq!(c.state.allocation(id).unwrap().spec.nodes, 2);
 }
 
 /// One lease covered all vClusters; such a log gives the state it gave.
@@ -89,6 +105,8 @@ fn what_was_assigned_before_schema_5_is_judged_as_it_was() {
     let other = take(&mut c, "other");
     let assigned = assign(&mut c, 4, &other, id).unwrap();
     assert_eq!(assigned.outcome, Outcome::Assigned { attempt: 1 });
+    grow(&mut c, 4, &other, id).unwrap();
+    assert_eq!(c.state.allocation(id).unwrap().spec.nodes, 2);
 }
 
 #[test]

@@ -130,7 +130,9 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
 /// Refuses a service that gives an allocation nodes under another lease than that of its vCluster's
 /// scheduler: of several controls one plans each vCluster, and none for another's.
 fn check_scheduler(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
-    let (Command::Assign { id, .. } | Command::AssignSensitive { id, .. }) = &envelope.command
+    let (Command::Assign { id, .. }
+    | Command::AssignSensitive { id, .. }
+    | Command::Grow { id, .. }) = &envelope.command
     else {
         return Ok(());
     };
