@@ -49,9 +49,32 @@ pub(crate) struct Price {
 pub(crate) struct System {
     /// What it can do, MB/s.
     pub(crate) budget_mb_s: u64,
-    /// What is used by others than our running work, MB/s; `None` where nobody knows: then it counts
-    /// for nothing.
+    /// Whether a source is to say what others use of it.
+    pub(crate) has_source: bool,
+    /// What is used by others than our running work, MB/s; `None` where nobody knows.
     pub(crate) others_mb_s: Option<u64>,
+    /// What its source said last, however long ago, MB/s; 0 before the first answer.
+    pub(crate) last_mb_s: u64,
+}
+
+impl System {
+    /// What is taken for used by others, MB/s. While its source does not say, that is a half of what the
+    /// system can do, or what was last said where that is more: not nothing, so that a full system is not
+    /// promised again, and not all, so that work goes on while a source is down. Where no source is
+    /// configured, nobody else is meant to use it.
+    pub(crate) fn counted_mb_s(&self) -> u64 {
+        match self.others_mb_s {
+            Some(mb_s) => mb_s,
+            None if self.has_source => self.last_mb_s.max(self.budget_mb_s.div_ceil(2)),
+            None => 0,
+        }
+    }
+
+    /// Its source says how much others use, or is silent for too long.
+    pub(crate) fn says(&mut self, others_mb_s: Option<u64>) {
+        self.others_mb_s = others_mb_s;
+        self.last_mb_s = others_mb_s.unwrap_or(self.last_mb_s);
+    }
 }
 
 /// Which source.

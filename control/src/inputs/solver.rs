@@ -41,7 +41,7 @@ pub(crate) fn promise(
 pub(crate) fn left(view: &View) -> BTreeMap<String, StorageView> {
     let system = |(name, system): (&String, &super::System)| {
         let promised = view.promised.get(name).copied().unwrap_or(0);
-        let others = u128::from(system.others_mb_s.unwrap_or(0));
+        let others = u128::from(system.counted_mb_s());
         let used = i128::try_from(others.saturating_add(promised)).unwrap_or(i128::MAX);
         let left = i128::from(system.budget_mb_s).saturating_sub(used);
         // Below 0 where more was promised than there is: what comes back first is that.

@@ -168,10 +168,15 @@ impl Sources {
     }
 
     fn fill(&self, inputs: &mut Inputs) {
+        let has_source = |name: &str| {
+            let is_of = |asked: &Asked| matches!(asked, Asked::Utilisation(u) if u.system == name);
+            self.asked.iter().any(is_of)
+        };
         let system = |(name, budget_mb_s): &(String, u64)| {
             let system = System {
                 budget_mb_s: *budget_mb_s,
-                others_mb_s: None,
+                has_source: has_source(name),
+                ..System::default()
             };
             (name.clone(), system)
         };
@@ -492,7 +497,7 @@ impl Utilisation {
             let system = Arc::make_mut(&mut inputs.storage).get_mut(&self.system);
             let Some(system) = system else { return false };
             let is_news = system.others_mb_s != others_mb_s;
-            system.others_mb_s = others_mb_s;
+            system.says(others_mb_s);
             is_news
         });
     }

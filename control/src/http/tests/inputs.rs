@@ -28,6 +28,7 @@ async fn the_metrics_tell_which_sources_answer_how_old_they_are_and_what_is_in_f
     let system = |others_mb_s| System {
         budget_mb_s: 200_000,
         others_mb_s,
+        ..System::default()
     };
     let storage = [("home", system(None)), ("scratch", system(Some(50_000)))];
     let now = bed.core.now();

@@ -307,7 +307,8 @@ async fn what_others_use_is_forgotten_when_its_source_is_silent_for_long() {
     world.core.publish(Wakes::Readers, |view| {
         let system = System {
             budget_mb_s: 200_000,
-            others_mb_s: None,
+            has_source: true,
+            ..System::default()
         };
         view.inputs.storage = Arc::new([("scratch".to_owned(), system)].into());
         Some(Vec::new())
@@ -337,6 +338,8 @@ async fn what_others_use_is_forgotten_when_its_source_is_silent_for_long() {
     control
         .shows("it is forgotten", |v| others(v).is_none())
         .await;
+    let counted = |view: &View| view.inputs.storage["scratch"].counted_mb_s();
+    assert_eq!(counted(&control.core().view()), 120_000);
     for (does, part) in [
         (Does::Says("{}".to_owned()), "nothing at /now/used"),
         (

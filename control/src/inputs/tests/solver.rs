@@ -38,6 +38,7 @@ fn scratch(budget_mb_s: u64, others_mb_s: Option<u64>) -> Inputs {
     let system = System {
         budget_mb_s,
         others_mb_s,
+        ..System::default()
     };
     Inputs {
         storage: Arc::new([("scratch".to_owned(), system)].into()),
@@ -85,6 +86,32 @@ fn a_budget_is_left_by_others_and_by_what_running_work_was_promised() {
     assert_eq!(left(&view), None);
     view.set_allocation(says(2, Completed, None, 100));
     assert!(view.promised.is_empty(), "{:?}", view.promised);
+}
+
+/// Neither is all of it promised, nor nothing.
+#[test]
+fn use_that_a_source_should_tell_and_does_not_is_a_half_or_what_it_said_last() {
+    let mut system = System {
+        budget_mb_s: 1_000,
+        has_source: true,
+        ..System::default()
+    };
+    let mut view = View::default();
+    view.set_allocation(says(1, AllocationState::Running, None, 100));
+    let mut left_after = |edit: &dyn Fn(&mut System)| {
+        edit(&mut system);
+        view.inputs.storage = Arc::new([("scratch".to_owned(), system)].into());
+        left(&view)
+    };
+    // Nobody has answered yet.
+    assert_eq!(left_after(&|_| {}), Some(400));
+    assert_eq!(left_after(&|system| system.says(Some(850))), Some(50));
+    // It is silent for long; then it had said less than a half before.
+    assert_eq!(left_after(&|system| system.says(None)), Some(50));
+    assert_eq!(left_after(&|system| system.says(Some(20))), Some(880));
+    assert_eq!(left_after(&|system| system.says(None)), Some(400));
+    // Without a source nobody else uses it.
+    assert_eq!(left_after(&|system| system.has_source = false), Some(900));
 }
 
 #[test]
