@@ -2,7 +2,7 @@
 //! of it.
 
 use super::{explain, judge, propose, read, unexpected};
-use crate::{Core, LastPlan, NodeEntry, http::caller::Caller, plans::Planned};
+use crate::{Core, LastPlan, NodeEntry, View, http::caller::Caller, plans::Planned};
 use lattice_api::{
     AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
     problem::Problem,
@@ -72,9 +72,10 @@ async fn judged(
     })
 }
 
-/// Whether the vCluster's nodes could ever be what is asked for.
+/// Whether what is asked for could ever be had.
 fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     let view = core.view();
+    check_storage(&view, spec)?;
     if core.view_age_ms().is_none() {
         return Ok(());
     }
@@ -88,6 +89,32 @@ fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     let nodes = nodes.map(|entry| (&entry.id, &**entry));
     check_possible(name, nodes, NodeEntry::facts, &spec.constraints, spec.nodes)
         .map_err(|no| impossible(no.field, no.reason))
+}
+
+/// Where the site rations bandwidth, a system that is asked for is one of those it names, and has as much.
+fn check_storage(view: &View, spec: &AllocationSpec) -> Result<(), Problem> {
+    let (field, systems) = ("storage_gb_s", &view.inputs.storage);
+    if systems.is_empty() {
+        return Ok(());
+    }
+    for (name, mb_s) in &spec.demand.storage_mb_s {
+        let Some(system) = systems.get(name) else {
+            let known: Vec<&str> = systems.keys().map(String::as_str).collect();
+            let known = known.join(", ");
+            let reason = format!("no storage system is named \"{name}\"; there are {known}");
+            return Err(impossible(field, reason));
+        };
+        if *mb_s > system.budget_mb_s {
+            let gb_s = |mb_s: u64| mb_s as f64 / 1e3;
+            let reason = format!(
+                "{} GB/s of \"{name}\" are asked for; it has {} GB/s in all",
+                gb_s(*mb_s),
+                gb_s(system.budget_mb_s)
+            );
+            return Err(impossible(field, reason));
+        }
+    }
+    Ok(())
 }
 
 fn impossible(field: &str, reason: String) -> Problem {

@@ -4,7 +4,11 @@ use super::{
     bed::{Bed, job, operator_envelope},
     grpc::{by, channel},
 };
-use crate::observe::{self, Found};
+use crate::{
+    core::Wakes,
+    inputs::System,
+    observe::{self, Found},
+};
 use lattice_api::{Problem, v1};
 use lattice_client::{
     AllocationRequest, AuditFilter, ClientError, SubmitOptions, Submitted,
@@ -132,6 +136,50 @@ async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
         assert_eq!(refused.code(), Code::InvalidArgument);
         let told = Problem::from_grpc(&refused).unwrap();
         assert_eq!((told.status, &*told.code), (422, "impossible"));
+    }
+}
+
+/// More than the system ever does would wait for ever, and a mistyped name would be rationed by nothing.
+#[tokio::test]
+async fn bandwidth_that_no_system_of_the_site_has_is_refused() {
+    let bed = Bed::furnished().await;
+    let asking = |system: &str, gb_s: f64| AllocationRequest {
+        storage_gb_s: [(system.to_owned(), gb_s)].into(),
+        ..job("atlas/web", 1)
+    };
+    // Where nothing is rationed, anything may be said.
+    assert!(submit(&bed, &asking("tape", 1e3), false).await.is_ok());
+    let system = System {
+        budget_mb_s: 40_000,
+        ..System::default()
+    };
+    let systems = ["home", "scratch"].map(|name| (name.to_owned(), system));
+    bed.core.publish(Wakes::Readers, |view| {
+        view.inputs.storage = Arc::new(systems.into());
+        Some(Vec::new())
+    });
+    for dry_run in [true, false] {
+        let refused = async |system, gb_s| {
+            let refused = problem(submit(&bed, &asking(system, gb_s), dry_run).await);
+            assert_eq!(
+                (refused.status, &*refused.code, refused.field.as_deref()),
+                (422, "impossible", Some("storage_gb_s"))
+            );
+            refused.detail
+        };
+        assert_eq!(
+            refused("scratch", 40.5).await,
+            "storage_gb_s: 40.5 GB/s of \"scratch\" are asked for; it has 40 GB/s in all"
+        );
+        assert_eq!(
+            refused("tape", 1.0).await,
+            "storage_gb_s: no storage system is named \"tape\"; there are home, scratch"
+        );
+        assert!(
+            submit(&bed, &asking("scratch", 40.0), dry_run)
+                .await
+                .is_ok()
+        );
     }
 }
 
