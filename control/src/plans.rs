@@ -6,7 +6,7 @@ mod asked;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use asked::Asked;
+pub(crate) use asked::{Asked, Busy};
 
 use crate::{tasks::schedule::whole, view::View};
 use lattice_placement::{Explanation, PendingView, Plan, Planner, Reservation, Waiting, Weights};

@@ -2,7 +2,8 @@
 
 use super::{LastPlan, Planned, plan_of};
 use crate::{core::Core, view::View};
-use lattice_quorum_types::{Allocation, AllocationId, AllocationState, UnixMillis, VclusterName};
+use lattice_placement::PendingView;
+use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
@@ -15,6 +16,15 @@ use tokio::{sync::Semaphore, time::Instant};
 const FRESH: Duration = Duration::from_secs(1);
 /// A plan that nobody asked for since is forgotten.
 const KEPT: Duration = Duration::from_secs(60);
+
+/// Dry runs that are planned, or wait for it, at the same time: they wait for one core, each with a
+/// request that may be large.
+pub(super) const DRY_RUNS: usize = 8;
+
+/// As many dry runs as are taken are planned, or wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{DRY_RUNS} dry runs are being planned here already; ask again in a few seconds")]
+pub(crate) struct Busy;
 
 /// One plan, for one view.
 #[derive(Debug)]
@@ -32,7 +42,8 @@ type Slot = Arc<tokio::sync::Mutex<Option<Made>>>;
 pub(crate) struct Asked {
     made: Mutex<BTreeMap<VclusterName, (Instant, Slot)>>,
     /// Questions take one core, however many there are: scheduling must not wait for them.
-    cores: Arc<Semaphore>,
+    pub(super) cores: Arc<Semaphore>,
+    pub(super) dry_runs: Semaphore,
 }
 
 impl Default for Asked {
@@ -40,6 +51,7 @@ impl Default for Asked {
         Self {
             made: Mutex::default(),
             cores: Arc::new(Semaphore::new(1)),
+            dry_runs: Semaphore::new(DRY_RUNS),
         }
     }
 }
@@ -63,7 +75,7 @@ impl Asked {
         vcluster: &VclusterName,
         newest: AllocationId,
     ) -> Option<Arc<Planned>> {
-        let age_ms = core.view_age_ms()?;
+        core.view_age_ms()?;
         let slot = self.slot(vcluster);
         let mut slot = slot.lock().await;
         if let Some(made) = &*slot {
@@ -72,10 +84,8 @@ impl Asked {
                 return Some(made.planned.clone());
             }
         }
-        let planned = Arc::new(
-            self.make(view.clone(), vcluster, core.now(), age_ms)
-                .await?,
-        );
+        let planned = self.make(core, || view.clone(), vcluster, BTreeMap::new());
+        let planned = Arc::new(planned.await?);
         *slot = Some(Made {
             version: view.version,
             at: Instant::now(),
@@ -84,17 +94,19 @@ impl Asked {
         Some(planned)
     }
 
+    /// Plans on the `view` of the moment at which its turn comes.
     async fn make(
         &self,
-        view: Arc<View>,
+        core: &Core,
+        view: impl FnOnce() -> Arc<View>,
         vcluster: &VclusterName,
-        made_at: UnixMillis,
-        age_ms: u64,
+        extra: BTreeMap<AllocationId, PendingView>,
     ) -> Option<Planned> {
         let core_of = self.cores.clone().acquire_owned().await.ok()?;
+        let (view, made_at, age_ms) = (view(), core.now(), core.view_age_ms()?);
         let name = vcluster.clone();
         let plan = tokio::task::spawn_blocking(move || {
-            let plan = plan_of(&view, &name, BTreeMap::new(), made_at, age_ms);
+            let plan = plan_of(&view, &name, extra, made_at, age_ms);
             drop(core_of);
             plan
         });
@@ -115,13 +127,16 @@ impl Asked {
 impl Core {
     /// What a cycle would decide now if `extra` were there too. Nothing of it is kept. `None` where
     /// nothing is known of the cluster.
-    pub(crate) async fn plan_with(&self, extra: Allocation) -> Option<Planned> {
-        let age_ms = self.view_age_ms()?;
-        let vcluster = extra.spec.vcluster.clone();
-        let mut view = View::clone(&self.view());
-        view.set_allocation(extra);
-        let view = Arc::new(view);
-        self.asked.make(view, &vcluster, self.now(), age_ms).await
+    ///
+    /// # Errors
+    /// Where too many ask for the same.
+    pub(crate) async fn plan_with(&self, extra: &Allocation) -> Result<Option<Planned>, Busy> {
+        let _one_of_few = self.asked.dry_runs.try_acquire().map_err(|_| Busy)?;
+        let waits = extra.state == AllocationState::Pending;
+        let queued = waits.then(|| (extra.id, PendingView::from(extra)));
+        let (view, vcluster) = (|| self.view(), &extra.spec.vcluster);
+        let extra = queued.into_iter().collect();
+        Ok(self.asked.make(self, view, vcluster, extra).await)
     }
 
     /// What is planned for these, those of vClusters too that another control schedules.

@@ -50,6 +50,37 @@ async fn a_control_that_does_not_schedule_says_what_the_one_that_does_would() {
 }
 
 #[tokio::test]
+async fn few_dry_runs_wait_for_their_plan_and_whoever_comes_then_is_told_so() {
+    let world = World::new();
+    let mut dry = Allocation::clone(&*waits(&world));
+    dry.id = AllocationId(u64::MAX);
+    let asked = &world.core.asked;
+    let busy = asked.cores.clone().acquire_owned().await.unwrap();
+    let ask = || {
+        let (core, dry) = (world.core.clone(), dry.clone());
+        tokio::spawn(async move { core.plan_with(&dry).await })
+    };
+    let asking: Vec<_> = (0..asked::DRY_RUNS).map(|_| ask()).collect();
+    let all_wait = async {
+        while asked.dry_runs.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = std::time::Duration::from_secs(30);
+    tokio::time::timeout(patience, all_wait).await.unwrap();
+    assert_eq!(world.core.plan_with(&dry).await.unwrap_err(), Busy);
+    // They plan on what is there when their turn comes, not on what was when they asked.
+    let since = waits(&world);
+    drop(busy);
+    for asking in asking {
+        let planned = asking.await.unwrap().unwrap().unwrap();
+        assert!(planned.explanation(dry.id).is_some());
+        assert!(planned.explanation(since.id).is_some());
+    }
+    assert!(world.core.plan_with(&dry).await.is_ok());
+}
+
+#[tokio::test]
 async fn one_plan_answers_everybody_who_asks_of_the_same_view_and_who_came_since_gets_another() {
     let world = World::new();
     let first = waits(&world);

@@ -2,7 +2,11 @@
 //! of it.
 
 use super::{explain, judge, propose, read, unexpected};
-use crate::{Core, LastPlan, NodeEntry, View, http::caller::Caller, plans::Planned};
+use crate::{
+    Core, LastPlan, NodeEntry, View,
+    http::caller::Caller,
+    plans::{Busy, Planned},
+};
 use lattice_api::{
     AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
     problem::Problem,
@@ -61,7 +65,7 @@ async fn judged(
     let revision = judge(core, caller, command.clone()).await?;
     possible?;
     let outlook = match command {
-        Command::Submit { spec } => outlook(core, caller, *spec).await,
+        Command::Submit { spec } => outlook(core, caller, *spec).await?,
         _ => None,
     };
     Ok(Submitted {
@@ -142,7 +146,11 @@ async fn was_used(core: &Core, caller: &Caller, key: Option<&str>) -> Result<boo
 }
 
 /// What the next cycle would make of it; `None` where nothing can be planned at present.
-async fn outlook(core: &Core, caller: &Caller, spec: AllocationSpec) -> Option<OutlookView> {
+async fn outlook(
+    core: &Core,
+    caller: &Caller,
+    spec: AllocationSpec,
+) -> Result<Option<OutlookView>, Problem> {
     let now = core.now();
     let record = Allocation {
         id: NOBODY,
@@ -162,12 +170,16 @@ async fn outlook(core: &Core, caller: &Caller, spec: AllocationSpec) -> Option<O
         stop: None,
         revision: Revision(0),
     };
-    let planned = core.plan_with(record.clone()).await?;
-    let placed = planned.plan.placements.iter().find(|p| p.id == NOBODY);
-    Some(match placed {
-        Some(placed) => starts(placed),
-        None => waits(&record, planned),
-    })
+    let planned = core.plan_with(&record).await;
+    let busy = |busy: Busy| Problem::new(Kind::TooMany, "too_many_requests", busy.to_string());
+    let outlook = planned.map_err(busy)?.map(|planned| {
+        let placed = planned.plan.placements.iter().find(|p| p.id == NOBODY);
+        match placed {
+            Some(placed) => starts(placed),
+            None => waits(&record, planned),
+        }
+    });
+    Ok(outlook)
 }
 
 fn starts(placed: &Placement) -> OutlookView {
