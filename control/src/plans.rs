@@ -17,17 +17,18 @@ use std::{
 };
 
 /// What one cycle over a vCluster would decide at `now`, `extra` being in its queue beside those that
-/// wait. `age_ms`: how old the view is. It takes as long as a cold cycle; call it where that may block.
+/// wait; its start is estimated though it gets no reservation. `age_ms`: how old the view is. It takes as long as a cold cycle; call it where that may block.
 pub(crate) fn plan_of(
     view: &View,
     vcluster: &VclusterName,
-    extra: BTreeMap<AllocationId, PendingView>,
+    extra: Option<(AllocationId, PendingView)>,
     now: UnixMillis,
     age_ms: u64,
 ) -> Plan {
     let mut given = whole(view, vcluster, age_ms);
+    let asked = extra.as_ref().map(|(id, _)| *id);
     given.pending.extend(extra);
-    Planner::with_policy(given, view.policy_of(vcluster)).plan(now)
+    Planner::with_policy(given, view.policy_of(vcluster)).plan_estimating(now, asked)
 }
 
 /// What one cycle over a vCluster said.

@@ -84,7 +84,7 @@ impl Asked {
                 return Some(made.planned.clone());
             }
         }
-        let planned = self.make(core, || view.clone(), vcluster, BTreeMap::new());
+        let planned = self.make(core, || view.clone(), vcluster, None);
         let planned = Arc::new(planned.await?);
         *slot = Some(Made {
             version: view.version,
@@ -100,7 +100,7 @@ impl Asked {
         core: &Core,
         view: impl FnOnce() -> Arc<View>,
         vcluster: &VclusterName,
-        extra: BTreeMap<AllocationId, PendingView>,
+        extra: Option<(AllocationId, PendingView)>,
     ) -> Option<Planned> {
         let core_of = self.cores.clone().acquire_owned().await.ok()?;
         let (view, made_at, age_ms) = (view(), core.now(), core.view_age_ms()?);
@@ -131,11 +131,10 @@ impl Core {
     /// # Errors
     /// Where too many ask for the same.
     pub(crate) async fn plan_with(&self, extra: &Allocation) -> Result<Option<Planned>, Busy> {
+        let (view, vcluster) = (|| self.view(), &extra.spec.vcluster);
         let _one_of_few = self.asked.dry_runs.try_acquire().map_err(|_| Busy)?;
         let waits = extra.state == AllocationState::Pending;
-        let queued = waits.then(|| (extra.id, PendingView::from(extra)));
-        let (view, vcluster) = (|| self.view(), &extra.spec.vcluster);
-        let extra = queued.into_iter().collect();
+        let extra = waits.then(|| (extra.id, PendingView::from(extra)));
         Ok(self.asked.make(self, view, vcluster, extra).await)
     }
 

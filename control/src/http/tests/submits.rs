@@ -292,6 +292,29 @@ async fn a_dry_run_says_why_it_would_wait() {
     println!("{id} is ahead of it");
 }
 
+/// Who gets a reservation is the first that is blocked; a dry run is told a start though it is not that.
+#[tokio::test]
+async fn a_dry_run_is_told_when_it_could_start() {
+    let bed = Bed::furnished().await;
+    read_some(&bed);
+    all_answer(&bed);
+    let lasting = |nodes: u32, hours: u32| AllocationRequest {
+        walltime: Some(format!("{hours}h")),
+        ..asking(nodes, ConstraintsBody::default())
+    };
+    let running = submit(&bed, &lasting(20, 1), false).await.unwrap();
+    let nodes: Vec<String> = (1..=20).map(|n| format!("gpu{n:03}")).collect();
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    bed.assign(running.id.unwrap(), &nodes).await;
+    // It would have all of them from the end of that on, for two hours.
+    submit(&bed, &lasting(24, 2), false).await.unwrap();
+    bed.settled().await;
+    let said = outlook(&bed, &lasting(10, 8)).await;
+    let why = said.explanation.unwrap();
+    assert!(why.estimated_start.is_some(), "{why:?}");
+    assert!(said.summary.contains("estimated start"), "{}", said.summary);
+}
+
 #[tokio::test]
 async fn a_dry_run_through_grpc_says_the_same() {
     let bed = Bed::furnished().await;
