@@ -33,7 +33,10 @@ fn main() -> ExitCode {
         .build()
         .unwrap();
     runtime.block_on(async {
-        if !matches!(filter.as_deref(), Some("baselines" | "upgraded" | "site_tells")) {
+        if !matches!(
+            filter.as_deref(),
+            Some("baselines" | "upgraded" | "site_tells")
+        ) {
             scenarios::run(filter.as_deref()).await;
         }
         baselines::run(filter.as_deref()).await;
