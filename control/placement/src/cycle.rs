@@ -13,6 +13,7 @@ use crate::{
     headroom::{Headroom, Paths},
     machine::{Machine, NEVER, expected_end},
     open::{OpenCount, OpenCounts},
+    order::Scorer,
     plan::{Layout, Placement, Plan, Reservation},
     policy::Policy,
     power::Power,
@@ -115,7 +116,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Serves the queue in `order`, places of it.
-    pub(crate) fn run(mut self, order: &[u32], scores: Vec<Score>) -> Plan {
+    pub(crate) fn run(mut self, order: &[u32], scorer: Scorer) -> Plan {
         let queue = self.given.queue;
         let mut waiting = Vec::with_capacity(order.len());
         for place in order {
@@ -123,7 +124,7 @@ impl<'a> Cycle<'a> {
             let (job, set) = (&queue.jobs[place], self.given.sets.number(place));
             match self.turn(job, set) {
                 Turn::Placed(chosen) => {
-                    self.place(job, set, chosen, scores[place]);
+                    self.place(job, set, chosen, scorer.score(set, job));
                     waiting.push(None);
                 }
                 Turn::Waits(blocked) => {
@@ -133,7 +134,6 @@ impl<'a> Cycle<'a> {
                     let estimated_start =
                         reserved.or_else(|| self.estimate(job, set, &blocked.blocker));
                     waiting.push(Some(Waits {
-                        needed: job.nodes,
                         // One for each job at most, and there are not 2^32 of them.
                         set: set as u32,
                         free: free.all,
@@ -145,7 +145,6 @@ impl<'a> Cycle<'a> {
                 }
             }
         }
-        let ids = queue.jobs.iter().map(|job| job.id).collect();
         let sets = self.given.sets;
         let steps = (0..sets.len()).map(|set| sets.get(set).steps.clone());
         let size = self.given.machine.index.size();
@@ -156,7 +155,14 @@ impl<'a> Cycle<'a> {
             weights: self.given.policy.weights,
             placements: self.placements,
             reservations: self.reservations,
-            waiting: Waiting::new(size, ids, order, waiting, scores, steps.collect()),
+            waiting: Waiting::new(
+                size,
+                queue.jobs.clone(),
+                order,
+                waiting,
+                scorer,
+                steps.collect(),
+            ),
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Eligible {
     /// Those that the user of these jobs has claimed for them.
     pub(crate) own: Option<BitSet>,
     /// How many of them each topology group has, the most first, added up.
-    pub(crate) by_span: Vec<u32>,
+    pub(crate) by_span: Arc<[u32]>,
     /// Memory of all GPUs of a node, bytes: the mean of those of which it is known.
     pub(crate) gpu_memory_bytes: Option<u64>,
 }
@@ -113,7 +113,7 @@ impl Eligible {
             steps: funnel.steps.into(),
             largest_group: largest_group.unwrap_or(0),
             own,
-            by_span: by_span(index, &funnel.left),
+            by_span: by_span(index, &funnel.left).into(),
             // A mean is no larger than the largest.
             gpu_memory_bytes: gpu_memory.and_then(|bytes| u64::try_from(bytes).ok()),
             nodes: funnel.left,
@@ -267,7 +267,7 @@ impl Kept {
         let mut numbers = BTreeMap::new();
         let mut claimed = Vec::new();
         let mut of_job = Vec::with_capacity(queue.jobs.len());
-        for job in &queue.jobs {
+        for job in queue.jobs.iter() {
             let request = queue.requests.get(job.request);
             let set = match own.get(job.claimant as usize).copied().flatten() {
                 Some(own) => *numbers

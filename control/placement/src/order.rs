@@ -2,34 +2,44 @@
 
 use crate::{
     cycle::Given,
-    eligible::{EligibleSets, by_span, span_of},
+    eligible::{by_span, span_of},
     factors::{self, Factors, Score},
     policy::Policy,
     queue::Job,
     view::TenantView,
 };
 use lattice_quorum_types::UnixMillis;
+use std::sync::Arc;
 
 const MINUTE_MS: f64 = 60_000.0;
 
-/// What scores depend on beside the job itself.
-pub(crate) struct Scorer<'a> {
-    policy: &'a Policy,
-    sets: &'a EligibleSets<'a>,
+/// What scores depend on beside the job itself. A plan keeps it: of a hundred thousand scores few are asked
+/// for, and those are found again.
+#[derive(Debug, Default)]
+pub(crate) struct Scorer {
+    policy: Policy,
     now: UnixMillis,
     /// By project: fair share, and what budgets leave.
     tenants: Vec<(f64, f64)>,
-    /// By set of nodes: how many free ones the 1, 2, … largest groups hold.
-    free_by_span: Vec<Vec<u32>>,
-    /// By set of nodes: how long it takes to write all memory of one node's GPUs, by the policy's bandwidth.
-    checkpoint_minutes: Vec<Option<f64>>,
+    sets: Vec<OfSet>,
     backlog: f64,
     energy: f64,
 }
 
-impl<'a> Scorer<'a> {
+/// What scores depend on of the nodes that fit a request.
+#[derive(Debug)]
+struct OfSet {
+    /// How many the 1, 2, … largest groups hold.
+    by_span: Arc<[u32]>,
+    /// The same of those that are free.
+    free_by_span: Vec<u32>,
+    /// How long it takes to write all memory of one node's GPUs, by the policy's bandwidth.
+    checkpoint_minutes: Option<f64>,
+}
+
+impl Scorer {
     /// `running_gpu_ms`: see [`crate::machine::Machine::running_gpu_ms`].
-    pub(crate) fn new(given: &Given<'a>, running_gpu_ms: u128) -> Self {
+    pub(crate) fn new(given: &Given<'_>, running_gpu_ms: u128) -> Self {
         let Given {
             view,
             policy,
@@ -45,13 +55,15 @@ impl<'a> Scorer<'a> {
             let share = factors::fair_share(tenant.share_target, tenant.share_used);
             (share, factors::budget(tenant.budget_used()))
         });
-        let free = |set: usize| {
-            let nodes = sets.get(set).nodes.and(&machine.free);
-            by_span(&machine.index, &nodes)
-        };
-        let checkpoint = |set: usize| {
-            let bytes = sets.get(set).gpu_memory_bytes? as f64;
-            Some(bytes / policy.checkpoint_bytes_s? as f64 / 60.0)
+        let minutes = |bytes: u64| Some(bytes as f64 / policy.checkpoint_bytes_s? as f64 / 60.0);
+        let of_set = |set: usize| {
+            let eligible = sets.get(set);
+            let free = eligible.nodes.and(&machine.free);
+            OfSet {
+                by_span: eligible.by_span.clone(),
+                free_by_span: by_span(&machine.index, &free),
+                checkpoint_minutes: eligible.gpu_memory_bytes.and_then(minutes),
+            }
         };
         // Where a request says nothing, a node is taken to have as many GPUs as the mean of all.
         let gpus: u128 = machine.index.gpus.iter().map(|g| u128::from(*g)).sum();
@@ -64,26 +76,23 @@ impl<'a> Scorer<'a> {
             .gpu_ms
             .saturating_add(per_node(queue.asked.node_ms));
         Self {
-            policy,
+            policy: *policy,
             now,
             tenants: of_project.collect(),
-            free_by_span: (0..sets.len()).map(free).collect(),
-            checkpoint_minutes: (0..sets.len()).map(checkpoint).collect(),
+            sets: (0..sets.len()).map(of_set).collect(),
             backlog: factors::backlog(queued, running_gpu_ms),
             energy: factors::energy(view.energy_price),
-            sets,
         }
     }
 
-    /// The score of the job at a place of the queue.
-    pub(crate) fn score(&self, place: usize, job: &Job) -> Score {
-        let set = self.sets.number(place);
-        let eligible = self.sets.get(set);
-        let needed = span_of(&self.free_by_span[set], job.nodes)
-            .or_else(|| span_of(&eligible.by_span, job.nodes));
-        let groups = eligible.by_span.len();
+    /// The score of a job whose nodes are those of `set`.
+    pub(crate) fn score(&self, set: usize, job: &Job) -> Score {
+        let set = &self.sets[set];
+        let needed =
+            span_of(&set.free_by_span, job.nodes).or_else(|| span_of(&set.by_span, job.nodes));
+        let groups = set.by_span.len();
         let (fair_share, budget) = self.tenants[job.project as usize];
-        let of_memory = || Some(self.checkpoint_minutes[set]? * f64::from(job.nodes));
+        let of_memory = || Some(set.checkpoint_minutes? * f64::from(job.nodes));
         let of_request = job.checkpoint_ms().map(|ms| ms as f64 / MINUTE_MS);
         let wait = self.now.since(job.eligible_at);
         let factors = Factors {
@@ -108,9 +117,9 @@ impl<'a> Scorer<'a> {
 
 /// Places of the queue in the order in which they are served. `last` is the order of the plan before,
 /// from which the new one seldom differs much.
-pub(crate) fn order(jobs: &[Job], scores: &[Score], last: &[u32]) -> Vec<u32> {
+pub(crate) fn order(jobs: &[Job], totals: &[f64], last: &[u32]) -> Vec<u32> {
     // No factor or weight is below 0: as bits, totals are ordered as they are as numbers.
-    let key = |place: u32| (u64::MAX - scores[place as usize].total.to_bits(), place);
+    let key = |place: u32| (u64::MAX - totals[place as usize].to_bits(), place);
     let mut keys: Vec<(u64, u32)> = match last.len() == jobs.len() {
         true => last.iter().copied().map(key).collect(),
         // There are not 2^32 of them.

@@ -9,7 +9,7 @@ use crate::{
     order::{Scorer, order},
     plan::Plan,
     policy::Policy,
-    queue::Queue,
+    queue::{Job, Queue},
     view::{ClusterView, Delta, DomainView},
 };
 use lattice_quorum_types::{AllocationId, UnixMillis};
@@ -90,8 +90,11 @@ impl Planner {
     pub fn scores(&mut self, now: UnixMillis) -> Vec<(AllocationId, Score)> {
         self.with_scorer(now, |given, scorer, _| {
             let jobs = given.queue.jobs.iter().enumerate();
-            jobs.map(|(place, job)| (job.id, scorer.score(place, job)))
-                .collect()
+            let score = |(place, job): (usize, &Job)| {
+                let set = given.sets.number(place);
+                (job.id, scorer.score(set, job))
+            };
+            jobs.map(score).collect()
         })
     }
 
@@ -110,9 +113,10 @@ impl Planner {
                 ..given
             };
             let jobs = given.queue.jobs.iter().enumerate();
-            let scores: Vec<Score> = jobs.map(|(place, job)| scorer.score(place, job)).collect();
-            *last_order = order(&given.queue.jobs, &scores, last_order);
-            Cycle::new(given).run(last_order, scores)
+            let total = |(place, job)| scorer.score(given.sets.number(place), job).total;
+            let totals: Vec<f64> = jobs.map(total).collect();
+            *last_order = order(&given.queue.jobs, &totals, last_order);
+            Cycle::new(given).run(last_order, scorer)
         })
     }
 
@@ -120,7 +124,7 @@ impl Planner {
     fn with_scorer<T>(
         &mut self,
         now: UnixMillis,
-        go_on: impl FnOnce(Given<'_>, Scorer<'_>, &mut Vec<u32>) -> T,
+        go_on: impl FnOnce(Given<'_>, Scorer, &mut Vec<u32>) -> T,
     ) -> T {
         self.paths.follow(&self.view.levels, &self.queue.projects);
         let running_gpu_ms = self.machine.running_gpu_ms(&self.view.running);

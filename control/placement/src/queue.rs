@@ -6,7 +6,7 @@ use crate::{
     view::PendingView,
 };
 use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, spec::Spread};
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 /// GPU-hours of work without an end are counted for so long, milliseconds.
 pub(crate) const UNBOUNDED_MS: u64 = 24 * 3_600_000;
@@ -19,7 +19,7 @@ const LONGEST: u64 = UNKNOWN - 1;
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// One pending job, in one line of a processor's cache: a cycle reads them in the order of their scores.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) id: AllocationId,
     pub(crate) eligible_at: UnixMillis,
@@ -81,8 +81,8 @@ pub(crate) struct Project {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// By id.
-    pub(crate) jobs: Vec<Job>,
+    /// By id. A plan keeps them, to tell by what its jobs were ordered.
+    pub(crate) jobs: Arc<Vec<Job>>,
     pub(crate) requests: Interned<Request>,
     pub(crate) projects: Interned<Project>,
     pub(crate) claimants: Interned<(String, ProjectPath)>,
@@ -93,12 +93,12 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new(pending: &BTreeMap<AllocationId, PendingView>) -> Self {
         let mut queue = Self::default();
-        queue.jobs.reserve(pending.len());
+        let mut jobs = Vec::with_capacity(pending.len());
         for (id, job) in pending {
-            let row = queue.row(*id, job);
+            jobs.push(queue.row(*id, job));
             queue.count(job, true);
-            queue.jobs.push(row);
         }
+        queue.jobs = Arc::new(jobs);
         queue
     }
 
@@ -127,7 +127,7 @@ impl Queue {
         let mut moved_to = Vec::with_capacity(jobs.len());
         let mut new = Vec::new();
         let mut merged = Vec::with_capacity(pending.len());
-        let mut old = jobs.into_iter().peekable();
+        let mut old = jobs.iter().copied().peekable();
         for (id, _) in changes {
             while let Some(job) = old.next_if(|job| job.id < *id) {
                 moved_to.push(merged.len() as u32);
@@ -146,7 +146,7 @@ impl Queue {
             moved_to.push(merged.len() as u32);
             merged.push(job);
         }
-        self.jobs = merged;
+        self.jobs = Arc::new(merged);
         order
             .iter_mut()
             .for_each(|place| *place = moved_to[*place as usize]);

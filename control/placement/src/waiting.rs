@@ -3,7 +3,8 @@
 
 use crate::{
     explain::{Blocker, Constraint, Explanation, Step},
-    factors::Score,
+    order::Scorer,
+    queue::Job,
 };
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -12,7 +13,6 @@ use std::sync::Arc;
 /// One job that waits.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Waits {
-    pub(crate) needed: u32,
     /// The number of its set of nodes.
     pub(crate) set: u32,
     /// Nodes left after each further step, as far as it came to them.
@@ -29,39 +29,38 @@ pub struct Waiting {
     /// Nodes the scheduler knows.
     total: u32,
     /// Every pending job, by id.
-    ids: Vec<AllocationId>,
+    rows: Arc<Vec<Job>>,
     /// When each is served, in the order of ids.
     turns: Vec<u32>,
     /// In the order in which they are served; `None` where it is placed.
     jobs: Vec<Option<Waits>>,
-    /// In the order of ids.
-    scores: Vec<Score>,
+    scorer: Arc<Scorer>,
     /// What constraints left, step by step, of each set of nodes.
     steps: Vec<Arc<[Step]>>,
     len: usize,
 }
 
 impl Waiting {
-    /// `order` are places among `ids`, as `jobs` are.
+    /// `order` are places among `rows`; `jobs` are in that order.
     pub(crate) fn new(
         total: usize,
-        ids: Vec<AllocationId>,
+        rows: Arc<Vec<Job>>,
         order: &[u32],
         jobs: Vec<Option<Waits>>,
-        scores: Vec<Score>,
+        scorer: Scorer,
         steps: Vec<Arc<[Step]>>,
     ) -> Self {
-        let mut turns = vec![0; ids.len()];
+        let mut turns = vec![0; rows.len()];
         for (turn, place) in (0..).zip(order) {
             turns[*place as usize] = turn;
         }
         Self {
             total: u32::try_from(total).unwrap_or(u32::MAX),
             len: jobs.iter().flatten().count(),
-            ids,
+            rows,
             turns,
             jobs,
-            scores,
+            scorer: Arc::new(scorer),
             steps,
         }
     }
@@ -78,51 +77,52 @@ impl Waiting {
 
     /// Why an allocation waits; `None` of one that does not.
     pub fn get(&self, id: AllocationId) -> Option<Explanation> {
-        let place = self.ids.binary_search(&id).ok()?;
-        self.explain(place)
+        self.explain(self.place(id)?)
     }
 
     /// Who waits, by id, and why.
     pub fn iter(&self) -> impl Iterator<Item = (AllocationId, Explanation)> {
-        let ids = self.ids.iter().enumerate();
-        ids.filter_map(|(place, id)| Some((*id, self.explain(place)?)))
+        let rows = self.rows.iter().enumerate();
+        rows.filter_map(|(place, row)| Some((row.id, self.explain(place)?)))
     }
 
     /// Who waits, by id.
     pub fn ids(&self) -> impl Iterator<Item = AllocationId> {
-        let ids = self.ids.iter().enumerate();
-        ids.filter_map(|(place, id)| self.job(place).map(|_| *id))
+        let rows = self.rows.iter().enumerate();
+        rows.filter_map(|(place, row)| self.job(place).map(|_| row.id))
     }
 
     /// Who waits for another reason, or with other numbers, than in `before`. How a score grew and the
     /// place in the queue moved does not matter.
     pub fn news<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = AllocationId> + 'a {
-        fn told<'a>(of: &'a Waiting, job: &'a Waits) -> impl PartialEq + 'a {
-            (
-                (job.needed, &of.steps[job.set as usize], job.free),
+        fn told<'a>(of: &'a Waiting, place: usize) -> Option<impl PartialEq + 'a> {
+            let job = of.job(place)?;
+            Some((
+                (of.rows[place].nodes, &of.steps[job.set as usize], job.free),
                 (job.not_reserved, job.conforming),
                 (&job.blocker, job.estimated_start),
-            )
+            ))
         }
-        let ids = self.ids.iter().enumerate();
-        ids.filter_map(move |(place, id)| {
-            let (now, then) = (self.job(place)?, before.find(*id));
-            let same = then.is_some_and(|then| told(self, now) == told(before, then));
-            (!same || self.total != before.total).then_some(*id)
+        let rows = self.rows.iter().enumerate();
+        rows.filter_map(move |(place, row)| {
+            let now = told(self, place)?;
+            let then = before.place(row.id).and_then(|place| told(before, place));
+            let same = then.is_some_and(|then| now == then);
+            (!same || self.total != before.total).then_some(row.id)
         })
     }
 
-    fn find(&self, id: AllocationId) -> Option<&Waits> {
-        self.job(self.ids.binary_search(&id).ok()?)
+    fn place(&self, id: AllocationId) -> Option<usize> {
+        self.rows.binary_search_by_key(&id, |row| row.id).ok()
     }
 
-    /// By place among the ids.
+    /// By place among the rows.
     fn job(&self, place: usize) -> Option<&Waits> {
         self.jobs[self.turns[place] as usize].as_ref()
     }
 
     fn explain(&self, place: usize) -> Option<Explanation> {
-        let job = self.job(place)?;
+        let (row, job) = (&self.rows[place], self.job(place)?);
         let common = &self.steps[job.set as usize];
         let mut steps = Vec::with_capacity(common.len() + 3);
         steps.extend_from_slice(common);
@@ -142,12 +142,12 @@ impl Waiting {
             before = left;
         }
         Some(Explanation {
-            needed: job.needed,
+            needed: row.nodes,
             total: self.total,
             steps,
             blocker: job.blocker.clone(),
             estimated_start: job.estimated_start,
-            score: Some(self.scores[place]),
+            score: Some(self.scorer.score(job.set as usize, row)),
             ahead: self.turns[place],
         })
     }
