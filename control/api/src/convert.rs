@@ -114,6 +114,7 @@ impl From<OutlookView> for v1::Outlook {
             nodes,
             groups,
             span,
+            score,
             explanation,
         } = outlook;
         Self {
@@ -122,6 +123,7 @@ impl From<OutlookView> for v1::Outlook {
             nodes,
             groups,
             span,
+            score: score.map(Into::into),
             explanation: explanation.map(Into::into),
         }
     }

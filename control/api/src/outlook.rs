@@ -1,6 +1,6 @@
 //! What would become of a request that is only judged.
 
-use crate::explanation::ExplanationView;
+use crate::explanation::{ExplanationView, ScoreView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -20,6 +20,9 @@ pub struct OutlookView {
     /// How many groups they are in; a node whose group is not known counts as one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<u32>,
+    /// Its score, with topology and conformance of these nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<ScoreView>,
     /// Why it would wait, as of one that waits; its number is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<ExplanationView>,

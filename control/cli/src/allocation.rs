@@ -334,7 +334,7 @@ pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
 }
 
 /// The nine factors, a line each.
-fn in_numbers(score: &ScoreView) -> String {
+pub(crate) fn in_numbers(score: &ScoreView) -> String {
     let ahead = match score.ahead {
         0 => "nothing of its queue comes before it".to_owned(),
         1 => "1 of its queue comes before it".to_owned(),

@@ -1,7 +1,7 @@
 //! `lattice submit`: ask for nodes and say what runs on them.
 
 use crate::{
-    allocation::with_details,
+    allocation::{in_numbers, with_details},
     connect::Connection,
     failure::Failure,
     output::{self, Format},
@@ -278,9 +278,10 @@ async fn submit(
 }
 
 fn in_words(outlook: OutlookView) -> String {
-    match &outlook.explanation {
-        Some(why) => with_details(outlook.summary, why),
-        None => outlook.summary,
+    match (&outlook.explanation, &outlook.score) {
+        (Some(why), _) => with_details(outlook.summary, why),
+        (None, Some(score)) => format!("{}\n{}", outlook.summary, in_numbers(score)),
+        (None, None) => outlook.summary,
     }
 }
 

@@ -65,6 +65,11 @@ impl Waiting {
         }
     }
 
+    /// How many of the queue are served before this one, placed or not; `None` of one that is not in it.
+    pub fn ahead_of(&self, id: AllocationId) -> Option<u32> {
+        Some(self.turns[self.place(id)?])
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.len

@@ -6,7 +6,7 @@ use lattice_api::{
     allocation::{Sight, stop_text},
     explanation::{ExplanationView, FactorView, ScoreView, StepView},
 };
-use lattice_placement::{Explanation, Weights};
+use lattice_placement::{Explanation, Score, Weights};
 use lattice_quorum_types::{Allocation, AllocationState, hostlist};
 
 /// Why it waits; `None` for one that does not.
@@ -50,13 +50,13 @@ pub(crate) fn explain(plan: &LastPlan, a: &Allocation, sight: Sight) -> Explanat
         reserved: cycle
             .and_then(|cycle| cycle.reservation(a.id))
             .map(|r| hostlist::fold(&r.nodes)),
-        score: planned.and_then(|e| score(e, plan.weights(&a.spec.vcluster))),
+        score: planned.and_then(|e| Some(score(e.score?, e.ahead, plan.weights(&a.spec.vcluster)))),
         as_of: planned.and(cycle).map(|cycle| time(cycle.made_at)),
     }
 }
 
-fn score(why: &Explanation, weights: Weights) -> Option<ScoreView> {
-    let score = why.score?;
+/// A score as people see it; its factors count, not its total.
+pub(super) fn score(score: Score, ahead: u32, weights: Weights) -> ScoreView {
     let factors = score.factors;
     let named = Weights::NAMES.into_iter().zip(factors.to_array());
     let rows = named.zip(weights.to_array());
@@ -65,13 +65,14 @@ fn score(why: &Explanation, weights: Weights) -> Option<ScoreView> {
         value,
         weight,
     });
-    Some(ScoreView {
+    let sum = factors.weighted(&weights);
+    ScoreView {
         factors: factors_shown.collect(),
-        sum: factors.weighted(&weights),
+        sum,
         budget: score.budget,
-        total: score.total,
-        ahead: why.ahead,
-    })
+        total: sum * score.budget,
+        ahead,
+    }
 }
 
 fn summary(a: &Allocation, sight: Sight) -> String {

@@ -11,7 +11,7 @@ use lattice_api::{
     AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
     problem::Problem,
 };
-use lattice_placement::{Placement, check_possible};
+use lattice_placement::{Placement, Plan, Score, check_possible};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Outcome, Refusal, Revision, hostlist,
     node::{Lifecycle, Node},
@@ -175,14 +175,14 @@ async fn outlook(
     let outlook = planned.map_err(busy)?.map(|planned| {
         let placed = planned.plan.placements.iter().find(|p| p.id == NOBODY);
         match placed {
-            Some(placed) => starts(placed),
+            Some(placed) => starts(placed, &planned.plan),
             None => waits(&record, planned),
         }
     });
     Ok(outlook)
 }
 
-fn starts(placed: &Placement) -> OutlookView {
+fn starts(placed: &Placement, plan: &Plan) -> OutlookView {
     let layout = &placed.layout;
     let nodes = hostlist::fold(placed.nodes.iter().map(|expected| &expected.node));
     let span = layout.span();
@@ -197,8 +197,21 @@ fn starts(placed: &Placement) -> OutlookView {
         nodes: Some(nodes),
         groups: layout.groups.clone(),
         span: Some(span),
+        score: Some(explain::score(
+            of_nodes(placed),
+            plan.waiting.ahead_of(placed.id).unwrap_or(0),
+            plan.weights,
+        )),
         explanation: None,
     }
+}
+
+/// The score with what is known of topology and conformance since nodes were chosen.
+fn of_nodes(placed: &Placement) -> Score {
+    let mut score = placed.score;
+    score.factors.topology = placed.layout.topology;
+    score.factors.conformance = placed.layout.conformance;
+    score
 }
 
 fn waits(record: &Allocation, planned: Planned) -> OutlookView {
@@ -212,6 +225,7 @@ fn waits(record: &Allocation, planned: Planned) -> OutlookView {
         nodes: None,
         groups: Vec::new(),
         span: None,
+        score: None,
         explanation: Some(explanation),
     }
 }

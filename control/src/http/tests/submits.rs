@@ -251,6 +251,16 @@ async fn a_dry_run_says_where_it_would_start_and_leaves_no_trace() {
         (vec!["dragonfly-0".to_owned()], Some(1))
     );
     assert_eq!(six.explanation, None);
+    // One of four groups, and no other is before it; all nine count.
+    let score = six.score.unwrap();
+    assert_eq!((score.ahead, score.factors.len()), (0, 9));
+    let named = |name| score.factors.iter().find(|factor| factor.name == name);
+    assert_eq!(named("topology").map(|factor| factor.value), Some(0.75));
+    let products = score
+        .factors
+        .iter()
+        .map(|factor| factor.value * factor.weight);
+    assert_eq!(products.sum::<f64>(), score.sum);
     assert_eq!(bed.store.revision(), revision);
     assert_eq!(audit().await, before);
     let queued = op.allocations(&Default::default()).await.unwrap();
