@@ -192,19 +192,24 @@ async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended()
         text.contains("`lattice admin vcluster set night`"),
         "{text}"
     );
+    let sleeps = ["--project", PROJECT, "--", "sh", "-c", "sleep 3600"];
+    let asks = |args: &[&str]| says(&site, &alice, &[&["submit"][..], args, &sleeps].concat());
+    let submit = |args: &[&str]| {
+        let (code, text) = asks(args);
+        assert_eq!(code, Some(0), "{text}");
+        text.trim().to_owned()
+    };
+    let waits = submit(&["--nodes", "2", "--hold"]);
     ok(vcluster(&ada, &["set", "night", "--tenants", PROJECT]));
     ok(vcluster(&ada, &["assign", "night", "gpu102"]));
     let moved = site.api().node("gpu102").await.unwrap();
     assert_eq!(moved.vcluster, "night");
 
-    // What is for all of the other one waits where one node of it is left.
-    let sleeps = ["--project", PROJECT, "--", "sh", "-c", "sleep 3600"];
-    let submit = |args: &[&str]| {
-        let (code, text) = says(&site, &alice, &[&["submit"][..], args, &sleeps].concat());
-        assert_eq!(code, Some(0), "{text}");
-        text.trim().to_owned()
-    };
-    let waits = submit(&["--nodes", "2"]);
+    // What is for all of the other one waits where one node of it is left; no more of it is taken.
+    ok(says(&site, &alice, &["release", &waits]));
+    let (code, text) = asks(&["--nodes", "2"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("vCluster default has 1 node"), "{text}");
     let runs = submit(&["--vcluster", "night"]);
     let held = |node: &NodeView| node.holder.is_some();
     let node = node_when(&site, "its work on gpu102", "gpu102", held).await;
