@@ -16,7 +16,7 @@ type Spans = SmallVec<[(u64, u64); 3]>;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Ahead<'a> {
     /// By start.
     made: Vec<Made>,
     /// Of each node, where [`Ahead::spans`] has its own; [`NONE`] where nothing holds it back.
@@ -25,15 +25,21 @@ pub(crate) struct Ahead {
     spans: Vec<Spans>,
     /// Every node that a job with a reservation could use: work without an end stays off all of them.
     contested: BitSet,
+    /// Of each node the latest start of such a job, 0 where there is none, but for those in `to_settle`.
+    contested_until: Vec<u64>,
+    /// Starts, each with the nodes that it contests. Only work without an end asks for them.
+    to_settle: Vec<(u64, &'a BitSet)>,
 }
 
-impl Ahead {
+impl<'a> Ahead<'a> {
     pub(crate) fn none(nodes: usize) -> Self {
         Self {
             made: Vec::new(),
             held: vec![NONE; nodes],
             spans: Vec::new(),
             contested: BitSet::empty(nodes),
+            contested_until: vec![0; nodes],
+            to_settle: Vec::new(),
         }
     }
 
@@ -100,7 +106,7 @@ impl Ahead {
         starts_at: u64,
         ends_at: Option<u64>,
         nodes: &[usize],
-        could_use: &BitSet,
+        could_use: &'a BitSet,
     ) -> usize {
         for n in nodes {
             if self.held[*n] == NONE {
@@ -113,6 +119,7 @@ impl Ahead {
             held.insert(place, (starts_at, ends_at.unwrap_or(NEVER)));
         }
         self.contested.add_all(could_use);
+        self.to_settle.push((starts_at, could_use));
         let place = self
             .made
             .partition_point(|made| made.starts_at <= starts_at);
@@ -128,10 +135,24 @@ impl Ahead {
         place
     }
 
+    /// To be called before the gaps of work without an end are looked for.
+    pub(crate) fn settle(&mut self) {
+        for (starts_at, nodes) in self.to_settle.drain(..) {
+            for n in nodes.iter() {
+                let until = &mut self.contested_until[n];
+                *until = starts_at.max(*until);
+            }
+        }
+    }
+
     /// The first gap of a node from `after` on that lasts for `lasts_ms` ([`NEVER`]: has no end), if it is
-    /// free from `free_at` on.
+    /// free from `free_at` on. Without an end it begins when all have begun that contest the node: before
+    /// that, no cycle would place such work there.
     pub(crate) fn gap(&self, n: usize, free_at: u64, after: u64, lasts_ms: u64) -> Gap {
         let mut start = free_at.max(after);
+        if lasts_ms == NEVER {
+            start = start.max(self.contested_until[n]);
+        }
         // There are few, and they do not overlap.
         for (from, until) in self.spans(n) {
             if *until <= start {

@@ -48,7 +48,7 @@ pub(crate) struct Cycle<'a> {
     free_at: Vec<u64>,
     rivals: Rivals,
     headroom: Headroom<'a>,
-    ahead: Ahead,
+    ahead: Ahead<'a>,
     open: OpenCounts,
     /// How many nodes of a set could be paid, for jobs that end before the same reservations start, and
     /// after how many changes that was so.
@@ -492,6 +492,9 @@ impl<'a> Cycle<'a> {
     /// The first gap from `after` on of each node that fits and has one.
     fn look_for_gaps(&mut self, job: &Job, set: usize, after: u64) {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
+        if lasts == NEVER {
+            self.ahead.settle();
+        }
         self.gaps.clear();
         for n in self.given.sets.get(set).nodes.iter() {
             let gap = self.ahead.gap(n, self.free_at[n], after, lasts);

@@ -72,7 +72,7 @@ impl OpenCounts {
         index: &Index,
         sets: &EligibleSets<'_>,
         free: &BitSet,
-        ahead: &Ahead,
+        ahead: &Ahead<'_>,
         set: usize,
         end: Option<u64>,
     ) -> OpenCount {

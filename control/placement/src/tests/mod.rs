@@ -11,3 +11,4 @@ mod oracle;
 mod properties;
 mod rationed;
 mod scores;
+mod unbounded;
