@@ -16,6 +16,7 @@ use crate::{
     order::Scorer,
     plan::{Layout, Placement, Plan, Reservation},
     policy::Policy,
+    pool::Pool,
     power::Power,
     queue::{Job, Queue},
     rivals::Rivals,
@@ -48,6 +49,7 @@ pub(crate) struct Cycle<'a> {
     free_at: Vec<u64>,
     rivals: Rivals,
     headroom: Headroom<'a>,
+    pool: Pool,
     ahead: Ahead<'a>,
     open: OpenCounts,
     /// How many nodes of a set could be paid, for jobs that end before the same reservations start, and
@@ -99,6 +101,7 @@ impl<'a> Cycle<'a> {
             free_at: free_at(machine, now.0),
             rivals: Rivals::new(sets),
             headroom: Headroom::new(view.limit_policy, &view.levels, given.paths),
+            pool: Pool::new(view.sensitive_pool),
             ahead: Ahead::none(machine.index.size()),
             open: OpenCounts::new(sets.len()),
             paid: BTreeMap::new(),
@@ -203,7 +206,7 @@ impl<'a> Cycle<'a> {
         let own = eligible.own.as_ref().map(|own| own.and(&self.free));
         let idle = own.as_ref().map_or(0, BitSet::count);
         let more = job.nodes.saturating_sub(idle);
-        if let Err(blocker) = self.headroom.check(job.project, more) {
+        if let Err(blocker) = self.limits_allow(job, more) {
             return blocker.into();
         }
         if eligible.count < job.nodes {
@@ -223,7 +226,7 @@ impl<'a> Cycle<'a> {
         }
         let end = job.end(self.now);
         if self.ahead.len() > 0 {
-            if let Err(blocker) = self.headroom.leaves_what_is_kept(job.project, more, end) {
+            if let Err(blocker) = self.leaves_what_is_kept(job, more, end) {
                 return blocker.into();
             }
             let open = self.count(set, end);
@@ -249,8 +252,8 @@ impl<'a> Cycle<'a> {
         match among_own.or_else(|| self.choose(&among, ask, end)) {
             Some(chosen) => {
                 let beside = self.beside(&chosen, set);
-                let has_room = self.headroom.check(job.project, beside);
-                let leaves = || self.headroom.leaves_what_is_kept(job.project, beside, end);
+                let has_room = self.limits_allow(job, beside);
+                let leaves = || self.leaves_what_is_kept(job, beside, end);
                 match has_room.and_then(|()| leaves()) {
                     Ok(()) => Turn::Placed(chosen),
                     Err(blocker) => blocker.into(),
@@ -258,6 +261,24 @@ impl<'a> Cycle<'a> {
             }
             // There are enough: it is the power that does not do for any set of them.
             None => Blocker::PowerShort { short: 1 }.into(),
+        }
+    }
+
+    /// Whether so many nodes more fit under every limit.
+    fn limits_allow(&mut self, job: &Job, nodes: u32) -> Result<(), Blocker> {
+        self.headroom.check(job.project, nodes)?;
+        match job.is_sensitive() {
+            true => self.pool.check(nodes),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether they leave the room under limits that is kept for jobs with reservations.
+    fn leaves_what_is_kept(&self, job: &Job, nodes: u32, end: Option<u64>) -> Result<(), Blocker> {
+        self.headroom.leaves_what_is_kept(job.project, nodes, end)?;
+        match job.is_sensitive() {
+            true => self.pool.leaves_what_is_kept(nodes, end),
+            false => Ok(()),
         }
     }
 
@@ -364,8 +385,11 @@ impl<'a> Cycle<'a> {
     fn place(&mut self, job: &Job, set: usize, chosen: Chosen, score: Score) {
         let machine = self.given.machine;
         let end = job.end(self.now);
-        self.headroom
-            .consume(job.project, self.beside(&chosen, set));
+        let beside = self.beside(&chosen, set);
+        self.headroom.consume(job.project, beside);
+        if job.is_sensitive() {
+            self.pool.take(beside);
+        }
         for n in &chosen.nodes {
             self.free.remove(*n);
             self.free_at[*n] = end.unwrap_or(NEVER);
@@ -410,9 +434,7 @@ impl<'a> Cycle<'a> {
         if !blocker.passes() || !self.given.policy.reservations.allows(made) {
             return None;
         }
-        self.headroom
-            .leaves_what_is_kept(job.project, job.nodes, None)
-            .ok()?;
+        self.leaves_what_is_kept(job, job.nodes, None).ok()?;
         let (starts_at, chosen) = self.earliest(job, set)?;
         let (start, end) = (UnixMillis(starts_at), job.end(starts_at));
         let index = &self.given.machine.index;
@@ -427,6 +449,9 @@ impl<'a> Cycle<'a> {
         self.open.reserved(place);
         self.headroom
             .keep_for(job.project, job.nodes, job.id, start);
+        if job.is_sensitive() {
+            self.pool.keep_for(job.nodes, job.id, start);
+        }
         let names = chosen.nodes.iter().map(|n| index.names[*n].clone());
         self.reservations.push(Reservation {
             id: job.id,

@@ -115,6 +115,15 @@ pub enum Blocker {
         /// Every level it would violate, from the project up.
         levels: Vec<Level>,
     },
+    /// It is sensitive, and more nodes would be in sensitive use than the cluster allows.
+    SensitivePool {
+        /// In sensitive use, with what was placed before it.
+        current: u64,
+        /// What it would add.
+        requested: u64,
+        /// The ceiling, `sensitive_pool_size`.
+        limit: u64,
+    },
     /// The limits have room, but it is kept for the job with the reservation.
     HeadroomReserved {
         /// That job.
@@ -222,6 +231,15 @@ impl fmt::Display for Blocker {
                 }
                 Ok(())
             }
+            Blocker::SensitivePool {
+                current,
+                requested,
+                limit,
+            } => write!(
+                f,
+                "waiting for quota headroom; sensitive_pool_size of the cluster (current: {current}, \
+                 requested: {requested}, limit: {limit})"
+            ),
             Blocker::HeadroomReserved { by, starts_at } => write!(
                 f,
                 "waiting for quota headroom: what is left is kept for {by}, which starts at {}",

@@ -32,6 +32,7 @@ mod order;
 mod plan;
 mod planner;
 mod policy;
+mod pool;
 mod possible;
 mod power;
 mod profile;

@@ -4,7 +4,7 @@ use crate::fraction::Fraction;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
     VclusterName,
-    limit::{LimitPolicy, Limits, Usage},
+    limit::{LimitPolicy, Limits, SensitivePool, Usage},
     node::{Lifecycle, Node},
     project::Project,
     spec::Constraints,
@@ -32,6 +32,9 @@ pub struct ClusterView {
     pub levels: BTreeMap<ProjectPath, LevelView>,
     /// What limits mean.
     pub limit_policy: LimitPolicy,
+    /// Nodes in sensitive use in the whole cluster, and how many may be.
+    #[serde(default)]
+    pub sensitive_pool: SensitivePool,
     /// Shares and budgets of tenants. One that is not here has no share to reach and no budget.
     #[serde(default)]
     pub tenants: BTreeMap<ProjectPath, TenantView>,
@@ -292,6 +295,9 @@ pub struct Delta {
     pub levels: BTreeMap<ProjectPath, Option<LevelView>>,
     /// What limits mean from now on.
     pub limit_policy: LimitPolicy,
+    /// Nodes in sensitive use from now on.
+    #[serde(default)]
+    pub sensitive_pool: SensitivePool,
     /// Shares and budgets.
     #[serde(default)]
     pub tenants: BTreeMap<ProjectPath, Option<TenantView>>,
@@ -337,6 +343,11 @@ impl ClusterView {
                 .map(|p| (p.path.clone(), LevelView::from(p)))
                 .collect(),
             limit_policy: hot.system.limit_policy,
+            sensitive_pool: SensitivePool::count(
+                hot.system.limits.sensitive_pool_size,
+                hot.nodes.iter(),
+                hot.allocations.iter(),
+            ),
             ..Self::default()
         }
     }
@@ -346,6 +357,7 @@ impl ClusterView {
         self.revision = delta.revision;
         self.age_ms = delta.age_ms;
         self.limit_policy = delta.limit_policy;
+        self.sensitive_pool = delta.sensitive_pool;
         self.energy_price = delta.energy_price;
         merge(&mut self.tenants, delta.tenants);
         merge(&mut self.storage, delta.storage);

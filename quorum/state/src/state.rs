@@ -25,7 +25,7 @@ use lattice_quorum_types::{
     baseline::{Baseline, Brake},
     command::SCHEMA,
     id::BaselineName,
-    limit::{Limits, SystemLimits, Usage},
+    limit::{Limits, SensitivePool, SystemLimits, Usage},
     node::{Lifecycle, Node},
     project::Project,
     refusal::Asked,
@@ -292,23 +292,23 @@ impl State {
         self.tree.headroom(self.policy, path, self.revision)
     }
 
-    /// Nodes in sensitive use: claimed by users, given back and not wiped yet, or held by sensitive
-    /// work.
-    pub fn sensitive_pool(&self) -> u64 {
-        self.tenures.pool()
+    /// Nodes in sensitive use, and how many may be.
+    pub fn sensitive_pool(&self) -> SensitivePool {
+        SensitivePool {
+            used: self.tenures.pool(),
+            size: self.system.sensitive_pool_size,
+        }
     }
 
     /// Refuses where so many nodes more would be in sensitive use than the cluster allows.
     pub(crate) fn check_pool(&self, requested: u64) -> Result<(), Refusal> {
-        let current = self.tenures.pool();
-        match self.system.sensitive_pool_size {
-            Some(limit) if requested > 0 && current.saturating_add(requested) > limit => {
-                Err(Refusal::SensitivePool {
-                    current,
-                    requested,
-                    limit,
-                })
-            }
+        let pool = self.sensitive_pool();
+        match pool.size {
+            Some(limit) if !pool.has_room_for(requested) => Err(Refusal::SensitivePool {
+                current: pool.used,
+                requested,
+                limit,
+            }),
             _ => Ok(()),
         }
     }

@@ -65,11 +65,8 @@ impl Tenures {
 
     /// An allocation's record became another.
     pub(crate) fn follow_allocation(&mut self, before: Option<&Allocation>, after: &Allocation) {
-        let counts = |a: &Allocation| match a.spec.sensitive && a.state.holds() {
-            true => u64::from(a.spec.nodes),
-            false => 0,
-        };
-        self.sensitive = self.sensitive + counts(after) - before.map_or(0, counts);
+        let before = before.map_or(0, Allocation::sensitive_nodes);
+        self.sensitive = self.sensitive + after.sensitive_nodes() - before;
     }
 }
 

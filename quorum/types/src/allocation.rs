@@ -314,4 +314,11 @@ impl Allocation {
         let kept = |rank: &&Rank| !matches!(rank.phase, RankPhase::Left { .. });
         self.ranks.iter().filter(kept).map(|rank| &rank.node)
     }
+    /// Nodes that it has in sensitive use.
+    pub fn sensitive_nodes(&self) -> u64 {
+        match self.spec.sensitive && self.state.holds() {
+            true => u64::from(self.spec.nodes),
+            false => 0,
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 mod policy;
 
+use crate::{Allocation, node::Node};
 pub use policy::{ChildSum, ChildSums, Flat, LimitPolicy, Rules, Strict};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -148,6 +149,36 @@ impl SystemLimits {
             .sensitive_pool_size
             .apply(&mut self.sensitive_pool_size);
         self
+    }
+}
+
+/// Nodes in sensitive use, of all tenants together: claimed by users, given back and not wiped yet, or held
+/// by sensitive work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SensitivePool {
+    /// How many are.
+    pub used: u64,
+    /// How many may be ([`SystemLimits::sensitive_pool_size`]); `None`: any number.
+    pub size: Option<u64>,
+}
+
+impl SensitivePool {
+    /// Counts them among these nodes and allocations.
+    pub fn count<'a>(
+        size: Option<u64>,
+        nodes: impl Iterator<Item = &'a Node>,
+        allocations: impl Iterator<Item = &'a Allocation>,
+    ) -> Self {
+        let alone = nodes.filter(|node| node.is_tenured_alone()).count();
+        let held: u64 = allocations.map(Allocation::sensitive_nodes).sum();
+        let used = held.saturating_add(alone as u64);
+        Self { used, size }
+    }
+
+    /// Whether so many nodes more may be. What takes none of it never passes it.
+    pub fn has_room_for(self, more: u64) -> bool {
+        let fits = |size| self.used.saturating_add(more) <= size;
+        more == 0 || self.size.is_none_or(fits)
     }
 }
 

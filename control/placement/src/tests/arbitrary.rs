@@ -4,7 +4,7 @@ use super::build::*;
 use crate::*;
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis,
-    limit::{Limits, Usage},
+    limit::{Limits, SensitivePool, Usage},
     spec::{Constraints, Spread},
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
@@ -175,9 +175,13 @@ pub(super) fn any_view() -> impl Strategy<Value = ClusterView> {
         vec(any_job(), 0..10),
         vec(any_running(), 6),
         [any_level(), any_level(), any_level()],
+        any_pool(),
     )
-        .prop_map(|(nodes, jobs, running, levels)| {
-            let mut view = ClusterView::default();
+        .prop_map(|(nodes, jobs, running, levels, sensitive_pool)| {
+            let mut view = ClusterView {
+                sensitive_pool,
+                ..ClusterView::default()
+            };
             view.nodes.extend(
                 nodes
                     .into_iter()
@@ -195,6 +199,11 @@ pub(super) fn any_view() -> impl Strategy<Value = ClusterView> {
         })
 }
 
+fn any_pool() -> impl Strategy<Value = SensitivePool> {
+    let size = option::weighted(0.3, 0..12_u64);
+    (size, 0..8_u64).prop_map(|(size, used)| SensitivePool { used, size })
+}
+
 /// Some changes of every kind.
 pub(super) fn any_delta() -> impl Strategy<Value = Delta> {
     (
@@ -202,8 +211,10 @@ pub(super) fn any_delta() -> impl Strategy<Value = Delta> {
         vec((1..14_u64, option::weighted(0.6, any_job())), 0..4),
         vec((100..106_u64, option::weighted(0.7, any_running())), 0..3),
         option::of((select(&PROJECTS[..3]), option::weighted(0.8, any_level()))),
+        any_pool(),
     )
-        .prop_map(|(nodes, jobs, running, level)| Delta {
+        .prop_map(|(nodes, jobs, running, level, sensitive_pool)| Delta {
+            sensitive_pool,
             nodes: nodes.into_iter().map(|(n, v)| (node_name(n), v)).collect(),
             pending: jobs
                 .into_iter()

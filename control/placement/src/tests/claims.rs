@@ -4,7 +4,7 @@ use super::build::*;
 use crate::*;
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath,
-    limit::{Limits, Usage},
+    limit::{Limits, SensitivePool, Usage},
     spec::Constraints,
 };
 
@@ -84,6 +84,78 @@ fn ones_own_nodes_need_no_headroom() {
     // The second has none of the first one's own, and there is room for one more node.
     assert_eq!(placed(&[work("alice", 2, true), work("bob", 1, true)]), 2);
     assert_eq!(placed(&[work("alice", 2, true), work("alice", 2, true)]), 1);
+}
+
+/// More sensitive work than the cluster allows waits, and takes nothing from what comes after it.
+#[test]
+fn a_full_sensitive_pool_holds_back_only_sensitive_work() {
+    let mut view = machine(1, 6);
+    view.sensitive_pool = SensitivePool {
+        used: 5,
+        size: Some(8),
+    };
+    let ordinary = PendingView {
+        class: 0,
+        ..work("bob", 6, false)
+    };
+    let jobs = [work("alice", 4, true), ordinary];
+    let plan = planned(view.clone(), &jobs);
+    assert_eq!(nodes_of(&plan, 2).map(|nodes| nodes.len()), Some(6));
+    let why = plan.waiting.get(AllocationId(1)).unwrap().to_string();
+    let told = "waiting for quota headroom; sensitive_pool_size of the cluster (current: 5, \
+                requested: 4, limit: 8)";
+    assert!(why.ends_with(told), "{why}");
+
+    // What its user has claimed is in it already; and what is placed first counts.
+    owned_by(&mut view, "n0-03", "alice");
+    let jobs = [work("alice", 4, true), work("bob", 1, true)];
+    let plan = planned(view.clone(), &jobs);
+    assert!(nodes_of(&plan, 1).unwrap().contains(&id("n0-03")));
+    assert_eq!(nodes_of(&plan, 2), None);
+
+    // Room that comes back is used by a warm planner.
+    let mut planner = Planner::new(view.clone());
+    planner.update(Delta {
+        pending: [(AllocationId(1), Some(work("bob", 4, true)))].into(),
+        sensitive_pool: view.sensitive_pool,
+        ..Delta::default()
+    });
+    assert_eq!(planner.plan(NOW).placements, []);
+    planner.update(Delta {
+        sensitive_pool: SensitivePool {
+            used: 4,
+            size: Some(8),
+        },
+        ..Delta::default()
+    });
+    assert_eq!(planner.plan(NOW).placements.len(), 1);
+}
+
+/// Its room is kept for who waits with a reservation, as that under limits is.
+#[test]
+fn sensitive_work_is_not_backfilled_into_the_pool_that_is_kept() {
+    let mut view = machine(1, 6);
+    run(&mut view, 90, &["n0-00", "n0-01", "n0-02"], Some(30));
+    let first = PendingView {
+        class: 9,
+        walltime_ms: Some(3_600_000),
+        ..work("alice", 4, true)
+    };
+    let lasts = |minutes: u64| PendingView {
+        walltime_ms: Some(minutes * 60_000),
+        ..work("bob", 1, true)
+    };
+    view.sensitive_pool.size = Some(4);
+    // It takes a node that the reservation does not need, and the pool as it is.
+    let plan = planned(view.clone(), &[first.clone(), lasts(20)]);
+    assert_eq!(nodes_of(&plan, 2).map(|nodes| nodes.len()), Some(1));
+    let plan = planned(view, &[first, lasts(600)]);
+    assert_eq!(plan.reservations.len(), 1);
+    let why = plan.waiting.get(AllocationId(2)).unwrap();
+    assert!(
+        matches!(why.blocker, Blocker::HeadroomReserved { by, .. } if by == AllocationId(1)),
+        "{why}"
+    );
 }
 
 /// What a warm planner knows of claims goes with them.

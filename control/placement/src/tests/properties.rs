@@ -105,10 +105,30 @@ proptest! {
                 }
                 Blocker::QuotaHeadroom { ref levels } => prop_assert!(!levels.is_empty()),
                 Blocker::HeadroomReserved { .. } => {}
+                Blocker::SensitivePool { current, requested, limit } => {
+                    prop_assert!(job.sensitive && current + requested > limit && requested > 0);
+                    prop_assert_eq!(view.sensitive_pool.size, Some(limit));
+                }
                 // Nothing is rationed here; and who proposes knows the claims.
                 Blocker::PowerShort { .. }
                 | Blocker::StorageShort { .. }
                 | Blocker::TooMuchToProve { .. } => prop_assert!(false),
+            }
+        }
+    }
+
+    /// Of what one has claimed nothing is added to it.
+    #[test]
+    fn the_sensitive_pool_is_never_passed(view in any_view()) {
+        let plan = plan(&view);
+        let mut pool = view.sensitive_pool;
+        for placement in &plan.placements {
+            let job = &view.pending[&placement.id];
+            let more = placement.nodes.iter().filter(|n| view.nodes[&n.node].owner.is_none());
+            let more = more.count() as u64;
+            if job.sensitive {
+                prop_assert!(pool.has_room_for(more));
+                pool.used += more;
             }
         }
     }

@@ -7,7 +7,9 @@ use crate::{
 use lattice_placement::{
     ClusterView, Delta, LevelView, NodeFacts, NodeView, PendingView, RunningView,
 };
-use lattice_quorum_types::{Allocation, AllocationState, VclusterName, view::Hot};
+use lattice_quorum_types::{
+    Allocation, AllocationState, VclusterName, limit::SensitivePool, view::Hot,
+};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The solver's view of one vCluster, from scratch.
@@ -27,10 +29,23 @@ pub(crate) fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> Cluste
     let facts = |id: &_| view.node(id).map_or_else(NodeFacts::default, |n| n.facts());
     let mut cluster = ClusterView {
         age_ms,
+        sensitive_pool: pool(view),
         ..ClusterView::from_hot(&hot, vcluster, facts)
     };
     inputs::fill(view, &mut cluster);
     cluster
+}
+
+/// Of the whole cluster, and not only of what one vCluster is shown. Where nobody limits it, it is not
+/// counted: it would be another number, and so another plan, with each job.
+fn pool(view: &View) -> SensitivePool {
+    let size = view.system.limits.sensitive_pool_size;
+    if size.is_none() {
+        return SensitivePool::default();
+    }
+    let nodes = view.nodes.values().filter_map(|n| n.record.as_ref());
+    let allocations = view.allocations.values().map(|a| &**a);
+    SensitivePool::count(size, nodes, allocations)
 }
 
 /// What differs between two views, for one vCluster. Entries shared by both are not looked at.
@@ -39,6 +54,7 @@ pub(crate) fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64
         revision: new.revision,
         age_ms,
         limit_policy: new.system.limit_policy,
+        sensitive_pool: pool(new),
         ..Delta::default()
     };
     if !Arc::ptr_eq(&old.nodes, &new.nodes) {
@@ -82,12 +98,14 @@ pub(crate) fn changes(delta: &Delta, known: &ClusterView) -> bool {
         running,
         levels,
         limit_policy,
+        sensitive_pool,
         tenants,
         storage,
         power,
         energy_price,
     } = delta;
     *limit_policy != known.limit_policy
+        || *sensitive_pool != known.sensitive_pool
         || *energy_price != known.energy_price
         || differs(nodes, &known.nodes)
         || differs(pending, &known.pending)

@@ -4,7 +4,7 @@ use crate::view::NodeEntry;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, NodeId, ProjectPath, UnixMillis,
-    limit::{Limits, Usage},
+    limit::{Limits, SensitivePool, Usage},
     node::{Lifecycle, Node},
     project::Project,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
@@ -143,6 +143,40 @@ fn a_planner_kept_warm_by_differences_sees_what_a_new_one_would() {
         planner.update(delta(&pair[0], &pair[1], &vcluster(), 7));
         assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
     }
+}
+
+/// The pool is the whole cluster's: what other vClusters do counts, and where it is not limited nothing is.
+#[test]
+fn a_planner_is_told_of_sensitive_use_everywhere_where_that_is_limited() {
+    let limited = |revision, allocations: &[Arc<Allocation>], size| {
+        let nodes = [node("n1", 1, "default", Liveness::Alive)];
+        let mut view = (*view(revision, &nodes, allocations, 0)).clone();
+        view.system.limits.sensitive_pool_size = size;
+        Arc::new(view)
+    };
+    let elsewhere = |id, nodes| {
+        let mut work = (*allocation(id, AllocationState::Running)).clone();
+        work.spec.vcluster = VclusterName::new("other").unwrap();
+        (work.spec.nodes, work.spec.sensitive) = (nodes, true);
+        Arc::new(work)
+    };
+    let steps = [
+        limited(1, &[elsewhere(1, 3)], None),
+        limited(2, &[elsewhere(1, 3)], Some(8)),
+        limited(3, &[elsewhere(1, 3), elsewhere(2, 4)], Some(8)),
+    ];
+    let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
+    let mut pools = vec![planner.view().sensitive_pool];
+    for pair in steps.windows(2) {
+        let delta = delta(&pair[0], &pair[1], &vcluster(), 7);
+        assert!(changes(&delta, planner.view()));
+        planner.update(delta);
+        assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
+        pools.push(planner.view().sensitive_pool);
+    }
+    let size = Some(8);
+    let pool = |used| SensitivePool { used, size };
+    assert_eq!(pools, [SensitivePool::default(), pool(3), pool(7)]);
 }
 
 /// What came back from a boot without having been started there is not assigned under it again, even

@@ -44,7 +44,7 @@ fn the_pool_holds_for_claims_and_for_sensitive_work_together() {
     let first = c.submit_as("bob", sensitive("t/b", 2)).unwrap();
     let second = c.submit_as("bob", sensitive("t", 1)).unwrap();
     c.give(first, &[2, 3]).unwrap();
-    assert_eq!(c.state.sensitive_pool(), 4);
+    assert_eq!(c.state.sensitive_pool().used, 4);
     for refused in [
         c.give(second, &[4]),
         c.claim("carol", "t/a", &[4]),
@@ -61,15 +61,15 @@ fn the_pool_holds_for_claims_and_for_sensitive_work_together() {
     // Her own nodes are in the pool already.
     let hers = c.submit_as("alice", sensitive("t/a", 2)).unwrap();
     c.give(hers, &[0, 1]).unwrap();
-    assert_eq!(c.state.sensitive_pool(), 4);
+    assert_eq!(c.state.sensitive_pool().used, 4);
     c.end_all(hers, RankExit::Exited { code: 0 });
     c.end_all(first, RankExit::Exited { code: 0 });
-    assert_eq!(c.state.sensitive_pool(), 2);
+    assert_eq!(c.state.sensitive_pool().used, 2);
     // What is given back stays in it until it is wiped.
     c.release("alice", &[0]).unwrap();
-    assert_eq!(c.state.sensitive_pool(), 2);
+    assert_eq!(c.state.sensitive_pool().used, 2);
     c.wipe(0, wiped()).unwrap();
-    assert_eq!(c.state.sensitive_pool(), 1);
+    assert_eq!(c.state.sensitive_pool().used, 1);
     // Lowered below what is used, it takes nothing away and gives nothing.
     c.admin(pool(0)).unwrap();
     assert!(c.tenure(1).is_some());
@@ -83,18 +83,18 @@ fn a_node_taken_by_force_from_work_is_counted_once_until_that_has_ended() {
     c.claim("alice", "t/b", &[0, 1]).unwrap();
     let id = c.submit_as("alice", sensitive("t/b", 2)).unwrap();
     c.give(id, &[0, 1]).unwrap();
-    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 1), 2));
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool().used), ((2, 1), 2));
     let force = Command::ForceRelease {
         node: n(0),
         reason: "cage is dark".to_owned(),
         expected: None,
     };
     c.admin(force).unwrap();
-    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 1), 2));
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool().used), ((2, 1), 2));
     c.end_rest(id);
-    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 0), 2));
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool().used), ((2, 0), 2));
     c.release("alice", &[0]).unwrap();
-    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((1, 0), 2));
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool().used), ((1, 0), 2));
     // Given back while its allocation still runs elsewhere.
     c.claim("alice", "t/a", &[2, 3]).unwrap();
     let id = c.submit_as("alice", sensitive("t/a", 2)).unwrap();
@@ -107,9 +107,9 @@ fn a_node_taken_by_force_from_work_is_counted_once_until_that_has_ended() {
     c.admin(force).unwrap();
     c.release("alice", &[2]).unwrap();
     c.wipe(2, wiped()).unwrap();
-    assert_eq!((c.usage("t/a"), c.state.sensitive_pool()), ((2, 1), 4));
+    assert_eq!((c.usage("t/a"), c.state.sensitive_pool().used), ((2, 1), 4));
     c.end_rest(id);
-    assert_eq!((c.usage("t/a"), c.state.sensitive_pool()), ((1, 0), 3));
+    assert_eq!((c.usage("t/a"), c.state.sensitive_pool().used), ((1, 0), 3));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_rank_that_leaves_after_its_node_was_taken_by_force_leaves_the_node_to_its_c
     let nodes = vec![n(0)];
     c.admin(Command::Shrink { id, nodes }).unwrap();
     assert_eq!(c.tenure(0).unwrap().counted_by, None);
-    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 1), 2));
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool().used), ((2, 1), 2));
     // Both of hers are counted, so a third is more than the two that t/b may have.
     let refused = c.claim("alice", "t/b", &[2]).unwrap_err();
     assert!(
@@ -143,7 +143,7 @@ fn a_rank_that_leaves_after_its_node_was_taken_by_force_leaves_the_node_to_its_c
         "{refused}"
     );
     c.report(id, &n(1), done(at)).unwrap();
-    assert_eq!((c.usage("t/b"), c.state.sensitive_pool()), ((2, 0), 2));
+    assert_eq!((c.usage("t/b"), c.state.sensitive_pool().used), ((2, 0), 2));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use lattice_quorum_types::{
     command::{ExpectedNode, Fence, Power, RankReport},
     event::EventKind,
     id::{BaselineName, LeaseName},
-    limit::{LimitPatch, Patch, SystemLimitPatch},
+    limit::{LimitPatch, Patch, SensitivePool, SystemLimitPatch},
     node::{Lifecycle, Node},
     refusal::ProofFault,
     spec::AllocationSpec,

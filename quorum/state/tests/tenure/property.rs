@@ -375,13 +375,16 @@ fn check_counts(before: &State, state: &State) {
             project.path
         );
     }
-    assert_eq!(state.sensitive_pool(), pool, "pool");
+    let kept = state.sensitive_pool();
+    assert_eq!(kept.used, pool, "pool");
+    let counted = SensitivePool::count(kept.size, state.nodes(), holding());
+    assert_eq!(counted, kept);
     let limit = state
         .system()
         .limits
         .sensitive_pool_size
         .unwrap_or(u64::MAX);
-    let was = before.sensitive_pool();
+    let was = before.sensitive_pool().used;
     assert!(
         pool <= limit || pool <= was,
         "the pool grew to {pool} of {limit}"
