@@ -34,19 +34,38 @@ pub(crate) struct Chosen {
     pub(crate) conformance: f64,
 }
 
-/// The best node set within `candidates` that `power` does for (`None`: nobody counts it); `None` when
-/// there is none.
-pub(crate) fn choose(
+impl Chosen {
+    fn is_within(&self, set: &BitSet) -> bool {
+        self.nodes.iter().all(|n| set.contains(*n))
+    }
+
+    fn meets(&self, set: &BitSet) -> bool {
+        self.nodes.iter().any(|n| set.contains(*n))
+    }
+}
+
+/// Nodes to choose from.
+#[derive(Debug, Clone, Copy)]
+struct Offer<'a> {
+    nodes: &'a BitSet,
+    /// All that are open, where that is more: how much of a gap is broken is counted by them.
+    open: Option<&'a BitSet>,
+}
+
+/// The best node set of an offer that `power` does for (`None`: nobody counts it); `None` when there is
+/// none.
+fn choose(
     index: &Index,
-    candidates: &BitSet,
+    offer: Offer<'_>,
     ask: Ask,
     weights: &Weights,
     power: Option<&PowerLeft>,
 ) -> Option<Chosen> {
+    let candidates = offer.nodes;
     let power = power.filter(|power| power.is_short(index, candidates));
     let mut best = None;
     if !ask.one_conformance_group {
-        let mixed = pick(index, candidates, ask, power)?;
+        let mixed = pick(index, offer, ask, power)?;
         // Fewest groups and one conformance group at once: nothing can be better.
         if mixed.conformance >= 1.0 && ask.spread != Spread::Spread {
             return Some(mixed);
@@ -59,7 +78,12 @@ pub(crate) fn choose(
             continue;
         }
         let alike = candidates.and(&index.conforming[key]);
-        let Some(set) = pick(index, &alike, ask, power) else {
+        let open = offer.open.map(|open| open.and(&index.conforming[key]));
+        let offer = Offer {
+            nodes: &alike,
+            open: open.as_ref(),
+        };
+        let Some(set) = pick(index, offer, ask, power) else {
             continue;
         };
         if best
@@ -72,8 +96,10 @@ pub(crate) fn choose(
     best
 }
 
-/// As [`choose`]; of sets that are equally good, one of nodes with the least hardware, and of those one that
-/// leaves what others need more. Each of `wanted` has what the one before has.
+/// The best node set within `candidates` that `power` does for (`None`: nobody counts it); of sets that are
+/// equally good, one of nodes with the least hardware, and of those one that leaves what others need more.
+/// Each of `wanted` has what the one before has. A set that is modest already stays: another would break a
+/// larger gap for nothing.
 pub(crate) fn choose_modest(
     index: &Index,
     candidates: &BitSet,
@@ -82,9 +108,17 @@ pub(crate) fn choose_modest(
     weights: &Weights,
     power: Option<&PowerLeft>,
 ) -> Option<Chosen> {
-    let mut best = choose(index, candidates, ask, weights, power)?;
+    let all = Offer {
+        nodes: candidates,
+        open: None,
+    };
+    let mut best = choose(index, all, ask, weights, power)?;
     let as_good = |best: &Chosen, among: &BitSet| {
-        let set = choose(index, among, ask, weights, power)?;
+        let offer = Offer {
+            nodes: among,
+            open: Some(candidates),
+        };
+        let set = choose(index, offer, ask, weights, power)?;
         // In both, not in sum: the fewest groups stay the fewest.
         let by_span = by_span(&set, best, ask.spread);
         (by_span.is_ge() && set.conformance >= best.conformance).then_some(set)
@@ -96,6 +130,10 @@ pub(crate) fn choose_modest(
         if modest == *candidates {
             break;
         }
+        if best.is_within(up_to) {
+            among = modest;
+            break;
+        }
         if let Some(set) = as_good(&best, &modest) {
             (best, among) = (set, modest);
             break;
@@ -105,11 +143,16 @@ pub(crate) fn choose_modest(
     let (mut can, mut cannot) = (0, wanted.len() + 1);
     let mut next = wanted.len();
     while can < next {
-        let mut rest = among.clone();
-        rest.drop_all(&wanted[next - 1]);
-        match as_good(&best, &rest) {
-            Some(set) => (best, can) = (set, next),
-            None => cannot = next,
+        let rarer = &wanted[next - 1];
+        if best.meets(rarer) {
+            let mut rest = among.clone();
+            rest.drop_all(rarer);
+            match as_good(&best, &rest) {
+                Some(set) => (best, can) = (set, next),
+                None => cannot = next,
+            }
+        } else {
+            can = next;
         }
         next = usize::midpoint(can, cannot);
     }
@@ -143,18 +186,21 @@ fn by_span(a: &Chosen, b: &Chosen, spread: Spread) -> Ordering {
     }
 }
 
-/// One node set within `candidates`, laid out as asked. `power` is given where it does not do for all.
-fn pick(index: &Index, candidates: &BitSet, ask: Ask, power: Option<&PowerLeft>) -> Option<Chosen> {
+/// One node set of an offer, laid out as asked. `power` is given where it does not do for all: then it is what
+/// can be paid in a group that is its gap.
+fn pick(index: &Index, offer: Offer<'_>, ask: Ask, power: Option<&PowerLeft>) -> Option<Chosen> {
     let nodes = match power {
-        None => lay_out(index, candidates, ask)?,
+        None => lay_out(index, offer, ask)?,
         Some(power) => {
+            let candidates = offer.nodes;
             let tight = (ask.spread == Spread::Tight)
                 .then(|| paid_tight(index, candidates, ask, power))
                 .flatten();
             // A group of dear nodes may have left too little for the others: then of the cheapest.
             let cheapest = || {
                 let paid = power.clone().affordable(index, candidates.iter());
-                lay_out(index, &BitSet::collect(index.size(), paid), ask)
+                let nodes = &BitSet::collect(index.size(), paid);
+                lay_out(index, Offer { nodes, open: None }, ask)
             };
             tight.or_else(cheapest)?
         }
@@ -170,23 +216,48 @@ fn pick(index: &Index, candidates: &BitSet, ask: Ask, power: Option<&PowerLeft>)
     })
 }
 
-fn lay_out(index: &Index, candidates: &BitSet, ask: Ask) -> Option<Vec<usize>> {
-    let by_group = index.count_by_group(candidates);
-    let total: u32 = by_group.iter().map(|(_, count)| count).sum();
+fn lay_out(index: &Index, offer: Offer<'_>, ask: Ask) -> Option<Vec<usize>> {
+    let candidates = offer.nodes;
+    let rooms = rooms(index, offer);
+    let total: u32 = rooms.iter().map(|room| room.nodes).sum();
     if ask.nodes == 0 || total < ask.nodes {
         return None;
     }
     Some(match ask.spread {
         Spread::Tight => {
-            let takes = fewest_groups(&by_group, ask.nodes);
+            let takes = fewest_groups(&rooms, ask.nodes);
             take_alike(index, candidates, &takes)
         }
         Spread::Spread => {
-            let takes = most_groups(&by_group, ask.nodes);
+            let takes = most_groups(&rooms, ask.nodes);
             take_first(index, candidates, &takes)
         }
         Spread::Any => candidates.iter().take(ask.nodes as usize).collect(),
     })
+}
+
+/// What a group has.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    group: usize,
+    /// Nodes to choose from.
+    nodes: u32,
+    /// Nodes that are open; no fewer.
+    gap: u32,
+}
+
+/// Of each group with nodes to choose from, by group.
+fn rooms(index: &Index, offer: Offer<'_>) -> Vec<Room> {
+    let by_group = index.count_by_group(offer.nodes);
+    let open = offer.open.map(|open| index.count_by_group(open));
+    let mut open = open.unwrap_or_default().into_iter();
+    let room = |(group, nodes)| {
+        // Both go by group.
+        let found = open.find(|(open, _)| *open == group);
+        let gap = found.map_or(nodes, |(_, count)| count);
+        Room { group, nodes, gap }
+    };
+    by_group.into_iter().map(room).collect()
 }
 
 /// As [`fewest_groups`], of the nodes that can be paid in each group. Where the nodes of a domain cost the
@@ -242,50 +313,50 @@ struct Take {
 }
 
 /// Largest groups first is minimal in their number (exchanging a taken group for a larger one
-/// never needs more). The last one is the smallest that still holds the rest, so that large gaps
+/// never needs more). The last one is the smallest gap that still holds the rest, so that large gaps
 /// stay for large jobs; when one group holds all, that is the tightest fit.
-fn fewest_groups(by_group: &[(usize, u32)], needed: u32) -> Vec<Take> {
-    let tightest = |groups: &[(usize, u32)], rest: u32| {
-        let fits = groups.iter().filter(|(_, count)| *count >= rest);
-        let (group, count) = *fits.min_by_key(|(group, count)| (*count, *group))?;
+fn fewest_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
+    let tightest = |rooms: &[Room], rest: u32| {
+        let fits = rooms.iter().filter(|room| room.nodes >= rest);
+        let room = fits.min_by_key(|room| (room.gap, room.nodes, room.group))?;
         Some(Take {
-            group,
+            group: room.group,
             nodes: rest,
-            partial: count > rest,
+            partial: room.nodes > rest,
         })
     };
-    if let Some(take) = tightest(by_group, needed) {
+    if let Some(take) = tightest(rooms, needed) {
         return vec![take];
     }
-    let mut largest_first = by_group.to_vec();
-    largest_first.sort_unstable_by_key(|(group, count)| (Reverse(*count), *group));
+    let mut largest_first = rooms.to_vec();
+    largest_first.sort_unstable_by_key(|room| (Reverse(room.nodes), room.gap, room.group));
     let mut takes = Vec::new();
     let mut rest = needed;
-    for (at, (group, count)) in largest_first.iter().enumerate() {
+    for (at, room) in largest_first.iter().enumerate() {
         if let Some(take) = tightest(&largest_first[at..], rest) {
             takes.push(take);
             break;
         }
         takes.push(Take {
-            group: *group,
-            nodes: *count,
+            group: room.group,
+            nodes: room.nodes,
             partial: false,
         });
-        rest -= count;
+        rest -= room.nodes;
     }
     takes
 }
 
 /// One node from each group in turn, largest groups first.
-fn most_groups(by_group: &[(usize, u32)], needed: u32) -> Vec<Take> {
-    let mut largest_first = by_group.to_vec();
-    largest_first.sort_unstable_by_key(|(group, count)| (Reverse(*count), *group));
+fn most_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
+    let mut largest_first = rooms.to_vec();
+    largest_first.sort_unstable_by_key(|room| (Reverse(room.nodes), room.group));
     let mut takes = vec![0; largest_first.len()];
     let mut rest = needed;
     while rest > 0 {
         let before = rest;
-        for (take, (_, count)) in takes.iter_mut().zip(&largest_first) {
-            if rest > 0 && *take < *count {
+        for (take, room) in takes.iter_mut().zip(&largest_first) {
+            if rest > 0 && *take < room.nodes {
                 *take += 1;
                 rest -= 1;
             }
@@ -299,10 +370,10 @@ fn most_groups(by_group: &[(usize, u32)], needed: u32) -> Vec<Take> {
         .zip(largest_first)
         .filter(|(nodes, _)| *nodes > 0);
     taken
-        .map(|(nodes, (group, count))| Take {
-            group,
+        .map(|(nodes, room)| Take {
+            group: room.group,
             nodes,
-            partial: count > nodes,
+            partial: room.nodes > nodes,
         })
         .collect()
 }

@@ -209,3 +209,73 @@ fn what_another_job_needs_more_is_left_to_it() {
     assert_eq!(placed(&plan)[0].1.len(), 4);
     assert_eq!(plan.placements.len(), 1);
 }
+
+/// A machine whose groups have so many small nodes, and so many large ones.
+fn small_and_large(groups: &[(usize, usize)]) -> ClusterView {
+    let mut view = machine(0, 0);
+    for (g, (small, large)) in groups.iter().enumerate() {
+        for n in 0..small + large {
+            let mut node = node(&format!("g{g}"), key(1));
+            let gib = if n < *small { 512 } else { 2_048 };
+            node.facts.memory_bytes = Some(gib << 30);
+            view.nodes.insert(id(&format!("n{g}-{n:02}")), node);
+        }
+    }
+    view
+}
+
+/// Groups of the first placement, and how many the second has.
+fn laid_out(view: &ClusterView) -> (Vec<String>, u32) {
+    let plan = plan(view);
+    let groups = plan.placements[0].layout.groups.clone();
+    (groups, plan.placements[1].layout.span())
+}
+
+/// Of its four small nodes the large group is a tight fit, and would be broken for nothing.
+#[test]
+fn what_is_left_to_others_does_not_break_a_large_gap() {
+    let mut view = small_and_large(&[(4, 6), (5, 0)]);
+    submit(&mut view, 1, job(4, Some(60)));
+    submit(&mut view, 2, job(10, Some(60)));
+    assert_eq!(laid_out(&view), (vec!["g1".to_owned()], 1));
+
+    // Nor for the nodes that another job names.
+    let mut view = machine(2, 10);
+    view.nodes.retain(|name, _| *name < id("n1-05"));
+    submit(&mut view, 1, job(4, Some(60)));
+    submit(&mut view, 2, job(10, Some(60)));
+    let named = PendingView {
+        constraints: Constraints {
+            nodelist: (4..10).map(|n| id(&format!("n0-{n:02}"))).collect(),
+            ..Constraints::default()
+        },
+        class: 1,
+        ..job(1, Some(60))
+    };
+    submit(&mut view, 3, named);
+    assert_eq!(laid_out(&view), (vec!["g1".to_owned()], 1));
+}
+
+/// The tightest group has too few small nodes. Of those that have enough it is the one with fewer nodes that
+/// is broken, not the one with fewer small ones.
+#[test]
+fn a_modest_set_is_as_tight_as_the_groups_are() {
+    let mut view = small_and_large(&[(4, 6), (3, 2), (5, 3)]);
+    submit(&mut view, 1, job(4, Some(60)));
+    submit(&mut view, 2, job(10, Some(60)));
+    assert_eq!(laid_out(&view), (vec!["g2".to_owned()], 1));
+}
+
+/// Largest groups first are the fewest; the last is the smallest that holds the rest.
+#[test]
+fn of_several_groups_the_last_is_the_tightest() {
+    let mut view = small_and_large(&[(3, 0), (8, 0), (4, 0), (6, 0), (5, 0)]);
+    // 8 of g1, and 4 more: all of g2 and not of g3 or g4.
+    submit(&mut view, 1, job(12, Some(60)));
+    let groups = |view: &ClusterView| plan(view).placements[0].layout.groups.clone();
+    assert_eq!(groups(&view), ["g1", "g2"]);
+    submit(&mut view, 1, job(13, Some(60)));
+    assert_eq!(groups(&view), ["g1", "g4"]);
+    submit(&mut view, 1, job(16, Some(60)));
+    assert_eq!(groups(&view), ["g0", "g1", "g3"], "2 more than both have");
+}
