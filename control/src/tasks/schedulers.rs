@@ -175,11 +175,7 @@ impl Schedulers {
             let wished: Vec<_> = asked.iter().map(|(_, lease)| lease.clone()).collect();
             let said = Lease::ask_for(&self.core, &wished).await;
             for ((name, lease), said) in asked.into_iter().zip(said) {
-                let pause = match &said {
-                    LeaseReport::Held { .. } => RENEWAL,
-                    LeaseReport::HeldByOther { .. } | LeaseReport::NoAnswer { .. } => RETRY + later,
-                };
-                let ask_at = asked_at + pause;
+                let ask_at = asked_at + pause(&said, lease.epoch().is_some(), later);
                 let known = known.entry(name).or_insert(Known { ask_at, said: None });
                 known.ask_at = ask_at;
                 lease.tell(&mut known.said, said);
@@ -208,6 +204,16 @@ impl Schedulers {
     pub(crate) async fn give_back(&self) {
         let leases: Vec<_> = self.leases().into_values().collect();
         Lease::give_all_back(&self.core, &leases).await;
+    }
+}
+
+/// Until a lease is asked for again. What is still held is nobody else's to take, and must be renewed
+/// before it ends: who has many leases asks `later` only for those of others.
+fn pause(said: &LeaseReport, is_held: bool, later: Duration) -> Duration {
+    match said {
+        LeaseReport::Held { .. } => RENEWAL,
+        LeaseReport::NoAnswer { .. } if is_held => RETRY,
+        LeaseReport::HeldByOther { .. } | LeaseReport::NoAnswer { .. } => RETRY + later,
     }
 }
 

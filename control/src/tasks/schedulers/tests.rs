@@ -76,6 +76,33 @@ fn who_has_more_asks_later_within_a_bound() {
     assert_eq!(later(usize::MAX), LATER_AT_MOST);
 }
 
+/// Its leases hold for 6 s, and it must stop acting half a second before: three renewals may fail.
+#[tokio::test]
+async fn what_is_held_is_renewed_soon_after_a_renewal_failed_however_much_that_is() {
+    let world = World::new();
+    let names: Vec<String> = (1..=12).map(|n| format!("v{n:02}")).collect();
+    let control = Schedulers::new(world.core.clone(), "c.1".to_owned());
+    let (mut running, mut known) = (BTreeMap::new(), BTreeMap::new());
+    control.follow(&defined(&names), &mut running).await;
+    while held(&control).len() < names.len() {
+        control.round(&mut known).await;
+        sleep(ROUND).await;
+    }
+    assert_eq!(later(names.len()), LATER_AT_MOST);
+    sleep(RENEWAL).await;
+    world.loses_answers(true);
+    control.round(&mut known).await;
+    let tried_at = Instant::now();
+    assert_eq!(held(&control).len(), names.len());
+    for (name, known) in known {
+        assert!(
+            matches!(known.said, Some(LeaseReport::NoAnswer { .. })),
+            "{name}"
+        );
+        assert!(known.ask_at <= tried_at + RETRY, "{name}");
+    }
+}
+
 #[test]
 fn a_vcluster_is_there_while_it_is_defined_or_a_node_serves_it_or_work_is_for_it() {
     use crate::tasks::testing::{allocation, entry, view_of};
