@@ -10,7 +10,7 @@ use lattice_api::{
 };
 use lattice_placement::{Policy, Profile, RawWeights, Reservations, Weights};
 use lattice_quorum_types::{VclusterName, vcluster::settings};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
 const REFERENCE_WAIT: &str = "reference_wait_ms";
 const RESERVATIONS: &str = "reservations";
@@ -55,54 +55,82 @@ fn raw(row: [f64; 9]) -> RawWeights {
     }
 }
 
-/// The policy that a text of settings stands for. What it does not say is as by default, and so is what
-/// nobody can read: that is said in the log, since a queue must be served by something.
+/// What a text of settings stands for.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    /// What it does not say is as by default, and so is what nobody can read: a queue must be served by
+    /// something.
+    pub(crate) policy: Policy,
+    /// What nobody can read, and why: a newer control may have written it.
+    pub(crate) unread: Vec<String>,
+}
+
+/// The policy that a text of settings stands for.
 pub(crate) fn policy(profile: &str) -> Policy {
+    read(profile).policy
+}
+
+fn read(profile: &str) -> Read {
     let said = settings(profile);
-    let mut policy = Policy::default();
+    let Read {
+        mut policy,
+        mut unread,
+    } = Read::default();
     let mut row = policy.weights.to_array();
     for (weight, name) in row.iter_mut().zip(Weights::NAMES) {
-        read(&said, &weight_setting(name), weight);
+        read_into(&said, &weight_setting(name), weight, &mut unread);
     }
     match Weights::new(raw(row)) {
         Ok(weights) => policy.weights = weights,
-        Err(error) => tracing::warn!(%error, "weights as by default"),
+        Err(error) => unread.push(error.to_string()),
     }
-    read(&said, REFERENCE_WAIT, &mut policy.reference_wait_ms);
-    let mut depth = None;
-    match said.get(RESERVATIONS) {
-        Some(&ALL) => policy.reservations = Reservations::All,
-        Some(_) => read_some(&said, RESERVATIONS, &mut depth),
-        None => {}
-    }
-    if let Some(depth) = depth {
-        policy.reservations = Reservations::First(depth);
-    }
-    read_some(&said, CHECKPOINT, &mut policy.checkpoint_bytes_s);
-    policy
+    let wait = &mut policy.reference_wait_ms;
+    read_into(&said, REFERENCE_WAIT, wait, &mut unread);
+    policy.reservations = match said.get(RESERVATIONS) {
+        Some(&ALL) => Reservations::All,
+        _ => match read_one(&said, RESERVATIONS, &mut unread) {
+            Some(depth) => Reservations::First(depth),
+            None => policy.reservations,
+        },
+    };
+    policy.checkpoint_bytes_s = read_one(&said, CHECKPOINT, &mut unread);
+    Read { policy, unread }
 }
 
-fn read<T: std::str::FromStr>(said: &BTreeMap<&str, &str>, name: &str, into: &mut T) {
-    let mut some = None;
-    read_some(said, name, &mut some);
-    if let Some(value) = some {
+fn read_into<T: FromStr>(
+    said: &BTreeMap<&str, &str>,
+    name: &str,
+    into: &mut T,
+    unread: &mut Vec<String>,
+) {
+    if let Some(value) = read_one(said, name, unread) {
         *into = value;
     }
 }
 
-fn read_some<T: std::str::FromStr>(said: &BTreeMap<&str, &str>, name: &str, into: &mut Option<T>) {
-    let Some(text) = said.get(name) else { return };
-    match text.parse() {
-        Ok(value) => *into = Some(value),
-        Err(_) => tracing::warn!(name, text, "a setting that nobody can read; as by default"),
+fn read_one<T: FromStr>(
+    said: &BTreeMap<&str, &str>,
+    name: &str,
+    unread: &mut Vec<String>,
+) -> Option<T> {
+    let text = said.get(name)?;
+    let value = text.parse().ok();
+    if value.is_none() {
+        unread.push(format!("{name}={text}"));
     }
+    value
 }
 
 impl View {
     /// How the scheduler of a vCluster decides.
     pub(crate) fn policy_of(&self, vcluster: &VclusterName) -> Policy {
+        self.settings_of(vcluster).policy
+    }
+
+    /// The same, with what nobody can read of it.
+    pub(crate) fn settings_of(&self, vcluster: &VclusterName) -> Read {
         let known = self.vclusters.get(vcluster);
-        known.map_or_else(Policy::default, |known| policy(&known.definition.profile))
+        known.map_or_else(Read::default, |known| read(&known.definition.profile))
     }
 }
 
@@ -263,7 +291,16 @@ mod tests {
     fn what_nobody_can_read_is_as_by_default() {
         let text =
             "reservations=many\nweights.energy=-3\nreference_wait_ms=\nlater=1\nno setting\n";
-        assert_eq!(policy(text), Policy::default());
+        let Read { policy, unread } = read(text);
+        assert_eq!(policy, Policy::default());
+        let [weights, wait, reservations] = &unread[..] else {
+            panic!("{unread:?}")
+        };
+        assert!(weights.contains("energy"), "{weights}");
+        assert_eq!(
+            (&wait[..], &reservations[..]),
+            ("reference_wait_ms=", "reservations=many")
+        );
     }
 
     #[test]

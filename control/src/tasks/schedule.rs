@@ -33,9 +33,11 @@ pub(crate) mod inputs;
 pub(crate) use inputs::whole;
 use inputs::{changes, delta};
 
-/// Walltimes run, and estimates with them; submits that come within the spacing are planned together.
+/// Walltimes run, and estimates with them: it is planned this often at least.
+pub(crate) const PERIOD: Duration = Duration::from_secs(5);
+/// Submits that come within the spacing are planned together.
 const PACE: Pace = Pace {
-    period: Duration::from_secs(5),
+    period: PERIOD,
     spacing: Duration::from_millis(20),
 };
 /// For how long a plan holds that had nothing to place, while nothing changes that it depends on but the
@@ -88,6 +90,8 @@ pub(crate) struct Schedule {
     /// Whose assignment is longer. They are planned again when they change or the lease does: till
     /// then they must not take nodes from those behind them in every plan.
     too_long: BTreeMap<AllocationId, Explanation>,
+    /// Settings that nobody can read, as the log has them.
+    unread: Vec<String>,
 }
 
 impl Reconciler for Schedule {
@@ -131,6 +135,7 @@ impl Schedule {
             rest: None,
             max_command_bytes: MAX_COMMAND_BYTES,
             too_long: BTreeMap::new(),
+            unread: Vec::new(),
         }
     }
 
@@ -283,11 +288,13 @@ impl Schedule {
     async fn plan(&mut self, view: &Arc<View>, may_rest: bool) -> Option<Plan> {
         let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
         let turn = core.planning.clone().acquire_owned().await.ok()?;
+        let settings = view.settings_of(&vcluster);
+        self.tell_unread(settings.unread);
         // Where this is stopped meanwhile, the next one begins cold.
         let warm = self.warm.take();
         let planning = tokio::task::spawn_blocking(move || {
             let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
-            let policy = view.policy_of(&vcluster);
+            let policy = settings.policy;
             let (mut planner, rests) = match warm {
                 Some(Warm { mut planner, known }) => {
                     let delta = delta(&known, &view, &vcluster, age_ms);
@@ -314,6 +321,15 @@ impl Schedule {
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => None,
         }
+    }
+
+    /// Writes down which settings are taken as by default, where that is news.
+    fn tell_unread(&mut self, unread: Vec<String>) {
+        if unread != self.unread && !unread.is_empty() {
+            let (vcluster, settings) = (&self.vcluster, unread.join(", "));
+            tracing::warn!(%vcluster, settings, "settings that nobody can read; they are as by default");
+        }
+        self.unread = unread;
     }
 
     /// Puts the plan where people find it.

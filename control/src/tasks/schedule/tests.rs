@@ -407,3 +407,69 @@ async fn nothing_is_planned_again_while_nothing_changes_but_the_time_and_the_lea
     schedule.forget();
     assert!(plans(&mut schedule, &next).await, "taken anew");
 }
+
+/// A newer control may have written it, before a downgrade: each plan meets it again, many a second.
+#[tokio::test]
+async fn settings_that_nobody_can_read_are_written_down_when_they_change() {
+    use crate::tasks::testing::world::World;
+    use lattice_quorum_types::vcluster::{Vcluster, VclusterDefinition};
+    let world = World::new();
+    let define = |profile: &str| {
+        let record = Vcluster {
+            name: vcluster(),
+            definition: VclusterDefinition {
+                profile: profile.to_owned(),
+                ..VclusterDefinition::default()
+            },
+            version: 1,
+            revision: Revision(1),
+        };
+        world.core.publish(Wakes::Readers, |view| {
+            view.vclusters = Arc::new([(record.name.clone(), record)].into());
+            Some(Vec::new())
+        });
+    };
+    let log = Log::default();
+    let into = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || into.clone());
+    let _log = tracing::subscriber::set_default(subscriber.finish());
+    let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
+    let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
+    let mut lines = async || {
+        for _ in 0..3 {
+            let view = world.core.view();
+            assert!(schedule.plan(&view, false).await.is_some());
+            view.policy_of(&vcluster());
+        }
+        let written = log.0.lock().unwrap();
+        let lines = written
+            .lines()
+            .filter(|line| line.contains("nobody can read"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    define("reservations=some");
+    let first = lines().await;
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!(first[0].contains("reservations=some"), "{first:?}");
+    define("reservations=few");
+    assert_eq!(lines().await.len(), 2);
+    define("reservations=7");
+    assert_eq!(lines().await.len(), 2);
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<std::sync::Mutex<String>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0
+            .lock()
+            .unwrap()
+            .push_str(&String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
