@@ -10,14 +10,15 @@ pub(crate) use asked::{Asked, Busy};
 
 use crate::{tasks::schedule::whole, view::View};
 use lattice_placement::{Explanation, PendingView, Plan, Planner, Reservation, Waiting, Weights};
-use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName};
+use lattice_quorum_types::{Allocation, AllocationId, UnixMillis, VclusterName};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
 /// What one cycle over a vCluster would decide at `now`, `extra` being in its queue beside those that
-/// wait; its start is estimated though it gets no reservation. `age_ms`: how old the view is. It takes as long as a cold cycle; call it where that may block.
+/// wait; its start is estimated though it gets no reservation. `age_ms`: how old the view is. It takes as
+/// long as a cold cycle; call it where that may block.
 pub(crate) fn plan_of(
     view: &View,
     vcluster: &VclusterName,
@@ -94,8 +95,8 @@ impl LastPlan {
     }
 
     /// Why an allocation waits; `None` of one that does not.
-    pub fn explanation(&self, id: AllocationId) -> Option<Explanation> {
-        self.0.values().find_map(|planned| planned.explanation(id))
+    pub fn explanation(&self, of: &Allocation) -> Option<Explanation> {
+        self.of(&of.spec.vcluster)?.explanation(of.id)
     }
 
     /// The weights that a vCluster's queue was ordered by.

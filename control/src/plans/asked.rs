@@ -1,7 +1,7 @@
 //! Plans that are made because somebody asks a control that does not schedule that vCluster.
 
 use super::{LastPlan, Planned, plan_of};
-use crate::{core::Core, view::View};
+use crate::{core::Core, tasks::schedule, view::View};
 use lattice_placement::PendingView;
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
 use std::{
@@ -79,8 +79,11 @@ impl Asked {
         let slot = self.slot(vcluster);
         let mut slot = slot.lock().await;
         if let Some(made) = &*slot {
-            let is_fresh = made.at.elapsed() < FRESH && made.planned.knows(newest);
-            if made.version >= view.version || is_fresh {
+            // Waits grow and walltimes run while nothing changes: it is as old at most as a scheduler's.
+            let age = made.at.elapsed();
+            let is_of_this = made.version >= view.version && age < schedule::PERIOD;
+            let is_fresh = age < FRESH && made.planned.knows(newest);
+            if is_of_this || is_fresh {
                 return Some(made.planned.clone());
             }
         }

@@ -1,6 +1,10 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::tasks::{lease::Lease, schedule::Schedule, testing::world::World};
+use crate::tasks::{
+    lease::Lease,
+    schedule::{self, Schedule},
+    testing::world::World,
+};
 use lattice_quorum_types::{
     Allocation,
     spec::{Constraints, Requeue},
@@ -103,4 +107,23 @@ async fn one_plan_answers_everybody_who_asks_of_the_same_view_and_who_came_since
     let three = ask(second.clone(), view.clone()).await;
     assert!(three.explanation(second.id).is_some());
     assert!(Arc::ptr_eq(&three, &ask(first, view).await));
+}
+
+/// Nothing changes on a quiet cluster but the time, and an answer that was given again and again would be
+/// of the first question.
+#[tokio::test]
+async fn a_plan_for_those_who_ask_is_no_older_than_a_schedulers() {
+    let world = World::new();
+    let waits = waits(&world);
+    let view = world.core.view();
+    let ask = async || {
+        let plan = world.core.plan_for(&view, [&*waits]).await;
+        plan.shared(&vcluster()).unwrap()
+    };
+    let first = ask().await;
+    tokio::time::pause();
+    tokio::time::advance(schedule::PERIOD - std::time::Duration::from_millis(1)).await;
+    assert!(Arc::ptr_eq(&first, &ask().await));
+    tokio::time::advance(std::time::Duration::from_millis(1)).await;
+    assert!(!Arc::ptr_eq(&first, &ask().await));
 }

@@ -174,7 +174,7 @@ async fn sensitive_work_keeps_off(bed: &Bed, core: &Arc<Core>) {
         panic!("not submitted")
     };
     shows(core, "why it waits", |view| {
-        let why = view.plan.explanation(id)?.to_string();
+        let why = view.plan.explanation(view.allocation(id)?)?.to_string();
         why.contains("conform").then_some(())
     })
     .await;

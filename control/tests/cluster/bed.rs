@@ -348,11 +348,15 @@ impl Bed {
         };
         match timeout(PATIENCE, wait).await {
             Ok(found) => found,
-            Err(_) => panic!(
-                "allocation {id} did not reach {states:?}: {:?}; {:?}",
-                self.allocation(id).await,
-                core.view().plan.explanation(id).map(|why| why.to_string())
-            ),
+            Err(_) => {
+                let view = core.view();
+                let why = view.allocation(id).and_then(|of| view.plan.explanation(of));
+                panic!(
+                    "allocation {id} did not reach {states:?}: {:?}; {:?}",
+                    self.allocation(id).await,
+                    why.map(|why| why.to_string())
+                )
+            }
         }
     }
 }

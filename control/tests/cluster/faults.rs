@@ -114,7 +114,7 @@ pub async fn silent_node(bed: &mut Bed) {
     );
     let waits = bed.submit(NODES.len() as u32, "true").await;
     shows(&core, "that four are alive as the explanation", |view| {
-        let why = view.plan.explanation(waits)?.to_string();
+        let why = view.plan.explanation(view.allocation(waits)?)?.to_string();
         why.contains("4 alive").then_some(())
     })
     .await;

@@ -6,13 +6,13 @@ use lattice_api::{
     allocation::{Sight, stop_text},
     explanation::{ExplanationView, FactorView, ScoreView, StepView},
 };
-use lattice_placement::{Explanation, Score, Weights};
+use lattice_placement::{Score, Weights};
 use lattice_quorum_types::{Allocation, AllocationState, hostlist};
 
 /// Why it waits; `None` for one that does not.
 pub(crate) fn reason(plan: &LastPlan, a: &Allocation) -> Option<String> {
     match a.state {
-        AllocationState::Pending => Some(match explanation(plan, a) {
+        AllocationState::Pending => Some(match plan.explanation(a) {
             // It was deleted, or all its nodes were moved.
             Some(explanation) if explanation.total == 0 => format!(
                 "{explanation}; vCluster \"{}\" has no nodes",
@@ -27,13 +27,10 @@ pub(crate) fn reason(plan: &LastPlan, a: &Allocation) -> Option<String> {
     }
 }
 
-fn explanation(plan: &LastPlan, a: &Allocation) -> Option<Explanation> {
-    plan.of(&a.spec.vcluster)?.explanation(a.id)
-}
-
 pub(crate) fn explain(plan: &LastPlan, a: &Allocation, sight: Sight) -> ExplanationView {
     let cycle = plan.of(&a.spec.vcluster);
-    let planned = explanation(plan, a).filter(|_| a.state == AllocationState::Pending);
+    let waits = a.state == AllocationState::Pending;
+    let planned = waits.then(|| plan.explanation(a)).flatten();
     let planned = planned.as_ref();
     let steps = planned.iter().flat_map(|e| &e.steps).map(|step| StepView {
         constraint: step.constraint.as_str().to_owned(),
