@@ -24,8 +24,8 @@ pub struct VclusterView {
     /// Some tenant may use it. Where `tenants` is empty and this is so, it is for others than the caller
     /// may know of; where it is not, the vCluster is closed.
     pub usable: bool,
-    /// Counts what was said of it, and never the same twice; 0: nobody has said anything, and it is open
-    /// to all.
+    /// Counts what was said of it, and never the same twice; 0: nobody has said what it is, and it is open
+    /// to all. Settings of its scheduler alone do not say that.
     pub version: u32,
     /// The nodes that belong to it, as a hostlist.
     pub nodes: String,
@@ -65,7 +65,8 @@ pub struct VclusterRequest {
     /// The version this rests on, 0 for none; refused when there is another by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<u32>,
-    /// What is to be changed of its scheduler; from the next plan on it decides so.
+    /// What is to be changed of its scheduler; from the next plan on it decides so. Where nothing else is
+    /// said the vCluster must be there: defined, `default`, or with nodes. It is not defined by that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<SchedulerChange>,
 }

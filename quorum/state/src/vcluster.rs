@@ -5,7 +5,7 @@ use lattice_quorum_types::{ProjectPath, Refusal, VclusterName, vcluster::Vcluste
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What was said of each.
+/// What was said of each: what it is, or settings of its scheduler alone.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Vclusters {
     by_name: BTreeMap<VclusterName, Vcluster>,
@@ -32,7 +32,8 @@ impl Vclusters {
 
     /// The version of its next definition.
     pub(crate) fn next_version(&self, name: &VclusterName) -> u32 {
-        let present = self.get(name).map_or(self.deleted, |is| is.version);
+        let defined = self.get(name).filter(|is| is.is_defined());
+        let present = defined.map_or(self.deleted, |is| is.version);
         present.saturating_add(1)
     }
 

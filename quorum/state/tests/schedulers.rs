@@ -4,11 +4,15 @@
 mod common;
 
 use common::{Cluster, envelope, limits, principal, spec};
+use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    AllocationId, Applied, Command, Outcome, Refusal, VclusterName,
+    AllocationId, Applied, Command, NodeId, Outcome, Refusal, VclusterName,
+    audit::AuditAction,
     command::{Fence, Power},
+    event::EventKind,
     id::LeaseName,
-    vcluster::VclusterPatch,
+    spec::AllocationSpec,
+    vcluster::{TenantsPatch, VclusterPatch},
     view::{Answer, LeaseView, Query},
 };
 
@@ -130,4 +134,141 @@ fn who_has_a_lease_is_told_until_it_runs_out() {
     c.submit(spec("atlas", 1)).unwrap();
     let over = of_main(&c);
     assert_eq!((over.holder, over.epoch), (None, fence.epoch));
+}
+
+fn vc(name: &str) -> VclusterName {
+    VclusterName::new(name).unwrap()
+}
+
+fn settings(vcluster: &str, settings: &[(&str, &str)], expected: Option<u32>) -> Command {
+    said(vcluster, VclusterPatch::default(), settings, expected)
+}
+
+fn said(
+    vcluster: &str,
+    change: VclusterPatch,
+    settings: &[(&str, &str)],
+    expected_version: Option<u32>,
+) -> Command {
+    let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    Command::SetScheduler {
+        vcluster: vc(vcluster),
+        change: Box::new(change),
+        settings: settings.iter().map(text).collect(),
+        expected_version,
+    }
+}
+
+fn set(vcluster: &str) -> Command {
+    Command::SetVcluster {
+        vcluster: vc(vcluster),
+        change: Box::new(VclusterPatch::default()),
+        expected_version: None,
+    }
+}
+
+fn move_to(vcluster: &str, from: Option<&str>, nodes: Vec<NodeId>) -> Command {
+    Command::AssignVcluster {
+        nodes,
+        vcluster: vc(vcluster),
+        from: from.map(vc),
+    }
+}
+
+/// `n000`, ... of those that are there.
+fn nodes(c: &Cluster, count: usize) -> Vec<NodeId> {
+    c.state.nodes().take(count).map(|n| n.id.clone()).collect()
+}
+
+const ENERGY: &[(&str, &str)] = &[("weights.energy", "0.1")];
+
+/// A mistyped name would be a vCluster with a scheduler, open to every tenant.
+#[test]
+fn settings_alone_make_no_vcluster() {
+    let mut c = furnished();
+    for expected in [None, Some(0)] {
+        let refused = c.admin(settings("mll", ENERGY, expected)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "nobody has defined vCluster \"mll\"; `lattice admin vcluster list` shows those there are, \
+             and an administrator defines one: `lattice admin vcluster set mll`"
+        );
+    }
+    assert!(c.state.vcluster(&vc("mll")).is_none());
+    let work = AllocationSpec {
+        vcluster: vc("mll"),
+        ..spec("atlas", 1)
+    };
+    c.submit(work.clone()).unwrap_err();
+
+    // What it is may be said together with its settings.
+    let closed = VclusterPatch {
+        tenants: TenantsPatch::Only([].into()),
+        ..VclusterPatch::default()
+    };
+    let made = c.admin(said("mll", closed, ENERGY, Some(0))).unwrap();
+    assert_eq!(made.outcome, Outcome::VclusterSet { version: 1 });
+    let refused = c.submit(work).unwrap_err();
+    assert!(
+        matches!(refused, Refusal::VclusterClosed { .. }),
+        "{refused}"
+    );
+}
+
+/// `default` is there, and so is where nodes are. What its queue is ordered by says nothing of whose its
+/// nodes are: they are taken as before, until somebody says what it is.
+#[test]
+fn settings_of_what_nobody_defined_do_not_define_it() {
+    let mut c = furnished();
+    for name in ["default", "main"] {
+        for _ in 0..2 {
+            let set = c.admin(settings(name, ENERGY, Some(0))).unwrap();
+            assert_eq!(set.outcome, Outcome::VclusterSet { version: 0 }, "{name}");
+        }
+        let is = c.state.vcluster(&vc(name)).unwrap();
+        assert_eq!(is.definition.profile, "weights.energy=0.1\n");
+    }
+    assert!(
+        c.admin(settings("default", &[], None))
+            .unwrap()
+            .events
+            .is_empty()
+    );
+    let all = nodes(&c, 2);
+    c.admin(move_to("main", None, all.clone())).unwrap_err();
+    c.admin(move_to("other", None, all[..1].to_vec())).unwrap();
+
+    let made = c.admin(set("main")).unwrap();
+    assert_eq!(made.outcome, Outcome::VclusterSet { version: 1 });
+    let record = made.events.iter().find_map(|event| match &event.kind {
+        EventKind::Vcluster { record } => Some(record.definition.profile.as_str()),
+        _ => None,
+    });
+    assert_eq!(record, Some("weights.energy=0.1\n"), "its settings stay");
+    let told = made.events.iter().find_map(|event| match &event.kind {
+        EventKind::Audit { entry } => match &entry.action {
+            AuditAction::VclusterSet { before, after, .. } => Some((before.len(), after.len())),
+            _ => None,
+        },
+        _ => None,
+    });
+    assert_eq!(told, Some((0, 3)));
+    let refused = c.admin(move_to("other", None, all.clone())).unwrap_err();
+    assert!(matches!(refused, Refusal::NodesTaken { .. }), "{refused}");
+    let version = |c: &Cluster, name| c.state.vcluster(&vc(name)).unwrap().version;
+    let more = settings("main", &[("reservations", "all")], Some(1));
+    c.admin(more).unwrap();
+    assert_eq!(version(&c, "main"), 2);
+    c.admin(move_to("other", Some("main"), all)).unwrap();
+
+    // No version of one that is gone comes again.
+    let delete = |name| Command::DeleteVcluster {
+        vcluster: vc(name),
+        expected_version: None,
+    };
+    c.admin(delete("main")).unwrap();
+    c.admin(set("default")).unwrap();
+    assert_eq!(version(&c, "default"), 3);
+    let snapshot = State::restore(&c.state.snapshot()).unwrap();
+    assert_eq!(snapshot.digest(), c.state.digest());
 }

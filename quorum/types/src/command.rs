@@ -532,7 +532,8 @@ pub enum Command {
         changes: Vec<LimitChange>,
     },
     /// As [`Command::SetVcluster`], with settings of its scheduler, which are merged into those that it
-    /// has: two who set different ones at once both do.
+    /// has: two who set different ones at once both do. Settings alone are taken only for a vCluster that
+    /// is there (defined, `default`, or one that nodes serve), and define none.
     SetScheduler {
         /// Which.
         vcluster: VclusterName,

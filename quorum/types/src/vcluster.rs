@@ -143,10 +143,17 @@ pub struct Vcluster {
     /// What it is.
     pub definition: VclusterDefinition,
     /// Counts its definitions, from 1; from above those that were deleted, where there were any, so
-    /// that no number comes twice under one name.
+    /// that no number comes twice under one name. 0: its scheduler has settings, and nobody has defined it.
     pub version: u32,
     /// Last change.
     pub revision: Revision,
+}
+
+impl Vcluster {
+    /// Whether somebody has said what it is. Settings of its scheduler alone do not.
+    pub fn is_defined(&self) -> bool {
+        self.version > 0
+    }
 }
 
 #[cfg(test)]

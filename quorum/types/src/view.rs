@@ -87,7 +87,7 @@ pub enum Query {
         /// Which.
         path: ProjectPath,
     },
-    /// Every vCluster of which somebody has said what it is, by name.
+    /// Every vCluster of which somebody has said what it is, or how its scheduler decides, by name.
     Vclusters,
     /// Every lease that was ever granted, by name.
     Leases,

@@ -27,12 +27,15 @@ pub enum VclusterCommand {
     /// Say what a vCluster is, the first time too; what is not named stays as it is.
     ///
     /// A new one is open to all tenants until --tenants says otherwise. Work that waits in a vCluster
-    /// stays when it is closed to its tenant.
+    /// stays when it is closed to its tenant. From the first time on its nodes are taken only where
+    /// `assign` names it with --from. What its scheduler goes by (--reservations, --reference-wait, a
+    /// checkpoint bandwidth), with nothing else, neither makes a vCluster nor changes that.
     Set(SetArgs),
     /// Change by what a vCluster's queue is ordered; from the next plan on it is.
     ///
     /// The score of a job is the sum of nine factors times their weights (`lattice why ID` shows them). A
-    /// weight that is not named stays. Weights are relative: they need not add up to 1.
+    /// weight that is not named stays. Weights are relative: they need not add up to 1. The vCluster must be
+    /// there: `lattice admin vcluster set NAME` makes one.
     SetWeights(WeightsArgs),
     /// Move nodes to a vCluster: they belong to it from now on, all of them or none.
     ///

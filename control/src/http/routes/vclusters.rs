@@ -43,12 +43,12 @@ pub(super) async fn get(
 }
 
 /// Says what a vCluster is, the first time too: a field left out stays, `null` opens it to all tenants.
-/// What waits in it already stays. For administrators of the whole cluster; kept in the audit.
+/// What waits in it already stays. Settings of its scheduler alone define none: 404 where it is not there. For administrators of the whole cluster; kept in the audit.
 #[utoipa::path(put, path = "/vclusters/{name}", tag = "vclusters", request_body = VclusterRequest,
     params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header,
         description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = VclusterView), (status = 409, body = Problem),
-        (status = "default", body = Problem)))]
+    responses((status = 200, body = VclusterView), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub(super) async fn set(
     State(api): State<Api>,
     caller: Caller,

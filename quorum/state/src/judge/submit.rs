@@ -1,13 +1,12 @@
 //! Submits: the first of the two limit gates.
 
-use super::{Case, assign, invalid};
+use super::{Case, assign, invalid, vcluster};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal, Revision, VclusterName,
     event::AllocationChange,
     refusal::Asked,
     spec::{AllocationSpec, MAX_WORKLOAD_BYTES, OutputFiles},
-    vcluster::DEFAULT_VCLUSTER,
 };
 use std::collections::BTreeSet;
 
@@ -58,19 +57,11 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
     })
 }
 
-/// Work for a vCluster that nobody has defined and that has no nodes would wait for ever: its name is
-/// mistyped. Before schema 4 such work was taken.
+/// Before schema 4 work for a vCluster that is not there was taken.
 fn check_is_there(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
-    let state = case.state;
-    let is_there = case.schema < 4
-        || name.as_str() == DEFAULT_VCLUSTER
-        || state.vclusters.get(name).is_some()
-        || (state.nodes.values()).any(|node| node.home == *name || node.current == *name);
-    match is_there {
+    match case.schema < 4 {
         true => Ok(()),
-        false => Err(Refusal::UnknownVcluster {
-            vcluster: name.clone(),
-        }),
+        false => vcluster::check_is_there(case, name),
     }
 }
 

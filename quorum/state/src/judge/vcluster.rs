@@ -8,7 +8,8 @@ use lattice_quorum_types::{
     node::Node,
     tenure::{Taken, TakenBy},
     vcluster::{
-        MAX_TENANTS, MAX_TEXT_BYTES, Vcluster, VclusterDefinition, VclusterPatch, with_settings,
+        DEFAULT_VCLUSTER, MAX_TENANTS, MAX_TEXT_BYTES, Vcluster, VclusterDefinition, VclusterPatch,
+        with_settings,
     },
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,23 +24,51 @@ pub(super) fn set(
     change: &VclusterPatch,
     expected: Option<u32>,
 ) -> Result<Verdict, Refusal> {
-    define(case, name, change, expected, lines)
+    check_version(name, expected, version_of(case, name))?;
+    store(case, name, change, Says::What)
 }
 
-/// `told` is what the audit says of a definition.
-fn define(
+/// What a command says of a vCluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Says {
+    /// What it is.
+    What,
+    /// That, and settings of its scheduler.
+    WhatWithSettings,
+    /// Those alone, of one that nobody has defined.
+    SettingsAlone,
+}
+
+impl Says {
+    /// What the audit has of it.
+    fn told(self, definition: &VclusterDefinition, is_defined: bool) -> Vec<String> {
+        let mut told = match is_defined {
+            true => lines(definition),
+            false => Vec::new(),
+        };
+        if self != Self::What {
+            told.extend(definition.profile.lines().map(str::to_owned));
+        }
+        told
+    }
+}
+
+fn store(
     case: Case<'_>,
     name: &VclusterName,
     change: &VclusterPatch,
-    expected: Option<u32>,
-    told: fn(&VclusterDefinition) -> Vec<String>,
+    says: Says,
 ) -> Result<Verdict, Refusal> {
+    let defines = says != Says::SettingsAlone;
     let present = case.state.vclusters.get(name);
-    let version = present.map_or(0, |present| present.version);
-    check_version(name, expected, version)?;
     let definition = change.applied_to(present.map(|present| &present.definition));
     check(case, &definition)?;
-    if present.is_some_and(|present| present.definition == definition) {
+    let is_same = match present {
+        Some(present) => present.definition == definition && present.is_defined() == defines,
+        None => !defines && definition == VclusterDefinition::default(),
+    };
+    if is_same {
+        let version = version_of(case, name);
         return Ok(Verdict {
             outcome: Outcome::VclusterSet { version },
             changes: Vec::new(),
@@ -51,13 +80,18 @@ fn define(
     }
     let action = AuditAction::VclusterSet {
         vcluster: name.clone(),
-        before: present.map_or_else(Vec::new, |present| told(&present.definition)),
-        after: told(&definition),
+        before: present.map_or_else(Vec::new, |present| {
+            says.told(&present.definition, present.is_defined())
+        }),
+        after: says.told(&definition, defines),
     };
     let record = Vcluster {
         name: name.clone(),
         definition,
-        version: case.state.vclusters.next_version(name),
+        version: match defines {
+            true => case.state.vclusters.next_version(name),
+            false => 0,
+        },
         revision: Revision(0),
     };
     let version = record.version;
@@ -68,7 +102,9 @@ fn define(
     })
 }
 
-/// As [`set`], with settings of its scheduler merged into those it has.
+/// As [`set`], with settings of its scheduler merged into those it has. Settings alone define none: a
+/// mistyped name would be a vCluster with a scheduler, and one that is there undefined would be
+/// somebody's, whose nodes are not taken freely any more.
 pub(super) fn set_scheduler(
     case: Case<'_>,
     name: &VclusterName,
@@ -81,6 +117,14 @@ pub(super) fn set_scheduler(
         return Err(invalid("profile", reason.to_owned()));
     }
     let present = case.state.vclusters.get(name);
+    check_version(name, expected, version_of(case, name))?;
+    let says = match *change == VclusterPatch::default() && !is_defined(case, name) {
+        true => Says::SettingsAlone,
+        false => Says::WhatWithSettings,
+    };
+    if says == Says::SettingsAlone {
+        check_is_there(case, name)?;
+    }
     let profile = present.map_or("", |present| &present.definition.profile);
     let profile =
         with_settings(profile, settings).map_err(|e| invalid("settings", e.to_string()))?;
@@ -88,7 +132,30 @@ pub(super) fn set_scheduler(
         profile: Some(profile),
         ..change.clone()
     };
-    define(case, name, &change, expected, lines_with_settings)
+    store(case, name, &change, says)
+}
+
+/// 0: nobody has defined it.
+fn version_of(case: Case<'_>, name: &VclusterName) -> u32 {
+    let present = case.state.vclusters.get(name);
+    present.map_or(0, |present| present.version)
+}
+
+/// Whether there is such a vCluster, defined or not: work for one that nobody has defined and that has no
+/// nodes would wait for ever, and its name is mistyped.
+pub(super) fn is_there(case: Case<'_>, name: &VclusterName) -> bool {
+    let mut nodes = case.state.nodes.values();
+    name.as_str() == DEFAULT_VCLUSTER
+        || case.state.vclusters.get(name).is_some()
+        || nodes.any(|node| node.home == *name || node.current == *name)
+}
+
+/// Refuses a vCluster that is not there.
+pub(super) fn check_is_there(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
+    match is_there(case, name) {
+        true => Ok(()),
+        false => Err(unknown(name)),
+    }
 }
 
 fn check_version(name: &VclusterName, expected: Option<u32>, current: u32) -> Result<(), Refusal> {
@@ -108,9 +175,10 @@ pub(super) fn delete(
     name: &VclusterName,
     expected: Option<u32>,
 ) -> Result<Verdict, Refusal> {
-    known(case, name)?;
-    let version = case.state.vclusters.get(name).map_or(0, |is| is.version);
-    check_version(name, expected, version)?;
+    if case.state.vclusters.get(name).is_none() {
+        return Err(unknown(name));
+    }
+    check_version(name, expected, version_of(case, name))?;
     let nodes = case.state.nodes.values();
     let nodes = nodes.filter(|node| node.home == *name || node.current == *name);
     let nodes: Vec<NodeId> = nodes.map(|node| node.id.clone()).collect();
@@ -169,12 +237,6 @@ fn lines(definition: &VclusterDefinition) -> Vec<String> {
     ]
 }
 
-fn lines_with_settings(definition: &VclusterDefinition) -> Vec<String> {
-    let mut lines = lines(definition);
-    lines.extend(definition.profile.lines().map(str::to_owned));
-    lines
-}
-
 /// An administrator says to which vCluster nodes belong, all of them or none.
 pub(super) fn assign(
     case: Case<'_>,
@@ -182,7 +244,7 @@ pub(super) fn assign(
     to: &VclusterName,
     from: Option<&VclusterName>,
 ) -> Result<Verdict, Refusal> {
-    known(case, to)?;
+    check_is_defined(case, to)?;
     if nodes.is_empty() {
         return Err(invalid("nodes", "name at least one node"));
     }
@@ -231,7 +293,7 @@ pub(super) fn lend(
     to: &VclusterName,
     version: u64,
 ) -> Result<Verdict, Refusal> {
-    known(case, to)?;
+    check_is_defined(case, to)?;
     let node = records::node(case, id)?;
     if node.current == *to {
         return Ok(Verdict::nothing());
@@ -291,7 +353,7 @@ fn elsewhere(
     from: Option<&VclusterName>,
 ) -> Option<TakenBy> {
     let home = &node.home;
-    let is_free = home == to || from == Some(home) || case.state.vclusters.get(home).is_none();
+    let is_free = home == to || from == Some(home) || !is_defined(case, home);
     (!is_free).then(|| TakenBy::Vcluster { home: home.clone() })
 }
 
@@ -304,11 +366,21 @@ fn serving(node: &Node, home: &VclusterName, current: &VclusterName) -> Change {
     }))
 }
 
-fn known(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
-    match case.state.vclusters.get(name) {
-        Some(_) => Ok(()),
-        None => Err(Refusal::UnknownVcluster {
-            vcluster: name.clone(),
-        }),
+fn is_defined(case: Case<'_>, name: &VclusterName) -> bool {
+    let present = case.state.vclusters.get(name);
+    present.is_some_and(Vcluster::is_defined)
+}
+
+/// Refuses one that nobody has defined: nodes go to no other.
+fn check_is_defined(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
+    match is_defined(case, name) {
+        true => Ok(()),
+        false => Err(unknown(name)),
+    }
+}
+
+fn unknown(name: &VclusterName) -> Refusal {
+    Refusal::UnknownVcluster {
+        vcluster: name.clone(),
     }
 }

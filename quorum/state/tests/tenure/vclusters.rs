@@ -203,10 +203,11 @@ fn settings_of_a_scheduler_are_merged() {
         }
     };
     let plain = VclusterPatch::default;
+    c.admin(set("main", None, None)).unwrap();
     c.admin(settings(
         &[("weights.energy", "0.4"), ("reservations", "all")],
         plain(),
-        Some(0),
+        Some(1),
     ))
     .unwrap();
     let described = VclusterPatch {
@@ -215,7 +216,7 @@ fn settings_of_a_scheduler_are_merged() {
     };
     c.admin(settings(&[("weights.priority", "0.7")], described, None))
         .unwrap();
-    c.admin(settings(&[("reservations", "")], plain(), Some(2)))
+    c.admin(settings(&[("reservations", "")], plain(), Some(3)))
         .unwrap();
     let is = c.state.vcluster(&vc("main")).unwrap().clone();
     assert_eq!(
@@ -224,7 +225,7 @@ fn settings_of_a_scheduler_are_merged() {
     );
     assert_eq!(
         (is.definition.description.as_str(), is.version),
-        ("night", 3)
+        ("night", 4)
     );
     let same = c
         .admin(settings(&[("weights.energy", "0.4")], plain(), None))
@@ -252,7 +253,7 @@ fn settings_of_a_scheduler_are_merged() {
         .unwrap_err();
     assert!(matches!(
         changed,
-        Refusal::VclusterChanged { current: 3, .. }
+        Refusal::VclusterChanged { current: 4, .. }
     ));
     let command = settings(&[("a", "1")], plain(), None);
     let refused = c.propose("alice", Power::User, command).unwrap_err();
