@@ -327,6 +327,9 @@ pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
     if let Some(nodes) = &why.reserved {
         let _ = write!(text, "\n  held back for it from then on: {nodes}");
     }
+    if let Some(at) = &why.as_of {
+        let _ = write!(text, "\n  as of: {}", time(at));
+    }
     if let Some(score) = &why.score {
         let _ = write!(text, "\n{}", in_numbers(score));
     }
@@ -359,4 +362,27 @@ pub(crate) fn in_numbers(score: &ScoreView) -> String {
         let _ = write!(text, "\n    {:<12} {:>26.4}", "budget", score.budget);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn why_says_when_it_was_planned_where_it_was() {
+        let told = |as_of: serde_json::Value| {
+            let why = serde_json::json!({
+                "allocation": 7, "state": "pending", "summary": "waits", "as_of": as_of,
+            });
+            in_words(&serde_json::from_value(why).unwrap())
+        };
+        let planned = told("2026-11-23T04:41:18.073Z".into());
+        assert_eq!(
+            planned,
+            "allocation 7 is pending: waits\n  as of: 2026-11-23T04:41:18Z"
+        );
+        let unplanned = told(serde_json::Value::Null);
+        assert_eq!(unplanned, "allocation 7 is pending: waits");
+    }
 }
