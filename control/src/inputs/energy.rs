@@ -20,8 +20,10 @@ use super::Price;
 pub(crate) const MOST_BYTES: usize = 16 << 20;
 /// No price is beyond this, in whatever unit; so no difference is infinite.
 const MOST_PRICE: f64 = 1e15;
-/// Mistakes named at once.
+/// Mistakes named at once; the others are counted.
 const MOST_FAULTS: usize = 5;
+/// So much of what stands in a field instead is shown, characters.
+const SHOWN: usize = 40;
 
 /// Prices over time.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,9 +36,12 @@ pub(crate) struct Series {
     highest: f64,
 }
 
-/// What is wrong with a series.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Faults(Vec<Fault>);
+/// What is wrong with a series: the first mistakes, and how many there are beside them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Faults {
+    first: Vec<Fault>,
+    more: usize,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fault {
@@ -48,7 +53,7 @@ struct Fault {
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, fault) in self.0.iter().take(MOST_FAULTS).enumerate() {
+        for (n, fault) in self.first.iter().enumerate() {
             if n > 0 {
                 f.write_str("; ")?;
             }
@@ -57,7 +62,7 @@ impl fmt::Display for Faults {
                 None => f.write_str(&fault.reason)?,
             }
         }
-        match self.0.len().saturating_sub(MOST_FAULTS) {
+        match self.more {
             0 => Ok(()),
             more => write!(f, "; and {more} more"),
         }
@@ -66,10 +71,24 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
+impl Faults {
+    fn add(&mut self, line: Option<u64>, field: &'static str, reason: impl Into<String>) {
+        if self.first.len() >= MOST_FAULTS {
+            self.more += 1;
+            return;
+        }
+        self.first.push(Fault {
+            line,
+            field,
+            reason: reason.into(),
+        });
+    }
+}
+
 impl Series {
     /// Reads a series, or says what is wrong with it, by line and field.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Faults> {
-        let mut faults = Vec::new();
+        let mut faults = Faults::default();
         let mut steps: Vec<(UnixMillis, Option<f64>)> = Vec::new();
         let mut reader = csv::ReaderBuilder::new()
             .has_headers(false)
@@ -82,11 +101,7 @@ impl Series {
                 Ok(row) => row,
                 Err(error) => {
                     let line = error.position().map(csv::Position::line);
-                    faults.push(Fault {
-                        line,
-                        field: "text",
-                        reason: "is no UTF-8".to_owned(),
-                    });
+                    faults.add(line, "text", "is no UTF-8");
                     continue;
                 }
             };
@@ -99,17 +114,20 @@ impl Series {
                     Some((before, _)) if *before >= at => {
                         let reason = "is not later than that of the line before; sort the lines, and \
                                       name each time once";
-                        faults.push(Fault::of(line, "timestamp", reason));
+                        faults.add(line, "timestamp", reason);
                     }
                     _ => steps.push((at, price)),
                 },
-                Err((field, reason)) => faults.push(Fault::of(line, field, reason)),
+                Err((field, reason)) => faults.add(line, field, reason),
             }
         }
-        if faults.is_empty() {
-            return Self::new(steps).map_err(|reason| Faults(vec![Fault::of(None, "", reason)]));
+        if !faults.first.is_empty() {
+            return Err(faults);
         }
-        Err(Faults(faults))
+        Self::new(steps).map_err(|reason| {
+            faults.add(None, "", reason);
+            faults
+        })
     }
 
     fn new(steps: Vec<(UnixMillis, Option<f64>)>) -> Result<Self, &'static str> {
@@ -161,22 +179,12 @@ impl Series {
     }
 }
 
-impl Fault {
-    fn of(line: Option<u64>, field: &'static str, reason: impl Into<String>) -> Self {
-        Self {
-            line,
-            field,
-            reason: reason.into(),
-        }
-    }
-}
-
 type Wrong = (&'static str, String);
 
 fn step(row: &csv::StringRecord) -> Result<(UnixMillis, Option<f64>), Wrong> {
-    let (time, price) = match row.iter().collect::<Vec<_>>()[..] {
-        [time, price] => (time, price),
-        [_] => return Err(("price", "is missing; write timestamp,price".to_owned())),
+    let (time, price) = match (row.get(0), row.get(1), row.len()) {
+        (Some(time), Some(price), 2) => (time, price),
+        (_, None, _) => return Err(("price", "is missing; write timestamp,price".to_owned())),
         _ => {
             let reason = format!(
                 "there are {} fields instead of timestamp,price; a number has a point, no comma",
@@ -189,7 +197,7 @@ fn step(row: &csv::StringRecord) -> Result<(UnixMillis, Option<f64>), Wrong> {
     if price.is_empty() {
         return Ok((at, None));
     }
-    let wrong = |what: &str| ("price", format!("{price:?} is no {what}"));
+    let wrong = |what: &str| ("price", format!("{} is no {what}", shown(price)));
     let number: f64 = price.parse().map_err(|_| wrong("number"))?;
     if !number.is_finite() {
         return Err(wrong("finite number; leave it out where none is known"));
@@ -212,8 +220,17 @@ fn timestamp(text: &str) -> Result<UnixMillis, String> {
     let millis = stamp.and_then(|stamp| u64::try_from(stamp.as_millisecond()).ok());
     millis.map(UnixMillis).ok_or_else(|| {
         format!(
-            "{text:?} is no time; write one with its offset, like 2026-11-23T14:00:00Z or \
-             2026-11-23T15:00:00+01:00, or seconds since 1970"
+            "{} is no time; write one with its offset, like 2026-11-23T14:00:00Z or \
+             2026-11-23T15:00:00+01:00, or seconds since 1970",
+            shown(text)
         )
     })
+}
+
+/// A field as it is told: in quotes, and not all of it where it is long.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
 }

@@ -119,3 +119,16 @@ fn every_mistake_is_named_by_line_and_field() {
         faults(&many)
     );
 }
+
+#[test]
+fn a_series_that_is_wrong_throughout_is_told_in_few_words() {
+    let told = faults(&"x\n".repeat(1 << 20));
+    assert_eq!(told.matches("price: is missing").count(), 5, "{told}");
+    assert!(told.ends_with("; and 1048571 more"), "{told}");
+    let long = "x".repeat(1 << 20);
+    for line in [format!("{long},1\n"), format!("1795435200,{long}\n")] {
+        let told = faults(&line);
+        assert!(told.len() < 300, "{} bytes", told.len());
+        assert!(told.contains("\"xxxx"), "{told}");
+    }
+}
