@@ -15,7 +15,10 @@ use std::{
     thread,
     time::Duration,
 };
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::{Mutex as Turn, oneshot},
+    time::timeout,
+};
 
 /// Why a source gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,12 +62,14 @@ pub(crate) enum FetchError {
 }
 
 impl FetchError {
-    /// Whether it says that the source is not there, rather than that it dislikes the question.
+    /// Whether it says that the source is not there for anybody, or not for us, rather than that it
+    /// dislikes the question.
     pub(crate) const fn is_outage(&self) -> bool {
         match self {
-            Self::Late { .. } | Self::Unreached { .. } => true,
-            Self::Status { status } => *status >= 500 || *status == 429,
-            _ => false,
+            Self::Late { .. } | Self::Unreached { .. } | Self::Token { .. } => true,
+            // Who is sent elsewhere is mostly sent to a login.
+            Self::Status { status } => matches!(*status, 300..=399 | 401 | 403 | 429 | 500..),
+            Self::TooLong { .. } | Self::File { .. } => false,
         }
     }
 }
@@ -137,6 +142,9 @@ pub(crate) struct Web {
 struct Token {
     path: PathBuf,
     value: Mutex<HeaderValue>,
+    /// A reading that has not come back. One at a time waits for it, and no second one is begun
+    /// beside it.
+    under_way: Turn<Option<oneshot::Receiver<Result<HeaderValue, FetchError>>>>,
 }
 
 impl Web {
@@ -154,6 +162,7 @@ impl Web {
             Some(path) => Some(Arc::new(Token {
                 path: path.to_owned(),
                 value: Mutex::new(bearer(path)?),
+                under_way: Turn::default(),
             })),
             None => None,
         };
@@ -168,14 +177,33 @@ impl Web {
     /// The body of the answer, if it is one with status 200.
     pub(crate) async fn get(&self, url: &Url) -> Result<Vec<u8>, FetchError> {
         let after = self.deadline;
-        let late = |_| FetchError::Late { after };
-        timeout(after, self.asked(url)).await.map_err(late)?
+        let mut reads = None;
+        let got = timeout(after, self.asked(url, &mut reads)).await;
+        got.unwrap_or_else(|_| {
+            Err(match reads {
+                Some(token) => token.late(after),
+                None => FetchError::Late { after },
+            })
+        })
     }
 
-    async fn asked(&self, url: &Url) -> Result<Vec<u8>, FetchError> {
-        let mut response = self.sent(url).await?;
-        if matches!(response.status().as_u16(), 401 | 403) && self.renewed().await? {
-            response = self.sent(url).await?;
+    /// `reads` is the token whose file is waited for.
+    async fn asked<'a>(
+        &'a self,
+        url: &Url,
+        reads: &mut Option<&'a Token>,
+    ) -> Result<Vec<u8>, FetchError> {
+        let shown = self.token.as_deref().map(|token| (token, token.value()));
+        let mut response = self
+            .sent(url, shown.as_ref().map(|(_, value)| value))
+            .await?;
+        if let (401 | 403, Some((token, shown))) = (response.status().as_u16(), shown) {
+            *reads = Some(token);
+            let renewed = token.renewed(&shown).await?;
+            *reads = None;
+            if let Some(value) = renewed {
+                response = self.sent(url, Some(&value)).await?;
+            }
         }
         let status = response.status().as_u16();
         if status != 200 {
@@ -192,28 +220,57 @@ impl Web {
         Ok(body)
     }
 
-    async fn sent(&self, url: &Url) -> Result<Response, FetchError> {
+    async fn sent(&self, url: &Url, token: Option<&HeaderValue>) -> Result<Response, FetchError> {
         let mut request = self.client.get(url.clone());
-        if let Some(token) = &self.token {
-            let value = token.value.lock().unwrap_or_else(PoisonError::into_inner);
-            request = request.header(reqwest::header::AUTHORIZATION, value.clone());
+        if let Some(token) = token {
+            request = request.header(reqwest::header::AUTHORIZATION, token.clone());
         }
         request.send().await.map_err(unreached)
     }
+}
 
-    /// Whether the file holds another token than the one that is not taken.
-    async fn renewed(&self) -> Result<bool, FetchError> {
-        let Some(token) = &self.token else {
-            return Ok(false);
-        };
-        let path = token.path.clone();
-        let read = aside("token", move || bearer(&path)).await;
-        let reason = || "the thread that reads it ended".to_owned();
-        let value = read.map_err(|_| FetchError::Token { reason: reason() })??;
-        let mut known = token.value.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_other = *known != value;
-        *known = value;
-        Ok(is_other)
+impl Token {
+    /// The one that is known.
+    fn value(&self) -> HeaderValue {
+        let known = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clone()
+    }
+
+    /// Another one than that which was shown and is not taken, if there is one by now: others who ask
+    /// may have found it, or else the file holds it.
+    async fn renewed(&self, shown: &HeaderValue) -> Result<Option<HeaderValue>, FetchError> {
+        let mut under_way = self.under_way.lock().await;
+        loop {
+            let known = self.value();
+            if known != *shown {
+                return Ok(Some(known));
+            }
+            let is_left_over = under_way.is_some();
+            let begin = || {
+                let path = self.path.clone();
+                aside("token", move || bearer(&path))
+            };
+            let read = under_way.get_or_insert_with(begin).await;
+            *under_way = None;
+            let reason = || "the thread that reads it ended".to_owned();
+            let value = read.map_err(|_| FetchError::Token { reason: reason() })?;
+            match value {
+                Ok(value) if value != *shown => {
+                    *self.value.lock().unwrap_or_else(PoisonError::into_inner) = value;
+                }
+                // It began before the answer came that this is about.
+                _ if is_left_over => {}
+                Ok(_) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn late(&self, after: Duration) -> FetchError {
+        let (path, after) = (self.path.display(), after.as_secs_f64());
+        FetchError::Token {
+            reason: format!("{path} could not be read within {after} s"),
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod energy;
-mod http;
+mod prices;
 mod readiness;
+mod site;
 mod solver;
 mod storage;
+mod token;

@@ -1,0 +1,119 @@
+//! Prices over real sockets and from files, whatever becomes of their source.
+
+use super::site::{Asking, DEADLINE, Does, Hand, OFTEN, Site, asking, core, empty, web};
+use crate::{
+    inputs::{
+        Source,
+        sources::{Asked, Origin, Prices},
+    },
+    view::View,
+};
+use std::{fs, sync::Arc};
+
+fn prices(clock: &Hand, origin: Origin) -> Asking {
+    let asked = Asked::Prices(Prices {
+        origin,
+        refresh: OFTEN,
+        deadline: DEADLINE,
+        tick: OFTEN,
+    });
+    asking(core(empty(), Arc::new(clock.clone())), asked)
+}
+
+fn price(view: &View) -> Option<f64> {
+    view.inputs.energy.map(|price| price.price)
+}
+
+#[tokio::test]
+async fn prices_go_on_while_their_source_fails_hangs_and_talks_nonsense() {
+    let clock = Hand::at_noon();
+    let now = clock.seconds();
+    let series = |price: i64, next: i64| {
+        let (from, later, end) = (now - 10, now + 60, now + 3_600);
+        Does::Says(format!(
+            "timestamp,price\n{from},{price}\n{later},{next}\n{end},\n"
+        ))
+    };
+    let site = Site::that(series(80, -20)).await;
+    let origin = Origin::Url(web(None, 1 << 20), site.url("/prices.csv?key=hidden"));
+    let control = prices(&clock, origin);
+    control.shows("the first", |v| price(v) == Some(80.0)).await;
+    site.now(series(81, -40));
+    control.shows("another", |v| price(v) == Some(81.0)).await;
+    let source = Source::EnergyPrice;
+    for (does, part) in [
+        (Does::Fails(503), "status 503"),
+        (
+            Does::Says("<html>login</html>".to_owned()),
+            "line 1: price: is missing",
+        ),
+        (Does::Says(String::new()), "it has no price"),
+        (
+            Does::Redirects(site.url.clone()),
+            "redirects are not followed",
+        ),
+        (Does::Drips, "no answer within 0.3 s"),
+        (Does::Fails(500), "status 500"),
+        (Does::Hangs, "no answer within 0.3 s"),
+    ] {
+        site.now(does.clone());
+        control.fails(&source, part).await;
+        let view = control.view();
+        assert_eq!(price(&view), Some(81.0), "{does:?}: the last good series");
+        let failure = view.inputs.sources[&source].failure.clone().unwrap();
+        assert!(
+            failure.starts_with(&format!("{}/prices.csv: ", site.url)),
+            "{failure}"
+        );
+        assert!(!failure.contains("hidden"), "{failure}");
+    }
+    // The source hangs for good, and the price in force still changes when its time comes.
+    clock.forward(60);
+    control
+        .shows("the next price", |v| price(v) == Some(-40.0))
+        .await;
+    site.now(series(70, 90));
+    control.answers(&source).await;
+    control
+        .shows("another series", |v| price(v) == Some(90.0))
+        .await;
+}
+
+#[tokio::test]
+async fn a_series_that_ended_is_unknown_and_told_as_such() {
+    let clock = Hand::at_noon();
+    let now = clock.seconds();
+    let over = format!("{},10\n{},20\n", now - 100, now - 50);
+    let site = Site::that(Does::Says(over)).await;
+    let control = prices(&clock, Origin::Url(web(None, 1 << 20), site.url("/")));
+    let source = Source::EnergyPrice;
+    control.fails(&source, "it ended at ").await;
+    assert_eq!(price(&control.view()), None);
+}
+
+#[tokio::test]
+async fn a_file_of_prices_that_is_spoiled_or_gone_leaves_the_last_good_ones_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prices.csv");
+    let clock = Hand::at_noon();
+    let now = clock.seconds();
+    let good = |price: i64| format!("{},{price}\n{},\n", now - 10, now + 3_600);
+    fs::write(&path, good(-7)).unwrap();
+    let control = prices(&clock, Origin::File(path.clone()));
+    control.shows("the first", |v| price(v) == Some(-7.0)).await;
+    let source = Source::EnergyPrice;
+    fs::write(&path, format!("{now},1\n{now},2\n")).unwrap();
+    let told = format!("{}: line 2: timestamp: is not later", path.display());
+    control.fails(&source, &told).await;
+    fs::remove_file(&path).unwrap();
+    control.fails(&source, "No such file").await;
+    // Nobody ever writes into it: a reader would wait for ever.
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    control.fails(&source, "it is no regular file").await;
+    assert_eq!(price(&control.view()), Some(-7.0));
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, good(9)).unwrap();
+    control.shows("the next", |v| price(v) == Some(9.0)).await;
+    control.answers(&source).await;
+}

@@ -1,0 +1,307 @@
+//! A site's services over real sockets, and a control that asks one of them.
+
+use crate::{
+    core::{Core, Parts},
+    inputs::{
+        Source,
+        fetch::{Web, client},
+        sources::Asked,
+    },
+    store::Store,
+    view::View,
+};
+use axum::{
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::header::AUTHORIZATION,
+    response::{IntoResponse as _, Response},
+};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
+use lattice_mesh::{
+    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
+};
+use lattice_quorum_types::{
+    Applied, Envelope, Refusal, Revision, UnixMillis,
+    view::{Answer, Hot, Query, WatchItem},
+    wire::Unavailable,
+};
+use reqwest::{StatusCode, Url};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    net::TcpListener,
+    sync::{Barrier, Semaphore},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// Longer than anything here takes on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any test.
+pub(super) const LONG: Duration = Duration::from_secs(3_600);
+pub(super) const OFTEN: Duration = Duration::from_millis(20);
+/// After which a source that hangs here is given up.
+pub(super) const DEADLINE: Duration = Duration::from_millis(300);
+
+/// What a site's service does with a question.
+#[derive(Debug, Clone)]
+pub(super) enum Does {
+    Says(String),
+    /// By the path and query asked for.
+    SaysOf(BTreeMap<String, &'static str>),
+    Fails(u16),
+    /// Takes the question and never answers.
+    Hangs,
+    /// Begins to answer and never ends.
+    Drips,
+    Redirects(String),
+    /// Says it to whoever shows this token.
+    SaysTo(&'static str, String),
+    /// The same, and whoever shows another is told so together with as many others as wait here.
+    SaysTogetherTo(&'static str, String, Arc<Barrier>),
+}
+
+#[derive(Clone)]
+pub(super) struct Site {
+    does: Arc<Mutex<Does>>,
+    asked: Arc<Mutex<Vec<String>>>,
+    pub(super) url: String,
+    _serving: Arc<Serving>,
+}
+
+struct Serving(JoinHandle<()>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Site {
+    pub(super) async fn that(does: Does) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let does = Arc::new(Mutex::new(does));
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let shared = (does.clone(), asked.clone());
+        let router = axum::Router::new().fallback(answer).with_state(shared);
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self {
+            does,
+            asked,
+            url,
+            _serving: Arc::new(Serving(serving)),
+        }
+    }
+
+    pub(super) fn now(&self, does: Does) {
+        *self.does.lock().unwrap() = does;
+    }
+
+    pub(super) fn url(&self, path: &str) -> Url {
+        Url::parse(&format!("{}{path}", self.url)).unwrap()
+    }
+
+    pub(super) fn times_asked(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+
+    pub(super) fn times_asked_for(&self, path: &str) -> usize {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|asked| *asked == path).count()
+    }
+
+    /// Until it was asked so many times more.
+    pub(super) async fn is_asked(&self, more: usize) {
+        let all = self.times_asked() + more;
+        while self.times_asked() < all {
+            tokio::time::sleep(OFTEN).await;
+        }
+    }
+}
+
+type Shared = (Arc<Mutex<Does>>, Arc<Mutex<Vec<String>>>);
+
+async fn answer(State((does, asked)): State<Shared>, request: Request) -> Response {
+    let path = request.uri().path_and_query().unwrap().to_string();
+    asked.lock().unwrap().push(path.clone());
+    let does = does.lock().unwrap().clone();
+    let shown = request.headers().get(AUTHORIZATION);
+    let shows = |token| shown.is_some_and(|shown| shown == format!("Bearer {token}").as_str());
+    match does {
+        Does::Says(text) => text.into_response(),
+        Does::SaysOf(texts) => match texts.get(&path) {
+            Some(text) => (*text).into_response(),
+            None => StatusCode::NOT_FOUND.into_response(),
+        },
+        Does::Fails(status) => StatusCode::from_u16(status).unwrap().into_response(),
+        Does::Hangs => std::future::pending().await,
+        Does::Drips => {
+            let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
+            Body::from_stream(first.chain(stream::pending())).into_response()
+        }
+        Does::Redirects(to) => (StatusCode::FOUND, [("location", to)]).into_response(),
+        Does::SaysTo(token, text) | Does::SaysTogetherTo(token, text, _) if shows(token) => {
+            text.into_response()
+        }
+        Does::SaysTo(..) => StatusCode::UNAUTHORIZED.into_response(),
+        Does::SaysTogetherTo(_, _, others) => {
+            others.wait().await;
+            StatusCode::UNAUTHORIZED.into_response()
+        }
+    }
+}
+
+/// One that is given up soon.
+pub(super) fn web(token_file: Option<&Path>, most: usize) -> Web {
+    web_within(DEADLINE, token_file, most)
+}
+
+pub(super) fn web_within(deadline: Duration, token_file: Option<&Path>, most: usize) -> Web {
+    Web::new(client(false).unwrap(), token_file, deadline, most).unwrap()
+}
+
+/// A clock that stands until it is moved.
+#[derive(Clone)]
+pub(super) struct Hand(Arc<AtomicU64>);
+
+impl Hand {
+    /// 2026-11-23T12:00:00Z.
+    pub(super) fn at_noon() -> Self {
+        Self(Arc::new(AtomicU64::new(1_795_435_200_000)))
+    }
+
+    pub(super) fn forward(&self, seconds: u64) {
+        self.0.fetch_add(seconds * 1_000, Ordering::Relaxed);
+    }
+
+    pub(super) fn seconds(&self) -> u64 {
+        self.now().0 / 1_000
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A quorum that tells this state. The last that is read of it waits for leave.
+pub(super) struct Told {
+    pub(super) hot: Hot,
+    pub(super) leave: Semaphore,
+}
+
+#[async_trait::async_trait]
+impl Store for Told {
+    async fn propose(
+        &self,
+        _: Vec<Envelope>,
+    ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
+        Err(Unavailable::NoMajority)
+    }
+    async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
+        match query {
+            Query::Hot => Ok(Answer::Hot(Box::new(self.hot.clone()))),
+            Query::Baselines => Ok(Answer::Baselines(Box::default())),
+            Query::Vclusters => {
+                let _leave = self.leave.acquire().await.unwrap();
+                Ok(Answer::Vclusters(Vec::new()))
+            }
+            _ => Err(Unavailable::NoMajority),
+        }
+    }
+    fn watch(&self, _: Revision) -> BoxStream<'static, WatchItem> {
+        stream::pending().boxed()
+    }
+}
+
+/// A control that has read nothing yet.
+pub(super) fn core(store: Arc<Told>, clock: Arc<dyn Clock>) -> Arc<Core> {
+    let day = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
+    let authority = Authority::create("test", day).unwrap();
+    let identity = Identity::new("test", Role::Control, "c1").unwrap();
+    let credentials = Credentials::issued_by(&authority, &identity, day).unwrap();
+    let addr = "127.0.0.1:0".parse().unwrap();
+    Core::new(Parts {
+        cluster: "test".to_owned(),
+        name: "c1".to_owned(),
+        clock,
+        store,
+        mesh: Mesh::bind(addr, credentials, MeshConfig::default()).unwrap(),
+        timings: crate::Timings::default(),
+        history: crate::history::History::open(None).unwrap(),
+    })
+}
+
+/// A quorum that is empty, and answers.
+pub(super) fn empty() -> Arc<Told> {
+    Arc::new(Told {
+        hot: Hot {
+            revision: Revision(1),
+            ..Hot::default()
+        },
+        leave: Semaphore::new(1),
+    })
+}
+
+/// A control that asks one source.
+pub(super) struct Asking {
+    core: Arc<Core>,
+    _task: Serving,
+}
+
+pub(super) fn asking(core: Arc<Core>, asked: Asked) -> Asking {
+    let _task = Serving(tokio::spawn(asked.follow(core.clone())));
+    Asking { core, _task }
+}
+
+impl Asking {
+    pub(super) fn view(&self) -> Arc<View> {
+        self.core.view()
+    }
+
+    /// Since the quorum was heard, milliseconds.
+    pub(super) fn age(&self) -> Option<u64> {
+        self.core.view_age_ms()
+    }
+
+    /// Until the view is so.
+    pub(super) async fn shows(&self, what: &str, is_so: impl Fn(&View) -> bool) {
+        let waits = async {
+            while !is_so(&self.view()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let shown = timeout(PATIENCE, waits).await;
+        assert!(shown.is_ok(), "{what}: {:?}", self.view().inputs);
+    }
+
+    /// Until the source's last failure says this.
+    pub(super) async fn fails(&self, source: &Source, part: &str) {
+        let says = |view: &View| {
+            let state = view.inputs.sources.get(source);
+            let failure = state.and_then(|state| state.failure.as_deref());
+            failure.is_some_and(|failure| failure.contains(part))
+        };
+        self.shows(part, says).await;
+    }
+
+    pub(super) async fn answers(&self, source: &Source) {
+        let answers = |view: &View| {
+            let state = view.inputs.sources.get(source);
+            state.is_some_and(|state| state.failure.is_none() && state.answered_at.is_some())
+        };
+        self.shows("it answers", answers).await;
+    }
+}
