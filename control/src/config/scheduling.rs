@@ -35,7 +35,9 @@ pub struct EnergyPriceConfig {
     pub deadline_s: u64,
 }
 
-/// Who knows how much of a job's input data is on the hot tier.
+/// Who knows how much of a job's input data is on the hot tier. The answer is `{"fraction": 0.8}`; one
+/// with `null`, or the status 404, says that this allocation is not known: the part is then unknown (0.5)
+/// like without a source, and the source is none the worse for it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct DataReadinessConfig {
     /// Asked for one allocation at a time: `{id}`, `{project}` and `{user}` stand for its own.
@@ -287,6 +289,14 @@ fn check_spans(refresh_s: u64, max_age_s: Option<u64>, deadline_s: u64, problems
     {
         let text = "is less than `refresh_s`: every answer would be forgotten before the next";
         problems.add("max_age_s", text);
+    }
+    if let Some(max_age_s) = max_age_s
+        && deadline_s > max_age_s
+        && deadline_s <= MOST_DEADLINE_S
+    {
+        let text = "is more than `max_age_s`: what is known would be forgotten while the next answer is \
+                    waited for";
+        problems.add("deadline_s", text);
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Inputs {
     pub(crate) energy: Option<Price>,
     /// The part of its input data that is ready, of pending allocations of which a source says it.
     pub(crate) data_ready: Arc<BTreeMap<AllocationId, Fraction>>,
+    /// Pending allocations of which the source failed to say it when it was last asked.
+    pub(crate) data_ready_failing: usize,
     /// Storage systems that have a budget.
     pub(crate) storage: Arc<BTreeMap<String, System>>,
     /// How things stand with each source that the configuration names.

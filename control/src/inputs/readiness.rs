@@ -1,5 +1,6 @@
 //! How much of a job's input data is on the hot tier, asked of the site for each allocation that waits and
-//! whose request does not say it: who is asked when, and what an answer counts for how long.
+//! whose request does not say it: who is asked about when, what an answer counts for how long, and whose
+//! failure it is where none comes.
 
 use super::{
     answer::{self, AnswerError},
@@ -12,6 +13,10 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
+
+/// So many outages in a row are the source's own; fewer where fewer allocations wait. One that fails about a
+/// single allocation answers about others in between.
+const IN_A_ROW: usize = 3;
 
 /// How often, and how much at a time.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +40,28 @@ pub(crate) enum AskError {
     /// It gave something else.
     #[error(transparent)]
     Answer(#[from] AnswerError),
+    /// With the allocation's names in it the template is no URL.
+    #[error("url: {reason}")]
+    Url {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl AskError {
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Fetch(error) if error.is_outage())
+    }
+}
+
+/// What a source that was asked says. One that answers 404 does not know this allocation, as most services
+/// tell of what they were never given; that is no failure.
+pub(crate) fn said(fetched: Result<Vec<u8>, FetchError>) -> Result<Option<Fraction>, AskError> {
+    match fetched {
+        Ok(body) => Ok(read(&body)?),
+        Err(FetchError::Status { status: 404 }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What a source says: `{"fraction": 0.8}`; `null` where it does not know.
@@ -51,6 +78,26 @@ struct Known {
     said: Option<(Fraction, Instant)>,
     /// When it is asked about next; `None` while it is being asked about.
     due: Option<Instant>,
+    /// How the last question about it came out.
+    fails: Fails,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fails {
+    No,
+    /// As the source did for all.
+    WithAll,
+    /// And that was told as its own failure.
+    Alone,
+}
+
+/// What is to be told of an allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The source does not say how much is ready, for a reason of this allocation's own.
+    Fails(AllocationId, AskError),
+    /// It does again.
+    Recovered(AllocationId),
 }
 
 /// Whose turn it is, and what was said.
@@ -62,6 +109,8 @@ pub(crate) struct Turns {
     asking: usize,
     /// Questions in a row that nobody was there to answer.
     unanswered: usize,
+    /// How the source stands, if that was seen since it was last told.
+    stands: Option<Result<(), AskError>>,
     /// Before that a source that is not there is not asked again.
     not_before: Option<Instant>,
 }
@@ -74,6 +123,7 @@ impl Turns {
             due: BTreeSet::new(),
             asking: 0,
             unanswered: 0,
+            stands: None,
             not_before: None,
         }
     }
@@ -94,6 +144,7 @@ impl Turns {
                 Known {
                     said: None,
                     due: Some(now),
+                    fails: Fails::No,
                 }
             });
         }
@@ -119,28 +170,78 @@ impl Turns {
         Some(id)
     }
 
-    /// What came of a question. What was said before counts on where there is no answer, till it is too
-    /// old.
+    /// What came of a question, and what is to be told of its allocation. What was said before counts on
+    /// where there is no answer, till it is too old.
     pub(crate) fn came(
         &mut self,
         id: AllocationId,
-        answer: &Result<Option<Fraction>, AskError>,
+        answer: Result<Option<Fraction>, AskError>,
         now: Instant,
-    ) {
-        self.asking = self.asking.saturating_sub(1);
+    ) -> Option<News> {
+        let is_down = self.judge(&answer, now);
+        self.over(id, now);
+        let known = self.known.get_mut(&id)?;
+        let before = known.fails;
         match answer {
-            Err(AskError::Fetch(error)) if error.is_outage() => {
+            Ok(fraction) => {
+                known.said = fraction.map(|fraction| (fraction, now));
+                known.fails = Fails::No;
+                (before == Fails::Alone).then_some(News::Recovered(id))
+            }
+            Err(_) if before == Fails::Alone => None,
+            // Told once, of the source.
+            Err(_) if is_down => {
+                known.fails = Fails::WithAll;
+                None
+            }
+            Err(error) => {
+                known.fails = Fails::Alone;
+                Some(News::Fails(id, error))
+            }
+        }
+    }
+
+    /// Whether the source is down, by this answer.
+    fn judge(&mut self, answer: &Result<Option<Fraction>, AskError>, now: Instant) -> bool {
+        match answer {
+            Err(error) if error.is_outage() => {
                 self.unanswered = self.unanswered.saturating_add(1);
                 self.not_before = Some(now + self.pace.pause);
+                let is_down = self.unanswered >= IN_A_ROW.min(self.known.len().max(1));
+                if is_down {
+                    self.stands = Some(Err(error.clone()));
+                }
+                is_down
             }
-            _ => self.unanswered = 0,
+            // It was not asked.
+            Err(AskError::Url { .. }) => false,
+            _ => {
+                self.unanswered = 0;
+                self.stands = Some(Ok(()));
+                false
+            }
         }
+    }
+
+    /// How the source stands, if anything was learnt of it since this was asked last. It is down where
+    /// nobody answers, or it takes none of our questions; what it makes of a single allocation does not
+    /// count.
+    pub(crate) fn source(&mut self) -> Option<Result<(), AskError>> {
+        self.stands.take()
+    }
+
+    /// Allocations that wait, about which the last question brought no answer.
+    pub(crate) fn failing(&self) -> usize {
+        let fails = |known: &&Known| known.fails != Fails::No;
+        self.known.values().filter(fails).count()
+    }
+
+    /// A question is over, or was not asked at all.
+    pub(crate) fn over(&mut self, id: AllocationId, now: Instant) {
+        self.asking = self.asking.saturating_sub(1);
         let Some(known) = self.known.get_mut(&id) else {
             return;
         };
-        if let Ok(fraction) = answer {
-            known.said = fraction.map(|fraction| (fraction, now));
-        }
         let at = now + self.pace.refresh;
         // It may have gone and come back meanwhile.
         if let Some(before) = known.due.replace(at) {
@@ -156,5 +257,48 @@ impl Turns {
             (now.duration_since(at) < self.pace.max_age).then_some((*id, fraction))
         };
         self.known.iter().filter_map(counts).collect()
+    }
+}
+
+/// How many allocations' failures are told in a while: one that the source dislikes is worth a line, a
+/// thousand are not worth a thousand.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    since: Instant,
+    told: usize,
+    kept_back: usize,
+}
+
+impl Lines {
+    /// In so long at most so many lines.
+    pub(crate) const WHILE: Duration = Duration::from_secs(60);
+    pub(crate) const MOST: usize = 5;
+
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            told: 0,
+            kept_back: 0,
+        }
+    }
+
+    /// Whether there may be one more now.
+    pub(crate) fn may(&mut self) -> bool {
+        let may = self.told < Self::MOST;
+        match may {
+            true => self.told += 1,
+            false => self.kept_back += 1,
+        }
+        may
+    }
+
+    /// How many were kept back in a while that is over now.
+    pub(crate) fn over(&mut self, now: Instant) -> Option<usize> {
+        if now.duration_since(self.since) < Self::WHILE {
+            return None;
+        }
+        let kept_back = self.kept_back;
+        *self = Self::new(now);
+        (kept_back > 0).then_some(kept_back)
     }
 }

@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod asked;
 mod energy;
 mod prices;
 mod readiness;
@@ -7,3 +8,4 @@ mod site;
 mod solver;
 mod storage;
 mod token;
+mod used;

@@ -86,6 +86,7 @@ scheduling:
     a: {bandwidth_gb_s: -1, utilisation: {url: 'ftp://x/', key: used, unit: gb_s}}
     b: {bandwidth_gb_s: 1, utilisation: {url: 'http://u:p@x/', colour: red, deadline_s: 999}}
     c: {bandwidth_gb_s: 1, utilisation: {url: 'http://far.example/', token_file: /t}}
+    d: {bandwidth_gb_s: 1, utilisation: {url: 'http://x/', refresh_s: 5, max_age_s: 20, deadline_s: 30}}
 ",
     );
     for part in [
@@ -105,6 +106,7 @@ scheduling:
         "scheduling.storage.b.utilisation.colour: unknown key",
         "scheduling.storage.b.utilisation.deadline_s: give 1 to 300 seconds, not 999",
         "scheduling.storage.c.utilisation.url: would carry the token in the clear",
+        "scheduling.storage.d.utilisation.deadline_s: is more than `max_age_s`",
     ] {
         assert!(told.contains(part), "{part:?} is missing in {told}");
     }

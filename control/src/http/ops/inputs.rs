@@ -36,6 +36,14 @@ pub(crate) fn gauges(view: &View, now: UnixMillis) -> Vec<Gauge> {
             false => Vec::new(),
         },
     ));
+    all.push(gauge(
+        "lattice_data_readiness_failing",
+        "Pending allocations about which the source gave no answer that can be used when it was last asked.",
+        match view.inputs.asks_for_readiness() {
+            true => one(Some(view.inputs.data_ready_failing as f64)).collect(),
+            false => Vec::new(),
+        },
+    ));
     all.extend(storage(view));
     all
 }
@@ -55,12 +63,13 @@ fn sources(view: &View, now: UnixMillis) -> Vec<Gauge> {
     vec![
         Gauge {
             name: "lattice_scheduling_source_up",
-            help: "1 where a source last answered as it should; no series before it was asked.",
+            help: "1 where a source last answered as it should (about data readiness: at all); no series before \
+                   it was asked.",
             series: up,
         },
         Gauge {
             name: "lattice_scheduling_source_age_seconds",
-            help: "Since a source last answered as it should; no series before the first time.",
+            help: "Since a source was last up; no series before the first time.",
             series: age,
         },
     ]

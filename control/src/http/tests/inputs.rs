@@ -49,6 +49,7 @@ async fn the_metrics_tell_which_sources_answer_how_old_they_are_and_what_is_in_f
                 normalized: Fraction::millionths(250_000),
             }),
             data_ready: Arc::new([(AllocationId(1), Fraction::ONE)].into()),
+            data_ready_failing: 4,
             storage: Arc::new(storage.map(|(name, s)| (name.to_owned(), s)).into()),
             sources: Arc::new(sources.into()),
         };
@@ -68,6 +69,7 @@ async fn the_metrics_tell_which_sources_answer_how_old_they_are_and_what_is_in_f
             "lattice_energy_price -12.5",
             "lattice_energy_price_normalized 0.25",
             "lattice_data_readiness_known 1",
+            "lattice_data_readiness_failing 4",
             "lattice_storage_budget_bytes_per_second{system=\"home\"} 200000000000",
             "lattice_storage_budget_bytes_per_second{system=\"scratch\"} 200000000000",
             "lattice_storage_others_bytes_per_second{system=\"scratch\"} 50000000000",

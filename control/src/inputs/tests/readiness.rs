@@ -1,8 +1,9 @@
 //! Whose turn it is to be asked about, and what an answer counts.
 
 use crate::inputs::{
+    answer::AnswerError,
     fetch::FetchError,
-    readiness::{AskError, Pace, Turns, read},
+    readiness::{AskError, Lines, News, Pace, Turns, read, said},
 };
 use lattice_placement::Fraction;
 use lattice_quorum_types::AllocationId;
@@ -41,6 +42,35 @@ const LATE: AskError = AskError::Fetch(FetchError::Late {
     after: Duration::from_secs(5),
 });
 
+fn disliked() -> AskError {
+    FetchError::Status { status: 400 }.into()
+}
+
+/// A source that does not know an allocation says so with 404, as services do.
+#[test]
+fn who_is_unknown_to_the_source_is_no_failure_of_it() {
+    let status = |status| said(Err(FetchError::Status { status }));
+    assert_eq!(status(404), Ok(None));
+    assert_eq!(status(400), Err(disliked()));
+    assert_eq!(said(Ok(br#"{"fraction": null}"#.to_vec())), Ok(None));
+    assert_eq!(
+        said(Ok(br#"{"fraction": 1}"#.to_vec())),
+        Ok(Some(part(1_000_000)))
+    );
+}
+
+#[test]
+fn an_outage_is_one_of_all_and_not_of_one_question() {
+    let is_outage = |status| FetchError::Status { status }.is_outage();
+    for status in [302, 401, 403, 429, 500, 503] {
+        assert!(is_outage(status), "{status}");
+    }
+    for status in [204, 400, 404, 409, 410, 422] {
+        assert!(!is_outage(status), "{status}");
+    }
+    assert!(!FetchError::TooLong { most: 1 }.is_outage());
+}
+
 #[test]
 fn an_answer_is_a_part_of_a_whole_or_unknown() {
     assert_eq!(read(br#"{"fraction": 0.8}"#), Ok(Some(part(800_000))));
@@ -67,10 +97,10 @@ fn so_many_are_asked_about_at_a_time_and_each_again_after_a_while() {
     let (mut turns, start) = (turns(), Instant::now());
     turns.follow(&ids([1, 2, 3]), start);
     assert_eq!(asked(&mut turns, start), [1, 2]);
-    turns.came(AllocationId(1), &Ok(Some(part(500_000))), start);
+    turns.came(AllocationId(1), Ok(Some(part(500_000))), start);
     assert_eq!(asked(&mut turns, start), [3]);
-    turns.came(AllocationId(2), &Ok(None), start);
-    turns.came(AllocationId(3), &Ok(Some(part(100_000))), start);
+    turns.came(AllocationId(2), Ok(None), start);
+    turns.came(AllocationId(3), Ok(Some(part(100_000))), start);
     assert_eq!(asked(&mut turns, start + REFRESH / 2), NOBODY);
     let ready = turns.ready(start);
     assert_eq!(ready.len(), 2, "{ready:?}");
@@ -86,9 +116,9 @@ fn an_answer_counts_on_while_the_source_is_silent_and_not_for_ever() {
     let (mut turns, start) = (turns(), Instant::now());
     turns.follow(&ids([1]), start);
     assert_eq!(asked(&mut turns, start), [1]);
-    turns.came(AllocationId(1), &Ok(Some(part(700_000))), start);
+    turns.came(AllocationId(1), Ok(Some(part(700_000))), start);
     assert_eq!(asked(&mut turns, start + REFRESH), [1]);
-    turns.came(AllocationId(1), &Err(LATE), start + REFRESH);
+    turns.came(AllocationId(1), Err(LATE), start + REFRESH);
     let last = start + MAX_AGE - Duration::from_millis(1);
     assert_eq!(turns.ready(last)[&AllocationId(1)], part(700_000));
     assert!(turns.ready(start + MAX_AGE).is_empty());
@@ -99,18 +129,17 @@ fn a_source_that_is_gone_is_asked_one_thing_at_a_time() {
     let (mut turns, start) = (turns(), Instant::now());
     turns.follow(&ids(1..=10), start);
     assert_eq!(asked(&mut turns, start), [1, 2]);
-    turns.came(AllocationId(1), &Err(LATE), start);
+    turns.came(AllocationId(1), Err(LATE), start);
     assert_eq!(asked(&mut turns, start), [3]);
-    turns.came(AllocationId(2), &Err(LATE), start);
-    turns.came(AllocationId(3), &Err(LATE), start);
+    turns.came(AllocationId(2), Err(LATE), start);
+    turns.came(AllocationId(3), Err(LATE), start);
     assert_eq!(asked(&mut turns, start), NOBODY);
     assert_eq!(asked(&mut turns, start + PAUSE), [4]);
-    turns.came(AllocationId(4), &Err(LATE), start + PAUSE);
+    turns.came(AllocationId(4), Err(LATE), start + PAUSE);
     assert_eq!(asked(&mut turns, start + PAUSE), NOBODY);
     assert_eq!(asked(&mut turns, start + 2 * PAUSE), [5]);
     // It is back, and dislikes one question: no reason to spare it.
-    let unknown = Err(FetchError::Status { status: 404 }.into());
-    turns.came(AllocationId(5), &unknown, start + 2 * PAUSE);
+    turns.came(AllocationId(5), Err(disliked()), start + 2 * PAUSE);
     assert_eq!(asked(&mut turns, start + 2 * PAUSE), [6, 7]);
 }
 
@@ -121,7 +150,116 @@ fn who_goes_and_comes_back_while_being_asked_about_has_one_turn() {
     assert_eq!(asked(&mut turns, start), [1]);
     turns.follow(&ids([]), start);
     turns.follow(&ids([1]), start);
-    turns.came(AllocationId(1), &Ok(Some(part(1))), start);
+    turns.came(AllocationId(1), Ok(Some(part(1))), start);
     assert_eq!(asked(&mut turns, start), NOBODY);
     assert_eq!(asked(&mut turns, start + REFRESH), [1]);
+}
+
+/// What a source makes of one allocation is told of that one, once, and of the source nothing.
+#[test]
+fn a_source_that_dislikes_one_allocation_is_up_and_who_it_is_is_told() {
+    let (mut turns, mut now) = (turns(), Instant::now());
+    let (good, bad) = (AllocationId(1), AllocationId(2));
+    let nonsense = || {
+        AskError::from(AnswerError::Missing {
+            pointer: "/fraction".to_owned(),
+        })
+    };
+    turns.follow(&ids([1, 2]), now);
+    let round = |turns: &mut Turns, now, of_bad| {
+        assert_eq!(asked(turns, now), [1, 2]);
+        let told = turns.came(good, Ok(Some(part(1))), now);
+        assert_eq!(told, None);
+        assert_eq!(turns.source(), Some(Ok(())));
+        let told = turns.came(bad, of_bad, now);
+        // Whatever it is, the source answered others.
+        let stands = turns.source();
+        assert!(matches!(stands, None | Some(Ok(()))), "{stands:?}");
+        told
+    };
+    let first = round(&mut turns, now, Err(nonsense()));
+    assert_eq!(first, Some(News::Fails(bad, nonsense())));
+    assert_eq!(turns.failing(), 1);
+    for again in [Err(nonsense()), Err(LATE), Err(disliked())] {
+        now += REFRESH;
+        assert_eq!(round(&mut turns, now, again), None);
+        assert_eq!(turns.failing(), 1);
+    }
+    now += REFRESH;
+    let recovered = round(&mut turns, now, Ok(None));
+    assert_eq!(recovered, Some(News::Recovered(bad)));
+    assert_eq!(turns.failing(), 0);
+    // Who goes takes its failure along.
+    now += REFRESH;
+    let told = round(&mut turns, now, Err(LATE));
+    assert_eq!(told, Some(News::Fails(bad, LATE)));
+    turns.follow(&ids([1]), now);
+    assert_eq!(turns.failing(), 0);
+}
+
+#[test]
+fn a_source_that_fails_about_all_is_down_and_told_once() {
+    let (mut turns, now) = (turns(), Instant::now());
+    turns.follow(&ids(1..=10), now);
+    let mut told = Vec::new();
+    for n in 1..=10 {
+        let at = now + PAUSE * n;
+        let Some(id) = turns.next(at) else {
+            panic!("nobody is asked about")
+        };
+        told.extend(turns.came(id, Err(LATE), at));
+        let stands = turns.source();
+        match n {
+            1 | 2 => assert_eq!(stands, None),
+            _ => assert_eq!(stands, Some(Err(LATE))),
+        }
+    }
+    // Before it was known that it fails about all.
+    let fails = |id| News::Fails(AllocationId(id), LATE);
+    assert_eq!(told, [fails(1), fails(2)]);
+    assert_eq!(turns.failing(), 10);
+    assert_eq!(turns.source(), None, "nothing was learnt since");
+    let at = now + REFRESH * 2;
+    assert_eq!(asked(&mut turns, at), [1]);
+    turns.came(AllocationId(1), Ok(None), at);
+    assert_eq!(turns.source(), Some(Ok(())));
+}
+
+#[test]
+fn a_source_that_fails_about_the_only_one_that_waits_is_down() {
+    let (mut turns, now) = (turns(), Instant::now());
+    turns.follow(&ids([1]), now);
+    assert_eq!(asked(&mut turns, now), [1]);
+    assert_eq!(turns.came(AllocationId(1), Err(LATE), now), None);
+    assert_eq!(turns.source(), Some(Err(LATE)));
+}
+
+/// Neither does a question that could not be put.
+#[test]
+fn who_is_gone_when_its_turn_comes_says_nothing_of_the_source() {
+    let (mut turns, now) = (turns(), Instant::now());
+    turns.follow(&ids([1, 2, 3]), now);
+    assert_eq!(asked(&mut turns, now), [1, 2]);
+    turns.over(AllocationId(1), now);
+    let reason = "invalid port number".to_owned();
+    let no_url = || AskError::Url {
+        reason: reason.clone(),
+    };
+    let told = turns.came(AllocationId(2), Err(no_url()), now);
+    assert_eq!(told, Some(News::Fails(AllocationId(2), no_url())));
+    assert_eq!(turns.source(), None);
+    assert_eq!(asked(&mut turns, now), [3]);
+}
+
+#[test]
+fn so_many_lines_are_written_in_a_while_and_the_others_counted() {
+    let start = Instant::now();
+    let mut lines = Lines::new(start);
+    let may = (0..Lines::MOST + 3).filter(|_| lines.may()).count();
+    assert_eq!(may, Lines::MOST);
+    assert_eq!(lines.over(start + Lines::WHILE / 2), None);
+    assert!(!lines.may());
+    assert_eq!(lines.over(start + Lines::WHILE), Some(4));
+    assert!(lines.may());
+    assert_eq!(lines.over(start + Lines::WHILE * 2), None);
 }

@@ -1,0 +1,135 @@
+//! How much of a job's data is ready, asked over real sockets.
+
+use super::site::{Does, LONG, OFTEN, Site, asking, web};
+use crate::{
+    inputs::{
+        Source,
+        readiness::Pace,
+        sources::{Asked, Readiness},
+    },
+    tasks::testing::world::World,
+    view::View,
+};
+use lattice_placement::Fraction;
+use lattice_quorum_types::{AllocationId, spec::Requeue};
+use std::{collections::BTreeMap, time::Duration};
+
+fn readiness(site: &Site, max_age: Duration) -> Asked {
+    Asked::Readiness(Readiness {
+        web: web(None, 1 << 10),
+        template: format!(
+            "{}/ready?allocation={{id}}&project={{project}}&user={{user}}",
+            site.url
+        ),
+        pace: Pace {
+            refresh: OFTEN,
+            max_age,
+            at_a_time: 4,
+            pause: OFTEN,
+        },
+        tick: OFTEN,
+    })
+}
+
+fn of(id: AllocationId) -> String {
+    format!("/ready?allocation={id}&project=atlas&user=root")
+}
+
+fn ready(view: &View) -> BTreeMap<AllocationId, Fraction> {
+    BTreeMap::clone(&view.inputs.data_ready)
+}
+
+fn eighty_of(id: AllocationId) -> BTreeMap<AllocationId, Fraction> {
+    [(id, Fraction::millionths(800_000))].into()
+}
+
+#[tokio::test]
+async fn each_that_waits_is_asked_about_by_its_own_names() {
+    let world = World::new();
+    let (first, second) = (world.waits(Requeue::Never), world.waits(Requeue::Never));
+    world.fold();
+    let texts = BTreeMap::from([
+        (of(first), r#"{"fraction": 0.8}"#),
+        (of(second), r#"{"fraction": null}"#),
+    ]);
+    let site = Site::that(Does::SaysOf(texts.clone())).await;
+    let control = asking(world.core.clone(), readiness(&site, LONG));
+    control
+        .shows("the first", |v| ready(v) == eighty_of(first))
+        .await;
+    let source = Source::DataReadiness;
+    // It hangs: what was said counts on.
+    site.now(Does::Hangs);
+    control.fails(&source, "no answer within 0.3 s").await;
+    assert_eq!(ready(&control.view()), eighty_of(first));
+    site.now(Does::SaysOf(texts));
+    control.answers(&source).await;
+    // Who has what it waited for is asked about no more.
+    world.assign(first, "b1");
+    control.shows("it is over", |v| ready(v).is_empty()).await;
+    let before = site.times_asked_for(&of(first));
+    site.is_asked(5).await;
+    assert_eq!(site.times_asked_for(&of(first)), before);
+}
+
+#[tokio::test]
+async fn what_was_said_is_forgotten_when_the_source_hangs_for_long() {
+    let world = World::new();
+    let first = world.waits(Requeue::Never);
+    world.fold();
+    let said = Does::SaysOf([(of(first), r#"{"fraction": 0.8}"#)].into());
+    let site = Site::that(said.clone()).await;
+    let control = asking(
+        world.core.clone(),
+        readiness(&site, Duration::from_millis(500)),
+    );
+    control
+        .shows("the first", |v| ready(v) == eighty_of(first))
+        .await;
+    site.now(Does::Hangs);
+    control
+        .shows("it is forgotten", |v| ready(v).is_empty())
+        .await;
+    site.now(said);
+    control
+        .shows("it is back", |v| ready(v) == eighty_of(first))
+        .await;
+}
+
+/// That one is unknown to the source, or its answer is wrong, says nothing of the source.
+#[tokio::test]
+async fn an_allocation_that_the_source_dislikes_does_not_make_it_fail() {
+    let world = World::new();
+    let [good, bad, unknown] = [(); 3].map(|()| world.waits(Requeue::Never));
+    world.fold();
+    let texts = BTreeMap::from([
+        (of(good), r#"{"fraction": 0.8}"#),
+        (of(bad), r#"{"fraction": 8}"#),
+    ]);
+    let site = Site::that(Does::SaysOf(texts)).await;
+    let control = asking(world.core.clone(), readiness(&site, LONG));
+    control
+        .shows("the good", |v| ready(v) == eighty_of(good))
+        .await;
+    let looks = async {
+        let asked = || {
+            site.times_asked_for(&of(bad))
+                .min(site.times_asked_for(&of(unknown)))
+        };
+        while asked() < 20 {
+            let view = control.view();
+            let state = view.inputs.sources.get(&Source::DataReadiness);
+            let failure = state.and_then(|state| state.failure.clone());
+            assert_eq!(failure, None);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(super::site::PATIENCE, looks)
+        .await
+        .unwrap();
+    control.answers(&Source::DataReadiness).await;
+    assert_eq!(ready(&control.view()), eighty_of(good));
+    control
+        .shows("one fails", |v| v.inputs.data_ready_failing == 1)
+        .await;
+}
