@@ -99,6 +99,38 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
     assert!(matches!(gone, ClientError::NotFound(_)), "{gone:?}");
 }
 
+/// Settings alone make no vCluster out of a mistyped name, and say nothing of whose the nodes are.
+#[tokio::test]
+async fn settings_of_a_scheduler_alone_define_none() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let weight = json!({"scheduler": {"weights": {"energy": 0.1}}});
+    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/mll", weight.clone()).await;
+    assert_eq!((status, &told["code"]), (404, &json!("unknown_vcluster")));
+    let detail = told["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("`lattice admin vcluster set mll`"),
+        "{detail}"
+    );
+    assert_eq!(root.vclusters().await.unwrap().len(), 1);
+
+    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/default", weight).await;
+    assert_eq!((status, &told["version"]), (200, &json!(0)));
+    assert_eq!(told["scheduler"]["weights"]["energy"], json!(0.1));
+    let request = VclusterRequest::default();
+    root.set_vcluster("night", &request, None).await.unwrap();
+    let taken = nodes("gpu001", None);
+    root.assign_vcluster("night", &taken, None).await.unwrap();
+    let default = root.set_vcluster("default", &request, None).await.unwrap();
+    assert_eq!(
+        (default.version, default.scheduler.weights.energy),
+        (1, 0.1)
+    );
+    let taken = nodes("gpu002", None);
+    let refused = root.assign_vcluster("night", &taken, None).await;
+    assert!(matches!(refused.unwrap_err(), ClientError::Refused(_)));
+}
+
 /// What was said is answered as it was committed: a question behind it could fail, or be answered with
 /// what another said since.
 #[tokio::test]
