@@ -47,6 +47,8 @@ pub(crate) enum Change {
         lease: Lease,
         announce: bool,
     },
+    /// A lease goes.
+    RemoveLease(LeaseName),
     /// A join token as it will be.
     Token { hash: String, token: Box<Token> },
     /// A join token goes.

@@ -133,6 +133,16 @@ impl State {
                     });
                 }
             }
+            Change::RemoveLease(lease) => {
+                if let Some(epoch) = self.leases.remove(&lease) {
+                    let holder = None;
+                    events.push(EventKind::Lease {
+                        lease,
+                        holder,
+                        epoch,
+                    });
+                }
+            }
             Change::Token { hash, token } => self.tokens.set(hash, *token, now),
             Change::RevokeToken { hash } => self.tokens.remove(&hash),
             Change::Identity {

@@ -4,7 +4,10 @@ use lattice_quorum_types::{Refusal, UnixMillis, command::Fence, id::LeaseName, v
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One lease. It is never removed, so that its epoch only grows.
+/// Where the highest epoch of those that are gone stands: no lease has this name.
+const GONE: &str = "";
+
+/// One lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lease {
     /// Who has it; `None` once given back.
@@ -15,7 +18,8 @@ pub(crate) struct Lease {
     pub(crate) expires_at: UnixMillis,
 }
 
-/// All leases ever granted, by name.
+/// All leases, by name. Those of schedulers go with their vClusters, else they would be as many as there
+/// ever were. No epoch of a name comes twice: what is granted anew begins above all that are gone.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Leases(BTreeMap<String, Lease>);
 
@@ -32,7 +36,24 @@ impl Leases {
             epoch: lease.epoch,
             expires_at: lease.expires_at,
         };
-        self.0.iter().map(shown).collect()
+        let leases = self.0.iter().filter(|(name, _)| *name != GONE);
+        leases.map(shown).collect()
+    }
+    /// The epoch with which a lease is granted next.
+    pub(crate) fn next_epoch(&self, name: &LeaseName) -> u64 {
+        let last = self.get(name.as_str()).or_else(|| self.get(GONE));
+        last.map_or(0, |last| last.epoch) + 1
+    }
+    /// Nobody needs it any more: it is given back, and forgotten. Its last epoch, where there was one.
+    pub(crate) fn remove(&mut self, name: &LeaseName) -> Option<u64> {
+        let epoch = self.0.remove(name.as_str())?.epoch + 1;
+        let gone = self.0.entry(GONE.to_owned()).or_insert(Lease {
+            holder: None,
+            epoch,
+            expires_at: UnixMillis(0),
+        });
+        gone.epoch = gone.epoch.max(epoch);
+        Some(epoch)
     }
     /// Stores a lease.
     pub(crate) fn set(&mut self, name: &LeaseName, lease: Lease) {

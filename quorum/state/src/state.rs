@@ -244,7 +244,7 @@ impl State {
         self.hot.values().map(Arc::as_ref)
     }
 
-    /// The current epoch of a lease and its holder, if it was ever granted.
+    /// The current epoch of a lease and its holder, if there is one.
     pub fn lease(&self, name: &str) -> Option<(u64, Option<&str>)> {
         self.leases
             .get(name)

@@ -262,13 +262,102 @@ fn settings_of_what_nobody_defined_do_not_define_it() {
     c.admin(move_to("other", Some("main"), all)).unwrap();
 
     // No version of one that is gone comes again.
-    let delete = |name| Command::DeleteVcluster {
-        vcluster: vc(name),
-        expected_version: None,
-    };
     c.admin(delete("main")).unwrap();
     c.admin(set("default")).unwrap();
     assert_eq!(version(&c, "default"), 3);
     let snapshot = State::restore(&c.state.snapshot()).unwrap();
     assert_eq!(snapshot.digest(), c.state.digest());
+}
+
+fn delete(vcluster: &str) -> Command {
+    Command::DeleteVcluster {
+        vcluster: vc(vcluster),
+        expected_version: None,
+    }
+}
+
+fn leases(c: &Cluster) -> Vec<LeaseView> {
+    match c.state.query(&Query::Leases) {
+        Answer::Leases(leases) => leases,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Scripts that make vClusters and delete them leave nothing behind, and no epoch comes twice.
+#[test]
+fn the_lease_of_a_scheduler_goes_with_its_vcluster() {
+    let mut c = furnished();
+    take(&mut c, "main");
+    let mut last = 0;
+    for round in 0..50 {
+        c.admin(set("night")).unwrap();
+        let fence = take(&mut c, "night");
+        assert!(fence.epoch > last, "{round}: {} after {last}", fence.epoch);
+        last = fence.epoch;
+        assert_eq!(take(&mut c, "night"), fence, "renewed");
+        let deleted = c.admin(delete("night")).unwrap();
+        let over = deleted.events.iter().any(|event| {
+            matches!(&event.kind, EventKind::Lease { lease, holder: None, epoch }
+                if *lease == fence.lease && *epoch > last)
+        });
+        assert!(over, "{:?}", deleted.events);
+        if round == 20 {
+            c.state = State::restore(&c.state.snapshot()).unwrap();
+        }
+    }
+    let left = leases(&c);
+    let names: Vec<&str> = left.iter().map(|lease| lease.name.as_str()).collect();
+    assert_eq!(names, ["schedule.main"]);
+    // What is under way under an epoch of then is refused, before somebody has it again and after.
+    let id = c.submit(spec("atlas", 1)).unwrap();
+    let stale = Fence {
+        lease: LeaseName::of_scheduler(&vc("night")),
+        epoch: last,
+    };
+    for current in [0, last + 2] {
+        let refused = assign(&mut c, 5, &stale, id).unwrap_err();
+        assert!(
+            matches!(refused, Refusal::StaleEpoch { current: is, .. } if is == current),
+            "{refused}"
+        );
+        take(&mut c, "night");
+    }
+}
+
+/// A control may renew before it hears that the vCluster is gone, or go on because work waits.
+#[test]
+fn a_lease_that_is_given_back_when_its_vcluster_is_gone_is_forgotten() {
+    let mut c = furnished();
+    c.admin(set("night")).unwrap();
+    let give_back = |lease: &LeaseName| Command::ReleaseLease {
+        lease: lease.clone(),
+        holder: "c1.1".to_owned(),
+    };
+    let service = |c: &mut Cluster, command| c.propose("service:c1", Power::Service, command);
+    let (first, main) = (take(&mut c, "night"), take(&mut c, "main"));
+    service(&mut c, give_back(&first.lease)).unwrap();
+    assert_eq!(leases(&c).len(), 2, "it is there, and another takes it");
+    c.admin(delete("night")).unwrap();
+    let again = take(&mut c, "night");
+    assert!(again.epoch > first.epoch + 1);
+    let given_back = service(&mut c, give_back(&again.lease)).unwrap();
+    assert!(matches!(
+        given_back.events[0].kind,
+        EventKind::Lease { holder: None, epoch, .. } if epoch == again.epoch + 1
+    ));
+    assert_eq!(leases(&c).len(), 1);
+    let nothing = service(&mut c, give_back(&again.lease)).unwrap();
+    assert!(nothing.events.is_empty());
+
+    // Commands of before forgot none; nor does what is there go.
+    let mut former = envelope(
+        c.now(),
+        principal("service:c1", Power::Service),
+        give_back(&take(&mut c, "night").lease),
+    );
+    former.schema = 4;
+    c.apply(former).unwrap();
+    service(&mut c, give_back(&main.lease)).unwrap();
+    let names: Vec<String> = leases(&c).into_iter().map(|lease| lease.name).collect();
+    assert_eq!(names, ["schedule.main", "schedule.night"]);
 }

@@ -114,6 +114,12 @@ impl LeaseName {
         };
         Self(Arc::from(text))
     }
+
+    /// The vCluster whose scheduler's it is; `None` for leases of others, and for one that was cut: it may
+    /// be several vClusters'.
+    pub fn scheduled(&self) -> Option<VclusterName> {
+        VclusterName::new(self.0.strip_prefix("schedule.")?).ok()
+    }
 }
 
 name_type!(/// The last segment of a project path, or a tenant's name.
@@ -269,6 +275,13 @@ mod tests {
             assert_eq!(name.as_str().len(), MAX_NAME_BYTES);
         }
         assert_ne!(lease(&fits), lease(&long));
+        for vcluster in ["default", &fits] {
+            let whose = lease(vcluster).scheduled().unwrap();
+            assert_eq!(whose.as_str(), vcluster);
+        }
+        for other in [lease(&long), LeaseName::new("dispatch").unwrap()] {
+            assert_eq!(other.scheduled(), None);
+        }
         // What is cut the same is scheduled by one control.
         assert_eq!(lease(&long), lease(&longest));
     }

@@ -89,7 +89,7 @@ pub enum Query {
     },
     /// Every vCluster of which somebody has said what it is, or how its scheduler decides, by name.
     Vclusters,
-    /// Every lease that was ever granted, by name.
+    /// Every lease, by name; those of schedulers whose vCluster is gone are forgotten.
     Leases,
 }
 

@@ -1,6 +1,6 @@
 //! Leases: taking, renewing, giving back.
 
-use super::{Case, invalid};
+use super::{Case, invalid, vcluster};
 use crate::{
     change::{Change, Verdict},
     clock::MAX_LEASE_MS,
@@ -32,7 +32,7 @@ pub(super) fn acquire(
             });
         }
         Some(_) => present.map_or(1, |lease| lease.epoch),
-        None => present.map_or(0, |lease| lease.epoch) + 1,
+        None => case.state.leases.next_epoch(name),
     };
     let announce = present.is_none_or(|lease| lease.epoch != epoch);
     let expires_at = case.now.after(ttl_ms.min(MAX_LEASE_MS));
@@ -51,7 +51,8 @@ pub(super) fn acquire(
     })
 }
 
-/// Gives a lease back; its epoch is over. Nothing happens when it is not held.
+/// Gives a lease back; its epoch is over. Nothing happens when it is not held. Who schedules a vCluster
+/// that is gone gives its lease back, and nobody asks for that any more.
 pub(super) fn release(case: Case<'_>, name: &LeaseName, holder: &str) -> Result<Verdict, Refusal> {
     let Some(present) = case.state.leases.get(name.as_str()) else {
         return Ok(Verdict::nothing());
@@ -62,6 +63,9 @@ pub(super) fn release(case: Case<'_>, name: &LeaseName, holder: &str) -> Result<
             lease: name.clone(),
             holder: other.to_owned(),
         }),
+        Some(_) if is_over(case, name) => {
+            Ok(Verdict::done(vec![Change::RemoveLease(name.clone())]))
+        }
         Some(_) => {
             let lease = Lease {
                 holder: None,
@@ -75,6 +79,12 @@ pub(super) fn release(case: Case<'_>, name: &LeaseName, holder: &str) -> Result<
             }]))
         }
     }
+}
+
+/// Whether it is a scheduler's, and its vCluster is not there. Before schema 5 no lease was forgotten.
+fn is_over(case: Case<'_>, name: &LeaseName) -> bool {
+    let whose = name.scheduled().filter(|_| case.schema >= 5);
+    whose.is_some_and(|vcluster| !vcluster::is_there(case, &vcluster))
 }
 
 /// When a lease ends, counting the grace for a step of state time.

@@ -5,6 +5,7 @@ use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     NodeId, Outcome, Refusal, Revision, VclusterName,
     audit::AuditAction,
+    id::LeaseName,
     node::Node,
     tenure::{Taken, TakenBy},
     vcluster::{
@@ -188,7 +189,13 @@ pub(super) fn delete(
     }
     let vcluster = name.clone();
     let action = AuditAction::VclusterDeleted { vcluster };
-    let changes = vec![Change::DeleteVcluster(name.clone())];
+    let mut changes = vec![Change::DeleteVcluster(name.clone())];
+    // Where its work still waits a scheduler takes it again, and gives it back in the end.
+    let lease = LeaseName::of_scheduler(name);
+    let is_its_own = lease.scheduled().is_some() && name.as_str() != DEFAULT_VCLUSTER;
+    if case.schema >= 5 && is_its_own && case.state.leases.get(lease.as_str()).is_some() {
+        changes.push(Change::RemoveLease(lease));
+    }
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
