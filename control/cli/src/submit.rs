@@ -64,7 +64,7 @@ pub struct SubmitArgs {
     /// its traces are wiped before a node goes back.
     #[arg(long)]
     sensitive: bool,
-    /// Acceptable GPU models, parts of their names: H100, 'V100M16|V100M32'.
+    /// Acceptable GPU models, by the words of their names: H100, 'V100M16|V100M32'; A10 is not A100.
     #[arg(long = "gpu-model", value_name = "MODEL")]
     gpu_models: Vec<String>,
     /// GPUs each node must have, and the work uses: of more it sees those that hang together best.

@@ -3,8 +3,8 @@
 //! `cargo run --release -p lattice-placement --example cycle -- --nodes 10000 --pending 10000`
 //!
 //! Cold cycles make everything from a view; warm ones (`--warm`) follow 100 changes: 50 nodes,
-//! 25 jobs that left and 25 that came. One core. Jobs ask for 1 to 64 nodes and 1 to 24 hours, one in ten for no end; one in twenty is
-//! sensitive; 1,000 projects of 20 tenants, of which one in ten is at its limit.
+//! 25 jobs that left and 25 that came. One core. Jobs ask for 1 to 64 nodes and 1 to 24 hours, one in ten for
+//! no end; one in twenty is sensitive; 1,000 projects of 20 tenants, of which one in ten is at its limit.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -45,6 +45,9 @@ struct Args {
     /// How many blocked jobs get a reservation: a number, or `all`.
     #[arg(long, default_value = "1", value_parser = reservations)]
     reservations: Reservations,
+    /// In how many ways jobs ask for memory: each is another request, whose nodes are found for itself.
+    #[arg(long, default_value_t = 0)]
+    requests: u64,
     /// Plan on after changes, instead of from the view.
     #[arg(long)]
     warm: bool,
@@ -120,7 +123,8 @@ fn node(n: usize, groups: usize, running: u64, random: &mut Numbers) -> NodeView
     }
 }
 
-fn job(random: &mut Numbers, project: ProjectPath) -> PendingView {
+/// The n-th one, of those that ask for memory in so many ways.
+fn job(n: u64, requests: u64, random: &mut Numbers, project: ProjectPath) -> PendingView {
     let constraints = match random.below(4) {
         0 => Constraints {
             gpu_models: vec!["h100".into()],
@@ -131,6 +135,10 @@ fn job(random: &mut Numbers, project: ProjectPath) -> PendingView {
             ..Constraints::default()
         },
         _ => Constraints::default(),
+    };
+    let constraints = Constraints {
+        memory_bytes: n.checked_rem(requests).map(|way| (1 + way) << 20),
+        ..constraints
     };
     let eligible_at = UnixMillis(NOW.0 - random.below(48 * HOUR));
     PendingView {
@@ -150,7 +158,12 @@ fn job(random: &mut Numbers, project: ProjectPath) -> PendingView {
     }
 }
 
-fn view(nodes: usize, groups: usize, pending: u64) -> Result<ClusterView, InvalidId> {
+fn view(
+    nodes: usize,
+    groups: usize,
+    pending: u64,
+    requests: u64,
+) -> Result<ClusterView, InvalidId> {
     let mut random = Numbers(42);
     let mut view = ClusterView::default();
     let running = (nodes * 4 / 5 / RUNNING_NODES).max(1) as u64;
@@ -171,8 +184,8 @@ fn view(nodes: usize, groups: usize, pending: u64) -> Result<ClusterView, Invali
     let projects = projects(&mut view)?;
     for n in 0..pending {
         let project = projects[n as usize % projects.len()].clone();
-        view.pending
-            .insert(AllocationId(n + 1), job(&mut random, project));
+        let job = job(n, requests, &mut random, project);
+        view.pending.insert(AllocationId(n + 1), job);
     }
     Ok(view)
 }
@@ -265,12 +278,17 @@ fn scores_cycle(planner: &mut Planner, now: UnixMillis) -> Vec<(AllocationId, Sc
     planner.scores(now)
 }
 
-/// What changes between two plans: so many nodes change hands, and half as many jobs leave as come.
+/// What changes between two plans: so many nodes change hands, and so many jobs leave, and come.
 const CHANGED_NODES: usize = 50;
 const CHANGED_JOBS: usize = 25;
 
 /// The machine stays as busy as it was and the queue as long: what a plan places is not followed up.
-fn warm(view: &ClusterView, policy: Policy, cycles: usize) -> anyhow::Result<Measured> {
+fn warm(
+    view: &ClusterView,
+    policy: Policy,
+    cycles: usize,
+    requests: u64,
+) -> anyhow::Result<Measured> {
     let copy = view.clone();
     let before = resident()?;
     let mut planner = Planner::with_policy(copy, policy);
@@ -280,7 +298,7 @@ fn warm(view: &ClusterView, policy: Policy, cycles: usize) -> anyhow::Result<Mea
     let names: Vec<NodeId> = view.nodes.keys().cloned().collect();
     let mut times = Vec::new();
     for n in 0..cycles {
-        let delta = changes(planner.view(), &names, n as u64, &mut random)?;
+        let delta = changes(planner.view(), &names, n as u64, requests, &mut random)?;
         let start = Instant::now();
         let made = warm_cycle(&mut planner, delta, NOW.after(5_000 * (n as u64 + 1)));
         times.push(start.elapsed());
@@ -312,6 +330,7 @@ fn changes(
     view: &ClusterView,
     names: &[NodeId],
     cycle: u64,
+    requests: u64,
     random: &mut Numbers,
 ) -> anyhow::Result<Delta> {
     let mut delta = Delta::default();
@@ -336,11 +355,10 @@ fn changes(
             delta.pending.insert(id, None);
         }
         let path = ProjectPath::new(format!("t{}/p{}", random.below(20), random.below(50)))?;
-        let mut comes = job(random, path);
+        let number = last.0 + 1 + n;
+        let mut comes = job(number, requests, random, path);
         comes.eligible_at = NOW.after(5_000 * cycle);
-        delta
-            .pending
-            .insert(AllocationId(last.0 + 1 + n), Some(comes));
+        delta.pending.insert(AllocationId(number), Some(comes));
     }
     Ok(delta)
 }
@@ -369,10 +387,10 @@ fn main() -> anyhow::Result<()> {
         checkpoint_bytes_s: Some(200 << 30),
         ..Policy::default()
     };
-    let view = view(args.nodes, groups, args.pending)?;
+    let view = view(args.nodes, groups, args.pending, args.requests)?;
     let mut measured = match (args.scores, args.warm) {
         (true, _) => scores(&view, policy, args.cycles),
-        (false, true) => warm(&view, policy, args.cycles)?,
+        (false, true) => warm(&view, policy, args.cycles, args.requests)?,
         (false, false) => cold(&view, policy, args.cycles)?,
     };
     measured.cycles.sort_unstable();
@@ -386,6 +404,7 @@ fn main() -> anyhow::Result<()> {
         "nodes": args.nodes,
         "groups": groups,
         "pending": args.pending,
+        "requests": args.requests,
         "warm": args.warm || args.scores,
         "only_scores": args.scores,
         "cycles": args.cycles,

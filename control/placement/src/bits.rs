@@ -5,7 +5,7 @@ use std::ops::Range;
 const WORD: usize = u64::BITS as usize;
 
 /// Members are below the size given at making; every set of one index has the same size.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BitSet {
     words: Vec<u64>,
 }

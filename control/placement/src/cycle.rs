@@ -34,7 +34,7 @@ pub(crate) struct Given<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) machine: &'a Machine,
     pub(crate) queue: &'a Queue,
-    pub(crate) sets: &'a EligibleSets<'a>,
+    pub(crate) sets: &'a EligibleSets,
     pub(crate) paths: &'a Paths,
     pub(crate) now: UnixMillis,
     /// Whose start is to be estimated, reservation or not.
@@ -137,8 +137,6 @@ impl<'a> Cycle<'a> {
                     let estimated_start =
                         reserved.or_else(|| self.estimate(job, set, &blocked.blocker));
                     waiting.push(Some(Waits {
-                        // One for each job at most, and there are not 2^32 of them.
-                        set: set as u32,
                         free: free.all,
                         not_reserved: blocked.open.map(|open| open.all),
                         conforming: job.is_sensitive().then_some(conforming),
@@ -148,8 +146,6 @@ impl<'a> Cycle<'a> {
                 }
             }
         }
-        let sets = self.given.sets;
-        let steps = (0..sets.len()).map(|set| sets.get(set).steps.clone());
         let size = self.given.machine.index.size();
         Plan {
             revision: self.given.view.revision,
@@ -164,7 +160,7 @@ impl<'a> Cycle<'a> {
                 order,
                 waiting,
                 scorer,
-                steps.collect(),
+                self.given.sets.clone(),
             ),
         }
     }

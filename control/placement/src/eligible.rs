@@ -3,9 +3,10 @@
 use crate::{
     bits::BitSet,
     explain::{Constraint, Step},
+    gpu_model::GpuModels,
     index::Index,
     machine::Machine,
-    queue::Queue,
+    queue::{NONE, Queue},
     view::Owner,
 };
 use lattice_quorum_types::{NodeId, ProjectPath, spec::Constraints};
@@ -19,13 +20,11 @@ pub(crate) struct Request {
     pub(crate) sensitive: bool,
 }
 
-/// The nodes that fit one request.
+/// A set of nodes that fits requests. Those with the same nodes share it, sensitive ones among themselves.
 #[derive(Debug)]
 pub(crate) struct Eligible {
     pub(crate) nodes: BitSet,
     pub(crate) count: u32,
-    /// What each constraint dropped.
-    pub(crate) steps: Arc<[Step]>,
     /// Size of the largest conformance group among them.
     pub(crate) largest_group: u32,
     /// Those that the user of these jobs has claimed for them.
@@ -51,72 +50,20 @@ pub(crate) struct Condition {
 }
 
 impl Eligible {
-    /// `own` are nodes that its user has claimed: they may be had too.
-    fn new(index: &Index, condition: &Condition, request: &Request, own: Option<&BitSet>) -> Self {
-        let size = index.size();
-        let wanted = &request.constraints;
-        let mut funnel = Funnel::new(size);
-        if !wanted.gpu_models.is_empty() {
-            funnel.keep(
-                Constraint::GpuModel,
-                &with_gpu_model(index, &wanted.gpu_models),
-            );
-        }
-        if let Some(least) = wanted.gpus_per_node {
-            let sets = index.gpu_counts.range(least..).map(|(_, set)| set);
-            funnel.keep(Constraint::GpusPerNode, &union(size, sets));
-        }
-        if let Some(least) = wanted.memory_bytes {
-            let enough = |n: &usize| index.memory[*n].is_some_and(|bytes| bytes >= least);
-            funnel.keep(
-                Constraint::Memory,
-                &BitSet::collect(size, (0..size).filter(enough)),
-            );
-        }
-        if !wanted.features.is_empty() {
-            let none = BitSet::empty(size);
-            let mut all = BitSet::full(size);
-            for feature in &wanted.features {
-                all.keep(index.features.get(feature).unwrap_or(&none));
-            }
-            funnel.keep(Constraint::Features, &all);
-        }
-        if !wanted.nodelist.is_empty() {
-            funnel.keep(Constraint::Nodelist, &named(index, &wanted.nodelist));
-        }
-        if !wanted.exclude.is_empty() {
-            let mut rest = BitSet::full(size);
-            rest.drop_all(&named(index, &wanted.exclude));
-            funnel.keep(Constraint::Excluded, &rest);
-        }
-        funnel.keep(Constraint::InService, &condition.in_service);
-        funnel.keep(Constraint::Alive, &condition.alive);
-        funnel.keep(Constraint::Usable, &condition.usable);
-        if request.sensitive {
-            funnel.keep(Constraint::Healthy, &condition.healthy);
-        }
-        match own {
-            None => funnel.keep(Constraint::Unclaimed, &condition.unclaimed),
-            Some(own) => {
-                let sets = [&condition.unclaimed, own].into_iter();
-                funnel.keep(Constraint::Unclaimed, &union(size, sets));
-            }
-        }
-        let own = own.map(|own| own.and(&funnel.left));
-        let largest_group = index.count_by_conformance(&funnel.left).into_iter().max();
-        let memory = funnel.left.iter().filter_map(|n| index.gpu_memory[n]);
+    fn new(index: &Index, nodes: BitSet, own: Option<&BitSet>) -> Self {
+        let largest_group = index.count_by_conformance(&nodes).into_iter().max();
+        let memory = nodes.iter().filter_map(|n| index.gpu_memory[n]);
         let add = |(known, bytes), more| (known + 1, bytes + u128::from(more));
         let (known, bytes) = memory.fold((0_u128, 0_u128), add);
         let gpu_memory = bytes.checked_div(known);
         Self {
-            count: funnel.count,
-            steps: funnel.steps.into(),
+            count: nodes.count(),
             largest_group: largest_group.unwrap_or(0),
-            own,
-            by_span: by_span(index, &funnel.left).into(),
+            own: own.map(|own| own.and(&nodes)),
+            by_span: by_span(index, &nodes).into(),
             // A mean is no larger than the largest.
             gpu_memory_bytes: gpu_memory.and_then(|bytes| u64::try_from(bytes).ok()),
-            nodes: funnel.left,
+            nodes,
         }
     }
 }
@@ -147,6 +94,87 @@ impl Condition {
             project: project.clone(),
         };
         self.claimed.get(&owner)
+    }
+}
+
+/// Which nodes fit a request. `own` are nodes that its user has claimed: they may be had too.
+fn fitting(
+    index: &Index,
+    memory: &mut Memory,
+    condition: &Condition,
+    request: &Request,
+    own: Option<&BitSet>,
+) -> Funnel {
+    let size = index.size();
+    let wanted = &request.constraints;
+    let mut funnel = Funnel::new(size);
+    if !wanted.gpu_models.is_empty() {
+        funnel.keep(
+            Constraint::GpuModel,
+            &with_gpu_model(index, &wanted.gpu_models),
+        );
+    }
+    if let Some(least) = wanted.gpus_per_node {
+        let sets = index.gpu_counts.range(least..).map(|(_, set)| set);
+        funnel.keep(Constraint::GpusPerNode, &union(size, sets));
+    }
+    if let Some(least) = wanted.memory_bytes {
+        funnel.keep(Constraint::Memory, &memory.at_least(index, least));
+    }
+    if !wanted.features.is_empty() {
+        let none = BitSet::empty(size);
+        let mut all = BitSet::full(size);
+        for feature in &wanted.features {
+            all.keep(index.features.get(feature).unwrap_or(&none));
+        }
+        funnel.keep(Constraint::Features, &all);
+    }
+    if !wanted.nodelist.is_empty() {
+        funnel.keep(Constraint::Nodelist, &named(index, &wanted.nodelist));
+    }
+    if !wanted.exclude.is_empty() {
+        let mut rest = BitSet::full(size);
+        rest.drop_all(&named(index, &wanted.exclude));
+        funnel.keep(Constraint::Excluded, &rest);
+    }
+    funnel.keep(Constraint::InService, &condition.in_service);
+    funnel.keep(Constraint::Alive, &condition.alive);
+    funnel.keep(Constraint::Usable, &condition.usable);
+    if request.sensitive {
+        funnel.keep(Constraint::Healthy, &condition.healthy);
+    }
+    match own {
+        None => funnel.keep(Constraint::Unclaimed, &condition.unclaimed),
+        Some(own) => {
+            let sets = [&condition.unclaimed, own].into_iter();
+            funnel.keep(Constraint::Unclaimed, &union(size, sets));
+        }
+    }
+    funnel
+}
+
+/// Nodes of which it is known how much memory they have, from the least up. Sorted once somebody asks.
+#[derive(Debug, Default)]
+struct Memory(Option<(BitSet, Vec<(u64, usize)>)>);
+
+impl Memory {
+    /// Those with so much, bytes.
+    fn at_least(&mut self, index: &Index, least: u64) -> BitSet {
+        let (all, sorted) = self.0.get_or_insert_with(|| {
+            let nodes = index.memory.iter().enumerate();
+            let known = nodes.filter_map(|(n, bytes)| Some(((*bytes)?, n)));
+            let mut sorted: Vec<(u64, usize)> = known.collect();
+            sorted.sort_unstable();
+            let all = BitSet::collect(index.size(), sorted.iter().map(|(_, n)| *n));
+            (all, sorted)
+        });
+        let (less, enough) = sorted.split_at(sorted.partition_point(|(has, _)| *has < least));
+        if enough.len() < less.len() {
+            return BitSet::collect(index.size(), enough.iter().map(|(_, n)| *n));
+        }
+        let mut left = all.clone();
+        less.iter().for_each(|(_, n)| left.remove(*n));
+        left
     }
 }
 
@@ -187,24 +215,15 @@ fn union<'a>(size: usize, sets: impl Iterator<Item = &'a BitSet>) -> BitSet {
 
 /// A model that is not known matches nothing.
 fn with_gpu_model(index: &Index, wanted: &[String]) -> BitSet {
-    let wanted: Vec<String> = wanted.iter().map(|w| w.to_lowercase()).collect();
-    let matches = |model: &str| {
-        let model = model.to_lowercase();
-        wanted.iter().any(|w| model.contains(w.as_str()))
-    };
-    let sets = index
-        .gpu_models
-        .iter()
-        .filter(|(model, _)| matches(model))
-        .map(|(_, set)| set);
-    union(index.size(), sets)
+    let wanted = GpuModels::new(wanted);
+    let models = index.gpu_models.iter();
+    let sets = models.filter(|(model, _)| wanted.has(model));
+    union(index.size(), sets.map(|(_, set)| set))
 }
 
 fn named(index: &Index, names: &[NodeId]) -> BitSet {
-    let mut names: Vec<&NodeId> = names.iter().collect();
-    names.sort_unstable();
-    let listed = |n: &usize| names.binary_search(&&index.names[*n]).is_ok();
-    BitSet::collect(index.size(), (0..index.size()).filter(listed))
+    let numbers = names.iter().filter_map(|name| index.find(name));
+    BitSet::collect(index.size(), numbers)
 }
 
 /// Everything of a request, to compare it by.
@@ -230,90 +249,164 @@ pub(crate) fn key(wanted: &Constraints, sensitive: bool) -> Key<'_> {
     )
 }
 
-/// The nodes that fit each request, kept from plan to plan while they are the same.
+/// What is kept from plan to plan while the nodes are as they were.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     stamp: u64,
-    by_request: Vec<Eligible>,
+    memory: Memory,
+    sets: Vec<Arc<Eligible>>,
+    /// The place of each among them, by whether it is for sensitive work, and by its nodes.
+    by_nodes: BTreeMap<(bool, BitSet), usize>,
+    /// `None` where no job has had the request since the nodes changed.
+    by_request: Vec<Option<Fitting>>,
 }
 
-/// The nodes that fit, for every job of one plan.
+/// What fits one request.
+#[derive(Debug, Clone)]
+struct Fitting {
+    /// The place of its set of nodes.
+    set: usize,
+    /// What each constraint dropped.
+    steps: Arc<[Step]>,
+}
+
+/// The nodes that fit, for every job of one plan, which keeps them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EligibleSets {
+    /// Each that a job has, once.
+    sets: Arc<Vec<Arc<Eligible>>>,
+    /// Each request that a job has, once.
+    asked: Arc<Vec<Asked>>,
+    /// By job, the place of its request among them.
+    of_job: Arc<Vec<u32>>,
+}
+
+/// One request, as it is told of.
 #[derive(Debug)]
-pub(crate) struct EligibleSets<'a> {
-    kept: &'a [Eligible],
-    /// Those with nodes that a user has claimed, of whoever has.
-    claimed: Vec<Eligible>,
-    /// The set of each job.
-    of_job: Vec<u32>,
+pub(crate) struct Asked {
+    /// The number of its set of nodes.
+    set: u32,
+    /// What each constraint dropped.
+    pub(crate) steps: Arc<[Step]>,
 }
 
 impl Kept {
-    /// Makes what is missing.
-    pub(crate) fn prepare<'a>(&'a mut self, machine: &Machine, queue: &Queue) -> EligibleSets<'a> {
-        let (index, condition) = (&machine.index, &machine.condition);
+    /// Makes what is missing of what is asked for now: the queue knows requests of jobs that are gone, too.
+    pub(crate) fn prepare(&mut self, machine: &Machine, queue: &Queue) -> EligibleSets {
         if self.stamp != machine.stamp {
-            self.by_request.clear();
-            self.stamp = machine.stamp;
+            *self = Self {
+                stamp: machine.stamp,
+                ..Self::default()
+            };
         }
-        let known = self.by_request.len();
-        let missing = queue.requests.iter().skip(known);
-        self.by_request
-            .extend(missing.map(|request| Eligible::new(index, condition, request, None)));
+        self.by_request.resize(queue.requests.len(), None);
         let own: Vec<Option<&BitSet>> = queue
             .claimants
             .iter()
-            .map(|(user, project)| condition.own((user, project)))
+            .map(|(user, project)| machine.condition.own((user, project)))
             .collect();
-        let mut numbers = BTreeMap::new();
-        let mut claimed = Vec::new();
+        let mut sets = Vec::new();
+        let mut asked = Vec::new();
+        // Numbers of this plan, one for each job at most, and there are not 2^32 of them.
+        let mut of_kept = vec![NONE; self.sets.len()];
+        let mut of_request = vec![NONE; queue.requests.len()];
+        // Those with nodes that a user has claimed, of whoever has.
+        let mut claimed = BTreeMap::new();
         let mut of_job = Vec::with_capacity(queue.jobs.len());
         for job in queue.jobs.iter() {
-            let request = queue.requests.get(job.request);
-            let set = match own.get(job.claimant as usize).copied().flatten() {
-                Some(own) => *numbers
-                    .entry((job.request, job.claimant))
-                    .or_insert_with(|| {
-                        claimed.push(Eligible::new(index, condition, request, Some(own)));
-                        (queue.requests.len() + claimed.len() - 1) as u32
-                    }),
-                None => job.request,
+            let own = own.get(job.claimant as usize).copied().flatten();
+            let number = match own {
+                Some(_) => claimed.entry((job.request, job.claimant)).or_insert(NONE),
+                None => &mut of_request[job.request as usize],
             };
-            of_job.push(set);
+            if *number == NONE {
+                let fitting = match own {
+                    Some(own) => {
+                        let request = queue.requests.get(job.request);
+                        let Machine {
+                            index, condition, ..
+                        } = machine;
+                        let found = fitting(index, &mut self.memory, condition, request, Some(own));
+                        sets.push(Arc::new(Eligible::new(index, found.left, Some(own))));
+                        Asked {
+                            set: sets.len() as u32 - 1,
+                            steps: found.steps.into(),
+                        }
+                    }
+                    None => {
+                        let Fitting { set, steps } = self.fitting(machine, queue, job.request);
+                        of_kept.resize(self.sets.len(), NONE);
+                        if of_kept[set] == NONE {
+                            of_kept[set] = sets.len() as u32;
+                            sets.push(self.sets[set].clone());
+                        }
+                        Asked {
+                            set: of_kept[set],
+                            steps,
+                        }
+                    }
+                };
+                *number = asked.len() as u32;
+                asked.push(fitting);
+            }
+            of_job.push(*number);
         }
         EligibleSets {
-            kept: &self.by_request,
-            claimed,
-            of_job,
+            sets: Arc::new(sets),
+            asked: Arc::new(asked),
+            of_job: Arc::new(of_job),
         }
+    }
+
+    /// What fits a request of somebody who has claimed nothing.
+    fn fitting(&mut self, machine: &Machine, queue: &Queue, number: u32) -> Fitting {
+        let known = &mut self.by_request[number as usize];
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let request = queue.requests.get(number);
+        let Machine {
+            index, condition, ..
+        } = machine;
+        let found = fitting(index, &mut self.memory, condition, request, None);
+        let sets = &mut self.sets;
+        let made = self.by_nodes.entry((request.sensitive, found.left));
+        let set = *made.or_insert_with_key(|(_, nodes)| {
+            sets.push(Arc::new(Eligible::new(index, nodes.clone(), None)));
+            sets.len() - 1
+        });
+        let steps = found.steps.into();
+        known.insert(Fitting { set, steps }).clone()
     }
 }
 
-impl EligibleSets<'_> {
+impl EligibleSets {
     /// The number of a job's set, by the job's place in the queue.
     pub(crate) fn number(&self, job: usize) -> usize {
-        self.of_job[job] as usize
+        self.asked(job).set as usize
     }
 
-    /// Each that a job has, once.
-    pub(crate) fn in_use(&self) -> impl Iterator<Item = &Eligible> {
-        let mut used = vec![false; self.len()];
-        self.of_job
-            .iter()
-            .for_each(|set| used[*set as usize] = true);
-        let used = used.into_iter().enumerate();
-        let used = used.filter(|(_, used)| *used);
-        used.map(|(set, _)| self.get(set))
+    /// A job's request, by the job's place in the queue.
+    pub(crate) fn asked(&self, job: usize) -> &Asked {
+        &self.asked[self.of_job[job] as usize]
     }
 
-    /// One above the largest number.
+    /// How many different requests there are.
+    #[cfg(test)]
+    pub(crate) fn requests(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// By number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Eligible> {
+        self.sets.iter().map(|set| &**set)
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.kept.len() + self.claimed.len()
+        self.sets.len()
     }
 
     pub(crate) fn get(&self, number: usize) -> &Eligible {
-        match number.checked_sub(self.kept.len()) {
-            None => &self.kept[number],
-            Some(claimed) => &self.claimed[claimed],
-        }
+        &self.sets[number]
     }
 }

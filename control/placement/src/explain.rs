@@ -187,6 +187,24 @@ impl Blocker {
             NodesBusy { .. } | Reserved { .. } | PowerShort { .. } | StorageShort { .. }
         )
     }
+
+    /// Whether people are told the same.
+    pub(crate) fn is_told_as(&self, other: &Self) -> bool {
+        use Blocker::{HeadroomReserved, Reserved};
+        let minute = |blocker: &Self| match blocker {
+            HeadroomReserved { by, starts_at } => Some((*by, told_as(*starts_at), None)),
+            Reserved {
+                by,
+                starts_at,
+                unbounded,
+            } => Some((*by, told_as(*starts_at), Some(*unbounded))),
+            _ => None,
+        };
+        match minute(self) {
+            Some(told) => minute(other) == Some(told),
+            None => self == other,
+        }
+    }
 }
 
 impl fmt::Display for Explanation {
@@ -288,6 +306,11 @@ impl fmt::Display for Blocker {
             }
         }
     }
+}
+
+/// The minute to which a time is told.
+pub(crate) fn told_as(at: UnixMillis) -> u64 {
+    at.0 / 60_000
 }
 
 /// A time as people read it, in UTC.

@@ -121,6 +121,13 @@ impl Index {
         self.names.len()
     }
 
+    /// The number of a node.
+    pub(crate) fn find(&self, name: &NodeId) -> Option<usize> {
+        let named = |n: &usize| self.names[*n].cmp(name);
+        let place = self.number.binary_search_by(named).ok()?;
+        Some(self.number[place])
+    }
+
     /// Members of the set in each group that has any, as (group, count).
     pub(crate) fn count_by_group(&self, set: &BitSet) -> Vec<(usize, u32)> {
         let mut counts = vec![0; self.groups.len()];

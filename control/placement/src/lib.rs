@@ -24,6 +24,7 @@ mod explain;
 pub mod factors;
 mod floor;
 mod fraction;
+mod gpu_model;
 mod headroom;
 mod index;
 mod machine;

@@ -8,7 +8,7 @@ use crate::{
     queue::UNBOUNDED_MS,
     view::{Before, ClusterView, Health, Liveness, NodeView, RunningView},
 };
-use lattice_quorum_types::{AllocationId, NodeId};
+use lattice_quorum_types::AllocationId;
 use std::collections::BTreeMap;
 
 /// A node that is not known to come free.
@@ -77,7 +77,7 @@ impl Machine {
             match (old, view.nodes.get(name)) {
                 (None, None) => {}
                 (Some(old), Some(new)) if is_same_hardware(old, new) => {
-                    let Some(n) = self.number(name) else {
+                    let Some(n) = self.index.find(name) else {
                         return false;
                     };
                     if !is_as_fit(old, new) {
@@ -116,12 +116,6 @@ impl Machine {
         };
         let all = self.held.iter().map(of_allocation);
         all.fold(0, u128::saturating_add)
-    }
-
-    fn number(&self, name: &NodeId) -> Option<usize> {
-        let named = |n: &usize| self.index.names[*n].cmp(name);
-        let place = self.index.number.binary_search_by(named).ok()?;
-        Some(self.index.number[place])
     }
 
     fn set(&mut self, n: usize, node: &NodeView, running: &BTreeMap<AllocationId, RunningView>) {

@@ -70,7 +70,7 @@ impl OpenCounts {
     pub(crate) fn count(
         &mut self,
         index: &Index,
-        sets: &EligibleSets<'_>,
+        sets: &EligibleSets,
         free: &BitSet,
         ahead: &Ahead<'_>,
         set: usize,

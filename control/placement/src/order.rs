@@ -2,7 +2,7 @@
 
 use crate::{
     cycle::Given,
-    eligible::{by_span, span_of},
+    eligible::{Eligible, by_span, span_of},
     factors::{self, Factors, Score},
     policy::Policy,
     queue::Job,
@@ -56,8 +56,7 @@ impl Scorer {
             (share, factors::budget(tenant.budget_used()))
         });
         let minutes = |bytes: u64| Some(bytes as f64 / policy.checkpoint_bytes_s? as f64 / 60.0);
-        let of_set = |set: usize| {
-            let eligible = sets.get(set);
+        let of_set = |eligible: &Eligible| {
             let free = eligible.nodes.and(&machine.free);
             OfSet {
                 by_span: eligible.by_span.clone(),
@@ -79,7 +78,7 @@ impl Scorer {
             policy: *policy,
             now,
             tenants: of_project.collect(),
-            sets: (0..sets.len()).map(of_set).collect(),
+            sets: sets.iter().map(of_set).collect(),
             backlog: factors::backlog(queued, running_gpu_ms),
             energy: factors::energy(view.energy_price),
         }

@@ -1,7 +1,10 @@
 //! Whether a vCluster could ever satisfy a request, by what its nodes are. How they are (drained, dead,
 //! faulty, held) does not count: that passes. What is not known of a node may be as it is asked for.
 
-use crate::view::{ConformanceKey, NodeFacts};
+use crate::{
+    gpu_model::GpuModels,
+    view::{ConformanceKey, NodeFacts},
+};
 use lattice_quorum_types::{NodeId, VclusterName, spec::Constraints};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,18 +62,16 @@ pub fn check_possible<'a, T: Copy>(
 /// What is asked for, such that a node is held against it quickly.
 struct Wanted<'a> {
     constraints: &'a Constraints,
-    /// Parts of models, in lower case.
-    models: Vec<String>,
+    models: GpuModels,
     list: BTreeSet<&'a NodeId>,
     exclude: BTreeSet<&'a NodeId>,
 }
 
 impl<'a> Wanted<'a> {
     fn new(constraints: &'a Constraints) -> Self {
-        let models = constraints.gpu_models.iter();
         Self {
             constraints,
-            models: models.map(|word| word.to_lowercase()).collect(),
+            models: GpuModels::new(&constraints.gpu_models),
             list: constraints.nodelist.iter().collect(),
             exclude: constraints.exclude.iter().collect(),
         }
@@ -79,10 +80,7 @@ impl<'a> Wanted<'a> {
     fn model(&self, facts: &NodeFacts) -> bool {
         match (&facts.gpu_model, facts.gpu_count) {
             _ if self.models.is_empty() => true,
-            (Some(model), _) => {
-                let model = model.to_lowercase();
-                self.models.iter().any(|word| model.contains(word.as_str()))
-            }
+            (Some(model), _) => self.models.has(model),
             (None, count) => count != Some(0),
         }
     }

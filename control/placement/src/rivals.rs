@@ -13,8 +13,8 @@ pub(crate) struct Rivals {
 }
 
 impl Rivals {
-    pub(crate) fn new(sets: &EligibleSets<'_>) -> Self {
-        let mut requests: Vec<_> = sets.in_use().filter(|set| set.count > 0).collect();
+    pub(crate) fn new(sets: &EligibleSets) -> Self {
+        let mut requests: Vec<_> = sets.iter().filter(|set| set.count > 0).collect();
         requests.sort_unstable_by_key(|set| set.count);
         let (mut counts, mut wanted) = (Vec::new(), Vec::<BitSet>::new());
         for alike in requests.chunk_by(|a, b| a.count == b.count) {

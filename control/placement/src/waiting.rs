@@ -2,7 +2,8 @@
 //! few are ever asked for: what they have in common is kept once, and told when somebody asks.
 
 use crate::{
-    explain::{Blocker, Constraint, Explanation, Step},
+    eligible::EligibleSets,
+    explain::{Blocker, Constraint, Explanation, Step, told_as},
     order::Scorer,
     queue::Job,
 };
@@ -13,8 +14,6 @@ use std::sync::Arc;
 /// One job that waits.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Waits {
-    /// The number of its set of nodes.
-    pub(crate) set: u32,
     /// Nodes left after each further step, as far as it came to them.
     pub(crate) free: u32,
     pub(crate) not_reserved: Option<u32>,
@@ -35,8 +34,8 @@ pub struct Waiting {
     /// In the order in which they are served; `None` where it is placed.
     jobs: Vec<Option<Waits>>,
     scorer: Arc<Scorer>,
-    /// What constraints left, step by step, of each set of nodes.
-    steps: Vec<Arc<[Step]>>,
+    /// What each asked for.
+    sets: EligibleSets,
     len: usize,
 }
 
@@ -48,7 +47,7 @@ impl Waiting {
         order: &[u32],
         jobs: Vec<Option<Waits>>,
         scorer: Scorer,
-        steps: Vec<Arc<[Step]>>,
+        sets: EligibleSets,
     ) -> Self {
         let mut turns = vec![0; rows.len()];
         for (turn, place) in (0..).zip(order) {
@@ -61,7 +60,7 @@ impl Waiting {
             turns,
             jobs,
             scorer: Arc::new(scorer),
-            steps,
+            sets,
         }
     }
 
@@ -98,22 +97,25 @@ impl Waiting {
     }
 
     /// Who waits for another reason, or with other numbers, than in `before`. How a score grew and the
-    /// place in the queue moved does not matter.
+    /// place in the queue moved does not matter, nor do times within the minute to which they are told:
+    /// what has overrun its end moves them with every plan.
     pub fn news<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = AllocationId> + 'a {
-        fn told<'a>(of: &'a Waiting, place: usize) -> Option<impl PartialEq + 'a> {
+        fn told<'a>(of: &'a Waiting, place: usize) -> Option<(&'a Blocker, impl PartialEq + 'a)> {
             let job = of.job(place)?;
-            Some((
-                (of.rows[place].nodes, &of.steps[job.set as usize], job.free),
+            let numbers = (
+                (of.rows[place].nodes, &of.sets.asked(place).steps, job.free),
                 (job.not_reserved, job.conforming),
-                (&job.blocker, job.estimated_start),
-            ))
+                job.estimated_start.map(told_as),
+            );
+            Some((&job.blocker, numbers))
         }
         let rows = self.rows.iter().enumerate();
         rows.filter_map(move |(place, row)| {
-            let now = told(self, place)?;
+            let (blocker, numbers) = told(self, place)?;
             let then = before.place(row.id).and_then(|place| told(before, place));
-            let same = then.is_some_and(|then| now == then);
-            (!same || self.total != before.total).then_some(row.id)
+            let same = |(was, then)| numbers == then && blocker.is_told_as(was);
+            let is_new = !then.is_some_and(same) || self.total != before.total;
+            is_new.then_some(row.id)
         })
     }
 
@@ -128,7 +130,7 @@ impl Waiting {
 
     fn explain(&self, place: usize) -> Option<Explanation> {
         let (row, job) = (&self.rows[place], self.job(place)?);
-        let common = &self.steps[job.set as usize];
+        let common = &self.sets.asked(place).steps;
         let mut steps = Vec::with_capacity(common.len() + 3);
         steps.extend_from_slice(common);
         let mut before = common.last().map_or(self.total, |step| step.left);
@@ -152,7 +154,7 @@ impl Waiting {
             steps,
             blocker: job.blocker.clone(),
             estimated_start: job.estimated_start,
-            score: Some(self.scorer.score(job.set as usize, row)),
+            score: Some(self.scorer.score(self.sets.number(place), row)),
             ahead: self.turns[place],
         })
     }

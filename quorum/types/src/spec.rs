@@ -137,7 +137,8 @@ pub enum Spread {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Constraints {
-    /// Acceptable GPU models, any one of them; matched case-insensitively as a substring.
+    /// Acceptable GPU models, any one of them: in any case, and as a part of what the driver calls it that
+    /// begins with a word and does not end within a number ("h100" of "NVIDIA H100 80GB HBM3").
     pub gpu_models: Vec<String>,
     /// GPUs each node must have at least.
     pub gpus_per_node: Option<u32>,

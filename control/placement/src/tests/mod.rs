@@ -7,6 +7,7 @@ mod build;
 mod claims;
 mod explanations;
 mod extremes;
+mod kept;
 mod oracle;
 mod properties;
 mod rationed;

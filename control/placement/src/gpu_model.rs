@@ -1,0 +1,64 @@
+//! Names of GPU models: drivers say "NVIDIA H100 80GB HBM3", people "h100".
+
+/// What a request names, any one of them.
+#[derive(Debug)]
+pub(crate) struct GpuModels(Vec<String>);
+
+impl GpuModels {
+    pub(crate) fn new(wanted: &[String]) -> Self {
+        Self(wanted.iter().map(|word| word.to_lowercase()).collect())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a model has one of them in its name, in upper or lower case. A name begins where a word
+    /// does and ends with its number: an L4 is not an L40S, and an H200 no GH200.
+    pub(crate) fn has(&self, model: &str) -> bool {
+        let model = model.to_lowercase();
+        self.0.iter().any(|wanted| is_in(wanted, &model))
+    }
+}
+
+fn is_in(wanted: &str, model: &str) -> bool {
+    let starts_in_word = wanted.starts_with(char::is_alphanumeric);
+    let ends_in_number = wanted.ends_with(char::is_numeric);
+    model.match_indices(wanted).any(|(at, found)| {
+        let (before, after) = (&model[..at], &model[at + found.len()..]);
+        let is_cut_before = starts_in_word && before.ends_with(char::is_alphanumeric);
+        let is_cut_after = ends_in_number && after.starts_with(char::is_numeric);
+        !is_cut_before && !is_cut_after
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_named_by_its_number_and_not_by_a_part_of_it() {
+        for (wanted, model, is_it) in [
+            ("h100", "NVIDIA H100 80GB HBM3", true),
+            ("H100 80gb", "NVIDIA H100 80GB HBM3", true),
+            ("A100", "NVIDIA A100-SXM4-40GB", true),
+            ("sxm4-40GB", "NVIDIA A100-SXM4-40GB", true),
+            ("MI300", "AMD Instinct MI300X", true),
+            ("V100M16", "V100M16", true),
+            ("A10", "NVIDIA A10G", true),
+            ("A10", "NVIDIA A100-SXM4-40GB", false),
+            ("L4", "NVIDIA L40S", false),
+            ("H20", "NVIDIA H200", false),
+            ("H200", "NVIDIA GH200 480GB", false),
+            ("100", "NVIDIA H100 80GB HBM3", false),
+            ("4", "Tesla T4 rev 4", true),
+            ("B200", "NVIDIA GB200, B200", true),
+            ("-40GB", "NVIDIA A100-SXM4-40GB", true),
+        ] {
+            let told = GpuModels::new(&[wanted.to_owned()]).has(model);
+            assert_eq!(told, is_it, "{wanted} of {model}");
+        }
+        let either = GpuModels::new(&["V100M16".to_owned(), "V100M32".to_owned()]);
+        assert!(either.has("V100M32") && !either.has("V100"));
+    }
+}

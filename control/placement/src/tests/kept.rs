@@ -1,0 +1,109 @@
+//! What is kept from plan to plan, and what a plan keeps of its own.
+
+use super::{arbitrary::*, build::*};
+use crate::{eligible::Kept, machine::Machine, queue::Queue, *};
+use lattice_quorum_types::{AllocationId, spec::Constraints};
+use proptest::{collection::vec, prelude::*};
+use std::collections::BTreeMap;
+
+fn asking(memory_bytes: u64, sensitive: bool) -> PendingView {
+    let constraints = Constraints {
+        memory_bytes: Some(memory_bytes),
+        ..Constraints::default()
+    };
+    PendingView {
+        constraints,
+        sensitive,
+        ..job(1, None)
+    }
+}
+
+/// 4 nodes with 1 to 4 TiB.
+fn unlike() -> ClusterView {
+    let mut view = machine(1, 4);
+    for (n, node) in (1..).zip(view.nodes.values_mut()) {
+        node.facts.memory_bytes = Some(n << 40);
+    }
+    view
+}
+
+/// Two requests that the same nodes fit are told each in its own words.
+#[test]
+fn requests_with_the_same_nodes_share_their_set_and_not_their_steps() {
+    let view = unlike();
+    let machine = Machine::new(&view);
+    let asked = [
+        (1, false),
+        (3 << 40, false),
+        ((2 << 40) + 1, false),
+        (3 << 40, true),
+    ];
+    let jobs = asked.map(|(memory, sensitive)| asking(memory, sensitive));
+    let queue = Queue::new(&(1..).map(AllocationId).zip(jobs).collect());
+    let sets = Kept::default().prepare(&machine, &queue);
+    assert_eq!([0, 1, 2, 3].map(|job| sets.number(job)), [0, 1, 1, 2]);
+    assert_eq!(sets.requests(), 4);
+    let removed = [0, 1, 2, 3].map(|job| sets.asked(job).steps[0].removed);
+    assert_eq!(removed, [0, 2, 2, 2]);
+    let counts: Vec<u32> = sets.iter().map(|set| set.count).collect();
+    assert_eq!(counts, [4, 2, 2]);
+}
+
+/// A queue whose requests come and go costs what is in it.
+#[test]
+fn nothing_is_found_for_requests_whose_jobs_are_gone() {
+    let machine = Machine::new(&unlike());
+    let (mut pending, mut order) = (BTreeMap::new(), Vec::new());
+    let mut queue = Queue::new(&pending);
+    for round in 0..50_u64 {
+        let goes = std::mem::take(&mut pending);
+        let comes = (0..10).map(|n| round * 10 + n);
+        let comes = comes.map(|n| (AllocationId(n), asking((n + 1) << 33, false)));
+        pending = comes.collect();
+        let new = pending.keys().map(|id| (*id, None));
+        let gone = goes.into_iter().map(|(id, job)| (id, Some(job)));
+        let changes: Vec<_> = gone.chain(new).collect();
+        queue.follow(&changes, &pending, &mut order);
+    }
+    assert_eq!((queue.requests.len(), queue.jobs.len()), (500, 10));
+    let sets = Kept::default().prepare(&machine, &queue);
+    // All of the last ones ask for less than 4 TiB and more than 3.
+    assert_eq!((sets.requests(), sets.len()), (10, 1));
+}
+
+/// What has overrun its end moves the times of those who wait for it with each plan; they are told to the
+/// minute.
+#[test]
+fn times_that_move_within_a_minute_are_no_news() {
+    let mut view = machine(1, 2);
+    run(&mut view, 90, &["n0-00"], Some(0));
+    submit(&mut view, 1, job(2, Some(60)));
+    submit(&mut view, 2, job(1, None));
+    let mut planner = Planner::new(view);
+    let mut waiting = |ms: u64| planner.plan(NOW.after(ms)).waiting;
+    let first = waiting(0);
+    assert_eq!(first.len(), 2);
+    let (soon, later) = (waiting(1_000), waiting(60_000));
+    let start = |of: &Waiting| of.get(AllocationId(1)).unwrap().estimated_start;
+    assert_ne!(start(&first), start(&soon));
+    assert_eq!(soon.news(&first).count(), 0);
+    let told: Vec<AllocationId> = later.news(&first).collect();
+    assert_eq!(told, [1, 2].map(AllocationId));
+}
+
+proptest! {
+    #[test]
+    fn a_plan_says_the_same_whatever_its_planner_does_next(
+        view in any_view(),
+        deltas in vec(any_delta(), 1..4),
+    ) {
+        let mut planner = Planner::new(view);
+        let plan = planner.plan(NOW);
+        let told = serde_json::to_vec(&plan).unwrap();
+        for delta in deltas {
+            planner.update(delta);
+            planner.plan(NOW.after(60_000));
+        }
+        prop_assert_eq!(serde_json::to_vec(&plan).unwrap(), told);
+    }
+}
