@@ -3,6 +3,7 @@
 use crate::{bits::BitSet, machine::NEVER, queue::NONE};
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 /// One reservation.
 #[derive(Debug)]
@@ -25,10 +26,11 @@ pub(crate) struct Ahead<'a> {
     spans: Vec<Spans>,
     /// Every node that a job with a reservation could use: work without an end stays off all of them.
     contested: BitSet,
-    /// Of each node the latest start of such a job, 0 where there is none, but for those in `to_settle`.
+    /// Sets of nodes that fit such jobs, each with the latest start of one.
+    contests: Vec<(u64, &'a BitSet)>,
+    /// Of each node the latest start of such a job, 0 where there is none; as it was when it was settled.
     contested_until: Vec<u64>,
-    /// Starts, each with the nodes that it contests. Only work without an end asks for them.
-    to_settle: Vec<(u64, &'a BitSet)>,
+    is_settled: bool,
 }
 
 impl<'a> Ahead<'a> {
@@ -38,8 +40,9 @@ impl<'a> Ahead<'a> {
             held: vec![NONE; nodes],
             spans: Vec::new(),
             contested: BitSet::empty(nodes),
+            contests: Vec::new(),
             contested_until: vec![0; nodes],
-            to_settle: Vec::new(),
+            is_settled: true,
         }
     }
 
@@ -119,7 +122,12 @@ impl<'a> Ahead<'a> {
             held.insert(place, (starts_at, ends_at.unwrap_or(NEVER)));
         }
         self.contested.add_all(could_use);
-        self.to_settle.push((starts_at, could_use));
+        let same = |(_, nodes): &&mut (u64, &'a BitSet)| std::ptr::eq(*nodes, could_use);
+        match self.contests.iter_mut().find(same) {
+            Some((latest, _)) => *latest = starts_at.max(*latest),
+            None => self.contests.push((starts_at, could_use)),
+        }
+        self.is_settled = false;
         let place = self
             .made
             .partition_point(|made| made.starts_at <= starts_at);
@@ -135,24 +143,31 @@ impl<'a> Ahead<'a> {
         place
     }
 
-    /// To be called before the gaps of work without an end are looked for.
+    /// Finds [`Ahead::contested_until`] of the reservations made so far.
     pub(crate) fn settle(&mut self) {
-        for (starts_at, nodes) in self.to_settle.drain(..) {
-            for n in nodes.iter() {
-                let until = &mut self.contested_until[n];
-                *until = starts_at.max(*until);
-            }
+        if std::mem::replace(&mut self.is_settled, true) {
+            return;
+        }
+        let latest_first = &mut self.contests;
+        latest_first.sort_unstable_by_key(|(latest, _)| Reverse(*latest));
+        let mut rest = self.contested.clone();
+        for (latest, nodes) in latest_first {
+            let until = &mut self.contested_until;
+            rest.and(nodes).iter().for_each(|n| until[n] = *latest);
+            rest.drop_all(nodes);
         }
     }
 
+    /// Of each node the time before which no cycle places work without an end on it: all must have begun that
+    /// contest it.
+    pub(crate) fn contested_until(&self) -> &[u64] {
+        &self.contested_until
+    }
+
     /// The first gap of a node from `after` on that lasts for `lasts_ms` ([`NEVER`]: has no end), if it is
-    /// free from `free_at` on. Without an end it begins when all have begun that contest the node: before
-    /// that, no cycle would place such work there.
+    /// free from `free_at` on.
     pub(crate) fn gap(&self, n: usize, free_at: u64, after: u64, lasts_ms: u64) -> Gap {
         let mut start = free_at.max(after);
-        if lasts_ms == NEVER {
-            start = start.max(self.contested_until[n]);
-        }
         // There are few, and they do not overlap.
         for (from, until) in self.spans(n) {
             if *until <= start {

@@ -44,46 +44,113 @@ impl Chosen {
     }
 }
 
-/// Nodes to choose from.
-#[derive(Debug, Clone, Copy)]
-struct Offer<'a> {
-    nodes: &'a BitSet,
-    /// All that are open, where that is more: how much of a gap is broken is counted by them.
-    open: Option<&'a BitSet>,
+/// How many nodes are open in each group: by that it is judged how much of a gap a set breaks.
+struct Gaps<'a> {
+    index: &'a Index,
+    open: &'a BitSet,
+    /// Counted when first asked for: of all, and of each conformance group.
+    of_all: Option<Vec<u32>>,
+    of_key: Vec<Option<Vec<u32>>>,
 }
 
-/// The best node set of an offer that `power` does for (`None`: nobody counts it); `None` when there is
-/// none.
+impl<'a> Gaps<'a> {
+    fn new(index: &'a Index, open: &'a BitSet) -> Self {
+        Self {
+            index,
+            open,
+            of_all: None,
+            of_key: vec![None; index.conforming.len()],
+        }
+    }
+
+    /// What each group has to choose from of `nodes`, which are open and of that conformance group. Where they
+    /// are all of these, nothing is counted twice.
+    fn rooms(&mut self, nodes: &BitSet, key: Option<usize>, are_all: bool) -> Vec<Room> {
+        let counts = self.index.group_counts(nodes);
+        let known = match key {
+            None => &mut self.of_all,
+            Some(key) => &mut self.of_key[key],
+        };
+        let room = |(group, (nodes, gap)): (usize, (&u32, &u32))| Room {
+            group,
+            nodes: *nodes,
+            gap: *gap,
+        };
+        let rooms = |counts: &[u32], gaps: &[u32]| {
+            let both = counts.iter().zip(gaps).enumerate();
+            both.map(room).filter(|room| room.nodes > 0).collect()
+        };
+        if are_all {
+            let rooms = rooms(&counts, &counts);
+            *known = Some(counts);
+            return rooms;
+        }
+        let (index, open) = (self.index, self.open);
+        let gaps = known.get_or_insert_with(|| match key {
+            None => index.group_counts(open),
+            Some(key) => index.group_counts(&open.and(&index.conforming[key])),
+        });
+        rooms(&counts, gaps)
+    }
+}
+
+/// What a group has.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    group: usize,
+    /// Nodes to choose from.
+    nodes: u32,
+    /// Nodes that are open; no fewer.
+    gap: u32,
+}
+
+/// Nodes to choose from.
+struct Offer<'a> {
+    nodes: &'a BitSet,
+    /// They are of this conformance group.
+    key: Option<usize>,
+    /// They are all that are open, but for those of other groups.
+    are_all: bool,
+}
+
+/// The best set of `nodes`, which are open, that `power` does for (`None`: nobody counts it); `None` when
+/// there is none.
 fn choose(
-    index: &Index,
-    offer: Offer<'_>,
+    gaps: &mut Gaps<'_>,
+    nodes: &BitSet,
     ask: Ask,
     weights: &Weights,
     power: Option<&PowerLeft>,
 ) -> Option<Chosen> {
-    let candidates = offer.nodes;
-    let power = power.filter(|power| power.is_short(index, candidates));
+    let index = gaps.index;
+    let are_all = std::ptr::eq(nodes, gaps.open);
+    let power = power.filter(|power| power.is_short(index, nodes));
     let mut best = None;
     if !ask.one_conformance_group {
-        let mixed = pick(index, offer, ask, power)?;
+        let offer = Offer {
+            nodes,
+            key: None,
+            are_all,
+        };
+        let mixed = pick(gaps, offer, ask, power)?;
         // Fewest groups and one conformance group at once: nothing can be better.
         if mixed.conformance >= 1.0 && ask.spread != Spread::Spread {
             return Some(mixed);
         }
         best = Some(mixed);
     }
-    let sizes = index.count_by_conformance(candidates);
+    let sizes = index.count_by_conformance(nodes);
     for (key, size) in sizes.into_iter().enumerate() {
         if size < ask.nodes {
             continue;
         }
-        let alike = candidates.and(&index.conforming[key]);
-        let open = offer.open.map(|open| open.and(&index.conforming[key]));
+        let alike = nodes.and(&index.conforming[key]);
         let offer = Offer {
             nodes: &alike,
-            open: open.as_ref(),
+            key: Some(key),
+            are_all,
         };
-        let Some(set) = pick(index, offer, ask, power) else {
+        let Some(set) = pick(gaps, offer, ask, power) else {
             continue;
         };
         if best
@@ -108,17 +175,10 @@ pub(crate) fn choose_modest(
     weights: &Weights,
     power: Option<&PowerLeft>,
 ) -> Option<Chosen> {
-    let all = Offer {
-        nodes: candidates,
-        open: None,
-    };
-    let mut best = choose(index, all, ask, weights, power)?;
-    let as_good = |best: &Chosen, among: &BitSet| {
-        let offer = Offer {
-            nodes: among,
-            open: Some(candidates),
-        };
-        let set = choose(index, offer, ask, weights, power)?;
+    let mut gaps = Gaps::new(index, candidates);
+    let mut best = choose(&mut gaps, candidates, ask, weights, power)?;
+    let mut as_good = |best: &Chosen, among: &BitSet| {
+        let set = choose(&mut gaps, among, ask, weights, power)?;
         // In both, not in sum: the fewest groups stay the fewest.
         let by_span = by_span(&set, best, ask.spread);
         (by_span.is_ge() && set.conformance >= best.conformance).then_some(set)
@@ -188,9 +248,15 @@ fn by_span(a: &Chosen, b: &Chosen, spread: Spread) -> Ordering {
 
 /// One node set of an offer, laid out as asked. `power` is given where it does not do for all: then it is what
 /// can be paid in a group that is its gap.
-fn pick(index: &Index, offer: Offer<'_>, ask: Ask, power: Option<&PowerLeft>) -> Option<Chosen> {
+fn pick(
+    gaps: &mut Gaps<'_>,
+    offer: Offer<'_>,
+    ask: Ask,
+    power: Option<&PowerLeft>,
+) -> Option<Chosen> {
+    let index = gaps.index;
     let nodes = match power {
-        None => lay_out(index, offer, ask)?,
+        None => lay_out(gaps, offer, ask)?,
         Some(power) => {
             let candidates = offer.nodes;
             let tight = (ask.spread == Spread::Tight)
@@ -199,8 +265,13 @@ fn pick(index: &Index, offer: Offer<'_>, ask: Ask, power: Option<&PowerLeft>) ->
             // A group of dear nodes may have left too little for the others: then of the cheapest.
             let cheapest = || {
                 let paid = power.clone().affordable(index, candidates.iter());
-                let nodes = &BitSet::collect(index.size(), paid);
-                lay_out(index, Offer { nodes, open: None }, ask)
+                let paid = BitSet::collect(index.size(), paid);
+                let of_paid = Offer {
+                    nodes: &paid,
+                    key: None,
+                    are_all: true,
+                };
+                lay_out(&mut Gaps::new(index, &paid), of_paid, ask)
             };
             tight.or_else(cheapest)?
         }
@@ -216,9 +287,9 @@ fn pick(index: &Index, offer: Offer<'_>, ask: Ask, power: Option<&PowerLeft>) ->
     })
 }
 
-fn lay_out(index: &Index, offer: Offer<'_>, ask: Ask) -> Option<Vec<usize>> {
-    let candidates = offer.nodes;
-    let rooms = rooms(index, offer);
+fn lay_out(gaps: &mut Gaps<'_>, offer: Offer<'_>, ask: Ask) -> Option<Vec<usize>> {
+    let (index, candidates) = (gaps.index, offer.nodes);
+    let rooms = gaps.rooms(candidates, offer.key, offer.are_all);
     let total: u32 = rooms.iter().map(|room| room.nodes).sum();
     if ask.nodes == 0 || total < ask.nodes {
         return None;
@@ -234,30 +305,6 @@ fn lay_out(index: &Index, offer: Offer<'_>, ask: Ask) -> Option<Vec<usize>> {
         }
         Spread::Any => candidates.iter().take(ask.nodes as usize).collect(),
     })
-}
-
-/// What a group has.
-#[derive(Debug, Clone, Copy)]
-struct Room {
-    group: usize,
-    /// Nodes to choose from.
-    nodes: u32,
-    /// Nodes that are open; no fewer.
-    gap: u32,
-}
-
-/// Of each group with nodes to choose from, by group.
-fn rooms(index: &Index, offer: Offer<'_>) -> Vec<Room> {
-    let by_group = index.count_by_group(offer.nodes);
-    let open = offer.open.map(|open| index.count_by_group(open));
-    let mut open = open.unwrap_or_default().into_iter();
-    let room = |(group, nodes)| {
-        // Both go by group.
-        let found = open.find(|(open, _)| *open == group);
-        let gap = found.map_or(nodes, |(_, count)| count);
-        Room { group, nodes, gap }
-    };
-    by_group.into_iter().map(room).collect()
 }
 
 /// As [`fewest_groups`], of the nodes that can be paid in each group. Where the nodes of a domain cost the

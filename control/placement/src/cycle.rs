@@ -55,6 +55,8 @@ pub(crate) struct Cycle<'a> {
     /// How many nodes of a set could be paid, for jobs that end before the same reservations start, and
     /// after how many changes that was so.
     paid: BTreeMap<(usize, usize), (usize, u32)>,
+    /// By set of nodes how many could be paid if nothing ran, where that was asked.
+    paid_at_all: Vec<Option<u32>>,
     power: Power,
     storage: Storage<'a>,
     /// By set of nodes.
@@ -105,6 +107,7 @@ impl<'a> Cycle<'a> {
             ahead: Ahead::none(machine.index.size()),
             open: OpenCounts::new(sets.len()),
             paid: BTreeMap::new(),
+            paid_at_all: vec![None; sets.len()],
             power: Power::new(view, machine, now.0),
             storage: Storage::new(view, queue, now.0),
             floors: std::iter::repeat_with(Floors::default)
@@ -213,6 +216,9 @@ impl<'a> Cycle<'a> {
             let short = job.nodes - eligible.largest_group;
             return Blocker::NotConforming { short }.into();
         }
+        if let Some(short) = self.never_paid(job, set) {
+            return Blocker::NotEnoughPower { short }.into();
+        }
         let usable = |count: OpenCount| match job.is_sensitive() {
             true => count.alike,
             false => count.all,
@@ -221,22 +227,32 @@ impl<'a> Cycle<'a> {
             return Blocker::NodesBusy { short }.into();
         }
         let end = job.end(self.now);
+        let mut left = None;
         if self.ahead.len() > 0 {
             if let Err(blocker) = self.leaves_what_is_kept(job, more, end) {
                 return blocker.into();
             }
             let open = self.count(set, end);
+            left = Some(open);
             if usable(open) < job.nodes {
                 let blocker = self.reserved(set, end);
-                let open = Some(open);
-                return Turn::Waits(Blocked { blocker, open });
+                return Turn::Waits(Blocked {
+                    blocker,
+                    open: left,
+                });
             }
         }
+        let waits = |blocker| {
+            Turn::Waits(Blocked {
+                blocker,
+                open: left,
+            })
+        };
         if let Some(blocker) = self.storage.short(job, self.now) {
-            return blocker.into();
+            return waits(blocker);
         }
         if let Some(short) = self.unpaid(job, set, end) {
-            return Blocker::PowerShort { short }.into();
+            return waits(Blocker::PowerShort { short });
         }
         let ask = self.ask(job, set);
         let among = self.open(set, end);
@@ -252,11 +268,11 @@ impl<'a> Cycle<'a> {
                 let leaves = || self.leaves_what_is_kept(job, beside, end);
                 match has_room.and_then(|()| leaves()) {
                     Ok(()) => Turn::Placed(chosen),
-                    Err(blocker) => blocker.into(),
+                    Err(blocker) => waits(blocker),
                 }
             }
-            // There are enough: it is the power that does not do for any set of them.
-            None => Blocker::PowerShort { short: 1 }.into(),
+            // Not reached: what is open and can be paid is counted exactly, and there is enough.
+            None => waits(Blocker::PowerShort { short: 1 }),
         }
     }
 
@@ -291,6 +307,22 @@ impl<'a> Cycle<'a> {
         }
     }
 
+    /// How many of its nodes could not be paid even if nothing else ran.
+    fn never_paid(&mut self, job: &Job, set: usize) -> Option<u32> {
+        if self.power.is_free() {
+            return None;
+        }
+        let paid = match self.paid_at_all[set] {
+            Some(paid) => paid,
+            None => {
+                let (index, left) = (&self.given.machine.index, self.power.at_all());
+                let paid = left.count(index, &self.eligible(set).nodes, job.is_sensitive());
+                *self.paid_at_all[set].insert(paid)
+            }
+        };
+        short(job.nodes, paid)
+    }
+
     /// How many of its nodes could not be paid until its end.
     fn unpaid(&mut self, job: &Job, set: usize, end: Option<u64>) -> Option<u32> {
         if self.power.is_free() {
@@ -305,12 +337,10 @@ impl<'a> Cycle<'a> {
         let paid = match known {
             Some((_, paid)) => *paid,
             None => {
-                let mut left = self.power.left(self.now, end);
-                let open = self.open(set, end);
-                let paid = left
-                    .affordable(&self.given.machine.index, open.iter())
-                    .len();
-                let paid = u32::try_from(paid).unwrap_or(u32::MAX);
+                let left = self.power.left(self.now, end);
+                let (index, open) = (&self.given.machine.index, self.open(set, end));
+                // All jobs of a set are sensitive, or none is.
+                let paid = left.count(index, &open, job.is_sensitive());
                 self.paid.insert((set, before), (changes, paid));
                 paid
             }
@@ -472,24 +502,37 @@ impl<'a> Cycle<'a> {
     /// these there are less than n nodes, so that is the next one to try; where it is the time that was
     /// tried, there are enough.
     fn earliest(&mut self, job: &Job, set: usize) -> Option<(u64, Chosen)> {
-        let ask = self.ask(job, set);
         let lasts = job.walltime_ms().unwrap_or(NEVER);
-        let mut at = self.floors[set].of(job.nodes, lasts).max(self.now);
+        let mut floor = self.floors[set].of(job.nodes, lasts).max(self.now);
+        if floor == NEVER {
+            return None;
+        }
+        let found = self.search(job, set, &mut floor);
+        self.floors[set].add(job.nodes, lasts, floor);
+        found
+    }
+
+    /// As [`Self::earliest`], from `floor` on; which it moves to before when nobody of this set who asks for as
+    /// much can start, whatever bandwidth they need.
+    fn search(&mut self, job: &Job, set: usize, floor: &mut u64) -> Option<(u64, Chosen)> {
+        let ask = self.ask(job, set);
+        let mut at = *floor;
+        let (mut took_bandwidth, mut is_first) = (false, true);
         self.look_for_gaps(job, set, at);
-        let mut is_floor = true;
         loop {
-            let enough = self.enough(job, at)?;
+            let enough = self.enough(job, at);
+            if !took_bandwidth {
+                *floor = enough.unwrap_or(NEVER);
+            }
+            let enough = enough?;
             if enough > at {
                 at = enough;
                 self.move_on(job, at);
                 continue;
             }
-            if std::mem::take(&mut is_floor) {
-                self.floors[set].add(job.nodes, lasts, at);
-            }
             let enough = self.storage.first_enough(job, at)?;
             if enough > at {
-                at = enough;
+                (at, took_bandwidth) = (enough, true);
                 self.move_on(job, at);
                 continue;
             }
@@ -499,29 +542,51 @@ impl<'a> Cycle<'a> {
             if let Some(chosen) = self.choose_for(&open, ask, at, job.end(at)) {
                 return Some((at, chosen));
             }
-            // Enough nodes, and no set of them that can be paid: till power or nodes come back.
-            let later = self
-                .gaps
-                .iter()
-                .map(|gap| gap.start)
-                .filter(|start| *start > at);
-            at = later.chain(self.power.next_step(at)).min()?;
+            // Enough nodes, and no set of them that can be paid: till power or nodes come back, if enough do.
+            let is_ever_paid = !std::mem::take(&mut is_first) || self.is_ever_paid(job, at);
+            let later = self.gaps.iter().map(|gap| gap.start);
+            let later = later.chain(self.power.next_step(at));
+            let Some(next) = later.filter(|t| is_ever_paid && *t > at).min() else {
+                if !took_bandwidth {
+                    *floor = NEVER;
+                }
+                return None;
+            };
+            at = next;
             self.move_on(job, at);
         }
+    }
+
+    /// Whether so many of the nodes that have gaps could be paid with all that there ever is from `at` on.
+    fn is_ever_paid(&self, job: &Job, at: u64) -> bool {
+        let index = &self.given.machine.index;
+        let nodes = BitSet::collect(index.size(), self.gaps.iter().map(|gap| gap.n));
+        let most = self.power.most(at);
+        most.count(index, &nodes, job.is_sensitive()) >= job.nodes
     }
 
     /// The first gap from `after` on of each node that fits and has one.
     fn look_for_gaps(&mut self, job: &Job, set: usize, after: u64) {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
+        let fitting = &self.given.sets.get(set).nodes;
         if lasts == NEVER {
             self.ahead.settle();
         }
-        self.gaps.clear();
-        for n in self.given.sets.get(set).nodes.iter() {
-            let gap = self.ahead.gap(n, self.free_at[n], after, lasts);
+        let (ahead, free_at, gaps) = (&self.ahead, &self.free_at, &mut self.gaps);
+        gaps.clear();
+        let mut look = |n, free_at| {
+            let gap = ahead.gap(n, free_at, after, lasts);
             if gap.start != NEVER {
-                self.gaps.push(gap);
+                gaps.push(gap);
             }
+        };
+        if lasts == NEVER {
+            let until = ahead.contested_until();
+            fitting
+                .iter()
+                .for_each(|n| look(n, free_at[n].max(until[n])));
+        } else {
+            fitting.iter().for_each(|n| look(n, free_at[n]));
         }
     }
 

@@ -153,9 +153,14 @@ pub enum Blocker {
         /// The most that is taken.
         limit_bytes: u64,
     },
+    /// The power domains could not run so many of the nodes that fit, did nothing else of the vCluster run.
+    NotEnoughPower {
+        /// How many nodes could not be paid; of one conformance group where that is asked for.
+        short: u32,
+    },
     /// The nodes are free, but not the power to run them until it is over.
     PowerShort {
-        /// How many nodes could not be paid.
+        /// How many nodes could not be paid; of one conformance group where that is asked for.
         short: u32,
     },
     /// A storage system has not the bandwidth left until it is over.
@@ -278,6 +283,10 @@ impl fmt::Display for Blocker {
                  and the quorum takes {limit_bytes} at once; submit it for fewer nodes"
             ),
             Blocker::NodesBusy { short } => write!(f, "waits for {short} more to be free"),
+            Blocker::NotEnoughPower { short } => write!(
+                f,
+                "there is power for {short} too few, even if nothing else of the vCluster ran"
+            ),
             Blocker::PowerShort { short } => {
                 write!(f, "waits for power to run {short} more")
             }

@@ -24,7 +24,7 @@ impl Floors {
         times.max().unwrap_or(0)
     }
 
-    /// So many nodes were not free together for so long before `at`.
+    /// So many nodes were not free together for so long before `at`; `u64::MAX`: at no time that is foreseen.
     pub(crate) fn add(&mut self, nodes: u32, walltime_ms: u64, at: u64) {
         let says_less = |floor: &Floor| {
             floor.nodes >= nodes && floor.walltime_ms >= walltime_ms && floor.at <= at

@@ -128,8 +128,8 @@ impl Index {
         Some(self.number[place])
     }
 
-    /// Members of the set in each group that has any, as (group, count).
-    pub(crate) fn count_by_group(&self, set: &BitSet) -> Vec<(usize, u32)> {
+    /// Members of the set in each group.
+    pub(crate) fn group_counts(&self, set: &BitSet) -> Vec<u32> {
         let mut counts = vec![0; self.groups.len()];
         for word in set.words() {
             // Groups are ranges: most words lie in one.
@@ -140,7 +140,12 @@ impl Index {
                 word.members().for_each(|n| counts[self.group_of[n]] += 1);
             }
         }
-        let counts = counts.into_iter().enumerate();
+        counts
+    }
+
+    /// Members of the set in each group that has any, as (group, count).
+    pub(crate) fn count_by_group(&self, set: &BitSet) -> Vec<(usize, u32)> {
+        let counts = self.group_counts(set).into_iter().enumerate();
         counts.filter(|(_, count)| *count > 0).collect()
     }
 

@@ -5,46 +5,63 @@ use crate::{
     index::Index,
     machine::{Machine, NEVER, expected_end},
     profile::Profile,
-    view::ClusterView,
+    view::{ClusterView, DomainView},
 };
 
 /// What each domain has left.
 #[derive(Debug)]
-pub(crate) struct Power(Vec<Profile>);
+pub(crate) struct Power {
+    domains: Vec<Profile>,
+    /// Did none of the nodes run anything.
+    at_all: PowerLeft,
+}
 
 impl Power {
     pub(crate) fn new(view: &ClusterView, machine: &Machine, now: u64) -> Self {
         let index = &machine.index;
         let mut returns = vec![Vec::new(); index.domains.len()];
+        let headroom = view.power.values().map(|d| i128::from(d.headroom_mw));
+        let mut at_all: Vec<i128> = headroom.collect();
         for (n, payer) in index.payers.iter().enumerate() {
-            let at = machine.free_at[n];
-            if let Some(payer) = payer
-                && !machine.free.contains(n)
-                && at != NEVER
-            {
-                let step = (expected_end(at, now), i128::from(payer.mw));
-                index
-                    .paying(payer.domain)
-                    .for_each(|d| returns[d].push(step));
+            let Some(payer) = payer.filter(|_| !machine.free.contains(n)) else {
+                continue;
+            };
+            let (at, mw) = (machine.free_at[n], i128::from(payer.mw));
+            for d in index.paying(payer.domain) {
+                at_all[d] += mw;
+                if at != NEVER {
+                    returns[d].push((expected_end(at, now), mw));
+                }
             }
         }
         let domains = view.power.values().zip(returns);
-        Self(
-            domains
-                .map(|(domain, returns)| Profile::new(domain.headroom_mw, returns))
-                .collect(),
-        )
+        let profile =
+            |(domain, returns): (&DomainView, _)| Profile::new(domain.headroom_mw, returns);
+        Self {
+            domains: domains.map(profile).collect(),
+            at_all: PowerLeft(at_all),
+        }
     }
 
     /// Whether nobody counts power.
     pub(crate) fn is_free(&self) -> bool {
-        self.0.is_empty()
+        self.domains.is_empty()
+    }
+
+    /// What there would be if nothing ran.
+    pub(crate) fn at_all(&self) -> PowerLeft {
+        self.at_all.clone()
+    }
+
+    /// No less than what is left at any time from `from` on, as far as that is foreseen.
+    pub(crate) fn most(&self, from: u64) -> PowerLeft {
+        PowerLeft(self.domains.iter().map(|d| d.most(from)).collect())
     }
 
     /// What is left all the time from `from` until `until`.
     pub(crate) fn left(&self, from: u64, until: Option<u64>) -> PowerLeft {
         PowerLeft(
-            self.0
+            self.domains
                 .iter()
                 .map(|domain| domain.least(from, until))
                 .collect(),
@@ -54,14 +71,14 @@ impl Power {
     pub(crate) fn take(&mut self, index: &Index, n: usize, from: Option<u64>, until: Option<u64>) {
         if let Some(payer) = index.payers[n] {
             for d in index.paying(payer.domain) {
-                self.0[d].take(payer.mw, from, until);
+                self.domains[d].take(payer.mw, from, until);
             }
         }
     }
 
     /// The first time after `after` at which some domain has more or less.
     pub(crate) fn next_step(&self, after: u64) -> Option<u64> {
-        self.0
+        self.domains
             .iter()
             .filter_map(|domain| domain.next_step(after))
             .min()
@@ -86,8 +103,8 @@ impl PowerLeft {
         true
     }
 
-    /// The nodes that can be paid together, the cheapest first: where all of a domain cost the same, no
-    /// others are more.
+    /// The nodes that can be paid together, the cheapest first: no others are more. Where another set has a node
+    /// that this one left, the node's innermost domain that was exhausted has a dearer one, or none less.
     pub(crate) fn affordable(
         &mut self,
         index: &Index,
@@ -97,6 +114,19 @@ impl PowerLeft {
         nodes.sort_by_key(|n| index.payers[*n].map_or(0, |payer| payer.mw));
         nodes.retain(|n| self.pay(index, *n));
         nodes
+    }
+
+    /// How many of `nodes` can be paid together at most; of one conformance group where they must be `alike`.
+    pub(crate) fn count(&self, index: &Index, nodes: &BitSet, alike: bool) -> u32 {
+        let paid = |nodes: &BitSet| self.clone().affordable(index, nodes.iter()).len();
+        let most = match alike {
+            false => paid(nodes),
+            true => {
+                let alike = index.conforming.iter().map(|alike| alike.and(nodes));
+                alike.map(|alike| paid(&alike)).max().unwrap_or(0)
+            }
+        };
+        u32::try_from(most).unwrap_or(u32::MAX)
     }
 
     /// Whether there is not enough for all of them.

@@ -42,6 +42,19 @@ impl Profile {
         least
     }
 
+    /// The most that is left at any time from `from` on.
+    pub(crate) fn most(&self, from: u64) -> i128 {
+        let begins = self.steps.partition_point(|(at, _)| *at <= from);
+        let (before, after) = self.steps.split_at(begins);
+        let mut left = self.now + before.iter().map(|(_, amount)| amount).sum::<i128>();
+        let mut most = left;
+        for (_, amount) in after {
+            left += amount;
+            most = most.max(left);
+        }
+        most
+    }
+
     /// The first time from `from` on at which so much is left for as long as `lasts` (`None`: for ever).
     pub(crate) fn first_enough(&self, amount: u64, from: u64, lasts: Option<u64>) -> Option<u64> {
         let amount = i128::from(amount);
@@ -107,6 +120,14 @@ mod tests {
         assert_eq!(left.least(0, Some(20)), 2);
         assert_eq!(left.least(22, Some(25)), 16);
         assert_eq!((left.next_step(20), left.next_step(40)), (Some(22), None));
+        assert_eq!(
+            (
+                left.most(0),
+                left.most(30),
+                Profile::new(4, vec![(5, -1)]).most(0)
+            ),
+            (17, 17, 4)
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod explanations;
 mod extremes;
 mod kept;
 mod oracle;
+mod power;
 mod properties;
 mod rationed;
 mod scores;

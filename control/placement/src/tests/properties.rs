@@ -111,6 +111,7 @@ proptest! {
                 }
                 // Nothing is rationed here; and who proposes knows the claims.
                 Blocker::PowerShort { .. }
+                | Blocker::NotEnoughPower { .. }
                 | Blocker::StorageShort { .. }
                 | Blocker::TooMuchToProve { .. } => prop_assert!(false),
             }

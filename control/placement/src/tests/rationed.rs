@@ -53,7 +53,7 @@ fn returns(view: &ClusterView, node: &NodeView) -> Option<u64> {
 }
 
 /// Whether the domain or one that it is part of is `payer`.
-fn pays(view: &ClusterView, domain: &str, payer: &str) -> bool {
+pub(super) fn pays(view: &ClusterView, domain: &str, payer: &str) -> bool {
     let mut at = Some(domain);
     for _ in 0..=view.power.len() {
         match at {
