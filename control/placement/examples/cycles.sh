@@ -9,6 +9,8 @@ run --pending 10000 --reservations 64
 run --pending 100000
 run --pending 10000 --warm
 run --pending 10000 --reservations 64 --warm
+run --pending 10000 --requests 1000
+run --pending 10000 --requests 1000 --warm
 run --pending 1000 --reservations all
 run --nodes 50000 --pending 50000 --cycles 11
 run --pending 10000 --scores

@@ -25,6 +25,8 @@ row --pending 10000 --reservations 64
 row --pending 100000
 row --pending 10000 --warm
 row --pending 10000 --reservations 64 --warm
+row --pending 10000 --requests 1000
+row --pending 10000 --requests 1000 --warm
 row --pending 1000 --reservations all
 row --nodes 50000 --pending 50000
 row --pending 10000 --scores

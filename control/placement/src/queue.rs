@@ -102,9 +102,9 @@ impl Queue {
         queue
     }
 
-    /// Follows changes, each with what was there before; `pending` shows them already. `order` are places of the queue before; it has those of
-    /// the same jobs afterwards, in the same order, and then those of new ones. `true` where all other
-    /// numbers are others now.
+    /// Follows changes, each with what was there before; `pending` shows them already. `order` are places of
+    /// the queue before; it has those of the same jobs afterwards, in the same order, and then those of new
+    /// ones. `true` where all other numbers are others now.
     pub(crate) fn follow(
         &mut self,
         changes: &[(AllocationId, Option<PendingView>)],

@@ -415,19 +415,9 @@ impl NodeView {
         }
     }
 
-    /// Fit for new work once nobody holds it.
-    pub fn is_usable(&self) -> bool {
-        self.in_service && self.facts.liveness == Liveness::Alive && self.facts.health.is_usable()
-    }
-
     /// Gets work only where no other node will do.
     pub fn is_last(&self) -> bool {
         self.facts.deprioritised || self.facts.health == Health::Degraded
-    }
-
-    /// May be given anybody's work now.
-    pub fn is_assignable(&self) -> bool {
-        self.is_usable() && self.holder.is_none() && self.owner.is_none()
     }
 }
 

@@ -50,7 +50,7 @@ proptest! {
                 let node = &view.nodes[&expected.node];
                 prop_assert!(taken.insert(expected.node.clone()), "{} twice", expected.node);
                 prop_assert_eq!(expected.version, node.version);
-                prop_assert!(node.is_assignable());
+                prop_assert!(node.holder.is_none() && node.owner.is_none());
                 prop_assert!(oracle::fits(&expected.node, node, job));
             }
             let names = names(placement);
@@ -113,6 +113,7 @@ proptest! {
                 Blocker::PowerShort { .. }
                 | Blocker::NotEnoughPower { .. }
                 | Blocker::StorageShort { .. }
+                | Blocker::NotAssigned { .. }
                 | Blocker::TooMuchToProve { .. } => prop_assert!(false),
             }
         }
