@@ -57,7 +57,7 @@ pub use feed::{Change, Observed, Subscription};
 pub use history::HistoryError;
 pub use inputs::Inputs;
 pub use join::enrol;
-pub use plans::{LastPlan, Planned};
+pub use plans::{LastPlan, NotAssigned, Planned};
 pub use start_error::StartError;
 pub use store::Store;
 pub use timings::Timings;

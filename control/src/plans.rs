@@ -9,8 +9,10 @@ mod tests;
 pub(crate) use asked::{Asked, Busy};
 
 use crate::{tasks::schedule::whole, view::View};
-use lattice_placement::{Explanation, PendingView, Plan, Planner, Reservation, Waiting, Weights};
-use lattice_quorum_types::{Allocation, AllocationId, UnixMillis, VclusterName};
+use lattice_placement::{
+    Blocker, Explanation, PendingView, Plan, Planner, Reservation, Waiting, Weights,
+};
+use lattice_quorum_types::{Allocation, AllocationId, UnixMillis, VclusterName, hostlist};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -38,16 +40,63 @@ pub struct Planned {
     /// When it ran.
     pub made_at: UnixMillis,
     /// What it said.
-    pub plan: Plan,
-    /// Allocations that are not planned while they would be refused, and why.
-    pub set_aside: BTreeMap<AllocationId, Explanation>,
+    pub plan: Arc<Plan>,
+    /// What was placed by this plan, or before, and is not assigned. Empty where another control
+    /// schedules.
+    pub not_assigned: BTreeMap<AllocationId, Arc<NotAssigned>>,
+    /// This control assigns what is placed.
+    pub is_own: bool,
+}
+
+/// One that was placed and is not assigned, or is not planned at all while it would be refused.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NotAssigned {
+    /// When it was placed last.
+    pub planned_at: UnixMillis,
+    /// Why it is not assigned; the score is that of its nodes.
+    pub explanation: Explanation,
+}
+
+impl NotAssigned {
+    /// Whether people are told the same; how the score grew does not matter.
+    fn is_told_as(&self, other: &Self) -> bool {
+        let (a, b) = (&self.explanation, &other.explanation);
+        let numbers = (a.needed, a.total) == (b.needed, b.total);
+        numbers && a.steps == b.steps && a.blocker == b.blocker
+    }
 }
 
 impl Planned {
-    /// Why an allocation waits; `None` of one that does not.
+    /// Why an allocation of its queue does not run; `None` of one that was not in it.
     pub fn explanation(&self, id: AllocationId) -> Option<Explanation> {
-        let set_aside = self.set_aside.get(&id).cloned();
-        set_aside.or_else(|| self.plan.waiting.get(id))
+        if let Some(known) = self.not_assigned.get(&id) {
+            return Some(known.explanation.clone());
+        }
+        let waits = self.plan.waiting.get(id);
+        waits.or_else(|| self.on_its_way(id))
+    }
+
+    /// Of what was placed, and is not known to be held back.
+    fn on_its_way(&self, id: AllocationId) -> Option<Explanation> {
+        let placed = self.plan.placements.iter().find(|placed| placed.id == id)?;
+        let why = match self.is_own {
+            true => "that is under way",
+            false => {
+                "the control that schedules its vCluster does that, or knows why not (`lattice admin \
+                 vcluster show` names it)"
+            }
+        };
+        let blocker = Blocker::NotAssigned {
+            nodes: hostlist::fold(placed.nodes.iter().map(|expected| &expected.node)),
+            why: why.to_owned(),
+        };
+        self.plan.waiting.of_placed(placed, blocker)
+    }
+
+    /// When that was found out.
+    pub fn explained_at(&self, id: AllocationId) -> UnixMillis {
+        let known = self.not_assigned.get(&id);
+        known.map_or(self.made_at, |known| known.planned_at)
     }
 
     /// What is held back for an allocation.
@@ -58,29 +107,22 @@ impl Planned {
 
     /// Everybody who waits.
     pub fn waiting(&self) -> impl Iterator<Item = AllocationId> {
-        let set_aside = self.set_aside.keys().copied();
-        self.plan.waiting.ids().chain(set_aside)
+        let not_assigned = self.not_assigned.keys().copied();
+        self.plan.waiting.ids().chain(not_assigned)
     }
 
     /// Who waits for another reason than in `before`.
     pub fn news(&self, before: Option<&Planned>) -> BTreeSet<AllocationId> {
         let (no_one, nothing) = (Waiting::default(), BTreeMap::new());
-        let (waiting, set_aside) = before.map_or((&no_one, &nothing), |before| {
-            (&before.plan.waiting, &before.set_aside)
+        let (waiting, not_assigned) = before.map_or((&no_one, &nothing), |before| {
+            (&before.plan.waiting, &before.not_assigned)
         });
         let planned = self.plan.waiting.news(waiting);
-        let aside = self.set_aside.iter();
-        let aside = aside.filter(|(id, why)| set_aside.get(id) != Some(why));
-        planned
-            .into_iter()
-            .chain(aside.map(|(id, _)| *id))
-            .collect()
-    }
-
-    /// Whether it was in the queue.
-    fn knows(&self, id: AllocationId) -> bool {
-        let starts = || self.plan.placements.iter().any(|placed| placed.id == id);
-        self.explanation(id).is_some() || starts()
+        let others = self.not_assigned.iter().filter(|(id, now)| {
+            let then = not_assigned.get(id);
+            !then.is_some_and(|then| now.is_told_as(then))
+        });
+        planned.chain(others.map(|(id, _)| *id)).collect()
     }
 }
 

@@ -153,6 +153,13 @@ pub enum Blocker {
         /// The most that is taken.
         limit_bytes: u64,
     },
+    /// Nodes were found for it, and whoever assigns them has not.
+    NotAssigned {
+        /// Which, as a hostlist.
+        nodes: String,
+        /// Why not, in words.
+        why: String,
+    },
     /// The power domains could not run so many of the nodes that fit, did nothing else of the vCluster run.
     NotEnoughPower {
         /// How many nodes could not be paid; of one conformance group where that is asked for.
@@ -282,6 +289,9 @@ impl fmt::Display for Blocker {
                 "as sensitive work it is assigned with what each node claims, signed: {bytes} bytes, \
                  and the quorum takes {limit_bytes} at once; submit it for fewer nodes"
             ),
+            Blocker::NotAssigned { nodes, why } => {
+                write!(f, "placed on {nodes}, and not assigned yet: {why}")
+            }
             Blocker::NodesBusy { short } => write!(f, "waits for {short} more to be free"),
             Blocker::NotEnoughPower { short } => write!(
                 f,

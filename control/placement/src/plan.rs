@@ -38,6 +38,16 @@ pub struct Placement {
     pub backfilled: bool,
 }
 
+impl Placement {
+    /// The score with what is known of topology and conformance since nodes were chosen.
+    pub fn score_of_nodes(&self) -> Score {
+        let mut score = self.score;
+        score.factors.topology = self.layout.topology;
+        score.factors.conformance = self.layout.conformance;
+        score
+    }
+}
+
 /// How a node set lies in the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Layout {

@@ -5,6 +5,7 @@ use crate::{
     eligible::EligibleSets,
     explain::{Blocker, Constraint, Explanation, Step, told_as},
     order::Scorer,
+    plan::Placement,
     queue::Job,
 };
 use lattice_quorum_types::{AllocationId, UnixMillis};
@@ -126,6 +127,20 @@ impl Waiting {
     /// By place among the rows.
     fn job(&self, place: usize) -> Option<&Waits> {
         self.jobs[self.turns[place] as usize].as_ref()
+    }
+
+    /// Why one that is placed is not assigned: `None` of one that was not in this queue.
+    pub fn of_placed(&self, placed: &Placement, blocker: Blocker) -> Option<Explanation> {
+        let place = self.place(placed.id)?;
+        Some(Explanation {
+            needed: self.rows[place].nodes,
+            total: self.total,
+            steps: self.sets.asked(place).steps.to_vec(),
+            blocker,
+            estimated_start: None,
+            score: Some(placed.score_of_nodes()),
+            ahead: self.turns[place],
+        })
     }
 
     fn explain(&self, place: usize) -> Option<Explanation> {

@@ -82,7 +82,7 @@ impl Asked {
             // Waits grow and walltimes run while nothing changes: it is as old at most as a scheduler's.
             let age = made.at.elapsed();
             let is_of_this = made.version >= view.version && age < schedule::PERIOD;
-            let is_fresh = age < FRESH && made.planned.knows(newest);
+            let is_fresh = age < FRESH && made.planned.explanation(newest).is_some();
             if is_of_this || is_fresh {
                 return Some(made.planned.clone());
             }
@@ -116,8 +116,9 @@ impl Asked {
         match plan.await {
             Ok(plan) => Some(Planned {
                 made_at,
-                plan,
-                set_aside: BTreeMap::new(),
+                plan: Arc::new(plan),
+                not_assigned: BTreeMap::new(),
+                is_own: false,
             }),
             Err(error) => {
                 tracing::error!(%vcluster, %error, "planning because somebody asked broke down");

@@ -121,6 +121,13 @@ impl Claims {
         looked.into_iter().collect()
     }
 
+    /// Which of these are being asked.
+    pub(crate) fn asks(&self, nodes: &[ExpectedNode]) -> Vec<NodeId> {
+        let nodes = nodes.iter().map(|expected| &expected.node);
+        let asked = nodes.filter(|node| self.under_way.contains(*node));
+        asked.cloned().collect()
+    }
+
     fn confirm_one(&mut self, view: &View, node: &NodeId) -> Option<Proof> {
         let entry = view.node(node)?;
         // What it gossips now may not have been held against its baseline yet.

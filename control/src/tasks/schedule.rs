@@ -14,24 +14,22 @@ use crate::{
     },
     view::View,
 };
-use lattice_placement::{Blocker, Delta, Explanation, Placement, Plan, Planner};
+use lattice_placement::{Blocker, PendingView, Plan, Planner};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, Envelope, Refusal, Revision, VclusterName,
+    Allocation, AllocationId, Command, Envelope, NodeId, Refusal, Revision, VclusterName,
     command::{ExpectedNode, Fence},
     weight,
     wire::MAX_COMMAND_BYTES,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
 
 pub(crate) mod inputs;
+mod unassigned;
 
 pub(crate) use inputs::whole;
 use inputs::{changes, delta};
+use unassigned::{Of, Unassigned, Why, pending};
 
 /// Walltimes run, and estimates with them: it is planned this often at least.
 pub(crate) const PERIOD: Duration = Duration::from_secs(5);
@@ -87,9 +85,10 @@ pub(crate) struct Schedule {
     rest: Option<Rest>,
     /// Longest command that is proposed, bytes.
     max_command_bytes: usize,
-    /// Whose assignment is longer. They are planned again when they change or the lease does: till
-    /// then they must not take nodes from those behind them in every plan.
-    too_long: BTreeMap<AllocationId, Explanation>,
+    /// What was placed and is not assigned.
+    unassigned: Unassigned,
+    /// Something was set aside: others may have its nodes at once.
+    is_due: bool,
     /// Settings that nobody can read, as the log has them.
     unread: Vec<String>,
 }
@@ -114,13 +113,16 @@ impl Reconciler for Schedule {
     fn forget(&mut self) {
         self.warm = None;
         self.rest = None;
-        self.too_long.clear();
+        self.unassigned.clear();
+        self.is_due = false;
         forget(&self.core, &self.vcluster);
     }
 
     async fn wakes(&mut self) {
-        self.claims.answered().await;
-        self.rest = None;
+        if !self.is_due {
+            self.claims.answered().await;
+            self.rest = None;
+        }
     }
 }
 
@@ -134,13 +136,15 @@ impl Schedule {
             warm: None,
             rest: None,
             max_command_bytes: MAX_COMMAND_BYTES,
-            too_long: BTreeMap::new(),
+            unassigned: Unassigned::default(),
+            is_due: false,
             unread: Vec::new(),
         }
     }
 
     /// One cycle; it plans nothing where nothing has changed since the last one had nothing to place.
     pub(crate) async fn reconcile(&mut self, fence: Fence) -> ScheduleReport {
+        self.is_due = false;
         let view = self.core.view();
         if self.core.view_age_ms().is_none() {
             return ScheduleReport::default();
@@ -149,136 +153,143 @@ impl Schedule {
         let (since, epoch) = (Instant::now(), fence.epoch);
         let rests = |rest: Rest| rest.epoch == epoch && since < rest.since + REST;
         let may_rest = self.rest.is_some_and(rests);
+        self.unassigned.follow(&view, since);
         let Some(plan) = self.plan(&view, may_rest).await else {
             return ScheduleReport::default();
         };
         // What was placed and could not be proposed, or was refused, is planned again whatever changes.
         let has_placed = !plan.placements.is_empty();
         self.rest = (!has_placed).then_some(Rest { since, epoch });
-        let envelopes = self.assignments(&view, &plan, &fence);
-        let envelopes = self.without_too_long(&view, envelopes);
-        let waiting = plan.waiting.len();
-        self.explain(plan);
+        let plan = Arc::new(plan);
+        self.unassigned.planned(&plan);
+        let ready = self.assignments(&view, &plan, &fence);
+        let ready = self.without_too_long(ready);
+        self.explain(&plan);
         let mut report = ScheduleReport {
-            waiting: waiting + self.too_long.len(),
+            waiting: plan.waiting.len() + self.unassigned.len(),
             ..ScheduleReport::default()
         };
-        if !envelopes.is_empty() {
-            self.propose(envelopes, &fence, &mut report).await;
+        if !ready.is_empty() {
+            self.propose(ready, &fence, &mut report).await;
+            if report.assigned < report.proposed {
+                self.explain(&plan);
+            }
         }
         report
     }
 
     /// What was placed as commands, but where a node has not said yet what that needs.
-    fn assignments(
+    fn assignments<'a>(
         &mut self,
-        view: &View,
-        plan: &Plan,
+        view: &'a View,
+        plan: &'a Plan,
         fence: &Fence,
-    ) -> Vec<(AllocationId, Envelope)> {
+    ) -> Vec<(Of<'a>, Envelope)> {
         let (core, claims) = (&self.core, &mut self.claims);
-        let assign = |placement: &Placement| {
-            let (id, held) = (placement.id, view.allocation(placement.id)?);
-            let nodes = under_boots(view, held, &placement.nodes);
-            let command = match held.spec.sensitive {
-                false => Command::Assign { id, nodes: nodes? },
-                // They are asked although one of them has not named its boot yet.
-                true => {
-                    let claimed = claims.confirm(view, nodes.as_ref().unwrap_or(&placement.nodes));
-                    let nodes = nodes.and(claimed)?;
-                    Command::AssignSensitive { id, nodes }
+        let mut ready = Vec::new();
+        for placed in &plan.placements {
+            let Some(held) = pending(view, placed.id) else {
+                continue;
+            };
+            let (id, of) = (held.id, Of { plan, placed, held });
+            let nodes = under_boots(view, held, &placed.nodes);
+            // They are asked although one of them has not named its boot yet.
+            let claimed = held.spec.sensitive.then(|| {
+                let nodes = nodes.as_ref().unwrap_or(&placed.nodes);
+                let claimed = claims.confirm(view, nodes);
+                claimed.ok_or_else(|| Why::Claims(claims.asks(nodes)))
+            });
+            let command = match (nodes, claimed) {
+                (Err(nameless), _) => Err(Why::BootsNotNamed(nameless)),
+                (Ok(nodes), None) => Ok(Command::Assign { id, nodes }),
+                (Ok(_), Some(claimed)) => {
+                    claimed.map(|nodes| Command::AssignSensitive { id, nodes })
                 }
             };
-            let (service, fence) = (core.service(), Some(fence.clone()));
-            Some((id, core.envelope(service, None, fence, command)))
-        };
-        plan.placements.iter().filter_map(assign).collect()
+            match command {
+                Ok(command) => {
+                    self.unassigned.proposes(id);
+                    let fence = Some(fence.clone());
+                    ready.push((of, core.envelope(core.service(), None, fence, command)));
+                }
+                Err(why) => {
+                    tracing::debug!(%id, %why, "not assigned yet");
+                    self.unassigned.hold_back(of, &why);
+                }
+            }
+        }
+        ready
     }
 
     /// Keeps back what no member would take: a request that is too long fails with everything that
     /// is proposed with it.
-    fn without_too_long(
-        &mut self,
-        view: &View,
-        envelopes: Vec<(AllocationId, Envelope)>,
-    ) -> Vec<Envelope> {
-        let waits = |id: &AllocationId| {
-            let held = view.allocation(*id);
-            held.filter(|held| held.state == AllocationState::Pending)
-        };
-        self.too_long.retain(|id, _| waits(id).is_some());
-        let mut fit = Vec::new();
-        for (id, envelope) in envelopes {
-            let bytes = weight::on_wire(&envelope);
-            match waits(&id) {
-                Some(held) if bytes > self.max_command_bytes => self.set_aside(view, held, bytes),
-                _ => {
-                    self.too_long.remove(&id);
-                    fit.push(envelope);
-                }
-            }
+    fn without_too_long<'a>(&mut self, ready: Vec<(Of<'a>, Envelope)>) -> Vec<(Of<'a>, Envelope)> {
+        let most = self.max_command_bytes;
+        let (fit, too_long): (Vec<_>, Vec<_>) = ready
+            .into_iter()
+            .map(|(of, envelope)| (weight::on_wire(&envelope), of, envelope))
+            .partition(|(bytes, ..)| *bytes <= most);
+        for (bytes, of, _) in too_long {
+            let blocker = Blocker::TooMuchToProve {
+                bytes: bytes as u64,
+                limit_bytes: most as u64,
+            };
+            tracing::warn!(id = %of.held.id, %blocker, "an allocation is not assigned");
+            self.unassigned.is_too_long(of, blocker);
+            self.is_due = true;
         }
-        fit
-    }
-
-    fn set_aside(&mut self, view: &View, held: &Allocation, bytes: usize) {
-        let mut total = 0;
-        if let Some(warm) = &mut self.warm {
-            total = u32::try_from(warm.planner.view().nodes.len()).unwrap_or(u32::MAX);
-            warm.planner.update(Delta {
-                revision: view.revision,
-                age_ms: self.core.view_age_ms().unwrap_or(0),
-                pending: BTreeMap::from([(held.id, None)]),
-                ..Delta::default()
-            });
-        }
-        let blocker = Blocker::TooMuchToProve {
-            bytes: bytes as u64,
-            limit_bytes: self.max_command_bytes as u64,
-        };
-        tracing::warn!(id = %held.id, %blocker, "an allocation is not assigned");
-        let explanation = Explanation {
-            needed: held.spec.nodes,
-            total,
-            steps: Vec::new(),
-            blocker,
-            estimated_start: None,
-            score: None,
-            ahead: 0,
-        };
-        self.too_long.insert(held.id, explanation);
+        fit.into_iter()
+            .map(|(_, of, envelope)| (of, envelope))
+            .collect()
     }
 
     async fn propose(
         &mut self,
-        envelopes: Vec<Envelope>,
+        ready: Vec<(Of<'_>, Envelope)>,
         fence: &Fence,
         report: &mut ScheduleReport,
     ) {
-        report.proposed = envelopes.len();
+        report.proposed = ready.len();
+        let (proposed, envelopes): (Vec<_>, Vec<_>) = ready.into_iter().unzip();
         let answers = match self.core.store.propose(envelopes).await {
             Ok(answers) => answers,
             Err(error) => {
                 tracing::warn!(%error, "assignments not answered; the next cycle plans on what became of them");
+                let why = Why::NoAnswer(error.to_string());
+                for of in proposed {
+                    self.unassigned.hold_back(of, &why);
+                }
                 return;
             }
         };
-        for answer in answers {
+        for (of, answer) in proposed.into_iter().zip(answers) {
             match answer {
                 Ok(applied) => {
                     report.assigned += 1;
                     report.revision = report.revision.max(applied.revision);
+                    self.unassigned.assigned(of.held.id);
                 }
                 Err(refusal) => {
                     report.refused += 1;
-                    match &refusal {
-                        Refusal::StaleEpoch { .. } => self.lease.is_over(fence.epoch),
-                        Refusal::Unproven { faults, .. } => self.claims.refused(faults),
-                        _ => {}
-                    }
-                    tracing::debug!(%refusal, "assignment refused; planned again");
+                    self.refused(of, &refusal, fence);
                 }
             }
+        }
+    }
+
+    fn refused(&mut self, of: Of<'_>, refusal: &Refusal, fence: &Fence) {
+        match refusal {
+            Refusal::StaleEpoch { .. } => self.lease.is_over(fence.epoch),
+            Refusal::Unproven { faults, .. } => self.claims.refused(faults),
+            _ => {}
+        }
+        let id = of.held.id;
+        match self.unassigned.refuse(of, refusal, Instant::now()) {
+            true => {
+                self.is_due = true;
+                tracing::warn!(%id, %refusal, "refused again and again; others may have its nodes for a while");
+            }
+            false => tracing::debug!(%id, %refusal, "assignment refused; planned again"),
         }
     }
 
@@ -288,6 +299,7 @@ impl Schedule {
     async fn plan(&mut self, view: &Arc<View>, may_rest: bool) -> Option<Plan> {
         let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
         let turn = core.planning.clone().acquire_owned().await.ok()?;
+        let mut unassigned = self.unassigned.as_planned(&view);
         let settings = view.settings_of(&vcluster);
         self.tell_unread(settings.unread);
         // Where this is stopped meanwhile, the next one begins cold.
@@ -297,7 +309,13 @@ impl Schedule {
             let policy = settings.policy;
             let (mut planner, rests) = match warm {
                 Some(Warm { mut planner, known }) => {
-                    let delta = delta(&known, &view, &vcluster, age_ms);
+                    let mut delta = delta(&known, &view, &vcluster, age_ms);
+                    // A view that was read anew has other entries of the same, also of those set aside.
+                    let is_known = |id: &AllocationId, waits: Option<&PendingView>| {
+                        planner.view().pending.get(id) == waits && !delta.pending.contains_key(id)
+                    };
+                    unassigned.retain(|id, waits| !is_known(id, waits.as_ref()));
+                    delta.pending.extend(unassigned);
                     let is_same = *planner.policy() == policy && !changes(&delta, planner.view());
                     let rests = may_rest && is_same;
                     if !rests {
@@ -305,7 +323,12 @@ impl Schedule {
                     }
                     (planner, rests)
                 }
-                None => (Planner::new(whole(&view, &vcluster, age_ms)), false),
+                None => {
+                    let mut given = whole(&view, &vcluster, age_ms);
+                    let aside = unassigned.iter().filter(|(_, waits)| waits.is_none());
+                    aside.for_each(|(id, _)| drop(given.pending.remove(id)));
+                    (Planner::new(given), false)
+                }
             };
             planner.set_policy(policy);
             let plan = (!rests).then(|| planner.plan(now));
@@ -333,18 +356,19 @@ impl Schedule {
     }
 
     /// Puts the plan where people find it.
-    fn explain(&self, plan: Plan) {
+    fn explain(&self, plan: &Arc<Plan>) {
         let planned = Arc::new(Planned {
-            made_at: self.core.now(),
-            plan,
-            set_aside: self.too_long.clone(),
+            made_at: plan.made_at,
+            plan: plan.clone(),
+            not_assigned: self.unassigned.told(),
+            is_own: true,
         });
         // Found before it is published: who publishes keeps all other writers waiting, and a queue may
         // be long. Nobody else says anything of this vCluster.
         let view = self.core.view();
         let before = view.plan.of(&self.vcluster);
         let waiting = planned.news(before);
-        let nobody = planned.waiting().next().is_none();
+        let nobody = planned.waiting().next().is_none() && plan.placements.is_empty();
         let same = before.is_some_and(|before| {
             waiting.is_empty() && before.waiting().count() == planned.waiting().count()
         });
@@ -381,28 +405,34 @@ fn observed(waiting: BTreeSet<AllocationId>) -> Change {
 }
 
 /// The nodes of a placement, each with the boot it named itself when it last answered a ping: what
-/// is assigned under one boot never starts under another. `None` while one of them has not, or has
-/// not answered since a boot that is known to be over: another control may have heard of that first,
-/// and would put the work back as fast as it is assigned here.
+/// is assigned under one boot never starts under another.
+///
+/// # Errors
+/// Those that have not, or have not answered since a boot that is known to be over: another control may
+/// have heard of that first, and would put the work back as fast as it is assigned here.
 fn under_boots(
     view: &View,
     waits: &Allocation,
     nodes: &[ExpectedNode],
-) -> Option<Vec<ExpectedNode>> {
-    let with_boot = |expected: &ExpectedNode| {
+) -> Result<Vec<ExpectedNode>, Vec<NodeId>> {
+    let boot_of = |expected: &ExpectedNode| {
         let boot = view.node(&expected.node)?.boot.clone();
-        let is_over = |boot: &String| reboots::is_known_over(waits, &expected.node, boot);
-        let boot = boot.filter(|boot| !is_over(boot));
-        if boot.is_none() {
-            let (id, node) = (waits.id, &expected.node);
-            tracing::debug!(%id, %node, "not assigned yet: the node has not named its boot");
-        }
-        Some(ExpectedNode {
-            boot: Some(boot?),
-            ..expected.clone()
-        })
+        boot.filter(|boot| !reboots::is_known_over(waits, &expected.node, boot))
     };
-    nodes.iter().map(with_boot).collect()
+    let (mut named, mut nameless) = (Vec::with_capacity(nodes.len()), Vec::new());
+    for expected in nodes {
+        match boot_of(expected) {
+            None => nameless.push(expected.node.clone()),
+            boot => named.push(ExpectedNode {
+                boot,
+                ..expected.clone()
+            }),
+        }
+    }
+    match nameless.is_empty() {
+        true => Ok(named),
+        false => Err(nameless),
+    }
 }
 
 #[cfg(test)]

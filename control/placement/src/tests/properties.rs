@@ -114,6 +114,7 @@ proptest! {
                 | Blocker::NotEnoughPower { .. }
                 | Blocker::StorageShort { .. }
                 | Blocker::NotAssigned { .. }
+                | Blocker::NotAssigned { .. }
                 | Blocker::TooMuchToProve { .. } => prop_assert!(false),
             }
         }

@@ -48,7 +48,9 @@ pub(crate) fn explain(plan: &LastPlan, a: &Allocation, sight: Sight) -> Explanat
             .and_then(|cycle| cycle.reservation(a.id))
             .map(|r| hostlist::fold(&r.nodes)),
         score: planned.and_then(|e| Some(score(e.score?, e.ahead, plan.weights(&a.spec.vcluster)))),
-        as_of: planned.and(cycle).map(|cycle| time(cycle.made_at)),
+        as_of: planned
+            .and(cycle)
+            .map(|cycle| time(cycle.explained_at(a.id))),
     }
 }
 

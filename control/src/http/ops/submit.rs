@@ -11,7 +11,7 @@ use lattice_api::{
     AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
     problem::Problem,
 };
-use lattice_placement::{Placement, Plan, Score, check_possible};
+use lattice_placement::{Placement, Plan, check_possible};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Outcome, Refusal, Revision, hostlist,
     node::{Lifecycle, Node},
@@ -198,20 +198,12 @@ fn starts(placed: &Placement, plan: &Plan) -> OutlookView {
         groups: layout.groups.clone(),
         span: Some(span),
         score: Some(explain::score(
-            of_nodes(placed),
+            placed.score_of_nodes(),
             plan.waiting.ahead_of(placed.id).unwrap_or(0),
             plan.weights,
         )),
         explanation: None,
     }
-}
-
-/// The score with what is known of topology and conformance since nodes were chosen.
-fn of_nodes(placed: &Placement) -> Score {
-    let mut score = placed.score;
-    score.factors.topology = placed.layout.topology;
-    score.factors.conformance = placed.layout.conformance;
-    score
 }
 
 fn waits(record: &Allocation, planned: Planned) -> OutlookView {

@@ -387,26 +387,27 @@ impl World {
     /// Another control takes over what was done under this lease.
     pub(crate) fn is_succeeded(&self) -> Fence {
         let lease = self.fence.lease.clone();
-        let by = |name: &str, command| self.apply(name, Power::Service, None, command);
-        by(
-            "service:control/c1",
-            Command::ReleaseLease {
-                lease: lease.clone(),
-                holder: "c1".to_owned(),
-            },
-        );
-        let acquired = by(
-            "service:control/c2",
-            Command::AcquireLease {
-                lease: lease.clone(),
-                holder: "c2".to_owned(),
-                ttl_ms: 600_000,
-            },
-        );
+        self.gives_back(&lease, "c1");
+        let acquire = Command::AcquireLease {
+            lease: lease.clone(),
+            holder: "c2".to_owned(),
+            ttl_ms: 600_000,
+        };
+        let acquired = self.apply("service:control/c2", Power::Service, None, acquire);
         let Outcome::Leased { epoch, .. } = acquired else {
             panic!("{acquired:?}")
         };
         Fence { lease, epoch }
+    }
+
+    /// This control gives a lease back.
+    pub(crate) fn gives_back(&self, lease: &LeaseName, control: &str) {
+        let release = Command::ReleaseLease {
+            lease: lease.clone(),
+            holder: control.to_owned(),
+        };
+        let name = format!("service:control/{control}");
+        self.apply(&name, Power::Service, None, release);
     }
 
     /// A command of somebody who uses the cluster.
