@@ -114,7 +114,6 @@ proptest! {
                 | Blocker::NotEnoughPower { .. }
                 | Blocker::StorageShort { .. }
                 | Blocker::NotAssigned { .. }
-                | Blocker::NotAssigned { .. }
                 | Blocker::TooMuchToProve { .. } => prop_assert!(false),
             }
         }
