@@ -76,7 +76,7 @@ impl Layout {
 pub struct Reservation {
     /// The allocation.
     pub id: AllocationId,
-    /// When its last node is expected to be free.
+    /// When all it asks for is expected to be there until it is over: nodes, power and bandwidth.
     pub starts_at: UnixMillis,
     /// Its nodes in rank order.
     pub nodes: Vec<NodeId>,

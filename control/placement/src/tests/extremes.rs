@@ -5,6 +5,7 @@ use super::{arbitrary::*, build::*};
 use crate::*;
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use proptest::{collection::vec, prelude::*, sample::select};
+use std::collections::BTreeSet;
 
 fn wild() -> impl Strategy<Value = u64> {
     const EDGES: [u64; 8] = [
@@ -192,7 +193,6 @@ proptest! {
         wild.view(&mut view);
         wild.put(&mut policy.reference_wait_ms);
         wild.put_some(&mut policy.checkpoint_bytes_s);
-        let nodes = view.nodes.len();
         let mut warm = Planner::with_policy(view, policy);
         let mut times = times.into_iter().cycle();
         let mut now = || UnixMillis(times.next().unwrap_or(0));
@@ -207,9 +207,14 @@ proptest! {
         }
         let plan = warm.plan(now());
         prop_assert_eq!(plan.placements.len() + plan.waiting.len(), warm.view().pending.len());
+        let mut given = BTreeSet::new();
         for placement in &plan.placements {
             prop_assert!(placement.score.total.is_finite());
-            prop_assert!(placement.nodes.len() <= nodes + 12);
+            let asked = warm.view().pending[&placement.id].nodes;
+            prop_assert_eq!(placement.nodes.len(), asked as usize);
+            for n in &placement.nodes {
+                prop_assert!(given.insert(&n.node), "{} twice", n.node);
+            }
         }
         for (_, why) in plan.waiting.iter() {
             prop_assert!(why.score.is_some_and(|score| score.total.is_finite()));

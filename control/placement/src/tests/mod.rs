@@ -8,6 +8,7 @@ mod claims;
 mod explanations;
 mod extremes;
 mod kept;
+mod layout;
 mod oracle;
 mod power;
 mod properties;
