@@ -8,6 +8,35 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// Names of the nine weights, w1 to w9: of the fields, of the settings that the quorum keeps, and with `-`
+/// for `_` of the CLI's flags.
+pub const WEIGHTS: [&str; 9] = [
+    "priority",
+    "wait_time",
+    "fair_share",
+    "topology",
+    "data_ready",
+    "backlog",
+    "energy",
+    "checkpoint",
+    "conformance",
+];
+/// Kinds of work that have weights of their own; the last is none of them, and what a vCluster begins with.
+pub const PROFILES: [&str; 6] = [
+    "hpc-batch",
+    "ml-training",
+    "service",
+    "sensitive",
+    "interactive",
+    "balanced",
+];
+/// Longest reference wait, a year.
+const MAX_REFERENCE_WAIT_S: f64 = 366.0 * 86_400.0;
+/// Largest weight: they are relative, and the sum of nine stays a number.
+const MAX_WEIGHT: f64 = 1e6;
+/// Largest bandwidth of checkpoints, GB/s.
+const MAX_CHECKPOINT_GB_S: f64 = 1e9;
+
 /// Weights of the nine factors. They are relative: they need not add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +59,35 @@ pub struct WeightsView {
     pub checkpoint: f64,
     /// One conformance group.
     pub conformance: f64,
+}
+
+impl WeightsView {
+    /// By name, w1 to w9.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let Self {
+            priority,
+            wait_time,
+            fair_share,
+            topology,
+            data_ready,
+            backlog,
+            energy,
+            checkpoint,
+            conformance,
+        } = *self;
+        let all = [
+            priority,
+            wait_time,
+            fair_share,
+            topology,
+            data_ready,
+            backlog,
+            energy,
+            checkpoint,
+            conformance,
+        ];
+        WEIGHTS.into_iter().zip(all)
+    }
 }
 
 /// Which blocked jobs get nodes held back for them.
@@ -105,19 +163,30 @@ pub struct WeightsChange {
 impl WeightsChange {
     /// Those that are changed, by name.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let Self {
+            priority,
+            wait_time,
+            fair_share,
+            topology,
+            data_ready,
+            backlog,
+            energy,
+            checkpoint,
+            conformance,
+        } = *self;
         let all = [
-            ("priority", self.priority),
-            ("wait_time", self.wait_time),
-            ("fair_share", self.fair_share),
-            ("topology", self.topology),
-            ("data_ready", self.data_ready),
-            ("backlog", self.backlog),
-            ("energy", self.energy),
-            ("checkpoint", self.checkpoint),
-            ("conformance", self.conformance),
+            priority,
+            wait_time,
+            fair_share,
+            topology,
+            data_ready,
+            backlog,
+            energy,
+            checkpoint,
+            conformance,
         ];
-        all.into_iter()
-            .filter_map(|(name, weight)| Some((name, weight?)))
+        let named = WEIGHTS.into_iter().zip(all);
+        named.filter_map(|(name, weight)| Some((name, weight?)))
     }
 }
 
@@ -148,10 +217,70 @@ pub struct SchedulerChange {
     pub checkpoint_gb_s: Option<Option<f64>>,
 }
 
+impl SchedulerChange {
+    /// The server's rule, which a client can ask before it asks anybody.
+    ///
+    /// # Errors
+    /// The first field that is not as it must be.
+    pub fn check(&self) -> Result<(), FieldError> {
+        if let Some(name) = &self.profile
+            && !PROFILES.contains(&name.as_str())
+        {
+            let reason = format!("{name:?} is none of {}", PROFILES.join(", "));
+            return Err(wrong("profile", reason));
+        }
+        // Not a number is in no range.
+        for (name, weight) in self.weights.iter().flat_map(WeightsChange::given) {
+            if !(0.0..=MAX_WEIGHT).contains(&weight) {
+                let reason = format!("it is {weight:?}; it must be from 0 to {MAX_WEIGHT}");
+                return Err(wrong(&format!("weights.{name}"), reason));
+            }
+        }
+        if let Some(seconds) = self.reference_wait_s
+            && !(0.001..=MAX_REFERENCE_WAIT_S).contains(&seconds)
+        {
+            let reason = format!("it is {seconds} s; it must be from a millisecond to a year");
+            return Err(wrong("reference_wait_s", reason));
+        }
+        if let Some(Some(gb_s)) = self.checkpoint_gb_s
+            && !(0.0..=MAX_CHECKPOINT_GB_S).contains(&gb_s)
+        {
+            let reason = format!("it is {gb_s:?} GB/s; it must be from 0 to {MAX_CHECKPOINT_GB_S}");
+            return Err(wrong("checkpoint_gb_s", reason));
+        }
+        Ok(())
+    }
+}
+
 /// A field of a scheduler that is not as it must be.
 pub fn wrong(field: &str, reason: impl Into<String>) -> FieldError {
     FieldError {
         field: format!("scheduler.{field}"),
         reason: reason.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use serde_json::{Map, Value, json};
+
+    /// A value of its own for each name.
+    fn one_each() -> Value {
+        let named = (1..).zip(WEIGHTS);
+        let named = named.map(|(i, name)| (name.to_owned(), json!(f64::from(i))));
+        Value::Object(named.collect::<Map<_, _>>())
+    }
+
+    #[test]
+    fn each_weight_goes_by_the_name_of_its_field() {
+        let expected: Vec<_> = WEIGHTS.into_iter().zip((1..).map(f64::from)).collect();
+        let change: WeightsChange = serde_json::from_value(one_each()).unwrap();
+        assert_eq!(change.given().collect::<Vec<_>>(), expected);
+        let view: WeightsView = serde_json::from_value(one_each()).unwrap();
+        assert_eq!(view.named().collect::<Vec<_>>(), expected);
+        let only: WeightsChange = serde_json::from_value(json!({"energy": 0.5})).unwrap();
+        assert_eq!(only.given().collect::<Vec<_>>(), [("energy", 0.5)]);
     }
 }

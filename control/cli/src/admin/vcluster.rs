@@ -6,10 +6,11 @@ use crate::{
     node::named::expand,
     output::{self, Columns, Format, or_dash},
 };
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use lattice_api::{
     duration,
-    scheduler::{AllReservations, ReservationsView, SchedulerChange, WeightsChange},
+    problem::FieldError,
+    scheduler::{AllReservations, ReservationsView, SchedulerChange, WEIGHTS, WeightsChange},
     vcluster::{VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 use lattice_quorum_types::hostlist;
@@ -73,7 +74,7 @@ pub struct SetArgs {
     /// Take that back: what they write is not known.
     #[arg(long, conflicts_with = "checkpoint_bandwidth")]
     no_checkpoint_bandwidth: bool,
-    /// Refuse unless this version is in force; 0: unless there is none.
+    /// Refuse unless this version is in force; 0: unless nobody has said what it is.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
 }
@@ -91,14 +92,6 @@ fn finite(text: &str) -> Result<f64, String> {
     }
 }
 
-fn weight(text: &str) -> Result<f64, String> {
-    let weight = finite(text)?;
-    match weight >= 0.0 {
-        true => Ok(weight),
-        false => Err("it must be at least 0".to_owned()),
-    }
-}
-
 fn reservations(text: &str) -> Result<ReservationsView, String> {
     match text.parse() {
         Ok(count) => Ok(ReservationsView::First(count)),
@@ -107,55 +100,43 @@ fn reservations(text: &str) -> Result<ReservationsView, String> {
     }
 }
 
-/// The weights by the names of their arguments.
-const WEIGHTS: [&str; 9] = [
-    "priority",
-    "wait_time",
-    "fair_share",
-    "topology",
-    "data_ready",
-    "backlog",
-    "energy",
-    "checkpoint",
-    "conformance",
-];
-
 #[derive(Args)]
+#[command(group = ArgGroup::new("what").args(WEIGHTS).arg("profile").required(true).multiple(true))]
 pub struct WeightsArgs {
     /// Its name.
     name: String,
     /// All weights of one kind of work: hpc-batch, ml-training, service, sensitive, interactive, or
     /// balanced. Those named beside it are changed after it.
-    #[arg(long, value_name = "KIND", required_unless_present_any = WEIGHTS)]
+    #[arg(long, value_name = "KIND")]
     profile: Option<String>,
     /// Of the priority class.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     priority: Option<f64>,
     /// Of the time in the queue.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     wait_time: Option<f64>,
     /// Of how far the tenant is from its share.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     fair_share: Option<f64>,
     /// Of few topology groups.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     topology: Option<f64>,
     /// Of input data on the hot tier.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     data_ready: Option<f64>,
     /// Of the backlog.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     backlog: Option<f64>,
     /// Of cheap energy.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     energy: Option<f64>,
     /// Of cheap checkpoints.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     checkpoint: Option<f64>,
     /// Of one conformance group.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = weight)]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     conformance: Option<f64>,
-    /// Refuse unless this version is in force; 0: unless there is none.
+    /// Refuse unless this version is in force; 0: unless nobody has said what it is.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
 }
@@ -179,6 +160,29 @@ pub struct DeleteArgs {
     /// Refuse unless this version is in force.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
+}
+
+/// The flag by which a field is given.
+fn flag(field: &str) -> String {
+    match field {
+        "scheduler.reference_wait_s" => "reference-wait".to_owned(),
+        "scheduler.checkpoint_gb_s" => "checkpoint-bandwidth".to_owned(),
+        field => {
+            let name = field.rsplit_once('.').map_or(field, |(_, name)| name);
+            name.replace('_', "-")
+        }
+    }
+}
+
+/// The server's rule, so that a mistake is named by its flag before anybody is asked.
+fn checked(request: VclusterRequest) -> Result<VclusterRequest, Failure> {
+    let usage =
+        |error: FieldError| Failure::usage(format!("--{}: {}", flag(&error.field), error.reason));
+    request.clone().change().map_err(usage)?;
+    if let Some(change) = &request.scheduler {
+        change.check().map_err(usage)?;
+    }
+    Ok(request)
 }
 
 impl SetArgs {
@@ -244,13 +248,13 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
         VclusterCommand::Show { name } => show(&client.vcluster(&name).await?, format),
         VclusterCommand::Set(args) => {
             let name = args.name.clone();
-            let set = client.set_vcluster(&name, &args.request(), None).await?;
-            show(&set, format)
+            let request = checked(args.request())?;
+            show(&client.set_vcluster(&name, &request, None).await?, format)
         }
         VclusterCommand::SetWeights(args) => {
             let name = args.name.clone();
-            let set = client.set_vcluster(&name, &args.request(), None).await?;
-            show(&set, format)
+            let request = checked(args.request())?;
+            show(&client.set_vcluster(&name, &request, None).await?, format)
         }
         VclusterCommand::Assign(args) => {
             let nodes = hostlist::fold(&expand(&args.nodes)?);
@@ -258,7 +262,7 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
             let request = VclusterNodesRequest { nodes, from };
             let done = client.assign_vcluster(&args.name, &request, None).await?;
             if matches!(format, Format::Table | Format::Wide) {
-                eprintln!("{} belong to vCluster {} now", done.nodes, done.vcluster);
+                eprintln!("moved to vCluster {}: {}", done.vcluster, done.nodes);
                 return Ok(());
             }
             let row = vec![
@@ -349,18 +353,7 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
         ),
         line("checkpoint bandwidth", or_dash(bandwidth.as_deref())),
     ];
-    let w = &scheduler.weights;
-    let weights = [
-        ("priority", w.priority),
-        ("wait_time", w.wait_time),
-        ("fair_share", w.fair_share),
-        ("topology", w.topology),
-        ("data_ready", w.data_ready),
-        ("backlog", w.backlog),
-        ("energy", w.energy),
-        ("checkpoint", w.checkpoint),
-        ("conformance", w.conformance),
-    ];
+    let weights = scheduler.weights.named();
     let weights = weights.map(|(name, weight)| line(&format!("weight {name}"), weight.to_string()));
     let rows = rows.into_iter().chain(settings).chain(weights);
     let columns = Columns::only(&["key", "value"]);
@@ -368,117 +361,4 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-    use clap::Parser;
-    use serde_json::{Value, json};
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(subcommand)]
-        command: VclusterCommand,
-    }
-
-    fn asked(line: &str) -> Result<Value, String> {
-        let words = std::iter::once("vcluster").chain(line.split(' '));
-        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-        match line.command {
-            VclusterCommand::Set(args) => Ok(serde_json::to_value(args.request()).unwrap()),
-            VclusterCommand::SetWeights(args) => Ok(serde_json::to_value(args.request()).unwrap()),
-            _ => Err("it is no set".to_owned()),
-        }
-    }
-
-    #[test]
-    fn what_is_not_named_is_not_asked_for() {
-        for (line, body) in [
-            ("set ml", json!({})),
-            ("set ml --tenants a,b", json!({"tenants": ["a", "b"]})),
-            ("set ml --all-tenants", json!({"tenants": null})),
-            ("set ml --no-tenants", json!({"tenants": []})),
-            (
-                "set ml --reservations 64 --reference-wait 2h",
-                json!({"scheduler": {"reservations": 64, "reference_wait_s": 7200.0}}),
-            ),
-            (
-                "set ml --reservations all",
-                json!({"scheduler": {"reservations": "all"}}),
-            ),
-            (
-                "set ml --checkpoint-bandwidth 200",
-                json!({"scheduler": {"checkpoint_gb_s": 200.0}}),
-            ),
-            (
-                "set ml --no-checkpoint-bandwidth",
-                json!({"scheduler": {"checkpoint_gb_s": null}}),
-            ),
-            (
-                "set-weights ml --profile ml-training --energy 0",
-                json!({"scheduler": {"profile": "ml-training", "weights": {"energy": 0.0}}}),
-            ),
-            (
-                "set ml --description night --expected-version 0",
-                json!({"description": "night", "expected_version": 0}),
-            ),
-        ] {
-            assert_eq!(asked(line).unwrap(), body, "{line}");
-        }
-        assert!(asked("set ml --tenants a --all-tenants").is_err());
-        assert!(asked("set ml --reservations many").is_err());
-        assert!(asked("set ml --checkpoint-bandwidth 1 --no-checkpoint-bandwidth").is_err());
-        assert!(asked("set-weights ml").is_err(), "no weight named");
-    }
-
-    #[test]
-    fn one_of_which_nobody_has_said_anything_is_shown_as_such() {
-        let view = VclusterView {
-            name: "default".to_owned(),
-            description: String::new(),
-            tenants: None,
-            usable: true,
-            version: 0,
-            nodes: "gpu[001-024]".to_owned(),
-            node_count: 24,
-            lent: String::new(),
-            borrowed: String::new(),
-            scheduler: serde_json::from_value(json!({
-                "weights": {
-                    "priority": 0.2, "wait_time": 0.2, "fair_share": 0.2, "topology": 0.15,
-                    "data_ready": 0.1, "backlog": 0.05, "energy": 0.0, "checkpoint": 0.0,
-                    "conformance": 0.1
-                },
-                "weights_sum": 1.0,
-                "reference_wait_s": 3600.0,
-                "reservations": 1,
-                "checkpoint_gb_s": null
-            }))
-            .unwrap(),
-            scheduled_by: Some("control-1".to_owned()),
-            scheduler_epoch: 3,
-            revision: lattice_quorum_types::Revision(0),
-        };
-        let cells = [
-            "default",
-            "all",
-            "24",
-            "-",
-            "-",
-            "gpu[001-024]",
-            "not set",
-            "control-1 (epoch 3)",
-            "-",
-        ];
-        assert_eq!(row(&view), cells);
-        let columns = COLUMNS.narrow.len() + COLUMNS.wide.len();
-        assert_eq!(columns, cells.len());
-        for (usable, said) in [(true, "others"), (false, "none")] {
-            let view = VclusterView {
-                tenants: Some(Vec::new()),
-                usable,
-                ..view.clone()
-            };
-            assert_eq!(tenants(&view), said);
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,160 @@
+//! What is asked for by a command line, what is wrong with one, and how a vCluster is shown.
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use clap::{Command, Parser};
+use lattice_api::scheduler::PROFILES;
+use serde_json::{Value, json};
+
+#[derive(Parser)]
+struct Line {
+    #[command(subcommand)]
+    command: VclusterCommand,
+}
+
+fn asked(line: &str) -> Result<Value, String> {
+    let words = std::iter::once("vcluster").chain(line.split(' '));
+    let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+    match line.command {
+        VclusterCommand::Set(args) => Ok(serde_json::to_value(args.request()).unwrap()),
+        VclusterCommand::SetWeights(args) => Ok(serde_json::to_value(args.request()).unwrap()),
+        _ => Err("it is no set".to_owned()),
+    }
+}
+
+#[test]
+fn what_is_not_named_is_not_asked_for() {
+    for (line, body) in [
+        ("set ml", json!({})),
+        ("set ml --tenants a,b", json!({"tenants": ["a", "b"]})),
+        ("set ml --all-tenants", json!({"tenants": null})),
+        ("set ml --no-tenants", json!({"tenants": []})),
+        (
+            "set ml --reservations 64 --reference-wait 2h",
+            json!({"scheduler": {"reservations": 64, "reference_wait_s": 7200.0}}),
+        ),
+        (
+            "set ml --reservations all",
+            json!({"scheduler": {"reservations": "all"}}),
+        ),
+        (
+            "set ml --checkpoint-bandwidth 200",
+            json!({"scheduler": {"checkpoint_gb_s": 200.0}}),
+        ),
+        (
+            "set ml --no-checkpoint-bandwidth",
+            json!({"scheduler": {"checkpoint_gb_s": null}}),
+        ),
+        (
+            "set-weights ml --profile ml-training --energy 0",
+            json!({"scheduler": {"profile": "ml-training", "weights": {"energy": 0.0}}}),
+        ),
+        (
+            "set ml --description night --expected-version 0",
+            json!({"description": "night", "expected_version": 0}),
+        ),
+    ] {
+        assert_eq!(asked(line).unwrap(), body, "{line}");
+    }
+    assert!(asked("set ml --tenants a --all-tenants").is_err());
+    assert!(asked("set ml --reservations many").is_err());
+    assert!(asked("set ml --checkpoint-bandwidth 1 --no-checkpoint-bandwidth").is_err());
+    let none = asked("set-weights ml").unwrap_err();
+    let each = "<--priority <WEIGHT>|--wait-time <WEIGHT>|";
+    assert!(none.contains(each), "{none}");
+}
+
+#[test]
+fn each_weight_has_its_flag_and_each_kind_is_told() {
+    for name in WEIGHTS {
+        let line = format!("set-weights ml --{} 0.5", name.replace('_', "-"));
+        let body = json!({"scheduler": {"weights": {name: 0.5}}});
+        assert_eq!(asked(&line).unwrap(), body, "{line}");
+    }
+    let command = WeightsArgs::augment_args(Command::new("set-weights"));
+    let profile = command.get_arguments().find(|a| a.get_id() == "profile");
+    let help = profile.unwrap().get_help().unwrap().to_string();
+    for kind in PROFILES {
+        assert!(help.contains(kind), "{kind}: {help}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_by_its_flag() {
+    for (line, flag) in [
+        ("set ml --tenants a@b", "--tenants: "),
+        ("set ml --reference-wait 400d", "--reference-wait: "),
+        (
+            "set ml --checkpoint-bandwidth=-1",
+            "--checkpoint-bandwidth: ",
+        ),
+        (
+            "set-weights ml --wait-time 2e6",
+            "--wait-time: it is 2000000.0; ",
+        ),
+        (
+            "set-weights ml --profile HPC",
+            "--profile: \"HPC\" is none of hpc-batch, ",
+        ),
+    ] {
+        let words = std::iter::once("vcluster").chain(line.split(' '));
+        let request = match Line::try_parse_from(words).unwrap().command {
+            VclusterCommand::Set(args) => args.request(),
+            VclusterCommand::SetWeights(args) => args.request(),
+            _ => panic!("{line}"),
+        };
+        let refused = checked(request).unwrap_err();
+        assert!(refused.text.starts_with(flag), "{line}: {refused}");
+    }
+}
+
+#[test]
+fn one_of_which_nobody_has_said_anything_is_shown_as_such() {
+    let view = VclusterView {
+        name: "default".to_owned(),
+        description: String::new(),
+        tenants: None,
+        usable: true,
+        version: 0,
+        nodes: "gpu[001-024]".to_owned(),
+        node_count: 24,
+        lent: String::new(),
+        borrowed: String::new(),
+        scheduler: serde_json::from_value(json!({
+            "weights": {
+                "priority": 0.2, "wait_time": 0.2, "fair_share": 0.2, "topology": 0.15,
+                "data_ready": 0.1, "backlog": 0.05, "energy": 0.0, "checkpoint": 0.0,
+                "conformance": 0.1
+            },
+            "weights_sum": 1.0,
+            "reference_wait_s": 3600.0,
+            "reservations": 1,
+            "checkpoint_gb_s": null
+        }))
+        .unwrap(),
+        scheduled_by: Some("control-1".to_owned()),
+        scheduler_epoch: 3,
+        revision: lattice_quorum_types::Revision(0),
+    };
+    let cells = [
+        "default",
+        "all",
+        "24",
+        "-",
+        "-",
+        "gpu[001-024]",
+        "not set",
+        "control-1 (epoch 3)",
+        "-",
+    ];
+    assert_eq!(row(&view), cells);
+    let columns = COLUMNS.narrow.len() + COLUMNS.wide.len();
+    assert_eq!(columns, cells.len());
+    for (usable, said) in [(true, "others"), (false, "none")] {
+        let view = VclusterView {
+            tenants: Some(Vec::new()),
+            usable,
+            ..view.clone()
+        };
+        assert_eq!(tenants(&view), said);
+    }
+}
