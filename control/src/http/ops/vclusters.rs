@@ -18,7 +18,7 @@ use lattice_quorum_types::{
     event::EventKind,
     hostlist,
     id::LeaseName,
-    vcluster::Vcluster,
+    vcluster::{DEFAULT_VCLUSTER, Vcluster},
     view::{Answer, LeaseView, Query},
 };
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ struct Known<'a> {
     lease: Option<LeaseView>,
 }
 
-/// Those that were defined, and those that nodes belong to or serve.
+/// Those that were defined, those that nodes belong to or serve, and the one for work that names none.
 async fn all<'a>(
     core: &Core,
     view: &'a View,
@@ -47,6 +47,9 @@ async fn all<'a>(
         return Err(unexpected());
     };
     let mut all = with_nodes(view);
+    if let Ok(default) = VclusterName::new(DEFAULT_VCLUSTER) {
+        all.entry(default).or_default();
+    }
     for vcluster in said {
         let known = all.entry(vcluster.name.clone()).or_default();
         known.said = Some(vcluster);

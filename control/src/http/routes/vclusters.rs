@@ -15,8 +15,8 @@ use lattice_api::{
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 
-/// All vClusters by name, a page at a time: those that were defined, and those that have nodes
-/// although nobody has said what they are.
+/// All vClusters by name, a page at a time: those that were defined, those that have nodes although
+/// nobody has said what they are, and `default`.
 #[utoipa::path(get, path = "/vclusters", tag = "vclusters", params(Paging), responses(
     (status = 200, body = Page<VclusterView>), (status = "default", body = Problem)))]
 pub(super) async fn list(

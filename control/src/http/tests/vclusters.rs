@@ -129,6 +129,17 @@ async fn settings_of_a_scheduler_alone_define_none() {
     let taken = nodes("gpu002", None);
     let refused = root.assign_vcluster("night", &taken, None).await;
     assert!(matches!(refused.unwrap_err(), ClientError::Refused(_)));
+
+    // Without a node, and though nobody says what it is, `default` is there.
+    let rest = nodes("gpu[002-024]", Some("default"));
+    root.assign_vcluster("night", &rest, None).await.unwrap();
+    root.delete_vcluster("default", Some(1), None)
+        .await
+        .unwrap();
+    bed.settled().await;
+    let default = root.vcluster("default").await.unwrap();
+    assert_eq!((default.version, default.node_count), (0, 0));
+    assert_eq!(root.vclusters().await.unwrap().len(), 2);
 }
 
 /// What was said is answered as it was committed: a question behind it could fail, or be answered with
