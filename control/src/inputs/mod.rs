@@ -14,7 +14,7 @@ mod solver;
 mod sources;
 mod storage;
 
-pub(crate) use solver::{Promised, fill, follow, left, promise};
+pub(crate) use solver::{Promised, fill, follow, left, pending, promise};
 pub use sources::SourceError;
 pub(crate) use sources::Sources;
 

@@ -90,11 +90,16 @@ pub(crate) fn follow(old: &View, new: &View, vcluster: &VclusterName, delta: &mu
         };
         let waits = allocation.state == AllocationState::Pending;
         if waits && allocation.spec.vcluster == *vcluster && !delta.pending.contains_key(id) {
-            let mut pending = PendingView::from(&**allocation);
-            say(is, *id, &mut pending);
-            delta.pending.insert(*id, Some(pending));
+            delta.pending.insert(*id, Some(pending(new, allocation)));
         }
     }
+}
+
+/// One that waits, as the solver is to see it.
+pub(crate) fn pending(view: &View, allocation: &Allocation) -> PendingView {
+    let mut pending = PendingView::from(allocation);
+    say(&view.inputs.data_ready, allocation.id, &mut pending);
+    pending
 }
 
 fn say(ready: &BTreeMap<AllocationId, Fraction>, id: AllocationId, pending: &mut PendingView) {

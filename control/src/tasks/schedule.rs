@@ -14,14 +14,18 @@ use crate::{
     },
     view::View,
 };
-use lattice_placement::{Blocker, PendingView, Plan, Planner};
+use lattice_placement::{Blocker, ClusterView, Delta, Plan, Planner};
 use lattice_quorum_types::{
     Allocation, AllocationId, Command, Envelope, NodeId, Refusal, Revision, VclusterName,
     command::{ExpectedNode, Fence},
     weight,
     wire::MAX_COMMAND_BYTES,
 };
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::{Instant, timeout};
 
 pub(crate) mod inputs;
@@ -299,7 +303,7 @@ impl Schedule {
     async fn plan(&mut self, view: &Arc<View>, may_rest: bool) -> Option<Plan> {
         let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
         let turn = core.planning.clone().acquire_owned().await.ok()?;
-        let mut unassigned = self.unassigned.as_planned(&view);
+        let asides = self.unassigned.asides();
         let settings = view.settings_of(&vcluster);
         self.tell_unread(settings.unread);
         // Where this is stopped meanwhile, the next one begins cold.
@@ -310,12 +314,7 @@ impl Schedule {
             let (mut planner, rests) = match warm {
                 Some(Warm { mut planner, known }) => {
                     let mut delta = delta(&known, &view, &vcluster, age_ms);
-                    // A view that was read anew has other entries of the same, also of those set aside.
-                    let is_known = |id: &AllocationId, waits: Option<&PendingView>| {
-                        planner.view().pending.get(id) == waits && !delta.pending.contains_key(id)
-                    };
-                    unassigned.retain(|id, waits| !is_known(id, waits.as_ref()));
-                    delta.pending.extend(unassigned);
+                    set_aside(&asides, &view, planner.view(), &mut delta);
                     let is_same = *planner.policy() == policy && !changes(&delta, planner.view());
                     let rests = may_rest && is_same;
                     if !rests {
@@ -325,8 +324,7 @@ impl Schedule {
                 }
                 None => {
                     let mut given = whole(&view, &vcluster, age_ms);
-                    let aside = unassigned.iter().filter(|(_, waits)| waits.is_none());
-                    aside.for_each(|(id, _)| drop(given.pending.remove(id)));
+                    given.pending.retain(|id, _| asides.get(id) != Some(&true));
                     (Planner::new(given), false)
                 }
             };
@@ -402,6 +400,32 @@ pub(crate) fn forget(core: &Core, vcluster: &VclusterName) {
 fn observed(waiting: BTreeSet<AllocationId>) -> Change {
     let nodes = BTreeSet::new();
     Change::Observed(Arc::new(Observed { nodes, waiting }))
+}
+
+/// Keeps from a planner what is set aside, and gives it back what is not any more. Whatever else becomes of
+/// it, also that a view was read anew and has other entries of the same, is in the delta.
+fn set_aside(
+    asides: &BTreeMap<AllocationId, bool>,
+    view: &View,
+    known: &ClusterView,
+    delta: &mut Delta,
+) {
+    for (id, is_aside) in asides {
+        let (is_planned, is_news) = (
+            known.pending.contains_key(id),
+            delta.pending.contains_key(id),
+        );
+        match (is_aside, pending(view, *id)) {
+            (true, _) if is_planned || is_news => {
+                delta.pending.insert(*id, None);
+            }
+            (false, Some(waits)) if !is_planned && !is_news => {
+                let waits = crate::inputs::pending(view, waits);
+                delta.pending.insert(*id, Some(waits));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// The nodes of a placement, each with the boot it named itself when it last answered a ping: what

@@ -2,7 +2,7 @@
 //! again and again would take its nodes from those behind it in every plan, and nobody would run on them.
 
 use crate::{plans::NotAssigned, view::View};
-use lattice_placement::{Blocker, PendingView, Placement, Plan};
+use lattice_placement::{Blocker, Placement, Plan};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, Revision, hostlist,
 };
@@ -104,14 +104,12 @@ impl Unassigned {
         }
     }
 
-    /// How a planner is to know each: not at all while it is set aside.
-    pub(super) fn as_planned(&self, view: &View) -> BTreeMap<AllocationId, Option<PendingView>> {
+    /// Each, and whether it is set aside: then a planner is not to know it.
+    pub(super) fn asides(&self) -> BTreeMap<AllocationId, bool> {
         let known = self.0.iter();
-        let planned = known.filter_map(|(id, known)| match known.aside {
-            Some(_) => Some((*id, None)),
-            None => Some((*id, Some(PendingView::from(&**pending(view, *id)?)))),
-        });
-        planned.collect()
+        known
+            .map(|(id, known)| (*id, known.aside.is_some()))
+            .collect()
     }
 
     /// What is not placed any more waits for another reason.

@@ -11,6 +11,7 @@ use crate::{
 };
 use lattice_api::{allocation::Sight, explanation::ExplanationView};
 use lattice_hwprobe::{Class, ClassMark, Digest};
+use lattice_placement::Fraction;
 use lattice_quorum_types::{
     Outcome,
     command::LimitChange,
@@ -49,6 +50,21 @@ fn is_told_in_full(why: &ExplanationView, blocker: &str) {
     assert!(!why.steps.is_empty() && why.as_of.is_some(), "{why:?}");
 }
 
+/// What a site says of the data that is ready.
+fn is_ready(world: &World, ready: &[(AllocationId, u32)]) {
+    let fraction = |(id, millionths): &(_, u32)| (*id, Fraction::millionths(*millionths));
+    let ready = Arc::new(ready.iter().map(fraction).collect());
+    world.core.publish(Wakes::Readers, |view| {
+        view.inputs.data_ready = ready;
+        Some(Vec::new())
+    });
+}
+
+fn readiness(why: &ExplanationView) -> f64 {
+    let mut factors = why.score.as_ref().unwrap().factors.iter();
+    factors.find(|f| f.name == "data_ready").unwrap().value
+}
+
 fn limit(project: &str, max_nodes: u64) -> Command {
     let change = LimitChange {
         path: ProjectPath::new(project).unwrap(),
@@ -80,6 +96,7 @@ async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others(
         spec.project = ProjectPath::new("boreas").unwrap();
     });
     world.fold();
+    is_ready(&world, &[(first, 800_000)]);
     world.admin(limit("atlas", 0));
     let mut schedule = scheduler(&world);
     tokio::time::pause();
@@ -98,6 +115,7 @@ async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others(
     );
     is_told_in_full(&told, refusal);
     assert_eq!(cycle().await, (0, 1, false));
+    assert_eq!(readiness(&why(&world, first)), 0.8);
     tokio::time::advance(REFUSED_FOR).await;
     assert_eq!(cycle().await, (0, 1, true), "others get its node now");
     is_told_in_full(
@@ -109,13 +127,16 @@ async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others(
     let told = why(&world, first);
     is_told_in_full(&told, refusal);
     is_told_in_full(&told, "for 30 s at a time others may have its nodes");
-    // The view has caught up. That is looked at when its time is over.
+    // The view has caught up, and the site says more. That is looked at when its time is over.
     world.fold();
+    is_ready(&world, &[(first, 900_000)]);
     assert_eq!(cycle().await, (0, 0, false));
     is_told_in_full(&why(&world, first), refusal);
     tokio::time::advance(ASIDE).await;
     assert_eq!(cycle().await, (0, 0, false));
-    is_told_in_full(&why(&world, first), "waiting for quota headroom");
+    let told = why(&world, first);
+    is_told_in_full(&told, "waiting for quota headroom");
+    assert_eq!(readiness(&told), 0.9);
 }
 
 /// However long the view lags behind: the next one has it right.
