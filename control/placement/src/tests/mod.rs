@@ -5,6 +5,7 @@ mod arbitrary;
 mod basics;
 mod build;
 mod claims;
+mod earliest;
 mod explanations;
 mod extremes;
 mod kept;

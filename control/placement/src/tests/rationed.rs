@@ -8,12 +8,12 @@ use proptest::{collection::vec, prelude::*};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a plan gives somebody: nodes from a time until another.
-struct Use<'a> {
-    id: AllocationId,
-    job: &'a PendingView,
-    nodes: Vec<NodeId>,
-    from: u64,
-    until: u64,
+pub(super) struct Use<'a> {
+    pub(super) id: AllocationId,
+    pub(super) job: &'a PendingView,
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) from: u64,
+    pub(super) until: u64,
 }
 
 fn uses<'a>(view: &'a ClusterView, plan: &Plan) -> Vec<Use<'a>> {
@@ -46,7 +46,7 @@ fn active<'u>(uses: &'u [Use<'u>], at: u64) -> impl Iterator<Item = &'u Use<'u>>
 }
 
 /// When a node that is held is expected to be given back.
-fn returns(view: &ClusterView, node: &NodeView) -> Option<u64> {
+pub(super) fn returns(view: &ClusterView, node: &NodeView) -> Option<u64> {
     let holder = node.holder?;
     let end = view.running.get(&holder).and_then(|r| r.ends_at)?;
     Some(oracle::expected_end(end).0)
