@@ -4,7 +4,7 @@
 //! inside each conformance group that is large enough. Where power does not do for all candidates, each is
 //! one that can be paid.
 
-use crate::{bits::BitSet, factors, index::Index, policy::Weights, power::PowerLeft};
+use crate::{bits::BitSet, factors, index::Index, paid, policy::Weights, power::PowerLeft};
 use lattice_quorum_types::spec::Spread;
 use std::cmp::{Ordering, Reverse};
 
@@ -260,9 +260,9 @@ fn pick(
         Some(power) => {
             let candidates = offer.nodes;
             let tight = (ask.spread == Spread::Tight)
-                .then(|| paid_tight(index, candidates, ask, power))
+                .then(|| paid::in_fewest_groups(index, candidates, ask.nodes, power))
                 .flatten();
-            // A group of dear nodes may have left too little for the others: then of the cheapest.
+            // Laid out otherwise, or a group of dear nodes left too little for the others: of the cheapest.
             let cheapest = || {
                 let paid = power.clone().affordable(index, candidates.iter());
                 let paid = BitSet::collect(index.size(), paid);
@@ -305,49 +305,6 @@ fn lay_out(gaps: &mut Gaps<'_>, offer: Offer<'_>, ask: Ask) -> Option<Vec<usize>
         }
         Spread::Any => candidates.iter().take(ask.nodes as usize).collect(),
     })
-}
-
-/// As [`fewest_groups`], of the nodes that can be paid in each group. Where the nodes of a domain cost the
-/// same and no group lies in two, what k groups of a domain can have grows less with each, and so the
-/// largest first are the fewest again.
-fn paid_tight(
-    index: &Index,
-    candidates: &BitSet,
-    ask: Ask,
-    power: &PowerLeft,
-) -> Option<Vec<usize>> {
-    let mut power = power.clone();
-    let mut groups: Vec<usize> = index
-        .count_by_group(candidates)
-        .into_iter()
-        .map(|(group, _)| group)
-        .collect();
-    let mut nodes = Vec::with_capacity(ask.nodes as usize);
-    while nodes.len() < ask.nodes as usize {
-        let rest = ask.nodes as usize - nodes.len();
-        let paid_in = |group: &usize| {
-            let range = index.groups[*group].range.clone();
-            power.clone().affordable(index, candidates.iter_in(range))
-        };
-        let offers = groups.iter().map(|group| (*group, paid_in(group)));
-        // The smallest that holds the rest; else the largest.
-        let worth = |(group, paid): &(usize, Vec<usize>)| match paid.len() >= rest {
-            true => (0, paid.len(), *group),
-            false => (1, usize::MAX - paid.len(), *group),
-        };
-        let (group, mut paid) = offers.min_by_key(worth)?;
-        paid.truncate(rest);
-        if paid.is_empty() {
-            return None;
-        }
-        paid.iter().for_each(|n| {
-            power.pay(index, *n);
-        });
-        nodes.extend(paid);
-        groups.retain(|left| *left != group);
-    }
-    nodes.sort_unstable();
-    Some(nodes)
 }
 
 /// How many nodes to take from a group.

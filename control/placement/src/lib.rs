@@ -30,6 +30,7 @@ mod index;
 mod machine;
 mod open;
 mod order;
+mod paid;
 mod plan;
 mod planner;
 mod policy;

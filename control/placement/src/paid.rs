@@ -1,0 +1,153 @@
+//! Where power does not do for all: nodes in the fewest groups that can be paid together.
+//!
+//! Groups are taken one after the other, each the one of which most can be paid. Where the nodes of a domain
+//! cost the same and no group lies in two, what k groups of a domain can have grows less with each, and so that
+//! is the fewest. Else it need not be: a group of dear nodes takes what two others had needed. Then sets of
+//! fewer groups are tried, all of them where there are few groups.
+
+use crate::{bits::BitSet, index::Index, power::PowerLeft};
+use std::cmp::Reverse;
+
+/// Sets of groups that are tried for one set of nodes: all that 8 groups have.
+const MOST_TRIES: u32 = 256;
+
+/// So many of `candidates`, by number.
+pub(crate) fn in_fewest_groups(
+    index: &Index,
+    candidates: &BitSet,
+    needed: u32,
+    power: &PowerLeft,
+) -> Option<Vec<usize>> {
+    let search = Search::new(index, candidates, needed as usize, power);
+    let found = search.largest_first();
+    let span = found.as_ref().map(|nodes| search.span(nodes));
+    let fewer = search.fewer(span.unwrap_or(search.offers.len() + 1));
+    let mut nodes = fewer.or(found)?;
+    nodes.sort_unstable();
+    Some(nodes)
+}
+
+/// A group's candidates.
+struct Offer {
+    group: usize,
+    /// How many of them can be paid if no others are.
+    paid: usize,
+    /// Domain and price of each, in order: groups in which these are the same are the same.
+    prices: Vec<Option<(usize, u64)>>,
+}
+
+struct Search<'a> {
+    index: &'a Index,
+    candidates: &'a BitSet,
+    needed: usize,
+    power: &'a PowerLeft,
+    /// Those of which most can be paid first, and those that are the same one after the other.
+    offers: Vec<Offer>,
+}
+
+impl<'a> Search<'a> {
+    fn new(index: &'a Index, candidates: &'a BitSet, needed: usize, power: &'a PowerLeft) -> Self {
+        let mut search = Self {
+            index,
+            candidates,
+            needed,
+            power,
+            offers: Vec::new(),
+        };
+        let groups = index.count_by_group(candidates).into_iter();
+        let offers = groups.map(|(group, _)| {
+            let price = |n: usize| index.payers[n].map(|payer| (payer.domain, payer.mw));
+            let mut prices: Vec<_> = search.of(group).map(price).collect();
+            prices.sort_unstable();
+            Offer {
+                group,
+                paid: power.clone().affordable(index, search.of(group)).len(),
+                prices,
+            }
+        });
+        let mut offers: Vec<Offer> = offers.filter(|offer| offer.paid > 0).collect();
+        offers.sort_by(|a, b| (Reverse(a.paid), &a.prices).cmp(&(Reverse(b.paid), &b.prices)));
+        search.offers = offers;
+        search
+    }
+
+    fn of(&self, group: usize) -> impl Iterator<Item = usize> + 'a {
+        let range = self.index.groups[group].range.clone();
+        self.candidates.iter_in(range)
+    }
+
+    fn span(&self, nodes: &[usize]) -> usize {
+        let mut groups: Vec<usize> = nodes.iter().map(|n| self.index.group_of[*n]).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups.len()
+    }
+
+    /// The last one is the smallest that holds the rest, so that large gaps stay for large jobs.
+    fn largest_first(&self) -> Option<Vec<usize>> {
+        let mut power = self.power.clone();
+        let mut groups: Vec<usize> = self.offers.iter().map(|offer| offer.group).collect();
+        let mut nodes = Vec::with_capacity(self.needed);
+        while nodes.len() < self.needed {
+            let rest = self.needed - nodes.len();
+            let paid_in = |group| power.clone().affordable(self.index, self.of(group));
+            let offers = groups.iter().map(|group| (*group, paid_in(*group)));
+            let worth = |(group, paid): &(usize, Vec<usize>)| match paid.len() >= rest {
+                true => (0, paid.len(), *group),
+                false => (1, usize::MAX - paid.len(), *group),
+            };
+            let (group, mut paid) = offers.min_by_key(worth)?;
+            paid.truncate(rest);
+            if paid.is_empty() {
+                return None;
+            }
+            paid.iter().for_each(|n| {
+                power.pay(self.index, *n);
+            });
+            nodes.extend(paid);
+            groups.retain(|left| *left != group);
+        }
+        Some(nodes)
+    }
+
+    /// In fewer groups than that, the fewest first, while not too many sets have been tried.
+    fn fewer(&self, span: usize) -> Option<Vec<usize>> {
+        let mut tries = MOST_TRIES;
+        let mut chosen = Vec::new();
+        (1..span).find_map(|groups| self.try_sets(groups, 0, 0, &mut chosen, &mut tries))
+    }
+
+    /// Every set of so many groups `from` a place on beside the `chosen`, of which `paid` can be paid at most.
+    fn try_sets(
+        &self,
+        groups: usize,
+        from: usize,
+        paid: usize,
+        chosen: &mut Vec<usize>,
+        tries: &mut u32,
+    ) -> Option<Vec<usize>> {
+        if groups == 0 {
+            *tries = tries.checked_sub(1)?;
+            let nodes = chosen.iter().flat_map(|group| self.of(*group));
+            let mut paid = self.power.clone().affordable(self.index, nodes);
+            paid.truncate(self.needed);
+            return (paid.len() == self.needed).then_some(paid);
+        }
+        for (at, offer) in self.offers.iter().enumerate().skip(from) {
+            // Together no more can be paid than of each alone, and of those that follow no more than of this.
+            if *tries == 0 || paid + groups * offer.paid < self.needed {
+                return None;
+            }
+            if at > from && self.offers[at - 1].prices == offer.prices {
+                continue;
+            }
+            chosen.push(offer.group);
+            let found = self.try_sets(groups - 1, at + 1, paid + offer.paid, chosen, tries);
+            chosen.pop();
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+}
