@@ -205,8 +205,7 @@ impl<'a> Cycle<'a> {
         let eligible = self.eligible(set);
         // What its user has claimed is counted already.
         let own = eligible.own.as_ref().map(|own| own.and(&self.free));
-        let idle = own.as_ref().map_or(0, BitSet::count);
-        let more = job.nodes.saturating_sub(idle);
+        let more = self.least_beside(job, set);
         if let Err(blocker) = self.limits_allow(job, more) {
             return blocker.into();
         }
@@ -350,6 +349,12 @@ impl<'a> Cycle<'a> {
         short(job.nodes, paid)
     }
 
+    /// How many nodes it needs beside all that its user has claimed, free or not.
+    fn least_beside(&self, job: &Job, set: usize) -> u32 {
+        let own = self.eligible(set).own.as_ref();
+        job.nodes.saturating_sub(own.map_or(0, BitSet::count))
+    }
+
     /// How many of these nodes are not its user's own, and so not counted yet.
     fn beside(&self, chosen: &Chosen, set: usize) -> u32 {
         let own = self.eligible(set).own.as_ref();
@@ -462,8 +467,11 @@ impl<'a> Cycle<'a> {
         if !blocker.passes() || !self.given.policy.reservations.allows(made) {
             return None;
         }
-        self.leaves_what_is_kept(job, job.nodes, None).ok()?;
+        let more = self.least_beside(job, set);
+        self.leaves_what_is_kept(job, more, None).ok()?;
         let (starts_at, chosen) = self.earliest(job, set)?;
+        let beside = self.beside(&chosen, set);
+        self.leaves_what_is_kept(job, beside, None).ok()?;
         let (start, end) = (UnixMillis(starts_at), job.end(starts_at));
         let index = &self.given.machine.index;
         for n in &chosen.nodes {
@@ -475,10 +483,9 @@ impl<'a> Cycle<'a> {
             .ahead
             .add(job.id, starts_at, end, &chosen.nodes, could_use);
         self.open.reserved(place);
-        self.headroom
-            .keep_for(job.project, job.nodes, job.id, start);
+        self.headroom.keep_for(job.project, beside, job.id, start);
         if job.is_sensitive() {
-            self.pool.keep_for(job.nodes, job.id, start);
+            self.pool.keep_for(beside, job.id, start);
         }
         let names = chosen.nodes.iter().map(|n| index.names[*n].clone());
         self.reservations.push(Reservation {

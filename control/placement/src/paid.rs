@@ -43,6 +43,8 @@ struct Search<'a> {
     power: &'a PowerLeft,
     /// Those of which most can be paid first, and those that are the same one after the other.
     offers: Vec<Offer>,
+    /// What can be paid of the first 0, 1, 2, … of them, each alone.
+    sums: Vec<usize>,
 }
 
 impl<'a> Search<'a> {
@@ -53,6 +55,7 @@ impl<'a> Search<'a> {
             needed,
             power,
             offers: Vec::new(),
+            sums: vec![0],
         };
         let groups = index.count_by_group(candidates).into_iter();
         let offers = groups.map(|(group, _)| {
@@ -67,6 +70,11 @@ impl<'a> Search<'a> {
         });
         let mut offers: Vec<Offer> = offers.filter(|offer| offer.paid > 0).collect();
         offers.sort_by(|a, b| (Reverse(a.paid), &a.prices).cmp(&(Reverse(b.paid), &b.prices)));
+        let add = |sum: &mut usize, offer: &Offer| {
+            *sum += offer.paid;
+            Some(*sum)
+        };
+        search.sums.extend(offers.iter().scan(0, add));
         search.offers = offers;
         search
     }
@@ -118,6 +126,7 @@ impl<'a> Search<'a> {
     }
 
     /// Every set of so many groups `from` a place on beside the `chosen`, of which `paid` can be paid at most.
+    /// Whatever is gone into has a set that is tried: it takes no longer than the sets that are.
     fn try_sets(
         &self,
         groups: usize,
@@ -134,8 +143,9 @@ impl<'a> Search<'a> {
             return (paid.len() == self.needed).then_some(paid);
         }
         for (at, offer) in self.offers.iter().enumerate().skip(from) {
-            // Together no more can be paid than of each alone, and of those that follow no more than of this.
-            if *tries == 0 || paid + groups * offer.paid < self.needed {
+            // Together no more can be paid than of each alone, and of no others more than of the next ones.
+            let next = self.sums.get(at + groups)? - self.sums[at];
+            if *tries == 0 || paid + next < self.needed {
                 return None;
             }
             if at > from && self.offers[at - 1].prices == offer.prices {

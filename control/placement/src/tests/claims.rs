@@ -158,6 +158,53 @@ fn sensitive_work_is_not_backfilled_into_the_pool_that_is_kept() {
     );
 }
 
+/// What its user has claimed is counted already, and is not kept for it once more.
+#[test]
+fn a_reservation_keeps_room_only_for_nodes_beside_ones_own() {
+    let mut view = machine(1, 9);
+    for name in ["n0-00", "n0-01", "n0-02", "n0-03"] {
+        owned_by(&mut view, name, "alice");
+    }
+    run(
+        &mut view,
+        90,
+        &["n0-04", "n0-05", "n0-06", "n0-07"],
+        Some(30),
+    );
+    let first = PendingView {
+        class: 9,
+        walltime_ms: Some(3_600_000),
+        ..work("alice", 6, true)
+    };
+    let lasts = PendingView {
+        walltime_ms: Some(600 * 60_000),
+        ..work("bob", 1, true)
+    };
+    let size = Some(7);
+    view.sensitive_pool = SensitivePool { used: 4, size };
+    level(&mut view, "t", Some(7), 4);
+    let plan = planned(view, &[first, lasts]);
+    assert_eq!(plan.reservations.len(), 1);
+    assert_eq!(nodes_of(&plan, 2), Some(vec![id("n0-08")]));
+}
+
+/// Who waits for a node that they have claimed, and work on, needs no room for it.
+#[test]
+fn who_waits_for_their_own_node_is_not_told_to_wait_for_room() {
+    let mut view = machine(1, 3);
+    for name in ["n0-00", "n0-01", "n0-02"] {
+        owned_by(&mut view, name, "alice");
+    }
+    run(&mut view, 90, &["n0-00"], Some(30));
+    let size = Some(3);
+    view.sensitive_pool = SensitivePool { used: 3, size };
+    level(&mut view, "t", Some(3), 3);
+    let plan = planned(view, &[work("alice", 3, true)]);
+    let why = plan.waiting.get(AllocationId(1)).unwrap();
+    assert_eq!(why.blocker, Blocker::NodesBusy { short: 1 });
+    assert_eq!(why.estimated_start, Some(NOW.after(30 * 60_000)));
+}
+
 /// What a warm planner knows of claims goes with them.
 #[test]
 fn a_node_that_was_given_back_is_its_former_users_no_more() {

@@ -205,3 +205,38 @@ proptest! {
         }
     }
 }
+
+/// Sets of groups are not tried for ever, though no two groups are alike and none of fewer groups does.
+#[test]
+fn many_groups_that_are_all_unlike_are_soon_chosen_from() {
+    let mut view = machine(200, 12);
+    view.nodes.retain(|name, _| {
+        let (group, number) = name.as_str()[1..].split_once('-').unwrap();
+        let (group, number): (usize, usize) = (group.parse().unwrap(), number.parse().unwrap());
+        number <= group * 7 % 12
+    });
+    ration(&mut view, &[("g0", 0)]);
+    let mut all = 0;
+    for node in view.nodes.values_mut() {
+        let group: u64 = node.facts.group.as_ref().unwrap()[1..].parse().unwrap();
+        let mw = 1_000 + group;
+        node.facts.charge = Some(Charge {
+            domain: "g0".to_owned(),
+            mw,
+        });
+        all += i64::try_from(mw).unwrap();
+    }
+    view.power.get_mut("g0").unwrap().headroom_mw = all - 1;
+    let needed = u32::try_from(view.nodes.len() * 3 / 5).unwrap();
+    submit(&mut view, 1, job(needed, Some(60)));
+    let plan = plan(&view);
+    let mut sizes: Vec<usize> = (0..200).map(|group| group * 7 % 12 + 1).collect();
+    sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
+    let mut held = 0;
+    let fewer = sizes.iter().take_while(|size| {
+        held += **size;
+        held < needed as usize
+    });
+    let fewest = fewer.count() + 1;
+    assert_eq!(plan.placements[0].layout.span() as usize, fewest);
+}
