@@ -269,6 +269,47 @@ fn settings_of_what_nobody_defined_do_not_define_it() {
     assert_eq!(snapshot.digest(), c.state.digest());
 }
 
+/// Work for it would wait for ever, and its scheduler for work.
+#[test]
+fn what_has_settings_alone_is_gone_with_its_last_node() {
+    let mut c = furnished();
+    c.admin(settings("main", ENERGY, None)).unwrap();
+    let work = || AllocationSpec {
+        vcluster: vc("main"),
+        ..spec("atlas", 1)
+    };
+    c.submit(work()).unwrap();
+    let lease = take(&mut c, "main").lease;
+    let all = nodes(&c, 2);
+    c.admin(move_to("other", None, all)).unwrap();
+    for again in [settings("main", &[], None), submit(work())] {
+        let refused = c.admin(again).unwrap_err();
+        let is_unknown = matches!(refused, Refusal::UnknownVcluster { .. });
+        assert!(is_unknown, "{refused}");
+    }
+    let holder = "c1.1".to_owned();
+    let give_back = Command::ReleaseLease { lease, holder };
+    c.propose("service:c1", Power::Service, give_back).unwrap();
+    assert!(leases(&c).is_empty());
+    // As it was judged before.
+    let former = |c: &mut Cluster, command| {
+        let mut former = envelope(c.now(), principal("root", Power::Admin), command);
+        former.schema = 4;
+        c.apply(former).unwrap()
+    };
+    former(&mut c, submit(work()));
+    let made = former(&mut c, settings("mll", ENERGY, None));
+    assert_eq!(made.outcome, Outcome::VclusterSet { version: 1 });
+    // Nor does `default` go, and what is left can be deleted.
+    c.admin(settings("default", ENERGY, None)).unwrap();
+    c.admin(delete("main")).unwrap();
+}
+
+fn submit(spec: AllocationSpec) -> Command {
+    let spec = Box::new(spec);
+    Command::Submit { spec }
+}
+
 fn delete(vcluster: &str) -> Command {
     Command::DeleteVcluster {
         vcluster: vc(vcluster),

@@ -105,7 +105,7 @@ fn store(
 
 /// As [`set`], with settings of its scheduler merged into those it has. Settings alone define none: a
 /// mistyped name would be a vCluster with a scheduler, and one that is there undefined would be
-/// somebody's, whose nodes are not taken freely any more.
+/// somebody's, whose nodes are not taken freely any more. Before schema 5 they did.
 pub(super) fn set_scheduler(
     case: Case<'_>,
     name: &VclusterName,
@@ -119,7 +119,8 @@ pub(super) fn set_scheduler(
     }
     let present = case.state.vclusters.get(name);
     check_version(name, expected, version_of(case, name))?;
-    let says = match *change == VclusterPatch::default() && !is_defined(case, name) {
+    let is_alone = *change == VclusterPatch::default() && !is_defined(case, name);
+    let says = match is_alone && case.schema >= 5 {
         true => Says::SettingsAlone,
         false => Says::WhatWithSettings,
     };
@@ -143,11 +144,15 @@ fn version_of(case: Case<'_>, name: &VclusterName) -> u32 {
 }
 
 /// Whether there is such a vCluster, defined or not: work for one that nobody has defined and that has no
-/// nodes would wait for ever, and its name is mistyped.
+/// nodes would wait for ever, and its name is mistyped, or its nodes have gone and left its settings.
 pub(super) fn is_there(case: Case<'_>, name: &VclusterName) -> bool {
     let mut nodes = case.state.nodes.values();
+    let is_said = match case.schema < 5 {
+        true => case.state.vclusters.get(name).is_some(),
+        false => is_defined(case, name),
+    };
     name.as_str() == DEFAULT_VCLUSTER
-        || case.state.vclusters.get(name).is_some()
+        || is_said
         || nodes.any(|node| node.home == *name || node.current == *name)
 }
 
