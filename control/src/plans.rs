@@ -20,7 +20,8 @@ use std::{
 
 /// What one cycle over a vCluster would decide at `now`, `extra` being in its queue beside those that
 /// wait; its start is estimated though it gets no reservation. `age_ms`: how old the view is. It takes as
-/// long as a cold cycle; call it where that may block.
+/// long as a cold cycle; call it where that may block. What a scheduler of this control set aside is not
+/// planned here either.
 pub(crate) fn plan_of(
     view: &View,
     vcluster: &VclusterName,
@@ -29,6 +30,12 @@ pub(crate) fn plan_of(
     age_ms: u64,
 ) -> Plan {
     let mut given = whole(view, vcluster, age_ms);
+    if let Some(own) = view.plan.of(vcluster) {
+        let aside = own.not_assigned.iter().filter(|(_, known)| known.is_aside);
+        for (id, _) in aside {
+            given.pending.remove(id);
+        }
+    }
     let asked = extra.as_ref().map(|(id, _)| *id);
     given.pending.extend(extra);
     Planner::with_policy(given, view.policy_of(vcluster)).plan_estimating(now, asked)
@@ -55,6 +62,8 @@ pub struct NotAssigned {
     pub planned_at: UnixMillis,
     /// Why it is not assigned; the score is that of its nodes.
     pub explanation: Explanation,
+    /// For now others may have its nodes: it is not planned.
+    pub is_aside: bool,
 }
 
 impl NotAssigned {

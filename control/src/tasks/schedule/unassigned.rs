@@ -74,13 +74,21 @@ enum Aside {
     Until(Instant),
 }
 
+/// The refusal that it met with the last proposal.
+#[derive(Debug, Clone, Copy)]
+enum Met {
+    /// One that passes, however often it comes.
+    Passing,
+    /// One of this kind, with each proposal since then.
+    Lasting(&'static str, Instant),
+}
+
 #[derive(Debug)]
 struct Known {
     /// Of the record: with another one it begins anew.
     revision: Revision,
     told: Arc<NotAssigned>,
-    /// The kind of refusal that it met, and since when it meets that.
-    refused: Option<(&'static str, Instant)>,
+    refused: Option<Met>,
     aside: Option<Aside>,
 }
 
@@ -122,10 +130,9 @@ impl Unassigned {
             .retain(|id, known| known.aside.is_some() || placed.contains(id));
     }
 
-    /// It cannot be proposed now.
+    /// It cannot be proposed now, or nobody knows what became of that: it is not refused meanwhile.
     pub(super) fn hold_back(&mut self, of: Of<'_>, why: &Why) {
-        let refused = self.0.get(&of.held.id).and_then(|known| known.refused);
-        self.tell(of, not_assigned(of.placed, why), refused, None);
+        self.tell(of, not_assigned(of.placed, why), None, None);
     }
 
     /// It is proposed: what held it back before does not any more. What refused it may.
@@ -142,23 +149,21 @@ impl Unassigned {
 
     /// The quorum refused it, maybe for good: whether it is set aside.
     pub(super) fn refuse(&mut self, of: Of<'_>, refusal: &Refusal, now: Instant) -> bool {
-        let known = self.0.get(&of.held.id).and_then(|known| known.refused);
+        let before = self.0.get(&of.held.id).and_then(|known| known.refused);
         let code = refusal.code();
-        let same = known.filter(|(before, _)| *before == code);
-        let since = same.map_or(now, |(_, since)| since);
-        let lasts = !passes(refusal) && since + REFUSED_FOR <= now;
+        let met = match before {
+            _ if passes(refusal) => Met::Passing,
+            Some(Met::Lasting(same, since)) if same == code => Met::Lasting(code, since),
+            _ => Met::Lasting(code, now),
+        };
+        let lasts = matches!(met, Met::Lasting(_, since) if since + REFUSED_FOR <= now);
         // One line each: they stand in tables.
         let text = refusal.to_string().replace('\n', "; ");
         let (why, aside) = match lasts {
             true => (Why::RefusedAgain(text), Some(Aside::Until(now + ASIDE))),
             false => (Why::Refused(text), None),
         };
-        self.tell(
-            of,
-            not_assigned(of.placed, &why),
-            Some((code, since)),
-            aside,
-        );
+        self.tell(of, not_assigned(of.placed, &why), Some(met), aside);
         lasts
     }
 
@@ -181,19 +186,14 @@ impl Unassigned {
         self.0.clear();
     }
 
-    fn tell(
-        &mut self,
-        of: Of<'_>,
-        blocker: Blocker,
-        refused: Option<(&'static str, Instant)>,
-        aside: Option<Aside>,
-    ) {
+    fn tell(&mut self, of: Of<'_>, blocker: Blocker, refused: Option<Met>, aside: Option<Aside>) {
         let Some(explanation) = of.plan.waiting.of_placed(of.placed, blocker) else {
             return;
         };
         let told = Arc::new(NotAssigned {
             planned_at: of.plan.made_at,
             explanation,
+            is_aside: aside.is_some(),
         });
         let known = Known {
             revision: of.held.revision,
@@ -232,6 +232,7 @@ fn passes(refusal: &Refusal) -> bool {
         refusal,
         Refusal::StaleEpoch { .. }
             | Refusal::OwnershipConflict { .. }
+            | Refusal::NodesTaken { .. }
             | Refusal::WrongState { .. }
             | Refusal::UnknownAllocation { .. }
             | Refusal::Unproven { .. }

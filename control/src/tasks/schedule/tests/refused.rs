@@ -3,9 +3,10 @@
 use super::*;
 use crate::{
     http::ops::explain::explain,
+    plans::plan_of,
     tasks::{
         reconciler,
-        schedule::unassigned::{ASIDE, REFUSED_FOR},
+        schedule::unassigned::{ASIDE, Of, REFUSED_FOR, Unassigned, Why},
         testing::{self, world::World},
     },
 };
@@ -78,10 +79,7 @@ fn limit(project: &str, max_nodes: u64) -> Command {
     }
 }
 
-/// The quorum knows of a limit that the view does not show, for as long as it takes.
-#[tokio::test]
-async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others() {
-    let world = World::new();
+fn second_tenant(world: &World) {
     world.admin(Command::CreateProject {
         path: ProjectPath::new("boreas").unwrap(),
         limits: Some(Limits {
@@ -91,6 +89,13 @@ async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others(
         admins: Vec::new(),
         description: String::new(),
     });
+}
+
+/// The quorum knows of a limit that the view does not show, for as long as it takes.
+#[tokio::test]
+async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others() {
+    let world = World::new();
+    second_tenant(&world);
     let first = submit(&world, |spec| spec.class = 9);
     let behind = submit(&world, |spec| {
         spec.project = ProjectPath::new("boreas").unwrap();
@@ -137,6 +142,64 @@ async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others(
     let told = why(&world, first);
     is_told_in_full(&told, "waiting for quota headroom");
     assert_eq!(readiness(&told), 0.9);
+}
+
+/// Who asks before submitting is told what the next cycle would do.
+#[tokio::test]
+async fn a_dry_run_is_planned_without_what_is_set_aside() {
+    let world = World::new();
+    second_tenant(&world);
+    let first = submit(&world, |spec| spec.class = 9);
+    world.fold();
+    let mut dry = Allocation::clone(world.core.view().allocation(first).unwrap());
+    dry.id = AllocationId(u64::MAX);
+    dry.spec.project = ProjectPath::new("boreas").unwrap();
+    dry.spec.class = 5;
+    let starts = async || {
+        let planned = world.core.plan_with(&dry).await.unwrap().unwrap();
+        let mut placed = planned.plan.placements.iter();
+        placed.any(|placed| placed.id == dry.id)
+    };
+    world.admin(limit("atlas", 0));
+    let mut schedule = scheduler(&world);
+    tokio::time::pause();
+    schedule.reconcile(world.fence.clone()).await;
+    assert!(!starts().await, "the node is for who is before it");
+    tokio::time::advance(REFUSED_FOR).await;
+    schedule.reconcile(world.fence.clone()).await;
+    assert!(starts().await);
+}
+
+/// What a view shows late counts no time, nor does time in which nothing is proposed.
+#[tokio::test]
+async fn only_what_lasts_is_refused_again_and_again() {
+    let world = World::new();
+    let id = submit(&world, |_| {});
+    world.fold();
+    let view = world.core.view();
+    let plan = plan_of(&view, &vcluster(), None, world.core.now(), 0);
+    let (placed, held) = (&plan.placements[0], view.allocation(id).unwrap());
+    let (plan, mut unassigned) = (&plan, Unassigned::default());
+    let of = Of { plan, placed, held };
+    let taken = Refusal::NodesTaken { nodes: Vec::new() };
+    let lasting = Refusal::Invalid {
+        field: "nodes".to_owned(),
+        reason: "of another vCluster".to_owned(),
+    };
+    let start = Instant::now();
+    let mut refuse = |refusal, after: u32| {
+        let now = start + after * REFUSED_FOR;
+        unassigned.refuse(of, refusal, now)
+    };
+    assert!(!refuse(&taken, 0));
+    assert!(!refuse(&taken, 1));
+    assert!(!refuse(&lasting, 2), "for the first time");
+    assert!(refuse(&lasting, 3));
+    assert!(!refuse(&taken, 4));
+    assert!(!refuse(&lasting, 5), "anew");
+    unassigned.hold_back(of, &Why::BootsNotNamed(vec![testing::id("a")]));
+    let now = start + 6 * REFUSED_FOR;
+    assert!(!unassigned.refuse(of, &lasting, now));
 }
 
 /// However long the view lags behind: the next one has it right.
