@@ -269,7 +269,7 @@ impl Token {
     fn late(&self, after: Duration) -> FetchError {
         let (path, after) = (self.path.display(), after.as_secs_f64());
         FetchError::Token {
-            reason: format!("{path} could not be read within {after} s"),
+            reason: format!("no answer within {after} s; the token in {path} was being read again"),
         }
     }
 }
