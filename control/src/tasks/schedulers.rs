@@ -172,8 +172,7 @@ impl Schedulers {
             asked.extend(held);
         }
         if !asked.is_empty() {
-            let wished: Vec<_> = asked.iter().map(|(_, lease)| lease.clone()).collect();
-            let said = Lease::ask_for(&self.core, &wished).await;
+            let said = self.ask(&asked).await;
             for ((name, lease), said) in asked.into_iter().zip(said) {
                 let ask_at = asked_at + pause(&said, lease.epoch().is_some(), later);
                 let known = known.entry(name).or_insert(Known { ask_at, said: None });
@@ -182,6 +181,19 @@ impl Schedulers {
             }
         }
         self.show();
+    }
+
+    /// Asks for them; what became of each. A vCluster may go away meanwhile: its scheduler's lease is
+    /// given back as if it had been held then.
+    async fn ask(&self, asked: &[(VclusterName, Arc<Lease>)]) -> Vec<LeaseReport> {
+        let wished: Vec<_> = asked.iter().map(|(_, lease)| lease.clone()).collect();
+        let said = Lease::ask_for(&self.core, &wished).await;
+        let there = self.leases();
+        let gone = asked.iter().filter(|(name, _)| !there.contains_key(name));
+        let gone: Vec<_> = gone.map(|(_, lease)| lease.clone()).collect();
+        // What is not given back runs out.
+        let _ = timeout(GIVE_BACK, Lease::give_all_back(&self.core, &gone)).await;
+        said
     }
 
     /// Shows in the view which vClusters this control schedules.
@@ -223,9 +235,11 @@ fn later(held: usize) -> Duration {
     LATER_FOR_EACH.saturating_mul(held).min(LATER_AT_MOST)
 }
 
-/// Every vCluster that was defined, or that a node serves, or that an allocation is for.
+/// Every vCluster that was defined, or that a node serves, or that an allocation is for. Settings alone
+/// define none.
 fn vclusters(view: &View) -> BTreeSet<&VclusterName> {
-    let mut names: BTreeSet<&VclusterName> = view.vclusters.keys().collect();
+    let defined = view.vclusters.values().filter(|is| is.is_defined());
+    let mut names: BTreeSet<&VclusterName> = defined.map(|is| &is.name).collect();
     let records = view.nodes.values().filter_map(|node| node.record.as_ref());
     names.extend(records.map(|record| &record.current));
     names.extend(view.allocations.values().map(|waits| &waits.spec.vcluster));

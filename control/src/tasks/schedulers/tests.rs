@@ -2,6 +2,7 @@
 use super::*;
 use crate::tasks::testing::world::World;
 use lattice_quorum_types::vcluster::{Vcluster, VclusterDefinition};
+use lattice_quorum_types::view::{Answer, Query};
 use lattice_quorum_types::{Revision, id::VclusterName as Name};
 
 fn defined(names: &[String]) -> View {
@@ -68,6 +69,26 @@ async fn one_control_takes_all_and_another_inherits_them_under_later_epochs() {
     }
 }
 
+/// Nobody would renew it, nor forget it.
+#[tokio::test]
+async fn a_lease_that_is_granted_after_its_vcluster_went_is_given_back() {
+    let world = World::new();
+    let control = Schedulers::new(world.core.clone(), "c.1".to_owned());
+    let mut running = BTreeMap::new();
+    let names = ["night".to_owned()];
+    control.follow(&defined(&names), &mut running).await;
+    let asked: Vec<_> = control.leases().into_iter().collect();
+    control.follow(&View::default(), &mut running).await;
+    let said = control.ask(&asked).await;
+    assert!(matches!(said[..], [LeaseReport::Held { .. }]), "{said:?}");
+    let left = match world.core.store.read(Query::Leases).await.unwrap() {
+        Answer::Leases(left) => left,
+        other => panic!("{other:?}"),
+    };
+    let names: Vec<_> = left.into_iter().map(|lease| lease.name).collect();
+    assert_eq!(names, ["schedule.default"]);
+}
+
 #[test]
 fn who_has_more_asks_later_within_a_bound() {
     assert_eq!(later(0), Duration::ZERO);
@@ -109,7 +130,11 @@ fn a_vcluster_is_there_while_it_is_defined_or_a_node_serves_it_or_work_is_for_it
     use lattice_quorum_types::AllocationState;
     let named =
         |view: &View| -> Vec<String> { vclusters(view).into_iter().map(Name::to_string).collect() };
-    assert_eq!(named(&defined(&["night".to_owned()])), ["night"]);
+    let mut night = defined(&["night".to_owned()]);
+    assert_eq!(named(&night), ["night"]);
+    let settings_alone = Arc::make_mut(&mut night.vclusters).values_mut();
+    settings_alone.for_each(|is| is.version = 0);
+    assert!(named(&night).is_empty());
     let mut lent = entry("a");
     if let Some(record) = &mut lent.record {
         (record.home, record.current) = (Name::new("own").unwrap(), Name::new("uses").unwrap());
