@@ -13,9 +13,13 @@ use std::{
         Arc,
         atomic::{AtomicU16, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_lattice-quorum");
+
+/// A member that should have ended by now never will: what is tested of it has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Files and ports of three members.
 pub struct Site {
@@ -124,7 +128,24 @@ impl Site {
 
     /// Runs a member that is expected to end by itself.
     pub fn run(&self, id: VoterId, args: &[&str]) -> Output {
-        self.command(id).args(args).output().unwrap()
+        let mut child = self
+            .command(id)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > deadline {
+                child.kill().unwrap();
+                let output = child.wait_with_output().unwrap();
+                panic!("member {id} still runs with {args:?}: {output:?}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child.wait_with_output().unwrap()
     }
 
     /// Starts a member; what it prints is kept beside its configuration.
