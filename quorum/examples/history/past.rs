@@ -81,6 +81,7 @@ pub fn submit(n: u64) -> Command {
         requeue: Requeue::Once,
         hold: false,
         demand: Default::default(),
+        terms: Default::default(),
     };
     Command::Submit {
         spec: Box::new(spec),

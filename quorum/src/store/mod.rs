@@ -2,7 +2,7 @@
 //! point (one redb file), snapshots (checksummed files), and the segments that they name.
 //!
 //! ```text
-//! <data_dir>/FORMAT            {"format":5,"cluster":"site","voter":1,"incarnation":{…}}
+//! <data_dir>/FORMAT            {"format":6,"cluster":"site","voter":1,"incarnation":{…}}
 //! <data_dir>/log.redb          log entries, vote, commit point
 //! <data_dir>/snapshots/*.snap  the newest two
 //! <data_dir>/segments/*.seg    ended allocations and audit entries, named by their digests
@@ -26,6 +26,8 @@ mod writer;
 mod fifth_format;
 #[cfg(test)]
 mod first_version;
+#[cfg(test)]
+mod seventh_format;
 #[cfg(test)]
 mod sixth_format;
 #[cfg(test)]

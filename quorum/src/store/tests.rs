@@ -101,11 +101,11 @@ async fn a_directory_of_a_newer_format_is_refused_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     fill(&folder, 3).await;
     let marker = folder.path().join("FORMAT");
-    let newer = r#"{"format":7,"layout":"other"}"#;
+    let newer = r#"{"format":8,"layout":"other"}"#;
     std::fs::write(&marker, newer).unwrap();
     let log = std::fs::read(folder.path().join("log.redb")).unwrap();
     let text = open(&folder).unwrap_err().to_string();
-    assert!(text.contains("has format 7, newer than 5"), "{text}");
+    assert!(text.contains("has format 8, newer than 6"), "{text}");
     assert!(text.contains("start the newer build again"), "{text}");
     assert_eq!(std::fs::read_to_string(&marker).unwrap(), newer);
     assert_eq!(std::fs::read(folder.path().join("log.redb")).unwrap(), log);

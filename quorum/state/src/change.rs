@@ -6,12 +6,14 @@ use lattice_quorum_types::{
     audit::AuditAction,
     baseline::{Baseline, Brake},
     command::Principal,
+    dag::Dag,
     event::{AllocationChange, EventKind},
     hostlist::Hosts,
-    id::{BaselineName, LeaseName},
+    id::{BaselineName, LeaseName, ReservationName},
     limit::Usage,
     node::Node,
     project::Project,
+    reservation::Reservation,
     rpc::Role,
     vcluster::Vcluster,
     view::{Authority, SystemView},
@@ -79,6 +81,12 @@ pub(crate) enum Change {
     Vcluster(Box<Vcluster>),
     /// A vCluster goes.
     DeleteVcluster(VclusterName),
+    /// A graph as it will be. Behind its members.
+    Dag(Box<Dag>),
+    /// A reservation as it will be.
+    Reservation(Box<Reservation>),
+    /// A reservation goes.
+    DeleteReservation(ReservationName),
     /// Something that watchers are told beside the records that changed.
     Announce(Box<EventKind>),
 }

@@ -98,6 +98,7 @@ impl State {
                 let before = self.nodes.get(&node.id);
                 recount.follow_node(before, &node);
                 self.tenures.follow_node(before, &node);
+                self.order.follow_node(before, &node);
                 let (id, after) = (node.id.clone(), node.lifecycle);
                 let before = self.nodes.insert(id, *node).map(|node| node.lifecycle);
                 self.recount_node(before, after);
@@ -195,6 +196,25 @@ impl State {
                 self.vclusters.delete(&vcluster);
                 events.push(EventKind::VclusterDeleted { vcluster });
             }
+            Change::Dag(mut record) => {
+                record.revision = revision;
+                let record = Arc::new(*record);
+                events.push(EventKind::Dag {
+                    record: record.clone(),
+                });
+                self.last_id = self.last_id.max(record.id.0);
+                self.sealed.extend(self.dags.set(record));
+            }
+            Change::Reservation(mut record) => {
+                record.revision = revision;
+                self.reservations.set((*record).clone());
+                let record = Arc::new(*record);
+                events.push(EventKind::Reservation { record });
+            }
+            Change::DeleteReservation(name) => {
+                self.reservations.delete(&name);
+                events.push(EventKind::ReservationDeleted { name });
+            }
             Change::Announce(kind) => events.push(*kind),
             Change::Enrolled { name, node } => events.push(EventKind::Enrolled { name, node }),
         }
@@ -224,12 +244,16 @@ impl State {
         let path = &record.spec.project;
         let before = self.hot.remove(&record.id);
         self.tenures.follow_allocation(before.as_deref(), &record);
+        self.order.follow_allocation(before.as_deref(), &record);
         match before {
             Some(before) => self.counts[position(before.state)] -= 1,
             None => self.tree.count_unfinished(path, Direction::Take),
         }
         self.counts[position(record.state)] += 1;
-        self.last_id = self.last_id.max(record.id.0);
+        // The numbers behind an array's are its elements'.
+        let elements = record.spec.terms.array.as_ref();
+        let elements = elements.map_or(0, |array| array.indices().len() as u64);
+        self.last_id = self.last_id.max(record.id.0 + elements);
         if record.state.is_terminal() {
             self.tree.count_unfinished(path, Direction::GiveBack);
             self.unstarted.forget(record.id);

@@ -5,6 +5,9 @@ mod access;
 mod assign;
 mod baseline;
 mod checkpoint;
+mod dag;
+mod element;
+mod follow;
 mod force;
 mod lease;
 mod nodes;
@@ -12,23 +15,29 @@ mod people;
 mod projects;
 mod quorum;
 mod report;
+mod reserve;
 mod resize;
+mod room;
 mod sensitive;
 mod submit;
 mod system;
 mod tenure;
+mod terms;
 mod token;
 mod told;
 mod trust;
 mod vcluster;
+mod writing;
 
 use crate::{
     State,
     change::{Change, Verdict},
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, Command, Envelope, Refusal, UnixMillis, allocation::RankExit,
-    audit::AuditAction, command::Principal,
+    Allocation, AllocationId, Command, Envelope, Refusal, UnixMillis,
+    allocation::RankExit,
+    audit::AuditAction,
+    command::{CheckpointAsked, Principal},
 };
 
 /// Longest reason or evidence that is kept, bytes: records stay for ever, and nodes write them.
@@ -59,7 +68,9 @@ pub(crate) fn judge(
         schema: envelope.schema,
     };
     let mut verdict = by_kind(case, &envelope.command)?;
-    told::add(case, &envelope.command, &mut verdict.changes);
+    let asked_for = verdict.changes.len();
+    follow::add(case, &mut verdict.changes);
+    told::add(case, &envelope.command, &mut verdict.changes, asked_for);
     Ok(verdict)
 }
 
@@ -78,6 +89,41 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         }
         Command::Submit { spec } => submit::submit(case, spec),
         Command::SubmitFormer { spec } => submit::submit(case, &(**spec).clone().into()),
+        Command::SubmitFifth { spec } => submit::submit(case, &(**spec).clone().into()),
+        Command::SubmitDag { dag } => dag::submit(case, dag),
+        Command::CancelDag { id } => dag::cancel(case, *id),
+        Command::Requeue { id } => people::requeue(case, *id),
+        Command::SetWalltime { id, walltime_ms } => people::set_walltime(case, *id, *walltime_ms),
+        Command::Expire { id } => people::expire(case, *id),
+        Command::WriteCheckpoint {
+            id,
+            directory,
+            timeout_ms,
+        } => {
+            let asked = CheckpointAsked {
+                directory: directory.clone(),
+                timeout_ms: *timeout_ms,
+            };
+            writing::write(case, *id, &asked)
+        }
+        Command::ExtendCheckpoint { id, number, by_ms } => {
+            writing::extend(case, *id, *number, *by_ms)
+        }
+        Command::GiveUpCheckpoint { id, number } => writing::give_up(case, *id, *number),
+        Command::MakeRoom { victim, reason } => room::make_room(case, victim, reason),
+        Command::Preempt { id, nodes, victims } => room::preempt(case, *id, nodes, victims),
+        Command::WithdrawPromise { id } => Ok(room::withdraw(case, *id)),
+        Command::RecallNode {
+            node,
+            wanted,
+            version,
+        } => room::recall(case, node, *wanted, *version),
+        Command::SetReservation {
+            name,
+            spec,
+            expected,
+        } => reserve::set(case, name, spec, *expected),
+        Command::DeleteReservation { name } => reserve::delete(case, name),
         Command::Cancel { id } => people::cancel(case, *id),
         Command::Hold { id } => people::hold(case, *id),
         Command::Release { id } => people::release(case, *id),
@@ -237,7 +283,17 @@ impl<'a> Case<'a> {
                     state: ended.state(),
                     action: action.to_owned(),
                 }),
-                None => Err(Refusal::UnknownAllocation { id }),
+                None => Err(match element::array_of_unplaced(self, id) {
+                    Some(array) => {
+                        let reason = format!(
+                            "{id} is an element of array {} that was never placed; cannot {action} it by \
+                             itself: name the array",
+                            array.id
+                        );
+                        invalid("id", reason)
+                    }
+                    None => Refusal::UnknownAllocation { id },
+                }),
             },
         }
     }

@@ -7,6 +7,7 @@ use lattice_quorum_types::{
     claim::{Claim, ClaimedNode, Proof},
     command::{ExpectedNode, IssuedCertificate, KEY_LIFETIME_MS},
     planted::{self, Bug},
+    spec::AllocationSpec,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use std::{
@@ -166,6 +167,7 @@ impl Digest {
         let bytes = match schema {
             0 | 1 => v1::encode(command),
             2..=4 => encode(&as_asked(&as_fourth(command))),
+            5 => encode(&as_asked(&as_fifth(command))),
             _ => encode(&as_asked(command)),
         };
         let hash = *blake3::hash(&bytes).as_bytes();
@@ -183,11 +185,24 @@ impl Digest {
 fn as_fourth(command: &Command) -> Cow<'_, Command> {
     let former = match command {
         Command::Submit { spec } => spec.to_former(),
+        Command::SubmitFifth { spec } => AllocationSpec::from((**spec).clone()).to_former(),
         _ => None,
     };
     former.map_or(Cow::Borrowed(command), |spec| {
         let spec = Box::new(spec);
         Cow::Owned(Command::SubmitFormer { spec })
+    })
+}
+
+/// The command as schema 5 wrote it.
+fn as_fifth(command: &Command) -> Cow<'_, Command> {
+    let fifth = match command {
+        Command::Submit { spec } => spec.to_fifth(),
+        _ => None,
+    };
+    fifth.map_or(Cow::Borrowed(command), |spec| {
+        let spec = Box::new(spec);
+        Cow::Owned(Command::SubmitFifth { spec })
     })
 }
 

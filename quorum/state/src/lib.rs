@@ -12,7 +12,7 @@
 //!
 //! Begin with `state.rs`, then the command you care about in `judge/`. What a limit means is one
 //! replaceable piece, [`policy`]; see `0001-limit-policy.md`. What an older build wrote is read
-//! through [`v1`] and `v4`.
+//! through [`v1`] and `v4` to `v6`.
 #![forbid(unsafe_code)]
 
 mod archive;
@@ -22,12 +22,15 @@ mod baseline;
 mod change;
 mod clock;
 mod commit;
+mod dags;
 mod judge;
 mod keys;
 mod lease;
 mod lookup;
+mod order;
 pub mod policy;
 mod query;
+mod reservations;
 mod restored;
 mod segment;
 mod snapshot;
@@ -42,6 +45,7 @@ mod unstarted;
 pub mod v1;
 mod v4;
 mod v5;
+mod v6;
 mod vcluster;
 
 pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};

@@ -10,6 +10,8 @@ use crate::{
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, ProjectPath,
     audit::{AuditEntry, AuditHead, AuditOrder, AuditSearch, Finder, fits},
+    dag::Dag,
+    id::DagId,
     view::Answer,
     weight::on_wire,
 };
@@ -38,6 +40,7 @@ pub struct Lookup(Kind);
 enum Kind {
     Known(Answer),
     Ended { id: AllocationId, segment: Segment },
+    Dag { id: DagId, segments: Vec<Segment> },
     Page(Page),
     Entries(Entries),
     Search(Box<Search>),
@@ -56,6 +59,39 @@ impl State {
                 Lookup::known(Answer::Allocation(found.map(Box::new)))
             }
         }
+    }
+
+    /// A graph: of those that have ended, some are at hand and the others in one of few segments.
+    pub(crate) fn look_up_dag(&self, id: DagId) -> Lookup {
+        let tail = self.dags.tail().iter();
+        let mut known = self.dags.live(id).into_iter().chain(tail);
+        if let Some(found) = known.find(|dag| dag.id == id) {
+            return Lookup::known(Answer::Dag(Some(Box::new(found.clone()))));
+        }
+        let sealed = self.dags.sealed().iter();
+        let may_have = |segment: &&Segment| (segment.first..=segment.last).contains(&id.0);
+        let segments: Vec<Segment> = sealed.filter(may_have).cloned().collect();
+        match segments.is_empty() {
+            true => Lookup::known(Answer::Dag(None)),
+            false => Lookup(Kind::Dag { id, segments }),
+        }
+    }
+
+    /// Graphs that run, and the last ones that ended, by number.
+    pub(crate) fn dags_after(
+        &self,
+        after: DagId,
+        limit: u32,
+        within: Option<&ProjectPath>,
+    ) -> Vec<Dag> {
+        let all = self.dags.running().chain(self.dags.tail());
+        let wanted = |dag: &&Dag| {
+            dag.id > after && within.is_none_or(|within| dag.project.is_within(within))
+        };
+        let mut found: Vec<&Dag> = all.filter(wanted).collect();
+        found.sort_by_key(|dag| dag.id);
+        found.truncate(limit.min(MAX_ROWS) as usize);
+        found.into_iter().cloned().collect()
     }
 
     pub(crate) fn look_up_audit(&self, after: u64, limit: u32) -> Lookup {
@@ -124,7 +160,7 @@ impl Lookup {
     pub fn is_in_memory(&self) -> bool {
         match &self.0 {
             Kind::Known(_) => true,
-            Kind::Ended { .. } => false,
+            Kind::Ended { .. } | Kind::Dag { .. } => false,
             Kind::Page(page) => page.segments.is_empty(),
             Kind::Entries(entries) => entries.needed().next().is_none(),
             Kind::Search(search) => search.segments.is_empty(),
@@ -144,6 +180,18 @@ impl Lookup {
                 let missing = || segment.id.fault(format!("allocation {id} is not in it"));
                 let record = record.ok_or_else(missing)?;
                 Ok(Answer::Allocation(Some(Box::new(record))))
+            }
+            Kind::Dag {
+                id,
+                segments: names,
+            } => {
+                for segment in names {
+                    let mut rows = segment.rows::<Dag>(segments)?.into_iter();
+                    if let Some(found) = rows.find(|dag| dag.id == id) {
+                        return Ok(Answer::Dag(Some(Box::new(found))));
+                    }
+                }
+                Ok(Answer::Dag(None))
             }
             Kind::Page(page) => page.fill(segments).map(Answer::Allocations),
             Kind::Entries(entries) => entries.read(segments).map(Answer::Audit),

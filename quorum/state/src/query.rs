@@ -55,6 +55,13 @@ impl State {
             Query::Tokens => Answer::Tokens(self.tokens.open(self.clock.now)),
             Query::System => Answer::System(self.system()),
             Query::Vclusters => Answer::Vclusters(self.vclusters.all().cloned().collect()),
+            Query::Dag { id } => return self.look_up_dag(*id),
+            Query::Dags {
+                after,
+                limit,
+                within,
+            } => Answer::Dags(self.dags_after(*after, *limit, within.as_ref())),
+            Query::Reservations => Answer::Reservations(self.reservations.all().cloned().collect()),
             Query::Leases => Answer::Leases(self.leases.view(self.clock.now)),
             Query::Headroom { path } => Answer::Headroom(self.headroom(path).map(Box::new)),
             Query::Baselines => Answer::Baselines(Box::new(self.baselines.view())),

@@ -9,9 +9,12 @@ use std::sync::Arc;
 /// have: it is told that its place is gone, and begins anew.
 pub const REVISION_GAP: u64 = 1_000_000_000;
 
-/// The same for numbers of allocations, by which agents know what ran. Where each is costs four bytes
-/// of memory, also of those that there never were.
-const ALLOCATION_GAP: u64 = 1 << 20;
+/// The same for numbers of allocations, by which agents know what ran: room for ten thousand arrays of the
+/// largest size after the backup.
+const ALLOCATION_GAP: u64 = 1 << 30;
+
+/// The same for numbers of an allocation's checkpoints, which name their folders.
+const CHECKPOINT_GAP: u32 = 1 << 16;
 
 /// The same for what orders to agents carry: versions of nodes, by which wipes are numbered, and epochs
 /// of leases.
@@ -54,6 +57,10 @@ impl State {
         }
         self.leases.skip_epochs(ORDER_GAP);
         for allocation in self.hot.values_mut() {
+            if allocation.spec.terms.checkpoint.is_some() {
+                let course = &mut Arc::make_mut(allocation).course;
+                course.checkpoints = course.checkpoints.saturating_add(CHECKPOINT_GAP);
+            }
             match allocation.state.holds() {
                 // Its present attempt may run: the next one is another.
                 true => self.unstarted.skip_attempts(allocation.id),

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 /// Marks a segment.
 const MAGIC: [u8; 8] = *b"LATSEGM\n";
 /// Newest version of a segment's encoding; all before it are read too.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// The oldest one. A segment is written in the oldest version that holds its rows: so replaying a log of
 /// an older build makes the segments that build made, of the same bytes and names.
 pub(crate) const FIRST_VERSION: u16 = 1;
@@ -28,17 +28,20 @@ pub enum Table {
     Ended,
     /// What is written down for ever.
     Audit,
+    /// Graphs that have ended, in the order in which they did.
+    Dags,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 2] = [Table::Ended, Table::Audit];
+    pub const ALL: [Table; 3] = [Table::Ended, Table::Audit, Table::Dags];
 
     /// Its name in names of segments.
     pub fn as_str(self) -> &'static str {
         match self {
             Table::Ended => "ended",
             Table::Audit => "audit",
+            Table::Dags => "dags",
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The state as bytes: a versioned, checksummed frame around its encoding.
 
-use crate::{State, v1, v4, v5};
+use crate::{State, v1, v4, v5, v6};
 
 /// Snapshot format this build writes; it reads all before it too.
-pub const FORMAT_VERSION: u16 = 6;
+pub const FORMAT_VERSION: u16 = 7;
 
 /// Marks a snapshot of this state machine.
 const MAGIC: [u8; 8] = *b"LATSTATE";
@@ -105,11 +105,14 @@ impl State {
             3 => former(&[body, &NO_BASELINES[..]].concat()),
             4 => former(body),
             5 => postcard::from_bytes::<v5::State>(body).map(Into::into),
+            6 => postcard::from_bytes::<v6::State>(body).map(Into::into),
             _ => postcard::from_bytes(body),
         };
-        state.map_err(|e| RestoreError::Decode {
-            reason: e.to_string(),
-        })
+        state
+            .map(State::with_order)
+            .map_err(|e| RestoreError::Decode {
+                reason: e.to_string(),
+            })
     }
 
     /// blake3 over the encoded state: equal on every voter at the same point of the log.

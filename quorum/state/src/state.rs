@@ -6,10 +6,13 @@ use crate::{
     baseline::Baselines,
     change::Verdict,
     clock::Clock,
+    dags::Dags,
     judge,
     keys::{Keys, NewKey, Seen},
     lease::Leases,
+    order::Order,
     policy::Policy,
+    reservations::Reservations,
     segment::{Sealed, Segment},
     table::Bounds,
     tenure::Tenures,
@@ -24,11 +27,13 @@ use lattice_quorum_types::{
     Revision, UnixMillis, VclusterName,
     baseline::{Baseline, Brake},
     command::SCHEMA,
-    id::BaselineName,
+    dag::Dag,
+    id::{BaselineName, DagId, ReservationName},
     limit::{Limits, SensitivePool, SystemLimits, Usage},
     node::{Lifecycle, Node},
     project::Project,
     refusal::Asked,
+    reservation::Reservation,
     rpc::Role,
     vcluster::Vcluster,
     view::{Headroom, SystemView, TrustView},
@@ -69,6 +74,12 @@ pub struct State {
     pub(crate) system: SystemLimits,
     pub(crate) tenures: Tenures,
     pub(crate) vclusters: Vclusters,
+    /// Format 6 ended before it.
+    pub(crate) dags: Dags,
+    pub(crate) reservations: Reservations,
+    /// Who waits for whom. Follows from allocations and is made anew with them.
+    #[serde(skip)]
+    pub(crate) order: Order,
     /// Segments that nobody has taken yet. Not part of what is encoded: their names are.
     #[serde(skip)]
     pub(crate) sealed: Vec<Sealed>,
@@ -116,8 +127,18 @@ impl State {
             system: SystemLimits::default(),
             tenures: Tenures::default(),
             vclusters: Vclusters::default(),
+            dags: Dags::new(bounds),
+            reservations: Reservations::default(),
+            order: Order::default(),
             sealed: Vec::new(),
         }
+    }
+
+    /// The same with what follows from its allocations and nodes.
+    pub(crate) fn with_order(mut self) -> Self {
+        let records = self.hot.values().map(Arc::as_ref);
+        self.order = Order::of(records, self.nodes.values());
+        self
     }
 
     /// Judges `envelope` on the present state without changing it. The leader calls it before
@@ -237,6 +258,17 @@ impl State {
             .sealed()
             .iter()
             .chain(self.audit.sealed().iter())
+            .chain(self.dags.sealed().iter())
+    }
+
+    /// A graph that runs; [`State::look_up`] finds those that have ended too.
+    pub fn dag(&self, id: DagId) -> Option<&Dag> {
+        self.dags.live(id)
+    }
+
+    /// A reservation.
+    pub fn reservation(&self, name: &ReservationName) -> Option<&Reservation> {
+        self.reservations.get(name)
     }
 
     /// Allocations that are not terminal, by id.

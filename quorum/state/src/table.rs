@@ -39,6 +39,13 @@ pub(crate) struct Log<R> {
     open_bytes: u64,
 }
 
+impl<R> Log<R> {
+    /// When a group of its rows is full.
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+}
+
 impl<R: Row> Log<R> {
     /// The same table, of which each row becomes another that has as many bytes.
     pub(crate) fn map<Old>(old: Log<Old>, row: impl FnMut(Old) -> R) -> Self {

@@ -204,6 +204,44 @@ impl Tree {
         }
     }
 
+    /// Refuses what would not fit at `path` and above if nothing were used.
+    pub(crate) fn check_ever(
+        &self,
+        policy: Policy,
+        path: &ProjectPath,
+        usage: Usage,
+        asked: Asked,
+    ) -> Result<(), Refusal> {
+        let rules = policy.rules();
+        let unused = Usage::default();
+        let mut levels = Vec::new();
+        for (n, level) in self.levels(path).enumerate() {
+            let project = &level?.record;
+            let is_target = n == 0;
+            if rules
+                .counted(&project.path, unused, unused, is_target)
+                .is_none()
+            {
+                continue;
+            }
+            for resource in Resource::ALL {
+                let requested = usage.get(resource);
+                let limit = project.limits.get(resource);
+                levels.extend(limit.filter(|limit| requested > *limit).map(|limit| Level {
+                    path: project.path.clone(),
+                    resource,
+                    current: 0,
+                    requested,
+                    limit,
+                }));
+            }
+        }
+        match levels.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::LimitExceeded { levels, asked }),
+        }
+    }
+
     /// How much more fits at `path`.
     pub(crate) fn headroom(
         &self,

@@ -14,5 +14,5 @@ mod records;
 mod state;
 
 pub(crate) use keys::{Owned, in_order};
-pub(crate) use records::{Allocation, Node, Tree};
+pub(crate) use records::{Allocation, Node, Tree, by_key};
 pub(crate) use state::State;

@@ -4,23 +4,28 @@
 //! are.
 
 use crate::{
-    archive::{self, Index},
+    archive::{self, FormerIndex},
     audit::Audit,
     baseline::Baselines,
     clock::Clock,
+    dags::Dags,
     keys::Keys,
     lease::Leases,
+    order::Order,
     policy::Policy,
+    reservations::Reservations,
     table::Log,
     tenure::Tenures,
     token::Tokens,
     tree::Tree,
     trust::Trust,
     unstarted::Unstarted,
+    v4::by_key,
+    v6::Node,
     vcluster::Vclusters,
 };
 use lattice_quorum_types::{
-    self as now, AllocationId, AllocationState, NodeId, Revision, limit::SystemLimits, node::Node,
+    self as now, AllocationId, AllocationState, NodeId, Revision, limit::SystemLimits,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use std::{collections::BTreeMap, sync::Arc};
@@ -36,73 +41,67 @@ pub(crate) struct Written<'a>(pub(crate) &'a now::Allocation);
 
 impl Serialize for Written<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let now::Allocation {
-            id,
-            user,
-            spec,
-            state,
-            state_since,
-            submitted_at,
-            eligible_at,
-            started_at,
-            ended_at,
-            attempt,
-            ranks,
-            stop,
-            revision,
-        } = self.0;
-        let now::spec::AllocationSpec {
-            name,
-            project,
-            vcluster,
-            nodes,
-            workload,
-            walltime_ms,
-            class,
-            sensitive,
-            constraints,
-            requeue,
-            hold,
-            demand: _,
-        } = spec;
-        // Encoded as a record of the same fields in the same order.
-        let spec = (
-            name,
-            project,
-            vcluster,
-            nodes,
-            workload,
-            walltime_ms,
-            class,
-            sensitive,
-            constraints,
-            requeue,
-            hold,
-        );
-        let record = (
-            id,
-            user,
-            spec,
-            state,
-            state_since,
-            submitted_at,
-            eligible_at,
-            started_at,
-            ended_at,
-            attempt,
-            ranks,
-            stop,
-            revision,
-        );
-        record.serialize(serializer)
+        of_then(self.0, spec(&self.0.spec)).serialize(serializer)
     }
+}
+
+/// Encoded as a record of the same fields in the same order; the request as `spec` writes it.
+pub(crate) fn of_then<'a>(
+    record: &'a now::Allocation,
+    spec: impl Serialize + 'a,
+) -> impl Serialize + 'a {
+    let now::Allocation {
+        id,
+        user,
+        spec: _,
+        state,
+        state_since,
+        submitted_at,
+        eligible_at,
+        started_at,
+        ended_at,
+        attempt,
+        ranks,
+        stop,
+        revision,
+        course: _,
+    } = record;
+    let (before, after) = (
+        (state, state_since, submitted_at, eligible_at),
+        (started_at, ended_at, attempt, ranks, stop, revision),
+    );
+    // Parts of parts are encoded as parts of the whole.
+    (id, user, spec, before, after)
+}
+
+/// The same for the request of then.
+pub(crate) fn spec(spec: &now::spec::AllocationSpec) -> impl Serialize + '_ {
+    let now::spec::AllocationSpec {
+        name,
+        project,
+        vcluster,
+        nodes,
+        workload,
+        walltime_ms,
+        class,
+        sensitive,
+        constraints,
+        requeue,
+        hold,
+        demand: _,
+        terms: _,
+    } = spec;
+    (
+        (name, project, vcluster, nodes, workload, walltime_ms),
+        (class, sensitive, constraints, requeue, hold),
+    )
 }
 
 /// Ended allocations. The last of them are here, those before in segments of version 1.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Archive {
     pub(crate) log: Log<Allocation>,
-    pub(crate) index: Index,
+    pub(crate) index: FormerIndex,
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,13 +132,14 @@ pub(crate) struct State {
 impl From<State> for crate::State {
     fn from(old: State) -> Self {
         let hot = old.hot.into_iter();
+        let dags = Dags::new(old.archive.log.bounds());
         crate::State {
             policy: old.policy,
             revision: old.revision,
             last_index: old.last_index,
             clock: old.clock,
             tree: old.tree,
-            nodes: old.nodes,
+            nodes: by_key(old.nodes),
             registered: old.registered,
             hot: hot
                 .map(|(id, record)| (id, Arc::new(record.into())))
@@ -157,6 +157,9 @@ impl From<State> for crate::State {
             system: old.system,
             tenures: old.tenures,
             vclusters: old.vclusters,
+            dags,
+            reservations: Reservations::default(),
+            order: Order::default(),
             sealed: Vec::new(),
         }
     }

@@ -1,6 +1,11 @@
 //! Allocations: their life cycle and their record.
 
-use crate::{AllocationId, NodeId, Revision, UnixMillis, spec::AllocationSpec};
+use crate::{
+    AllocationId, NodeId, Revision, UnixMillis,
+    course::{Course, MoveReason},
+    spec::AllocationSpec,
+    terms::Condition,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -256,6 +261,37 @@ pub enum StopCause {
         /// Why, in words.
         reason: String,
     },
+    /// It made room.
+    Moved {
+        /// For whom.
+        reason: MoveReason,
+        /// The checkpoint it goes on from; `None`: there is none, and it begins anew where it is
+        /// queued again at all.
+        checkpoint: Option<u32>,
+        /// Whether the attempt ran. One that did not has lost nothing, and waits again in any case.
+        has_run: bool,
+    },
+    /// What it comes after did not end as it must have.
+    Unsatisfiable {
+        /// Which one.
+        on: AllocationId,
+        /// How that must have ended.
+        condition: Condition,
+        /// How it did.
+        ended: AllocationState,
+    },
+    /// Its deadline has passed, or it could not end before it any more.
+    Deadline,
+    /// Somebody put it back to the queue.
+    Requeued {
+        /// Who.
+        by: String,
+    },
+    /// The graph that it is a member of was cancelled.
+    DagCancelled {
+        /// By whom.
+        by: String,
+    },
 }
 
 impl fmt::Display for StopCause {
@@ -269,6 +305,27 @@ impl fmt::Display for StopCause {
             StopCause::NodeFault { node, reason } => {
                 write!(f, "node {node} cannot run it: {reason}")
             }
+            StopCause::Moved {
+                reason,
+                checkpoint: Some(number),
+                ..
+            } => write!(f, "{reason}, after checkpoint {number}"),
+            StopCause::Moved {
+                reason,
+                checkpoint: None,
+                ..
+            } => write!(f, "{reason}, without a checkpoint"),
+            StopCause::Unsatisfiable {
+                on,
+                condition,
+                ended,
+            } => write!(
+                f,
+                "allocation {on} was {ended}; this one waited for {condition}"
+            ),
+            StopCause::Deadline => f.write_str("deadline passed"),
+            StopCause::Requeued { by } => write!(f, "requeued by {by}"),
+            StopCause::DagCancelled { by } => write!(f, "its graph was cancelled by {by}"),
         }
     }
 }
@@ -302,6 +359,9 @@ pub struct Allocation {
     pub stop: Option<StopCause>,
     /// Last change.
     pub revision: Revision,
+    /// To what it belongs, and what was done to it.
+    #[serde(default)]
+    pub course: Course,
 }
 
 impl Allocation {
@@ -313,6 +373,25 @@ impl Allocation {
     pub fn kept_nodes(&self) -> impl Iterator<Item = &NodeId> {
         let kept = |rank: &&Rank| !matches!(rank.phase, RankPhase::Left { .. });
         self.ranks.iter().filter(kept).map(|rank| &rank.node)
+    }
+    /// Since when the present attempt runs on all its nodes, by their clocks; `None` while it is not known
+    /// to.
+    pub fn attempt_began_at(&self) -> Option<UnixMillis> {
+        let started = self
+            .ranks
+            .iter()
+            .filter_map(|rank| rank.phase.running_since());
+        started.max()
+    }
+    /// Walltime that the next attempt, or the present one, has from its begin on, milliseconds: what the
+    /// checkpoint it goes on from has in it is used. `None` is unbounded.
+    pub fn walltime_left_ms(&self) -> Option<u64> {
+        let kept = self.course.kept.as_ref();
+        let used = match self.state.holds() {
+            true => self.course.resumed_ms,
+            false => kept.map_or(0, |kept| kept.progress_ms),
+        };
+        Some(self.spec.walltime_ms?.saturating_sub(used).max(1))
     }
     /// Nodes that it has in sensitive use.
     pub fn sensitive_nodes(&self) -> u64 {

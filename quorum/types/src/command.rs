@@ -6,11 +6,14 @@ use crate::{
     baseline::Definition,
     cidr::Cidr,
     claim::ClaimedNode,
-    id::{BaselineName, LeaseName},
+    course::{MoveReason, RankCheckpoint},
+    dag::DagSpec,
+    id::{BaselineName, DagId, LeaseName, ReservationName},
     limit::{LimitPatch, LimitPolicy, Limits, SystemLimitPatch},
     node::Lifecycle,
+    reservation::ReservationSpec,
     rpc::Role,
-    spec::{AllocationSpec, FormerSpec},
+    spec::{AllocationSpec, FifthSpec, FormerSpec},
     tenure::WipeOutcome,
     vcluster::VclusterPatch,
 };
@@ -20,7 +23,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Newest command schema this build writes and reads.
-pub const SCHEMA: u16 = 5;
+pub const SCHEMA: u16 = 6;
 
 /// How long an idempotency key is remembered, milliseconds (24 h).
 pub const KEY_LIFETIME_MS: u64 = 24 * 3600 * 1000;
@@ -115,6 +118,11 @@ pub enum RankReport {
         /// What is wrong with the node itself (a site's hook failed there): it is drained with
         /// this reason as it is given back.
         fault: Option<String>,
+    },
+    /// What became of its part of a checkpoint.
+    Checkpoint {
+        /// By the node's word.
+        of: RankCheckpoint,
     },
 }
 
@@ -544,11 +552,136 @@ pub enum Command {
         /// See [`Command::SetVcluster`].
         expected_version: Option<u32>,
     },
-    /// Submits an allocation. Since schema 5.
+    /// [`Command::Submit`] as it was in schema 5. Nobody proposes it any more.
+    SubmitFifth {
+        /// What was asked for.
+        spec: Box<FifthSpec>,
+    },
+    /// Submits an allocation, or an array of them. Since schema 6.
     Submit {
         /// What is asked for.
         spec: Box<AllocationSpec>,
     },
+    /// Submits a graph: all its members, or none.
+    SubmitDag {
+        /// What is asked for.
+        dag: Box<DagSpec>,
+    },
+    /// Cancels every member of a graph that has not ended.
+    CancelDag {
+        /// Which.
+        id: DagId,
+    },
+    /// Ends the processes of an allocation that holds nodes; afterwards it waits for nodes again.
+    Requeue {
+        /// Which.
+        id: AllocationId,
+    },
+    /// Gives an allocation that has not ended another walltime. Longer for operators alone. Agents are told
+    /// with the launch, and not again: a present attempt is still ended at the one it began with.
+    SetWalltime {
+        /// Which.
+        id: AllocationId,
+        /// Of each attempt, milliseconds.
+        walltime_ms: u64,
+    },
+    /// Ends an allocation whose deadline has passed, or that could not end before it any more. Refused
+    /// for others. Fenced.
+    Expire {
+        /// Which.
+        id: AllocationId,
+    },
+    /// Has an allocation write a checkpoint. Fenced.
+    WriteCheckpoint {
+        /// Which.
+        id: AllocationId,
+        /// Where to.
+        directory: String,
+        /// How long it may take, milliseconds.
+        timeout_ms: u64,
+    },
+    /// Gives a checkpoint more time, once. Fenced.
+    ExtendCheckpoint {
+        /// Of which allocation.
+        id: AllocationId,
+        /// Which checkpoint.
+        number: u32,
+        /// By how much, milliseconds.
+        by_ms: u64,
+    },
+    /// Waits for a checkpoint no more. What was to make room after it does without. Fenced.
+    GiveUpCheckpoint {
+        /// Of which allocation.
+        id: AllocationId,
+        /// Which checkpoint.
+        number: u32,
+    },
+    /// An allocation that holds nodes gives all of them back, after a checkpoint where it can write one.
+    /// Fenced.
+    MakeRoom {
+        /// Which, and how.
+        victim: Victim,
+        /// Why.
+        reason: MoveReason,
+    },
+    /// Promises a pending allocation nodes, and has others make room there. All or nothing: each of these
+    /// must be of a lower class, and may be moved. Fenced.
+    Preempt {
+        /// For which.
+        id: AllocationId,
+        /// The nodes it gets: free ones, and nodes that the victims hold.
+        nodes: Vec<NodeId>,
+        /// Who makes room.
+        victims: Vec<Victim>,
+    },
+    /// A pending allocation is promised nothing any more. Fenced.
+    WithdrawPromise {
+        /// Which.
+        id: AllocationId,
+    },
+    /// A lent node is wanted back, or not any more. Fenced.
+    RecallNode {
+        /// Which.
+        node: NodeId,
+        /// Whether it is.
+        wanted: bool,
+        /// [`crate::node::Node::version`] that this rests on.
+        version: u64,
+    },
+    /// Keeps nodes for some for a time, or changes what is kept.
+    SetReservation {
+        /// Under which name.
+        name: ReservationName,
+        /// What is kept.
+        spec: Box<ReservationSpec>,
+        /// The revision of the reservation that this rests on, 0 for none; `None` rests on nothing.
+        expected: Option<Revision>,
+    },
+    /// Nothing is kept under this name any more.
+    DeleteReservation {
+        /// Which.
+        name: ReservationName,
+    },
+}
+
+/// Who makes room.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Victim {
+    /// Which allocation.
+    pub id: AllocationId,
+    /// Its attempt, as the plan saw it.
+    pub attempt: u32,
+    /// The checkpoint it writes before. `None`: it writes none.
+    pub checkpoint: Option<CheckpointAsked>,
+}
+
+/// A checkpoint that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointAsked {
+    /// Where to.
+    pub directory: String,
+    /// How long it may take, milliseconds.
+    pub timeout_ms: u64,
 }
 
 /// What an applied command returns to its proposer.
@@ -588,6 +721,16 @@ pub enum Outcome {
     VclusterSet {
         /// Its number.
         version: u32,
+    },
+    /// The graph submitted.
+    DagSubmitted {
+        /// Its number.
+        id: DagId,
+    },
+    /// The checkpoint asked for.
+    Checkpoint {
+        /// Its number.
+        number: u32,
     },
 }
 

@@ -3,9 +3,11 @@
 use crate::{
     Allocation, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
     baseline::{Baseline, Brake},
-    id::{BaselineName, LeaseName},
+    dag::Dag,
+    id::{BaselineName, LeaseName, ReservationName},
     node::Node,
     project::Project,
+    reservation::Reservation,
     tenure::{Tenure, WipeOutcome},
     vcluster::Vcluster,
     view::SystemView,
@@ -56,6 +58,14 @@ pub enum AllocationChange {
     Grown,
     /// Gives nodes back, or gave one back.
     Shrunk,
+    /// Writes a checkpoint.
+    Checkpointing,
+    /// A checkpoint is whole, or came to nothing; the work goes on.
+    Checkpointed,
+    /// Has another walltime.
+    Extended,
+    /// An element of it has its own allocation now, or that one has ended.
+    Counted,
 }
 
 /// What changed, with the record after the change.
@@ -156,5 +166,20 @@ pub enum EventKind {
     VclusterDeleted {
         /// Which.
         vcluster: VclusterName,
+    },
+    /// A graph.
+    Dag {
+        /// As it is now.
+        record: Arc<Dag>,
+    },
+    /// Nodes are kept for some.
+    Reservation {
+        /// As it is now.
+        record: Arc<Reservation>,
+    },
+    /// Nothing is kept under this name any more.
+    ReservationDeleted {
+        /// Which.
+        name: ReservationName,
     },
 }

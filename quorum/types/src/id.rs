@@ -126,6 +126,8 @@ name_type!(/// The last segment of a project path, or a tenant's name.
     ProjectName, "project name");
 name_type!(/// A baseline's name.
     BaselineName, "baseline name");
+name_type!(/// A reservation's name.
+    ReservationName, "reservation name");
 
 /// `tenant` or `tenant/a/b`. The first segment is the tenant, the root of the tree; segments are
 /// compared exactly. Ordered so that a parent comes right before its descendants.
@@ -233,6 +235,27 @@ impl FromStr for AllocationId {
             kind: "allocation id",
             text: s.to_owned(),
             reason: "it must be a whole number, as printed by `lattice submit`",
+        })
+    }
+}
+
+/// A graph's number, of the same sequence as the numbers of allocations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DagId(pub u64);
+
+impl fmt::Display for DagId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+impl FromStr for DagId {
+    type Err = InvalidId;
+    fn from_str(s: &str) -> Result<Self, InvalidId> {
+        s.parse().map(Self).map_err(|_| InvalidId {
+            kind: "graph id",
+            text: s.to_owned(),
+            reason: "it must be a whole number, as printed by `lattice dag submit`",
         })
     }
 }

@@ -10,12 +10,16 @@
 #![forbid(unsafe_code)]
 
 pub mod allocation;
+pub mod array;
 pub mod audit;
 pub mod backup;
 pub mod baseline;
+pub mod checkpoint;
 pub mod cidr;
 pub mod claim;
 pub mod command;
+pub mod course;
+pub mod dag;
 pub mod event;
 pub mod hostlist;
 pub mod id;
@@ -25,9 +29,12 @@ pub mod node;
 pub mod planted;
 pub mod project;
 pub mod refusal;
+pub mod reservation;
 pub mod rpc;
+pub mod scale;
 pub mod spec;
 pub mod tenure;
+pub mod terms;
 pub mod time;
 pub mod vcluster;
 pub mod view;

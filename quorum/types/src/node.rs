@@ -90,12 +90,22 @@ pub struct Node {
     pub revision: Revision,
     /// The user it belongs to, until it is given back and wiped.
     pub tenure: Option<Tenure>,
+    /// The pending allocation that gets it next: others made, or make, room for that one.
+    #[serde(default)]
+    pub promised: Option<AllocationId>,
+    /// Since when its own vCluster wants it back, while it is lent. It gets no new work there.
+    #[serde(default)]
+    pub recalled_at: Option<UnixMillis>,
 }
 
 impl Node {
-    /// Ready, not held, no drain reason, and nobody's: may be assigned to anybody.
+    /// Ready, not held, no drain reason, nobody's, promised to nobody and not wanted back: may be assigned
+    /// to anybody.
     pub fn is_assignable(&self) -> bool {
-        self.is_free() && self.tenure.is_none()
+        self.is_free()
+            && self.tenure.is_none()
+            && self.promised.is_none()
+            && self.recalled_at.is_none()
     }
 
     /// May be assigned to this work of that user: a node that belongs to somebody takes nothing but

@@ -8,9 +8,9 @@ mod text;
 mod unproven;
 
 use crate::{
-    AllocationId, AllocationState, NodeId, ProjectPath,
+    AllocationId, AllocationState, NodeId, ProjectPath, Revision,
     cidr::Cidr,
-    id::{BaselineName, LeaseName, VclusterName},
+    id::{BaselineName, DagId, LeaseName, ReservationName, VclusterName},
     tenure::Taken,
 };
 pub use limit::{Asked, Level, LimitFault};
@@ -274,6 +274,44 @@ pub enum Refusal {
         /// All of them.
         nodes: Vec<NodeId>,
     },
+    /// A graph with more members than one may have.
+    DagTooLarge {
+        /// As asked for.
+        members: u64,
+        /// The ceiling.
+        limit: u64,
+    },
+    /// No such graph.
+    UnknownDag {
+        /// As asked for.
+        id: DagId,
+    },
+    /// An allocation that may not be moved for another, or not for this one.
+    NotMovable {
+        /// Which.
+        id: AllocationId,
+        /// Why not.
+        reason: String,
+    },
+    /// Nodes that are kept for others while the work would run.
+    Reserved {
+        /// Each of them, with the name under which it is kept.
+        nodes: Vec<(NodeId, ReservationName)>,
+    },
+    /// No such reservation.
+    UnknownReservation {
+        /// As asked for.
+        name: ReservationName,
+    },
+    /// The reservation is not as it was when the asker looked.
+    ReservationChanged {
+        /// Which.
+        name: ReservationName,
+        /// The revision the command rests on; 0 for none.
+        expected: Revision,
+        /// The present one; 0 when there is none.
+        current: Revision,
+    },
 }
 
 impl Refusal {
@@ -316,6 +354,12 @@ impl Refusal {
             Refusal::VclusterChanged { .. } => "vcluster_changed",
             Refusal::UnknownVcluster { .. } => "unknown_vcluster",
             Refusal::VclusterInUse { .. } => "vcluster_in_use",
+            Refusal::DagTooLarge { .. } => "dag_too_large",
+            Refusal::UnknownDag { .. } => "unknown_dag",
+            Refusal::NotMovable { .. } => "not_movable",
+            Refusal::Reserved { .. } => "reserved",
+            Refusal::UnknownReservation { .. } => "unknown_reservation",
+            Refusal::ReservationChanged { .. } => "reservation_changed",
         }
     }
 }

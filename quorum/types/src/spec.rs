@@ -1,12 +1,14 @@
 //! What a user asks for.
 
 mod demand;
+mod fifth;
 mod former;
 
 pub use demand::{Demand, InvalidDemand};
+pub use fifth::FifthSpec;
 pub use former::FormerSpec;
 
-use crate::{AllocationId, NodeId, ProjectPath, VclusterName};
+use crate::{AllocationId, NodeId, ProjectPath, VclusterName, terms::Terms};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -196,6 +198,9 @@ pub struct AllocationSpec {
     /// What it needs besides nodes, and how ready it is.
     #[serde(default)]
     pub demand: Demand,
+    /// After what, when, how often, and what may be done to it meanwhile.
+    #[serde(default)]
+    pub terms: Terms,
 }
 
 impl AllocationSpec {
@@ -222,6 +227,7 @@ impl AllocationSpec {
             requeue: Requeue::default(),
             hold: false,
             demand: Demand::default(),
+            terms: Terms::default(),
         }
     }
 }

@@ -183,6 +183,11 @@ pub enum TakenBy {
         /// Which.
         home: VclusterName,
     },
+    /// An allocation gets it next: others make room for that one.
+    Promised {
+        /// Which.
+        id: AllocationId,
+    },
 }
 
 impl fmt::Display for TakenBy {
@@ -207,6 +212,7 @@ impl fmt::Display for TakenBy {
             Self::OutOfService { lifecycle } => write!(f, "is {lifecycle}"),
             Self::Changed => f.write_str("has changed since it was looked at"),
             Self::Vcluster { home } => write!(f, "belongs to vCluster \"{home}\""),
+            Self::Promised { id } => write!(f, "is promised to allocation {id}"),
         }
     }
 }

@@ -6,10 +6,12 @@ use crate::{
     audit::{AuditEntry, AuditPage, AuditSearch},
     baseline::{Baseline, BaselinesView, VersionView},
     command::TokenGrant,
-    id::BaselineName,
+    dag::Dag,
+    id::{BaselineName, DagId},
     limit::{LimitPolicy, Limits, SystemLimits, Usage},
     node::Node,
     project::Project,
+    reservation::Reservation,
     rpc::Role,
     vcluster::Vcluster,
 };
@@ -91,6 +93,22 @@ pub enum Query {
     Vclusters,
     /// Every lease, by name; those of schedulers whose vCluster is gone are forgotten.
     Leases,
+    /// One graph.
+    Dag {
+        /// Which.
+        id: DagId,
+    },
+    /// Graphs in the order of their numbers: those that run and the last ones that ended.
+    Dags {
+        /// Only numbers above this one.
+        after: DagId,
+        /// At most so many.
+        limit: u32,
+        /// Only within this project.
+        within: Option<ProjectPath>,
+    },
+    /// Every reservation, by name.
+    Reservations,
 }
 
 /// What holds for the whole cluster.
@@ -271,6 +289,12 @@ pub enum Answer {
     Vclusters(Vec<Vcluster>),
     /// To [`Query::Leases`].
     Leases(Vec<LeaseView>),
+    /// To [`Query::Dag`].
+    Dag(Option<Box<Dag>>),
+    /// To [`Query::Dags`].
+    Dags(Vec<Dag>),
+    /// To [`Query::Reservations`].
+    Reservations(Vec<Reservation>),
 }
 
 /// One step of a watch.

@@ -1,5 +1,8 @@
 //! Messages between our processes, except Raft's own (those live with the quorum daemon).
 
+pub mod checkpoint;
+mod usage;
+
 pub use crate::claim::Claim;
 use crate::{
     AllocationId, Applied, Envelope, NodeId, Refusal, Revision, UnixMillis,
@@ -11,8 +14,10 @@ use crate::{
     view::{Answer, MemberStatus, Query, WatchItem},
 };
 use bytes::Bytes;
+pub use checkpoint::{CheckpointRefused, LaunchWork, WriteCheckpoint};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+pub use usage::{GetUsage, Part};
 
 /// Why a quorum member did not answer with a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

@@ -1,9 +1,10 @@
 //! Four bytes for each allocation that has ended: how, in which attempt, and in which segment its record
-//! is. In blocks that are shared until they change, so that a copy costs nothing.
+//! is. In blocks that are shared until they change, so that a copy costs nothing. Where nothing has ended
+//! there is no block: elements of arrays that were never placed have numbers too.
 
 use lattice_quorum_types::{AllocationId, AllocationState};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeSeq};
-use std::sync::Arc;
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Numbers in a block.
 const BLOCK: usize = 4096;
@@ -46,17 +47,18 @@ impl Ended {
     }
 }
 
-/// See the module. Allocations are numbered from 1 without gaps but those of a
-/// restored cluster, so their number is the place.
-#[derive(Debug, Clone, Default)]
+/// See the module. An allocation's number is its place.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(transparent)]
 pub(crate) struct Index {
-    blocks: Vec<Arc<Vec<u32>>>,
+    /// By their number; each has as many places as any other.
+    blocks: BTreeMap<usize, Arc<Vec<u32>>>,
 }
 
 impl Index {
     pub(crate) fn get(&self, id: AllocationId) -> Option<Ended> {
         let at = usize::try_from(id.0).ok()?;
-        let packed = *self.blocks.get(at / BLOCK)?.get(at % BLOCK)?;
+        let packed = *self.blocks.get(&(at / BLOCK))?.get(at % BLOCK)?;
         (packed != 0).then_some(Ended(packed))
     }
 
@@ -64,16 +66,15 @@ impl Index {
         let Ok(at) = usize::try_from(id.0) else {
             return;
         };
-        while self.blocks.len() <= at / BLOCK {
-            self.blocks.push(Arc::new(vec![0; BLOCK]));
-        }
-        Arc::make_mut(&mut self.blocks[at / BLOCK])[at % BLOCK] = ended.0;
+        let block = self.blocks.entry(at / BLOCK);
+        let block = block.or_insert_with(|| Arc::new(vec![0; BLOCK]));
+        Arc::make_mut(block)[at % BLOCK] = ended.0;
     }
 
     /// Those above `id` that have ended, by number.
     pub(crate) fn after(&self, id: AllocationId) -> impl Iterator<Item = (AllocationId, Ended)> {
         let from = usize::try_from(id.0.saturating_add(1)).unwrap_or(usize::MAX);
-        let blocks = self.blocks.iter().enumerate().skip(from / BLOCK);
+        let blocks = self.blocks.range(from / BLOCK..);
         let all = blocks.flat_map(|(block, packed)| {
             let numbers = (block * BLOCK..).zip(packed.iter());
             numbers.filter(|(_, packed)| **packed != 0)
@@ -83,23 +84,32 @@ impl Index {
     }
 }
 
-impl Serialize for Index {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut all = serializer.serialize_seq(Some(self.blocks.len() * BLOCK))?;
-        for packed in self.blocks.iter().flat_map(|block| block.iter()) {
-            all.serialize_element(packed)?;
+impl<'de> Deserialize<'de> for Index {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let blocks = BTreeMap::<usize, Arc<Vec<u32>>>::deserialize(deserializer)?;
+        match blocks.values().all(|block| block.len() == BLOCK) {
+            true => Ok(Index { blocks }),
+            false => Err(D::Error::custom("a block of the index has another size")),
         }
-        all.end()
     }
 }
 
-impl<'de> Deserialize<'de> for Index {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut all = Vec::<u32>::deserialize(deserializer)?;
-        all.resize(all.len().next_multiple_of(BLOCK), 0);
-        let blocks = all.chunks(BLOCK).map(|block| Arc::new(block.to_vec()));
-        Ok(Index {
-            blocks: blocks.collect(),
-        })
+/// As snapshots up to format 6 have it: a place for each number from 0 on.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct FormerIndex(Vec<u32>);
+
+impl From<FormerIndex> for Index {
+    fn from(FormerIndex(all): FormerIndex) -> Self {
+        let blocks = all.chunks(BLOCK).enumerate();
+        let used = blocks.filter(|(_, block)| block.iter().any(|packed| *packed != 0));
+        let whole = |block: &[u32]| {
+            let mut block = block.to_vec();
+            block.resize(BLOCK, 0);
+            Arc::new(block)
+        };
+        Index {
+            blocks: used.map(|(at, block)| (at, whole(block))).collect(),
+        }
     }
 }

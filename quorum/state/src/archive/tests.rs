@@ -27,6 +27,7 @@ fn record(id: u64, revision: u64) -> Allocation {
         ranks: Vec::new(),
         stop: None,
         revision: Revision(revision),
+        course: Default::default(),
     }
 }
 

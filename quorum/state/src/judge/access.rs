@@ -26,6 +26,11 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SetLimits { .. }
         | Command::Submit { .. }
         | Command::SubmitFormer { .. }
+        | Command::SubmitFifth { .. }
+        | Command::SubmitDag { .. }
+        | Command::CancelDag { .. }
+        | Command::Requeue { .. }
+        | Command::SetWalltime { .. }
         | Command::Cancel { .. }
         | Command::Hold { .. }
         | Command::Release { .. } => return check_fence(state, envelope),
@@ -55,9 +60,20 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SetScheduler { .. }
         | Command::DeleteVcluster { .. }
         | Command::AssignVcluster { .. } => (&[Power::Admin], "the role admin"),
-        Command::ReportWipe { .. } | Command::LendNode { .. } | Command::ReturnNode { .. } => {
-            (&[Power::Service], "a service")
-        }
+        Command::ReportWipe { .. }
+        | Command::LendNode { .. }
+        | Command::ReturnNode { .. }
+        | Command::RecallNode { .. }
+        | Command::Expire { .. }
+        | Command::ExtendCheckpoint { .. }
+        | Command::GiveUpCheckpoint { .. }
+        | Command::Preempt { .. }
+        | Command::WithdrawPromise { .. } => (&[Power::Service], "a service"),
+        // People ask for their own work.
+        Command::WriteCheckpoint { .. } | Command::MakeRoom { .. } => (
+            &[Power::Operator, Power::Admin, Power::Service],
+            "the role operator or admin, or a service",
+        ),
         // In the name of the node that reports.
         Command::Report { .. } | Command::HoldBrake { .. } => (&[Power::Service], "a service"),
         Command::AcquireLease { .. }
@@ -81,6 +97,8 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SetLimitPolicy { .. } => (&[Power::Admin], "the role admin"),
         // A person answers for it: never a service by itself.
         Command::ForceRelease { .. }
+        | Command::SetReservation { .. }
+        | Command::DeleteReservation { .. }
         | Command::SetBaseline { .. }
         | Command::DeleteBaseline { .. }
         | Command::ReleaseBrake { .. } => (
@@ -105,6 +123,14 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             | Command::LendNode { .. }
             | Command::ReturnNode { .. }
             | Command::HoldBrake { .. }
+            | Command::RecallNode { .. }
+            | Command::Expire { .. }
+            | Command::WriteCheckpoint { .. }
+            | Command::ExtendCheckpoint { .. }
+            | Command::GiveUpCheckpoint { .. }
+            | Command::MakeRoom { .. }
+            | Command::Preempt { .. }
+            | Command::WithdrawPromise { .. }
             | Command::Report {
                 report: RankReport::Ended {
                     exit: RankExit::NeverStarted { .. },
@@ -137,7 +163,10 @@ fn check_scheduler(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         return Ok(());
     };
     // Whether there is one is judged with the record.
-    let (Some(allocation), Some(fence)) = (state.hot.get(id), &envelope.fence) else {
+    // An element has no record until it is placed.
+    let known = state.hot.get(id);
+    let known = known.or_else(|| state.hot.get(&state.order.array_of(*id)?));
+    let (Some(allocation), Some(fence)) = (known, &envelope.fence) else {
         return Ok(());
     };
     let vcluster = &allocation.spec.vcluster;

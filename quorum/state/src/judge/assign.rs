@@ -1,7 +1,10 @@
 //! What reconcilers do to allocations: assign nodes (the second limit gate) and stop.
 
-use super::{Case, invalid, people::entering, sensitive, tenure::taken_by, wrong_state};
-use crate::change::{Change, Direction, Verdict};
+use super::{Case, element, invalid, people::entering, sensitive, tenure::taken_by, wrong_state};
+use crate::{
+    change::{Change, Direction, Verdict},
+    reservations::Wants,
+};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Outcome, Refusal,
     allocation::{Rank, RankPhase, StopCause},
@@ -13,7 +16,7 @@ use lattice_quorum_types::{
     planted::{self, Bug},
     refusal::Asked,
     spec::AllocationSpec,
-    tenure::{Taken, Tenure},
+    tenure::{Taken, TakenBy, Tenure},
 };
 use std::collections::BTreeSet;
 
@@ -28,8 +31,13 @@ pub(super) fn assign(
     expected: &[ExpectedNode],
 ) -> Result<Verdict, Refusal> {
     let verdict = assign_any(case, id, expected)?;
-    // Commands of then carried no claims.
-    if case.schema >= 3 && case.live(id, "assign")?.spec.sensitive {
+    // Commands of then carried no claims. An element is never sensitive.
+    let is_sensitive = case
+        .state
+        .hot
+        .get(&id)
+        .is_some_and(|present| present.spec.sensitive);
+    if case.schema >= 3 && is_sensitive {
         sensitive::without_claims(id, expected.iter().map(|expected| &expected.node))?;
     }
     Ok(verdict)
@@ -57,8 +65,12 @@ fn assign_any(
     id: AllocationId,
     expected: &[ExpectedNode],
 ) -> Result<Verdict, Refusal> {
-    let present = case.live(id, "assign")?;
-    if present.state != AllocationState::Pending {
+    let element = element::to_place(case, id)?;
+    let present = match &element {
+        Some((element, _)) => element,
+        None => case.live(id, "assign")?,
+    };
+    if present.state != AllocationState::Pending || present.course.tally.is_some() {
         return Err(wrong_state(present, "assign"));
     }
     let spec = &present.spec;
@@ -74,31 +86,26 @@ fn assign_any(
         return Err(invalid("nodes", "name at least one node"));
     }
     let free = free_nodes(case, present, expected)?;
-    let state = case.state;
-    // Its user's own are counted already.
-    let own = free.iter().filter(|node| node.counts_for().is_some());
-    let asked = beside(spec, own.count());
-    let path = &spec.project;
-    if !planted::is(Bug::LimitsNotAsked) {
-        let for_work = Asked::Allocation;
-        state.tree.check_fits(state.policy, path, asked, for_work)?;
-    }
-    if spec.sensitive {
-        state.check_pool(asked.nodes)?;
-    }
+    check_could_have(case, present, &free)?;
 
     let attempt = present.attempt + 1;
-    let record = Allocation {
+    let mut record = Allocation {
         attempt,
         ranks: expected.iter().map(assigned).collect(),
         stop: None,
         ..entering(case, present, AllocationState::Starting)
     };
+    let kept = record.course.kept.as_ref();
+    record.course.resumed_ms = kept.map_or(0, |kept| kept.progress_ms);
     let change = AllocationChange::Assigned;
     let mut changes = vec![Change::Allocation {
         change,
         record: Box::new(record),
     }];
+    changes.extend(element.as_ref().map(|(_, array)| Change::Allocation {
+        change: AllocationChange::Counted,
+        record: Box::new(array.clone()),
+    }));
     let holder = Holder {
         allocation: id,
         attempt,
@@ -113,6 +120,43 @@ fn assign_any(
         outcome: Outcome::Assigned { attempt },
         changes,
     })
+}
+
+/// What is asked of one that waits beside that the nodes are free: it may begin, nobody has reserved them
+/// for others, and limits allow it.
+pub(super) fn check_could_have(
+    case: Case<'_>,
+    present: &Allocation,
+    nodes: &[&Node],
+) -> Result<(), Refusal> {
+    check_begin(case, present)?;
+    check_reserved(case, present, nodes)?;
+    let (state, spec) = (case.state, &present.spec);
+    // Its user's own are counted already.
+    let own = nodes.iter().filter(|node| node.counts_for().is_some());
+    let asked = beside(spec, own.count());
+    if !planted::is(Bug::LimitsNotAsked) {
+        let (path, for_work) = (&spec.project, Asked::Allocation);
+        state.tree.check_fits(state.policy, path, asked, for_work)?;
+    }
+    match spec.sensitive {
+        true => state.check_pool(asked.nodes),
+        false => Ok(()),
+    }
+}
+
+/// Work that may not begin yet is not placed.
+pub(super) fn check_begin(case: Case<'_>, present: &Allocation) -> Result<(), Refusal> {
+    match present.spec.terms.begin_at {
+        Some(begin_at) if begin_at > case.now => {
+            let reason = format!(
+                "allocation {} begins at {begin_at} at the earliest",
+                present.id
+            );
+            Err(invalid("id", reason))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What one more allocation counts.
@@ -143,6 +187,7 @@ pub(super) fn assigned(chosen: &ExpectedNode) -> Rank {
 pub(super) fn taken(node: &Node, holder: Holder) -> Change {
     Change::Node(Box::new(Node {
         holder: Some(holder),
+        promised: None,
         version: node.version + 1,
         ..node.clone()
     }))
@@ -179,7 +224,19 @@ pub(super) fn free_nodes<'a>(
             .tenure
             .as_ref()
             .is_some_and(|tenure| !is_theirs(tenure));
-        if is_others && !planted::is(Bug::NodesTaken) {
+        let promised = node.promised.filter(|id| *id != allocation.id);
+        if let Some(by) = promised.filter(|_| !planted::is(Bug::NodesTaken)) {
+            others.push(Taken {
+                node: id.clone(),
+                by: TakenBy::Promised { id: by },
+            });
+        } else if node.recalled_at.is_some() && !planted::is(Bug::NodesTaken) {
+            let home = node.home.clone();
+            others.push(Taken {
+                node: id.clone(),
+                by: TakenBy::Vcluster { home },
+            });
+        } else if is_others && !planted::is(Bug::NodesTaken) {
             // Planning again with its present version would help nobody.
             let node_taken = |by| Taken {
                 node: id.clone(),
@@ -202,6 +259,57 @@ pub(super) fn free_nodes<'a>(
         return Err(Refusal::OwnershipConflict { nodes: changed });
     }
     Ok(free)
+}
+
+/// Refuses nodes that are kept for others while the work would run, and for work that asked for a
+/// reservation all others.
+pub(super) fn check_reserved(
+    case: Case<'_>,
+    allocation: &Allocation,
+    nodes: &[&Node],
+) -> Result<(), Refusal> {
+    // Of what runs, some of its time is over.
+    let ran = allocation
+        .attempt_began_at()
+        .filter(|_| allocation.state.holds());
+    let ran_ms = ran.map_or(0, |began| case.now.since(began));
+    let left_ms = allocation.walltime_left_ms();
+    let reservations = &case.state.reservations;
+    let wants = Wants {
+        user: &allocation.user,
+        project: &allocation.spec.project,
+        now: case.now,
+        for_ms: left_ms.map(|left| left.saturating_sub(ran_ms)),
+    };
+    let keeps = |node: &&Node| {
+        Some((
+            node.id.clone(),
+            reservations.keeps(&node.id, wants)?.clone(),
+        ))
+    };
+    let kept: Vec<_> = nodes.iter().filter_map(keeps).collect();
+    if !kept.is_empty() {
+        return Err(Refusal::Reserved { nodes: kept });
+    }
+    let Some(name) = &allocation.spec.terms.reservation else {
+        return Ok(());
+    };
+    let unknown = || Refusal::UnknownReservation { name: name.clone() };
+    let reservation = &reservations.get(name).ok_or_else(unknown)?.spec;
+    if reservation.from > case.now || !reservation.meets(case.now, None) {
+        let reason = format!("reservation {name} does not hold now");
+        return Err(invalid("reservation", reason));
+    }
+    let other = nodes
+        .iter()
+        .find(|node| !reservation.nodes.contains(&node.id));
+    match other {
+        Some(node) => {
+            let reason = format!("node {} is not of reservation {name}", node.id);
+            Err(invalid("nodes", reason))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Starts stopping an allocation that holds nodes. The first cause stays.

@@ -32,6 +32,8 @@ pub(super) fn register(
         registered_at: case.now,
         revision: Revision(0),
         tenure: None,
+        promised: None,
+        recalled_at: None,
     };
     Ok(Verdict::done(vec![Change::Node(Box::new(node))]))
 }

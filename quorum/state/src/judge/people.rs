@@ -1,29 +1,41 @@
-//! What people do to allocations: cancel, hold, release.
+//! What people do to allocations: cancel, hold, release, requeue, extend.
 
 use super::{
     Case,
-    access::{check_owner, check_owner_or_service},
+    access::{check_owner, check_owner_or_service, forbidden},
+    element, invalid,
     report::end_state,
     submit::check_gate,
     wrong_state,
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Refusal, allocation::StopCause,
-    event::AllocationChange, refusal::Asked,
+    Allocation, AllocationId, AllocationState, Refusal, UnixMillis, allocation::StopCause,
+    command::Power, event::AllocationChange, refusal::Asked, terms::Terms,
 };
 
 /// Ends at once what holds nothing; stops what holds nodes.
 pub(super) fn cancel(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
+    if let Some(array) = element::array_of_unplaced(case, id) {
+        check_owner(case, array)?;
+        return Ok(element::cancel_unplaced(case, array, id));
+    }
     let present = case.live(id, "cancel")?;
     check_owner(case, present)?;
-    let stop = StopCause::Cancelled {
-        by: case.principal.name.clone(),
-    };
+    let by = case.principal.name.clone();
+    let cause = StopCause::Cancelled { by };
+    Ok(Verdict::done(ended_by(case, present, &cause)))
+}
+
+/// What becomes of an allocation that is not to go on, and of the elements of an array.
+pub(super) fn ended_by(case: Case<'_>, present: &Allocation, cause: &StopCause) -> Vec<Change> {
+    if present.course.tally.is_some() {
+        return element::all_ended_by(case, present, cause);
+    }
     // Already being stopped for good. One that would come back, suspended or requeued, does not.
-    let end = end_state(present, case.state.unstarted.attempts(id));
+    let end = end_state(present, case.state.unstarted.attempts(present.id));
     if present.state == AllocationState::Stopping && end.is_terminal() {
-        return Ok(Verdict::nothing());
+        return Vec::new();
     }
     let (state, change) = if present.state.holds() {
         (AllocationState::Stopping, AllocationChange::Stopping)
@@ -32,14 +44,14 @@ pub(super) fn cancel(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     };
     let ended_at = state.is_terminal().then_some(case.now);
     let record = Allocation {
-        stop: Some(stop),
+        stop: Some(cause.clone()),
         ended_at,
         ..entering(case, present, state)
     };
-    Ok(Verdict::done(vec![Change::Allocation {
+    vec![Change::Allocation {
         change,
         record: Box::new(record),
-    }]))
+    }]
 }
 
 /// Puts a pending allocation on hold.
@@ -48,7 +60,7 @@ pub(super) fn hold(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal>
     check_owner(case, present)?;
     match present.state {
         AllocationState::Held => Ok(Verdict::nothing()),
-        AllocationState::Pending => {
+        AllocationState::Pending | AllocationState::Blocked => {
             let record = Box::new(entering(case, present, AllocationState::Held));
             let change = AllocationChange::Held;
             Ok(Verdict::done(vec![Change::Allocation { change, record }]))
@@ -62,11 +74,13 @@ pub(super) fn release(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refus
     let present = case.live(id, "release")?;
     check_owner(case, present)?;
     match present.state {
-        AllocationState::Pending => Ok(Verdict::nothing()),
+        AllocationState::Pending | AllocationState::Blocked => Ok(Verdict::nothing()),
         AllocationState::Held => {
+            // Whether it waits for others follows.
             let record = entering(case, present, AllocationState::Pending);
+            let begin_at = present.spec.terms.begin_at.unwrap_or(UnixMillis(0));
             let record = Box::new(Allocation {
-                eligible_at: case.now,
+                eligible_at: case.now.max(begin_at),
                 ..record
             });
             let change = AllocationChange::Released;
@@ -104,9 +118,15 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
         AllocationState::Pending => Ok(Verdict::nothing()),
         AllocationState::Suspended => {
             check_gate(case, &present.user, &present.spec, Asked::Resumption)?;
-            let record = entering(case, present, AllocationState::Pending);
+            let mut record = entering(case, present, AllocationState::Pending);
+            // Work that made room for others keeps its place in the queue.
+            let was_moved = matches!(record.stop, Some(StopCause::Moved { .. }));
+            if was_moved {
+                record.course.moved_at = Some(case.now);
+            } else {
+                record.eligible_at = case.now;
+            }
             let record = Box::new(Allocation {
-                eligible_at: case.now,
                 stop: None,
                 ..record
             });
@@ -117,6 +137,82 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     }
 }
 
+/// Ends the processes of what holds nodes; it waits for nodes again once they are known to be gone.
+pub(super) fn requeue(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "requeue")?;
+    check_owner(case, present)?;
+    match present.state {
+        AllocationState::Pending => Ok(Verdict::nothing()),
+        state if state.holds() && state != AllocationState::Stopping => {
+            let by = case.principal.name.clone();
+            let record = entering(case, present, AllocationState::Stopping);
+            let record = Box::new(Allocation {
+                stop: Some(StopCause::Requeued { by }),
+                ..record
+            });
+            let change = AllocationChange::Stopping;
+            Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+        }
+        _ => Err(wrong_state(present, "requeue")),
+    }
+}
+
+/// Gives what has not ended another walltime. A longer one takes nodes from others' plans: that is for
+/// operators to decide.
+pub(super) fn set_walltime(
+    case: Case<'_>,
+    id: AllocationId,
+    walltime_ms: u64,
+) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "change the walltime of")?;
+    check_owner(case, present)?;
+    if walltime_ms == 0 {
+        return Err(invalid("walltime_ms", "give a longer walltime"));
+    }
+    let is_longer = present
+        .spec
+        .walltime_ms
+        .is_some_and(|now| walltime_ms > now);
+    if is_longer && case.principal.power == Power::User {
+        let needs =
+            "the role operator or admin, to make a walltime longer; you may make it shorter";
+        return Err(forbidden(case.principal, needs));
+    }
+    if present.spec.walltime_ms == Some(walltime_ms) {
+        return Ok(Verdict::nothing());
+    }
+    let mut record = present.clone();
+    record.spec.walltime_ms = Some(walltime_ms);
+    let change = AllocationChange::Extended;
+    let record = Box::new(record);
+    Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+}
+
+/// Ends what has passed its deadline, and what waits and could not end before it. Of an array the elements
+/// that have allocations of their own have the deadline too.
+pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "expire")?;
+    let Terms {
+        begin_at,
+        deadline_at,
+        ..
+    } = &present.spec.terms;
+    let starts_at = begin_at.unwrap_or(UnixMillis(0)).max(case.now);
+    let ends_at = match present.state.holds() {
+        true => case.now,
+        false => starts_at.after(present.walltime_left_ms().unwrap_or(0)),
+    };
+    if deadline_at.is_none_or(|deadline_at| ends_at <= deadline_at) {
+        let reason = format!("allocation {id} can still end before its deadline, or has none");
+        return Err(invalid("id", reason));
+    }
+    let cause = StopCause::Deadline;
+    Ok(Verdict::done(match present.course.tally {
+        Some(_) => Vec::from_iter(element::rest_ended_by(case, present, &cause)),
+        None => ended_by(case, present, &cause),
+    }))
+}
+
 /// `present` in another state from now on.
 pub(super) fn entering(case: Case<'_>, present: &Allocation, state: AllocationState) -> Allocation {
     let state_since = if present.state == state {
@@ -124,9 +220,14 @@ pub(super) fn entering(case: Case<'_>, present: &Allocation, state: AllocationSt
     } else {
         case.now
     };
+    let mut next = present.clone();
+    // Whatever ends a checkpoint early leaves none.
+    if state != AllocationState::Checkpointing && next.course.writing.take().is_some() {
+        next.course.failed_checkpoints += 1;
+    }
     Allocation {
         state,
         state_since,
-        ..present.clone()
+        ..next
     }
 }

@@ -1,6 +1,6 @@
 //! Reports of ranks, and the transitions that follow from them.
 
-use super::{Case, assign, force, invalid, nodes, people::entering, wrong_state};
+use super::{Case, assign, force, invalid, nodes, people::entering, writing, wrong_state};
 use crate::{
     archive::Ended,
     change::{Change, Direction, Verdict},
@@ -10,6 +10,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, UnixMillis,
     allocation::{Rank, RankExit, RankPhase, StopCause},
     command::RankReport,
+    course::MoveReason,
     event::AllocationChange,
     limit::Usage,
     node::{Holder, Lifecycle, Node},
@@ -56,6 +57,9 @@ pub(super) fn report(
             format!("node {node} was taken from allocation {id} by force before it said so");
         return Err(invalid("node", reason));
     }
+    if let RankReport::Checkpoint { of } = report {
+        return Ok(writing::report(case, present, position, of));
+    }
     let Some(phase) = next_phase(case, present, position, report) else {
         return Ok(Verdict::nothing());
     };
@@ -66,11 +70,15 @@ pub(super) fn report(
     record.ranks[position].phase = phase;
     let fault = match report {
         RankReport::Ended { fault, .. } => fault.as_deref().map(|fault| case.short(fault)),
-        RankReport::Started { .. } => None,
+        RankReport::Started { .. } | RankReport::Checkpoint { .. } => None,
     };
     if let RankPhase::Ended { exit, .. } = &record.ranks[position].phase {
         let exit = exit.clone();
         note_exit(case, &mut record, position, &exit, fault.as_deref());
+        record = writing::rank_ended(case, record, position);
+    }
+    if let RankPhase::Left { .. } = &record.ranks[position].phase {
+        record = writing::rank_left(case, record);
     }
     let known = case.state.nodes.get(node);
     let drained = fault.and_then(|fault| {
@@ -145,7 +153,11 @@ fn next_phase(
             // What runs got this rank by growing, and nobody knew it to run. The last one that has
             // not been given back does not leave: its end is the work's.
             let mut others = (0..).zip(&allocation.ranks);
-            let came_to_nothing = allocation.state == AllocationState::Running
+            let runs = matches!(
+                allocation.state,
+                AllocationState::Running | AllocationState::Checkpointing
+            );
+            let came_to_nothing = runs
                 && *present == Assigned
                 && others.any(|(other, rank)| other != position && rank.phase.stays())
                 && matches!(
@@ -164,7 +176,8 @@ fn next_phase(
             Running { .. } | Ended { .. } | Leaving { .. } | Left { .. },
             RankReport::Started { .. },
         )
-        | (Ended { .. } | Left { .. }, RankReport::Ended { .. }) => None,
+        | (Ended { .. } | Left { .. }, RankReport::Ended { .. })
+        | (_, RankReport::Checkpoint { .. }) => None,
     }
 }
 
@@ -297,11 +310,21 @@ fn finish(
         _ => AllocationChange::Ended,
     };
     let ended_at = state.is_terminal().then_some(case.now);
-    let eligible_at: UnixMillis = if state == AllocationState::Pending {
+    // Before schema 6 what was queued again was the last in the queue.
+    let eligible_at: UnixMillis = if state == AllocationState::Pending && case.schema < 6 {
         case.now
     } else {
         record.eligible_at
     };
+    let mut record = record;
+    if let Some(StopCause::Moved {
+        reason: MoveReason::Preempted { .. } | MoveReason::Reclaimed { .. },
+        ..
+    }) = record.stop
+    {
+        record.course.preempted += 1;
+        record.course.moved_at = Some(case.now);
+    }
     // A record that has ended keeps the attempt that its agents told of.
     let skipped = if ended_at.is_none() { skipped } else { 0 };
     let record = Allocation {
@@ -357,6 +380,18 @@ pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState 
         (None, _) => AllocationState::Completed,
         (Some(StopCause::Cancelled { .. }), _) => AllocationState::Cancelled,
         (Some(StopCause::Suspended), _) => AllocationState::Suspended,
+        (Some(StopCause::DagCancelled { .. }), _) => AllocationState::Cancelled,
+        (Some(StopCause::Requeued { .. }), _) => AllocationState::Pending,
+        (Some(StopCause::Moved { has_run: false, .. }), _) => AllocationState::Pending,
+        (
+            Some(StopCause::Moved {
+                checkpoint: Some(_),
+                ..
+            }),
+            _,
+        ) => AllocationState::Suspended,
+        (Some(StopCause::Moved { .. }), Requeue::Always) => AllocationState::Pending,
+        (Some(StopCause::Moved { .. }), Requeue::Once) if attempt == 1 => AllocationState::Pending,
         (Some(StopCause::NodeLost { .. }), Requeue::Always) => AllocationState::Pending,
         (Some(StopCause::NodeLost { .. }), Requeue::Once) if attempt == 1 => {
             AllocationState::Pending

@@ -41,6 +41,7 @@ pub(super) fn grow(
     }
     check_choice(present, expected)?;
     let free = assign::free_nodes(case, present, expected)?;
+    assign::check_reserved(case, present, &free)?;
     let more = u32::try_from(expected.len()).unwrap_or(u32::MAX);
     let usage = Usage {
         nodes: u64::from(more),

@@ -1,9 +1,12 @@
 //! Submits: the first of the two limit gates.
 
-use super::{Case, assign, invalid, vcluster};
+use super::{Case, assign, invalid, terms, vcluster};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal, Revision, VclusterName,
+    Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal, Revision, UnixMillis,
+    VclusterName,
+    array::IndexSet,
+    course::{Course, Tally},
     event::AllocationChange,
     refusal::Asked,
     spec::{AllocationSpec, MAX_WORKLOAD_BYTES, OutputFiles},
@@ -21,7 +24,22 @@ const MAX_PATH_BYTES: usize = 4096;
 /// nothing, so the second gate, at assignment, judges again.
 pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, Refusal> {
     check_fields(spec)?;
-    check_gate(case, &case.principal.name, spec, Asked::Allocation)?;
+    terms::check(case, spec)?;
+    match spec.terms.after.is_empty() {
+        true => check_gate(case, &case.principal.name, spec, Asked::Allocation)?,
+        // It is asked again when it is eligible, and waits then.
+        false => check_ever(case, spec)?,
+    }
+    check_surroundings(case, spec)?;
+    let id = AllocationId(case.state.last_id + 1);
+    Ok(Verdict {
+        outcome: Outcome::Submitted { id },
+        changes: vec![submitted(case, id, spec.clone())],
+    })
+}
+
+/// What it names is there, and for it.
+pub(super) fn check_surroundings(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let state = case.state;
     state.vclusters.check_use(&spec.vcluster, &spec.project)?;
     check_is_there(case, &spec.vcluster)?;
@@ -30,31 +48,69 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
             return Err(Refusal::UnknownNode { node: node.clone() });
         }
     }
-    let id = AllocationId(state.last_id + 1);
+    Ok(())
+}
+
+/// A new record. Whether it waits for others follows (`follow.rs`).
+pub(super) fn submitted(case: Case<'_>, id: AllocationId, spec: AllocationSpec) -> Change {
+    let tally = spec.terms.array.as_ref().map(|array| {
+        let indices = array.indices().clone();
+        let (mut pending, mut blocked) = (IndexSet::new(), IndexSet::new());
+        // Those for which it says nothing are pending at once (`follow/array.rs`).
+        match spec.terms.after.is_empty() {
+            true => pending = indices,
+            false => blocked = indices,
+        }
+        Box::new(Tally {
+            pending,
+            blocked,
+            ..Tally::default()
+        })
+    });
+    let begin_at = spec.terms.begin_at.unwrap_or(UnixMillis(0));
+    let state = match spec.hold {
+        true => AllocationState::Held,
+        false => AllocationState::Pending,
+    };
     let record = Box::new(Allocation {
         id,
         user: case.principal.name.clone(),
-        spec: spec.clone(),
-        state: if spec.hold {
-            AllocationState::Held
-        } else {
-            AllocationState::Pending
-        },
+        spec,
+        state,
         state_since: case.now,
         submitted_at: case.now,
-        eligible_at: case.now,
+        eligible_at: case.now.max(begin_at),
         started_at: None,
         ended_at: None,
         attempt: 0,
         ranks: Vec::new(),
         stop: None,
         revision: Revision(0),
+        course: Course {
+            tally,
+            ..Course::default()
+        },
     });
     let change = AllocationChange::Submitted;
-    Ok(Verdict {
-        outcome: Outcome::Submitted { id },
-        changes: vec![Change::Allocation { change, record }],
-    })
+    Change::Allocation { change, record }
+}
+
+/// It would fit an idle cluster and limits of which nothing is used.
+pub(super) fn check_ever(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+    let state = case.state;
+    let usage = assign::whole(spec);
+    let path = &spec.project;
+    state
+        .tree
+        .check_ever(state.policy, path, usage, Asked::Allocation)?;
+    match state.sensitive_pool().size {
+        Some(limit) if spec.sensitive && usage.nodes > limit => Err(Refusal::SensitivePool {
+            current: 0,
+            requested: usage.nodes,
+            limit,
+        }),
+        _ => check_size(case, spec),
+    }
 }
 
 /// Before schema 4 work for a vCluster that is not there was taken.
@@ -80,13 +136,18 @@ pub(super) fn check_gate(
     if spec.sensitive {
         state.check_pool(usage.nodes)?;
     }
-    if u64::from(spec.nodes) > state.registered {
-        return Err(Refusal::TooLarge {
-            requested: spec.nodes,
-            registered: state.registered,
-        });
+    check_size(case, spec)
+}
+
+fn check_size(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+    let (requested, registered) = (spec.nodes, case.state.registered);
+    match u64::from(requested) > registered {
+        true => Err(Refusal::TooLarge {
+            requested,
+            registered,
+        }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Idle nodes that the user has claimed for such work: they are counted already.
@@ -104,7 +165,7 @@ fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
 }
 
 /// What no state could accept.
-fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
+pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     if spec.nodes == 0 {
         return Err(invalid("nodes", "ask for at least 1 node"));
     }

@@ -4,7 +4,10 @@
 use super::{
     Case, access::forbidden, audited, invalid, nodes as records, sensitive, trust::check_reason,
 };
-use crate::change::{Change, Verdict};
+use crate::{
+    change::{Change, Verdict},
+    reservations::Wants,
+};
 use lattice_quorum_types::{
     NodeId, ProjectPath, Refusal, UnixMillis,
     audit::AuditAction,
@@ -109,9 +112,27 @@ fn claimable<'a>(
             }),
         }
     }
-    match taken.is_empty() {
+    if !taken.is_empty() {
+        return Err(Refusal::NodesTaken { nodes: taken });
+    }
+    // Nobody knows for how long it will be theirs.
+    let wants = Wants {
+        user: &case.principal.name,
+        project,
+        now: case.now,
+        for_ms: None,
+    };
+    let reservations = &case.state.reservations;
+    let keeps = |node: &&Node| {
+        Some((
+            node.id.clone(),
+            reservations.keeps(&node.id, wants)?.clone(),
+        ))
+    };
+    let kept: Vec<_> = free.iter().filter_map(keeps).collect();
+    match kept.is_empty() {
         true => Ok(free),
-        false => Err(Refusal::NodesTaken { nodes: taken }),
+        false => Err(Refusal::Reserved { nodes: kept }),
     }
 }
 
@@ -135,6 +156,13 @@ pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<TakenBy> {
         let user = case.state.hot.get(&id).map(|held| held.user.clone());
         let user = user.unwrap_or_default();
         return Some(TakenBy::Allocation { id, user });
+    }
+    if let Some(id) = node.promised {
+        return Some(TakenBy::Promised { id });
+    }
+    if node.recalled_at.is_some() {
+        let home = node.home.clone();
+        return Some(TakenBy::Vcluster { home });
     }
     let lifecycle = node.lifecycle;
     (!node.is_assignable()).then_some(TakenBy::OutOfService { lifecycle })

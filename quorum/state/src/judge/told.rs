@@ -15,19 +15,25 @@ use lattice_quorum_types::{
 /// Commands before this schema wrote nothing of it down; a replay of them must not either.
 const SINCE_SCHEMA: u16 = 4;
 
-/// Adds what is to be written down of `changes`.
-pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>) {
+/// Adds what is to be written down of `changes`. The first `asked_for` of them are what the command was for;
+/// the others follow from those, and nobody did them to anybody.
+pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>, asked_for: usize) {
     if case.schema < SINCE_SCHEMA {
         return;
     }
     let mut actions = Vec::new();
-    for change in changes.iter() {
+    for (place, change) in changes.iter().enumerate() {
+        let is_asked_for = place < asked_for;
         match change {
             Change::Allocation { record, .. } => {
                 let before = case.state.hot.get(&record.id).map(|held| &**held);
-                actions.extend(before.and_then(|before| acted_on(case, command, before)));
+                let others = before.filter(|_| is_asked_for);
+                actions.extend(others.and_then(|before| acted_on(case, command, before)));
                 if record.spec.sensitive {
-                    actions.extend(asked(command, before, record));
+                    match is_asked_for {
+                        true => actions.extend(asked(command, before, record)),
+                        false => actions.extend(ended_waiting(before, record)),
+                    }
                     actions.extend(
                         before
                             .into_iter()
@@ -63,7 +69,15 @@ fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Optio
 /// What is asked of one allocation and need not change its nodes at once.
 fn request(command: &Command) -> Option<&'static str> {
     match command {
-        Command::Submit { .. } | Command::SubmitFormer { .. } => Some("submit"),
+        Command::Submit { .. }
+        | Command::SubmitFormer { .. }
+        | Command::SubmitFifth { .. }
+        | Command::SubmitDag { .. } => Some("submit"),
+        Command::CancelDag { .. } => Some("cancel"),
+        Command::Requeue { .. } => Some("requeue"),
+        Command::SetWalltime { .. } => Some("set the walltime of"),
+        Command::WriteCheckpoint { .. } => Some("checkpoint"),
+        Command::MakeRoom { .. } => Some("move"),
         Command::Cancel { .. } => Some("cancel"),
         Command::Hold { .. } => Some("hold"),
         Command::Release { .. } => Some("release"),
@@ -73,6 +87,21 @@ fn request(command: &Command) -> Option<&'static str> {
         Command::Shrink { .. } => Some("shrink"),
         _ => None,
     }
+}
+
+/// The end of sensitive work that nobody asked for and that never had nodes: what it waited for did not end
+/// as it must have.
+fn ended_waiting(before: Option<&Allocation>, after: &Allocation) -> Option<AuditAction> {
+    let waited = before.is_none_or(|before| !before.state.holds());
+    (waited && after.state.is_terminal()).then(|| AuditAction::SensitiveEnded {
+        allocation: after.id,
+        attempt: after.attempt,
+        user: after.user.clone(),
+        project: after.spec.project.clone(),
+        nodes: Vec::new(),
+        state: after.state,
+        cause: after.stop.as_ref().map(ToString::to_string),
+    })
 }
 
 /// What somebody asked of sensitive work; its user's own requests are no exception.
@@ -86,9 +115,13 @@ fn asked(
     let nodes = match (held, command) {
         (Some(before), _) => left_behind(before),
         // Once: a list may be long, and later requests are about the same allocation.
-        (None, Command::Submit { .. } | Command::SubmitFormer { .. }) => {
-            after.spec.constraints.nodelist.to_vec()
-        }
+        (
+            None,
+            Command::Submit { .. }
+            | Command::SubmitFormer { .. }
+            | Command::SubmitFifth { .. }
+            | Command::SubmitDag { .. },
+        ) => after.spec.constraints.nodelist.to_vec(),
         (None, _) => Vec::new(),
     };
     Some(AuditAction::SensitiveAsked {

@@ -352,9 +352,10 @@ fn lent(
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
-/// Who holds it or has claimed it; one that is only out of service may be moved.
+/// Who holds it or has claimed it; one that is only out of service, promised or wanted back may be moved.
 fn in_use(case: Case<'_>, node: &Node) -> Option<TakenBy> {
-    taken_by(case, node).filter(|by| !matches!(by, TakenBy::OutOfService { .. }))
+    let is_use = |by: &TakenBy| matches!(by, TakenBy::User { .. } | TakenBy::Allocation { .. });
+    taken_by(case, node).filter(is_use)
 }
 
 /// The vCluster whose it is, where that one was defined and nobody said to take it from there.
@@ -374,6 +375,9 @@ fn serving(node: &Node, home: &VclusterName, current: &VclusterName) -> Change {
         home: home.clone(),
         current: current.clone(),
         version: node.version + 1,
+        // What was planned for it there is over.
+        promised: None,
+        recalled_at: None,
         ..node.clone()
     }))
 }

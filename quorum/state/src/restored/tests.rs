@@ -3,14 +3,16 @@
 
 use super::*;
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, NodeId, ProjectPath, VclusterName,
+    Allocation, AllocationId, AllocationState, Command, NodeId, Outcome, ProjectPath, VclusterName,
     allocation::{RankExit, StopCause},
     audit::AuditAction,
+    checkpoint::CheckpointMode,
     command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
     id::LeaseName,
     limit::Limits,
     node::Lifecycle,
     spec::{AllocationSpec, Requeue, Workload},
+    terms::{CheckpointTerms, CheckpointTrigger},
 };
 
 const AT: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -39,18 +41,22 @@ fn n(i: u32) -> NodeId {
     NodeId::new(format!("n{i}")).unwrap()
 }
 
+fn one_node() -> AllocationSpec {
+    AllocationSpec::new(
+        ProjectPath::new("t").unwrap(),
+        VclusterName::new("main").unwrap(),
+        1,
+        Workload {
+            argv: vec!["true".to_owned()],
+            ..Workload::default()
+        },
+    )
+}
+
 fn submit(state: &mut State, requeue: Requeue) -> AllocationId {
     let spec = AllocationSpec {
         requeue,
-        ..AllocationSpec::new(
-            ProjectPath::new("t").unwrap(),
-            VclusterName::new("main").unwrap(),
-            1,
-            Workload {
-                argv: vec!["true".to_owned()],
-                ..Workload::default()
-            },
-        )
+        ..one_node()
     };
     let spec = Box::new(spec);
     let id = AllocationId(state.last_id + 1);
@@ -252,4 +258,90 @@ fn a_wipe_that_was_waited_for_at_the_backup_has_another_number() {
     let anew = restored(backup);
     let tenure = anew.node(&n(1)).unwrap().tenure.as_ref().unwrap();
     assert!(tenure.awaits_wipe().unwrap() > 1_000_000);
+}
+
+/// Ten thousand of them, which write checkpoints.
+fn array(state: &mut State) -> AllocationId {
+    let mut spec = one_node();
+    spec.terms.array = Some("0-9999".parse().unwrap());
+    spec.terms.checkpoint = Some(CheckpointTerms {
+        mode: CheckpointMode::Signal,
+        trigger: CheckpointTrigger::Automatic,
+        directory: None,
+    });
+    let spec = Box::new(spec);
+    match apply(state, Command::Submit { spec }).outcome {
+        Outcome::Submitted { id } => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn start(state: &mut State, id: AllocationId, node: NodeId) {
+    let attempt = of(state, id).attempt;
+    let report = RankReport::Started { at: AT };
+    let report = Command::Report {
+        id,
+        attempt,
+        node,
+        report,
+    };
+    let index = state.last_index + 1;
+    let service = by("service:control/c1", Power::Service, report);
+    state.apply(index, &service).unwrap();
+}
+
+fn write(state: &mut State, id: AllocationId) -> u32 {
+    let directory = "/scratch".to_owned();
+    let asked = Command::WriteCheckpoint {
+        id,
+        directory,
+        timeout_ms: 1_000,
+    };
+    match apply(state, asked).outcome {
+        Outcome::Checkpoint { number } => number,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn elements_that_were_placed_after_the_backup_have_other_attempts_and_checkpoints() {
+    let (mut backup, ..) = backed_up(Requeue::Never);
+    let id = array(&mut backup);
+    let element = AllocationId(id.0 + 7);
+    let mut former = backup.clone();
+    let mut anew = restored(backup);
+    let numbers = [&mut former, &mut anew].map(|state| {
+        assign(state, element, n(1));
+        start(state, element, n(1));
+        (of(state, element).attempt, write(state, element))
+    });
+    let [was, is] = numbers;
+    assert_eq!(was, (1, 1));
+    assert!(is.0 > was.0 && is.1 > was.1, "{is:?} after {was:?}");
+    // And so does what runs already.
+    let note = former.snapshot();
+    let mut later = restored(State::restore(&note).unwrap());
+    let written = former.allocation(element).unwrap().course.checkpoints;
+    let cancelled = Command::Cancel { id: element };
+    apply(&mut later, cancelled);
+    assert!(of(&later, element).course.checkpoints > written + 1_000);
+}
+
+#[test]
+fn many_large_arrays_after_the_backup_have_no_number_that_is_given_again() {
+    let (mut backup, ..) = backed_up(Requeue::Never);
+    array(&mut backup);
+    let mut former = backup.clone();
+    let mut anew = restored(backup);
+    let last = (0..200).map(|_| array(&mut former)).last().unwrap();
+    let id = array(&mut anew);
+    assert!(id.0 > last.0 + 10_000, "{id} after {last}");
+    let element = AllocationId(id.0 + 10_000);
+    assign(&mut anew, element, n(1));
+    end(&mut anew, element, n(1), RankExit::Exited { code: 0 });
+    apply(&mut anew, Command::Cancel { id });
+    assert_eq!(of(&anew, id).state, AllocationState::Cancelled);
+    assert_eq!(submit(&mut anew, Requeue::Never).0, id.0 + 10_001);
+    // Numbers without records cost nothing.
+    assert!(anew.snapshot().len() < 1 << 16, "{}", anew.snapshot().len());
 }

@@ -9,6 +9,7 @@ use lattice_quorum_types::{
     node::Lifecycle,
     rpc::Role,
     spec::{Constraints, Demand, OutputFiles, Requeue},
+    terms::Terms,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -175,6 +176,7 @@ impl From<AllocationSpec> for now::spec::AllocationSpec {
             requeue: old.requeue,
             hold: old.hold,
             demand: Demand::default(),
+            terms: Terms::default(),
         }
     }
 }
@@ -333,6 +335,9 @@ fn as_first(command: &now::Command) -> Option<Command> {
         now::Command::SubmitFormer { spec } => Command::Submit {
             spec: Box::new(spec_as_first((*spec).into())?),
         },
+        now::Command::SubmitFifth { spec } => Command::Submit {
+            spec: Box::new(spec_as_first((*spec).into())?),
+        },
         now::Command::Cancel { id } => Command::Cancel { id },
         now::Command::Hold { id } => Command::Hold { id },
         now::Command::Release { id } => Command::Release { id },
@@ -433,6 +438,7 @@ fn report_as_first(report: now::command::RankReport) -> Option<RankReport> {
             exit,
             fault: None,
         } => Some(RankReport::Ended { at, exit }),
-        now::command::RankReport::Ended { fault: Some(_), .. } => None,
+        now::command::RankReport::Ended { fault: Some(_), .. }
+        | now::command::RankReport::Checkpoint { .. } => None,
     }
 }

@@ -6,9 +6,12 @@ use crate::{
     audit::Audit,
     baseline::Baselines,
     clock::Clock,
+    dags::Dags,
     keys::{self, Digest},
     lease::Leases,
+    order::Order,
     policy::Policy,
+    reservations::Reservations,
     table::Bounds,
     tenure::Tenures,
     token::{self, Tokens},
@@ -21,6 +24,7 @@ use lattice_quorum_types::{
     self as now, AllocationId, AllocationState, NodeId, Outcome, Revision, UnixMillis,
     allocation::{RankPhase, StopCause},
     command::TokenGrant,
+    course::Course,
     limit::SystemLimits,
     rpc::Role,
 };
@@ -111,6 +115,7 @@ impl From<Allocation> for now::Allocation {
             ranks: ranks.collect(),
             stop: old.stop,
             revision: old.revision,
+            course: Course::default(),
         }
     }
 }
@@ -182,6 +187,9 @@ impl From<State> for crate::State {
             system: SystemLimits::default(),
             tenures,
             vclusters: Vclusters::default(),
+            dags: Dags::new(Bounds::default()),
+            reservations: Reservations::default(),
+            order: Order::default(),
             hot: hot
                 .into_iter()
                 .map(|(id, record)| (id, record.into()))

@@ -8,6 +8,7 @@ use lattice_quorum_types::{
     self as now, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
     VclusterName,
     allocation::{RankPhase, StopCause},
+    course::Course,
     limit::{self, Limits},
     node::{self, Lifecycle},
     project,
@@ -121,6 +122,8 @@ impl From<Node> for node::Node {
             registered_at: old.registered_at,
             revision: old.revision,
             tenure: None,
+            promised: None,
+            recalled_at: None,
         }
     }
 }
@@ -146,6 +149,7 @@ impl From<Allocation> for now::Allocation {
             ranks: ranks.collect(),
             stop: old.stop,
             revision: old.revision,
+            course: Course::default(),
         }
     }
 }
@@ -197,7 +201,7 @@ impl From<Tree> for tree::Tree {
 }
 
 /// The same map with the values of today.
-pub(super) fn by_key<K: Ord, Old, New: From<Old>>(old: BTreeMap<K, Old>) -> BTreeMap<K, New> {
+pub(crate) fn by_key<K: Ord, Old, New: From<Old>>(old: BTreeMap<K, Old>) -> BTreeMap<K, New> {
     let entries = old.into_iter();
     entries.map(|(key, value)| (key, value.into())).collect()
 }

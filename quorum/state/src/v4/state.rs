@@ -5,9 +5,9 @@ use super::{
     records::{Allocation, Node, Tree, by_key},
 };
 use crate::{
-    archive::Archive, audit::Audit, baseline::Baselines, clock::Clock, lease::Leases,
-    policy::Policy, tenure::Tenures, token::Tokens, trust::Trust, unstarted::Unstarted,
-    vcluster::Vclusters,
+    archive::Archive, audit::Audit, baseline::Baselines, clock::Clock, dags::Dags, lease::Leases,
+    order::Order, policy::Policy, reservations::Reservations, table::Bounds, tenure::Tenures,
+    token::Tokens, trust::Trust, unstarted::Unstarted, vcluster::Vclusters,
 };
 use lattice_quorum_types::{
     AllocationId, AllocationState, NodeId, Revision, audit::AuditEntry, limit::SystemLimits,
@@ -68,6 +68,9 @@ impl From<State> for crate::State {
             system: SystemLimits::default(),
             tenures,
             vclusters: Vclusters::default(),
+            dags: Dags::new(Bounds::default()),
+            reservations: Reservations::default(),
+            order: Order::default(),
             hot: hot
                 .into_iter()
                 .map(|(id, record)| (id, record.into()))

@@ -1,6 +1,8 @@
 //! A cluster of one state machine, driven as a leader would.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod work;
+
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,

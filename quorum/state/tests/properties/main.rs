@@ -4,8 +4,12 @@
 mod checks;
 #[path = "../common/mod.rs"]
 mod common;
+mod movement;
 mod moves;
+mod reach;
 mod segments;
+mod steps;
+mod waits;
 
 use bytes::Bytes;
 use checks::*;
@@ -30,6 +34,7 @@ use lattice_quorum_types::{
 use moves::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use waits::*;
 
 const PROJECTS: [&str; 6] = ["t", "t/a", "t/b", "t/a/c", "t/a/d", "u"];
 const NODES: usize = 8;
@@ -42,22 +47,23 @@ fn take(c: &mut Cluster, step: &Move) {
     }
     for (name, power, command) in resolve(c, step) {
         let fenced = power == Power::Service
-            && matches!(
-                command,
-                Command::Assign { .. }
-                    | Command::Grow { .. }
-                    | Command::Shrink { .. }
-                    | Command::Resume { .. }
-                    | Command::Stop { .. }
-                    | Command::HoldBrake { .. }
-                    | Command::Report {
-                        report: RankReport::Ended {
-                            exit: RankExit::NeverStarted { .. },
+            && (movement::is_fenced(&command)
+                || matches!(
+                    command,
+                    Command::Assign { .. }
+                        | Command::Grow { .. }
+                        | Command::Shrink { .. }
+                        | Command::Resume { .. }
+                        | Command::Stop { .. }
+                        | Command::HoldBrake { .. }
+                        | Command::Report {
+                            report: RankReport::Ended {
+                                exit: RankExit::NeverStarted { .. },
+                                ..
+                            },
                             ..
-                        },
-                        ..
-                    }
-            );
+                        }
+                ));
         let mut envelope = envelope(c.now(), principal(name, power), command);
         if fenced {
             let epoch = c.state.lease("schedule.main").map_or(0, |(epoch, _)| epoch);
@@ -76,12 +82,16 @@ fn take(c: &mut Cluster, step: &Move) {
 /// Applies one command and checks that a refusal leaves no trace and a revision counts by one.
 fn step_checked(c: &mut Cluster, envelope: Envelope) {
     let (digest, revision) = (c.state.digest(), c.state.revision());
+    let before = c.state.clone();
     match c.apply(envelope) {
         Err(_) => {
             assert_eq!(digest, c.state.digest(), "a refused command left a trace");
             assert_eq!(revision, c.state.revision());
         }
         Ok(applied) => {
+            if let (Some(envelope), false) = (c.log.last(), applied.events.is_empty()) {
+                check_victims(&before, &envelope.command);
+            }
             let made = c.state.revision().0 - revision.0;
             assert!(made <= 1, "one command made {made} revisions");
             assert!(
@@ -133,6 +143,7 @@ fn founded() -> Cluster {
     };
     c.create("t/a/c", Some(leaf)).unwrap();
     c.add_nodes(NODES - 2);
+    movement::found(&mut c);
     c
 }
 
@@ -159,6 +170,21 @@ proptest! {
     }
 
     #[test]
+    fn who_waits_has_what_to_wait_for_and_nobody_else_does(
+        steps in prop::collection::vec(steps::busy(), 1..160),
+    ) {
+        let mut c = founded();
+        for step in &steps {
+            let before = c.state.clone();
+            take(&mut c, step);
+            check_waiting(&c.state);
+            check_limits(&before, &c.state);
+            check_sums(&c.state);
+            check_tree_and_nodes(&c.state);
+        }
+    }
+
+    #[test]
     fn limits_of_children_get_no_further_above_their_parents_without_force(
         steps in prop::collection::vec(tree_moves(), 1..40),
     ) {
@@ -175,7 +201,7 @@ proptest! {
 
     #[test]
     fn any_log_replays_to_the_same_bytes_also_through_a_snapshot(
-        steps in prop::collection::vec(moves(), 1..120),
+        steps in steps::sequences(1..120),
         cut in any::<prop::sample::Index>(),
     ) {
         let mut c = founded();
@@ -292,7 +318,7 @@ fn random_moves_reach_every_state() {
     for wanted in wanted {
         assert!(wrote.contains(wanted), "{wanted}: {wrote:?}");
     }
-    // No command blocks an allocation or starts a checkpoint yet.
+    // What waits for others, and checkpoints, are reached by the steps of work.
     let out_of_reach = [AllocationState::Blocked, AllocationState::Checkpointing];
     let wanted: BTreeSet<_> = AllocationState::ALL
         .into_iter()

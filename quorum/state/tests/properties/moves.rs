@@ -152,6 +152,7 @@ pub enum Move {
         pool: Option<u64>,
         flat: bool,
     },
+    Movement(steps::Step),
     Wait {
         ms: u64,
     },
@@ -693,6 +694,7 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
             ]
             .concat()
         }
+        Move::Movement(step) => movement::resolve(c, step),
         Move::Wait { .. } => Vec::new(),
     }
 }

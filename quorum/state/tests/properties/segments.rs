@@ -6,7 +6,9 @@ use lattice_quorum_state::{Bounds, Sealed, SegmentFault, SegmentId, Segments};
 use lattice_quorum_types::{
     Applied, Refusal,
     audit::{AuditFilter, AuditOrder, AuditSearch},
+    dag::Dag,
     event::EventKind,
+    id::DagId,
 };
 
 const BOUNDS: [Bounds; 3] = [
@@ -50,6 +52,7 @@ impl Segments for Kept {
 #[derive(Default)]
 struct Truth {
     allocations: BTreeMap<AllocationId, Allocation>,
+    dags: BTreeMap<DagId, Dag>,
     audit: Vec<AuditEntry>,
 }
 
@@ -60,6 +63,9 @@ impl Truth {
                 EventKind::Allocation { record, .. } => {
                     self.allocations.insert(record.id, (**record).clone());
                 }
+                EventKind::Dag { record } => {
+                    self.dags.insert(record.id, (**record).clone());
+                }
                 EventKind::Audit { entry } => self.audit.push(entry.clone()),
                 _ => {}
             }
@@ -67,9 +73,15 @@ impl Truth {
     }
 
     fn check(&self, ask: &dyn Fn(&Query) -> Answer) {
-        for id in (0..=self.allocations.len() as u64 + 1).map(AllocationId) {
+        // Numbers of elements that were never placed, and of graphs, are no allocations.
+        let last = self.allocations.keys().next_back().map_or(0, |id| id.0);
+        for number in 0..=last + 6 {
+            let id = AllocationId(number);
             let expected = self.allocations.get(&id).cloned().map(Box::new);
             assert_eq!(ask(&Query::Allocation { id }), Answer::Allocation(expected));
+            let id = DagId(number);
+            let expected = self.dags.get(&id).cloned().map(Box::new);
+            assert_eq!(ask(&Query::Dag { id }), Answer::Dag(expected));
         }
         use AllocationState::{Completed, Failed, Pending, Running};
         for states in [vec![], vec![Completed, Failed], vec![Pending, Running]] {
@@ -197,7 +209,7 @@ proptest! {
 
     #[test]
     fn what_is_in_segments_is_answered_as_if_it_were_in_memory(
-        steps in prop::collection::vec(moves(), 1..300),
+        steps in steps::sequences(1..300),
         bounds in 0..BOUNDS.len(),
         restarts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
     ) {
@@ -233,11 +245,11 @@ proptest! {
 
 /// The property is worth nothing if nothing is ever sealed.
 #[test]
-fn random_moves_seal_both_tables_in_each_way() {
+fn random_moves_seal_every_table_in_each_way() {
     use lattice_quorum_state::Table;
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
-    let strategy = prop::collection::vec(moves(), 400);
+    let strategy = prop::collection::vec(steps::busy(), 700);
     let mut most: BTreeMap<(usize, Table), u32> = BTreeMap::new();
     for _ in 0..20 {
         let steps = strategy.new_tree(&mut runner).unwrap().current();

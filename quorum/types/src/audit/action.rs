@@ -4,7 +4,7 @@
 use super::{CheckpointOf, Hex};
 use crate::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, VclusterName, VoterId,
-    id::BaselineName,
+    id::{BaselineName, ReservationName},
     limit::{Limits, Resource},
     node::Lifecycle,
     rpc::Role,
@@ -411,6 +411,24 @@ pub enum AuditAction {
         /// Those at which the children's limits add up to more than its own by this.
         overcommitted: Vec<ProjectPath>,
     },
+    /// Nodes are kept for some for a time, or what is kept has changed.
+    ReservationSet {
+        /// Under which name.
+        name: ReservationName,
+        /// Which.
+        nodes: Vec<NodeId>,
+        /// As it was, one `key: value` each; empty: it is new.
+        before: Vec<String>,
+        /// As it is.
+        after: Vec<String>,
+    },
+    /// Nothing is kept under this name any more.
+    ReservationDeleted {
+        /// Which.
+        name: ReservationName,
+        /// Which nodes were kept.
+        nodes: Vec<NodeId>,
+    },
 }
 
 /// Limits of one level that are others now.
@@ -470,7 +488,7 @@ impl NamedLimit {
 
 impl AuditAction {
     /// The words of all actions, as filters name them; in the order of the encoding.
-    pub const WORDS: [&'static str; 43] = [
+    pub const WORDS: [&'static str; 45] = [
         "force_released",
         "token_created",
         "token_revoked",
@@ -514,6 +532,8 @@ impl AuditAction {
         "unwiped_accepted",
         "sensitive_asked",
         "limits_forced",
+        "reservation_set",
+        "reservation_deleted",
     ];
 
     /// Its word: the tag of its JSON.
@@ -562,6 +582,8 @@ impl AuditAction {
             Self::UnwipedAccepted { .. } => "unwiped_accepted",
             Self::SensitiveAsked { .. } => "sensitive_asked",
             Self::LimitsForced { .. } => "limits_forced",
+            Self::ReservationSet { .. } => "reservation_set",
+            Self::ReservationDeleted { .. } => "reservation_deleted",
         }
     }
 }

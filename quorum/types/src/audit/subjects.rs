@@ -164,7 +164,9 @@ impl AuditAction {
             | Self::LifecycleSet { node, .. }
             | Self::Drained { node, .. }
             | Self::Undrained { node, .. } => Subjects::node(node),
-            Self::NodesMoved { nodes, .. } => Subjects::nodes(nodes),
+            Self::NodesMoved { nodes, .. }
+            | Self::ReservationSet { nodes, .. }
+            | Self::ReservationDeleted { nodes, .. } => Subjects::nodes(nodes),
             Self::TokenCreated { .. }
             | Self::TokenRevoked { .. }
             | Self::AuthorityAdded { .. }

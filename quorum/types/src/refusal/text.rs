@@ -272,6 +272,37 @@ impl fmt::Display for Refusal {
                      {vcluster}`"
                 )
             }
+            Refusal::DagTooLarge { members, limit } => write!(
+                f,
+                "DAG exceeds maximum size ({members} allocations, limit: {limit})\n  Hint: Split it into \
+                 several, each submitted after the last member of the one before (`--dependency`), or use \
+                 arrays for members that differ in a number alone."
+            ),
+            Refusal::UnknownDag { id } => write!(
+                f,
+                "unknown graph {id}; `lattice dag list` shows the graphs there are"
+            ),
+            Refusal::NotMovable { id, reason } => {
+                write!(f, "allocation {id} does not make room: {reason}")
+            }
+            Refusal::Reserved { nodes } => {
+                f.write_str("kept for others while it would run:")?;
+                for (node, name) in nodes.iter().take(16) {
+                    write!(f, " node {node} by reservation \"{name}\";")?;
+                }
+                if let more @ 1.. = nodes.len().saturating_sub(16) {
+                    write!(f, " and {more} nodes more;")?;
+                }
+                f.write_str(" `lattice reservation list` shows from when to when, and for whom")
+            }
+            Refusal::UnknownReservation { name } => write!(
+                f,
+                "unknown reservation \"{name}\"; `lattice reservation list` shows those there are"
+            ),
+            Refusal::ReservationChanged { name, .. } => write!(
+                f,
+                "reservation \"{name}\" has changed since it was looked at; look again and repeat"
+            ),
         }
     }
 }

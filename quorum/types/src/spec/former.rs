@@ -2,7 +2,7 @@
 //! hold. Frozen: they are read for ever.
 
 use super::{AllocationSpec, Constraints, Demand, Requeue, Workload};
-use crate::{ProjectPath, VclusterName};
+use crate::{ProjectPath, VclusterName, terms::Terms};
 use serde::{Deserialize, Serialize};
 
 /// The fields of [`AllocationSpec`] without the last one.
@@ -36,15 +36,17 @@ impl From<FormerSpec> for AllocationSpec {
             requeue: old.requeue,
             hold: old.hold,
             demand: Demand::default(),
+            terms: Terms::default(),
         }
     }
 }
 
 impl AllocationSpec {
-    /// The request of then that asks for the same; `None` for one that says its demand.
+    /// The request of then that asks for the same; `None` for one that says its demand, or has terms.
     pub fn to_former(&self) -> Option<FormerSpec> {
         let spec = self.clone();
-        self.demand.is_empty().then_some(FormerSpec {
+        let is_plain = self.demand.is_empty() && self.terms.is_empty();
+        is_plain.then_some(FormerSpec {
             name: spec.name,
             project: spec.project,
             vcluster: spec.vcluster,

@@ -1,0 +1,196 @@
+//! Elements of arrays. Until one is placed, all that there is of it is its place in its array's record.
+
+use super::{
+    Case,
+    assign::check_begin,
+    follow::{give_up_rest, number_of, settled},
+    invalid,
+    people::{ended_by, entering},
+    wrong_state,
+};
+use crate::change::{Change, Verdict};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Refusal,
+    allocation::StopCause,
+    course::{Course, Element},
+    spec::{AllocationSpec, Workload},
+    terms::Terms,
+};
+
+/// The array of an element that has no allocation of its own yet, and never had.
+pub(super) fn array_of_unplaced(case: Case<'_>, id: AllocationId) -> Option<&Allocation> {
+    let state = case.state;
+    if state.hot.contains_key(&id) || state.archive.ended(id).is_some() {
+        return None;
+    }
+    let array = state.order.array_of(id)?;
+    state.hot.get(&array).map(|array| &**array)
+}
+
+/// An element that is about to be placed, and its array as it will be; `None` for what is no element, or
+/// has an allocation already.
+///
+/// # Errors
+/// Why the element is not placed now.
+pub(super) fn to_place(
+    case: Case<'_>,
+    id: AllocationId,
+) -> Result<Option<(Allocation, Allocation)>, Refusal> {
+    let Some(array) = array_of_unplaced(case, id) else {
+        return Ok(None);
+    };
+    let (Some(index), Some(tally)) = (index_of(array, id), &array.course.tally) else {
+        return Ok(None);
+    };
+    if array.state != AllocationState::Pending {
+        return Err(wrong_state(array, "assign elements of"));
+    }
+    check_begin(case, array)?;
+    if !tally.pending.contains(index) {
+        let reason = format!(
+            "element {index} of array {} does not wait for nodes",
+            array.id
+        );
+        return Err(invalid("id", reason));
+    }
+    let most = array
+        .spec
+        .terms
+        .array
+        .as_ref()
+        .and_then(|array| array.max_running());
+    if let Some(most) = most.filter(|most| tally.alive >= *most) {
+        let reason = format!(
+            "array {} runs {most} elements already, its most at once",
+            array.id
+        );
+        return Err(invalid("id", reason));
+    }
+    let mut next = array.clone();
+    if let Some(tally) = next.course.tally.as_mut() {
+        tally.pending.remove(index);
+        tally.alive += 1;
+    }
+    let (_, next) = settled(case, next, true);
+    Ok(Some((element(array, id, index), next)))
+}
+
+/// The element as an allocation that waits for nodes. What it runs is in its array's record.
+fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
+    let spec = &array.spec;
+    let terms = Terms {
+        deadline_at: spec.terms.deadline_at,
+        checkpoint: spec.terms.checkpoint.clone(),
+        reservation: spec.terms.reservation.clone(),
+        ..Terms::default()
+    };
+    let spec = AllocationSpec {
+        name: spec.name.clone(),
+        project: spec.project.clone(),
+        vcluster: spec.vcluster.clone(),
+        nodes: spec.nodes,
+        workload: Workload::default(),
+        walltime_ms: spec.walltime_ms,
+        class: spec.class,
+        sensitive: spec.sensitive,
+        constraints: spec.constraints.clone(),
+        requeue: spec.requeue,
+        hold: false,
+        demand: spec.demand.clone(),
+        terms,
+    };
+    let element = Some(Element {
+        array: array.id,
+        index,
+    });
+    Allocation {
+        id,
+        user: array.user.clone(),
+        spec,
+        state: AllocationState::Pending,
+        state_since: array.state_since,
+        submitted_at: array.submitted_at,
+        eligible_at: array.eligible_at,
+        started_at: None,
+        ended_at: None,
+        // What a restored cluster skips of the numbers of both (`restored.rs`).
+        attempt: array.attempt,
+        ranks: Vec::new(),
+        stop: None,
+        revision: array.revision,
+        course: Course {
+            element,
+            checkpoints: array.course.checkpoints,
+            ..Course::default()
+        },
+    }
+}
+
+/// The index of the element with this number.
+pub(super) fn index_of(array: &Allocation, id: AllocationId) -> Option<u32> {
+    let place = usize::try_from(id.0.checked_sub(array.id.0 + 1)?).ok()?;
+    array.spec.terms.array.as_ref()?.indices().at(place)
+}
+
+/// An element that was never placed is not to be. Nothing happens where it was cancelled before.
+pub(super) fn cancel_unplaced(case: Case<'_>, array: &Allocation, id: AllocationId) -> Verdict {
+    let Some(index) = index_of(array, id) else {
+        return Verdict::nothing();
+    };
+    let mut next = array.clone();
+    let Some(tally) = next.course.tally.as_mut() else {
+        return Verdict::nothing();
+    };
+    if !(tally.pending.remove(index) || tally.blocked.remove(index)) {
+        return Verdict::nothing();
+    }
+    tally.cancelled.insert(index);
+    let by = case.principal.name.clone();
+    next.stop.get_or_insert(StopCause::Cancelled { by });
+    let goes_on = next.state == AllocationState::Pending;
+    Verdict::done(vec![counted(case, next, goes_on)])
+}
+
+/// What becomes of an array that is not to go on: what was not placed is not, what was is ended.
+pub(super) fn all_ended_by(case: Case<'_>, array: &Allocation, cause: &StopCause) -> Vec<Change> {
+    let mut changes = Vec::from_iter(rest_ended_by(case, array, cause));
+    for element in placed(case, array) {
+        changes.extend(ended_by(case, element, cause));
+    }
+    changes
+}
+
+/// What of an array was not placed is not; `None` where everything was.
+pub(super) fn rest_ended_by(
+    case: Case<'_>,
+    array: &Allocation,
+    cause: &StopCause,
+) -> Option<Change> {
+    // It waits for its last element, and for nobody to take it off hold.
+    let mut next = entering(case, array, AllocationState::Blocked);
+    let tally = next.course.tally.as_mut()?;
+    if tally.pending.is_empty() && tally.blocked.is_empty() {
+        return None;
+    }
+    give_up_rest(tally);
+    next.stop = Some(cause.clone());
+    Some(counted(case, next, false))
+}
+
+/// The elements that have allocations that have not ended.
+fn placed<'a>(case: Case<'a>, array: &Allocation) -> impl Iterator<Item = &'a Allocation> {
+    let indices = array.spec.terms.array.as_ref().map(|array| array.indices());
+    let last = indices.and_then(|indices| number_of(array, indices.last()?));
+    let (id, last) = (array.id, last.unwrap_or(array.id));
+    let numbered = case.state.hot.range(id..=last).map(|(_, record)| &**record);
+    numbered.filter(move |record| {
+        let element = record.course.element;
+        element.is_some_and(|element| element.array == id)
+    })
+}
+
+fn counted(case: Case<'_>, next: Allocation, goes_on: bool) -> Change {
+    let (change, record) = settled(case, next, goes_on);
+    let record = Box::new(record);
+    Change::Allocation { change, record }
+}

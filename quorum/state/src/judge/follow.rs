@@ -1,0 +1,298 @@
+//! What follows from a change of an allocation for others, in the same command: those that waited for its
+//! end may go on or never will, its array counts it, its graph may be over, what it was promised is free.
+//! It looks at records before and after, so no way to make the change is forgotten. See
+//! `../../0008-what-follows.md`.
+
+mod array;
+mod dag;
+mod standing;
+
+use super::{Case, people::entering};
+use crate::{change::Change, order::has_mutex};
+pub(super) use array::{give_up_rest, number_of, settled};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, NodeId, UnixMillis,
+    allocation::StopCause,
+    dag::Dag,
+    event::AllocationChange,
+    id::DagId,
+    node::{Lifecycle, Node},
+};
+use standing::Standing;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Adds what follows from `changes`.
+pub(super) fn add(case: Case<'_>, changes: &mut Vec<Change>) {
+    for change in changes.iter_mut() {
+        if let Change::Node(node) = change {
+            void_promise(node);
+        }
+    }
+    if !changes.iter().any(|change| concerns_others(case, change)) {
+        return;
+    }
+    let mut desk = Desk::new(case, changes);
+    desk.settle_new();
+    while let Some(id) = desk.changed.pop_front() {
+        desk.pending.remove(&id);
+        desk.look_at(id);
+    }
+    desk.free_promised();
+    desk.finish_dags();
+}
+
+/// A node that is not in service, or is wanted back, is nothing that anybody gets next.
+fn void_promise(node: &mut Node) {
+    let is_had = node.lifecycle == Lifecycle::Ready && node.drain.is_empty();
+    if !is_had || node.recalled_at.is_some() {
+        node.promised = None;
+    }
+}
+
+/// Whether anything can follow from a change. Most work waits for nobody, and nobody for it: for that nothing
+/// else is looked up.
+fn concerns_others(case: Case<'_>, change: &Change) -> bool {
+    use AllocationState::{Blocked, Held, Pending};
+    let Change::Allocation { record, .. } = change else {
+        return false;
+    };
+    let (order, terms, course) = (&case.state.order, &record.spec.terms, &record.course);
+    let waits = matches!(record.state, Blocked | Held | Pending);
+    let is_counted = course.dag.is_some() || course.element.is_some();
+    terms.mutex.is_some()
+        || terms.array.is_some()
+        || (waits && !terms.after.is_empty())
+        || (record.state != Pending && order.is_promised(record.id))
+        || (record.state.is_terminal() && (is_counted || order.has_dependents(record.id)))
+}
+
+/// The records as the command leaves them, on top of the state.
+struct Desk<'a, 'c> {
+    case: Case<'a>,
+    changes: &'c mut Vec<Change>,
+    /// Where each allocation's record is among the changes.
+    places: BTreeMap<AllocationId, usize>,
+    /// Records that others may depend on, to be looked at.
+    changed: VecDeque<AllocationId>,
+    /// The same as a set.
+    pending: BTreeSet<AllocationId>,
+    /// Graphs of which a member has ended.
+    dags: BTreeMap<DagId, Dag>,
+}
+
+impl<'a, 'c> Desk<'a, 'c> {
+    fn new(case: Case<'a>, changes: &'c mut Vec<Change>) -> Self {
+        let mut desk = Self {
+            case,
+            changes,
+            places: BTreeMap::new(),
+            changed: VecDeque::new(),
+            pending: BTreeSet::new(),
+            dags: BTreeMap::new(),
+        };
+        for (place, change) in desk.changes.iter().enumerate() {
+            if let Change::Allocation { record, .. } = change {
+                desk.places.insert(record.id, place);
+            }
+        }
+        desk
+    }
+
+    /// As it is with the changes so far; `None` for one that has ended before them.
+    fn record(&self, id: AllocationId) -> Option<&Allocation> {
+        let changed = self
+            .places
+            .get(&id)
+            .and_then(|place| match &self.changes[*place] {
+                Change::Allocation { record, .. } => Some(&**record),
+                _ => None,
+            });
+        changed.or_else(|| self.before(id))
+    }
+
+    fn before(&self, id: AllocationId) -> Option<&'a Allocation> {
+        self.case.state.hot.get(&id).map(|record| &**record)
+    }
+
+    /// Makes a record another, and has those looked at that may depend on it.
+    fn put(&mut self, what: AllocationChange, next: Allocation) {
+        let id = next.id;
+        match self.places.get(&id) {
+            Some(place) => {
+                if let Change::Allocation { change, record } = &mut self.changes[*place] {
+                    // What the command itself did to it stays its name, unless it is over by that.
+                    if next.state.is_terminal() {
+                        *change = what;
+                    }
+                    **record = next;
+                }
+            }
+            None => {
+                self.places.insert(id, self.changes.len());
+                self.changes.push(Change::Allocation {
+                    change: what,
+                    record: Box::new(next),
+                });
+            }
+        }
+        self.wake(id);
+    }
+
+    fn wake(&mut self, id: AllocationId) {
+        if self.pending.insert(id) {
+            self.changed.push_back(id);
+        }
+    }
+
+    /// Whoever is new, or eligible by this command alone, waits if it must.
+    fn settle_new(&mut self) {
+        let ids: Vec<AllocationId> = self.places.keys().copied().collect();
+        for id in ids {
+            let before = self.before(id).map(|before| before.state);
+            let now = self.record(id).map(|record| record.state);
+            let is_eligible = now == Some(AllocationState::Pending);
+            if before.is_none() || (is_eligible && before != now) {
+                self.reconsider(id);
+            }
+            self.wake(id);
+        }
+    }
+
+    /// Everything that may follow from one record.
+    fn look_at(&mut self, id: AllocationId) {
+        let Some(record) = self.record(id) else {
+            return;
+        };
+        let has_ended = record.state.is_terminal();
+        let element = record.course.element.filter(|_| has_ended);
+        let elements = self.lost_elements(id);
+        // Before those that wait for this end: of two that may go on now the first has it.
+        if let Some(mutex) = self.freed_mutex(id) {
+            self.hand_over(&mutex);
+        }
+        if let Some(element) = element {
+            self.count_element(id, element.array);
+        }
+        if has_ended {
+            self.count_member(id);
+        }
+        let order = &self.case.state.order;
+        if has_ended || elements.is_some() {
+            order.dependents(id).for_each(|id| self.reconsider(id));
+        }
+        if let Some(elements) = elements {
+            let dependents = order.dependents_within(elements);
+            dependents.for_each(|id| self.reconsider(id));
+        }
+        if let Some(element) = element {
+            let dependents = order.dependents(element.array);
+            dependents.for_each(|id| self.reconsider_element(id, element));
+        }
+    }
+
+    /// The user and mutex that this record had before and has no more.
+    fn freed_mutex(&self, id: AllocationId) -> Option<(String, String)> {
+        let record = self.record(id)?;
+        let mutex = record.spec.terms.mutex.as_ref()?;
+        let freed = self.before(id).is_some_and(has_mutex) && !has_mutex(record);
+        freed.then(|| (record.user.clone(), mutex.clone()))
+    }
+
+    /// The first that waits for a mutex and nothing else has it.
+    fn hand_over(&mut self, (user, mutex): &(String, String)) {
+        for id in self.case.state.order.mutex_waiting(user, mutex) {
+            self.reconsider(id);
+            if self.record(id).is_some_and(has_mutex) {
+                return;
+            }
+        }
+    }
+
+    /// Lets one that waits go on, or ends it, if that is how it stands now. One on hold stays there, unless
+    /// it never will go on.
+    fn reconsider(&mut self, id: AllocationId) {
+        use AllocationState::{Blocked, Held, Pending};
+        let Some(record) = self.record(id) else {
+            return;
+        };
+        if record.course.tally.is_some() {
+            return self.reconsider_array(id);
+        }
+        if !matches!(record.state, Blocked | Held | Pending) {
+            return;
+        }
+        match (self.standing(record), record.state) {
+            (Standing::Ready, Blocked) => {
+                let next = self.released(record);
+                self.put(AllocationChange::Released, next);
+            }
+            (Standing::Waits, Pending) => {
+                let next = entering(self.case, record, Blocked);
+                self.put(AllocationChange::Held, next);
+            }
+            (Standing::Ready | Standing::Waits, _) => {}
+            (Standing::Never(cause), _) => {
+                let next = self.never(record, cause);
+                self.put(AllocationChange::Ended, next);
+            }
+        }
+    }
+
+    /// Eligible from now on, or from when it may begin.
+    fn released(&self, record: &Allocation) -> Allocation {
+        let begin_at = record.spec.terms.begin_at.unwrap_or(UnixMillis(0));
+        Allocation {
+            eligible_at: self.case.now.max(begin_at),
+            ..entering(self.case, record, AllocationState::Pending)
+        }
+    }
+
+    fn never(&self, record: &Allocation, cause: StopCause) -> Allocation {
+        let mut next = entering(self.case, record, AllocationState::Cancelled);
+        if let Some(tally) = next.course.tally.as_mut() {
+            give_up_rest(tally);
+        }
+        Allocation {
+            stop: Some(cause),
+            ended_at: Some(self.case.now),
+            ..next
+        }
+    }
+
+    /// Nodes that were promised to what waits for them no more are anybody's.
+    fn free_promised(&mut self) {
+        let waits = |record: &Allocation| record.state == AllocationState::Pending;
+        let ids = self.places.keys().copied();
+        let left: Vec<AllocationId> = ids
+            .filter(|id| {
+                self.before(*id).is_some_and(waits) && !self.record(*id).is_some_and(waits)
+            })
+            .collect();
+        for id in left {
+            for node in self.case.state.order.promised(id) {
+                self.free_node(node);
+            }
+        }
+    }
+
+    fn free_node(&mut self, id: &NodeId) {
+        let changed = self.changes.iter_mut().find_map(|change| match change {
+            Change::Node(node) if node.id == *id => Some(node),
+            _ => None,
+        });
+        match changed {
+            Some(node) => node.promised = None,
+            None => {
+                let Some(node) = self.case.state.nodes.get(id) else {
+                    return;
+                };
+                let free = Node {
+                    promised: None,
+                    version: node.version + 1,
+                    ..node.clone()
+                };
+                self.changes.push(Change::Node(Box::new(free)));
+            }
+        }
+    }
+}

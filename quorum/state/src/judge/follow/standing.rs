@@ -1,0 +1,123 @@
+//! How one that waits stands towards those that it waits for.
+
+use super::{Desk, array::goes_by_index, number_of};
+use crate::{judge::element::index_of, order::has_mutex};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, allocation::StopCause, terms::Dependency,
+};
+
+/// See the module.
+pub(super) enum Standing {
+    /// It may be placed.
+    Ready,
+    /// It waits.
+    Waits,
+    /// It can never be placed.
+    Never(StopCause),
+}
+
+impl Desk<'_, '_> {
+    /// Towards those that it waits for as a whole. Whether one never will comes before whether one waits:
+    /// it would wait for nothing.
+    pub(super) fn standing(&self, record: &Allocation) -> Standing {
+        let mut waits = false;
+        for dependency in &record.spec.terms.after {
+            if goes_by_index(record, dependency) {
+                continue;
+            }
+            match self.met(dependency) {
+                Met::Yes => {}
+                Met::NotYet => waits = true,
+                Met::Never(cause) => return Standing::Never(cause),
+            }
+        }
+        match waits || self.is_locked_out(record) {
+            true => Standing::Waits,
+            false => Standing::Ready,
+        }
+    }
+
+    fn met(&self, dependency: &Dependency) -> Met {
+        met(dependency, self.end_of(dependency.on))
+    }
+
+    /// How an allocation that somebody waits for ended; `None` while it has not.
+    fn end_of(&self, id: AllocationId) -> Option<AllocationState> {
+        if let Some(end) = self.known_end(id) {
+            return end;
+        }
+        // An element without an allocation of its own.
+        let array = self.case.state.order.array_of(id);
+        match array.and_then(|array| self.record(array)) {
+            Some(array) => end_of_unplaced(array, index_of(array, id)?),
+            // Nobody waits for what there never was: its array has ended, and it was never placed.
+            None => Some(AllocationState::Cancelled),
+        }
+    }
+
+    /// The same for an element of this array.
+    pub(super) fn end_of_element(&self, array: &Allocation, index: u32) -> Option<AllocationState> {
+        let known = self.known_end(number_of(array, index)?);
+        known.unwrap_or_else(|| end_of_unplaced(array, index))
+    }
+
+    /// How one ended that has, or had, a record.
+    fn known_end(&self, id: AllocationId) -> Option<Option<AllocationState>> {
+        if let Some(record) = self.record(id) {
+            return Some(record.state.is_terminal().then_some(record.state));
+        }
+        let ended = self.case.state.archive.ended(id)?;
+        Some(Some(ended.state()))
+    }
+
+    /// Whether another one of the same user has the mutex.
+    fn is_locked_out(&self, record: &Allocation) -> bool {
+        let Some(mutex) = &record.spec.terms.mutex else {
+            return false;
+        };
+        let known = self.case.state.order.mutex_holders(&record.user, mutex);
+        let mut known = known.filter(|id| *id != record.id);
+        if known.any(|id| self.record(id).is_some_and(has_mutex)) {
+            return true;
+        }
+        // Those that have it by this command.
+        let mut changed = self.places.keys().filter(|id| **id != record.id);
+        changed.any(|id| {
+            let other = self.record(*id).filter(|other| has_mutex(other));
+            other.is_some_and(|other| {
+                other.user == record.user
+                    && other.spec.terms.mutex.as_ref() == Some(mutex)
+                    // Of two that come by one command the first has it.
+                    && (other.id < record.id || self.before(*id).is_some())
+            })
+        })
+    }
+}
+
+/// What became of an element that never had an allocation.
+fn end_of_unplaced(array: &Allocation, index: u32) -> Option<AllocationState> {
+    let tally = array.course.tally.as_ref()?;
+    (tally.cancelled.contains(index)).then_some(AllocationState::Cancelled)
+}
+
+/// Whether a dependency is met by that end.
+pub(super) fn met(dependency: &Dependency, ended: Option<AllocationState>) -> Met {
+    let Dependency { on, condition } = *dependency;
+    let is_met = ended.and_then(|ended| Some((ended, condition.is_met(ended)?)));
+    match is_met {
+        None => Met::NotYet,
+        Some((_, true)) => Met::Yes,
+        Some((ended, false)) => Met::Never(StopCause::Unsatisfiable {
+            on,
+            condition,
+            ended,
+        }),
+    }
+}
+
+/// Whether what a dependency asks for is so.
+pub(super) enum Met {
+    Yes,
+    NotYet,
+    Never(StopCause),
+}

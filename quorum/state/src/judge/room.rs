@@ -1,0 +1,290 @@
+//! Making room: work gives its nodes back for work of a higher class, or because they were only lent. The
+//! nodes are promised to who they are for until that one has them. Whom it hits is planned elsewhere; that
+//! it may is judged here, when it is committed. See `../../0009-making-room.md`.
+
+use super::{Case, assign, invalid, people::entering, tenure::taken_by, writing, wrong_state};
+use crate::change::{Change, Verdict};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, NodeId, Refusal, VclusterName,
+    allocation::StopCause,
+    command::{Power, Victim},
+    course::{AfterCheckpoint, MoveReason},
+    event::AllocationChange,
+    node::{Lifecycle, Node},
+    tenure::{Taken, TakenBy},
+};
+use std::collections::BTreeSet;
+
+/// Most allocations that make room for one.
+const MAX_VICTIMS: usize = 64;
+/// The class that never makes room.
+const HIGHEST_CLASS: u8 = 10;
+
+/// One allocation gives back all its nodes.
+pub(super) fn make_room(
+    case: Case<'_>,
+    victim: &Victim,
+    reason: &MoveReason,
+) -> Result<Verdict, Refusal> {
+    let present = case.live(victim.id, "move")?;
+    let reason = match reason {
+        MoveReason::Preempted { .. } => {
+            let reason = "what makes room for another allocation does so with that one's promise";
+            return Err(invalid("reason", reason));
+        }
+        MoveReason::Reclaimed { home } => {
+            check_lent(case, present, home)?;
+            reason.clone()
+        }
+        // A service asks for somebody; a person for nobody else.
+        MoveReason::Asked { by } => MoveReason::Asked {
+            by: match case.principal.power {
+                Power::Service => case.short(by),
+                _ => case.principal.name.clone(),
+            },
+        },
+    };
+    Ok(Verdict::done(vec![moved(case, present, victim, &reason)?]))
+}
+
+/// Refuses to move work for a vCluster none of whose nodes it has.
+fn check_lent(case: Case<'_>, present: &Allocation, home: &VclusterName) -> Result<(), Refusal> {
+    let nodes = present.kept_nodes();
+    let mut nodes = nodes.filter_map(|node| case.state.nodes.get(node));
+    if nodes.any(|node| node.home == *home && node.current != *home) {
+        return Ok(());
+    }
+    let reason = format!("allocation {} has no node that {home} has lent", present.id);
+    Err(invalid("reason", reason))
+}
+
+/// The victim as it begins to make room.
+fn moved(
+    case: Case<'_>,
+    present: &Allocation,
+    victim: &Victim,
+    reason: &MoveReason,
+) -> Result<Change, Refusal> {
+    check_movable(present, victim)?;
+    let asked = victim.checkpoint.as_ref();
+    // What has not begun has nothing to write.
+    let asked = asked.filter(|_| present.state == AllocationState::Running);
+    let (change, record) = match asked {
+        Some(asked) => {
+            let reason = reason.clone();
+            let then = AfterCheckpoint::MakeRoom { reason };
+            let next = writing::begun(case, present, asked, then)?;
+            (AllocationChange::Checkpointing, next)
+        }
+        None => {
+            let mut next = entering(case, present, AllocationState::Stopping);
+            next.stop = Some(StopCause::Moved {
+                reason: reason.clone(),
+                checkpoint: None,
+                has_run: present.state == AllocationState::Running,
+            });
+            (AllocationChange::Stopping, next)
+        }
+    };
+    let record = Box::new(record);
+    Ok(Change::Allocation { change, record })
+}
+
+fn check_movable(present: &Allocation, victim: &Victim) -> Result<(), Refusal> {
+    let id = present.id;
+    if present.attempt != victim.attempt {
+        return Err(Refusal::StaleAttempt {
+            id,
+            given: victim.attempt,
+            current: present.attempt,
+        });
+    }
+    if !matches!(
+        present.state,
+        AllocationState::Starting | AllocationState::Running
+    ) {
+        return Err(wrong_state(present, "move"));
+    }
+    let fixed = |reason: &str| {
+        let reason = reason.to_owned();
+        Err(Refusal::NotMovable { id, reason })
+    };
+    if present.spec.sensitive {
+        return fixed("it is sensitive work");
+    }
+    match present.spec.class >= HIGHEST_CLASS {
+        true => fixed("its class is 10, which never does"),
+        false => Ok(()),
+    }
+}
+
+/// Promises a pending allocation nodes, and has those that hold them make room.
+pub(super) fn preempt(
+    case: Case<'_>,
+    id: AllocationId,
+    nodes: &[NodeId],
+    victims: &[Victim],
+) -> Result<Verdict, Refusal> {
+    let pending = case.live(id, "make room for")?;
+    if pending.course.tally.is_some() {
+        let reason = format!(
+            "allocation {id} is an array; only what has its own allocation is promised nodes"
+        );
+        return Err(invalid("id", reason));
+    }
+    if pending.state != AllocationState::Pending {
+        return Err(wrong_state(pending, "make room for"));
+    }
+    if case.state.order.is_promised(id) {
+        let reason = format!("allocation {id} is promised nodes already; withdraw that first");
+        return Err(invalid("id", reason));
+    }
+    check_numbers(pending, nodes, victims)?;
+    let mut changes = Vec::with_capacity(nodes.len() + victims.len());
+    for victim in victims {
+        changes.push(victim_of(case, pending, nodes, victim)?);
+    }
+    let (mut others, mut chosen) = (Vec::new(), Vec::new());
+    for node in nodes {
+        let node = super::nodes::node(case, node)?;
+        chosen.push(node);
+        match not_promisable(case, pending, victims, node) {
+            Some(by) => others.push(Taken {
+                node: node.id.clone(),
+                by,
+            }),
+            None => changes.push(Change::Node(Box::new(Node {
+                promised: Some(id),
+                version: node.version + 1,
+                ..node.clone()
+            }))),
+        }
+    }
+    if !others.is_empty() {
+        return Err(Refusal::NodesTaken { nodes: others });
+    }
+    assign::check_could_have(case, pending, &chosen)?;
+    Ok(Verdict::done(changes))
+}
+
+fn check_numbers(
+    pending: &Allocation,
+    nodes: &[NodeId],
+    victims: &[Victim],
+) -> Result<(), Refusal> {
+    let (given, asked) = (nodes.len(), pending.spec.nodes);
+    if given != asked as usize {
+        let reason = format!("{given} nodes for an allocation of {asked}");
+        return Err(invalid("nodes", reason));
+    }
+    let distinct: BTreeSet<&NodeId> = nodes.iter().collect();
+    if distinct.len() != given {
+        return Err(invalid("nodes", "a node is named twice"));
+    }
+    if victims.is_empty() || victims.len() > MAX_VICTIMS {
+        let reason = format!("name 1 to {MAX_VICTIMS} allocations that make room");
+        return Err(invalid("victims", reason));
+    }
+    let distinct: BTreeSet<AllocationId> = victims.iter().map(|victim| victim.id).collect();
+    match distinct.len() == victims.len() {
+        true => Ok(()),
+        false => Err(invalid("victims", "an allocation is named twice")),
+    }
+}
+
+/// One of them as it begins to make room: it is of a lower class, and has a node that is wanted.
+fn victim_of(
+    case: Case<'_>,
+    pending: &Allocation,
+    nodes: &[NodeId],
+    victim: &Victim,
+) -> Result<Change, Refusal> {
+    let present = case.live(victim.id, "move")?;
+    let (own, other) = (present.spec.class, pending.spec.class);
+    if own >= other {
+        return Err(Refusal::NotMovable {
+            id: victim.id,
+            reason: format!(
+                "its class is {own}; only lower classes than {other} make room for allocation {}",
+                pending.id
+            ),
+        });
+    }
+    if !present.kept_nodes().any(|node| nodes.contains(node)) {
+        let reason = format!("allocation {} has none of the nodes", victim.id);
+        return Err(invalid("victims", reason));
+    }
+    let by = pending.id;
+    moved(case, present, victim, &MoveReason::Preempted { by })
+}
+
+/// Why a node cannot be promised: it must be free, or held by one that makes room.
+fn not_promisable(
+    case: Case<'_>,
+    pending: &Allocation,
+    victims: &[Victim],
+    node: &Node,
+) -> Option<TakenBy> {
+    if let Some(id) = node.promised {
+        return Some(TakenBy::Promised { id });
+    }
+    if node.current != pending.spec.vcluster {
+        let home = node.current.clone();
+        return Some(TakenBy::Vcluster { home });
+    }
+    if node.recalled_at.is_some() {
+        let home = node.home.clone();
+        return Some(TakenBy::Vcluster { home });
+    }
+    if node.lifecycle != Lifecycle::Ready || !node.drain.is_empty() {
+        let lifecycle = node.lifecycle;
+        return Some(TakenBy::OutOfService { lifecycle });
+    }
+    let makes_room = |id| victims.iter().any(|victim| victim.id == id);
+    match node.holder {
+        Some(holder) if makes_room(holder.allocation) => None,
+        None if node.is_assignable_to(&pending.user, &pending.spec) => None,
+        _ => taken_by(case, node).or(Some(TakenBy::Changed)),
+    }
+}
+
+/// A pending allocation is promised nothing any more.
+pub(super) fn withdraw(case: Case<'_>, id: AllocationId) -> Verdict {
+    let free = |node: &NodeId| {
+        let node = case.state.nodes.get(node)?;
+        Some(Change::Node(Box::new(Node {
+            promised: None,
+            version: node.version + 1,
+            ..node.clone()
+        })))
+    };
+    let nodes = case.state.order.promised(id);
+    Verdict::done(nodes.filter_map(free).collect())
+}
+
+/// A lent node is wanted back, or not any more.
+pub(super) fn recall(
+    case: Case<'_>,
+    id: &NodeId,
+    wanted: bool,
+    version: u64,
+) -> Result<Verdict, Refusal> {
+    let node = super::nodes::node(case, id)?;
+    if node.recalled_at.is_some() == wanted {
+        return Ok(Verdict::nothing());
+    }
+    if node.home == node.current {
+        let reason = format!("node {id} is not lent");
+        return Err(invalid("node", reason));
+    }
+    if node.version != version {
+        let holder = node.holder.map(|holder| holder.allocation);
+        let node = id.clone();
+        return Err(Refusal::NodeChanged { node, holder });
+    }
+    Ok(Verdict::done(vec![Change::Node(Box::new(Node {
+        recalled_at: wanted.then_some(case.now),
+        version: node.version + 1,
+        ..node.clone()
+    }))]))
+}

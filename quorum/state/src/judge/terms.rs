@@ -1,0 +1,201 @@
+//! Whether the terms of a request can be.
+
+use super::{Case, element, invalid};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Refusal,
+    checkpoint::{self, CheckpointMode, InvalidCheckpoint},
+    spec::AllocationSpec,
+    terms::{CheckpointTerms, Condition, Dependency, MAX_DEPENDENCIES, MAX_TERM_BYTES, Terms},
+};
+use std::collections::BTreeSet;
+
+/// Refuses what no state could accept, and what this one never will.
+pub(super) fn check(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+    check_fields(case, spec)?;
+    check_after(case, spec)?;
+    let Some(name) = &spec.terms.reservation else {
+        return Ok(());
+    };
+    let found = case.state.reservations.get(name);
+    let unknown = || Refusal::UnknownReservation { name: name.clone() };
+    let reservation = &found.ok_or_else(unknown)?.spec;
+    if !reservation.is_for(&case.principal.name, &spec.project) {
+        let (user, project) = (&case.principal.name, &spec.project);
+        let reason = format!("{name} is not for {user} in project \"{project}\"");
+        return Err(invalid("reservation", reason));
+    }
+    if reservation.nodes.len() < spec.nodes as usize {
+        let (has, asked) = (reservation.nodes.len(), spec.nodes);
+        let reason = format!("{name} has {has} nodes; {asked} were asked for");
+        return Err(invalid("reservation", reason));
+    }
+    Ok(())
+}
+
+fn check_fields(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+    let Terms {
+        after: _,
+        mutex,
+        begin_at,
+        deadline_at,
+        array,
+        checkpoint,
+        scale,
+        reservation: _,
+    } = &spec.terms;
+    if let Some(mutex) = mutex {
+        check_text("mutex", mutex)?;
+    }
+    if let Some(deadline_at) = *deadline_at {
+        let starts = begin_at.unwrap_or(case.now).max(case.now);
+        let ends = starts.after(spec.walltime_ms.unwrap_or(0));
+        if deadline_at < ends || deadline_at <= case.now {
+            let reason = "it cannot end before it; give a later deadline, a shorter walltime, or an \
+                          earlier begin";
+            return Err(invalid("deadline", reason));
+        }
+    }
+    if array.is_some() && spec.sensitive {
+        let reason = "sensitive work has no arrays: each piece of it is submitted by itself";
+        return Err(invalid("array", reason));
+    }
+    if let Some(terms) = checkpoint {
+        check_checkpoint(terms)?;
+    }
+    if let Some(scale) = scale {
+        scale
+            .check()
+            .map_err(|error| invalid(&format!("scale.{}", error.field), error.reason))?;
+        if array.is_some() || spec.sensitive {
+            let reason = "neither arrays nor sensitive work follow a metric";
+            return Err(invalid("scale", reason));
+        }
+        if spec.nodes != scale.min_nodes {
+            let (nodes, least) = (spec.nodes, scale.min_nodes);
+            let reason = format!("it starts with scale.min_nodes, {least}, not with {nodes}");
+            return Err(invalid("nodes", reason));
+        }
+    }
+    Ok(())
+}
+
+fn check_text(field: &str, text: &str) -> Result<(), Refusal> {
+    if text.is_empty() || text.len() > MAX_TERM_BYTES {
+        return Err(invalid(field, format!("use 1 to {MAX_TERM_BYTES} bytes")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(invalid(field, "use no control characters: it is printed"));
+    }
+    Ok(())
+}
+
+fn check_checkpoint(terms: &CheckpointTerms) -> Result<(), Refusal> {
+    let Some(directory) = &terms.directory else {
+        return Ok(());
+    };
+    check_directory("checkpoint.directory", directory, terms.mode)
+}
+
+/// Where a checkpoint may go.
+pub(super) fn check_directory(
+    field: &str,
+    directory: &str,
+    mode: CheckpointMode,
+) -> Result<(), Refusal> {
+    checkpoint::check_directory(directory, mode).map_err(|error| {
+        let reason = match error {
+            InvalidCheckpoint::Directory { reason, .. } => reason.to_owned(),
+            other => other.to_string(),
+        };
+        invalid(field, reason)
+    })
+}
+
+fn check_after(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+    let after = &spec.terms.after;
+    if after.len() > MAX_DEPENDENCIES {
+        let given = after.len();
+        let reason = format!("{given} allocations are named; {MAX_DEPENDENCIES} at most");
+        return Err(invalid("dependencies", reason));
+    }
+    let mut seen = BTreeSet::new();
+    for dependency in after {
+        if !seen.insert(dependency) {
+            let on = dependency.on;
+            let reason = format!("allocation {on} is named twice");
+            return Err(invalid("dependencies", reason));
+        }
+        check_dependency(case, spec, dependency)?;
+    }
+    Ok(())
+}
+
+fn check_dependency(
+    case: Case<'_>,
+    spec: &AllocationSpec,
+    dependency: &Dependency,
+) -> Result<(), Refusal> {
+    let Dependency { on, condition } = *dependency;
+    let of_array = condition == Condition::Corresponding && spec.terms.array.is_some();
+    let other = awaited(case, on)?;
+    if of_array && other.is_array.is_none() {
+        // How its elements ended is not at hand any more.
+        let reason = format!(
+            "allocation {on} has ended long ago; name the elements that each index comes after"
+        );
+        return Err(invalid("dependencies", reason));
+    }
+    let is_array = spec.terms.array.is_some();
+    let differs = other.is_array.is_some_and(|other| other != is_array);
+    if condition == Condition::Corresponding && differs {
+        let reason = format!(
+            "corresponding goes between two arrays, or between two that are none, and allocation {on} \
+             is not as this one; use success"
+        );
+        return Err(invalid("dependencies", reason));
+    }
+    match other.ended {
+        // Each index has its own.
+        _ if of_array => Ok(()),
+        Some(ended) if condition.is_met(ended) == Some(false) => {
+            let reason = format!("allocation {on} was {ended}; {condition} cannot come any more");
+            Err(invalid("dependencies", reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What somebody wants to wait for.
+struct Awaited {
+    /// `None`: it ended so long ago that its record is not at hand.
+    is_array: Option<bool>,
+    ended: Option<AllocationState>,
+}
+
+fn awaited(case: Case<'_>, on: AllocationId) -> Result<Awaited, Refusal> {
+    let state = case.state;
+    let is_array = |record: &Allocation| record.spec.terms.array.is_some();
+    if let Some(record) = state.hot.get(&on) {
+        return Ok(Awaited {
+            is_array: Some(is_array(record)),
+            ended: None,
+        });
+    }
+    if let Some(ended) = state.archive.ended(on) {
+        return Ok(Awaited {
+            is_array: state.archive.get(on).map(is_array),
+            ended: Some(ended.state()),
+        });
+    }
+    let unknown = Refusal::UnknownAllocation { id: on };
+    let array = element::array_of_unplaced(case, on).ok_or(unknown)?;
+    let tally = array.course.tally.as_ref();
+    let index = element::index_of(array, on);
+    let cancelled = index
+        .zip(tally)
+        .is_some_and(|(index, tally)| tally.cancelled.contains(index));
+    Ok(Awaited {
+        is_array: Some(false),
+        ended: cancelled.then_some(AllocationState::Cancelled),
+    })
+}

@@ -1,0 +1,252 @@
+//! Checkpoints of work: asked for, given more time, given up, and what ranks say of theirs. A checkpoint is
+//! whole when every rank has written its part; one that is not is never gone on from.
+
+use super::{Case, invalid, people::entering, terms::check_directory, wrong_state};
+use crate::change::{Change, Verdict};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Outcome, Refusal,
+    allocation::StopCause,
+    checkpoint::CheckpointOutcome,
+    command::CheckpointAsked,
+    course::{AfterCheckpoint, Kept, MoveReason, RankCheckpoint, Writing},
+    event::AllocationChange,
+};
+use std::collections::BTreeSet;
+
+/// Longest time that a checkpoint may be given at once, milliseconds (a day).
+const MAX_TIMEOUT_MS: u64 = 24 * 3_600_000;
+
+/// Has an allocation write one, and go on.
+pub(super) fn write(
+    case: Case<'_>,
+    id: AllocationId,
+    asked: &CheckpointAsked,
+) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "checkpoint")?;
+    let next = begun(case, present, asked, AfterCheckpoint::GoOn)?;
+    let number = next.course.checkpoints;
+    Ok(Verdict {
+        outcome: Outcome::Checkpoint { number },
+        changes: vec![changed(AllocationChange::Checkpointing, next)],
+    })
+}
+
+fn changed(change: AllocationChange, record: Allocation) -> Change {
+    let record = Box::new(record);
+    Change::Allocation { change, record }
+}
+
+/// The allocation as it writes its next checkpoint.
+pub(super) fn begun(
+    case: Case<'_>,
+    present: &Allocation,
+    asked: &CheckpointAsked,
+    then: AfterCheckpoint,
+) -> Result<Allocation, Refusal> {
+    if present.state != AllocationState::Running {
+        return Err(wrong_state(present, "checkpoint"));
+    }
+    let Some(terms) = &present.spec.terms.checkpoint else {
+        let reason = format!(
+            "allocation {} writes none: it was submitted without a checkpoint mode",
+            present.id
+        );
+        return Err(invalid("checkpoint", reason));
+    };
+    check_directory("directory", &asked.directory, terms.mode)?;
+    if asked.timeout_ms == 0 || asked.timeout_ms > MAX_TIMEOUT_MS {
+        let reason = format!("from 1 to {MAX_TIMEOUT_MS} ms");
+        return Err(invalid("timeout_ms", reason));
+    }
+    let mut next = entering(case, present, AllocationState::Checkpointing);
+    next.course.checkpoints += 1;
+    next.course.writing = Some(Box::new(Writing {
+        number: next.course.checkpoints,
+        asked_at: case.now,
+        until: case.now.after(asked.timeout_ms),
+        extended: false,
+        directory: asked.directory.clone(),
+        then,
+        written: BTreeSet::new(),
+        bytes: Some(0),
+    }));
+    Ok(next)
+}
+
+/// The one that is being written, if it is this one.
+fn current<'a>(
+    case: Case<'a>,
+    id: AllocationId,
+    number: u32,
+    action: &str,
+) -> Result<Option<(&'a Allocation, &'a Writing)>, Refusal> {
+    let present = case.live(id, action)?;
+    let writing = present.course.writing.as_deref();
+    let writing = writing.filter(|writing| writing.number == number);
+    Ok(writing.map(|writing| (present, writing)))
+}
+
+/// Gives it more time, once. Nothing happens where it is over.
+pub(super) fn extend(
+    case: Case<'_>,
+    id: AllocationId,
+    number: u32,
+    by_ms: u64,
+) -> Result<Verdict, Refusal> {
+    let Some((present, writing)) = current(case, id, number, "give more time to")? else {
+        return Ok(Verdict::nothing());
+    };
+    if writing.extended {
+        let reason = format!("checkpoint {number} of allocation {id} had more time already");
+        return Err(invalid("number", reason));
+    }
+    if by_ms == 0 || by_ms > MAX_TIMEOUT_MS {
+        return Err(invalid("by_ms", format!("from 1 to {MAX_TIMEOUT_MS} ms")));
+    }
+    let mut next = present.clone();
+    if let Some(writing) = next.course.writing.as_mut() {
+        writing.extended = true;
+        writing.until = writing.until.after(by_ms);
+    }
+    Ok(Verdict::done(vec![changed(
+        AllocationChange::Progressed,
+        next,
+    )]))
+}
+
+/// Waits for it no more. Nothing happens where it is over.
+pub(super) fn give_up(case: Case<'_>, id: AllocationId, number: u32) -> Result<Verdict, Refusal> {
+    let Some((present, _)) = current(case, id, number, "give up a checkpoint of")? else {
+        return Ok(Verdict::nothing());
+    };
+    Ok(Verdict::done(vec![failed(case, present)]))
+}
+
+/// What a rank says of its part. What it says of one that is over is nothing new.
+pub(super) fn report(
+    case: Case<'_>,
+    present: &Allocation,
+    position: usize,
+    of: &RankCheckpoint,
+) -> Verdict {
+    let RankCheckpoint { number, outcome } = of;
+    let writing = present.course.writing.as_deref();
+    let Some(writing) = writing.filter(|writing| writing.number == *number) else {
+        return Verdict::nothing();
+    };
+    let rank = u32::try_from(position).unwrap_or(u32::MAX);
+    let CheckpointOutcome::Written { bytes, .. } = outcome else {
+        return Verdict::done(vec![failed(case, present)]);
+    };
+    if writing.written.contains(&rank) {
+        return Verdict::nothing();
+    }
+    let mut next = present.clone();
+    let Some(writing) = next.course.writing.as_mut() else {
+        return Verdict::nothing();
+    };
+    writing.written.insert(rank);
+    let sum = writing.bytes.zip(*bytes);
+    writing.bytes = sum.map(|(known, more)| known.saturating_add(more));
+    let (change, next) = settled(case, next);
+    Verdict::done(vec![changed(change, next)])
+}
+
+/// With the checkpoint kept and what comes then, if every rank that nobody has asked back has written its part.
+fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocation) {
+    let Some(writing) = next.course.writing.take() else {
+        return (AllocationChange::Progressed, next);
+    };
+    let mut staying = (0..).zip(&next.ranks).filter(|(_, of)| of.phase.stays());
+    if !staying.all(|(rank, _)| writing.written.contains(&rank)) {
+        next.course.writing = Some(writing);
+        return (AllocationChange::Progressed, next);
+    }
+    let ran = next
+        .attempt_began_at()
+        .map_or(0, |began| writing.asked_at.since(began));
+    next.course.kept = Some(Kept {
+        number: writing.number,
+        asked_at: writing.asked_at,
+        written_at: case.now,
+        took_ms: case.now.since(writing.asked_at),
+        attempt: next.attempt,
+        directory: writing.directory,
+        bytes: writing.bytes,
+        progress_ms: next.course.resumed_ms.saturating_add(ran),
+    });
+    match writing.then {
+        AfterCheckpoint::GoOn => {
+            let next = entering(case, &next, AllocationState::Running);
+            (AllocationChange::Checkpointed, next)
+        }
+        AfterCheckpoint::MakeRoom { reason } => {
+            next.stop = Some(StopCause::Moved {
+                reason,
+                checkpoint: Some(writing.number),
+                has_run: true,
+            });
+            let next = entering(case, &next, AllocationState::Stopping);
+            (AllocationChange::Stopping, next)
+        }
+    }
+}
+
+/// It came to nothing. What was to make room makes it without.
+fn failed(case: Case<'_>, present: &Allocation) -> Change {
+    let then = present
+        .course
+        .writing
+        .as_ref()
+        .map(|writing| writing.then.clone());
+    match then {
+        Some(AfterCheckpoint::MakeRoom { reason }) => {
+            let mut next = entering(case, present, AllocationState::Stopping);
+            next.stop = Some(without(reason));
+            changed(AllocationChange::Stopping, next)
+        }
+        Some(AfterCheckpoint::GoOn) | None => {
+            let next = entering(case, present, AllocationState::Running);
+            changed(AllocationChange::Checkpointed, next)
+        }
+    }
+}
+
+/// Work that runs makes room, and keeps nothing of what it did since its last checkpoint.
+fn without(reason: MoveReason) -> StopCause {
+    StopCause::Moved {
+        reason,
+        checkpoint: None,
+        has_run: true,
+    }
+}
+
+/// A rank has ended while others write. Unless it had written its part, the checkpoint is not whole any
+/// more: what becomes of the work then.
+pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) -> Allocation {
+    let rank = u32::try_from(position).unwrap_or(u32::MAX);
+    let Some(writing) = &record.course.writing else {
+        return record;
+    };
+    if record.stop.is_some() || writing.written.contains(&rank) {
+        return record;
+    }
+    let then = writing.then.clone();
+    let mut next = entering(case, &record, AllocationState::Running);
+    // Where it was the last one, the work is done.
+    let goes_on = next.ranks.iter().any(|rank| !rank.phase.is_over());
+    if let AfterCheckpoint::MakeRoom { reason } = then
+        && goes_on
+    {
+        next.stop = Some(without(reason));
+    }
+    next
+}
+
+/// A rank has left while others write: they may have waited for it alone.
+pub(super) fn rank_left(case: Case<'_>, record: Allocation) -> Allocation {
+    match record.stop {
+        None => settled(case, record).1,
+        Some(_) => record,
+    }
+}

@@ -1,0 +1,75 @@
+//! Nodes that are kept for some for a time.
+
+use lattice_quorum_types::{
+    NodeId, ProjectPath, UnixMillis,
+    id::ReservationName,
+    reservation::{Reservation, ReservationSpec},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All of them, by name, and which name a node, whoever is to have it. Those that are over stay until
+/// somebody deletes them; they keep nothing.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Reservations {
+    by_name: BTreeMap<ReservationName, Reservation>,
+    by_node: BTreeMap<NodeId, BTreeSet<ReservationName>>,
+}
+
+/// Work that wants a node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wants<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) project: &'a ProjectPath,
+    /// From now on for so long, milliseconds; `None` is for ever.
+    pub(crate) now: UnixMillis,
+    pub(crate) for_ms: Option<u64>,
+}
+
+impl Reservations {
+    pub(crate) fn get(&self, name: &ReservationName) -> Option<&Reservation> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn all(&self) -> impl ExactSizeIterator<Item = &Reservation> {
+        self.by_name.values()
+    }
+
+    /// The reservation that keeps a node from this work, if one does.
+    pub(crate) fn keeps(&self, node: &NodeId, wants: Wants<'_>) -> Option<&ReservationName> {
+        let mut names = self.by_node.get(node)?.iter();
+        names.find(|name| {
+            let spec = self.by_name.get(name).map(|found| &found.spec);
+            spec.is_some_and(|spec| {
+                spec.meets(wants.now, wants.for_ms) && !spec.is_for(wants.user, wants.project)
+            })
+        })
+    }
+
+    pub(crate) fn set(&mut self, record: Reservation) {
+        self.delete(&record.name);
+        for node in &record.spec.nodes {
+            let names = self.by_node.entry(node.clone()).or_default();
+            names.insert(record.name.clone());
+        }
+        self.by_name.insert(record.name.clone(), record);
+    }
+
+    pub(crate) fn delete(&mut self, name: &ReservationName) {
+        let Some(Reservation {
+            spec: ReservationSpec { nodes, .. },
+            ..
+        }) = self.by_name.remove(name)
+        else {
+            return;
+        };
+        for node in nodes {
+            if let Some(names) = self.by_node.get_mut(&node) {
+                names.remove(name);
+                if names.is_empty() {
+                    self.by_node.remove(&node);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,663 @@
+//! Arrays: one record for many pieces of work, of which each has its own only when it has nodes.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, work::*};
+use lattice_quorum_types::{
+    AllocationId, AllocationState,
+    AllocationState::*,
+    Command, Refusal,
+    allocation::StopCause,
+    array::IndexSet,
+    command::Power,
+    course::Element,
+    event::EventKind,
+    spec::{AllocationSpec, Requeue, Workload},
+    terms::{Condition::*, Dependency},
+};
+
+fn numbers(set: &IndexSet) -> Vec<u32> {
+    set.iter().collect()
+}
+
+/// The number of the element at this place.
+fn at(array: AllocationId, place: u64) -> AllocationId {
+    AllocationId(array.0 + 1 + place)
+}
+
+/// Placed, and ended so.
+fn end(c: &mut Cluster, id: AllocationId, exit: lattice_quorum_types::allocation::RankExit) {
+    c.place(id).unwrap();
+    c.end_all(id, exit);
+}
+
+fn cancel(c: &mut Cluster, id: AllocationId) {
+    c.user("alice", Command::Cancel { id }).unwrap();
+}
+
+#[test]
+fn an_element_has_a_record_when_it_has_nodes_and_its_array_counts_it() {
+    let mut c = Cluster::with_nodes(4);
+    let mut spec = array("1,3,5-7");
+    spec.name = Some("sweep".to_owned());
+    spec.class = 4;
+    let id = c.submit(spec).unwrap();
+    assert_eq!((id, c.state_of(id)), (AllocationId(1), Pending));
+    assert_eq!(c.submit(common::spec("t", 1)).unwrap(), AllocationId(7));
+    assert!(c.state.allocation(at(id, 1)).is_none());
+    c.clock += 100;
+    c.place(at(id, 1)).unwrap();
+    c.reopen();
+    let element = c.of(at(id, 1));
+    let of = Element {
+        array: id,
+        index: 3,
+    };
+    assert_eq!(element.course.element, Some(of));
+    assert_eq!((element.state, element.attempt), (Starting, 1));
+    assert_eq!(element.spec.workload, Workload::default());
+    assert_eq!(
+        (element.spec.class, element.spec.name.as_deref()),
+        (4, Some("sweep"))
+    );
+    assert_eq!(element.submitted_at, common::START);
+    let tally = c.tally(id);
+    assert_eq!(
+        (numbers(&tally.pending), tally.alive),
+        (vec![1, 5, 6, 7], 1)
+    );
+    assert_eq!(c.state.project(&common::path("t")).unwrap().own.nodes, 1);
+    c.end_all(at(id, 1), DONE);
+    let tally = c.tally(id);
+    assert_eq!((tally.alive, tally.completed), (0, 1));
+    for place in [0, 2, 3, 4] {
+        assert_eq!(c.state_of(id), Pending);
+        c.place(at(id, place)).unwrap();
+    }
+    assert_eq!(c.state_of(id), Blocked, "everything is placed");
+    for place in [0, 2, 3, 4] {
+        assert_eq!(c.state_of(id), Blocked);
+        c.end_all(at(id, place), DONE);
+    }
+    assert_eq!(
+        (c.state_of(id), c.of(id).ended_at),
+        (Completed, Some(c.now()))
+    );
+    assert_eq!(c.tally(id).completed, 5);
+}
+
+#[test]
+fn an_array_ends_failed_before_cancelled_before_completed() {
+    for (ends, expected) in [
+        ([DONE, DONE], Completed),
+        ([DONE, BROKEN], Failed),
+        ([BROKEN, BROKEN], Failed),
+    ] {
+        let mut c = Cluster::with_nodes(4);
+        let id = c.submit(array("0-1")).unwrap();
+        for (place, exit) in (0..).zip(ends) {
+            end(&mut c, at(id, place), exit);
+        }
+        assert_eq!(c.state_of(id), expected);
+    }
+    for (exit, expected) in [(DONE, Cancelled), (BROKEN, Failed)] {
+        let mut c = Cluster::with_nodes(4);
+        let id = c.submit(array("0-1")).unwrap();
+        end(&mut c, at(id, 1), exit);
+        cancel(&mut c, at(id, 0));
+        assert_eq!(c.state_of(id), expected);
+        let tally = c.tally(id);
+        assert_eq!((numbers(&tally.cancelled), tally.stopped), (vec![0], 0));
+    }
+}
+
+#[test]
+fn no_more_elements_run_at_a_time_than_were_asked_for() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("0-9%2")).unwrap();
+    c.place(at(id, 0)).unwrap();
+    c.place(at(id, 7)).unwrap();
+    assert_eq!(fault(c.place(at(id, 1))).0, "id");
+    c.end_all(at(id, 7), DONE);
+    c.place(at(id, 1)).unwrap();
+    // One that is queued again is alive still.
+    c.user("alice", Command::Requeue { id: at(id, 1) }).unwrap();
+    c.end_all(at(id, 1), DONE);
+    assert_eq!(c.state_of(at(id, 1)), Pending);
+    assert_eq!(fault(c.place(at(id, 2))).0, "id");
+    c.place(at(id, 1)).unwrap();
+    assert_eq!(c.of(at(id, 1)).attempt, 2);
+    assert_eq!(c.tally(id).alive, 2);
+}
+
+#[test]
+fn nothing_is_placed_but_elements_that_wait_for_nodes() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("0-3")).unwrap();
+    assert_eq!(code(c.place(id)), "wrong_state", "the array itself");
+    assert_eq!(code(c.place(at(id, 4))), "unknown_allocation");
+    cancel(&mut c, at(id, 0));
+    assert_eq!(fault(c.place(at(id, 0))).0, "id");
+    c.place(at(id, 1)).unwrap();
+    assert_eq!(code(c.place(at(id, 1))), "wrong_state");
+    c.user("alice", Command::Hold { id }).unwrap();
+    assert_eq!(code(c.place(at(id, 2))), "wrong_state");
+    c.user("alice", Command::Release { id }).unwrap();
+    c.place(at(id, 2)).unwrap();
+    // By who schedules its vCluster alone.
+    let nodes = c.free(1);
+    let assign = Command::Assign {
+        id: at(id, 3),
+        nodes,
+    };
+    assert_eq!(fault(c.under("schedule.other", assign)).0, "fence");
+    let mut spec = array("0-3");
+    spec.terms.begin_at = Some(c.now().after(50));
+    let later = c.submit(spec).unwrap();
+    assert_eq!(fault(c.place(at(later, 0))).0, "id");
+    c.clock += 50;
+    c.place(at(later, 0)).unwrap();
+}
+
+#[test]
+fn what_is_said_to_an_element_that_was_never_placed_names_its_array() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("0-3")).unwrap();
+    let element = at(id, 2);
+    for command in [
+        Command::Hold { id: element },
+        Command::Release { id: element },
+        Command::Requeue { id: element },
+        Command::SetWalltime {
+            id: element,
+            walltime_ms: 5,
+        },
+    ] {
+        let (field, reason) = fault(c.user("alice", command));
+        assert_eq!(field, "id");
+        assert!(reason.contains("element of array 1"), "{reason}");
+    }
+    assert_eq!(
+        code(c.user("bob", Command::Cancel { id: element })),
+        "forbidden"
+    );
+}
+
+#[test]
+fn a_cancelled_array_places_no_more_and_ends_with_what_runs() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("0-9")).unwrap();
+    end(&mut c, at(id, 0), DONE);
+    for place in [1, 2] {
+        c.place(at(id, place)).unwrap();
+        c.start_all(at(id, place));
+    }
+    c.user("alice", Command::Hold { id }).unwrap();
+    assert_eq!(code(c.user("bob", Command::Cancel { id })), "forbidden");
+    cancel(&mut c, id);
+    assert_eq!(c.state_of(id), Blocked);
+    assert_eq!(numbers(&c.tally(id).cancelled), [3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!([1, 2].map(|place| c.state_of(at(id, place))), [Stopping; 2]);
+    let before = c.state.revision();
+    cancel(&mut c, id);
+    assert_eq!(c.state.revision(), before, "a repeat changes nothing");
+    c.end_all(at(id, 1), DONE);
+    assert_eq!(c.state_of(id), Blocked);
+    c.end_all(at(id, 2), DONE);
+    assert_eq!(c.state_of(id), Cancelled);
+    let by = "alice".to_owned();
+    assert_eq!(c.of(id).stop, Some(StopCause::Cancelled { by }));
+    let tally = c.tally(id);
+    assert_eq!((tally.completed, tally.stopped, tally.alive), (1, 2, 0));
+}
+
+#[test]
+fn cancelled_elements_leave_the_others_alone() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("0-2")).unwrap();
+    c.place(at(id, 0)).unwrap();
+    cancel(&mut c, at(id, 1));
+    let before = c.state.revision();
+    cancel(&mut c, at(id, 1));
+    assert_eq!(c.state.revision(), before);
+    cancel(&mut c, at(id, 2));
+    assert_eq!(c.state_of(id), Blocked, "nothing is left to place");
+    cancel(&mut c, at(id, 0));
+    assert_eq!(c.state_of(at(id, 0)), Stopping);
+    c.end_all(at(id, 0), DONE);
+    assert_eq!(c.state_of(id), Cancelled);
+    assert_eq!(code(c.user("alice", Command::Cancel { id })), "wrong_state");
+    // All of them, and none ever ran.
+    let id = c.submit(array("0-1")).unwrap();
+    cancel(&mut c, at(id, 0));
+    cancel(&mut c, at(id, 1));
+    assert_eq!(c.state_of(id), Cancelled);
+}
+
+#[test]
+fn an_array_on_hold_ends_with_its_last_element() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("0-1")).unwrap();
+    c.place(at(id, 0)).unwrap();
+    c.place(at(id, 1)).unwrap();
+    c.user("alice", Command::Hold { id }).unwrap();
+    c.end_all(at(id, 0), DONE);
+    assert_eq!(c.state_of(id), Held);
+    c.end_all(at(id, 1), DONE);
+    assert_eq!(c.state_of(id), Completed);
+    let id = c.submit(array("0-1")).unwrap();
+    c.user("alice", Command::Hold { id }).unwrap();
+    c.user("alice", Command::Release { id }).unwrap();
+    assert_eq!(c.state_of(id), Pending);
+    let mut spec = array("0-1");
+    spec.hold = true;
+    let id = c.submit(spec).unwrap();
+    assert_eq!(c.state_of(id), Held);
+}
+
+#[test]
+fn a_lost_node_puts_an_element_back_and_the_rest_goes_on() {
+    let mut c = Cluster::with_nodes(4);
+    let mut spec = array("0-1");
+    spec.requeue = Requeue::Always;
+    let id = c.submit(spec).unwrap();
+    end(&mut c, at(id, 0), lost());
+    assert_eq!(c.state_of(at(id, 0)), Pending);
+    assert_eq!(c.tally(id).alive, 1);
+    end(&mut c, at(id, 1), DONE);
+    assert_eq!(c.state_of(id), Blocked);
+    // It is held and released by itself now.
+    c.user("alice", Command::Hold { id: at(id, 0) }).unwrap();
+    assert_eq!(code(c.place(at(id, 0))), "wrong_state");
+    c.user("alice", Command::Release { id: at(id, 0) }).unwrap();
+    c.reopen();
+    end(&mut c, at(id, 0), DONE);
+    assert_eq!(c.state_of(id), Completed);
+}
+
+/// After an array, index by index.
+fn element_by_element(indices: &str, others: &[AllocationId]) -> AllocationSpec {
+    let mut spec = array(indices);
+    let after = |on: &AllocationId| Dependency {
+        on: *on,
+        condition: Corresponding,
+    };
+    spec.terms.after = others.iter().map(after).collect();
+    spec
+}
+
+#[test]
+fn corresponding_elements_wait_for_those_of_the_same_index() {
+    let mut c = Cluster::with_nodes(4);
+    let first = c.submit(array("0-4")).unwrap();
+    let second = c.submit(element_by_element("2-6:2", &[first])).unwrap();
+    // 6 is none of the first one's.
+    assert_eq!(c.state_of(second), Pending);
+    assert_eq!(numbers(&c.tally(second).pending), [6]);
+    assert_eq!(numbers(&c.tally(second).blocked), [2, 4]);
+    assert_eq!(fault(c.place(at(second, 0))).0, "id");
+    end(&mut c, at(second, 2), DONE);
+    assert_eq!(c.state_of(second), Blocked);
+    c.reopen();
+    c.clock += 9;
+    end(&mut c, at(first, 4), DONE);
+    assert_eq!(c.state_of(second), Pending);
+    assert_eq!(c.of(second).eligible_at, c.now());
+    assert_eq!(numbers(&c.tally(second).pending), [4]);
+    end(&mut c, at(first, 2), BROKEN);
+    assert_eq!(numbers(&c.tally(second).cancelled), [2]);
+    end(&mut c, at(second, 1), DONE);
+    assert_eq!(c.state_of(second), Cancelled);
+    assert_eq!(c.state_of(first), Pending);
+}
+
+#[test]
+fn corresponding_elements_are_lost_with_those_that_are_cancelled() {
+    for whole in [false, true] {
+        let mut c = Cluster::with_nodes(4);
+        let first = c.submit(array("0-2")).unwrap();
+        let second = c.submit(element_by_element("0-3", &[first])).unwrap();
+        let third = c.submit(element_by_element("0-3", &[second])).unwrap();
+        if whole {
+            cancel(&mut c, first);
+        } else {
+            (0..3).for_each(|place| cancel(&mut c, at(first, place)));
+        }
+        for array in [second, third] {
+            assert_eq!(numbers(&c.tally(array).cancelled), [0, 1, 2]);
+        }
+        assert_eq!([second, third].map(|id| c.state_of(id)), [Pending, Blocked]);
+        end(&mut c, at(second, 3), DONE);
+        assert_eq!(c.state_of(third), Pending);
+        end(&mut c, at(third, 3), DONE);
+        assert_eq!([second, third].map(|id| c.state_of(id)), [Cancelled; 2]);
+    }
+}
+
+#[test]
+fn an_array_whose_whole_never_will_takes_those_with_it_that_wait_by_index() {
+    let mut c = Cluster::with_nodes(4);
+    let gate = c.submit(common::spec("t", 1)).unwrap();
+    let mut spec = array("0-2");
+    spec.terms.after = after(&[(gate, Success)]).terms.after;
+    let first = c.submit(spec).unwrap();
+    let second = c.submit(element_by_element("0-2", &[first])).unwrap();
+    assert_eq!([first, second].map(|id| c.state_of(id)), [Blocked; 2]);
+    assert_eq!(code(c.place(at(first, 0))), "wrong_state");
+    c.run_to(gate, BROKEN);
+    assert_eq!([first, second].map(|id| c.state_of(id)), [Cancelled; 2]);
+    assert_eq!(numbers(&c.tally(first).cancelled), [0, 1, 2]);
+}
+
+/// Ends so many others that no record of before is in memory.
+fn bury(c: &mut Cluster) {
+    for _ in 0..2_100 {
+        let id = c.submit(common::spec("t", 1)).unwrap();
+        cancel(c, id);
+    }
+    let _ = c.state.take_sealed();
+}
+
+#[test]
+fn elements_that_wait_for_two_arrays_need_no_record_of_the_one_that_ended_long_ago() {
+    let mut c = Cluster::with_nodes(4);
+    let gate = c.submit(common::spec("t", 1)).unwrap();
+    let old = c.submit(array("0-2")).unwrap();
+    let new = c.submit(array("0-2")).unwrap();
+    let mut spec = element_by_element("0-3", &[old, new]);
+    spec.terms.after.extend(after(&[(gate, Any)]).terms.after);
+    let waits = c.submit(spec).unwrap();
+    end(&mut c, at(old, 0), DONE);
+    end(&mut c, at(old, 1), BROKEN);
+    cancel(&mut c, at(old, 2));
+    assert_eq!(c.state_of(old), Failed);
+    assert_eq!(numbers(&c.tally(waits).cancelled), [1, 2]);
+    bury(&mut c);
+    assert!(c.state.allocation(old).is_none(), "it is in a segment");
+    end(&mut c, at(new, 0), DONE);
+    assert_eq!(c.state_of(waits), Blocked, "the gate is closed");
+    end(&mut c, at(new, 1), DONE);
+    end(&mut c, at(new, 2), DONE);
+    c.run_to(gate, DONE);
+    assert_eq!(numbers(&c.tally(waits).pending), [0, 3]);
+    end(&mut c, at(waits, 0), DONE);
+    end(&mut c, at(waits, 3), DONE);
+    assert_eq!(c.state_of(waits), Cancelled);
+}
+
+#[test]
+fn after_an_array_that_has_ended_each_index_is_as_that_one_left_it() {
+    let mut c = Cluster::with_nodes(4);
+    let old = c.submit(array("0-2")).unwrap();
+    end(&mut c, at(old, 0), DONE);
+    end(&mut c, at(old, 1), BROKEN);
+    cancel(&mut c, at(old, 2));
+    let mut held = element_by_element("0-3", &[old]);
+    held.hold = true;
+    let held = c.submit(held).unwrap();
+    let waits = c.submit(element_by_element("0-3", &[old])).unwrap();
+    let never = c.submit(element_by_element("1-2", &[old])).unwrap();
+    assert_eq!((c.state_of(waits), c.state_of(never)), (Pending, Cancelled));
+    assert_eq!(numbers(&c.tally(waits).pending), [0, 3]);
+    bury(&mut c);
+    c.user("alice", Command::Release { id: held }).unwrap();
+    assert_eq!(numbers(&c.tally(held).pending), [0, 3]);
+    assert_eq!(numbers(&c.tally(held).cancelled), [1, 2]);
+    let (field, reason) = fault(c.submit(element_by_element("0-3", &[old])));
+    assert_eq!(field, "dependencies");
+    assert!(reason.contains("long ago"), "{reason}");
+    // As a whole it is known for ever.
+    assert_eq!(
+        c.submit(after(&[(old, Failure)])).map(|id| c.state_of(id)),
+        Ok(Pending)
+    );
+}
+
+#[test]
+fn work_waits_for_one_element_placed_or_not() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("10-13")).unwrap();
+    let waits: Vec<_> = (0..4)
+        .map(|place| c.submit(after(&[(at(id, place), Any)])).unwrap())
+        .collect();
+    let gate = c.submit(common::spec("t", 1)).unwrap();
+    let mut both = after(&[(at(id, 2), Any), (gate, Any)]);
+    both.hold = true;
+    let both = c.submit(both).unwrap();
+    let whole = c.submit(after(&[(id, Success)])).unwrap();
+    let states = |c: &Cluster| waits.iter().map(|id| c.state_of(*id)).collect::<Vec<_>>();
+    c.reopen();
+    end(&mut c, at(id, 0), DONE);
+    cancel(&mut c, at(id, 1));
+    assert_eq!(states(&c), [Pending, Pending, Blocked, Blocked]);
+    c.place(at(id, 3)).unwrap();
+    cancel(&mut c, id);
+    assert_eq!(states(&c), [Pending, Pending, Pending, Blocked]);
+    c.end_all(at(id, 3), DONE);
+    assert_eq!(states(&c), [Pending; 4]);
+    assert_eq!(c.state_of(whole), Cancelled);
+    // The array is gone, and what its element came to is known all the same.
+    bury(&mut c);
+    c.user("alice", Command::Release { id: both }).unwrap();
+    assert_eq!(c.state_of(both), Blocked);
+    cancel(&mut c, gate);
+    assert_eq!(c.state_of(both), Pending);
+}
+
+#[test]
+fn what_an_element_has_come_to_is_refused_as_of_any_other() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("0-3")).unwrap();
+    cancel(&mut c, at(id, 1));
+    let (field, reason) = fault(c.submit(after(&[(at(id, 1), Success)])));
+    assert_eq!(field, "dependencies");
+    assert!(reason.contains("was cancelled"), "{reason}");
+    c.submit(after(&[(at(id, 1), Any)])).unwrap();
+    // Element by element goes between arrays.
+    for on in [at(id, 0), c.submit(common::spec("t", 1)).unwrap()] {
+        assert_eq!(
+            fault(c.submit(element_by_element("0-3", &[on]))).0,
+            "dependencies"
+        );
+    }
+    assert_eq!(
+        fault(c.submit(after(&[(id, Corresponding)]))).0,
+        "dependencies"
+    );
+    cancel(&mut c, id);
+    assert_eq!(
+        fault(c.submit(after(&[(id, Corresponding)]))).0,
+        "dependencies"
+    );
+}
+
+#[test]
+fn an_array_has_its_mutex_until_the_last_element_that_runs_has_ended() {
+    let mut c = Cluster::with_nodes(4);
+    let mut spec = array("0-2");
+    spec.terms.mutex = Some("db".to_owned());
+    let first = c.submit(spec.clone()).unwrap();
+    let second = c.submit(spec).unwrap();
+    assert_eq!([first, second].map(|id| c.state_of(id)), [Pending, Blocked]);
+    assert_eq!(code(c.place(at(second, 0))), "wrong_state");
+    // What is cancelled of one that waits does not let it go.
+    cancel(&mut c, at(second, 0));
+    assert_eq!(c.state_of(second), Blocked);
+    c.place(at(first, 0)).unwrap();
+    c.place(at(first, 1)).unwrap();
+    c.user("alice", Command::Hold { id: first }).unwrap();
+    assert_eq!(c.state_of(second), Blocked, "two of them run");
+    c.end_all(at(first, 0), DONE);
+    c.end_all(at(first, 1), DONE);
+    assert_eq!([first, second].map(|id| c.state_of(id)), [Held, Pending]);
+    c.user("alice", Command::Release { id: first }).unwrap();
+    assert_eq!(c.state_of(first), Blocked);
+    c.place(at(second, 1)).unwrap();
+    cancel(&mut c, second);
+    assert_eq!(c.state_of(first), Blocked);
+    c.end_all(at(second, 1), DONE);
+    assert_eq!(c.state_of(first), Pending);
+    end(&mut c, at(first, 2), DONE);
+    assert_eq!(c.state_of(first), Completed);
+}
+
+#[test]
+fn past_its_deadline_an_array_places_no_more_and_what_runs_has_its_own() {
+    let mut c = Cluster::with_nodes(4);
+    let mut spec = array("0-2");
+    spec.walltime_ms = Some(1_000);
+    spec.terms.deadline_at = Some(c.now().after(1_500));
+    let id = c.submit(spec).unwrap();
+    c.place(at(id, 0)).unwrap();
+    c.start_all(at(id, 0));
+    assert_eq!(fault(c.service(Command::Expire { id })).0, "id");
+    c.clock += 501;
+    c.service(Command::Expire { id }).unwrap();
+    assert_eq!(c.state_of(at(id, 0)), Running, "it may be done in time");
+    assert_eq!(numbers(&c.tally(id).cancelled), [1, 2]);
+    assert_eq!(fault(c.service(Command::Expire { id: at(id, 0) })).0, "id");
+    c.clock += 1_000;
+    c.service(Command::Expire { id: at(id, 0) }).unwrap();
+    c.end_all(at(id, 0), DONE);
+    assert_eq!(c.state_of(id), Failed);
+    assert_eq!(c.of(id).stop, Some(StopCause::Deadline));
+}
+
+#[test]
+fn arrays_are_refused_where_their_elements_would_be() {
+    let mut c = Cluster::with_nodes(4);
+    let mut spec = array("0-2");
+    spec.nodes = 5;
+    assert_eq!(code(c.submit(spec)), "limit_exceeded");
+    let mut spec = array("0-2");
+    spec.sensitive = true;
+    assert_eq!(fault(c.submit(spec)).0, "array");
+    for text in ["", "5-1", "0-9:0", "0-9%0", "0-100000", "4000001", "x"] {
+        assert!(
+            text.parse::<lattice_quorum_types::array::ArraySpec>()
+                .is_err(),
+            "{text}"
+        );
+    }
+    // Each is asked for by itself: the array is as large as it likes.
+    let id = c.submit(array("0-999")).unwrap();
+    for place in 0..4 {
+        c.place(at(id, place)).unwrap();
+    }
+    c.add_nodes(1);
+    assert_eq!(code(c.place(at(id, 4))), "limit_exceeded");
+    assert_eq!(
+        c.tally(id).pending.len(),
+        996,
+        "refused, it changes nothing"
+    );
+}
+
+#[test]
+fn another_walltime_is_for_elements_that_are_not_placed_yet() {
+    let mut c = Cluster::with_nodes(4);
+    let mut spec = array("0-1");
+    spec.walltime_ms = Some(9_000);
+    let id = c.submit(spec).unwrap();
+    c.place(at(id, 0)).unwrap();
+    let walltime_ms = 5_000;
+    c.user("alice", Command::SetWalltime { id, walltime_ms })
+        .unwrap();
+    c.place(at(id, 1)).unwrap();
+    let of = |place| c.of(at(id, place)).spec.walltime_ms;
+    assert_eq!((of(0), of(1)), (Some(9_000), Some(5_000)));
+}
+
+#[test]
+fn the_end_of_an_element_is_told_before_its_array_s() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("0-1")).unwrap();
+    end(&mut c, at(id, 0), DONE);
+    c.place(at(id, 1)).unwrap();
+    let node = c.nodes_of(at(id, 1)).remove(0);
+    let (at_, fault) = (c.now(), None);
+    let report = lattice_quorum_types::command::RankReport::Ended {
+        at: at_,
+        exit: DONE,
+        fault,
+    };
+    let events = c.report(at(id, 1), &node, report).unwrap().events;
+    let told: Vec<(AllocationId, AllocationState)> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Allocation { record, .. } => Some((record.id, record.state)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [(at(id, 1), Completed), (id, Completed)]);
+}
+
+#[test]
+fn operators_may_cancel_others_elements() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("0-1")).unwrap();
+    let cancel = Command::Cancel { id: at(id, 0) };
+    c.propose("olga", Power::Operator, cancel).unwrap();
+    let by = "olga".to_owned();
+    assert_eq!(c.of(id).stop, Some(StopCause::Cancelled { by }));
+    assert_eq!(c.state_of(id), Pending);
+    let unknown = Command::Cancel { id: at(id, 9) };
+    let id = at(id, 9);
+    assert_eq!(c.admin(unknown), Err(Refusal::UnknownAllocation { id }));
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "prints what it took"
+)]
+fn ten_thousand_elements_run_to_the_end() {
+    const ELEMENTS: u64 = 10_000;
+    let mut c = Cluster::with_nodes(1);
+    let mut spec = array("0-9999");
+    spec.workload.script = Some("x".repeat(4_000));
+    let empty = c.state.snapshot().len();
+    let id = c.submit(spec).unwrap();
+    let submitted = c.state.snapshot().len() - empty;
+    assert!(submitted < 5_000, "{submitted} bytes for one record");
+    c.admin(Command::AcquireLease {
+        lease: lattice_quorum_types::id::LeaseName::new("schedule.main").unwrap(),
+        holder: "c1".to_owned(),
+        ttl_ms: 3_600_000,
+    })
+    .unwrap();
+    let begun = std::time::Instant::now();
+    let (mut first, mut sealed, mut events) = (None, 0, 0);
+    for place in 0..ELEMENTS {
+        let nodes = c.free(1);
+        let id = at(id, place);
+        let assigned = c.admin(Command::Assign { id, nodes }).unwrap();
+        events += assigned.events.len();
+        c.end_all(id, DONE);
+        sealed += c
+            .state
+            .take_sealed()
+            .iter()
+            .map(|s| s.bytes.len())
+            .sum::<usize>();
+        if place == 99 {
+            first = Some(begun.elapsed());
+        }
+        c.log.clear();
+    }
+    let took = begun.elapsed();
+    println!(
+        "10,000 elements: submitted {submitted} bytes, at the end {} bytes and {sealed} in segments; \
+         {took:?}, the first hundred {:?}; {} events an assignment",
+        c.state.snapshot().len(),
+        first.unwrap(),
+        events as u64 / ELEMENTS,
+    );
+    assert_eq!(c.state_of(id), Completed);
+    assert_eq!(c.tally(id).completed, 10_000);
+    assert_eq!(c.state.live_allocations().count(), 0);
+    // The rows at hand, and four bytes for each that has ended.
+    assert!(c.state.snapshot().len() < 1_000_000);
+}

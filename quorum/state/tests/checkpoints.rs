@@ -1,0 +1,548 @@
+//! Checkpoints: asked for by number, whole when every rank has written its part, gone on from when they are.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, work::*};
+use lattice_quorum_types::{
+    AllocationId,
+    AllocationState::*,
+    Applied, Command, Outcome, Refusal,
+    allocation::{RankExit, StopCause},
+    checkpoint::CheckpointMode,
+    command::{CheckpointAsked, Power, RankReport, Victim},
+    course::{AfterCheckpoint, MoveReason},
+    spec::{AllocationSpec, Requeue},
+};
+
+/// Two ranks that write checkpoints, running.
+fn running(c: &mut Cluster) -> AllocationId {
+    let mut spec = writes(common::spec("t", 2));
+    spec.walltime_ms = Some(100_000);
+    c.running(spec)
+}
+
+fn cluster() -> Cluster {
+    Cluster::with_nodes(6)
+}
+
+fn ask(c: &mut Cluster, id: AllocationId) -> Result<Applied, Refusal> {
+    c.service(Command::WriteCheckpoint {
+        id,
+        directory: "/scratch/t".to_owned(),
+        timeout_ms: 10_000,
+    })
+}
+
+fn asked(c: &mut Cluster, id: AllocationId) -> u32 {
+    match ask(c, id).unwrap().outcome {
+        Outcome::Checkpoint { number } => number,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Makes room, for its own good.
+fn make_room(c: &mut Cluster, id: AllocationId, writes: bool) -> Result<Applied, Refusal> {
+    let checkpoint = writes.then(|| CheckpointAsked {
+        directory: "/scratch/t".to_owned(),
+        timeout_ms: 10_000,
+    });
+    let victim = Victim {
+        id,
+        attempt: c.of(id).attempt,
+        checkpoint,
+    };
+    let by = "carol".to_owned();
+    let reason = MoveReason::Asked { by };
+    c.service(Command::MakeRoom { victim, reason })
+}
+
+#[test]
+fn a_checkpoint_is_whole_when_every_rank_has_written_in_whatever_order() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    c.clock += 30_000;
+    let number = asked(&mut c, id);
+    assert_eq!((number, c.state_of(id)), (1, Checkpointing));
+    let writing = c.of(id).course.writing.clone().unwrap();
+    assert_eq!(writing.until, c.now().after(10_000));
+    assert_eq!(
+        (writing.then, writing.extended),
+        (AfterCheckpoint::GoOn, false)
+    );
+    assert_eq!(code(ask(&mut c, id)), "wrong_state", "one at a time");
+    c.clock += 500;
+    c.checkpointed(id, 1, 1, written(c.now())).unwrap();
+    let before = c.state.revision();
+    c.checkpointed(id, 1, 1, written(c.now())).unwrap();
+    assert_eq!(c.state.revision(), before, "a repeat says nothing new");
+    c.checkpointed(id, 0, 7, written(c.now())).unwrap();
+    assert_eq!(c.state.revision(), before, "nor does what nobody asked for");
+    assert_eq!(
+        (c.state_of(id), c.of(id).course.kept.clone()),
+        (Checkpointing, None)
+    );
+    c.reopen();
+    c.clock += 500;
+    c.checkpointed(id, 0, 1, written(c.now())).unwrap();
+    let course = c.of(id).course.clone();
+    let kept = course.kept.unwrap();
+    assert_eq!((c.state_of(id), course.writing), (Running, None));
+    assert_eq!((kept.number, kept.attempt, kept.bytes), (1, 1, Some(200)));
+    assert_eq!((kept.progress_ms, kept.took_ms), (30_000, 1_000));
+    assert_eq!(kept.directory, "/scratch/t");
+    assert_eq!((course.checkpoints, course.failed_checkpoints), (1, 0));
+}
+
+#[test]
+fn one_rank_that_fails_is_enough_and_no_number_comes_twice() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    asked(&mut c, id);
+    c.checkpointed(id, 1, 1, written(c.now())).unwrap();
+    c.checkpointed(id, 0, 1, not_written(c.now())).unwrap();
+    let course = &c.of(id).course;
+    assert_eq!((c.state_of(id), course.failed_checkpoints), (Running, 1));
+    assert_eq!((&course.kept, &course.writing), (&None, &None));
+    assert_eq!(asked(&mut c, id), 2);
+    // The late word of one that is over.
+    c.checkpointed(id, 1, 1, written(c.now())).unwrap();
+    c.checkpointed(id, 0, 2, written(c.now())).unwrap();
+    assert_eq!(c.state_of(id), Checkpointing);
+    c.checkpointed(id, 1, 2, written(c.now())).unwrap();
+    assert_eq!(c.of(id).course.kept.as_ref().unwrap().number, 2);
+    // Nor in another attempt.
+    c.user("alice", Command::Requeue { id }).unwrap();
+    c.end_all(id, DONE);
+    c.run(id);
+    assert_eq!((asked(&mut c, id), c.of(id).attempt), (3, 2));
+    let kept = c.of(id).course.kept.clone();
+    c.checkpointed(id, 0, 3, not_written(c.now())).unwrap();
+    assert_eq!(c.of(id).course.kept, kept, "the one before is still good");
+}
+
+#[test]
+fn bytes_are_known_where_every_rank_said_them() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    asked(&mut c, id);
+    c.checkpointed(id, 0, 1, written(c.now())).unwrap();
+    let unknown = lattice_quorum_types::checkpoint::CheckpointOutcome::Written {
+        at: c.now(),
+        bytes: None,
+        took_ms: 1,
+    };
+    c.checkpointed(id, 1, 1, unknown).unwrap();
+    assert_eq!(c.of(id).course.kept.as_ref().unwrap().bytes, None);
+}
+
+#[test]
+fn nothing_is_asked_of_what_cannot_write_or_does_not_run() {
+    let mut c = cluster();
+    let id = c.running(common::spec("t", 1));
+    assert_eq!(fault(ask(&mut c, id)).0, "checkpoint");
+    let id = c.submit(writes(common::spec("t", 1))).unwrap();
+    assert_eq!(code(ask(&mut c, id)), "wrong_state");
+    c.assign(id).unwrap();
+    assert_eq!(code(ask(&mut c, id)), "wrong_state");
+    c.start_all(id);
+    let mut with = |directory: &str, timeout_ms| {
+        let directory = directory.to_owned();
+        let command = Command::WriteCheckpoint {
+            id,
+            directory,
+            timeout_ms,
+        };
+        fault(c.service(command)).0
+    };
+    for directory in ["", "x", "/a/../b", "/a\n", "s3://t/x", &"/x".repeat(600)] {
+        assert_eq!(with(directory, 1), "directory", "{directory:?}");
+    }
+    assert_eq!(with("/x", 0), "timeout_ms");
+    assert_eq!(with("/x", 24 * 3_600_000 + 1), "timeout_ms");
+    let command = Command::WriteCheckpoint {
+        id,
+        directory: "/x".to_owned(),
+        timeout_ms: 1,
+    };
+    assert_eq!(code(c.user("alice", command.clone())), "forbidden");
+    let unfenced = c.propose("service:c1", Power::Service, command.clone());
+    assert_eq!(code(unfenced), "forbidden");
+    c.propose("olga", Power::Operator, command).unwrap();
+}
+
+#[test]
+fn checkpoints_go_to_an_object_store_where_the_work_does_not_answer_with_files() {
+    let mut c = cluster();
+    let directory = Some("s3://t/p/1/checkpoints".to_owned());
+    for (mode, is_taken) in [
+        (CheckpointMode::Signal, false),
+        (CheckpointMode::SharedMemory, true),
+        (CheckpointMode::Callback, true),
+    ] {
+        let mut spec = writes(common::spec("t", 1));
+        let terms = spec.terms.checkpoint.as_mut().unwrap();
+        (terms.mode, terms.directory) = (mode, directory.clone());
+        let given = c.submit(spec);
+        match is_taken {
+            true => {
+                let id = given.unwrap();
+                c.run(id);
+                c.service(Command::WriteCheckpoint {
+                    id,
+                    directory: directory.clone().unwrap(),
+                    timeout_ms: 1,
+                })
+                .unwrap();
+            }
+            false => assert_eq!(fault(given).0, "checkpoint.directory"),
+        }
+    }
+}
+
+#[test]
+fn more_time_is_given_once() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    asked(&mut c, id);
+    let until = c.now().after(10_000);
+    let extend = |number, by_ms| Command::ExtendCheckpoint { id, number, by_ms };
+    c.clock += 9_000;
+    let before = c.state.revision();
+    c.service(extend(2, 5_000)).unwrap();
+    assert_eq!(c.of(id).course.writing.as_ref().unwrap().until, until);
+    assert!(c.state.revision().0 <= before.0 + 1, "the lease alone");
+    assert_eq!(fault(c.service(extend(1, 0))).0, "by_ms");
+    c.service(extend(1, 5_000)).unwrap();
+    let writing = c.of(id).course.writing.clone().unwrap();
+    assert_eq!(
+        (writing.until, writing.extended),
+        (until.after(5_000), true)
+    );
+    assert_eq!(fault(c.service(extend(1, 5_000))).0, "number");
+    assert_eq!(code(c.admin(extend(1, 5_000))), "forbidden");
+}
+
+#[test]
+fn one_that_is_given_up_leaves_the_work_running() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    asked(&mut c, id);
+    let give_up = |number| Command::GiveUpCheckpoint { id, number };
+    c.service(give_up(2)).unwrap();
+    assert_eq!(c.state_of(id), Checkpointing, "that is another one");
+    c.service(give_up(1)).unwrap();
+    let course = &c.of(id).course;
+    assert_eq!((c.state_of(id), course.failed_checkpoints), (Running, 1));
+    c.service(give_up(1)).unwrap();
+    assert_eq!(c.of(id).course.failed_checkpoints, 1);
+    // Too late.
+    c.checkpointed(id, 0, 1, written(c.now())).unwrap();
+    c.checkpointed(id, 1, 1, written(c.now())).unwrap();
+    assert_eq!(c.of(id).course.kept, None);
+    c.end_all(id, DONE);
+    assert_eq!(code(c.service(give_up(1))), "wrong_state");
+}
+
+#[test]
+fn a_walltime_that_runs_out_wins_and_nothing_is_kept() {
+    for by_command in [false, true] {
+        for moves in [false, true] {
+            let mut c = cluster();
+            let id = running(&mut c);
+            match moves {
+                true => drop(make_room(&mut c, id, true).unwrap()),
+                false => drop(asked(&mut c, id)),
+            }
+            c.checkpointed(id, 1, 1, written(c.now())).unwrap();
+            match by_command {
+                true => {
+                    let cause = StopCause::Walltime;
+                    c.service(Command::Stop { id, cause }).unwrap();
+                }
+                false => c.end_rank(id, 0, RankExit::Walltime),
+            }
+            assert_eq!(c.state_of(id), Stopping);
+            let ended = RankReport::Checkpoint {
+                of: lattice_quorum_types::course::RankCheckpoint {
+                    number: 1,
+                    outcome: written(c.now()),
+                },
+            };
+            let node = c.nodes_of(id)[0].clone();
+            c.report(id, &node, ended).unwrap();
+            c.end_all(id, RankExit::Stopped);
+            let record = c.of(id);
+            assert_eq!(
+                (record.state, &record.stop),
+                (Failed, &Some(StopCause::Walltime))
+            );
+            assert_eq!(
+                (&record.course.kept, record.course.failed_checkpoints),
+                (&None, 1)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_ends_before_it_has_written_spoils_the_checkpoint_and_not_the_work() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    asked(&mut c, id);
+    c.end_rank(id, 0, DONE);
+    assert_eq!(
+        (c.state_of(id), c.of(id).course.failed_checkpoints),
+        (Running, 1)
+    );
+    c.end_rank(id, 1, DONE);
+    assert_eq!((c.state_of(id), c.of(id).stop.clone()), (Completed, None));
+    // One that has written may go: the others write on.
+    let id = running(&mut c);
+    asked(&mut c, id);
+    c.checkpointed(id, 0, 1, written(c.now())).unwrap();
+    c.end_rank(id, 0, DONE);
+    assert_eq!(c.state_of(id), Checkpointing);
+    c.checkpointed(id, 1, 1, written(c.now())).unwrap();
+    assert_eq!(c.state_of(id), Running);
+    assert!(c.of(id).course.kept.is_some());
+    // One that fails ends the work as ever.
+    let id = running(&mut c);
+    asked(&mut c, id);
+    c.end_rank(id, 0, BROKEN);
+    assert_eq!(c.state_of(id), Stopping);
+    c.end_all(id, RankExit::Stopped);
+    assert_eq!(
+        (c.state_of(id), c.of(id).course.failed_checkpoints),
+        (Failed, 1)
+    );
+}
+
+#[test]
+fn ranks_that_leave_need_not_write() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    let nodes = vec![c.nodes_of(id)[1].clone()];
+    let shrink = Command::Shrink { id, nodes };
+    c.user("alice", shrink.clone()).unwrap();
+    asked(&mut c, id);
+    c.checkpointed(id, 0, 1, written(c.now())).unwrap();
+    assert_eq!(c.state_of(id), Running, "rank 1 is on its way out");
+    c.end_rank(id, 1, RankExit::Stopped);
+    assert_eq!((c.state_of(id), c.of(id).spec.nodes), (Running, 1));
+    // While one is written nothing grows or shrinks.
+    let id = running(&mut c);
+    asked(&mut c, id);
+    let nodes = vec![c.nodes_of(id)[1].clone()];
+    assert_eq!(
+        code(c.user("alice", Command::Shrink { id, nodes })),
+        "wrong_state"
+    );
+    let nodes = c.free(1);
+    assert_eq!(code(c.service(Command::Grow { id, nodes })), "wrong_state");
+}
+
+#[test]
+fn a_new_rank_that_never_came_does_not_keep_the_others_waiting_nor_end_them() {
+    for moves in [false, true] {
+        let mut c = cluster();
+        let id = running(&mut c);
+        let nodes = c.free(1);
+        c.service(Command::Grow { id, nodes }).unwrap();
+        match moves {
+            true => drop(make_room(&mut c, id, true).unwrap()),
+            false => drop(asked(&mut c, id)),
+        }
+        c.checkpointed(id, 0, 1, written(c.now())).unwrap();
+        c.checkpointed(id, 1, 1, written(c.now())).unwrap();
+        assert_eq!(c.state_of(id), Checkpointing);
+        c.end_rank(id, 2, lost());
+        let kept = c.of(id).course.kept.as_ref().map(|kept| kept.number);
+        assert_eq!((kept, c.of(id).spec.nodes), (Some(1), 2));
+        let expected = if moves { Stopping } else { Running };
+        assert_eq!(c.state_of(id), expected);
+    }
+}
+
+#[test]
+fn who_goes_on_from_a_checkpoint_has_the_walltime_that_is_left() {
+    let mut c = cluster();
+    let mut spec = writes(common::spec("t", 1));
+    (spec.walltime_ms, spec.requeue) = (Some(100_000), Requeue::Always);
+    let id = c.running(spec);
+    c.clock += 40_000;
+    asked(&mut c, id);
+    c.clock += 1_000;
+    c.checkpointed(id, 0, 1, written(c.now())).unwrap();
+    assert_eq!(c.of(id).walltime_left_ms(), Some(100_000));
+    c.clock += 20_000;
+    c.end_all(id, lost());
+    // What was lost with the node is not counted: it is done again.
+    assert_eq!(c.of(id).walltime_left_ms(), Some(60_000));
+    c.run(id);
+    assert_eq!(c.of(id).course.resumed_ms, 40_000);
+    assert_eq!(c.of(id).walltime_left_ms(), Some(60_000));
+    c.clock += 10_000;
+    asked(&mut c, id);
+    c.checkpointed(id, 0, 2, written(c.now())).unwrap();
+    assert_eq!(c.of(id).course.kept.as_ref().unwrap().progress_ms, 50_000);
+    c.end_all(id, lost());
+    assert_eq!(c.of(id).walltime_left_ms(), Some(50_000));
+    let walltime_ms = 10_000;
+    c.user("alice", Command::SetWalltime { id, walltime_ms })
+        .unwrap();
+    assert_eq!(c.of(id).walltime_left_ms(), Some(1), "a moment, to say so");
+}
+
+#[test]
+fn what_makes_room_after_a_checkpoint_is_suspended_and_goes_on_from_it() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    let eligible_at = c.of(id).eligible_at;
+    c.clock += 25_000;
+    make_room(&mut c, id, true).unwrap();
+    assert_eq!(c.state_of(id), Checkpointing);
+    c.clock += 2_000;
+    c.checkpointed(id, 0, 1, written(c.now())).unwrap();
+    c.checkpointed(id, 1, 1, written(c.now())).unwrap();
+    assert_eq!(c.state_of(id), Stopping);
+    c.reopen();
+    c.end_all(id, RankExit::Stopped);
+    let record = c.of(id);
+    let reason = MoveReason::Asked {
+        by: "carol".to_owned(),
+    };
+    let cause = StopCause::Moved {
+        reason,
+        checkpoint: Some(1),
+        has_run: true,
+    };
+    assert_eq!((record.state, &record.stop), (Suspended, &Some(cause)));
+    assert_eq!(record.course.preempted, 0, "somebody asked for it");
+    assert_eq!(
+        c.state.nodes().filter(|node| node.holder.is_some()).count(),
+        0
+    );
+    assert_eq!(c.state.project(&common::path("t")).unwrap().own.nodes, 0);
+    c.clock += 60_000;
+    c.service(Command::Resume { id }).unwrap();
+    let record = c.of(id);
+    assert_eq!((record.state, record.eligible_at), (Pending, eligible_at));
+    assert_eq!(record.submitted_at, common::START);
+    assert_eq!(record.course.moved_at, Some(c.now()));
+    c.run(id);
+    assert_eq!((c.of(id).attempt, c.of(id).course.resumed_ms), (2, 25_000));
+    assert_eq!(c.of(id).walltime_left_ms(), Some(75_000));
+    c.end_all(id, DONE);
+    assert_eq!(c.state_of(id), Completed);
+}
+
+#[test]
+fn what_was_to_make_room_and_could_not_write_makes_it_without() {
+    for (requeue, expected) in [
+        (Requeue::Never, Failed),
+        (Requeue::Once, Pending),
+        (Requeue::Always, Pending),
+    ] {
+        for way in ["declined", "given up", "ended"] {
+            let mut c = cluster();
+            let spec = AllocationSpec {
+                requeue,
+                ..writes(common::spec("t", 2))
+            };
+            let id = c.running(spec);
+            make_room(&mut c, id, true).unwrap();
+            match way {
+                "declined" => drop(c.checkpointed(id, 0, 1, not_written(c.now())).unwrap()),
+                "given up" => {
+                    drop(
+                        c.service(Command::GiveUpCheckpoint { id, number: 1 })
+                            .unwrap(),
+                    );
+                }
+                _ => c.end_rank(id, 1, DONE),
+            }
+            assert_eq!(c.state_of(id), Stopping, "{way}");
+            c.end_all(id, RankExit::Stopped);
+            assert_eq!(c.state_of(id), expected, "{way}");
+            assert_eq!(c.of(id).course.failed_checkpoints, 1);
+            let stop = c.of(id).stop.clone().unwrap().to_string();
+            assert_eq!(stop, "suspended by carol, without a checkpoint");
+        }
+    }
+}
+
+#[test]
+fn work_that_is_done_while_it_was_to_make_room_is_done() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    make_room(&mut c, id, true).unwrap();
+    c.checkpointed(id, 0, 1, written(c.now())).unwrap();
+    c.end_rank(id, 0, DONE);
+    c.end_rank(id, 1, DONE);
+    assert_eq!((c.state_of(id), c.of(id).stop.clone()), (Completed, None));
+}
+
+#[test]
+fn people_and_lost_nodes_end_a_checkpoint_early() {
+    let mut c = cluster();
+    for what in 0..4 {
+        let id = running(&mut c);
+        asked(&mut c, id);
+        let expected = match what {
+            0 => {
+                c.user("alice", Command::Cancel { id }).unwrap();
+                Cancelled
+            }
+            1 => {
+                c.user("alice", Command::Suspend { id }).unwrap();
+                Suspended
+            }
+            2 => {
+                c.user("alice", Command::Requeue { id }).unwrap();
+                Pending
+            }
+            _ => {
+                let node = c.nodes_of(id)[1].clone();
+                let command = Command::ForceRelease {
+                    node,
+                    reason: "it burns".to_owned(),
+                    expected: None,
+                };
+                c.propose("olga", Power::Operator, command).unwrap();
+                c.end_rank(id, 0, RankExit::Stopped);
+                Failed
+            }
+        };
+        if what < 3 {
+            assert_eq!(c.state_of(id), Stopping);
+            c.end_all(id, RankExit::Stopped);
+        }
+        let record = c.of(id);
+        assert_eq!(record.state, expected);
+        assert_eq!(
+            (&record.course.writing, &record.course.kept),
+            (&None, &None)
+        );
+        assert_eq!(record.course.failed_checkpoints, 1);
+        if !record.state.is_terminal() {
+            c.user("alice", Command::Cancel { id }).unwrap();
+        }
+    }
+}
+
+#[test]
+fn elements_write_checkpoints_of_their_own() {
+    let mut c = cluster();
+    let array = c.submit(writes(array("0-1"))).unwrap();
+    let id = AllocationId(array.0 + 1);
+    c.place(id).unwrap();
+    c.start_all(id);
+    assert_eq!(asked(&mut c, id), 1);
+    c.checkpointed(id, 0, 1, written(c.now())).unwrap();
+    assert_eq!(c.of(id).course.kept.as_ref().unwrap().number, 1);
+    make_room(&mut c, id, false).unwrap();
+    c.end_all(id, RankExit::Stopped);
+    assert_eq!(c.state_of(id), Failed);
+    assert_eq!(c.tally(array).failed, 1);
+}

@@ -1,0 +1,852 @@
+//! Making room: for work of a higher class, and for whoever's the nodes are. What is promised is had.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, node, work::*};
+use lattice_quorum_types::{
+    AllocationId,
+    AllocationState::*,
+    Applied, Command, NodeId, Refusal, VclusterName,
+    allocation::{RankExit, StopCause},
+    audit::AuditAction,
+    command::{CheckpointAsked, Power, RankReport, Victim},
+    course::MoveReason,
+    id::ReservationName,
+    node::Lifecycle,
+    reservation::ReservationSpec,
+    spec::{AllocationSpec, Requeue},
+    tenure::TakenBy,
+    vcluster::VclusterPatch,
+    view::{Answer, Query},
+};
+
+fn of_class(nodes: u32, class: u8) -> AllocationSpec {
+    AllocationSpec {
+        class,
+        ..common::spec("t", nodes)
+    }
+}
+
+/// Room for twelve, six nodes.
+fn cluster() -> Cluster {
+    let mut c = Cluster::default();
+    c.create("t", Some(common::limits(12))).unwrap();
+    c.add_nodes(6);
+    c
+}
+
+fn names(nodes: &[u32]) -> Vec<NodeId> {
+    nodes.iter().map(|n| node(&format!("n{n:03}"))).collect()
+}
+
+fn victim(c: &Cluster, id: AllocationId, writes: bool) -> Victim {
+    Victim {
+        id,
+        attempt: c.of(id).attempt,
+        checkpoint: writes.then(|| CheckpointAsked {
+            directory: "/scratch".to_owned(),
+            timeout_ms: 5_000,
+        }),
+    }
+}
+
+fn preempt(
+    c: &mut Cluster,
+    id: AllocationId,
+    nodes: &[u32],
+    victims: Vec<Victim>,
+) -> Result<Applied, Refusal> {
+    let nodes = names(nodes);
+    c.service(Command::Preempt { id, nodes, victims })
+}
+
+fn promised(c: &Cluster, id: AllocationId) -> Vec<String> {
+    let nodes = c.state.nodes().filter(|node| node.promised == Some(id));
+    nodes.map(|node| node.id.to_string()).collect()
+}
+
+fn assign(c: &mut Cluster, id: AllocationId, nodes: &[u32]) -> Result<Applied, Refusal> {
+    let nodes = c.expected(&names(nodes));
+    c.service(Command::Assign { id, nodes })
+}
+
+/// Low runs on n000 to n003, a part of it is to make room for three nodes of a high one.
+fn preempted(low: AllocationSpec, writes: bool) -> (Cluster, AllocationId, AllocationId) {
+    let mut c = cluster();
+    let low = c.running(low);
+    let high = c.submit(of_class(3, 6)).unwrap();
+    let victims = vec![victim(&c, low, writes)];
+    preempt(&mut c, high, &[2, 3, 4], victims).unwrap();
+    (c, low, high)
+}
+
+#[test]
+fn nodes_are_kept_for_who_they_were_freed_for() {
+    let (mut c, low, high) = preempted(of_class(4, 2), false);
+    assert_eq!(c.state_of(low), Stopping);
+    assert_eq!(promised(&c, high), ["n002", "n003", "n004"]);
+    c.reopen();
+    // Nobody else is given one, neither the free one nor those that become free.
+    let other = c.submit(of_class(1, 9)).unwrap();
+    let by_high = |c: &mut Cluster, other, n| match assign(c, other, &[n]) {
+        Err(Refusal::NodesTaken { nodes }) => nodes[0].by == TakenBy::Promised { id: high },
+        other => panic!("{other:?}"),
+    };
+    assert!(by_high(&mut c, other, 4));
+    assert_eq!(
+        code(assign(&mut c, high, &[2, 3, 4])),
+        "ownership_conflict",
+        "held"
+    );
+    c.end_all(low, RankExit::Stopped);
+    assert!(by_high(&mut c, other, 3));
+    assert_eq!(promised(&c, high), ["n002", "n003", "n004"]);
+    assign(&mut c, other, &[0]).unwrap();
+    assign(&mut c, high, &[2, 3, 4]).unwrap();
+    assert!(promised(&c, high).is_empty());
+    assert_eq!(c.state_of(high), Starting);
+}
+
+#[test]
+fn promised_nodes_count_against_no_limit_until_they_are_had() {
+    let (mut c, low, high) = preempted(of_class(4, 2), false);
+    let used = |c: &Cluster| c.state.project(&common::path("t")).unwrap().own.nodes;
+    assert_eq!(used(&c), 4);
+    c.end_all(low, RankExit::Stopped);
+    assert_eq!(used(&c), 0);
+    assign(&mut c, high, &[2, 3, 4]).unwrap();
+    assert_eq!(used(&c), 3);
+}
+
+#[test]
+fn a_victim_without_a_checkpoint_ends_as_if_its_node_was_lost() {
+    for (requeue, expected) in [
+        (Requeue::Never, Failed),
+        (Requeue::Once, Pending),
+        (Requeue::Always, Pending),
+    ] {
+        let spec = AllocationSpec {
+            requeue,
+            ..of_class(4, 2)
+        };
+        let (mut c, low, high) = preempted(spec, false);
+        let eligible_at = c.of(low).eligible_at;
+        c.clock += 4_000;
+        c.end_all(low, RankExit::Stopped);
+        let record = c.of(low);
+        assert_eq!((record.state, record.eligible_at), (expected, eligible_at));
+        let cause = StopCause::Moved {
+            reason: MoveReason::Preempted { by: high },
+            checkpoint: None,
+            has_run: true,
+        };
+        assert_eq!(record.stop, Some(cause));
+        assert_eq!(record.course.preempted, 1);
+        assert_eq!(record.course.moved_at, Some(c.now()));
+    }
+}
+
+#[test]
+fn a_victim_with_a_checkpoint_is_suspended_and_keeps_its_place() {
+    let (mut c, low, high) = preempted(writes(of_class(4, 2)), true);
+    assert_eq!(c.state_of(low), Checkpointing);
+    for rank in [3, 1, 0, 2] {
+        assert_eq!(c.state_of(low), Checkpointing);
+        c.checkpointed(low, rank, 1, written(c.now())).unwrap();
+    }
+    assert_eq!(c.state_of(low), Stopping);
+    c.end_all(low, RankExit::Stopped);
+    assert_eq!(
+        (c.state_of(low), c.of(low).course.preempted),
+        (Suspended, 1)
+    );
+    let stop = c.of(low).stop.clone().unwrap().to_string();
+    assert_eq!(
+        stop,
+        format!("preempted by allocation {high}, after checkpoint 1")
+    );
+    assign(&mut c, high, &[2, 3, 4]).unwrap();
+    // As a submit it must fit, and then waits at its place.
+    c.clock += 9_000;
+    let own = c.running(of_class(1, 0));
+    c.service(Command::Resume { id: low }).unwrap();
+    assert_eq!(
+        (c.state_of(low), c.of(low).eligible_at),
+        (Pending, common::START)
+    );
+    assert!(c.of(own).eligible_at > c.of(low).eligible_at);
+}
+
+#[test]
+fn a_victim_that_did_not_run_yet_has_lost_nothing_in_whatever_attempt() {
+    for attempts in 1..4 {
+        let mut c = cluster();
+        let low = c.submit(of_class(2, 1)).unwrap();
+        for _ in 1..attempts {
+            c.run(low);
+            c.user("alice", Command::Requeue { id: low }).unwrap();
+            c.end_all(low, RankExit::Stopped);
+        }
+        assign(&mut c, low, &[0, 1]).unwrap();
+        let high = c.submit(of_class(1, 2)).unwrap();
+        // It was asked to write, and has nothing to.
+        let victims = vec![victim(&c, low, true)];
+        preempt(&mut c, high, &[1], victims).unwrap();
+        assert_eq!(c.state_of(low), Stopping);
+        c.end_all(low, RankExit::Stopped);
+        assert_eq!(c.state_of(low), Pending, "attempt {attempts}");
+        assert_eq!(c.of(low).course.preempted, 1);
+    }
+}
+
+#[test]
+fn only_lower_classes_make_room_and_never_class_10_or_sensitive_work() {
+    let mut c = cluster();
+    let why = |result: Result<Applied, Refusal>| match result {
+        Err(Refusal::NotMovable { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+    for class in [0, 4, 9, 10] {
+        let low = c.running(of_class(1, class));
+        let n = c.nodes_of(low)[0].clone();
+        let with = |c: &mut Cluster, high: u8| {
+            let id = c.submit(of_class(1, high)).unwrap();
+            let command = Command::Preempt {
+                id,
+                nodes: vec![n.clone()],
+                victims: vec![victim(c, low, false)],
+            };
+            c.service(command)
+        };
+        for high in (0..=10).filter(|high| *high <= class) {
+            assert!(why(with(&mut c, high)).contains("only lower classes"));
+        }
+        match class {
+            10 => {
+                let victim = victim(&c, low, false);
+                let by = "x".to_owned();
+                let reason = MoveReason::Asked { by };
+                let given = c.service(Command::MakeRoom { victim, reason });
+                assert!(why(given).contains("class is 10"));
+            }
+            _ => drop(with(&mut c, class + 1).unwrap()),
+        }
+        c.user("alice", Command::Cancel { id: low }).unwrap();
+    }
+    let mut c = cluster();
+    let low = c.sensitive_work("t", 1);
+    c.assign_sensitive(low);
+    c.start_all(low);
+    let high = c.submit(of_class(1, 10)).unwrap();
+    let nodes = c.nodes_of(low);
+    let victims = vec![victim(&c, low, false)];
+    let given = c.service(Command::Preempt {
+        id: high,
+        nodes,
+        victims,
+    });
+    assert!(why(given).contains("sensitive"));
+}
+
+#[test]
+fn who_cannot_make_room_now_is_left_alone() {
+    let mut c = cluster();
+    let low = c.running(writes(of_class(4, 2)));
+    let high = c.submit(of_class(3, 6)).unwrap();
+    let mut old = victim(&c, low, false);
+    old.attempt = 0;
+    assert_eq!(
+        code(preempt(&mut c, high, &[0, 1, 2], vec![old])),
+        "stale_attempt"
+    );
+    let now = victim(&c, low, true);
+    let unknown = Victim {
+        id: AllocationId(99),
+        ..now.clone()
+    };
+    let given = preempt(&mut c, high, &[0, 1, 2], vec![unknown]);
+    assert_eq!(code(given), "unknown_allocation");
+    c.service(Command::WriteCheckpoint {
+        id: low,
+        directory: "/scratch".to_owned(),
+        timeout_ms: 100,
+    })
+    .unwrap();
+    assert_eq!(
+        code(preempt(&mut c, high, &[0, 1, 2], vec![now.clone()])),
+        "wrong_state"
+    );
+    c.user("alice", Command::Cancel { id: low }).unwrap();
+    assert_eq!(
+        code(preempt(&mut c, high, &[0, 1, 2], vec![now.clone()])),
+        "wrong_state"
+    );
+    c.end_all(low, RankExit::Stopped);
+    assert_eq!(
+        code(preempt(&mut c, high, &[0, 1, 2], vec![now])),
+        "wrong_state"
+    );
+    let waits = c.submit(of_class(1, 0)).unwrap();
+    let waiting = victim(&c, waits, false);
+    let (field, reason) = fault(preempt(&mut c, high, &[0, 1, 2], vec![waiting]));
+    assert_eq!(field, "victims");
+    assert!(reason.contains("none of the nodes"), "{reason}");
+    let by = "x".to_owned();
+    let make_room = Command::MakeRoom {
+        victim: victim(&c, waits, false),
+        reason: MoveReason::Asked { by },
+    };
+    assert_eq!(code(c.service(make_room)), "wrong_state");
+    // A checkpoint that could not be asked for is refused with the whole.
+    let low = c.running(of_class(4, 2));
+    let cannot = victim(&c, low, true);
+    assert_eq!(
+        fault(preempt(&mut c, high, &[0, 1, 2], vec![cannot])).0,
+        "checkpoint"
+    );
+    assert_eq!(c.state_of(low), Running);
+    assert!(promised(&c, high).is_empty());
+}
+
+#[test]
+fn what_is_asked_for_is_all_it_needs_and_nothing_beside() {
+    let mut c = cluster();
+    let low = c.running(of_class(2, 2));
+    let other = c.running(of_class(1, 2));
+    let high = c.submit(of_class(2, 6)).unwrap();
+    let of = |c: &Cluster, id| victim(c, id, false);
+    let low_is = of(&c, low);
+    let other_is = of(&c, other);
+    for (nodes, victims, field) in [
+        (vec![0], vec![low_is.clone()], "nodes"),
+        (vec![0, 1, 3], vec![low_is.clone()], "nodes"),
+        (vec![0, 0], vec![low_is.clone()], "nodes"),
+        (vec![0, 1], vec![], "victims"),
+        (vec![0, 1], vec![low_is.clone(); 2], "victims"),
+        (vec![0, 1], vec![low_is.clone(); 65], "victims"),
+        (
+            vec![0, 1],
+            vec![low_is.clone(), other_is.clone()],
+            "victims",
+        ),
+        (vec![4, 5], vec![low_is.clone()], "victims"),
+    ] {
+        assert_eq!(
+            fault(preempt(&mut c, high, &nodes, victims)).0,
+            field,
+            "{nodes:?}"
+        );
+    }
+    let taken = |result: Result<Applied, Refusal>| match result {
+        Err(Refusal::NodesTaken { nodes }) => nodes.into_iter().next().unwrap().by,
+        other => panic!("{other:?}"),
+    };
+    let by = taken(preempt(&mut c, high, &[1, 2], vec![low_is.clone()]));
+    assert!(matches!(by, TakenBy::Allocation { id, .. } if id == other));
+    assert_eq!(
+        code(preempt(&mut c, high, &[1, 9], vec![low_is.clone()])),
+        "unknown_node"
+    );
+    for (lifecycle, owner) in [
+        (Lifecycle::Quarantined, None),
+        (Lifecycle::Ready, Some("noisy fan")),
+    ] {
+        let set = |lifecycle| Command::SetLifecycle {
+            node: node("n005"),
+            lifecycle,
+        };
+        c.admin(set(lifecycle)).unwrap();
+        if let Some(reason) = owner {
+            c.admin(Command::Drain {
+                node: node("n005"),
+                reason: Some(reason.to_owned()),
+                expected: None,
+            })
+            .unwrap();
+        }
+        let by = taken(preempt(&mut c, high, &[1, 5], vec![low_is.clone()]));
+        assert!(matches!(by, TakenBy::OutOfService { .. }), "{by:?}");
+        c.admin(set(Lifecycle::Ready)).unwrap();
+    }
+    preempt(&mut c, high, &[1, 5], vec![low_is.clone()]).unwrap();
+    assert_eq!(fault(preempt(&mut c, high, &[1, 5], vec![low_is])).0, "id");
+    // What is promised to one is promised to no other.
+    let highest = c.submit(of_class(2, 9)).unwrap();
+    let by = taken(preempt(&mut c, highest, &[2, 5], vec![other_is]));
+    assert_eq!(by, TakenBy::Promised { id: high });
+}
+
+#[test]
+fn nodes_are_promised_to_what_waits_for_nodes_and_may_have_them() {
+    let mut c = cluster();
+    let low = c.running(of_class(2, 2));
+    let now = victim(&c, low, false);
+    let with = |c: &mut Cluster, id| preempt(c, id, &[0, 1], vec![now.clone()]);
+    let blocked = c
+        .submit(AllocationSpec {
+            nodes: 2,
+            class: 6,
+            ..after(&[(low, lattice_quorum_types::terms::Condition::Any)])
+        })
+        .unwrap();
+    assert_eq!(code(with(&mut c, blocked)), "wrong_state");
+    let held = c.submit(of_class(2, 6)).unwrap();
+    c.user("alice", Command::Hold { id: held }).unwrap();
+    assert_eq!(code(with(&mut c, held)), "wrong_state");
+    let mut many = of_class(2, 6);
+    many.terms.array = Some("0-3".parse().unwrap());
+    let many = c.submit(many).unwrap();
+    assert_eq!(fault(with(&mut c, many)).0, "id");
+    assert_eq!(fault(with(&mut c, AllocationId(many.0 + 1))).0, "id");
+    let mut later = of_class(2, 6);
+    later.terms.begin_at = Some(c.now().after(1));
+    let later = c.submit(later).unwrap();
+    assert_eq!(fault(with(&mut c, later)).0, "id");
+    // Limits: room is not made for what could not be given the nodes.
+    let high = c.submit(of_class(2, 6)).unwrap();
+    c.running(of_class(4, 9));
+    c.admin(Command::SetLimits {
+        changes: vec![lattice_quorum_types::command::LimitChange {
+            path: common::path("t"),
+            patch: lattice_quorum_types::limit::LimitPatch {
+                max_nodes: lattice_quorum_types::limit::Patch::Set(7),
+                ..Default::default()
+            },
+        }],
+    })
+    .unwrap();
+    assert_eq!(code(with(&mut c, high)), "limit_exceeded");
+    assert_eq!(c.state_of(low), Running);
+    // Nor what others have reserved.
+    c.create("u", Some(common::limits(4))).unwrap();
+    let mut own = of_class(2, 6);
+    own.project = common::path("u");
+    let own = c.submit(own).unwrap();
+    let spec = ReservationSpec {
+        nodes: names(&[1]).into_iter().collect(),
+        from: c.now().after(60_000),
+        until: None,
+        users: Default::default(),
+        projects: Default::default(),
+        reason: "new firmware".to_owned(),
+    };
+    let name: ReservationName = "firmware".parse().unwrap();
+    c.admin(Command::SetReservation {
+        name: name.clone(),
+        spec: Box::new(spec),
+        expected: None,
+    })
+    .unwrap();
+    assert_eq!(code(with(&mut c, own)), "reserved");
+    c.admin(Command::DeleteReservation { name }).unwrap();
+    with(&mut c, own).unwrap();
+    // And by nobody but the scheduler.
+    let nodes = names(&[0, 1]);
+    let (id, victims) = (high, vec![now]);
+    let command = Command::Preempt { id, nodes, victims };
+    assert_eq!(code(c.admin(command.clone())), "forbidden");
+    let unfenced = c.propose("service:c1", Power::Service, command);
+    assert_eq!(code(unfenced), "forbidden");
+}
+
+#[test]
+fn a_promise_goes_with_what_it_was_made_to() {
+    type Step = fn(&mut Cluster, AllocationId);
+    let ways: [(&str, Step); 5] = [
+        ("cancel", |c, id| {
+            drop(c.user("alice", Command::Cancel { id }).unwrap())
+        }),
+        ("hold", |c, id| {
+            drop(c.user("alice", Command::Hold { id }).unwrap())
+        }),
+        ("withdraw", |c, id| {
+            drop(c.service(Command::WithdrawPromise { id }).unwrap())
+        }),
+        ("other nodes", |c, id| {
+            c.add_nodes(3);
+            assign(c, id, &[6, 7, 8]).unwrap();
+        }),
+        ("deadline", |c, id| {
+            c.clock += 100_000;
+            c.service(Command::Expire { id }).unwrap();
+        }),
+    ];
+    for (what, step) in ways {
+        let mut c = cluster();
+        let low = c.running(of_class(4, 2));
+        let mut high = of_class(3, 6);
+        high.terms.deadline_at = Some(c.now().after(50_000));
+        let high = c.submit(high).unwrap();
+        let victims = vec![victim(&c, low, false)];
+        preempt(&mut c, high, &[2, 3, 4], victims).unwrap();
+        let versions = |c: &Cluster| c.expected(&names(&[2, 3, 4]));
+        let before = versions(&c);
+        step(&mut c, high);
+        assert!(promised(&c, high).is_empty(), "{what}");
+        let is_newer = |(was, is): (_, _)| {
+            let (was, is): (&lattice_quorum_types::command::ExpectedNode, _) = (was, is);
+            let is: &lattice_quorum_types::command::ExpectedNode = is;
+            is.version > was.version
+        };
+        assert!(before.iter().zip(&versions(&c)).all(is_newer), "{what}");
+        c.end_all(low, RankExit::Stopped);
+        let other = c.submit(of_class(2, 0)).unwrap();
+        assign(&mut c, other, &[3, 4]).unwrap();
+    }
+    let mut c = cluster();
+    let before = c.state.revision();
+    let id = AllocationId(5);
+    c.service(Command::WithdrawPromise { id }).unwrap();
+    assert!(c.state.revision().0 <= before.0 + 1, "the lease alone");
+}
+
+#[test]
+fn a_node_that_goes_out_of_service_is_promised_to_nobody() {
+    let drain = || Command::Drain {
+        node: node("n003"),
+        reason: Some("noisy fan".to_owned()),
+        expected: None,
+    };
+    let quarantine = Command::SetLifecycle {
+        node: node("n003"),
+        lifecycle: Lifecycle::Quarantined,
+    };
+    let force = Command::ForceRelease {
+        node: node("n003"),
+        reason: "it burns".to_owned(),
+        expected: None,
+    };
+    for command in [drain(), quarantine, force] {
+        let (mut c, low, high) = preempted(of_class(4, 2), false);
+        c.admin(command).unwrap();
+        assert_eq!(promised(&c, high), ["n002", "n004"]);
+        let left: Vec<_> = c.nodes_of(low);
+        for (rank, node) in left.iter().enumerate() {
+            let has = c.state.node(node).unwrap().holder;
+            if has.is_some_and(|has| has.allocation == low) {
+                c.end_rank(low, rank, RankExit::Stopped);
+            }
+        }
+        assert_eq!(c.state_of(low), Failed);
+        assert_eq!(promised(&c, high), ["n002", "n004"]);
+        c.service(Command::WithdrawPromise { id: high }).unwrap();
+        assign(&mut c, high, &[0, 1, 2]).unwrap();
+    }
+    // By the word of a hook as well.
+    let (mut c, low, high) = preempted(of_class(4, 2), false);
+    let (at, exit) = (c.now(), RankExit::Stopped);
+    let fault = Some("the epilog failed".to_owned());
+    c.report(low, &node("n003"), RankReport::Ended { at, exit, fault })
+        .unwrap();
+    assert_eq!(promised(&c, high), ["n002", "n004"]);
+}
+
+#[test]
+fn a_victim_whose_node_is_taken_by_force_is_gone_with_the_others() {
+    let (mut c, low, high) = preempted(writes(of_class(4, 2)), true);
+    c.checkpointed(low, 0, 1, written(c.now())).unwrap();
+    let command = Command::ForceRelease {
+        node: node("n003"),
+        reason: "it burns".to_owned(),
+        expected: None,
+    };
+    c.propose("olga", Power::Operator, command.clone()).unwrap();
+    // The checkpoint is not whole any more; what became of it is the node's fault.
+    assert_eq!(c.state_of(low), Stopping);
+    let lost = StopCause::NodeLost { node: node("n003") };
+    assert_eq!(c.of(low).stop, Some(lost));
+    for rank in 0..3 {
+        c.end_rank(low, rank, RankExit::Stopped);
+    }
+    assert_eq!(c.state_of(low), Failed);
+    assert_eq!(c.of(low).course.kept, None);
+    assert_eq!(promised(&c, high), ["n002", "n004"]);
+    // Once the checkpoint is whole, force takes a node and not the work.
+    let (mut c, low, _) = preempted(writes(of_class(4, 2)), true);
+    for rank in 0..4 {
+        c.checkpointed(low, rank, 1, written(c.now())).unwrap();
+    }
+    c.propose("olga", Power::Operator, command).unwrap();
+    for rank in 0..3 {
+        c.end_rank(low, rank, RankExit::Stopped);
+    }
+    assert_eq!(
+        (c.state_of(low), c.of(low).course.preempted),
+        (Suspended, 1)
+    );
+}
+
+#[test]
+fn several_make_room_at_once_and_one_that_may_not_keeps_all() {
+    let mut c = cluster();
+    let small = c.running(of_class(1, 1));
+    let large = c.running(writes(of_class(3, 2)));
+    let fixed = c.running(of_class(1, 6));
+    let high = c.submit(of_class(4, 6)).unwrap();
+    let all = |c: &Cluster, ids: &[AllocationId]| {
+        ids.iter()
+            .map(|id| victim(c, *id, *id == large))
+            .collect::<Vec<_>>()
+    };
+    let victims = all(&c, &[small, large, fixed]);
+    assert_eq!(
+        code(preempt(&mut c, high, &[0, 1, 2, 4], victims)),
+        "not_movable"
+    );
+    assert_eq!([small, large, fixed].map(|id| c.state_of(id)), [Running; 3]);
+    let victims = all(&c, &[small, large]);
+    preempt(&mut c, high, &[0, 1, 2, 3], victims).unwrap();
+    assert_eq!(
+        [small, large].map(|id| c.state_of(id)),
+        [Stopping, Checkpointing]
+    );
+}
+
+#[test]
+fn cancelled_while_it_makes_room_it_is_cancelled() {
+    for writes_first in [false, true] {
+        let (mut c, low, high) = preempted(writes(of_class(4, 2)), writes_first);
+        c.user("alice", Command::Cancel { id: low }).unwrap();
+        c.end_all(low, RankExit::Stopped);
+        let record = c.of(low);
+        // Without a checkpoint it was failing already: it is not to come back, and that it is cancelled
+        // says less than why it stopped.
+        let expected = if writes_first { Cancelled } else { Failed };
+        assert_eq!(
+            (record.state, record.course.preempted),
+            (expected, u32::from(!writes_first))
+        );
+        assign(&mut c, high, &[2, 3, 4]).unwrap();
+    }
+}
+
+/// Two vClusters; n004 and n005 of `home` are lent to `main`.
+fn lent() -> Cluster {
+    let mut c = cluster();
+    for name in ["main", "home"] {
+        c.admin(Command::SetVcluster {
+            vcluster: VclusterName::new(name).unwrap(),
+            change: Box::new(VclusterPatch {
+                description: Some("x".to_owned()),
+                ..VclusterPatch::default()
+            }),
+            expected_version: None,
+        })
+        .unwrap();
+    }
+    c.admin(Command::AssignVcluster {
+        nodes: names(&[4, 5]),
+        vcluster: VclusterName::new("home").unwrap(),
+        from: Some(VclusterName::new("main").unwrap()),
+    })
+    .unwrap();
+    for n in [4, 5] {
+        let of = c.expected(&names(&[n])).remove(0);
+        c.service(Command::LendNode {
+            node: of.node,
+            to: VclusterName::new("main").unwrap(),
+            version: of.version,
+        })
+        .unwrap();
+    }
+    c
+}
+
+fn recall(c: &mut Cluster, n: u32, wanted: bool) -> Result<Applied, Refusal> {
+    let of = c.expected(&names(&[n])).remove(0);
+    c.service(Command::RecallNode {
+        node: of.node,
+        wanted,
+        version: of.version,
+    })
+}
+
+fn go_home(c: &mut Cluster, n: u32) -> Result<Applied, Refusal> {
+    let of = c.expected(&names(&[n])).remove(0);
+    c.service(Command::ReturnNode {
+        node: of.node,
+        version: of.version,
+    })
+}
+
+#[test]
+fn a_node_that_is_wanted_back_gets_no_new_work_and_goes_home_when_it_is_free() {
+    let mut c = lent();
+    let runs = c.submit(of_class(1, 2)).unwrap();
+    assign(&mut c, runs, &[4]).unwrap();
+    c.start_all(runs);
+    assert_eq!(fault(recall(&mut c, 0, true)).0, "node");
+    let version = 1;
+    let node_id = node("n004");
+    let stale = Command::RecallNode {
+        node: node_id,
+        wanted: true,
+        version,
+    };
+    assert_eq!(code(c.service(stale)), "node_changed");
+    for n in [4, 5] {
+        c.clock += 1;
+        recall(&mut c, n, true).unwrap();
+        let since = c.state.node(&names(&[n])[0]).unwrap().recalled_at;
+        assert_eq!(since, Some(c.now()));
+    }
+    c.reopen();
+    let other = c.submit(of_class(1, 2)).unwrap();
+    let by_home = |result: Result<Applied, Refusal>| match result {
+        Err(Refusal::NodesTaken { nodes }) => {
+            matches!(&nodes[0].by, TakenBy::Vcluster { home } if home.as_str() == "home")
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(by_home(assign(&mut c, other, &[5])));
+    let nodes = c.expected(&names(&[5]));
+    assert!(by_home(c.service(Command::Grow { id: runs, nodes })));
+    // Nor is it promised to anybody who is there.
+    let high = c.submit(of_class(1, 9)).unwrap();
+    let victims = vec![victim(&c, runs, false)];
+    assert!(by_home(preempt(&mut c, high, &[4], victims)));
+    assert!(!c.state.node(&node("n005")).unwrap().is_assignable());
+    // Not wanted any more, it is anybody's there.
+    recall(&mut c, 5, false).unwrap();
+    assign(&mut c, other, &[5]).unwrap();
+    // Whose it is has it back when it is free.
+    assert_eq!(code(go_home(&mut c, 4)), "ownership_conflict");
+    c.end_all(runs, DONE);
+    go_home(&mut c, 4).unwrap();
+    let home = c.state.node(&node("n004")).unwrap();
+    assert_eq!((home.current.as_str(), home.recalled_at), ("home", None));
+    assert!(home.is_assignable());
+}
+
+#[test]
+fn a_node_that_is_wanted_back_is_promised_to_nobody() {
+    let mut c = lent();
+    let low = c.submit(of_class(2, 2)).unwrap();
+    assign(&mut c, low, &[3, 4]).unwrap();
+    c.start_all(low);
+    let high = c.submit(of_class(2, 9)).unwrap();
+    let victims = vec![victim(&c, low, false)];
+    preempt(&mut c, high, &[3, 4], victims).unwrap();
+    recall(&mut c, 4, true).unwrap();
+    assert_eq!(promised(&c, high), ["n003"]);
+    c.end_all(low, RankExit::Stopped);
+    go_home(&mut c, 4).unwrap();
+}
+
+#[test]
+fn a_promised_node_is_not_lent_but_may_go_home() {
+    let mut c = lent();
+    let low = c.submit(of_class(2, 2)).unwrap();
+    assign(&mut c, low, &[3, 4]).unwrap();
+    let high = c.submit(of_class(4, 9)).unwrap();
+    let victims = vec![victim(&c, low, false)];
+    preempt(&mut c, high, &[2, 3, 4, 5], victims).unwrap();
+    let of = c.expected(&names(&[2])).remove(0);
+    let lend = Command::LendNode {
+        node: of.node,
+        to: VclusterName::new("home").unwrap(),
+        version: of.version,
+    };
+    match c.service(lend) {
+        Err(Refusal::NodesTaken { nodes }) => {
+            assert_eq!(nodes[0].by, TakenBy::Promised { id: high });
+        }
+        other => panic!("{other:?}"),
+    }
+    go_home(&mut c, 5).unwrap();
+    assert_eq!(promised(&c, high), ["n002", "n003", "n004"]);
+}
+
+#[test]
+fn work_on_lent_nodes_makes_room_for_whose_they_are_and_no_other() {
+    let mut c = lent();
+    let low = c.submit(writes(of_class(2, 2))).unwrap();
+    assign(&mut c, low, &[3, 4]).unwrap();
+    c.start_all(low);
+    let with = |c: &mut Cluster, id, home: &str, writes| {
+        let victim = victim(c, id, writes);
+        let home = VclusterName::new(home).unwrap();
+        let reason = MoveReason::Reclaimed { home };
+        c.service(Command::MakeRoom { victim, reason })
+    };
+    assert_eq!(fault(with(&mut c, low, "main", true)).0, "reason");
+    let other = c.submit(of_class(1, 2)).unwrap();
+    assign(&mut c, other, &[0]).unwrap();
+    assert_eq!(fault(with(&mut c, other, "home", false)).0, "reason");
+    with(&mut c, low, "home", true).unwrap();
+    for rank in [0, 1] {
+        c.checkpointed(low, rank, 1, written(c.now())).unwrap();
+    }
+    c.end_all(low, RankExit::Stopped);
+    assert_eq!(
+        (c.state_of(low), c.of(low).course.preempted),
+        (Suspended, 1)
+    );
+    let stop = c.of(low).stop.clone().unwrap().to_string();
+    assert_eq!(
+        stop,
+        "its nodes went back to vCluster home, after checkpoint 1"
+    );
+}
+
+#[test]
+fn who_asked_is_the_person_who_asked() {
+    let mut c = cluster();
+    let low = c.running(of_class(2, 2));
+    let victim = victim(&c, low, false);
+    let make_room = |reason| Command::MakeRoom {
+        victim: victim.clone(),
+        reason,
+    };
+    let by = low;
+    let given = c.service(make_room(MoveReason::Preempted { by }));
+    assert_eq!(
+        fault(given).0,
+        "reason",
+        "without a promise nobody is preempted"
+    );
+    let asked = || MoveReason::Asked {
+        by: "somebody else".to_owned(),
+    };
+    assert_eq!(code(c.user("alice", make_room(asked()))), "forbidden");
+    c.propose("olga", Power::Operator, make_room(asked()))
+        .unwrap();
+    let stop = c.of(low).stop.clone().unwrap().to_string();
+    assert_eq!(stop, "suspended by olga, without a checkpoint");
+    let Answer::Audit(entries) = c.state.query(&Query::Audit {
+        after: 0,
+        limit: 1_000,
+    }) else {
+        panic!("audit")
+    };
+    assert!(entries.iter().any(|entry| matches!(
+        &entry.action,
+        AuditAction::AllocationActedOn { allocation, what, .. }
+            if *allocation == low && what == "move" && entry.by.name == "olga"
+    )));
+}
+
+#[test]
+fn a_member_that_made_room_is_waited_for() {
+    let mut c = cluster();
+    let low = c.running(writes(of_class(4, 2)));
+    let waits = c
+        .submit(after(&[(
+            low,
+            lattice_quorum_types::terms::Condition::Success,
+        )]))
+        .unwrap();
+    let high = c.submit(of_class(3, 6)).unwrap();
+    let victims = vec![victim(&c, low, true)];
+    preempt(&mut c, high, &[2, 3, 4], victims).unwrap();
+    for rank in 0..4 {
+        c.checkpointed(low, rank, 1, written(c.now())).unwrap();
+    }
+    c.end_all(low, RankExit::Stopped);
+    assert_eq!([low, waits].map(|id| c.state_of(id)), [Suspended, Blocked]);
+    c.user("alice", Command::Cancel { id: high }).unwrap();
+    c.service(Command::Resume { id: low }).unwrap();
+    c.run_to(low, DONE);
+    assert_eq!(c.state_of(waits), Pending);
+}

@@ -1,0 +1,130 @@
+//! Random steps of work are worth nothing if they never get anywhere.
+
+use super::*;
+use lattice_quorum_types::course::Kept;
+
+#[test]
+fn random_work_gets_everywhere() {
+    use proptest::{strategy::ValueTree, test_runner::TestRunner};
+    let mut runner = TestRunner::deterministic();
+    let strategy = prop::collection::vec(steps::busy(), 200);
+    let mut met = BTreeSet::new();
+    for _ in 0..120 {
+        let steps = strategy.new_tree(&mut runner).unwrap().current();
+        let mut c = founded();
+        for step in &steps {
+            let (from, revision) = (c.log.len(), c.state.revision());
+            take(&mut c, step);
+            note_met(&mut met, &c, c.state.revision() > revision, from);
+        }
+    }
+    let wanted = [
+        "Expire",
+        "ExtendCheckpoint",
+        "GiveUpCheckpoint",
+        "LendNode",
+        "MakeRoom",
+        "Preempt",
+        "RecallNode",
+        "Requeue",
+        "ReturnNode",
+        "SetReservation",
+        "SetWalltime",
+        "WithdrawPromise",
+        "WriteCheckpoint",
+        "array blocked",
+        "array cancelled",
+        "array completed",
+        "array failed",
+        "array held",
+        "checkpoint failed",
+        "checkpoint kept",
+        "completed graph",
+        "cancelled graph",
+        "failed graph",
+        "element blocked",
+        "element lost",
+        "gone on from a checkpoint",
+        "mutex waited for",
+        "preempted",
+        "promise had",
+        "suspended for room",
+    ];
+    let states = AllocationState::ALL.map(AllocationState::as_str);
+    let wanted = wanted.into_iter().chain(states);
+    let missed: Vec<&str> = wanted.filter(|wanted| !met.contains(*wanted)).collect();
+    assert!(missed.is_empty(), "{missed:?} of {met:?}");
+}
+
+/// What the state and the last commands show of the paths that matter.
+fn note_met(met: &mut BTreeSet<String>, c: &Cluster, is_new: bool, from: usize) {
+    let mut note = |what: &str| {
+        met.insert(what.to_owned());
+    };
+    if let (true, Some(envelope)) = (is_new, c.log[from..].last()) {
+        let text = format!("{:?}", envelope.command);
+        note(text.split_whitespace().next().unwrap());
+        if let Command::Assign { id, .. } = &envelope.command
+            && c.log[..from]
+                .iter()
+                .any(|then| matches!(&then.command, Command::Preempt { id: of, .. } if of == id))
+        {
+            note("promise had");
+        }
+    }
+    for a in c.state.live_allocations() {
+        note(a.state.as_str());
+        let course = &a.course;
+        if let Some(tally) = &course.tally {
+            note(&format!("array {}", a.state));
+            let by_index = !a.spec.terms.after.is_empty() && a.state == AllocationState::Pending;
+            if by_index && !tally.blocked.is_empty() {
+                note("element blocked");
+            }
+            if by_index && !tally.cancelled.is_empty() && a.stop.is_none() {
+                note("element lost");
+            }
+        }
+        if a.state == AllocationState::Blocked && a.spec.terms.after.is_empty() {
+            note("mutex waited for");
+        }
+        if course.kept.is_some() {
+            note("checkpoint kept");
+        }
+        if course.failed_checkpoints > 0 {
+            note("checkpoint failed");
+        }
+        let kept_before = |kept: &Kept| kept.attempt < a.attempt;
+        if a.state == AllocationState::Running && course.kept.as_ref().is_some_and(kept_before) {
+            note("gone on from a checkpoint");
+        }
+        if course.preempted > 0 {
+            note("preempted");
+        }
+        if a.state == AllocationState::Suspended && matches!(a.stop, Some(StopCause::Moved { .. }))
+        {
+            note("suspended for room");
+        }
+    }
+    for dag in waits::dags(&c.state) {
+        note(&format!("{} graph", dag.state));
+    }
+    let Answer::Allocations(all) = c.state.query(&Query::Allocations {
+        after: AllocationId(0),
+        limit: u32::MAX,
+        states: vec![
+            AllocationState::Completed,
+            AllocationState::Failed,
+            AllocationState::Cancelled,
+        ],
+        within: None,
+    }) else {
+        panic!("allocations")
+    };
+    for a in all {
+        note(a.state.as_str());
+        if a.course.tally.is_some() {
+            note(&format!("array {}", a.state));
+        }
+    }
+}

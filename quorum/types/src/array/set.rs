@@ -1,0 +1,272 @@
+//! A set of indices as runs.
+
+use super::fold::{Fold, Run};
+use serde::{Deserialize, Serialize};
+use std::{cmp::Ordering, collections::BTreeMap};
+
+/// Runs on either side of an index that an edit folds anew; the tests hold it against folding all.
+pub(super) const NEAR: usize = 3;
+
+/// Indices as runs with a step: 10,000 in a row are one run. Asking for one, putting one in and taking one out
+/// cost the logarithm of the number of runs, whatever the order; equal sets have equal runs, and equal bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(u32, u32, u32)>", into = "Vec<(u32, u32, u32)>")]
+pub struct IndexSet {
+    /// By their first index, last index and step.
+    runs: BTreeMap<u32, (u32, u32)>,
+    len: usize,
+}
+
+/// Why numbers are no runs of a set: first index, last index, step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "({first}, {last}, {step}) is no run: its first index is behind the run before, its step is at least 1 and \
+     ends at its last index"
+)]
+pub struct InvalidIndexSet {
+    /// As given.
+    pub first: u32,
+    /// As given.
+    pub last: u32,
+    /// As given.
+    pub step: u32,
+}
+
+impl IndexSet {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From `first` to `last`, in steps; `None` when `last` is below `first`, or `step` is 0.
+    pub fn range(first: u32, last: u32, step: u32) -> Option<Self> {
+        (first <= last && step > 0).then(|| Self::of([Run::new(first, last, step)]))
+    }
+
+    /// In order, and no two with a part in common.
+    fn of(runs: impl IntoIterator<Item = Run>) -> Self {
+        let mut fold = Fold::default();
+        runs.into_iter().for_each(|run| fold.push(run));
+        let mut set = Self::default();
+        for run in fold.finish() {
+            set.len += run.len();
+            set.runs.insert(run.first, (run.last, run.step));
+        }
+        set
+    }
+
+    pub(super) fn runs(&self) -> impl Iterator<Item = Run> + Clone + '_ {
+        (self.runs.iter()).map(|(&first, &(last, step))| Run { first, last, step })
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Runs it consists of: what it costs to keep and to send.
+    pub fn run_count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The lowest.
+    pub fn first(&self) -> Option<u32> {
+        self.runs.keys().next().copied()
+    }
+
+    /// The highest.
+    pub fn last(&self) -> Option<u32> {
+        self.runs.values().next_back().map(|(last, _)| *last)
+    }
+
+    /// All of them, upwards.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.runs()
+            .flat_map(|run| (run.first..=run.last).step_by(run.step as usize))
+    }
+
+    /// The run that begins at `index` or last before it.
+    fn run_at(&self, index: u32) -> Option<Run> {
+        let (&first, &(last, step)) = self.runs.range(..=index).next_back()?;
+        Some(Run { first, last, step })
+    }
+
+    /// Whether it has `index`.
+    pub fn contains(&self, index: u32) -> bool {
+        self.run_at(index).is_some_and(|run| run.contains(index))
+    }
+
+    /// Puts `index` in; tells whether it was not there.
+    pub fn insert(&mut self, index: u32) -> bool {
+        let is_new = !self.contains(index);
+        if is_new {
+            self.edit(index, true);
+            self.len += 1;
+        }
+        is_new
+    }
+
+    /// Takes `index` out; tells whether it was there.
+    pub fn remove(&mut self, index: u32) -> bool {
+        let was_there = self.contains(index);
+        if was_there {
+            self.edit(index, false);
+            self.len -= 1;
+        }
+        was_there
+    }
+
+    /// Takes out the lowest.
+    pub fn pop_first(&mut self) -> Option<u32> {
+        let first = self.first()?;
+        self.remove(first);
+        Some(first)
+    }
+
+    /// Folds the runs near `index` anew, with or without it. Those behind them on either side stay; they say
+    /// what the outermost of the near ones are part of.
+    fn edit(&mut self, index: u32, is_in: bool) {
+        let run = |(&first, &(last, step)): (&u32, &(u32, u32))| Run { first, last, step };
+        let (below, above) = (self.runs.range(..=index).rev(), self.runs.range(index..));
+        let mut below: Vec<Run> = below.take(NEAR + 1).map(run).collect();
+        let above = above.map(run).filter(|run| run.first > index);
+        let mut above: Vec<Run> = above.take(NEAR + 1).collect();
+        let stays_below = (below.len() > NEAR).then(|| below.pop()).flatten();
+        let stays_above = (above.len() > NEAR).then(|| above.pop()).flatten();
+        below.reverse();
+        // Of the run that `index` is in, or inside of.
+        let rest =
+            (below.last().zip(index.checked_add(1))).and_then(|(run, next)| run.at_least(next));
+        let lower = below.iter().filter_map(|run| run.below(index));
+        let middle = is_in.then(|| Run::one(index)).into_iter().chain(rest);
+        let upper = above.iter().copied().chain(stays_above);
+        let mut fold = Fold::behind(stays_below.map(|run| run.last));
+        lower
+            .chain(middle)
+            .chain(upper)
+            .for_each(|run| fold.push(run));
+        for run in below.iter().chain(&above) {
+            self.runs.remove(&run.first);
+        }
+        let is_near = |run: &Run| stays_above.is_none_or(|stays| run.first < stays.first);
+        for run in fold.finish().into_iter().filter(is_near) {
+            self.runs.insert(run.first, (run.last, run.step));
+        }
+    }
+
+    /// What is in one of both.
+    pub fn union(&self, other: &Self) -> Self {
+        self.joined(other, |_, _| true)
+    }
+
+    /// What is in both.
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.joined(other, |ours, theirs| ours && theirs)
+    }
+
+    /// What is not in `other`.
+    pub fn difference(&self, other: &Self) -> Self {
+        self.joined(other, |_, theirs| !theirs)
+    }
+
+    /// `keep` is asked for what is in this set, in `other`, or in both. Costs the number of runs, and where runs
+    /// of different steps lie within each other, that of their indices.
+    fn joined(&self, other: &Self, keep: impl Fn(bool, bool) -> bool) -> Self {
+        let (mut ours, mut theirs) = (Parts::new(self.runs()), Parts::new(other.runs()));
+        let mut kept = Vec::new();
+        loop {
+            let (run, is_ours, is_theirs) = match (ours.head(), theirs.head()) {
+                (None, None) => return Self::of(kept),
+                (Some(a), None) => (ours.take_through(a.last), true, false),
+                (None, Some(b)) => (theirs.take_through(b.last), false, true),
+                (Some(a), Some(b)) => match a.first.cmp(&b.first) {
+                    Ordering::Less => (ours.take_through(b.first - 1), true, false),
+                    Ordering::Greater => (theirs.take_through(a.first - 1), false, true),
+                    Ordering::Equal => {
+                        let is_alike = a.step == b.step;
+                        let through = if is_alike {
+                            a.last.min(b.last)
+                        } else {
+                            a.first
+                        };
+                        ours.take_through(through);
+                        (theirs.take_through(through), true, true)
+                    }
+                },
+            };
+            if keep(is_ours, is_theirs) {
+                kept.extend(run);
+            }
+        }
+    }
+}
+
+/// Runs from which parts are taken.
+struct Parts<I: Iterator<Item = Run>> {
+    head: Option<Run>,
+    rest: I,
+}
+
+impl<I: Iterator<Item = Run>> Parts<I> {
+    fn new(mut rest: I) -> Self {
+        let head = rest.next();
+        Self { head, rest }
+    }
+
+    fn head(&self) -> Option<Run> {
+        self.head
+    }
+
+    /// Those of the first run up to `last`.
+    fn take_through(&mut self, last: u32) -> Option<Run> {
+        let head = self.head?;
+        let behind = last.checked_add(1);
+        self.head = behind.and_then(|behind| head.at_least(behind));
+        if self.head.is_none() {
+            self.head = self.rest.next();
+        }
+        match behind {
+            Some(behind) => head.below(behind),
+            None => Some(head),
+        }
+    }
+}
+
+impl FromIterator<u32> for IndexSet {
+    fn from_iter<T: IntoIterator<Item = u32>>(indices: T) -> Self {
+        let mut sorted: Vec<u32> = indices.into_iter().collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        Self::of(sorted.into_iter().map(Run::one))
+    }
+}
+
+impl From<IndexSet> for Vec<(u32, u32, u32)> {
+    fn from(set: IndexSet) -> Self {
+        set.runs()
+            .map(|run| (run.first, run.last, run.step))
+            .collect()
+    }
+}
+
+impl TryFrom<Vec<(u32, u32, u32)>> for IndexSet {
+    type Error = InvalidIndexSet;
+    fn try_from(numbers: Vec<(u32, u32, u32)>) -> Result<Self, InvalidIndexSet> {
+        let mut before: Option<u32> = None;
+        for &(first, last, step) in &numbers {
+            let is_run = first <= last && step > 0 && (last - first).is_multiple_of(step);
+            if !is_run || before.is_some_and(|before| first <= before) {
+                return Err(InvalidIndexSet { first, last, step });
+            }
+            before = Some(last);
+        }
+        // Also what another way of folding wrote.
+        let run = |(first, last, step)| Run::new(first, last, step);
+        Ok(Self::of(numbers.into_iter().map(run)))
+    }
+}
