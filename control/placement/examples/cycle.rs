@@ -155,6 +155,7 @@ fn job(n: u64, requests: u64, random: &mut Numbers, project: ProjectPath) -> Pen
             .then(|| Fraction::millionths(random.below(1_000_000) as u32)),
         checkpoint_ms: None,
         storage_mb_s: BTreeMap::new(),
+        reservation: None,
     }
 }
 

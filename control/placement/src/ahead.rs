@@ -1,14 +1,24 @@
-//! Reservations made so far in a plan: which nodes are held back, and from when.
+//! Which nodes are held back from some work, and from when: by reservations of blocked jobs, those made so far
+//! in a plan, and by windows of administrators.
 
-use crate::{bits::BitSet, machine::NEVER, queue::NONE};
+use crate::{aheads::Blocked, bits::BitSet, machine::NEVER, queue::NONE, windows::Windows};
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use smallvec::SmallVec;
-use std::cmp::Reverse;
+use std::{borrow::Cow, cmp::Reverse};
+
+/// Who holds nodes back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By {
+    /// A blocked job.
+    Job(AllocationId),
+    /// An administrator: the place of the window.
+    Window(usize),
+}
 
 /// One reservation.
 #[derive(Debug)]
 struct Made {
-    by: AllocationId,
+    by: By,
     starts_at: u64,
     nodes: Vec<usize>,
 }
@@ -22,15 +32,17 @@ pub(crate) struct Ahead<'a> {
     made: Vec<Made>,
     /// Of each node, where [`Ahead::spans`] has its own; [`NONE`] where nothing holds it back.
     held: Vec<u32>,
-    /// From when until when a node is held back, by time.
+    /// From when until when a node is held back, by start. Windows may overlap what else there is.
     spans: Vec<Spans>,
     /// Every node that a job with a reservation could use: work without an end stays off all of them.
     contested: BitSet,
-    /// Sets of nodes that fit such jobs, each with the latest start of one.
-    contests: Vec<(u64, &'a BitSet)>,
+    /// Sets of nodes that fit such jobs, by number, each with the latest start of one.
+    contests: Vec<(u64, usize, Cow<'a, BitSet>)>,
     /// Of each node the latest start of such a job, 0 where there is none; as it was when it was settled.
     contested_until: Vec<u64>,
     is_settled: bool,
+    /// What windows hold back now; `None`: nothing.
+    kept_now: Option<BitSet>,
 }
 
 impl<'a> Ahead<'a> {
@@ -43,11 +55,36 @@ impl<'a> Ahead<'a> {
             contests: Vec::new(),
             contested_until: vec![0; nodes],
             is_settled: true,
+            kept_now: None,
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.made.len()
+    /// Holds back what a window keeps, unless it is over.
+    pub(crate) fn keep(&mut self, windows: &Windows, place: usize, now: u64) {
+        let window = windows.get(place);
+        if window.until <= now || window.nodes.is_empty() {
+            return;
+        }
+        if window.holds(now) {
+            let size = self.held.len();
+            let kept = self.kept_now.get_or_insert_with(|| BitSet::empty(size));
+            window.nodes.iter().for_each(|n| kept.insert(*n));
+        }
+        self.hold(
+            By::Window(place),
+            (window.from, window.until),
+            &window.nodes,
+        );
+    }
+
+    /// What windows hold back now.
+    pub(crate) fn kept_now(&self) -> Option<&BitSet> {
+        self.kept_now.as_ref()
+    }
+
+    /// Whether nothing is held back.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.made.is_empty()
     }
 
     /// How many reservations start before `end`. Two jobs for which it is the same may have the same nodes.
@@ -88,29 +125,39 @@ impl<'a> Ahead<'a> {
         spans.map_or(&[], |spans| spans.as_slice())
     }
 
-    /// The reservation that keeps work until `end` off one of `nodes`: the first to start.
-    pub(crate) fn in_the_way(
-        &self,
-        nodes: &BitSet,
-        end: Option<u64>,
-    ) -> Option<(AllocationId, UnixMillis)> {
+    /// Who keeps work until `end` off one of `nodes`, from when: the first to start.
+    pub(crate) fn in_the_way(&self, nodes: &BitSet, end: Option<u64>) -> Option<(By, UnixMillis)> {
         let before = end.map_or(self.made.len(), |end| self.starting_before(end));
         let mut made = self.made[..before].iter();
         let takes = |made: &&Made| made.nodes.iter().any(|n| nodes.contains(*n));
-        let found = made.clone().find(takes).or_else(|| made.next());
+        // Of what is contested, too.
+        let job = |made: &&Made| matches!(made.by, By::Job(_));
+        let found = made.clone().find(takes).or_else(|| made.find(job));
         found.map(|made| (made.by, UnixMillis(made.starts_at)))
     }
 
     /// Adds a reservation and says its place in the order of starts. `could_use` is every node that fits
-    /// the job.
+    /// the job, whose set has that number.
     pub(crate) fn add(
         &mut self,
-        by: AllocationId,
-        starts_at: u64,
-        ends_at: Option<u64>,
-        nodes: &[usize],
-        could_use: &'a BitSet,
+        set: usize,
+        made: Blocked<'_>,
+        could_use: Cow<'a, BitSet>,
     ) -> usize {
+        let starts_at = made.starts_at;
+        self.contested.add_all(&could_use);
+        let same = |(_, known, _): &&mut (u64, usize, Cow<'a, BitSet>)| *known == set;
+        match self.contests.iter_mut().find(same) {
+            Some((latest, ..)) => *latest = starts_at.max(*latest),
+            None => self.contests.push((starts_at, set, could_use)),
+        }
+        self.is_settled = false;
+        let until = made.ends_at.unwrap_or(NEVER);
+        self.hold(By::Job(made.by), (starts_at, until), made.nodes)
+    }
+
+    /// Holds nodes back for a time, and says the place in the order of starts.
+    fn hold(&mut self, by: By, (starts_at, until): (u64, u64), nodes: &[usize]) -> usize {
         for n in nodes {
             if self.held[*n] == NONE {
                 // One for each node at most, and there are not 2^32 of them.
@@ -119,15 +166,9 @@ impl<'a> Ahead<'a> {
             }
             let held = &mut self.spans[self.held[*n] as usize];
             let place = held.partition_point(|(start, _)| *start < starts_at);
-            held.insert(place, (starts_at, ends_at.unwrap_or(NEVER)));
+            held.insert(place, (starts_at, until));
+            self.contested.insert(*n);
         }
-        self.contested.add_all(could_use);
-        let same = |(_, nodes): &&mut (u64, &'a BitSet)| std::ptr::eq(*nodes, could_use);
-        match self.contests.iter_mut().find(same) {
-            Some((latest, _)) => *latest = starts_at.max(*latest),
-            None => self.contests.push((starts_at, could_use)),
-        }
-        self.is_settled = false;
         let place = self
             .made
             .partition_point(|made| made.starts_at <= starts_at);
@@ -149,9 +190,9 @@ impl<'a> Ahead<'a> {
             return;
         }
         let latest_first = &mut self.contests;
-        latest_first.sort_unstable_by_key(|(latest, _)| Reverse(*latest));
+        latest_first.sort_unstable_by_key(|(latest, ..)| Reverse(*latest));
         let mut rest = self.contested.clone();
-        for (latest, nodes) in latest_first {
+        for (latest, _, nodes) in latest_first {
             let until = &mut self.contested_until;
             rest.and(nodes).iter().for_each(|n| until[n] = *latest);
             rest.drop_all(nodes);
@@ -168,7 +209,7 @@ impl<'a> Ahead<'a> {
     /// free from `free_at` on.
     pub(crate) fn gap(&self, n: usize, free_at: u64, after: u64, lasts_ms: u64) -> Gap {
         let mut start = free_at.max(after);
-        // There are few, and they do not overlap.
+        // There are few.
         for (from, until) in self.spans(n) {
             if *until <= start {
                 continue;

@@ -5,7 +5,8 @@
 mod earliest;
 
 use crate::{
-    ahead::{Ahead, Gap},
+    ahead::{By, Gap},
+    aheads::{self, Aheads},
     bits::BitSet,
     choose::{Ask, Chosen, choose_modest},
     eligible::{Eligible, EligibleSets},
@@ -13,7 +14,7 @@ use crate::{
     factors::Score,
     floor::Floors,
     headroom::{Headroom, Paths},
-    machine::{Machine, NEVER, expected_end},
+    machine::{Machine, NEVER},
     open::{OpenCount, OpenCounts},
     order::Scorer,
     plan::{Layout, Placement, Plan, Reservation},
@@ -52,7 +53,7 @@ pub(crate) struct Cycle<'a> {
     rivals: Rivals,
     headroom: Headroom<'a>,
     pool: Pool,
-    ahead: Ahead<'a>,
+    aheads: Aheads<'a>,
     open: OpenCounts,
     /// How many nodes of a set could be paid, for jobs that end before the same reservations start, and
     /// after how many changes that was so.
@@ -106,7 +107,7 @@ impl<'a> Cycle<'a> {
             rivals: Rivals::new(sets),
             headroom: Headroom::new(view.limit_policy, &view.levels, given.paths),
             pool: Pool::new(view.sensitive_pool),
-            ahead: Ahead::none(machine.index.size()),
+            aheads: Aheads::new(&machine.windows, sets, machine.index.size(), now.0),
             open: OpenCounts::new(sets.len()),
             paid: BTreeMap::new(),
             paid_at_all: vec![None; sets.len()],
@@ -187,14 +188,20 @@ impl<'a> Cycle<'a> {
     /// Free nodes that fit and that nothing holds back from a job that ends at `end`.
     fn count(&mut self, set: usize, end: Option<u64>) -> OpenCount {
         let index = &self.given.machine.index;
-        self.open
-            .count(index, self.given.sets, &self.free, &self.ahead, set, end)
+        self.open.count(
+            index,
+            self.given.sets,
+            &self.free,
+            self.aheads.of(set),
+            set,
+            end,
+        )
     }
 
     /// Those that the count is of.
     fn open(&self, set: usize, end: Option<u64>) -> BitSet {
         let mut open = self.eligible(set).nodes.and(&self.free);
-        self.ahead.drop_held(&mut open, end);
+        self.aheads.of(set).drop_held(&mut open, end);
         open
     }
 
@@ -202,7 +209,16 @@ impl<'a> Cycle<'a> {
         if job.nodes == 0 {
             return Blocker::NoNodesAsked.into();
         }
+        if job.eligible_at.0 > self.now {
+            let at = job.eligible_at;
+            return Blocker::BeginsLater { at }.into();
+        }
         let eligible = self.eligible(set);
+        if eligible.named.is_some()
+            && let Some(blocker) = self.cannot_use_its_own(job)
+        {
+            return blocker.into();
+        }
         // What its user has claimed is counted already.
         let own = eligible.own.as_ref().map(|own| own.and(&self.free));
         let more = self.least_beside(job, set);
@@ -229,7 +245,7 @@ impl<'a> Cycle<'a> {
         }
         let end = job.end(self.now);
         let mut left = None;
-        if self.ahead.len() > 0 {
+        if !self.aheads.of(set).is_empty() {
             if let Err(blocker) = self.leaves_what_is_kept(job, more, end) {
                 return blocker.into();
             }
@@ -295,14 +311,24 @@ impl<'a> Cycle<'a> {
         }
     }
 
+    /// Why work that names a reservation cannot use it now.
+    fn cannot_use_its_own(&self, job: &Job) -> Option<Blocker> {
+        let naming = self.given.queue.requests.get(job.request).naming.as_ref();
+        self.given.machine.windows.blocker(naming?, self.now)
+    }
+
     fn reserved(&self, set: usize, end: Option<u64>) -> Blocker {
         let nodes = self.eligible(set).nodes.and(&self.free);
-        match self.ahead.in_the_way(&nodes, end) {
-            Some((by, starts_at)) => Blocker::Reserved {
+        match self.aheads.of(set).in_the_way(&nodes, end) {
+            Some((By::Job(by), starts_at)) => Blocker::Reserved {
                 by,
                 starts_at,
                 unbounded: end.is_none(),
             },
+            Some((By::Window(place), _)) => {
+                let window = self.given.machine.windows.get(place);
+                window.blocker(self.now, end.is_none())
+            }
             // Nothing is held back where nothing is reserved.
             None => Blocker::NodesBusy { short: 0 },
         }
@@ -329,7 +355,8 @@ impl<'a> Cycle<'a> {
         if self.power.is_free() {
             return None;
         }
-        let before = end.map_or(usize::MAX, |end| self.ahead.starting_before(end));
+        let ahead = self.aheads.of(set);
+        let before = end.map_or(usize::MAX, |end| ahead.starting_before(end));
         let changes = self.placements.len() + self.reservations.len();
         let known = self
             .paid
@@ -441,7 +468,7 @@ impl<'a> Cycle<'a> {
             nodes: chosen.nodes.iter().map(expected).collect(),
             layout: self.layout(&chosen),
             score,
-            backfilled: self.ahead.len() > 0,
+            backfilled: !self.reservations.is_empty(),
         });
     }
 
@@ -479,10 +506,14 @@ impl<'a> Cycle<'a> {
         }
         self.storage.take(job, Some(starts_at), end);
         let could_use = &self.eligible(set).nodes;
-        let place = self
-            .ahead
-            .add(job.id, starts_at, end, &chosen.nodes, could_use);
-        self.open.reserved(place);
+        let made = aheads::Blocked {
+            by: job.id,
+            starts_at,
+            ends_at: end,
+            nodes: &chosen.nodes,
+        };
+        let places = self.aheads.add(set, made, could_use);
+        self.open.reserved(&places);
         self.headroom.keep_for(job.project, beside, job.id, start);
         if job.is_sensitive() {
             self.pool.keep_for(beside, job.id, start);
@@ -499,7 +530,7 @@ impl<'a> Cycle<'a> {
 
     /// When the job could start beside the reservations made so far, if that was asked.
     fn estimate(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
-        if self.given.estimated != Some(job.id) || !blocker.passes() {
+        if self.given.estimated != Some(job.id) || !blocker.has_start() {
             return None;
         }
         self.earliest(job, set).map(|(at, _)| UnixMillis(at))
@@ -512,7 +543,7 @@ fn free_at(machine: &Machine, now: u64) -> Vec<u64> {
     times
         .map(|(n, at)| match machine.free.contains(n) {
             true => *at,
-            false => expected_end(*at, now),
+            false => machine.expected_free_at(n, now),
         })
         .collect()
 }

@@ -8,6 +8,7 @@ use crate::{
     machine::Machine,
     queue::{NONE, Queue},
     view::Owner,
+    windows::{Named, Naming, Windows},
 };
 use lattice_quorum_types::{NodeId, ProjectPath, spec::Constraints};
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
@@ -18,9 +19,22 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 pub(crate) struct Request {
     pub(crate) constraints: Constraints,
     pub(crate) sensitive: bool,
+    /// The reservation that they name, and who they are.
+    pub(crate) naming: Option<Naming>,
 }
 
-/// A set of nodes that fits requests. Those with the same nodes share it, sensitive ones among themselves.
+impl Request {
+    pub(crate) fn key(&self) -> Key<'_> {
+        key(&self.constraints, self.sensitive, self.naming.as_ref())
+    }
+
+    fn named(&self, windows: &Windows) -> Option<Named> {
+        Some(windows.named(self.naming.as_ref()?))
+    }
+}
+
+/// A set of nodes that fits requests. Those with the same nodes share it, sensitive ones among themselves, and
+/// those that come to the same by the reservations that they name.
 #[derive(Debug)]
 pub(crate) struct Eligible {
     pub(crate) nodes: BitSet,
@@ -33,6 +47,8 @@ pub(crate) struct Eligible {
     pub(crate) by_span: Arc<[u32]>,
     /// Memory of all GPUs of a node, bytes: the mean of those of which it is known.
     pub(crate) gpu_memory_bytes: Option<u64>,
+    /// Of jobs that name a reservation.
+    pub(crate) named: Option<Named>,
 }
 
 /// Conditions on a node that jobs have whatever they ask for, as sets.
@@ -50,7 +66,7 @@ pub(crate) struct Condition {
 }
 
 impl Eligible {
-    fn new(index: &Index, nodes: BitSet, own: Option<&BitSet>) -> Self {
+    fn new(index: &Index, nodes: BitSet, own: Option<&BitSet>, named: Option<Named>) -> Self {
         let largest_group = index.count_by_conformance(&nodes).into_iter().max();
         let memory = nodes.iter().filter_map(|n| index.gpu_memory[n]);
         let add = |(known, bytes), more| (known + 1, bytes + u128::from(more));
@@ -64,6 +80,7 @@ impl Eligible {
             // A mean is no larger than the largest.
             gpu_memory_bytes: gpu_memory.and_then(|bytes| u64::try_from(bytes).ok()),
             nodes,
+            named,
         }
     }
 }
@@ -97,14 +114,18 @@ impl Condition {
     }
 }
 
-/// Which nodes fit a request. `own` are nodes that its user has claimed: they may be had too.
+/// Which nodes fit a request. `own` are nodes that its user has claimed: they may be had too; `named`, what it
+/// comes to by the reservation that it names.
 fn fitting(
-    index: &Index,
+    machine: &Machine,
     memory: &mut Memory,
-    condition: &Condition,
     request: &Request,
     own: Option<&BitSet>,
+    named: Option<&Named>,
 ) -> Funnel {
+    let Machine {
+        index, condition, ..
+    } = machine;
     let size = index.size();
     let wanted = &request.constraints;
     let mut funnel = Funnel::new(size);
@@ -130,12 +151,16 @@ fn fitting(
         funnel.keep(Constraint::Features, &all);
     }
     if !wanted.nodelist.is_empty() {
-        funnel.keep(Constraint::Nodelist, &named(index, &wanted.nodelist));
+        funnel.keep(Constraint::Nodelist, &listed(index, &wanted.nodelist));
     }
     if !wanted.exclude.is_empty() {
         let mut rest = BitSet::full(size);
-        rest.drop_all(&named(index, &wanted.exclude));
+        rest.drop_all(&listed(index, &wanted.exclude));
         funnel.keep(Constraint::Excluded, &rest);
+    }
+    if let Some(named) = named {
+        let kept = machine.windows.nodes_of(named, size);
+        funnel.keep(Constraint::OfReservation, &kept);
     }
     funnel.keep(Constraint::InService, &condition.in_service);
     funnel.keep(Constraint::Alive, &condition.alive);
@@ -221,13 +246,13 @@ fn with_gpu_model(index: &Index, wanted: &[String]) -> BitSet {
     union(index.size(), sets.map(|(_, set)| set))
 }
 
-fn named(index: &Index, names: &[NodeId]) -> BitSet {
+fn listed(index: &Index, names: &[NodeId]) -> BitSet {
     let numbers = names.iter().filter_map(|name| index.find(name));
     BitSet::collect(index.size(), numbers)
 }
 
 /// Everything of a request, to compare it by.
-type Key<'a> = (
+pub(crate) type Key<'a> = (
     bool,
     &'a [String],
     Option<u32>,
@@ -235,9 +260,14 @@ type Key<'a> = (
     &'a [String],
     &'a [NodeId],
     &'a [NodeId],
+    Option<&'a Naming>,
 );
 
-pub(crate) fn key(wanted: &Constraints, sensitive: bool) -> Key<'_> {
+pub(crate) fn key<'a>(
+    wanted: &'a Constraints,
+    sensitive: bool,
+    naming: Option<&'a Naming>,
+) -> Key<'a> {
     (
         sensitive,
         &wanted.gpu_models,
@@ -246,6 +276,7 @@ pub(crate) fn key(wanted: &Constraints, sensitive: bool) -> Key<'_> {
         &wanted.features,
         &wanted.nodelist,
         &wanted.exclude,
+        naming,
     )
 }
 
@@ -255,8 +286,9 @@ pub(crate) struct Kept {
     stamp: u64,
     memory: Memory,
     sets: Vec<Arc<Eligible>>,
-    /// The place of each among them, by whether it is for sensitive work, and by its nodes.
-    by_nodes: BTreeMap<(bool, BitSet), usize>,
+    /// The place of each among them, by whether it is for sensitive work, by what names a reservation comes to,
+    /// and by its nodes.
+    by_nodes: BTreeMap<(bool, Option<Named>, BitSet), usize>,
     /// `None` where no job has had the request since the nodes changed.
     by_request: Vec<Option<Fitting>>,
 }
@@ -323,11 +355,12 @@ impl Kept {
                 let fitting = match own {
                     Some(own) => {
                         let request = queue.requests.get(job.request);
-                        let Machine {
-                            index, condition, ..
-                        } = machine;
-                        let found = fitting(index, &mut self.memory, condition, request, Some(own));
-                        sets.push(Arc::new(Eligible::new(index, found.left, Some(own))));
+                        let named = request.named(&machine.windows);
+                        let memory = &mut self.memory;
+                        let found = fitting(machine, memory, request, Some(own), named.as_ref());
+                        let index = &machine.index;
+                        let set = Eligible::new(index, found.left, Some(own), named);
+                        sets.push(Arc::new(set));
                         Asked {
                             set: sets.len() as u32 - 1,
                             steps: found.steps.into(),
@@ -365,14 +398,13 @@ impl Kept {
             return known.clone();
         }
         let request = queue.requests.get(number);
-        let Machine {
-            index, condition, ..
-        } = machine;
-        let found = fitting(index, &mut self.memory, condition, request, None);
-        let sets = &mut self.sets;
-        let made = self.by_nodes.entry((request.sensitive, found.left));
-        let set = *made.or_insert_with_key(|(_, nodes)| {
-            sets.push(Arc::new(Eligible::new(index, nodes.clone(), None)));
+        let named = request.named(&machine.windows);
+        let found = fitting(machine, &mut self.memory, request, None, named.as_ref());
+        let (sets, index) = (&mut self.sets, &machine.index);
+        let made = self.by_nodes.entry((request.sensitive, named, found.left));
+        let set = *made.or_insert_with_key(|(_, named, nodes)| {
+            let set = Eligible::new(index, nodes.clone(), None, named.clone());
+            sets.push(Arc::new(set));
             sets.len() - 1
         });
         let steps = found.steps.into();

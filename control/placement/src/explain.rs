@@ -2,7 +2,9 @@
 //! when it is expected to start.
 
 use crate::factors::Score;
-use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, refusal::Level};
+use lattice_quorum_types::{
+    AllocationId, ProjectPath, UnixMillis, id::ReservationName, refusal::Level,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -53,6 +55,8 @@ pub enum Constraint {
     Nodelist,
     /// The list of excluded nodes.
     Excluded,
+    /// The reservation that it names.
+    OfReservation,
     /// Lifecycle ready, no drain reason.
     InService,
     /// It answers.
@@ -65,7 +69,7 @@ pub enum Constraint {
     Unclaimed,
     /// Nobody holds it.
     Free,
-    /// Not held back for a blocked job.
+    /// Not held back for a blocked job, and not kept by an administrator for others.
     NotReserved,
     /// In the largest conformance group of what is left; only where that is required.
     Conforming,
@@ -81,6 +85,7 @@ impl Constraint {
             Constraint::Features => "carry the features",
             Constraint::Nodelist => "on the node list",
             Constraint::Excluded => "not excluded",
+            Constraint::OfReservation => "of its reservation",
             Constraint::InService => "in service",
             Constraint::Alive => "alive",
             Constraint::Usable => "usable",
@@ -188,16 +193,70 @@ pub enum Blocker {
         /// It could have been told to end in time, had it a walltime.
         unbounded: bool,
     },
+    /// It may not begin before this moment.
+    BeginsLater {
+        /// As was asked for.
+        at: UnixMillis,
+    },
+    /// Enough are free, but it would run into a time for which an administrator keeps some of them for others.
+    KeptFor {
+        /// The reservation: the first of them to begin.
+        name: ReservationName,
+        /// From when it keeps them.
+        from: UnixMillis,
+        /// Until when; `None`: until it is deleted.
+        until: Option<UnixMillis>,
+        /// It could have been told to end in time, had it a walltime.
+        unbounded: bool,
+    },
+    /// It names a reservation that does not hold yet.
+    ReservationLater {
+        /// Which.
+        name: ReservationName,
+        /// From when it holds.
+        at: UnixMillis,
+    },
+    /// It names a reservation that is over.
+    ReservationOver {
+        /// Which.
+        name: ReservationName,
+        /// Since when.
+        at: UnixMillis,
+    },
+    /// It names a reservation that there is none of any more.
+    ReservationGone {
+        /// Which.
+        name: ReservationName,
+    },
+    /// It names a reservation that has become one for others.
+    ReservationNotFor {
+        /// Which.
+        name: ReservationName,
+        /// Whose work it is.
+        user: String,
+        /// For which project.
+        project: ProjectPath,
+    },
 }
 
 impl Blocker {
     /// Whether it is over once others give back what they have.
     pub(crate) fn passes(&self) -> bool {
-        use Blocker::{NodesBusy, PowerShort, Reserved, StorageShort};
+        use Blocker::{KeptFor, NodesBusy, PowerShort, Reserved, StorageShort};
         matches!(
             self,
-            NodesBusy { .. } | Reserved { .. } | PowerShort { .. } | StorageShort { .. }
+            NodesBusy { .. }
+                | Reserved { .. }
+                | KeptFor { .. }
+                | PowerShort { .. }
+                | StorageShort { .. }
         )
+    }
+
+    /// Whether it can be estimated when it starts. What waits for its own reservation to begin has that anyway,
+    /// and needs no other.
+    pub(crate) fn has_start(&self) -> bool {
+        self.passes() || matches!(self, Blocker::ReservationLater { .. })
     }
 
     /// Whether people are told the same.
@@ -308,6 +367,36 @@ impl fmt::Display for Blocker {
                 f,
                 "waits for bandwidth of storage {system}: needs {needed_mb_s} MB/s, {left_mb_s} left"
             ),
+            Blocker::BeginsLater { at } => write!(f, "begins at {} at the earliest", Utc(*at)),
+            Blocker::KeptFor {
+                name,
+                from,
+                until,
+                unbounded,
+            } => {
+                write!(f, "kept for reservation {name} from {}", Utc(*from))?;
+                if let Some(until) = until {
+                    write!(f, " until {}", Utc(*until))?;
+                }
+                f.write_str(without_a_walltime(*unbounded))
+            }
+            Blocker::ReservationLater { name, at } => {
+                write!(f, "its reservation {name} begins at {}", Utc(*at))
+            }
+            Blocker::ReservationOver { name, at } => {
+                write!(f, "its reservation {name} is over since {}", Utc(*at))
+            }
+            Blocker::ReservationGone { name } => {
+                write!(f, "its reservation {name} does not exist any more")
+            }
+            Blocker::ReservationNotFor {
+                name,
+                user,
+                project,
+            } => write!(
+                f,
+                "its reservation {name} is not for {user} in project \"{project}\" any more"
+            ),
             Blocker::Reserved {
                 by,
                 starts_at,
@@ -318,12 +407,16 @@ impl fmt::Display for Blocker {
                     "starting now would delay {by}, which starts at {}",
                     Utc(*starts_at)
                 )?;
-                if *unbounded {
-                    f.write_str(" (without a walltime it cannot be fitted in before)")?;
-                }
-                Ok(())
+                f.write_str(without_a_walltime(*unbounded))
             }
         }
+    }
+}
+
+fn without_a_walltime(unbounded: bool) -> &'static str {
+    match unbounded {
+        true => " (without a walltime it cannot be fitted in before)",
+        false => "",
     }
 }
 

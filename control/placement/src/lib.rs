@@ -9,13 +9,15 @@
 //! what is left of power and bandwidth. Jobs are served by score ([`Factors`], [`Policy`]). Each goes to
 //! the fewest topology groups that hold it (the tightest, so that large gaps stay for large jobs), weighed
 //! against one conformance group. The first blocked jobs get a [`Reservation`]; later ones start only
-//! where they do not delay it, judged on the very nodes, and on power and bandwidth over time. Every job
-//! that waits gets an [`Explanation`].
+//! where they do not delay it, judged on the very nodes, and on power and bandwidth over time. Nodes that
+//! administrators keep for some are kept clear for as long (`windows.rs`). Every job that waits gets an
+//! [`Explanation`].
 //!
 //! Begin with [`Planner`], then `cycle.rs`, whose steps read as a list.
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod aheads;
 mod bits;
 mod choose;
 mod cycle;
@@ -28,6 +30,7 @@ mod gpu_model;
 mod headroom;
 mod index;
 mod machine;
+pub mod movement;
 mod open;
 mod order;
 mod paid;
@@ -45,6 +48,7 @@ mod storage;
 mod tests;
 mod view;
 mod waiting;
+mod windows;
 
 pub use explain::{Blocker, Constraint, Explanation, Step};
 pub use factors::{Factors, Score};
@@ -52,9 +56,9 @@ pub use fraction::{Fraction, InvalidFraction};
 pub use plan::{Layout, Placement, Plan, Reservation};
 pub use planner::Planner;
 pub use policy::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights};
-pub use possible::{Impossible, check_possible};
+pub use possible::{Impossible, Within, check_possible, check_possible_within};
 pub use view::{
     Budget, Charge, ClusterView, ConformanceKey, Delta, DomainView, Health, LevelView, Liveness,
-    NodeFacts, NodeView, Owner, PendingView, RunningView, StorageView, TenantView,
+    LoanView, NodeFacts, NodeView, Owner, PendingView, RunningView, StorageView, TenantView,
 };
 pub use waiting::Waiting;

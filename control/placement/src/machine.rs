@@ -6,9 +6,10 @@ use crate::{
     eligible::Condition,
     index::Index,
     queue::UNBOUNDED_MS,
-    view::{Before, ClusterView, Health, Liveness, NodeView, RunningView},
+    view::{Before, ClusterView, Health, Liveness, LoanView, NodeView, RunningView},
+    windows::Windows,
 };
-use lattice_quorum_types::AllocationId;
+use lattice_quorum_types::{AllocationId, NodeId};
 use std::collections::BTreeMap;
 
 /// A node that is not known to come free.
@@ -41,6 +42,35 @@ pub(crate) struct Machine {
     /// When each is free: 0 now, [`NEVER`] not foreseeable, else Unix milliseconds.
     pub(crate) free_at: Vec<u64>,
     held: BTreeMap<AllocationId, Held>,
+    /// What another vCluster uses; never free.
+    loans: BTreeMap<usize, Loan>,
+    /// What administrators keep for some.
+    pub(crate) windows: Windows,
+}
+
+/// When a node that is lent comes back.
+#[derive(Debug)]
+struct Loan {
+    release_after_ms: u64,
+    recalled_at: Option<u64>,
+    /// Nobody holds it.
+    is_idle: bool,
+}
+
+impl Loan {
+    fn new(loan: &LoanView) -> Self {
+        Self {
+            release_after_ms: loan.release_after_ms,
+            recalled_at: loan.recalled_at.map(|at| at.0),
+            is_idle: loan.node.holder.is_none(),
+        }
+    }
+
+    /// At the latest. What has not come back in time goes on as what has overrun its end.
+    fn released_at(&self, now: u64) -> u64 {
+        let from = self.recalled_at.unwrap_or(now);
+        expected_end(from.saturating_add(self.release_after_ms), now)
+    }
 }
 
 /// What an allocation holds.
@@ -52,10 +82,35 @@ struct Held {
 }
 
 impl Machine {
+    /// Of the nodes that the vCluster uses now.
     pub(crate) fn new(view: &ClusterView) -> Self {
-        let index = Index::new(&view.nodes, &view.power);
+        Self::of(view, &view.nodes)
+    }
+
+    /// With those that it has lent, too.
+    pub(crate) fn with_loans(view: &ClusterView) -> Self {
+        if view.on_loan.is_empty() {
+            return Self::new(view);
+        }
+        let lent = view.on_loan.iter();
+        let lent = lent.map(|(name, loan)| (name.clone(), loan.node.clone()));
+        let mut nodes: BTreeMap<NodeId, NodeView> = lent.collect();
+        let here = view.nodes.iter();
+        nodes.extend(here.map(|(name, node)| (name.clone(), node.clone())));
+        Self::of(view, &nodes)
+    }
+
+    fn of(view: &ClusterView, nodes: &BTreeMap<NodeId, NodeView>) -> Self {
+        let index = Index::new(nodes, &view.power);
         let size = index.size();
+        let lent = view.on_loan.iter().filter_map(|(name, loan)| {
+            let is_here = view.nodes.contains_key(name);
+            let n = index.find(name).filter(|_| !is_here)?;
+            Some((n, Loan::new(loan)))
+        });
         let mut machine = Self {
+            loans: lent.collect(),
+            windows: Windows::new(&view.reserved, &index),
             condition: Condition::none(size),
             stamp: 0,
             versions: vec![0; size],
@@ -65,7 +120,7 @@ impl Machine {
             held: BTreeMap::new(),
             index,
         };
-        for (place, node) in view.nodes.values().enumerate() {
+        for (place, node) in nodes.values().enumerate() {
             machine.set(machine.index.number[place], node, &view.running);
         }
         machine
@@ -73,6 +128,13 @@ impl Machine {
 
     /// Follows changes that `view` shows already; `false` where everything must be made anew.
     pub(crate) fn follow(&mut self, before: &Before, view: &ClusterView) -> bool {
+        if before.loans_differ {
+            return false;
+        }
+        if before.reserved_differ {
+            self.stamp += 1;
+            self.windows = Windows::new(&view.reserved, &self.index);
+        }
         for (name, old) in &before.nodes {
             match (old, view.nodes.get(name)) {
                 (None, None) => {}
@@ -103,13 +165,29 @@ impl Machine {
         true
     }
 
-    /// What the running work has been given, in milliseconds of one GPU.
+    /// When a node that is not free is expected to be.
+    pub(crate) fn expected_free_at(&self, n: usize, now: u64) -> u64 {
+        let at = expected_end(self.free_at[n], now);
+        match self.loans.get(&n) {
+            None => at,
+            Some(loan) => at.min(loan.released_at(now)),
+        }
+    }
+
+    /// Whether somebody's work is on it, here or at a borrower's.
+    pub(crate) fn is_held(&self, n: usize) -> bool {
+        let is_idle = |loan: &Loan| loan.is_idle;
+        !self.free.contains(n) && !self.loans.get(&n).is_some_and(is_idle)
+    }
+
+    /// What the running work has been given, in milliseconds of one GPU. What runs at a borrower's is not ours.
     pub(crate) fn running_gpu_ms(&self, running: &BTreeMap<AllocationId, RunningView>) -> u128 {
         let of_allocation = |(id, held): (&AllocationId, &Held)| {
             let walltime = running.get(id).and_then(|r| r.walltime_ms);
             let gpus: u128 = held
                 .nodes
                 .iter()
+                .filter(|n| !self.loans.contains_key(n))
                 .map(|n| u128::from(self.index.gpus[*n]))
                 .sum();
             gpus.saturating_mul(walltime.unwrap_or(UNBOUNDED_MS).into())
@@ -122,9 +200,11 @@ impl Machine {
         self.versions[n] = node.version;
         self.condition.set(n, node);
         self.deprioritised.put(n, node.is_last());
-        self.free.put(n, node.holder.is_none());
+        let is_here = !self.loans.contains_key(&n);
+        self.free.put(n, node.holder.is_none() && is_here);
         self.free_at[n] = match node.holder {
-            None => 0,
+            None if is_here => 0,
+            None => NEVER,
             Some(id) => {
                 let held = self.held.entry(id).or_insert_with(|| Held {
                     nodes: Vec::new(),

@@ -2,7 +2,7 @@
 //! taken, so a count is made once for all jobs that may have the same nodes, and brought up to date by
 //! what was taken since.
 
-use crate::{ahead::Ahead, bits::BitSet, eligible::EligibleSets, index::Index};
+use crate::{ahead::Ahead, aheads::Places, bits::BitSet, eligible::EligibleSets, index::Index};
 
 /// For all jobs of one set of nodes that end before the same reservations start.
 #[derive(Debug)]
@@ -58,10 +58,10 @@ impl OpenCounts {
         self.taken.push(n);
     }
 
-    /// A reservation was added at that place in the order of starts.
-    pub(crate) fn reserved(&mut self, place: usize) {
-        for of_set in &mut self.of_set {
-            of_set.bounded.truncate(place + 1);
+    /// A reservation was added, for each set at that place in the order of starts.
+    pub(crate) fn reserved(&mut self, place: &Places<'_>) {
+        for (set, of_set) in self.of_set.iter_mut().enumerate() {
+            of_set.bounded.truncate(place.of(set) + 1);
             of_set.unbounded = None;
         }
     }

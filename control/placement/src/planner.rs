@@ -36,7 +36,7 @@ impl Planner {
     /// A planner with a site's policy.
     pub fn with_policy(view: ClusterView, policy: Policy) -> Self {
         Self {
-            machine: Machine::new(&view),
+            machine: Machine::with_loans(&view),
             queue: Queue::new(&view.pending),
             eligible: Kept::default(),
             paths: Paths::default(),
@@ -76,7 +76,7 @@ impl Planner {
             domains.all(|(name, old)| parent(old.as_ref()) == parent(view.power.get(name)));
         let followed = same_domains && self.machine.follow(&before, view);
         if !followed {
-            self.machine = Machine::new(view);
+            self.machine = Machine::with_loans(view);
             self.eligible = Kept::default();
         }
         let order = &mut self.last_order;

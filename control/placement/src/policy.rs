@@ -180,30 +180,8 @@ impl Weights {
         }
     }
 
-    /// Of one row of a table, w1 to w9.
     fn row(row: [f64; 9]) -> Self {
-        let [
-            priority,
-            wait_time,
-            fair_share,
-            topology,
-            data_ready,
-            backlog,
-            energy,
-            checkpoint,
-            conformance,
-        ] = row;
-        Self(RawWeights {
-            priority,
-            wait_time,
-            fair_share,
-            topology,
-            data_ready,
-            backlog,
-            energy,
-            checkpoint,
-            conformance,
-        })
+        Self(row.into())
     }
 
     /// The weights by name.
@@ -225,6 +203,34 @@ impl Weights {
             w.checkpoint,
             w.conformance,
         ]
+    }
+}
+
+impl From<[f64; 9]> for RawWeights {
+    /// Of one row of a table, w1 to w9.
+    fn from(row: [f64; 9]) -> Self {
+        let [
+            priority,
+            wait_time,
+            fair_share,
+            topology,
+            data_ready,
+            backlog,
+            energy,
+            checkpoint,
+            conformance,
+        ] = row;
+        Self {
+            priority,
+            wait_time,
+            fair_share,
+            topology,
+            data_ready,
+            backlog,
+            energy,
+            checkpoint,
+            conformance,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     gpu_model::GpuModels,
     view::{ConformanceKey, NodeFacts},
 };
-use lattice_quorum_types::{NodeId, VclusterName, spec::Constraints};
+use lattice_quorum_types::{NodeId, VclusterName, id::ReservationName, spec::Constraints};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -24,13 +24,19 @@ pub struct Impossible {
     pub reason: String,
 }
 
-/// Checks that `needed` nodes can be what is `wanted`. `nodes` are all that belong to the vCluster or that
-/// it uses; those that are gone for good are not among them. A vCluster without any is still being set
-/// up: nothing is known of what it will have. `facts` are asked of no more nodes than it takes: until
-/// enough are found, of those that the names leave.
+/// A reservation that a request names: it gets these nodes, and no others.
+#[derive(Debug, Clone, Copy)]
+pub struct Within<'a> {
+    /// Its name.
+    pub name: &'a ReservationName,
+    /// All its nodes.
+    pub nodes: &'a BTreeSet<NodeId>,
+}
+
+/// Checks that `needed` nodes can be what is `wanted`; see [`check_possible_within`].
 ///
 /// # Errors
-/// The first constraint, in the order in which the solver applies them, that leaves too few.
+/// As there.
 pub fn check_possible<'a, T: Copy>(
     vcluster: &VclusterName,
     nodes: impl Iterator<Item = (&'a NodeId, T)> + Clone,
@@ -38,8 +44,26 @@ pub fn check_possible<'a, T: Copy>(
     wanted: &Constraints,
     needed: u32,
 ) -> Result<(), Impossible> {
+    check_possible_within(None, vcluster, nodes, facts, wanted, needed)
+}
+
+/// Checks that `needed` nodes can be what is `wanted`, of those of a reservation where one is named. `nodes` are all that belong to the vCluster or that
+/// it uses; those that are gone for good are not among them. A vCluster without any is still being set
+/// up: nothing is known of what it will have. `facts` are asked of no more nodes than it takes: until
+/// enough are found, of those that the names leave.
+///
+/// # Errors
+/// The first constraint, in the order in which the solver applies them, that leaves too few.
+pub fn check_possible_within<'a, T: Copy>(
+    within: Option<Within<'_>>,
+    vcluster: &VclusterName,
+    nodes: impl Iterator<Item = (&'a NodeId, T)> + Clone,
+    facts: impl Fn(T) -> NodeFacts,
+    wanted: &Constraints,
+    needed: u32,
+) -> Result<(), Impossible> {
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
-    let wanted = Wanted::new(wanted);
+    let wanted = Wanted::new(wanted, within);
     let by_name = nodes.clone().filter(|(id, _)| wanted.names(id));
     let fit = by_name.filter(|(_, node)| wanted.all(&facts(*node)));
     if fit.take(needed).count() == needed {
@@ -65,11 +89,13 @@ struct Wanted<'a> {
     models: GpuModels,
     list: BTreeSet<&'a NodeId>,
     exclude: BTreeSet<&'a NodeId>,
+    within: Option<Within<'a>>,
 }
 
 impl<'a> Wanted<'a> {
-    fn new(constraints: &'a Constraints) -> Self {
+    fn new(constraints: &'a Constraints, within: Option<Within<'a>>) -> Self {
         Self {
+            within,
             constraints,
             models: GpuModels::new(&constraints.gpu_models),
             list: constraints.nodelist.iter().collect(),
@@ -113,8 +139,12 @@ impl<'a> Wanted<'a> {
         self.list.is_empty() || self.list.contains(id)
     }
 
+    fn is_reserved(&self, id: &NodeId) -> bool {
+        self.within.is_none_or(|within| within.nodes.contains(id))
+    }
+
     fn names(&self, id: &NodeId) -> bool {
-        self.listed(id) && !self.exclude.contains(id)
+        self.listed(id) && !self.exclude.contains(id) && self.is_reserved(id)
     }
 }
 
@@ -250,7 +280,13 @@ impl Sieve<'_> {
         let listed = |id: &NodeId, _: &NodeFacts| wanted.listed(id);
         self.keep("constraints.nodelist", "is on the list", listed, no_more)?;
         let is_left = |id: &NodeId, _: &NodeFacts| !wanted.exclude.contains(id);
-        self.keep("constraints.exclude", "is left", is_left, no_more)
+        self.keep("constraints.exclude", "is left", is_left, no_more)?;
+        let Some(within) = wanted.within else {
+            return Ok(());
+        };
+        let is_of = |id: &NodeId, _: &NodeFacts| wanted.is_reserved(id);
+        let has = format!("is of reservation {}", within.name);
+        self.keep("reservation", has, is_of, no_more)
     }
 }
 
@@ -412,6 +448,41 @@ mod tests {
             check(&nodes, &excluded, 49),
             "constraints.exclude: at most 48 nodes of vCluster default can be had with that, and 49 are \
              asked for"
+        );
+    }
+
+    #[test]
+    fn who_names_a_reservation_can_have_its_nodes_alone() {
+        let nodes = cluster();
+        let name = ReservationName::new("course").unwrap();
+        let vcluster = VclusterName::new("default").unwrap();
+        let check = |reserved: &[&str], wanted: &Constraints, needed| {
+            let reserved = reserved.iter().map(|name| id(name)).collect();
+            let within = Within {
+                name: &name,
+                nodes: &reserved,
+            };
+            let (within, nodes) = (Some(within), nodes.iter());
+            let facts = NodeFacts::clone;
+            match check_possible_within(within, &vcluster, nodes, facts, wanted, needed) {
+                Ok(()) => "possible".to_owned(),
+                Err(no) => format!("{}: {}", no.field, no.reason),
+            }
+        };
+        let any = Constraints::default();
+        assert_eq!(check(&["a00", "v00", "x9"], &any, 2), "possible");
+        assert_eq!(
+            check(&["a00", "v00", "x9"], &any, 3),
+            "reservation: at most 2 nodes of vCluster default can be had with that, and 3 are asked for"
+        );
+        assert_eq!(
+            check(&["x9"], &any, 1),
+            "reservation: no node of vCluster default is of reservation course"
+        );
+        assert_eq!(
+            check(&["a00", "v00"], &models(&["a100"]), 2),
+            "reservation: 1 node of those of vCluster default that are otherwise as asked for (48) is of \
+             reservation course, and 2 are asked for"
         );
     }
 

@@ -3,7 +3,7 @@
 use crate::{
     bits::BitSet,
     index::Index,
-    machine::{Machine, NEVER, expected_end},
+    machine::{Machine, NEVER},
     profile::Profile,
     view::{ClusterView, DomainView},
 };
@@ -23,14 +23,14 @@ impl Power {
         let headroom = view.power.values().map(|d| i128::from(d.headroom_mw));
         let mut at_all: Vec<i128> = headroom.collect();
         for (n, payer) in index.payers.iter().enumerate() {
-            let Some(payer) = payer.filter(|_| !machine.free.contains(n)) else {
+            let Some(payer) = payer.filter(|_| machine.is_held(n)) else {
                 continue;
             };
-            let (at, mw) = (machine.free_at[n], i128::from(payer.mw));
+            let (at, mw) = (machine.expected_free_at(n, now), i128::from(payer.mw));
             for d in index.paying(payer.domain) {
                 at_all[d] += mw;
                 if at != NEVER {
-                    returns[d].push((expected_end(at, now), mw));
+                    returns[d].push((at, mw));
                 }
             }
         }

@@ -4,6 +4,7 @@ use crate::{
     eligible::{Request, key},
     fraction::Fraction,
     view::PendingView,
+    windows::Naming,
 };
 use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, spec::Spread};
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
@@ -186,7 +187,12 @@ impl Queue {
             };
             claimants.number(named, || (job.user.clone(), project.clone()))
         };
-        let wanted = key(&job.constraints, job.sensitive);
+        let naming = job.reservation.as_ref().map(|name| Naming {
+            name: name.clone(),
+            user: job.user.clone(),
+            project: project.clone(),
+        });
+        let wanted = key(&job.constraints, job.sensitive, naming.as_ref());
         Job {
             id,
             eligible_at: job.eligible_at,
@@ -194,10 +200,11 @@ impl Queue {
             checkpoint_ms: job.checkpoint_ms.map_or(UNKNOWN, |ms| ms.min(LONGEST)),
             nodes: job.nodes,
             request: self.requests.number(
-                |request| key(&request.constraints, request.sensitive).cmp(&wanted),
+                |request| request.key().cmp(&wanted),
                 || Request {
                     constraints: job.constraints.clone(),
                     sensitive: job.sensitive,
+                    naming: naming.clone(),
                 },
             ),
             project: self.projects.number(

@@ -4,9 +4,11 @@ use crate::fraction::Fraction;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
     VclusterName,
+    id::ReservationName,
     limit::{LimitPolicy, Limits, SensitivePool, Usage},
     node::{Lifecycle, Node},
     project::Project,
+    reservation::ReservationSpec,
     spec::Constraints,
     tenure::Tenure,
     view::Hot,
@@ -24,6 +26,14 @@ pub struct ClusterView {
     pub age_ms: u64,
     /// The nodes this scheduler may use.
     pub nodes: BTreeMap<NodeId, NodeView>,
+    /// Nodes of the vCluster's own that another one uses now. Nothing is placed on them; plans for later count
+    /// on them from when they are back at the latest. One that is among `nodes` is not lent.
+    #[serde(default)]
+    pub on_loan: BTreeMap<NodeId, LoanView>,
+    /// Nodes that administrators keep for some for a time: all reservations of the site, those of other nodes
+    /// too, since nodes change hands.
+    #[serde(default)]
+    pub reserved: BTreeMap<ReservationName, ReservationSpec>,
     /// The queue: allocations that wait for nodes.
     pub pending: BTreeMap<AllocationId, PendingView>,
     /// Allocations that hold nodes.
@@ -130,6 +140,18 @@ pub struct NodeView {
     pub owner: Option<Owner>,
     /// What is known of it from gossip and direct reads.
     pub facts: NodeFacts,
+}
+
+/// A node that is lent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoanView {
+    /// As it is for its owner: that it is asked back does not put it out of service.
+    pub node: NodeView,
+    /// So long after it is asked back it is free at the latest, milliseconds; sooner where the borrower's work
+    /// ends before. See [`crate::movement::lend::loan_release_at`].
+    pub release_after_ms: u64,
+    /// When it was asked back; `None`: it could be now.
+    pub recalled_at: Option<UnixMillis>,
 }
 
 /// Who has claimed a node, and for which project.
@@ -251,6 +273,9 @@ pub struct PendingView {
     /// Bandwidth that it needs of storage systems while it runs, MB/s of the whole job.
     #[serde(default)]
     pub storage_mb_s: BTreeMap<String, u64>,
+    /// It uses nodes that are reserved under this name, and no others.
+    #[serde(default)]
+    pub reservation: Option<ReservationName>,
 }
 
 /// One allocation that holds nodes.
@@ -287,6 +312,12 @@ pub struct Delta {
     pub age_ms: u64,
     /// Nodes.
     pub nodes: BTreeMap<NodeId, Option<NodeView>>,
+    /// Nodes that are lent.
+    #[serde(default)]
+    pub on_loan: BTreeMap<NodeId, Option<LoanView>>,
+    /// Reservations of administrators.
+    #[serde(default)]
+    pub reserved: BTreeMap<ReservationName, Option<ReservationSpec>>,
     /// The queue.
     pub pending: BTreeMap<AllocationId, Option<PendingView>>,
     /// Running work.
@@ -362,7 +393,11 @@ impl ClusterView {
         merge(&mut self.tenants, delta.tenants);
         merge(&mut self.storage, delta.storage);
         let running = merge(&mut self.running, delta.running);
+        let loans = merge(&mut self.on_loan, delta.on_loan);
+        let reserved = merge(&mut self.reserved, delta.reserved);
         Before {
+            loans_differ: differs(&loans, &self.on_loan),
+            reserved_differ: differs(&reserved, &self.reserved),
             nodes: merge(&mut self.nodes, delta.nodes),
             pending: merge(&mut self.pending, delta.pending),
             running: running.into_iter().map(|(id, _)| id).collect(),
@@ -376,6 +411,10 @@ impl ClusterView {
 #[derive(Debug)]
 pub(crate) struct Before {
     pub(crate) nodes: Vec<(NodeId, Option<NodeView>)>,
+    /// Whether others are lent, or otherwise.
+    pub(crate) loans_differ: bool,
+    /// Whether others are reserved, or otherwise.
+    pub(crate) reserved_differ: bool,
     pub(crate) pending: Vec<(AllocationId, Option<PendingView>)>,
     /// Whatever was there of them.
     pub(crate) running: Vec<AllocationId>,
@@ -397,14 +436,24 @@ fn merge<K: Ord + Clone, V>(
     changes.into_iter().map(replace).collect()
 }
 
+/// Whether anything of what was replaced is another thing now.
+fn differs<K: Ord, V: PartialEq>(before: &[(K, Option<V>)], now: &BTreeMap<K, V>) -> bool {
+    let mut before = before.iter();
+    before.any(|(key, old)| old.as_ref() != now.get(key))
+}
+
 impl NodeView {
     /// The node as committed, with what else is known of it.
     pub fn new(node: &Node, facts: NodeFacts) -> Self {
         Self {
             version: node.version,
             // One that was given back is nobody's, and takes nothing until it is wiped.
+            // Nor does one that is promised to somebody, who is given it without being planned again, or
+            // that its own vCluster wants back.
             in_service: node.lifecycle == Lifecycle::Ready
                 && node.drain.is_empty()
+                && node.promised.is_none()
+                && node.recalled_at.is_none()
                 && node.tenure.as_ref().is_none_or(Tenure::is_open),
             holder: node.holder.map(|h| h.allocation),
             owner: node.tenure.as_ref().map(|tenure| Owner {
@@ -427,7 +476,7 @@ impl From<&Allocation> for PendingView {
             user: a.user.clone(),
             project: a.spec.project.clone(),
             nodes: a.spec.nodes,
-            walltime_ms: a.spec.walltime_ms,
+            walltime_ms: a.walltime_left_ms(),
             class: a.spec.class,
             sensitive: a.spec.sensitive,
             constraints: a.spec.constraints.clone(),
@@ -436,6 +485,23 @@ impl From<&Allocation> for PendingView {
             data_ready: a.spec.demand.data_ready_ppm.map(Fraction::millionths),
             checkpoint_ms: a.spec.demand.checkpoint_ms,
             storage_mb_s: a.spec.demand.storage_mb_s.clone(),
+            reservation: a.spec.terms.reservation.clone(),
+        }
+    }
+}
+
+impl LoanView {
+    /// A node of the owner's that is lent, with what else is known of it. Its borrower gives it back within
+    /// `release_after_ms` once it is asked to.
+    pub fn new(node: &Node, facts: NodeFacts, release_after_ms: u64) -> Self {
+        let home = Node {
+            recalled_at: None,
+            ..node.clone()
+        };
+        Self {
+            node: NodeView::new(&home, facts),
+            release_after_ms,
+            recalled_at: node.recalled_at,
         }
     }
 }
@@ -444,10 +510,18 @@ impl From<&Allocation> for RunningView {
     /// An attempt that has not started yet is taken to start when it was assigned; its walltime
     /// then still lies ahead, and later views move the end.
     fn from(a: &Allocation) -> Self {
-        let from = a.started_at.unwrap_or(a.state_since);
+        let from = match a.state {
+            AllocationState::Starting => a.state_since,
+            // By its nodes' clocks, as they end it.
+            _ => a
+                .attempt_began_at()
+                .or(a.started_at)
+                .unwrap_or(a.state_since),
+        };
+        let walltime = a.walltime_left_ms();
         Self {
-            ends_at: a.spec.walltime_ms.map(|walltime| from.after(walltime)),
-            walltime_ms: a.spec.walltime_ms,
+            ends_at: walltime.map(|walltime| from.after(walltime)),
+            walltime_ms: walltime,
             storage_mb_s: a.spec.demand.storage_mb_s.clone(),
         }
     }

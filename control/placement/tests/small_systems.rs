@@ -157,6 +157,7 @@ fn system(random: &mut StdRng, charges: &mut StdRng) -> System {
             data_ready: None,
             checkpoint_ms: None,
             storage_mb_s: BTreeMap::new(),
+            reservation: None,
         };
         view.pending.insert(AllocationId(id), job);
     }

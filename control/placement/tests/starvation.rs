@@ -61,6 +61,7 @@ fn job(nodes: u32, walltime_ms: u64, at: u64) -> PendingView {
         data_ready: None,
         checkpoint_ms: None,
         storage_mb_s: BTreeMap::new(),
+        reservation: None,
     }
 }
 

@@ -115,6 +115,7 @@ fn view(nodes: u32, jobs: &[Job]) -> anyhow::Result<ClusterView> {
             data_ready: None,
             checkpoint_ms: None,
             storage_mb_s: BTreeMap::new(),
+            reservation: None,
         };
         view.pending.insert(AllocationId(id), pending);
     }

@@ -11,13 +11,24 @@ impl Cycle<'_> {
     /// tried, there are enough.
     pub(super) fn earliest(&mut self, job: &Job, set: usize) -> Option<(u64, Chosen)> {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
-        let mut floor = self.floors[set].of(job.nodes, lasts).max(self.now);
+        let (from, until) = self.may_start(set)?;
+        let floor = self.floors[set].of(job.nodes, lasts);
+        let mut floor = floor.max(self.now).max(from);
         if floor == NEVER {
             return None;
         }
         let found = self.search(job, set, &mut floor);
         self.floors[set].add(job.nodes, lasts, floor);
-        found
+        found.filter(|(at, _)| *at < until)
+    }
+
+    /// From when, and before when, jobs of this set may start: who names a reservation, while it holds.
+    fn may_start(&self, set: usize) -> Option<(u64, u64)> {
+        let Some(named) = &self.eligible(set).named else {
+            return Some((0, NEVER));
+        };
+        let window = self.given.machine.windows.get(named.own?);
+        Some((window.from, window.until))
     }
 
     /// As [`Self::earliest`], from `floor` on; which it moves to before when nobody of this set who asks for as
@@ -35,13 +46,13 @@ impl Cycle<'_> {
             let enough = enough?;
             if enough > at {
                 at = enough;
-                self.move_on(job, at);
+                self.move_on(job, set, at);
                 continue;
             }
             let enough = self.storage.first_enough(job, at)?;
             if enough > at {
                 (at, took_bandwidth) = (enough, true);
-                self.move_on(job, at);
+                self.move_on(job, set, at);
                 continue;
             }
             let size = self.given.machine.index.size();
@@ -61,7 +72,7 @@ impl Cycle<'_> {
                 return None;
             };
             at = next;
-            self.move_on(job, at);
+            self.move_on(job, set, at);
         }
     }
 
@@ -78,9 +89,10 @@ impl Cycle<'_> {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
         let fitting = &self.given.sets.get(set).nodes;
         if lasts == NEVER {
-            self.ahead.settle();
+            self.aheads.settle(set);
         }
-        let (ahead, free_at, gaps) = (&self.ahead, &self.free_at, &mut self.gaps);
+        let ahead = self.aheads.of(set);
+        let (free_at, gaps) = (&self.free_at, &mut self.gaps);
         gaps.clear();
         let mut look = |n, free_at| {
             let gap = ahead.gap(n, free_at, after, lasts);
@@ -99,11 +111,12 @@ impl Cycle<'_> {
     }
 
     /// The first gaps from a later time on: those that are open then, for long enough, stay.
-    fn move_on(&mut self, job: &Job, to: u64) {
+    fn move_on(&mut self, job: &Job, set: usize, to: u64) {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
+        let ahead = self.aheads.of(set);
         for gap in &mut self.gaps {
             if gap.start <= to && !gap.is_open(to, lasts) {
-                *gap = self.ahead.gap(gap.n, self.free_at[gap.n], to, lasts);
+                *gap = ahead.gap(gap.n, self.free_at[gap.n], to, lasts);
             }
         }
         self.gaps.retain(|gap| gap.start != NEVER);

@@ -4,7 +4,9 @@ use super::build::*;
 use crate::*;
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis,
+    id::ReservationName,
     limit::{Limits, SensitivePool, Usage},
+    reservation::ReservationSpec,
     spec::{Constraints, Spread},
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
@@ -138,6 +140,7 @@ pub(super) fn any_job() -> impl Strategy<Value = PendingView> {
                 data_ready: None,
                 checkpoint_ms: None,
                 storage_mb_s: BTreeMap::new(),
+                reservation: None,
             },
         )
 }
@@ -197,6 +200,16 @@ pub(super) fn any_view() -> impl Strategy<Value = ClusterView> {
             }
             view
         })
+}
+
+/// The same machine without nodes that are kept for last.
+pub(super) fn without_last_resorts(view: &mut ClusterView) {
+    for node in view.nodes.values_mut() {
+        node.facts.deprioritised = false;
+        if node.facts.health == Health::Degraded {
+            node.facts.health = Health::Healthy;
+        }
+    }
 }
 
 fn any_pool() -> impl Strategy<Value = SensitivePool> {
@@ -442,5 +455,93 @@ pub(super) fn short_of_power() -> impl Strategy<Value = ClusterView> {
                 submit(&mut view, number, job(nodes, Some(minutes)));
             }
             view
+        })
+}
+
+/// There are 4 names; the last is never reserved.
+pub(super) fn reservation_name(n: usize) -> ReservationName {
+    ReservationName::new(format!("r{n}")).unwrap()
+}
+
+/// Before, now, later or over; for somebody, some project, everybody or nobody.
+pub(super) fn any_reserved() -> impl Strategy<Value = ReservationSpec> {
+    let nodes = vec(0..28_usize, 1..14);
+    let lasts = option::weighted(0.8, 1..40_u64);
+    let user = option::weighted(0.4, Just("alice".to_owned()));
+    let project = option::weighted(0.4, select(&PROJECTS[..3]));
+    (nodes, 0..50_u64, lasts, user, project).prop_map(|(nodes, begins, lasts, user, project)| {
+        let from = UnixMillis(NOW.0 - 15 * MINUTE).after(begins * MINUTE);
+        ReservationSpec {
+            nodes: nodes.into_iter().map(node_name).collect(),
+            from,
+            until: lasts.map(|minutes| from.after(minutes * MINUTE)),
+            users: user.into_iter().collect(),
+            projects: project
+                .into_iter()
+                .map(|path| ProjectPath::new(path).unwrap())
+                .collect(),
+            reason: String::new(),
+        }
+    })
+}
+
+/// Asked back or not, and perhaps late.
+pub(super) fn any_loan() -> impl Strategy<Value = LoanView> {
+    let recalled = option::weighted(0.3, 0..15_u64);
+    (any_node(), any_charge(), 0..20_u64, recalled).prop_map(
+        |(mut node, charge, release, recalled)| {
+            node.facts.charge = charge;
+            LoanView {
+                node,
+                release_after_ms: release * MINUTE,
+                recalled_at: recalled.map(|ago| UnixMillis(NOW.0 - ago * MINUTE)),
+            }
+        },
+    )
+}
+
+/// With reservations of administrators, work that names some, and nodes that are lent.
+pub(super) fn kept(view: impl Strategy<Value = ClusterView>) -> impl Strategy<Value = ClusterView> {
+    let named = vec(option::weighted(0.4, 0..4_usize), 10);
+    (
+        view,
+        vec(any_reserved(), 0..4),
+        named,
+        vec(any_loan(), 0..6),
+    )
+        .prop_map(|(mut view, reserved, named, loans)| {
+            for (job, name) in view.pending.values_mut().zip(named) {
+                job.reservation = name.map(reservation_name);
+            }
+            let reserved = reserved.into_iter().enumerate();
+            view.reserved
+                .extend(reserved.map(|(n, spec)| (reservation_name(n), spec)));
+            // The first ones may be here already.
+            let loans = loans.into_iter().enumerate();
+            view.on_loan
+                .extend(loans.map(|(n, loan)| (node_name(22 + n), loan)));
+            view
+        })
+}
+
+/// Some changes of every kind, of what is reserved and lent too.
+pub(super) fn kept_delta() -> impl Strategy<Value = Delta> {
+    (
+        rationed_delta(),
+        vec((0..3_usize, option::weighted(0.7, any_reserved())), 0..2),
+        vec(option::weighted(0.4, 0..4_usize), 4),
+        vec((22..28_usize, option::weighted(0.7, any_loan())), 0..2),
+    )
+        .prop_map(|(mut delta, reserved, named, loans)| {
+            for (job, name) in delta.pending.values_mut().flatten().zip(named) {
+                job.reservation = name.map(reservation_name);
+            }
+            let reserved = reserved.into_iter();
+            delta.reserved = reserved
+                .map(|(n, spec)| (reservation_name(n), spec))
+                .collect();
+            let loans = loans.into_iter();
+            delta.on_loan = loans.map(|(n, loan)| (node_name(n), loan)).collect();
+            delta
         })
 }

@@ -55,6 +55,7 @@ pub(super) fn job(nodes: u32, walltime_minutes: Option<u64>) -> PendingView {
         data_ready: None,
         checkpoint_ms: None,
         storage_mb_s: BTreeMap::new(),
+        reservation: None,
     }
 }
 

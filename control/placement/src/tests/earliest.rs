@@ -5,7 +5,7 @@ use super::{
     build::*,
     oracle,
     properties::names,
-    rationed::{Use, pays, returns},
+    rationed::{Use, pays},
 };
 use crate::*;
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis};
@@ -26,25 +26,40 @@ impl<'a> Then<'a> {
 
     /// Every time at which something may become free.
     fn times(&self) -> Vec<u64> {
-        let nodes = self.view.nodes.values();
-        let given_back = nodes.filter_map(|node| returns(self.view, node));
+        let nodes = oracle::all_nodes(self.view);
+        let given_back = nodes.filter_map(|(name, _)| oracle::back_at(self.view, name));
+        let windows = self.view.reserved.values();
+        let windows = windows.flat_map(|w| [Some(w.from), w.until].into_iter().flatten());
+        let windows = windows.map(|at| at.0);
         let running = self.view.running.values();
         let over = running.filter_map(|r| Some(oracle::expected_end(r.ends_at?).0));
         let uses = self.uses().flat_map(|u| [u.from, u.until]);
-        let mut times: Vec<u64> = given_back.chain(over).chain(uses).chain([NOW.0]).collect();
+        let mut times: Vec<u64> = given_back
+            .chain(over)
+            .chain(uses)
+            .chain(windows)
+            .chain([NOW.0])
+            .collect();
         times.sort_unstable();
         times.retain(|at| (NOW.0..u64::MAX).contains(at));
         times
     }
 
     fn is_open(&self, name: &NodeId, job: &PendingView, from: u64, until: u64) -> bool {
-        let node = &self.view.nodes[name];
-        let is_back =
-            node.holder.is_none() || returns(self.view, node).is_some_and(|at| at <= from);
+        let node = oracle::node(self.view, name);
+        let is_back = oracle::back_at(self.view, name).is_some_and(|at| at <= from);
         let is_used = |u: &Use<'_>| u.nodes.contains(name) && u.from < until && from < u.until;
-        let waits = |u: &Use<'_>| from < u.from && oracle::fits(name, node, u.job);
+        // What is kept from it now it does not contest.
+        let contests = |job: &PendingView| {
+            oracle::fits(name, node, job)
+                && oracle::is_of_its_own(self.view, name, job)
+                && !oracle::is_kept(self.view, name, job, (NOW.0, NOW.0 + 1))
+        };
+        let waits = |u: &Use<'_>| from < u.from && contests(u.job);
         let is_contested = job.walltime_ms.is_none() && self.reserved.iter().any(waits);
-        is_back && !is_contested && !self.uses().any(is_used)
+        let is_kept = oracle::is_kept(self.view, name, job, (from, until));
+        let may_have = oracle::is_of_its_own(self.view, name, job) && !is_kept;
+        is_back && may_have && !is_contested && !self.uses().any(is_used)
     }
 
     /// The least that is left from a time on until another: of what there is now, with what comes back, less
@@ -68,11 +83,16 @@ impl<'a> Then<'a> {
     fn power(&self, name: &str, window: (u64, u64)) -> i128 {
         let draws = |node: &NodeView| self.draws(node, name);
         let back = |at: u64| {
-            let nodes = self.view.nodes.values();
-            let back = nodes.filter(|node| returns(self.view, node).is_some_and(|end| end <= at));
-            back.map(draws).sum()
+            let nodes = oracle::all_nodes(self.view).filter(|(_, node)| node.holder.is_some());
+            let is_back =
+                |name: &NodeId| oracle::back_at(self.view, name).is_some_and(|end| end <= at);
+            let back = nodes.filter(|(name, _)| is_back(name));
+            back.map(|(_, node)| draws(node)).sum()
         };
-        let of = |u: &Use<'_>| u.nodes.iter().map(|n| draws(&self.view.nodes[n])).sum();
+        let of = |u: &Use<'_>| {
+            let nodes = u.nodes.iter();
+            nodes.map(|n| draws(oracle::node(self.view, n))).sum()
+        };
         self.least(self.view.power[name].headroom_mw, &back, &of, window)
     }
 
@@ -103,9 +123,12 @@ impl<'a> Then<'a> {
 
     fn could_start(&self, job: &PendingView, from: u64) -> bool {
         let until = job.walltime_ms.map_or(u64::MAX, |w| from + w);
+        if !oracle::may_start(self.view, job, from) {
+            return false;
+        }
         let window = (from, until);
         let mut kinds: BTreeMap<ConformanceKey, Vec<&NodeView>> = BTreeMap::new();
-        for (name, node) in &self.view.nodes {
+        for (name, node) in oracle::all_nodes(self.view) {
             if oracle::fits(name, node, job) && self.is_open(name, job, from, until) {
                 let key = match job.sensitive {
                     true => node.facts.conformance,
@@ -179,7 +202,7 @@ proptest! {
 
     #[test]
     fn every_job_that_waits_for_others_starts_as_early_as_it_can(
-        mut view in prop_oneof![rationed_view(), short_of_power()],
+        mut view in prop_oneof![rationed_view(), short_of_power(), kept(rationed_view())],
         policy in any_policy(),
     ) {
         // Who waits for limits has no start.
@@ -208,6 +231,7 @@ proptest! {
                 why.blocker,
                 Blocker::NodesBusy { .. }
                     | Blocker::Reserved { .. }
+                    | Blocker::KeptFor { .. }
                     | Blocker::PowerShort { .. }
                     | Blocker::StorageShort { .. }
             );

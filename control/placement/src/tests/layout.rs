@@ -71,12 +71,7 @@ proptest! {
             job.constraints.spread = if n % 2 == 0 { Spread::Spread } else { Spread::Any };
         }
         // Nodes that are kept for last are worth a group.
-        for node in view.nodes.values_mut() {
-            node.facts.deprioritised = false;
-            if node.facts.health == Health::Degraded {
-                node.facts.health = Health::Healthy;
-            }
-        }
+        without_last_resorts(&mut view);
         let plan = plan(&view);
         let mut taken: BTreeSet<NodeId> = BTreeSet::new();
         for placement in plan.placements.iter().filter(|p| !p.backfilled) {

@@ -3,7 +3,7 @@
 
 use super::build::{MINUTE, NOW};
 use crate::*;
-use lattice_quorum_types::{NodeId, UnixMillis};
+use lattice_quorum_types::{NodeId, UnixMillis, id::ReservationName, reservation::ReservationSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether the node is what the job asks for, busy or not.
@@ -116,4 +116,81 @@ pub(super) fn best_value(view: &ClusterView, names: &[NodeId], needed: usize) ->
     any.into_iter()
         .chain(inside)
         .fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// Every node that is counted on, those that are lent too.
+pub(super) fn all_nodes(view: &ClusterView) -> impl Iterator<Item = (&NodeId, &NodeView)> {
+    let lent = view.on_loan.iter();
+    let away = lent.filter(|(name, _)| !view.nodes.contains_key(*name));
+    let away = away.map(|(name, loan)| (name, &loan.node));
+    view.nodes.iter().chain(away)
+}
+
+pub(super) fn node<'a>(view: &'a ClusterView, name: &NodeId) -> &'a NodeView {
+    let here = view.nodes.get(name);
+    here.unwrap_or_else(|| &view.on_loan[name].node)
+}
+
+/// From when a node may be had, as far as that is foreseen: `NOW` where it is free.
+pub(super) fn back_at(view: &ClusterView, name: &NodeId) -> Option<u64> {
+    let holder = node(view, name).holder;
+    let end = holder.and_then(|holder| view.running.get(&holder)?.ends_at);
+    let over = end.map(|end| expected_end(end).0);
+    if view.nodes.contains_key(name) {
+        return match holder {
+            None => Some(NOW.0),
+            Some(_) => over,
+        };
+    }
+    let loan = &view.on_loan[name];
+    let asked = loan.recalled_at.unwrap_or(NOW);
+    let released = expected_end(asked.after(loan.release_after_ms)).0;
+    Some(over.map_or(released, |over| over.min(released)))
+}
+
+/// Whether a reservation keeps the node from this work, did it run from a time until another.
+pub(super) fn keeps(
+    (name, spec): (&ReservationName, &ReservationSpec),
+    node: &NodeId,
+    job: &PendingView,
+    (from, until): (u64, u64),
+) -> bool {
+    let is_meant = match &job.reservation {
+        None => false,
+        Some(own) => own == name || spec.is_for(&job.user, &job.project),
+    };
+    let is_before = until <= spec.from.0;
+    let is_over = spec.until.is_some_and(|over| over.0 <= from);
+    spec.nodes.contains(node) && !is_meant && !is_before && !is_over
+}
+
+pub(super) fn is_kept(
+    view: &ClusterView,
+    node: &NodeId,
+    job: &PendingView,
+    time: (u64, u64),
+) -> bool {
+    let mut reserved = view.reserved.iter();
+    reserved.any(|reservation| keeps(reservation, node, job, time))
+}
+
+/// Whether the node is of the reservation that the work names, if it names one, and that is for it.
+pub(super) fn is_of_its_own(view: &ClusterView, node: &NodeId, job: &PendingView) -> bool {
+    let Some(name) = &job.reservation else {
+        return true;
+    };
+    let own = view.reserved.get(name);
+    own.is_some_and(|own| own.nodes.contains(node) && own.is_for(&job.user, &job.project))
+}
+
+/// Whether the work may start then, by the reservation that it names.
+pub(super) fn may_start(view: &ClusterView, job: &PendingView, at: u64) -> bool {
+    let Some(name) = &job.reservation else {
+        return true;
+    };
+    let holds = |own: &ReservationSpec| {
+        let is_over = own.until.is_some_and(|until| until.0 <= at);
+        own.is_for(&job.user, &job.project) && own.from.0 <= at && !is_over
+    };
+    view.reserved.get(name).is_some_and(holds)
 }

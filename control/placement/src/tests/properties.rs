@@ -109,11 +109,17 @@ proptest! {
                     prop_assert!(job.sensitive && current + requested > limit && requested > 0);
                     prop_assert_eq!(view.sensitive_pool.size, Some(limit));
                 }
+                Blocker::KeptFor { .. } => prop_assert!(left < job.nodes),
+                Blocker::BeginsLater { at } => prop_assert!(at > NOW && job.eligible_at == at),
                 // Nothing is rationed here; and who proposes knows the claims.
                 Blocker::PowerShort { .. }
                 | Blocker::NotEnoughPower { .. }
                 | Blocker::StorageShort { .. }
                 | Blocker::NotAssigned { .. }
+                | Blocker::ReservationLater { .. }
+                | Blocker::ReservationOver { .. }
+                | Blocker::ReservationGone { .. }
+                | Blocker::ReservationNotFor { .. }
                 | Blocker::TooMuchToProve { .. } => prop_assert!(false),
             }
         }
@@ -225,12 +231,7 @@ proptest! {
     #[test]
     fn a_placement_touches_the_fewest_groups(mut view in any_view()) {
         // Nodes that are kept for last are worth another group.
-        for node in view.nodes.values_mut() {
-            node.facts.deprioritised = false;
-            if node.facts.health == Health::Degraded {
-                node.facts.health = Health::Healthy;
-            }
-        }
+        without_last_resorts(&mut view);
         let plan = plan(&view);
         let mut taken: BTreeSet<NodeId> = BTreeSet::new();
         for placement in plan.placements.iter().filter(|p| !p.backfilled) {

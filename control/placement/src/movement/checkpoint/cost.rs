@@ -1,0 +1,174 @@
+//! What a checkpoint is worth and what it costs, in GPU-seconds. Every term is finite and at least 0,
+//! whatever goes in.
+
+use super::{Input, Policy};
+use crate::NodeFacts;
+use serde::{Deserialize, Serialize};
+
+/// Highest priority class.
+const MAX_CLASS: usize = 10;
+/// A month of storage, milliseconds: 30 days.
+const MONTH_MS: f64 = 30.0 * 24.0 * 3_600_000.0;
+
+/// What an allocation holds, as checkpoints count it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// Nodes.
+    pub nodes: u32,
+    /// GPUs on all of them. A node counts at least as one: what it works for an hour is worth something,
+    /// with GPUs or without.
+    pub gpus: u64,
+    /// Bytes of a checkpoint: the memory of all GPUs.
+    pub bytes: u64,
+}
+
+impl Holding {
+    /// Of these nodes. `node_bytes` stands for each whose GPUs have no memory, or none that is known.
+    pub fn of<'a>(nodes: impl IntoIterator<Item = &'a NodeFacts>, node_bytes: u64) -> Self {
+        let add = |held: Self, node: &NodeFacts| {
+            let gpus = node.gpu_count.unwrap_or(0).max(1);
+            let bytes = node.gpu_memory_bytes.filter(|bytes| *bytes > 0);
+            Self {
+                nodes: held.nodes.saturating_add(1),
+                gpus: held.gpus.saturating_add(u64::from(gpus)),
+                bytes: held.bytes.saturating_add(bytes.unwrap_or(node_bytes)),
+            }
+        };
+        nodes.into_iter().fold(Self::default(), add)
+    }
+
+    /// GPUs, at least as many as nodes.
+    fn width(self) -> f64 {
+        self.gpus.max(u64::from(self.nodes)) as f64
+    }
+}
+
+/// How urgently work of each class waits in a vCluster. Made once for all that runs there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    urgent_after_ms: u64,
+    /// Of each class: the waits, each counted up to where it is fully urgent.
+    waits_ms: [u64; MAX_CLASS + 1],
+}
+
+impl Waiting {
+    /// Nothing waits.
+    pub const NOTHING: Self = Self {
+        urgent_after_ms: 0,
+        waits_ms: [0; MAX_CLASS + 1],
+    };
+
+    /// Nothing waits. What has waited for so long is fully urgent ([`Policy::urgent_after_ms`]); 0: all is.
+    pub fn new(urgent_after_ms: u64) -> Self {
+        Self {
+            urgent_after_ms,
+            waits_ms: [0; MAX_CLASS + 1],
+        }
+    }
+
+    /// One more that waits for nodes. Classes above 10 count as 10.
+    pub fn add(&mut self, class: u8, waited_ms: u64) {
+        let counted = match self.urgent_after_ms {
+            0 => 1,
+            most => waited_ms.min(most),
+        };
+        let sum = &mut self.waits_ms[usize::from(class).min(MAX_CLASS)];
+        *sum = sum.saturating_add(counted);
+    }
+
+    /// How many fully urgent ones all of higher classes come to.
+    fn above(&self, class: u8) -> f64 {
+        let above = self.waits_ms.iter().skip(usize::from(class) + 1);
+        let waits_ms: f64 = above.map(|sum| *sum as f64).sum();
+        waits_ms / self.urgent_after_ms.max(1) as f64
+    }
+}
+
+/// What a checkpoint is worth, GPU-seconds. Each term is a probability times the work that would be done
+/// again, so that it is nothing just after one was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Value {
+    /// A node fails.
+    pub recompute_saved: f64,
+    /// It has to give way to a higher class.
+    pub preemptability: f64,
+    /// The queue is deep, and it is moved.
+    pub backlog_relief: f64,
+}
+
+impl Value {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.recompute_saved + self.preemptability + self.backlog_relief
+    }
+
+    pub(super) fn of(input: &Input<'_>, policy: &Policy, at_stake_ms: u64) -> Self {
+        let at_stake = seconds(at_stake_ms) * input.holding.width();
+        let may_give_way = input.preemptible && !input.sensitive;
+        let preempted = match may_give_way {
+            true => input.waiting.above(input.class) * policy.preemption_probability.get(),
+            false => 0.0,
+        };
+        let moved = match may_give_way {
+            true => input.backlog.get() * policy.backlog_probability.get(),
+            false => 0.0,
+        };
+        Self {
+            recompute_saved: failure_probability(input, policy, at_stake_ms) * at_stake,
+            preemptability: preempted.min(1.0) * at_stake,
+            backlog_relief: moved * at_stake,
+        }
+    }
+}
+
+/// That one of its nodes fails within the horizon: half the time since the last checkpoint, and not beyond
+/// its end. The value is then what this interval was expected to lose, `t² · nodes / (2 · MTBF)`; to write
+/// once that has reached the cost is Young's rule. The number of failures that are expected stands for the
+/// probability: the same where it is small.
+fn failure_probability(input: &Input<'_>, policy: &Policy, at_stake_ms: u64) -> f64 {
+    let remaining_ms = input.ends_at.map_or(u64::MAX, |end| end.since(input.now));
+    let horizon_ms = (at_stake_ms as f64 / 2.0).min(remaining_ms as f64);
+    let periods = horizon_ms / policy.failure_period_ms.max(1) as f64;
+    let expected = periods * policy.failure_probability.get() * f64::from(input.holding.nodes);
+    expected.min(1.0)
+}
+
+/// What a checkpoint costs, GPU-seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Who waits for the work waits longer.
+    pub wait: f64,
+    /// Its GPUs compute nothing while it writes.
+    pub compute_waste: f64,
+    /// What the storage costs, as GPUs for the same money.
+    pub storage: f64,
+}
+
+impl Cost {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.wait + self.compute_waste + self.storage
+    }
+
+    pub(super) fn of(input: &Input<'_>, policy: &Policy, write_ms: u64) -> Self {
+        let compute_waste = seconds(write_ms) * input.holding.width();
+        Self {
+            wait: compute_waste * policy.wait_part.get(),
+            compute_waste,
+            storage: storage_gpu_seconds(policy, policy.bytes_written(input, write_ms)),
+        }
+    }
+}
+
+fn storage_gpu_seconds(policy: &Policy, bytes: u64) -> f64 {
+    if policy.gpu_hour_price == 0 {
+        return 0.0;
+    }
+    let months = policy.kept_ms as f64 / MONTH_MS;
+    let price = bytes as f64 / 1e9 * months * policy.storage_price as f64;
+    price * 3600.0 / policy.gpu_hour_price as f64
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}

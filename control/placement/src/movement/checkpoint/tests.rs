@@ -1,0 +1,481 @@
+//! When a checkpoint pays: the terms, the reasons, and what nothing at all comes to.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod young;
+
+use super::*;
+use crate::{Fraction, NodeFacts};
+
+pub(super) const SECOND: u64 = 1000;
+pub(super) const MINUTE: u64 = 60 * SECOND;
+pub(super) const HOUR: u64 = 60 * MINUTE;
+pub(super) const DAY: u64 = 24 * HOUR;
+const GIB: u64 = 1 << 30;
+/// Far enough from 0 for all that came before.
+pub(super) const NOW: UnixMillis = UnixMillis(1000 * DAY);
+
+pub(super) fn ago(ms: u64) -> Option<UnixMillis> {
+    Some(UnixMillis(NOW.0 - ms))
+}
+
+pub(super) fn holding(nodes: u32, gpus_each: u32) -> Holding {
+    let node = NodeFacts {
+        gpu_count: Some(gpus_each),
+        ..NodeFacts::default()
+    };
+    Holding::of(vec![&node; nodes as usize], Policy::default().node_bytes)
+}
+
+/// Two nodes of four GPUs that run since an hour, of a vCluster in which nothing waits.
+pub(super) fn input(waiting: &Waiting) -> Input<'_> {
+    Input {
+        now: NOW,
+        state: AllocationState::Running,
+        timing: Timing::WhenItPays,
+        sensitive: false,
+        class: 5,
+        holding: holding(2, 4),
+        checkpoint_ms: None,
+        started_at: ago(HOUR),
+        ends_at: None,
+        last_at: None,
+        failures: None,
+        storage: Storage::Unknown,
+        waiting,
+        preemptible: true,
+        backlog: Fraction::default(),
+    }
+}
+
+/// The policy without money and without the wait term: a checkpoint costs its GPU time.
+pub(super) fn plain() -> Policy {
+    Policy {
+        wait_part: Fraction::default(),
+        gpu_hour_price: 0,
+        ..Policy::default()
+    }
+}
+
+/// What becomes of [`input`] under the default policy when it is changed.
+fn decided(change: impl FnOnce(&mut Input<'_>)) -> Decision {
+    let waiting = Waiting::default();
+    let mut input = input(&waiting);
+    change(&mut input);
+    decide(&input, &Policy::default())
+}
+
+fn why(decision: Decision) -> Why {
+    match decision {
+        Decision::Wait(why) => why,
+        Decision::Write { .. } => panic!("{decision:?}"),
+    }
+}
+
+fn trigger(decision: Decision) -> Trigger {
+    match decision {
+        Decision::Write { trigger, .. } => trigger,
+        Decision::Wait(why) => panic!("{why}"),
+    }
+}
+
+fn numbers(decision: Decision) -> (Value, Cost) {
+    match decision {
+        Decision::Write { value, cost, .. } | Decision::Wait(Why::CostsMore { value, cost }) => {
+            (value, cost)
+        }
+        Decision::Wait(why) => panic!("{why}"),
+    }
+}
+
+#[track_caller]
+pub(super) fn assert_near(found: f64, expected: f64) {
+    let off = (found - expected).abs();
+    assert!(off <= 1e-9 * expected.abs(), "{found}, not {expected}");
+}
+
+#[test]
+fn every_term_is_in_gpu_seconds() {
+    let mut waiting = Waiting::new(HOUR);
+    // Of no higher class, or not above 5; and three that come to 1.75 urgent ones.
+    let above = [(6, HOUR / 2), (9, 9 * HOUR), (200, HOUR / 4)];
+    for (class, waited_ms) in [(5, HOUR), (0, HOUR)].into_iter().chain(above) {
+        waiting.add(class, waited_ms);
+    }
+    let input = Input {
+        backlog: Fraction::new(0.5).unwrap(),
+        ..input(&waiting)
+    };
+    let (value, cost) = numbers(decide(&input, &Policy::default()));
+    let at_stake = 3600.0 * 8.0;
+    // Half an hour ahead, two nodes, 0.001 a day each.
+    assert_near(value.recompute_saved, 0.001 * 2.0 / 48.0 * at_stake);
+    assert_near(value.preemptability, 1.75 * 0.01 * at_stake);
+    assert_near(value.backlog_relief, 0.5 * 0.02 * at_stake);
+    // 160 GiB at 10 GiB/s are 16 s of 8 GPUs, once.
+    assert_near(cost.compute_waste, 128.0);
+    assert_near(cost.wait, 128.0 * 0.05);
+    // 6 h of a month at 0.02 a GB, as GPUs at 2.00 an hour.
+    let gigabytes = 160.0 * 1.073_741_824;
+    assert_near(cost.storage, gigabytes * 0.02 / 120.0 / (2.0 / 3600.0));
+    assert_near(cost.total(), cost.wait + cost.compute_waste + cost.storage);
+}
+
+#[test]
+fn a_node_without_gpus_counts_as_one_gpu() {
+    let gpus = |count| NodeFacts {
+        gpu_count: count,
+        ..NodeFacts::default()
+    };
+    let memory = NodeFacts {
+        gpu_count: Some(4),
+        gpu_memory_bytes: Some(320 * GIB),
+        ..NodeFacts::default()
+    };
+    let none = NodeFacts {
+        gpu_memory_bytes: Some(0),
+        ..gpus(Some(0))
+    };
+    let nodes = [&none, &gpus(None), &gpus(Some(8)), &memory];
+    let expected = Holding {
+        nodes: 4,
+        gpus: 14,
+        bytes: (3 * 80 + 320) * GIB,
+    };
+    assert_eq!(Holding::of(nodes, 80 * GIB), expected);
+    // Whoever says fewer GPUs than nodes means nodes.
+    let counted = |gpus| numbers(decided(|input| input.holding.gpus = gpus));
+    assert_eq!(counted(0), counted(2));
+    let none = Holding::of([], 80 * GIB);
+    assert_eq!(none, Holding::default());
+    assert_eq!(why(decided(|input| input.holding = none)), Why::NoNodes);
+}
+
+#[test]
+fn its_own_word_goes_before_its_size() {
+    let written = |checkpoint_ms, storage| {
+        let decision = decided(|input| {
+            input.checkpoint_ms = checkpoint_ms;
+            input.storage = storage;
+        });
+        numbers(decision).1
+    };
+    let by_size = written(None, Storage::Unknown);
+    assert_near(by_size.compute_waste, 16.0 * 8.0);
+    assert_eq!(written(None, Storage::Writes(10 * GIB)), by_size);
+    let twice_as_fast = written(None, Storage::Writes(20 * GIB));
+    assert_near(twice_as_fast.compute_waste, 8.0 * 8.0);
+    assert_near(twice_as_fast.storage, by_size.storage);
+    // A quarter of the time writes a quarter of the memory; more time than that writes no more than it.
+    let quarter = written(Some(4 * SECOND), Storage::Unknown);
+    assert_near(quarter.compute_waste, 4.0 * 8.0);
+    assert_near(quarter.storage, by_size.storage / 4.0);
+    let slow = written(Some(MINUTE), Storage::Unknown);
+    assert_near(slow.compute_waste, 60.0 * 8.0);
+    assert_near(slow.storage, by_size.storage);
+    // A byte more takes a millisecond more, and a part of one counts as one.
+    let ms = |bytes| {
+        let waiting = Waiting::default();
+        let mut input = input(&waiting);
+        input.holding.bytes = bytes;
+        input.storage = Storage::Writes(1000);
+        Policy::default().write_ms(&input)
+    };
+    assert_eq!([0, 1, 1000, 1001].map(ms), [0, 1, 1000, 1001].map(Some));
+    let waiting = Waiting::default();
+    let mut fast = input(&waiting);
+    fast.storage = Storage::Writes(1500);
+    let in_ms = |bytes| {
+        fast.holding.bytes = bytes;
+        Policy::default().write_ms(&fast)
+    };
+    assert_eq!([1, 2, 3, 4].map(in_ms), [1, 2, 2, 3].map(Some));
+    assert_eq!(ms(u64::MAX), Some(u64::MAX));
+}
+
+#[test]
+fn who_cannot_or_does_not_want_to_is_left_alone() {
+    use AllocationState as S;
+    let of = |timing| why(decided(|input| input.timing = timing));
+    assert_eq!(of(Timing::Never), Why::CannotWrite);
+    assert_eq!(of(Timing::OnRequest), Why::OnRequestOnly);
+    for state in S::ALL.into_iter().filter(|state| *state != S::Running) {
+        let why = why(decided(|input| input.state = state));
+        assert_eq!(why, Why::NotRunning { state });
+    }
+    let never_started = decided(|input| input.started_at = None);
+    assert_eq!(why(never_started), Why::NotStarted);
+}
+
+#[test]
+fn none_is_written_too_soon() {
+    let least_ms = 5 * MINUTE;
+    let since = |started: u64, last: Option<u64>| {
+        decided(|input| {
+            input.started_at = ago(started);
+            input.last_at = last.and_then(ago);
+            // One that pays at once.
+            input.checkpoint_ms = Some(1);
+            input.backlog = Fraction::ONE;
+        })
+    };
+    let ran_ms = least_ms - 1;
+    let young = Why::NotLongEnough { ran_ms, least_ms };
+    assert_eq!(why(since(ran_ms, None)), young);
+    assert_eq!(trigger(since(least_ms, None)), Trigger::Pays);
+    let since_ms = least_ms - 1;
+    let fresh = Why::TooSoon { since_ms, least_ms };
+    assert_eq!(why(since(DAY, Some(since_ms))), fresh);
+    assert_eq!(trigger(since(DAY, Some(least_ms))), Trigger::Pays);
+    // Just written; and written by the run before, which counts for nothing.
+    let (since_ms, ran_ms) = (0, MINUTE);
+    let just = Why::TooSoon { since_ms, least_ms };
+    assert_eq!(why(since(DAY, Some(0))), just);
+    let resumed = Why::NotLongEnough { ran_ms, least_ms };
+    assert_eq!(why(since(MINUTE, Some(DAY))), resumed);
+    // Sensitive work: 10 min.
+    let sensitive = decided(|input| {
+        input.sensitive = true;
+        input.started_at = ago(10 * MINUTE - 1);
+    });
+    let expected = Why::NotLongEnough {
+        ran_ms: 10 * MINUTE - 1,
+        least_ms: 10 * MINUTE,
+    };
+    assert_eq!(why(sensitive), expected);
+}
+
+#[test]
+fn a_clock_that_is_behind_waits() {
+    let later = UnixMillis(NOW.0 + HOUR);
+    let least_ms = 5 * MINUTE;
+    let (ran_ms, since_ms) = (0, 0);
+    let started = decided(|input| input.started_at = Some(later));
+    assert_eq!(why(started), Why::NotLongEnough { ran_ms, least_ms });
+    let written = decided(|input| input.last_at = Some(later));
+    assert_eq!(why(written), Why::TooSoon { since_ms, least_ms });
+    let ended = decided(|input| input.ends_at = ago(1));
+    assert!(matches!(why(ended), Why::EndsFirst { .. }));
+}
+
+#[test]
+fn the_longest_interval_forces_one_whatever_it_costs() {
+    let dear = |since, sensitive| {
+        decided(|input| {
+            input.started_at = ago(since);
+            input.sensitive = sensitive;
+            input.checkpoint_ms = Some(10 * MINUTE);
+        })
+    };
+    assert!(matches!(
+        why(dear(6 * HOUR - 1, false)),
+        Why::CostsMore { .. }
+    ));
+    assert_eq!(trigger(dear(6 * HOUR, false)), Trigger::LongestInterval);
+    assert!(matches!(why(dear(HOUR - 1, true)), Why::CostsMore { .. }));
+    assert_eq!(trigger(dear(HOUR, true)), Trigger::LongestInterval);
+    let (value, cost) = numbers(dear(6 * HOUR, false));
+    assert!(value.total() < cost.total());
+}
+
+#[test]
+fn equal_is_not_worth_it() {
+    // Half an hour ahead, half a failure in 3 h: a twelfth of the hour's work of one GPU.
+    let waiting = Waiting::default();
+    let mut input = input(&waiting);
+    let policy = Policy {
+        failure_probability: Fraction::new(0.5).unwrap(),
+        failure_period_ms: 3 * HOUR,
+        ..plain()
+    };
+    input.holding = holding(1, 1);
+    input.checkpoint_ms = Some(300 * SECOND);
+    assert!(matches!(
+        why(decide(&input, &policy)),
+        Why::CostsMore { value, cost } if value.total() == 300.0 && cost.total() == 300.0
+    ));
+    input.checkpoint_ms = Some(300 * SECOND - 1);
+    assert_eq!(trigger(decide(&input, &policy)), Trigger::Pays);
+}
+
+#[test]
+fn no_storage_costs_without_end() {
+    let long_ago = |storage| {
+        decided(|input| {
+            input.started_at = ago(DAY);
+            input.backlog = Fraction::ONE;
+            input.checkpoint_ms = Some(1);
+            input.storage = storage;
+        })
+    };
+    for storage in [Storage::Paused, Storage::Writes(0)] {
+        assert_eq!(why(long_ago(storage)), Why::StorageUnavailable);
+    }
+    assert_eq!(
+        trigger(long_ago(Storage::Writes(1))),
+        Trigger::LongestInterval
+    );
+    let waiting = Waiting::default();
+    let policy = Policy {
+        bytes_s: 0,
+        ..Policy::default()
+    };
+    assert_eq!(
+        why(decide(&input(&waiting), &policy)),
+        Why::StorageUnavailable
+    );
+}
+
+#[test]
+fn walltime_wins() {
+    let takes_ms = 16 * SECOND;
+    let ends_in = |ms| {
+        decided(|input| {
+            input.started_at = ago(DAY);
+            input.ends_at = Some(NOW.after(ms));
+        })
+    };
+    let ends_at = NOW.after(takes_ms);
+    assert_eq!(why(ends_in(takes_ms)), Why::EndsFirst { ends_at, takes_ms });
+    assert_eq!(trigger(ends_in(takes_ms + 1)), Trigger::LongestInterval);
+    // No failure matters that would come after its end.
+    let (value, _) = numbers(ends_in(HOUR));
+    let at_stake = 24.0 * 3600.0 * 8.0;
+    assert_near(value.recompute_saved, 0.001 * 2.0 / 24.0 * at_stake);
+}
+
+#[test]
+fn what_would_be_given_up_is_not_begun() {
+    let takes = |checkpoint_ms| {
+        decided(|input| {
+            input.started_at = ago(DAY);
+            input.checkpoint_ms = Some(checkpoint_ms);
+        })
+    };
+    let allowed_ms = 15 * MINUTE;
+    assert_eq!(trigger(takes(allowed_ms)), Trigger::LongestInterval);
+    let takes_ms = allowed_ms + 1;
+    let expected = Why::TakesTooLong {
+        takes_ms,
+        allowed_ms,
+    };
+    assert_eq!(why(takes(takes_ms)), expected);
+    // By its size too, at a speed that is known: 113 nodes at 80 GiB and 10 GiB/s. Where it is assumed, it is
+    // tried.
+    let of_size = |storage| {
+        decided(|input| {
+            input.started_at = ago(DAY);
+            input.holding = holding(113, 4);
+            input.storage = storage;
+        })
+    };
+    let known = why(of_size(Storage::Writes(10 * GIB)));
+    let takes_ms = 904 * SECOND;
+    let expected = Why::TakesTooLong {
+        takes_ms,
+        allowed_ms,
+    };
+    assert_eq!(known, expected);
+    assert_eq!(trigger(of_size(Storage::Unknown)), Trigger::LongestInterval);
+}
+
+#[test]
+fn who_fails_is_left_alone_for_twice_as_long_each_time() {
+    let after = |times, failed_ms_ago: u64, last: Option<u64>| {
+        decided(|input| {
+            input.started_at = ago(DAY);
+            input.last_at = last.and_then(ago);
+            input.failures = Some(Failures {
+                times,
+                last_at: ago(failed_ms_ago).unwrap(),
+            });
+        })
+    };
+    let pauses = [
+        (1, 5),
+        (2, 10),
+        (3, 20),
+        (7, 320),
+        (8, 360),
+        (u32::MAX, 360),
+    ];
+    for (times, minutes) in pauses {
+        let pause_ms = minutes * MINUTE;
+        let again_at = NOW.after(1);
+        let failed = after(times, pause_ms - 1, None);
+        assert_eq!(why(failed), Why::Failed { times, again_at });
+        assert_eq!(
+            trigger(after(times, pause_ms, None)),
+            Trigger::LongestInterval
+        );
+    }
+    // None, or before the last that went well.
+    assert_eq!(trigger(after(0, 0, None)), Trigger::LongestInterval);
+    let overtaken = after(8, 20 * MINUTE, Some(10 * MINUTE));
+    assert!(matches!(why(overtaken), Why::CostsMore { .. }));
+    let since = after(8, 10 * MINUTE, Some(20 * MINUTE));
+    assert!(matches!(why(since), Why::Failed { .. }));
+}
+
+#[test]
+fn only_what_may_give_way_is_worth_more_when_others_wait() {
+    let mut waiting = Waiting::new(HOUR);
+    waiting.add(9, HOUR);
+    let worth = |change: fn(&mut Input<'_>)| {
+        let mut input = Input {
+            backlog: Fraction::ONE,
+            ..input(&waiting)
+        };
+        change(&mut input);
+        let (value, _) = numbers(decide(&input, &Policy::default()));
+        (value.preemptability > 0.0, value.backlog_relief > 0.0)
+    };
+    assert_eq!(worth(|_| ()), (true, true));
+    assert_eq!(worth(|input| input.preemptible = false), (false, false));
+    let sensitive = |input: &mut Input<'_>| {
+        input.sensitive = true;
+        input.started_at = ago(HOUR - 1);
+    };
+    assert_eq!(worth(sensitive), (false, false));
+    // Strictly higher classes alone.
+    assert_eq!(worth(|input| input.class = 9), (false, true));
+    assert_eq!(worth(|input| input.class = 200), (false, true));
+}
+
+#[test]
+fn no_more_is_lost_than_was_done() {
+    let mut waiting = Waiting::new(HOUR);
+    (0..1000).for_each(|_| waiting.add(9, HOUR));
+    let policy = Policy {
+        failure_probability: Fraction::ONE,
+        failure_period_ms: 1,
+        ..Policy::default()
+    };
+    let (value, _) = numbers(decide(&input(&waiting), &policy));
+    assert_near(value.recompute_saved, 3600.0 * 8.0);
+    assert_near(value.preemptability, 3600.0 * 8.0);
+}
+
+#[test]
+fn all_is_urgent_where_nothing_need_wait() {
+    let value = |waiting: &Waiting| numbers(decide(&input(waiting), &Policy::default())).0;
+    let (mut at_once, mut after_an_hour) = (Waiting::new(0), Waiting::new(HOUR));
+    at_once.add(9, 0);
+    after_an_hour.add(9, 0);
+    assert_near(value(&at_once).preemptability, 0.01 * 3600.0 * 8.0);
+    assert_eq!(value(&after_an_hour).preemptability, 0.0);
+    after_an_hour.add(9, u64::MAX);
+    assert_eq!(value(&after_an_hour), value(&at_once));
+}
+
+#[test]
+fn a_reason_reads_as_a_sentence() {
+    let text = |decision| why(decision).to_string();
+    assert_eq!(
+        text(decided(|input| input.started_at = ago(30 * SECOND))),
+        "it runs since 30 s, of 300 s"
+    );
+    assert_eq!(
+        text(decided(|_| ())),
+        "a checkpoint is worth 1.2 GPU-seconds and costs 185.9"
+    );
+}

@@ -1,0 +1,333 @@
+//! Whose nodes are where, and what this decision has disposed of.
+
+mod offer;
+mod pools;
+
+pub(super) use pools::Pools;
+
+use super::{
+    How, Input, Member, NotLent, Place, Wanting, loan_release_at, may_borrow, reclaim::Item,
+};
+use crate::{
+    aheads::Aheads,
+    bits::BitSet,
+    eligible::{Eligible, EligibleSets, Kept},
+    factors,
+    machine::Machine,
+    movement::preempt::Cost,
+    queue::{Job, Queue},
+    view::{PendingView, RunningView},
+};
+use lattice_quorum_types::{AllocationId, AllocationState, NodeId, UnixMillis, VclusterName};
+use std::{cmp::Reverse, collections::BTreeMap};
+
+/// A wanting job. Its nodes of one conformance group where one must do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wants<'a> {
+    pub(super) wanting: &'a Wanting,
+    pub(super) view: &'a PendingView,
+    /// Place in the queue of all.
+    place: usize,
+    /// Number of its vCluster.
+    pub(super) vcluster: usize,
+}
+
+impl Wants<'_> {
+    pub(super) fn id(&self) -> AllocationId {
+        self.wanting.id
+    }
+
+    /// Higher classes first; then who gains more by a loan: who has waited, less what it costs that the job may
+    /// have to go again, (1 + f2) · f8; then who waits longer, then by id.
+    pub(super) fn turn(&self, input: &Input<'_>) -> impl Ord + use<> {
+        let view = self.view;
+        let wait = input.now.since(view.eligible_at);
+        let waited = 1.0 + factors::wait_time(wait, input.solver.reference_wait_ms);
+        let minutes = view.checkpoint_ms.map(|ms| ms as f64 / 60_000.0);
+        // Not below 0: as bits, ordered as numbers.
+        let gain = (waited * factors::checkpoint(minutes)).to_bits();
+        (
+            Reverse(view.class),
+            Reverse(gain),
+            view.eligible_at,
+            self.id(),
+        )
+    }
+}
+
+/// See the module. vClusters go by their place among the names.
+pub(super) struct Ledger<'a> {
+    pub(super) input: Input<'a>,
+    machine: Machine,
+    queue: Queue,
+    sets: EligibleSets,
+    pub(super) names: Vec<&'a VclusterName>,
+    pub(super) members: Vec<&'a Member>,
+    /// By number of the node, where its place is known.
+    places: Vec<Option<&'a Place>>,
+    holders: Vec<Option<AllocationId>>,
+    held: BTreeMap<AllocationId, Vec<usize>>,
+    /// By vCluster: what belongs to it, and what it uses.
+    home: Vec<BitSet>,
+    here: Vec<BitSet>,
+    planned: BitSet,
+    returning: BitSet,
+    /// What this decision has given to a job.
+    taken: BitSet,
+    lent: Vec<u32>,
+    /// What administrators keep for some, by whom they keep it from.
+    kept: Aheads<'static>,
+    borrowed: Vec<u32>,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn new(input: Input<'a>) -> Self {
+        let mut machine = Machine::new(input.view);
+        for (name, _) in input.places.iter().filter(|(_, p)| p.recalled_at.is_some()) {
+            if let Some(n) = machine.index.find(name) {
+                machine.condition.in_service.insert(n);
+            }
+        }
+        let queue = Queue::new(&input.view.pending);
+        let sets = Kept::default().prepare(&machine, &queue);
+        let size = machine.index.size();
+        let names: Vec<&VclusterName> = input.vclusters.keys().collect();
+        let mut ledger = Self {
+            places: vec![None; size],
+            holders: vec![None; size],
+            held: BTreeMap::new(),
+            home: vec![BitSet::empty(size); names.len()],
+            here: vec![BitSet::empty(size); names.len()],
+            planned: BitSet::empty(size),
+            returning: BitSet::empty(size),
+            taken: BitSet::empty(size),
+            lent: vec![0; names.len()],
+            kept: Aheads::new(&machine.windows, &sets, size, input.now.0),
+            borrowed: vec![0; names.len()],
+            members: input.vclusters.values().collect(),
+            input,
+            machine,
+            queue,
+            sets,
+            names,
+        };
+        for (place, (name, node)) in input.view.nodes.iter().enumerate() {
+            let n = ledger.machine.index.number[place];
+            ledger.holders[n] = node.holder;
+            if let Some(holder) = node.holder {
+                ledger.held.entry(holder).or_default().push(n);
+            }
+            if let Some(place) = input.places.get(name) {
+                ledger.add(n, place);
+            }
+        }
+        ledger
+    }
+
+    fn add(&mut self, n: usize, place: &'a Place) {
+        let (home, here) = (self.number(&place.home), self.number(&place.current));
+        self.places[n] = Some(place);
+        self.planned.put(n, place.planned_for.is_some());
+        self.returning.put(n, place.recalled_at.is_some());
+        if let Some(home) = home {
+            self.home[home].insert(n);
+            self.lent[home] += u32::from(place.home != place.current);
+        }
+        if let Some(here) = here {
+            self.here[here].insert(n);
+            self.borrowed[here] += u32::from(place.home != place.current);
+        }
+    }
+
+    fn number(&self, name: &VclusterName) -> Option<usize> {
+        self.names.binary_search(&name).ok()
+    }
+
+    /// Wanting jobs of each vCluster, in the order of its queue.
+    pub(super) fn wanting(&self) -> Vec<Wants<'a>> {
+        let of_member = |(vcluster, member): (usize, &&'a Member)| {
+            let jobs = member.wanting.iter();
+            let known = jobs.filter_map(move |wanting| {
+                let view = self.input.view.pending.get(&wanting.id)?;
+                let by_id = |job: &Job| job.id.cmp(&wanting.id);
+                let place = self.queue.jobs.binary_search_by(by_id).ok()?;
+                Some(Wants {
+                    wanting,
+                    view,
+                    place,
+                    vcluster,
+                })
+            });
+            known.filter(|job| job.view.nodes > 0).collect::<Vec<_>>()
+        };
+        self.members
+            .iter()
+            .enumerate()
+            .flat_map(of_member)
+            .collect()
+    }
+
+    fn eligible(&self, job: &Wants<'_>) -> &Eligible {
+        self.sets.get(self.sets.number(job.place))
+    }
+
+    /// What fits and no job of this decision has.
+    fn fits(&self, job: &Wants<'_>) -> BitSet {
+        let mut fits = self.eligible(job).nodes.clone();
+        fits.drop_all(&self.taken);
+        // What administrators keep for others until it would be over is of no use to it.
+        let set = self.sets.number(job.place);
+        let end = job.view.walltime_ms.map(|ms| self.input.now.after(ms).0);
+        self.kept.of(set).drop_held(&mut fits, end);
+        fits
+    }
+
+    /// Whether the job may have borrowed nodes at all.
+    pub(super) fn may_borrow(&self, job: &Wants<'_>) -> Result<(), NotLent> {
+        if job.wanting.home_only {
+            return Err(NotLent::HomeOnly);
+        }
+        may_borrow(
+            job.view,
+            job.wanting.saves,
+            self.input.timing.near_completion_ms,
+        )
+    }
+
+    /// Who holds it.
+    pub(super) fn holder(&self, n: usize) -> Option<AllocationId> {
+        self.holders[n]
+    }
+
+    /// An idle loan that the plan of its borrower counts on.
+    pub(super) fn is_planned(&self, n: usize) -> bool {
+        self.planned.contains(n)
+    }
+
+    /// It was moved long enough ago.
+    pub(super) fn is_settled(&self, n: usize) -> bool {
+        self.places[n].is_some_and(|place| self.has_settled(place.moved_at))
+    }
+
+    fn has_settled(&self, since: UnixMillis) -> bool {
+        self.input.now.since(since) >= self.input.timing.settle_ms
+    }
+
+    /// How `owner` gets nodes back from work, by when, and what that costs.
+    pub(super) fn way_back(&self, from: AllocationId, owner: usize) -> (How, UnixMillis, f64) {
+        let (now, timing) = (self.input.now, self.input.timing);
+        let grace = self.members[owner].policy.return_grace_ms;
+        let latest = loan_release_at(now, grace, timing.checkpoint_timeout_ms);
+        let unknown = RunningView::default();
+        let running = self.input.view.running.get(&from).unwrap_or(&unknown);
+        let Some(work) = self.input.work.get(&from) else {
+            return (How::LetEnd, latest, 0.0);
+        };
+        match running.ends_at {
+            _ if work.state == AllocationState::Stopping => (How::LetEnd, latest, 0.0),
+            // What has overrun its end may go on for long.
+            Some(end) if end > now && end <= latest => (How::LetEnd, end, 0.0),
+            _ => {
+                let nodes = self.held.get(&from).map(Vec::as_slice).unwrap_or_default();
+                let gpus = nodes.iter().map(|n| self.machine.index.gpus[*n].max(1));
+                let cost = Cost::of(work, running, gpus.map(u64::from).sum(), now);
+                (How::Stop, latest, cost.total())
+            }
+        }
+    }
+
+    /// Work that holds some of `nodes`, which are the owner's, with those.
+    pub(super) fn items(&self, nodes: &BitSet, owner: usize) -> Vec<(Vec<usize>, Item)> {
+        let mut by_holder: BTreeMap<AllocationId, Vec<usize>> = BTreeMap::new();
+        for n in nodes.iter() {
+            if let Some(holder) = self.holders[n] {
+                by_holder.entry(holder).or_default().push(n);
+            }
+        }
+        let count = |nodes: &[usize]| u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+        let item = |(holder, nodes): (AllocationId, Vec<usize>)| {
+            let item = Item {
+                gain: count(&nodes),
+                nodes: self.held.get(&holder).map_or(0, |held| count(held)),
+                cost: self.way_back(holder, owner).2,
+            };
+            (nodes, item)
+        };
+        by_holder.into_iter().map(item).collect()
+    }
+
+    /// Nodes in all.
+    pub(super) fn size(&self) -> usize {
+        self.machine.index.size()
+    }
+
+    /// Gives nodes to a job of this decision.
+    pub(super) fn take(&mut self, nodes: &[usize]) {
+        nodes.iter().for_each(|n| self.taken.insert(*n));
+    }
+
+    /// Takes that back.
+    pub(super) fn untake(&mut self, nodes: &[usize]) {
+        nodes.iter().for_each(|n| self.taken.remove(*n));
+    }
+
+    /// Counts a loan.
+    pub(super) fn lend(&mut self, nodes: &[usize], borrower: usize) {
+        self.take(nodes);
+        for n in nodes {
+            if let Some(owner) = self.places[*n].and_then(|place| self.number(&place.home)) {
+                self.lent[owner] += 1;
+                self.borrowed[borrower] += 1;
+            }
+        }
+    }
+
+    /// Counts a return.
+    pub(super) fn give_back(&mut self, nodes: &[usize]) {
+        for n in nodes {
+            let Some(place) = self.places[*n] else {
+                continue;
+            };
+            if let Some(owner) = self.number(&place.home) {
+                self.lent[owner] = self.lent[owner].saturating_sub(1);
+            }
+            if let Some(borrower) = self.number(&place.current) {
+                self.borrowed[borrower] = self.borrowed[borrower].saturating_sub(1);
+            }
+        }
+    }
+
+    /// What is borrowed, idle, nobody's and of no use to its borrower.
+    pub(super) fn useless(&self) -> Vec<usize> {
+        let is_useless = |n: &usize| {
+            let is_lent = self.places[*n].is_some_and(|place| place.home != place.current);
+            let goes = self.returning.contains(*n) || (!self.is_planned(*n) && self.is_settled(*n));
+            let is_idle =
+                self.machine.free.contains(*n) && self.machine.condition.unclaimed.contains(*n);
+            is_lent && is_idle && goes && !self.taken.contains(*n)
+        };
+        (0..self.places.len()).filter(is_useless).collect()
+    }
+
+    /// What was asked back, is in use by work that is not on its way off, and wanted by no job.
+    pub(super) fn unwanted(&self) -> Vec<NodeId> {
+        let stays = |n: &usize| {
+            let work = self.holders[*n].and_then(|id| self.input.work.get(&id));
+            let stays = work.is_some_and(|work| work.state == AllocationState::Running);
+            let recalled_at = self.places[*n].and_then(|place| place.recalled_at);
+            let is_settled = recalled_at.is_some_and(|at| self.has_settled(at));
+            stays && is_settled && !self.taken.contains(*n)
+        };
+        let unwanted = self.returning.iter().filter(stays);
+        unwanted
+            .map(|n| self.machine.index.names[n].clone())
+            .collect()
+    }
+
+    /// A node's name, owner and user.
+    pub(super) fn tell(&self, n: usize) -> Option<(NodeId, VclusterName, VclusterName)> {
+        let place = self.places[n]?;
+        let name = self.machine.index.names[n].clone();
+        Some((name, place.home.clone(), place.current.clone()))
+    }
+}

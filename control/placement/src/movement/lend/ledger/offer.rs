@@ -1,0 +1,98 @@
+//! What others have to spare for a job.
+
+use super::{Ledger, Wants};
+use crate::{
+    bits::BitSet,
+    choose::{Ask, choose_modest},
+    movement::lend::NotLent,
+};
+
+impl Ledger<'_> {
+    /// Nodes for a job that its vCluster borrows, so many or none.
+    pub(in crate::movement::lend) fn offer(
+        &self,
+        job: &Wants<'_>,
+        missing: u32,
+        beside: &[usize],
+    ) -> Result<Vec<usize>, NotLent> {
+        self.may_borrow(job)?;
+        let policy = &self.members[job.vcluster].policy;
+        let borrowed = self.borrowed[job.vcluster];
+        if !policy.allow_borrowing {
+            return Err(NotLent::NotAllowed);
+        }
+        if let Some(limit) = policy.borrowing_limit
+            && borrowed.saturating_add(missing) > limit
+        {
+            return Err(NotLent::Limit {
+                missing,
+                borrowed,
+                limit,
+            });
+        }
+        let mut found = Vec::new();
+        let mut rest = missing;
+        for owner in self.lenders(job.vcluster) {
+            if rest == 0 {
+                break;
+            }
+            let spare = self.spare(owner, job);
+            let limit = self.members[owner].policy.lending_limit.unwrap_or(u32::MAX);
+            let most = limit.saturating_sub(self.lent[owner]);
+            let wanted = rest.min(most).min(spare.count());
+            let near: Vec<usize> = beside.iter().chain(&found).copied().collect();
+            found.extend(self.choose(job, &spare, wanted, &near));
+            rest = missing.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
+        }
+        match rest {
+            0 => Ok(found),
+            _ => Err(NotLent::TooFew {
+                missing,
+                offered: missing - rest,
+            }),
+        }
+    }
+
+    /// The smallest backlog first, then by name.
+    fn lenders(&self, borrower: usize) -> Vec<usize> {
+        let lends = |owner: &usize| *owner != borrower && self.members[*owner].policy.allow_lending;
+        let mut owners: Vec<usize> = (0..self.members.len()).filter(lends).collect();
+        owners.sort_by_key(|owner| (self.members[*owner].backlog_gpu_ms, *owner));
+        owners
+    }
+
+    /// Idle, healthy, unclaimed and planned for nothing.
+    fn spare(&self, owner: usize, job: &Wants<'_>) -> BitSet {
+        let condition = &self.machine.condition;
+        let mut spare = self.fits(job).and(&self.home[owner]).and(&self.here[owner]);
+        spare.keep(&self.machine.free);
+        spare.keep(&condition.healthy);
+        spare.keep(&condition.unclaimed);
+        spare.drop_all(&self.planned);
+        spare.drop_all(&self.returning);
+        spare
+    }
+
+    /// The solver's choice of so many of `spare`, which has them; in the groups of `near` if it can be there.
+    fn choose(&self, job: &Wants<'_>, spare: &BitSet, wanted: u32, near: &[usize]) -> Vec<usize> {
+        let index = &self.machine.index;
+        let eligible = self.eligible(job);
+        let ask = Ask {
+            nodes: wanted,
+            spread: job.view.constraints.spread,
+            one_conformance_group: false,
+            groups: eligible.by_span.len(),
+            fit: eligible.count,
+        };
+        let choose = |among: &BitSet| {
+            let chosen = choose_modest(index, among, &[], ask, &self.input.solver.weights, None);
+            chosen.map(|chosen| chosen.nodes)
+        };
+        let groups = near
+            .iter()
+            .map(|n| index.groups[index.group_of[*n]].range.clone());
+        let near = BitSet::collect(index.size(), groups.flatten()).and(spare);
+        let near = (near.count() >= wanted).then(|| choose(&near)).flatten();
+        near.or_else(|| choose(spare)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,98 @@
+//! What a job could have of its vCluster.
+
+use super::{Ledger, Wants};
+use crate::{
+    bits::BitSet,
+    movement::preempt::{Saves, Work, by_nature},
+};
+
+/// Nodes that a job could have of its vCluster, none of them in two.
+#[derive(Debug)]
+pub(in crate::movement::lend) struct Pools {
+    /// Its vCluster's own, idle at home.
+    pub(in crate::movement::lend) own: BitSet,
+    /// Its own, asked back already.
+    pub(in crate::movement::lend) coming: BitSet,
+    /// Its own, lent and idle.
+    pub(in crate::movement::lend) idle_loans: BitSet,
+    /// Its own, lent and in use by work that can be stopped.
+    pub(in crate::movement::lend) busy_loans: BitSet,
+    /// Others', borrowed and idle.
+    pub(in crate::movement::lend) borrowed: BitSet,
+}
+
+impl Ledger<'_> {
+    /// Planned for another job.
+    fn is_planned_for_others(&self, n: usize, job: &Wants<'_>) -> bool {
+        let planned = self.places[n].and_then(|place| place.planned_for);
+        planned.is_some_and(|id| id != job.id())
+    }
+
+    /// What a job could have of its vCluster.
+    pub(in crate::movement::lend) fn pools(&self, job: &Wants<'_>) -> Pools {
+        let mut pools = self.all_pools(job);
+        if job.view.sensitive {
+            // One group, of which there is enough if there is of any; the most of what is at home.
+            let index = &self.machine.index;
+            let of_key = |alike: &&BitSet| {
+                let common = |set: &BitSet| set.count_common(alike);
+                let all = [&pools.coming, &pools.idle_loans, &pools.busy_loans];
+                let own = common(&pools.own);
+                let sum = own + all.into_iter().map(common).sum::<u32>();
+                (sum >= job.view.nodes, own, sum)
+            };
+            let keys = index.conforming.iter().rev();
+            let best = keys.max_by_key(of_key).cloned();
+            let best = best.unwrap_or_else(|| BitSet::empty(index.size()));
+            let Pools {
+                own,
+                coming,
+                idle_loans,
+                busy_loans,
+                borrowed,
+            } = &mut pools;
+            for pool in [own, coming, idle_loans, busy_loans, borrowed] {
+                pool.keep(&best);
+            }
+        }
+        pools
+    }
+
+    fn all_pools(&self, job: &Wants<'_>) -> Pools {
+        let fits = self.fits(job);
+        let (home, here) = (&self.home[job.vcluster], &self.here[job.vcluster]);
+        let free = &self.machine.free;
+        let size = self.machine.index.size();
+        let filter = |set: &BitSet, keep: &dyn Fn(usize) -> bool| {
+            BitSet::collect(size, set.iter().filter(|n| keep(*n)))
+        };
+        let mine = fits.and(home);
+        let mut lent = mine.clone();
+        lent.drop_all(here);
+        let mut busy = lent.clone();
+        busy.drop_all(free);
+        let mut others = fits.and(here).and(free);
+        others.drop_all(home);
+        others.drop_all(&self.returning);
+        if job.wanting.home_only || self.may_borrow(job).is_err() {
+            others = BitSet::empty(size);
+        }
+        let coming = busy.and(&self.returning);
+        busy.drop_all(&coming);
+        Pools {
+            own: filter(&mine.and(here).and(free), &|n| {
+                !self.is_planned_for_others(n, job)
+            }),
+            coming,
+            idle_loans: lent.and(free),
+            busy_loans: filter(&busy, &|n| self.can_be_stopped(n)),
+            borrowed: filter(&others, &|n| !self.is_planned_for_others(n, job)),
+        }
+    }
+
+    fn can_be_stopped(&self, n: usize) -> bool {
+        let work = self.holders[n].and_then(|id| self.input.work.get(&id));
+        let may = |work: &Work| by_nature(work.class, work.sensitive, work.saves != Saves::Never);
+        work.is_some_and(|work| may(work).is_none())
+    }
+}

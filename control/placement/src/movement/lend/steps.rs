@@ -1,0 +1,261 @@
+//! The four steps of a decision.
+
+use super::{
+    Input, Loan, Moves, Reclaim, Return,
+    ledger::{Ledger, Pools, Wants},
+    reclaim::cheapest,
+};
+use crate::bits::BitSet;
+use lattice_quorum_types::AllocationId;
+use std::collections::BTreeMap;
+
+/// What a job gets that fits on its vCluster's own nodes.
+struct Claim<'a> {
+    job: Wants<'a>,
+    /// At home already, or on their way.
+    own: Vec<usize>,
+    /// Lent and idle.
+    idle: Vec<usize>,
+    /// Lent and in use.
+    busy: Vec<usize>,
+}
+
+/// What is told in the end.
+#[derive(Default)]
+struct Told {
+    loans: Vec<(usize, AllocationId, usize)>,
+    returns: BTreeMap<usize, Option<AllocationId>>,
+    /// By work that is stopped and its node's owner.
+    reclaims: BTreeMap<(AllocationId, usize), Vec<(usize, AllocationId)>>,
+    moves: Moves,
+}
+
+pub(super) fn decide(input: Input<'_>) -> Moves {
+    let mut ledger = Ledger::new(input);
+    let mut told = Told::default();
+    let wanting = ledger.wanting();
+    for job in &wanting {
+        if ledger.may_borrow(job).is_err() {
+            told.moves.off_borrowed.insert(job.id());
+        }
+    }
+    let (mut claims, mut others) = (Vec::new(), Vec::new());
+    for job in wanting {
+        match claim(&mut ledger, job) {
+            Some(claim) => claims.push(claim),
+            None => others.push(job),
+        }
+    }
+    claims.sort_by_key(|claim| claim.job.turn(&input));
+    others.sort_by_key(|job| job.turn(&input));
+    for claim in claims {
+        settle(&mut ledger, claim, &mut told);
+    }
+    for job in others {
+        borrow(&mut ledger, job, &mut told);
+    }
+    for n in ledger.useless() {
+        told.returns.entry(n).or_insert(None);
+    }
+    told.moves.withdrawn = ledger.unwanted();
+    told.finish(&ledger)
+}
+
+/// So many at most, the first ones.
+fn first(set: &BitSet, most: usize) -> Vec<usize> {
+    // In the order of their numbers: who is not among the first makes no difference to who is.
+    set.iter().take(most).collect()
+}
+
+/// Gives a job its vCluster's own nodes, if they do.
+fn claim<'a>(ledger: &mut Ledger<'a>, job: Wants<'a>) -> Option<Claim<'a>> {
+    let needed = job.view.nodes as usize;
+    let pools = ledger.pools(&job);
+    let mine = [
+        &pools.own,
+        &pools.coming,
+        &pools.idle_loans,
+        &pools.busy_loans,
+    ];
+    let all: usize = mine.into_iter().map(|pool| pool.count() as usize).sum();
+    if all < needed {
+        return None;
+    }
+    let mut own = first(&pools.own, needed);
+    own.extend(first(&pools.coming, needed - own.len()));
+    let mut idle: Vec<usize> = pools.idle_loans.iter().collect();
+    idle.sort_by_key(|n| (ledger.is_planned(*n), *n));
+    idle.truncate(needed - own.len());
+    let busy = stop(
+        ledger,
+        &pools.busy_loans,
+        needed - own.len() - idle.len(),
+        job.vcluster,
+    );
+    [&own, &idle, &busy]
+        .into_iter()
+        .for_each(|nodes| ledger.take(nodes));
+    Some(Claim {
+        job,
+        own,
+        idle,
+        busy,
+    })
+}
+
+/// So many of the owner's nodes that are in use, of the work that costs least.
+fn stop(ledger: &Ledger<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<usize> {
+    let (nodes, items): (Vec<_>, Vec<_>) = ledger.items(busy, owner).into_iter().unzip();
+    let chosen = u32::try_from(needed)
+        .ok()
+        .and_then(|needed| cheapest(&items, needed));
+    let chosen = chosen.unwrap_or_default().into_iter();
+    let mut given: Vec<usize> = chosen.flat_map(|place| &nodes[place]).copied().collect();
+    given.truncate(needed);
+    given
+}
+
+/// Stops nobody for a job, and asks nothing back, if there is another way.
+fn settle(ledger: &mut Ledger<'_>, claim: Claim<'_>, told: &mut Told) {
+    let Claim {
+        job,
+        own,
+        mut idle,
+        mut busy,
+    } = claim;
+    let has_borrowed = first(&ledger.pools(&job).borrowed, idle.len() + busy.len());
+    ledger.take(&has_borrowed);
+    ledger.untake(&busy);
+    let spared = has_borrowed.len().min(busy.len());
+    let before = BitSet::collect(ledger.size(), busy.iter().copied());
+    busy = stop(ledger, &before, busy.len() - spared, job.vcluster);
+    let not_needed = idle.split_off(idle.len() - (has_borrowed.len() - spared));
+    ledger.untake(&not_needed);
+    if !busy.is_empty() {
+        let beside: Vec<usize> = own
+            .iter()
+            .chain(&has_borrowed)
+            .chain(&idle)
+            .copied()
+            .collect();
+        let missing = u32::try_from(busy.len()).unwrap_or(u32::MAX);
+        match ledger.offer(&job, missing, &beside) {
+            Ok(nodes) => {
+                told.lend(ledger, &job, nodes);
+                busy.clear();
+            }
+            Err(why) => drop(told.moves.refused.insert(job.id(), why)),
+        }
+    }
+    ledger.take(&busy);
+    told.recall(ledger, &job, &idle);
+    for n in busy {
+        if let Some(holder) = ledger.holder(n) {
+            let nodes = told.reclaims.entry((holder, job.vcluster)).or_default();
+            nodes.push((n, job.id()));
+        }
+    }
+}
+
+/// Gives a job what its vCluster has, and lends it the rest; or nothing.
+fn borrow(ledger: &mut Ledger<'_>, job: Wants<'_>, told: &mut Told) {
+    let needed = job.view.nodes as usize;
+    let Pools {
+        own,
+        coming,
+        mut idle_loans,
+        borrowed,
+        ..
+    } = ledger.pools(&job);
+    for n in idle_loans.clone().iter() {
+        // Nothing is taken from a borrower's plan for what is not one's own right.
+        if ledger.is_planned(n) || !ledger.is_settled(n) {
+            idle_loans.remove(n);
+        }
+    }
+    let mut here = Vec::new();
+    for pool in [own, borrowed, coming] {
+        here.extend(first(&pool, needed - here.len()));
+    }
+    let idle = first(&idle_loans, needed - here.len());
+    let missing = u32::try_from(needed - here.len() - idle.len()).unwrap_or(u32::MAX);
+    let beside: Vec<usize> = here.iter().chain(&idle).copied().collect();
+    if missing > 0 {
+        match ledger.offer(&job, missing, &beside) {
+            Ok(nodes) => told.lend(ledger, &job, nodes),
+            Err(why) => {
+                told.moves.refused.insert(job.id(), why);
+                return;
+            }
+        }
+    }
+    ledger.take(&beside);
+    told.recall(ledger, &job, &idle);
+}
+
+impl Told {
+    fn lend(&mut self, ledger: &mut Ledger<'_>, job: &Wants<'_>, nodes: Vec<usize>) {
+        ledger.lend(&nodes, job.vcluster);
+        let loans = nodes.into_iter().map(|n| (n, job.id(), job.vcluster));
+        self.loans.extend(loans);
+    }
+
+    fn recall(&mut self, ledger: &mut Ledger<'_>, job: &Wants<'_>, nodes: &[usize]) {
+        ledger.give_back(nodes);
+        let returns = nodes.iter().map(|n| (*n, Some(job.id())));
+        self.returns.extend(returns);
+    }
+
+    fn finish(self, ledger: &Ledger<'_>) -> Moves {
+        let Told {
+            mut loans,
+            returns,
+            reclaims,
+            mut moves,
+        } = self;
+        loans.sort_unstable();
+        let loan = |(n, job, to): (usize, AllocationId, usize)| {
+            let (node, owner, _) = ledger.tell(n)?;
+            let borrower = ledger.names[to].clone();
+            Some(Loan {
+                node,
+                owner,
+                borrower,
+                job,
+            })
+        };
+        moves.loans = loans.into_iter().filter_map(loan).collect();
+        let go_home = |(n, job): (usize, Option<AllocationId>)| {
+            let (node, owner, borrower) = ledger.tell(n)?;
+            Some(Return {
+                node,
+                owner,
+                borrower,
+                job,
+            })
+        };
+        moves.returns = returns.into_iter().filter_map(go_home).collect();
+        let reclaim =
+            |((from, owner), nodes): ((AllocationId, usize), Vec<(usize, AllocationId)>)| {
+                let (how, back_by, cost) = ledger.way_back(from, owner);
+                let (_, home, borrower) = ledger.tell(nodes.first()?.0)?;
+                let mut names: Vec<_> = nodes
+                    .iter()
+                    .filter_map(|(n, _)| Some(ledger.tell(*n)?.0))
+                    .collect();
+                names.sort();
+                Some(Reclaim {
+                    from,
+                    owner: home,
+                    borrower,
+                    nodes: names,
+                    jobs: nodes.iter().map(|(_, job)| *job).collect(),
+                    how,
+                    cost,
+                    back_by,
+                })
+            };
+        moves.reclaims = reclaims.into_iter().filter_map(reclaim).collect();
+        moves
+    }
+}

@@ -1,0 +1,305 @@
+//! Which of many make room: sets of at most three, the best first.
+//!
+//! Of up to [`ALL_OF`] candidates every set is looked at. Of more, those are left out first that three others
+//! are no worse than in everything (nodes of each kind, cost, class, excess over a share), which loses no set
+//! that would be cheaper; where still more than [`MOST`] are left, of each size (all that is missing, half, a
+//! third, less) those are kept that cost least for a node, and the largest.
+
+use super::{Cost, NoVictims};
+use lattice_quorum_types::AllocationId;
+use std::cmp::{Ordering, Reverse};
+
+/// Of so many every set is looked at.
+const ALL_OF: usize = 64;
+/// Most whose sets are looked at: 341,504 of up to three.
+const MOST: usize = 128;
+/// Sets for which the solver is asked, at most: all of 16 candidates.
+const MOST_TRIALS: usize = 696;
+/// What each victim after the first weighs, as a part of the cost of all: two must together cost a fifth less
+/// than one, three a third. Costs are estimates, and each victim is somebody's day.
+const EACH_MORE: f64 = 0.25;
+
+/// Work that may go.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) id: AllocationId,
+    /// All it holds.
+    pub(super) nodes: Vec<usize>,
+    /// How many of each kind would be of use.
+    pub(super) gains: Vec<u32>,
+    /// As it is counted.
+    pub(super) class: u8,
+    pub(super) burst: bool,
+    pub(super) cost: Cost,
+}
+
+/// What a set must bring.
+#[derive(Debug)]
+pub(super) struct Goal {
+    /// Nodes that are missing of each kind; one kind must do.
+    pub(super) short: Vec<u32>,
+    /// Most victims.
+    pub(super) most: u32,
+}
+
+impl Goal {
+    fn is_met(&self, sums: &[u32]) -> bool {
+        let mut kinds = sums.iter().zip(&self.short);
+        kinds.any(|(sum, short)| sum >= short)
+    }
+
+    /// What counts of a candidate's nodes: no more than is missing.
+    fn useful(&self, c: &Candidate) -> u32 {
+        let kinds = c.gains.iter().zip(&self.short);
+        kinds
+            .map(|(gain, short)| *gain.min(short))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The fewest of these that bring enough, if all of them do.
+    fn fewest(&self, candidates: &[Candidate]) -> Option<u32> {
+        let of_kind = |(kind, short): (usize, &u32)| {
+            let mut gains: Vec<u32> = candidates.iter().map(|c| c.gains[kind]).collect();
+            gains.sort_unstable_by_key(|gain| Reverse(*gain));
+            let mut sum = 0_u64;
+            let enough = gains.iter().position(|gain| {
+                sum += u64::from(*gain);
+                sum >= u64::from(*short)
+            })?;
+            u32::try_from(enough + 1).ok()
+        };
+        let kinds = self.short.iter().enumerate();
+        kinds.filter_map(of_kind).min()
+    }
+}
+
+/// One to three candidates that bring enough and cost less than they are worth.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Set {
+    /// Places among the candidates, ascending.
+    places: [usize; 3],
+    len: usize,
+    /// Victims that are of nobody's excess over a share, and what they lose: that counts first.
+    others: usize,
+    others_cost: f64,
+    pub(super) cost: f64,
+    /// The highest class among them.
+    pub(super) class: u8,
+    taken: usize,
+}
+
+impl Set {
+    pub(super) fn members<'a>(&self, candidates: &'a [Candidate]) -> Vec<&'a Candidate> {
+        let places = self.places[..self.len].iter();
+        places.map(|place| &candidates[*place]).collect()
+    }
+
+    /// What the set weighs, first to last.
+    pub(super) fn weights(&self) -> (f64, f64, usize) {
+        let others = weigh(self.others_cost, self.others);
+        (others, weigh(self.cost, self.len), self.len)
+    }
+
+    fn weight(&self, other: &Self) -> Ordering {
+        let (ours, theirs) = (self.weights(), other.weights());
+        let by_others = ours.0.total_cmp(&theirs.0);
+        let by_cost = ours.1.total_cmp(&theirs.1);
+        by_others.then(by_cost).then(ours.2.cmp(&theirs.2))
+    }
+
+    /// Whether nothing but the nodes tells them apart.
+    pub(super) fn ties(&self, other: &Self) -> bool {
+        self.weight(other) == Ordering::Equal
+    }
+
+    /// The better first: of equal ones, who takes fewer nodes from others, then the lower ids.
+    fn rank(&self, other: &Self) -> Ordering {
+        let by_taken = self.taken.cmp(&other.taken);
+        let by_id = self.places.cmp(&other.places);
+        self.weight(other).then(by_taken).then(by_id)
+    }
+}
+
+/// What a search comes to.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The best first.
+    pub(super) sets: Vec<Set>,
+    /// The cheapest that brings enough and is not worth it, with what it is worth.
+    too_dear: Option<(f64, f64)>,
+}
+
+impl Found {
+    /// Why there is no set that the solver takes.
+    pub(super) fn why_none(&self, candidates: &[Candidate], goal: &Goal) -> NoVictims {
+        if !self.sets.is_empty() {
+            let tried = u32::try_from(self.sets.len()).unwrap_or(u32::MAX);
+            return NoVictims::NotFound { tried };
+        }
+        match self.too_dear {
+            Some((cost, value)) => NoVictims::CostOverValue { cost, value },
+            None => NoVictims::TooMany {
+                needed: goal.fewest(candidates).unwrap_or(goal.most + 1),
+                most: goal.most,
+            },
+        }
+    }
+}
+
+/// Sets that reach the goal at less than `value` of their highest class. Candidates are in the order of ids.
+pub(super) fn best(candidates: &[Candidate], goal: &Goal, value: impl Fn(u8) -> f64) -> Found {
+    let mut walk = Walk {
+        candidates,
+        goal,
+        places: promising(candidates, goal),
+        values: (0..=10).map(value).collect(),
+        found: Found {
+            sets: Vec::new(),
+            too_dear: None,
+        },
+    };
+    let nothing = Set {
+        places: [0; 3],
+        len: 0,
+        others: 0,
+        others_cost: 0.0,
+        cost: 0.0,
+        class: 0,
+        taken: 0,
+    };
+    walk.extend(nothing, 0, &vec![0; goal.short.len()]);
+    let mut found = walk.found;
+    keep_best(&mut found.sets);
+    found
+}
+
+/// What it weighs that so many lose so much.
+fn weigh(cost: f64, victims: usize) -> f64 {
+    cost * (1.0 + EACH_MORE * victims.saturating_sub(1) as f64)
+}
+
+fn keep_best(sets: &mut Vec<Set>) {
+    sets.sort_unstable_by(Set::rank);
+    sets.truncate(MOST_TRIALS);
+}
+
+struct Walk<'a> {
+    candidates: &'a [Candidate],
+    goal: &'a Goal,
+    places: Vec<usize>,
+    /// By class.
+    values: Vec<f64>,
+    found: Found,
+}
+
+impl Walk<'_> {
+    /// Every set that begins with `set`, which has `sums` of each kind, and goes on with a later candidate.
+    fn extend(&mut self, set: Set, from: usize, sums: &[u32]) {
+        if set.len >= self.goal.most as usize {
+            return;
+        }
+        let mut more = sums.to_vec();
+        for at in from..self.places.len() {
+            let place = self.places[at];
+            let c = &self.candidates[place];
+            for ((more, sum), gain) in more.iter_mut().zip(sums).zip(&c.gains) {
+                *more = sum.saturating_add(*gain);
+            }
+            let mut next = set;
+            next.places[set.len] = place;
+            next.len += 1;
+            next.cost += c.cost.total();
+            if !c.burst {
+                next.others += 1;
+                next.others_cost += c.cost.total();
+            }
+            next.class = set.class.max(c.class);
+            next.taken += c.nodes.len();
+            if self.goal.is_met(&more) {
+                self.take(next);
+            }
+            self.extend(next, at + 1, &more);
+        }
+    }
+
+    fn take(&mut self, set: Set) {
+        let value = self.values[usize::from(set.class.min(10))];
+        let Found { sets, too_dear } = &mut self.found;
+        if set.cost < value {
+            sets.push(set);
+            if sets.len() >= 16 * MOST_TRIALS {
+                keep_best(sets);
+            }
+        } else if too_dear.is_none_or(|(cost, _)| set.cost < cost) {
+            *too_dear = Some((set.cost, value));
+        }
+    }
+}
+
+/// Places of the candidates whose sets are looked at, ascending. See the module.
+fn promising(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..candidates.len()).collect();
+    if places.len() > ALL_OF {
+        places = not_outdone(candidates, goal);
+    }
+    if places.len() > MOST {
+        places = of_each_size(candidates, goal, &places);
+    }
+    places
+}
+
+/// Those that fewer than three are as good as in everything.
+fn not_outdone(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
+    let mut cheapest_first: Vec<usize> = (0..candidates.len()).collect();
+    let by_cost = |a: &usize, b: &usize| {
+        let total = |place: &usize| candidates[*place].cost.total();
+        total(a).total_cmp(&total(b)).then(a.cmp(b))
+    };
+    cheapest_first.sort_unstable_by(by_cost);
+    let most = goal.most as usize;
+    let mut left: Vec<usize> = Vec::new();
+    // Who is left out is outdone by three that are left, so it need not be asked about.
+    for place in cheapest_first {
+        let c = &candidates[place];
+        let outdoes = |other: &&usize| is_as_good(&candidates[**other], c, goal);
+        if left.iter().filter(outdoes).take(most).count() < most {
+            left.push(place);
+        }
+    }
+    left.sort_unstable();
+    left
+}
+
+/// Whether `a`, which costs no more, may stand for `b` in any set.
+fn is_as_good(a: &Candidate, b: &Candidate, goal: &Goal) -> bool {
+    let mut kinds = a.gains.iter().zip(&b.gains).zip(&goal.short);
+    a.class <= b.class && a.burst >= b.burst && kinds.all(|((a, b), short)| a >= b.min(short))
+}
+
+/// At most [`MOST`]: of each size the cheapest for a node, and the largest.
+fn of_each_size(candidates: &[Candidate], goal: &Goal, places: &[usize]) -> Vec<usize> {
+    const SIZES: usize = 4;
+    let missing = goal.short.iter().copied().max().unwrap_or(0).max(1);
+    let useful = |place: &usize| goal.useful(&candidates[*place]);
+    let size = |place: &usize| {
+        missing
+            .div_ceil(useful(place).max(1))
+            .clamp(1, SIZES as u32) as usize
+    };
+    let for_a_node =
+        |place: &usize| candidates[*place].cost.total() / f64::from(useful(place).max(1));
+    let mut left = Vec::with_capacity(MOST);
+    for wanted in 1..=SIZES {
+        let of_size = places.iter().copied().filter(|place| size(place) == wanted);
+        let mut of_size: Vec<usize> = of_size.collect();
+        of_size.sort_by(|a, b| for_a_node(a).total_cmp(&for_a_node(b)).then(a.cmp(b)));
+        let half = MOST / SIZES / 2;
+        let mut rest = of_size.split_off(half.min(of_size.len()));
+        rest.sort_by_key(|place| (Reverse(useful(place)), *place));
+        rest.truncate(half);
+        left.extend(of_size.into_iter().chain(rest));
+    }
+    left.sort_unstable();
+    left
+}

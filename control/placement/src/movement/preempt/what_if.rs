@@ -1,0 +1,241 @@
+//! The solver on the machine as it would be without some of what runs.
+
+use super::{Input, search::Candidate};
+use crate::{
+    aheads::Aheads,
+    bits::BitSet,
+    cycle::{Cycle, Given},
+    eligible::{Eligible, EligibleSets, Kept},
+    explain::Blocker,
+    headroom::Paths,
+    machine::Machine,
+    order::Scorer,
+    plan::Placement,
+    policy::{Policy, Reservations},
+    queue::Queue,
+    view::{ClusterView, LevelView, PendingView},
+};
+use lattice_quorum_types::{AllocationId, NodeId, ProjectPath, UnixMillis};
+use std::collections::BTreeMap;
+
+/// Kinds of nodes to be counted apart: the conformance groups where one must do, else all in one.
+type Kinds = Vec<BitSet>;
+
+/// See the module. It plans one job, with all limits as they are: nobody makes room under a limit.
+pub(super) struct WhatIf<'a> {
+    /// All but the nodes, which the machine has.
+    view: ClusterView,
+    policy: Policy,
+    machine: Machine,
+    queue: Queue,
+    sets: EligibleSets,
+    paths: Paths,
+    kinds: Kinds,
+    needed: u32,
+    held: BTreeMap<AllocationId, Vec<usize>>,
+    now: UnixMillis,
+    whole: &'a ClusterView,
+}
+
+impl<'a> WhatIf<'a> {
+    pub(super) fn new(input: &Input<'a>, job: &PendingView) -> Self {
+        let whole = input.view;
+        let mut machine = Machine::new(whole);
+        for name in input.reserved {
+            if let Some(n) = machine.index.find(name) {
+                machine.condition.in_service.remove(n);
+            }
+        }
+        let view = ClusterView {
+            nodes: BTreeMap::new(),
+            pending: [(input.job, job.clone())].into(),
+            running: BTreeMap::new(),
+            levels: levels_of(whole, &job.project),
+            ..light(whole)
+        };
+        let queue = Queue::new(&view.pending);
+        let sets = Kept::default().prepare(&machine, &queue);
+        let mut paths = Paths::default();
+        paths.follow(&view.levels, &queue.projects);
+        let set = sets.number(0);
+        let mut nodes = sets.get(set).nodes.clone();
+        // What administrators keep for others until it would be over is of no use to it.
+        let kept = Aheads::new(&machine.windows, &sets, machine.index.size(), input.now.0);
+        let end = job.walltime_ms.map(|ms| input.now.after(ms).0);
+        kept.of(set).drop_held(&mut nodes, end);
+        let kinds = match job.sensitive {
+            false => vec![nodes],
+            true => machine
+                .index
+                .conforming
+                .iter()
+                .map(|k| k.and(&nodes))
+                .collect(),
+        };
+        let mut held: BTreeMap<AllocationId, Vec<usize>> = BTreeMap::new();
+        for (place, node) in whole.nodes.values().enumerate() {
+            if let Some(holder) = node.holder {
+                held.entry(holder)
+                    .or_default()
+                    .push(machine.index.number[place]);
+            }
+        }
+        Self {
+            view,
+            // It starts now or not at all.
+            policy: Policy {
+                reservations: Reservations::First(0),
+                ..*input.solver
+            },
+            machine,
+            queue,
+            sets,
+            paths,
+            kinds,
+            needed: job.nodes,
+            held,
+            now: input.now,
+            whole,
+        }
+    }
+
+    /// Where the job starts if `gone` were not there; else what stops it.
+    pub(super) fn without(&mut self, gone: &[&Candidate]) -> Result<Placement, Blocker> {
+        let view = self.view_without(gone);
+        let all = || gone.iter().flat_map(|c| c.nodes.iter().copied());
+        all().for_each(|n| self.machine.free.insert(n));
+        let given = Given {
+            view: &view,
+            policy: &self.policy,
+            machine: &self.machine,
+            queue: &self.queue,
+            sets: &self.sets,
+            paths: &self.paths,
+            now: self.now,
+            estimated: None,
+        };
+        let scorer = Scorer::new(&given, 0);
+        let mut plan = Cycle::new(given).run(&[0], scorer);
+        all().for_each(|n| self.machine.free.remove(n));
+        match plan.placements.pop() {
+            Some(placed) => Ok(placed),
+            None => {
+                // There is one job, placed or waiting.
+                let waiting = plan.waiting.iter().next();
+                Err(waiting.map_or(Blocker::NoNodesAsked, |(_, why)| why.blocker))
+            }
+        }
+    }
+
+    /// What is rationed comes back with them.
+    fn view_without(&self, gone: &[&Candidate]) -> ClusterView {
+        let mut view = self.view.clone();
+        if !view.storage.is_empty() {
+            let is_gone = |id: &AllocationId| gone.iter().any(|c| c.id == *id);
+            for (id, running) in &self.whole.running {
+                if !is_gone(id) {
+                    view.running.insert(*id, running.clone());
+                    continue;
+                }
+                for (name, mb_s) in &running.storage_mb_s {
+                    if let Some(system) = view.storage.get_mut(name) {
+                        let back = i64::try_from(*mb_s).unwrap_or(i64::MAX);
+                        system.left_mb_s = system.left_mb_s.saturating_add(back);
+                    }
+                }
+            }
+        }
+        if !view.power.is_empty() {
+            let index = &self.machine.index;
+            let mut back = vec![0_i64; index.domains.len()];
+            let nodes = gone.iter().flat_map(|c| &c.nodes);
+            for payer in nodes.filter_map(|n| index.payers[*n]) {
+                let mw = i64::try_from(payer.mw).unwrap_or(i64::MAX);
+                for d in index.paying(payer.domain) {
+                    back[d] = back[d].saturating_add(mw);
+                }
+            }
+            for (domain, back) in view.power.values_mut().zip(back) {
+                domain.headroom_mw = domain.headroom_mw.saturating_add(back);
+            }
+        }
+        view
+    }
+
+    fn eligible(&self) -> &Eligible {
+        self.sets.get(self.sets.number(0))
+    }
+
+    /// Who holds which nodes.
+    pub(super) fn held(&self) -> &BTreeMap<AllocationId, Vec<usize>> {
+        &self.held
+    }
+
+    pub(super) fn name(&self, n: usize) -> &NodeId {
+        &self.machine.index.names[n]
+    }
+
+    /// How many of `nodes` are of each kind that fits the job.
+    pub(super) fn gains(&self, nodes: &[usize]) -> Vec<u32> {
+        let of_kind = |kind: &BitSet| nodes.iter().filter(|n| kind.contains(**n)).count();
+        let counts = self.kinds.iter().map(of_kind);
+        counts
+            .map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+            .collect()
+    }
+
+    fn free(&self) -> impl Iterator<Item = u32> + '_ {
+        let free = &self.machine.free;
+        self.kinds.iter().map(|kind| kind.count_common(free))
+    }
+
+    /// How many nodes of each kind are missing.
+    pub(super) fn short(&self) -> Vec<u32> {
+        self.free()
+            .map(|free| self.needed.saturating_sub(free))
+            .collect()
+    }
+
+    /// How many of the best kind are free without `gone`.
+    pub(super) fn most_free(&self, gone: &[&Candidate]) -> u32 {
+        let with = |(kind, free): (usize, u32)| {
+            let freed = gone.iter().map(|c| c.gains[kind]);
+            freed.fold(free, u32::saturating_add)
+        };
+        self.free().enumerate().map(with).max().unwrap_or(0)
+    }
+
+    /// GPUs of these nodes; one where none are known.
+    pub(super) fn gpus(&self, nodes: &[usize]) -> u64 {
+        let gpus = nodes.iter().map(|n| self.machine.index.gpus[*n].max(1));
+        gpus.map(u64::from).sum()
+    }
+
+    /// The same, of a node that fits the job: the mean.
+    pub(super) fn gpus_per_node(&self) -> f64 {
+        let nodes: Vec<usize> = self.eligible().nodes.iter().collect();
+        self.gpus(&nodes) as f64 / nodes.len().max(1) as f64
+    }
+}
+
+/// What a plan of one job needs of a view beside nodes, queue and limits.
+fn light(view: &ClusterView) -> ClusterView {
+    ClusterView {
+        revision: view.revision,
+        age_ms: view.age_ms,
+        limit_policy: view.limit_policy,
+        sensitive_pool: view.sensitive_pool,
+        storage: view.storage.clone(),
+        power: view.power.clone(),
+        ..ClusterView::default()
+    }
+}
+
+/// The limits above a project, and its own.
+fn levels_of(view: &ClusterView, project: &ProjectPath) -> BTreeMap<ProjectPath, LevelView> {
+    let levels = view
+        .levels
+        .iter()
+        .filter(|(path, _)| project.is_within(path));
+    levels.map(|(path, level)| (path.clone(), *level)).collect()
+}

@@ -1,0 +1,165 @@
+//! Which nodes a service gets when it grows.
+//!
+//! The solver chooses, as it would for work of its own with so many nodes: constraints, health, power, and the
+//! fewest groups. Beside that a service wants what no other work does: its vCluster's own nodes before borrowed
+//! ones, and nodes near those it has. Both are said by offering the solver the better nodes first.
+
+use super::Source;
+use crate::{
+    explain::Blocker,
+    planner::Planner,
+    policy::{Policy, Reservations},
+    view::{ClusterView, NodeView, PendingView},
+};
+use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, command::ExpectedNode, spec::Spread};
+use std::collections::BTreeSet;
+
+/// What a service asks for.
+#[derive(Debug, Clone)]
+pub struct Growth<'a> {
+    /// Which.
+    pub id: AllocationId,
+    /// What it asks of a node, and when it is over. How many nodes it says does not matter.
+    pub job: PendingView,
+    /// How many it gets at most.
+    pub nodes: u32,
+    /// Whose will do.
+    pub from: Source,
+    /// The nodes where it runs.
+    pub runs_on: &'a BTreeSet<NodeId>,
+    /// Nodes that have, or had, a rank of this attempt: no node gets a second one.
+    pub had: &'a BTreeSet<NodeId>,
+    /// Nodes of the view that belong to another vCluster.
+    pub borrowed: &'a BTreeSet<NodeId>,
+    /// Nodes that are held for others: placed, or reserved, by the last plan.
+    pub taken: &'a BTreeSet<NodeId>,
+    /// How the vCluster's solver chooses.
+    pub solver: &'a Policy,
+    /// The time.
+    pub now: UnixMillis,
+}
+
+/// Whether a node is among those that the solver is offered.
+type Offer<'a> = &'a dyn Fn(&NodeId, &NodeView) -> bool;
+
+/// The nodes that it gets: as many as it asks for, or as there are. Takes a view of its own, of its vCluster.
+///
+/// # Errors
+/// What the solver says where there is not one.
+pub fn choose(mut view: ClusterView, growth: &Growth<'_>) -> Result<Vec<ExpectedNode>, Blocker> {
+    let is_own = |name: &NodeId| !growth.borrowed.contains(name);
+    let near = near(&view, growth);
+    view.nodes.retain(|name, node| {
+        let is_free = node.holder.is_none();
+        let may = growth.from == Source::Any || is_own(name);
+        is_free && may && !growth.had.contains(name) && !growth.taken.contains(name)
+    });
+    view.running.clear();
+    // It is no allocation more.
+    for level in view.levels.values_mut() {
+        level.limits.max_concurrent_allocations = None;
+    }
+    let solver = Policy {
+        // It gets them now or not at all.
+        reservations: Reservations::First(0),
+        ..*growth.solver
+    };
+    let offers: [Offer<'_>; 4] = [
+        &|name, node| is_own(name) && near(node),
+        &|name, _| is_own(name),
+        &|name, node| is_own(name) || near(node),
+        &|_, _| true,
+    ];
+    let has_last = view.nodes.values().any(NodeView::is_last);
+    for with_last in [false, true] {
+        if with_last && !has_last {
+            break;
+        }
+        // Each has what the one before has: as many are the same.
+        let mut tried = 0;
+        for offer in offers {
+            let mut offered = view.clone();
+            let may = |node: &NodeView| with_last || !node.is_last();
+            offered
+                .nodes
+                .retain(|name, node| may(node) && offer(name, node));
+            let size = offered.nodes.len();
+            if size == tried {
+                continue;
+            }
+            tried = size;
+            if let Ok(nodes) = solve(offered, growth, &solver, growth.nodes) {
+                return Ok(nodes);
+            }
+        }
+    }
+    as_many_as_there_are(&view, growth, &solver)
+}
+
+/// Where there are not all of them: some are better than none for who has too few.
+fn as_many_as_there_are(
+    view: &ClusterView,
+    growth: &Growth<'_>,
+    solver: &Policy,
+) -> Result<Vec<ExpectedNode>, Blocker> {
+    let mut wanted = growth.nodes;
+    loop {
+        let blocker = match solve(view.clone(), growth, solver, wanted) {
+            Ok(nodes) => return Ok(nodes),
+            Err(blocker) => blocker,
+        };
+        let short = match blocker {
+            Blocker::NotEnoughNodes { short }
+            | Blocker::NodesBusy { short }
+            | Blocker::NotEnoughPower { short }
+            | Blocker::PowerShort { short } => short.max(1),
+            _ => return Err(blocker),
+        };
+        if short >= wanted {
+            return Err(blocker);
+        }
+        wanted -= short;
+    }
+}
+
+fn solve(
+    mut view: ClusterView,
+    growth: &Growth<'_>,
+    solver: &Policy,
+    nodes: u32,
+) -> Result<Vec<ExpectedNode>, Blocker> {
+    let job = PendingView {
+        nodes,
+        // Bandwidth is promised to the whole of it, however many nodes that has.
+        storage_mb_s: Default::default(),
+        ..growth.job.clone()
+    };
+    view.pending = [(growth.id, job)].into();
+    let mut plan = Planner::with_policy(view, *solver).plan(growth.now);
+    match plan.placements.pop() {
+        Some(placed) => Ok(placed.nodes),
+        None => {
+            // There is one job, placed or waiting.
+            let why = plan.waiting.get(growth.id);
+            Err(why.map_or(Blocker::NoNodesAsked, |why| why.blocker))
+        }
+    }
+}
+
+/// Whether a node lies as the service asked to be laid out: in a group where it runs already, or where it does
+/// not where it wants to be spread.
+fn near(view: &ClusterView, growth: &Growth<'_>) -> impl Fn(&NodeView) -> bool + use<> {
+    let held = growth.runs_on.iter();
+    let groups = held.filter_map(|name| view.nodes.get(name)?.facts.group.clone());
+    let groups: BTreeSet<String> = groups.collect();
+    let spread = growth.job.constraints.spread;
+    move |node| {
+        let group = node.facts.group.as_ref();
+        let shares = group.is_some_and(|group| groups.contains(group));
+        match spread {
+            Spread::Tight => shares,
+            Spread::Spread => !shares,
+            Spread::Any => true,
+        }
+    }
+}
