@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use futures::future::BoxFuture;
 use lattice_agent::NodeGpus;
 use lattice_agent::executor::{
-    Accounts, AgentUser, CgroupSettings, Control, Executor, ExecutorSettings, Hooks, Ids,
-    NotReported, OWN_PROGRAM, OrphanPolicy, RunAs,
+    Accounts, AgentUser, CgroupSettings, CheckpointSettings, Control, Executor, ExecutorSettings,
+    Hooks, Ids, NotReported, OWN_PROGRAM, OrphanPolicy, RunAs,
 };
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::command::RankReport;
@@ -77,6 +77,10 @@ fn settings(folder: &std::path::Path) -> anyhow::Result<ExecutorSettings> {
         grace: Duration::from_secs(30),
         keep_output: Duration::from_secs(60),
         gpus: NodeGpus::default(),
+        checkpoints: CheckpointSettings {
+            runtime_dir: folder.join("run"),
+            poll: Duration::from_millis(100),
+        },
         program: OWN_PROGRAM.into(),
         boot_id: "example".to_owned(),
     })

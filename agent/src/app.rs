@@ -377,6 +377,7 @@ fn executor_settings(
     Ok(ExecutorSettings {
         node: settings.node.clone(),
         folder: data.executor(),
+        checkpoints: settings.checkpoints(edges, &data.executor()),
         enabled: work.enabled,
         run_as: settings.run_as(edges)?,
         hooks: work.hooks.clone(),

@@ -42,8 +42,8 @@ pub use error::StartError;
 pub use gpus::NodeGpus;
 pub use health::{HEALTH_INTERVAL, HealthSettings};
 pub use settings::{
-    CONFIRM_AFTER, Edges, FRESH_FOR, GRACE, GossipSettings, JoinSettings, KEEP_OUTPUT, MIN_UID,
-    OUTPUT_CAP_BYTES, PROBE_INTERVAL, Settings, WorkSettings,
+    CHECKPOINT_POLL, CONFIRM_AFTER, Edges, FRESH_FOR, GRACE, GossipSettings, JoinSettings,
+    KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES, PROBE_INTERVAL, Settings, WorkSettings,
 };
 
 pub(crate) use cause::with_causes;

@@ -8,8 +8,9 @@ use lattice_hwprobe::Digest;
 use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
 use lattice_quorum_types::NodeId;
 use lattice_quorum_types::wire::{
-    CheckHealth, GetClaim, GetHealth, GetHistory, GetInventory, GetPreimage, Launch, LaunchOnGpus,
-    ListAttempts, Ping, PingPeer, Pong, ReadLog, Terminate, Wipe,
+    CheckHealth, GetClaim, GetHealth, GetHistory, GetInventory, GetPreimage, GetUsage, Launch,
+    LaunchOnGpus, LaunchWork, ListAttempts, Ping, PingPeer, Pong, ReadLog, Terminate, Wipe,
+    WriteCheckpoint,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,8 +55,9 @@ pub(crate) fn router(served: Served) -> Router {
         boot_id: boot_id.clone(),
         at: clock.now(),
     };
-    let (contents, earlier) = (view.clone(), history.clone());
+    let (contents, earlier, busy) = (view.clone(), history.clone(), health.clone());
     let (launching, ending, listing) = (executor.clone(), executor.clone(), executor.clone());
+    let (working, asking) = (executor.clone(), executor.clone());
     let (gate, wiping, on_gpus) = (executor.clone(), executor.clone(), executor.clone());
     Router::new()
         .rpc::<Ping, _, _>(move |_, Ping| {
@@ -88,6 +90,10 @@ pub(crate) fn router(served: Served) -> Router {
             let health = health.clone();
             async move { Ok(health.ask(wanted).await) }
         })
+        .rpc::<GetUsage, _, _>(move |_, GetUsage { of }| {
+            let health = busy.clone();
+            async move { Ok(health.usage(of).await) }
+        })
         .rpc::<GetInventory, _, _>(move |_, wanted| {
             let view = view.clone();
             async move {
@@ -105,6 +111,14 @@ pub(crate) fn router(served: Served) -> Router {
         .rpc::<LaunchOnGpus, _, _>(move |_, launch| {
             let executor = on_gpus.clone();
             whole(async move { executor.launch_on_gpus(launch).await })
+        })
+        .rpc::<LaunchWork, _, _>(move |_, launch| {
+            let executor = working.clone();
+            whole(async move { executor.launch_work(launch).await })
+        })
+        .rpc::<WriteCheckpoint, _, _>(move |_, wanted| {
+            let executor = asking.clone();
+            whole(async move { executor.write_checkpoint(wanted).await })
         })
         .rpc::<Terminate, _, _>(move |_, terminate| {
             let executor = ending.clone();

@@ -1,8 +1,8 @@
 //! Checked values an agent runs with, and the edges a test or a demo replaces.
 
 use crate::executor::{
-    Accounts, AgentUser, CgroupSettings, Hooks, Ids, OWN_PROGRAM, OrphanPolicy, RunAs, UserMap,
-    UserMapError,
+    Accounts, AgentUser, CgroupSettings, CheckpointSettings, Hooks, Ids, OWN_PROGRAM, OrphanPolicy,
+    RunAs, UserMap, UserMapError,
 };
 use crate::health::{HEALTH_INTERVAL, HealthSettings};
 use crate::node::ProbeSettings;
@@ -27,6 +27,10 @@ pub const CONFIRM_AFTER: Duration = Duration::from_secs(30);
 pub const FRESH_FOR: Duration = Duration::from_secs(2);
 /// What a node may cost in output per rank and stream, unless configured.
 pub const OUTPUT_CAP_BYTES: u64 = 64 << 20;
+/// Where an agent that is root keeps what supervisors share with jobs.
+const RUNTIME_DIR: &str = "/run/lattice";
+/// Default of [`WorkSettings::checkpoint_poll`].
+pub const CHECKPOINT_POLL: Duration = Duration::from_millis(100);
 /// Between SIGTERM and SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(30);
 /// How long output stays readable after the end.
@@ -103,6 +107,11 @@ pub struct WorkSettings {
     pub orphans: OrphanPolicy,
     /// What the site runs around ranks, and before the node goes back into service.
     pub hooks: Hooks,
+    /// Holds what supervisors share with jobs that write checkpoints; `None`: `/run/lattice` for root, and
+    /// for another user a folder in the data directory.
+    pub runtime_dir: Option<PathBuf>,
+    /// Between two looks at what a job says of a checkpoint.
+    pub checkpoint_poll: Duration,
     /// Most bytes kept of each output of a rank.
     pub output_cap_bytes: u64,
     /// Between SIGTERM and SIGKILL.
@@ -122,6 +131,8 @@ impl Default for WorkSettings {
             cgroup: CgroupSettings::default(),
             orphans: OrphanPolicy::default(),
             hooks: Hooks::default(),
+            runtime_dir: None,
+            checkpoint_poll: CHECKPOINT_POLL,
             output_cap_bytes: OUTPUT_CAP_BYTES,
             grace: GRACE,
             keep_output: KEEP_OUTPUT,
@@ -155,6 +166,17 @@ impl Settings {
                 fresh_for: FRESH_FOR,
             },
             executor: WorkSettings::default(),
+        }
+    }
+
+    pub(crate) fn checkpoints(&self, edges: &Edges, folder: &Path) -> CheckpointSettings {
+        let usual = match edges.user.uid {
+            0 => PathBuf::from(RUNTIME_DIR),
+            _ => folder.join("run"),
+        };
+        CheckpointSettings {
+            runtime_dir: self.executor.runtime_dir.clone().unwrap_or(usual),
+            poll: self.executor.checkpoint_poll,
         }
     }
 

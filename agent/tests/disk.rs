@@ -14,35 +14,9 @@ use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{GetHistory, GetInventory, LaunchRefused, Terminate};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use support::{
-    Bench, eventually, executable, is_root, key, open_to_others, pid_in, runs, shell, tree_of,
-};
-
-/// A filesystem in memory, gone with this.
-struct Disk(PathBuf);
-
-impl Disk {
-    /// `None`, and a word of it, where it cannot be had.
-    fn mount(at: &Path, options: &str) -> Option<Self> {
-        std::fs::create_dir(at).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at);
-        if !is_root() || !mount.status().is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: a filesystem can only be mounted by root");
-            return None;
-        }
-        open_to_others(at);
-        Some(Self(at.to_owned()))
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
+use support::{Bench, Disk, eventually, executable, key, pid_in, runs, shell, tree_of};
 
 /// The highest epoch on the bench's disk.
 fn epoch_on_disk(bench: &Bench) -> Option<u64> {

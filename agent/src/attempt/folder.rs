@@ -9,7 +9,7 @@ use super::record::{
 use lattice_quorum_types::AllocationId;
 use lattice_quorum_types::wire::{AttemptKey, LogStream};
 use rustix::process::{Pid, geteuid};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -329,7 +329,11 @@ impl AttemptDir {
         std::fs::remove_dir_all(&self.path).map_err(failed(&self.path))
     }
 
-    fn write<T: Serialize>(
+    pub(super) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RecordError> {
+        read(&self.file(name))
+    }
+
+    pub(super) fn write<T: Serialize>(
         &self,
         name: &str,
         body: &T,

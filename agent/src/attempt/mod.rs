@@ -14,6 +14,8 @@
 //! | `job.json` | supervisor, durably; agent where no supervisor is left | how the job ended; the site's hooks are still to run |
 //! | `exit.json` | supervisor, durably; agent where no supervisor is left | how it ended; nothing more is to be done |
 //! | `orphan.json` | agent | processes of it were found, and no record |
+//! | `checkpoint.json` | agent, durably, before the job is told | the last checkpoint that was asked for |
+//! | `checkpoint.state.json` | supervisor; an end durably, before anybody is told | where that one stands |
 //! | `acknowledged` | agent | control has it; only output is kept from here on |
 //! | `stdout`, `stderr` | supervisor | captured output |
 //! | `supervisor.log` | supervisor | what it had to say |
@@ -21,6 +23,7 @@
 //!
 //! Whoever finds files is free to believe them: each is complete or not there.
 
+mod checkpoint;
 mod durable;
 mod folder;
 mod lock;
@@ -28,6 +31,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::{CheckpointPlan, CheckpointState, OrderRecord, job_ended};
 pub use durable::{write_durably, write_durably_from_reserve};
 pub(crate) use folder::others_may_write;
 pub use folder::{AttemptDir, Attempts};

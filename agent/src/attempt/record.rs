@@ -1,5 +1,6 @@
 //! The versioned files of an attempt.
 
+use super::CheckpointPlan;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::spec::Workload;
 use lattice_quorum_types::wire::AttemptKey;
@@ -211,6 +212,9 @@ pub struct LaunchRecord {
     /// Its cgroup, where there is one.
     #[serde(default)]
     pub cgroup: Option<CgroupRecord>,
+    /// How it is told to write checkpoints; `None`: it cannot.
+    #[serde(default)]
+    pub checkpoint: Option<CheckpointPlan>,
     /// Whom to become; `None`: stay who the agent is.
     pub become_user: Option<LocalUser>,
     /// The account's home, shell and name for the environment.

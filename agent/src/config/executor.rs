@@ -3,7 +3,9 @@
 use super::ConfigError;
 use crate::attempt::{Hook, RankHooks};
 use crate::executor::{AgentUser, CgroupSettings, CgroupUse, Hooks, Ids, OrphanPolicy, UserMap};
-use crate::settings::{GRACE, KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES, WorkSettings};
+use crate::settings::{
+    CHECKPOINT_POLL, GRACE, KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES, WorkSettings,
+};
 use lattice_config::{Check, Problems};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -36,6 +38,11 @@ pub struct ExecutorConfig {
     pub orphans: OrphanPolicy,
     /// What the site runs.
     pub hooks: HooksConfig,
+    /// Holds small files and sockets that the agent shares with jobs that write checkpoints. Default:
+    /// `/run/lattice`; for an agent that is not root, a folder in its data directory.
+    pub runtime_dir: Option<PathBuf>,
+    /// Milliseconds between two looks at what a job says of a checkpoint.
+    pub checkpoint_poll_ms: u64,
     /// Most bytes kept of each output of a rank.
     pub output_cap_bytes: u64,
     /// Seconds between SIGTERM and SIGKILL.
@@ -58,6 +65,8 @@ impl Default for ExecutorConfig {
             cpus: None,
             orphans: OrphanPolicy::End,
             hooks: HooksConfig::default(),
+            runtime_dir: None,
+            checkpoint_poll_ms: CHECKPOINT_POLL.subsec_millis().into(),
             output_cap_bytes: OUTPUT_CAP_BYTES,
             grace_s: GRACE.as_secs(),
             keep_output_h: KEEP_OUTPUT.as_secs() / 3600,
@@ -131,6 +140,16 @@ impl Check for ExecutorConfig {
         }
         if self.cpus.as_deref().is_some_and(|cpus| !is_cpu_list(cpus)) {
             problems.add("cpus", "must be a list like 0-3,8");
+        }
+        if self
+            .runtime_dir
+            .as_ref()
+            .is_some_and(|dir| !dir.is_absolute())
+        {
+            problems.add("runtime_dir", "must be an absolute path");
+        }
+        if !(10..=10_000).contains(&self.checkpoint_poll_ms) {
+            problems.add("checkpoint_poll_ms", "must be 10 to 10000");
         }
         problems.within("hooks", |problems| self.hooks.check(problems));
     }
@@ -207,6 +226,8 @@ impl ExecutorConfig {
             orphans: self.orphans,
             hooks: self.hooks.settings(),
             user_map: self.user_map,
+            runtime_dir: self.runtime_dir,
+            checkpoint_poll: Duration::from_millis(self.checkpoint_poll_ms),
             output_cap_bytes: self.output_cap_bytes,
             grace: Duration::from_secs(self.grace_s),
             keep_output: Duration::from_secs(self.keep_output_h.saturating_mul(3600)),

@@ -99,6 +99,8 @@ executor:
   memory_reserve_bytes: 1073741824
   cpus: 2-63
   orphans: report
+  runtime_dir: /run/site
+  checkpoint_poll_ms: 250
   hooks:
     prolog: {program: /etc/lattice/prolog, args: [-v], timeout_s: 5, env: {A: b}}
     health_gate: {program: /etc/lattice/gate}
@@ -112,6 +114,11 @@ executor:
     assert_eq!(work.cgroup.memory_reserve_bytes, Some(1 << 30));
     assert_eq!(work.cgroup.cpus.as_deref(), Some("2-63"));
     assert_eq!(work.orphans, OrphanPolicy::Report);
+    assert_eq!(
+        work.runtime_dir.as_deref(),
+        Some(std::path::Path::new("/run/site"))
+    );
+    assert_eq!(work.checkpoint_poll, Duration::from_millis(250));
     let prolog = work.hooks.rank.prolog.unwrap();
     assert_eq!((prolog.timeout_ms, prolog.args.len()), (5000, 1));
     assert_eq!(work.hooks.health_gate.unwrap().timeout_ms, 60_000);
@@ -124,6 +131,8 @@ executor:
   user_map: /etc/lattice/users
   cgroup_parent: /a/../b
   cpus: 5-2
+  runtime_dir: run
+  checkpoint_poll_ms: 0
   hooks: {epilog: {program: epilog, timeout_s: 0, env: {'A=B': c}}}
 ";
     let errors = try_load(text, &[]).unwrap_err();
@@ -132,6 +141,8 @@ executor:
         "executor.user_map",
         "executor.cgroup_parent",
         "executor.cpus",
+        "executor.runtime_dir",
+        "executor.checkpoint_poll_ms",
         "executor.hooks.epilog.program",
         "executor.hooks.epilog.timeout_s",
         "executor.hooks.epilog.env",

@@ -15,11 +15,16 @@ const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Tells the living supervisor, if there is one, that its rank is to end.
 pub(super) fn signal_supervisor(dir: &AttemptDir) -> Result<bool, RecordError> {
+    tell_supervisor(dir, Signal::TERM)
+}
+
+/// Signals the living supervisor; whether there is one.
+pub(super) fn tell_supervisor(dir: &AttemptDir, signal: Signal) -> Result<bool, RecordError> {
     let found = dir.living_supervisor()?;
     let Some(process) = found.and_then(|pid| supervisor::process(pid).ok()) else {
         return Ok(false);
     };
-    supervisor::signal_process(&process, Signal::TERM);
+    supervisor::signal_process(&process, signal);
     Ok(true)
 }
 

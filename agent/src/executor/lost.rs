@@ -81,11 +81,29 @@ pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
         // One that came up meanwhile writes the end itself; else it is looked for once more.
         return;
     }
+    leave_place(rank).await;
     let evidence = search.evidence();
     tracing::warn!(attempt = %rank, %evidence, "a rank is lost");
     let lost = RankExit::Lost { evidence };
     let exit = ExitRecord::new(shared.clock.now(), lost);
     write_end(shared, rank, exit, AttemptDir::write_job_end_or_exit).await;
+}
+
+/// What the supervisor shared with its job goes with them.
+async fn leave_place(rank: &Arc<Rank>) {
+    let at = rank.clone();
+    let leave = move || {
+        let launch = at
+            .dir()
+            .launch()
+            .map_err(|error| crate::with_causes(&error))?;
+        let plan = launch.and_then(|launch| launch.checkpoint);
+        let removed = plan.map_or(Ok(()), |plan| plan.remove_place());
+        removed.map_err(|error| error.to_string())
+    };
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(leave).await {
+        tracing::warn!(attempt = %rank, %error, "what a lost rank shared stays");
+    }
 }
 
 /// Ends everything that is left of the rank's processes, and comes back when they are gone.

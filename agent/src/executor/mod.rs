@@ -7,6 +7,7 @@
 
 mod accounts;
 mod answers;
+mod checkpoint;
 mod ending;
 mod epoch;
 mod follow;
@@ -37,7 +38,7 @@ pub use ids::{AgentUser, Ids};
 pub use orphans::{HOLD as ORPHAN_HOLD, OrphanPolicy};
 pub use report::{Control, NotReported};
 pub use run_as::{Chosen, RunAs};
-pub use settings::{ExecutorSettings, Hooks, OpenError};
+pub use settings::{CheckpointSettings, ExecutorSettings, Hooks, OpenError};
 pub use spawn::OWN_PROGRAM;
 pub use trusted::Untrusted;
 pub use user_map::{UserMap, UserMapError};
@@ -216,7 +217,7 @@ impl Executor {
         self.shared.tasks.wait().await;
         for _ in 0..MOST_LEAVES {
             if self.shared.leave_cgroups() {
-                return;
+                return self.shared.leave_runtime();
             }
             // Supervisors that have written their end are about to go.
             tokio::time::sleep(LEAVE_PAUSE).await;

@@ -51,6 +51,11 @@ fn after_reboot(
     dir: &AttemptDir,
     launch: &LaunchRecord,
 ) -> Result<Option<ExitRecord>, RecordError> {
+    if let Some(plan) = &launch.checkpoint
+        && let Err(error) = plan.remove_place()
+    {
+        tracing::debug!(%error, "what an attempt of another boot shared stays");
+    }
     let is_finishing = launch.finishing().next().is_some();
     if is_finishing && dir.job_end()?.is_some() {
         shared.hindrances.add(Hindrance::Finishing, launch.key);

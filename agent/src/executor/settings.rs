@@ -41,8 +41,20 @@ pub struct ExecutorSettings {
     pub program: PathBuf,
     /// What is known of the node's GPUs, for work that does not use all of them.
     pub gpus: NodeGpus,
+    /// How ranks are told to write checkpoints.
+    pub checkpoints: CheckpointSettings,
     /// The machine's boot id: processes recorded under another one are gone.
     pub boot_id: String,
+}
+
+/// How ranks are told to write checkpoints.
+#[derive(Debug, Clone)]
+pub struct CheckpointSettings {
+    /// Holds what supervisors and their jobs share: small files and sockets. Everybody must be able to
+    /// pass through it, and only the agent's user to change it. A socket's path has 107 bytes at most.
+    pub runtime_dir: PathBuf,
+    /// Between two looks at what a job says of a checkpoint.
+    pub poll: Duration,
 }
 
 /// A site's executables. They run as the agent's user.

@@ -61,6 +61,10 @@ impl Shared {
         let cgroups = self.cgroups.as_ref().filter(|_| !self.has_work());
         cgroups.is_none_or(Cgroups::remove_if_empty)
     }
+    /// The place of this agent's attempts goes when the last of them has gone from it.
+    pub(super) fn leave_runtime(&self) {
+        let _ = std::fs::remove_dir(self.settings.checkpoints.runtime_dir.join(&self.agent));
+    }
     pub(super) fn finder(&self) -> Finder {
         Finder {
             agent: self.agent.clone(),

@@ -1,7 +1,8 @@
 //! Taking a launch: what is refused, and what is recorded before anything starts.
 
 use super::{Chosen, Hindrance, Shared};
-use crate::attempt::{AttemptDir, GpuChoice, LaunchRecord, RecordError};
+use crate::attempt::{AttemptDir, CheckpointPlan, GpuChoice, LaunchRecord, RecordError};
+use lattice_quorum_types::checkpoint::CheckpointSetup;
 use lattice_quorum_types::wire::{AttemptKey, Launch, LaunchRefused};
 
 impl Shared {
@@ -50,13 +51,26 @@ impl Shared {
         Err(LaunchRefused::JournalFailed { reason })
     }
 
+    /// Each agent has a place of its own, and each attempt in it.
+    fn checkpoint_plan(&self, key: AttemptKey, setup: CheckpointSetup) -> CheckpointPlan {
+        let settings = &self.settings.checkpoints;
+        let attempt = format!("{}.{}", key.allocation, key.attempt);
+        CheckpointPlan {
+            setup,
+            place: settings.runtime_dir.join(&self.agent).join(attempt),
+            poll_ms: u64::try_from(settings.poll.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
     pub(super) fn record(
         &self,
         launch: Launch,
         gpus: Option<GpuChoice>,
+        checkpoint: Option<CheckpointSetup>,
         chosen: Chosen,
     ) -> LaunchRecord {
         let settings = &self.settings;
+        let checkpoint = checkpoint.map(|setup| self.checkpoint_plan(launch.key, setup));
         let Chosen {
             become_user,
             account,
@@ -76,6 +90,7 @@ impl Shared {
             sensitive: launch.sensitive,
             hooks: settings.hooks.rank.clone(),
             cgroup: self.cgroups.as_ref().map(|groups| groups.of(launch.key)),
+            checkpoint,
             become_user,
             account,
             output_cap_bytes: settings.output_cap_bytes,

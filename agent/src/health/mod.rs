@@ -17,6 +17,7 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 pub(crate) use pass::Reads;
 pub(crate) use said::Said;
@@ -90,6 +91,8 @@ struct Shared {
     last_pass: tokio::sync::Mutex<Option<Instant>>,
     /// When what a read saw was last taken, one of the prober's too.
     read_at: Mutex<Option<Instant>>,
+    /// How busy the node was when that was last looked at.
+    usage: usage::Seen,
     /// Something is to be written soon.
     wake: Notify,
 }
@@ -128,6 +131,7 @@ impl NodeHealth {
             said: watch::Sender::new(said),
             last_pass: tokio::sync::Mutex::new(None),
             read_at: Mutex::new(None),
+            usage: usage::Seen::default(),
             wake: Notify::new(),
         }))
     }
@@ -145,6 +149,7 @@ impl NodeHealth {
     /// Takes what a read of the node saw. Whether a probe fell silent with it, or answered again.
     pub(crate) fn observe(&self, seen: &Inventory) -> bool {
         let at_ms = self.0.around.clock.now().0;
+        self.0.usage.observe(seen);
         if !self.0.settings.enabled {
             return false;
         }

@@ -46,6 +46,30 @@ fn visible(choice: &GpuChoice) -> Vec<(&'static str, String)> {
     all
 }
 
+/// How work is told to write checkpoints, and which one it goes on from.
+fn checkpoints(launch: &LaunchRecord) -> Vec<(&'static str, String)> {
+    let Some(plan) = &launch.checkpoint else {
+        return Vec::new();
+    };
+    let setup = &plan.setup;
+    let mut all = vec![
+        ("LATTICE_CHECKPOINT_MODE", setup.mode.to_string()),
+        ("LATTICE_CHECKPOINT_DIR", setup.directory.clone()),
+    ];
+    for (name, path) in [
+        ("LATTICE_CHECKPOINT_REQUEST", plan.request_file(launch.rank)),
+        ("LATTICE_CHECKPOINT_SHM", plan.shared_file()),
+        ("LATTICE_CHECKPOINT_SOCKET", plan.socket()),
+    ] {
+        all.extend(path.map(|path| (name, path.display().to_string())));
+    }
+    if let Some(restore) = &setup.restore {
+        all.push(("LATTICE_RESTORE_DIR", restore.folder(launch.rank)));
+        all.push(("LATTICE_RESTORE_NUMBER", restore.number.to_string()));
+    }
+    all
+}
+
 /// A minimal environment, the GPUs that were chosen unless the user chooses some, then the user's, then
 /// what only we may say.
 pub(super) fn environment(launch: &LaunchRecord) -> Result<Vec<(String, String)>, String> {
@@ -80,7 +104,7 @@ pub(super) fn environment(launch: &LaunchRecord) -> Result<Vec<(String, String)>
         ("LATTICE_USER", launch.user.clone()),
         (MARK, launch.mark.clone()),
     ];
-    for (name, value) in ours {
+    for (name, value) in ours.into_iter().chain(checkpoints(launch)) {
         all.push((name.to_owned(), value));
     }
     Ok(all)
@@ -91,6 +115,8 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::super::testing::launch;
     use super::*;
+    use crate::attempt::CheckpointPlan;
+    use lattice_quorum_types::checkpoint::{CheckpointMode, CheckpointSetup, Restore};
     use std::collections::BTreeMap;
 
     #[test]
@@ -170,6 +196,50 @@ mod tests {
             let found = gpus(&[(name, value)], choice.clone());
             assert_eq!(shown(&found), [format!("{name}={value}")]);
         }
+    }
+
+    #[test]
+    fn work_that_can_write_checkpoints_is_told_how_in_its_mode_alone() {
+        let told = |mode, restore| {
+            let mut launch = launch(&[("LATTICE_CHECKPOINT_MODE", "forged")]);
+            launch.checkpoint = Some(CheckpointPlan {
+                setup: CheckpointSetup {
+                    mode,
+                    directory: "/scratch/12".to_owned(),
+                    restore,
+                },
+                place: "/run/lattice/a/12.3".into(),
+                poll_ms: 100,
+            });
+            let all: BTreeMap<_, _> = environment(&launch).unwrap().into_iter().collect();
+            let ours = |name: &String| {
+                name.starts_with("LATTICE_CHECKPOINT_") || name.starts_with("LATTICE_RESTORE_")
+            };
+            let ours: BTreeMap<_, _> = all.into_iter().filter(|(name, _)| ours(name)).collect();
+            shown(&ours)
+        };
+        let restore = Restore {
+            number: 4,
+            directory: "/scratch/12".to_owned(),
+        };
+        assert_eq!(
+            told(CheckpointMode::Signal, Some(restore)),
+            [
+                "LATTICE_CHECKPOINT_DIR=/scratch/12",
+                "LATTICE_CHECKPOINT_MODE=signal",
+                "LATTICE_CHECKPOINT_REQUEST=/scratch/12/request.rank-1",
+                "LATTICE_RESTORE_DIR=/scratch/12/4/rank-1",
+                "LATTICE_RESTORE_NUMBER=4",
+            ]
+        );
+        assert_eq!(
+            told(CheckpointMode::SharedMemory, None)[2],
+            "LATTICE_CHECKPOINT_SHM=/run/lattice/a/12.3/checkpoint.shm"
+        );
+        assert_eq!(
+            told(CheckpointMode::Callback, None)[2],
+            "LATTICE_CHECKPOINT_SOCKET=/run/lattice/a/12.3/checkpoint.sock"
+        );
     }
 
     #[test]

@@ -6,13 +6,15 @@
 //! (it is the subreaper of all of them), and writes the end durably before anybody learns of it.
 //!
 //! It must not know the mesh, the agent's configuration or the network: all it knows is in the
-//! attempt's folder. What it prints on its standard output is only "look again".
+//! attempt's folder, and what its job says of checkpoints (`checkpoint`). What it prints on its
+//! standard output is only "look again".
 
 // What is printed may not be taken; see `complain` and `notify`.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod capture;
 mod cgroup;
+mod checkpoint;
 mod child;
 mod complain;
 mod environment;
@@ -96,6 +98,8 @@ fn run(dir: &AttemptDir) -> Result<(), SupervisorError> {
 struct Signals {
     child: Signal,
     terminate: Signal,
+    /// A checkpoint may be wanted.
+    order: Signal,
     _ignored: [Signal; 2],
 }
 
@@ -104,6 +108,7 @@ impl Signals {
         Ok(Self {
             child: signal(SignalKind::child())?,
             terminate: signal(SignalKind::terminate())?,
+            order: signal(SignalKind::user_defined1())?,
             _ignored: [
                 signal(SignalKind::hangup())?,
                 signal(SignalKind::interrupt())?,
@@ -182,6 +187,11 @@ async fn attempt(
         Ok(running) => stop::until_gone(signals, launch, running).await,
         Err(exit) => exit,
     };
+    if let Some(plan) = &launch.checkpoint
+        && let Err(error) = plan.remove_place()
+    {
+        complain(format_args!("{} stays: {error}", plan.place.display()));
+    }
     if let Some(record) = &launch.cgroup {
         leave_group(dir, &Cgroup::at(&record.path));
     }

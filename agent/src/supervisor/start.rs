@@ -4,7 +4,9 @@ use super::cgroup::Cgroup;
 use super::complain::complain;
 use super::starter::{Cut, Limits};
 use super::telling::Telling;
-use super::{Signals, SupervisorError, capture, family, job, notify, places, privileges, stop};
+use super::{
+    Signals, SupervisorError, capture, checkpoint, family, job, notify, places, privileges, stop,
+};
 use crate::attempt::{AttemptDir, LaunchRecord, StartedRecord};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::wire::LogStream;
@@ -26,6 +28,10 @@ pub(super) async fn start(
     let failed = |reason| Ok(Err(RankExit::SpawnFailed { reason }));
     let (group, procs) = match make_group(launch) {
         Ok(made) => made,
+        Err(reason) => return failed(reason),
+    };
+    let checkpoints = match checkpoint::prepare(launch) {
+        Ok(prepared) => prepared,
         Err(reason) => return failed(reason),
     };
     let begun = job::prepare(launch, procs)
@@ -61,6 +67,7 @@ pub(super) async fn start(
     };
     // Before anybody is told that it runs.
     privileges::give_up();
+    let checkpoints = checkpoints.map(|prepared| prepared.begin(dir, main));
     let mut outputs = Vec::new();
     if ended.is_none() {
         let pipes = [
@@ -75,6 +82,7 @@ pub(super) async fn start(
         outputs,
         group,
         walltime_at,
+        checkpoints,
         ended,
         starter: starting.starter,
     }))

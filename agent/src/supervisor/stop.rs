@@ -2,6 +2,7 @@
 
 use super::capture::Capture;
 use super::cgroup::Cgroup;
+use super::checkpoint::Checkpoints;
 use super::starter::Starter;
 use super::{Signals, family};
 use crate::attempt::LaunchRecord;
@@ -19,7 +20,7 @@ const FIRST_REPEAT: Duration = Duration::from_millis(10);
 /// A process that does not go is stuck in the kernel; it is looked at this often.
 const LAST_REPEAT: Duration = Duration::from_secs(1);
 /// "Never", for a timer: tokio's own limit is about as far.
-const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+pub(super) const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// A job that was started.
 pub(super) struct Running {
@@ -28,6 +29,8 @@ pub(super) struct Running {
     pub(super) group: Option<Cgroup>,
     /// When its time is up.
     pub(super) walltime_at: Instant,
+    /// `None`: it cannot be asked for any.
+    pub(super) checkpoints: Option<Checkpoints>,
     /// Its start was cut short: it is killed, and this is its end.
     pub(super) ended: Option<RankExit>,
     /// As long as it stays, the job is not taken for one whose supervisor is gone.
@@ -119,6 +122,11 @@ pub(super) async fn until_gone(
         }
         tokio::select! {
             _ = signals.child.recv() => {}
+            _ = signals.order.recv() => {
+                if let Some(checkpoints) = &running.checkpoints {
+                    checkpoints.look();
+                }
+            }
             _ = signals.terminate.recv() => {
                 if matches!(phase, Phase::Running) {
                     exit = Some(RankExit::Stopped);
@@ -136,6 +144,9 @@ pub(super) async fn until_gone(
                 }
             }
         }
+    }
+    if let Some(checkpoints) = running.checkpoints {
+        checkpoints.finish().await;
     }
     running.starter.leave();
     for output in running.outputs {

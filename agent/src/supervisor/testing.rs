@@ -34,6 +34,7 @@ pub(super) fn launch(env: &[(&str, &str)]) -> LaunchRecord {
         sensitive: false,
         hooks: RankHooks::default(),
         cgroup: None,
+        checkpoint: None,
         become_user: None,
         account: LocalUser {
             name: "alice".to_owned(),

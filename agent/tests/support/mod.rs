@@ -5,8 +5,8 @@
 use futures::future::BoxFuture;
 use lattice_agent::NodeGpus;
 use lattice_agent::executor::{
-    Accounts, AgentUser, CgroupSettings, CgroupUse, Control, Executor, ExecutorSettings, Hooks,
-    Ids, NotReported, OrphanPolicy, RunAs,
+    Accounts, AgentUser, CgroupSettings, CgroupUse, CheckpointSettings, Control, Executor,
+    ExecutorSettings, Hooks, Ids, NotReported, OrphanPolicy, RunAs,
 };
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::allocation::RankExit;
@@ -172,6 +172,10 @@ impl Bench {
             keep_output: Duration::from_secs(3600),
             program: program(),
             gpus: NodeGpus::default(),
+            checkpoints: CheckpointSettings {
+                runtime_dir: folder.path().join("run"),
+                poll: Duration::from_millis(20),
+            },
             boot_id: "boot-1".to_owned(),
         };
         Self {
@@ -197,6 +201,33 @@ impl Bench {
     /// A path that ranks may write to.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+}
+
+/// A filesystem in memory, gone with this.
+pub struct Disk(pub PathBuf);
+
+impl Disk {
+    /// `None`, and a word of it, where it cannot be had.
+    pub fn mount(at: &Path, options: &str) -> Option<Self> {
+        std::fs::create_dir(at).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at);
+        if !is_root() || !mount.status().is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: a filesystem can only be mounted by root");
+            return None;
+        }
+        open_to_others(at);
+        Some(Self(at.to_owned()))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount")
+            .arg("-l")
+            .arg(&self.0)
+            .status();
     }
 }
 

@@ -1,0 +1,128 @@
+//! Asking a rank for a checkpoint, and saying where that stands.
+
+use super::{Executor, ending};
+use crate::attempt::{AttemptDir, OrderRecord, RecordError};
+use lattice_quorum_types::checkpoint::{CheckpointOrder, CheckpointStatus};
+use lattice_quorum_types::wire::{AttemptKey, CheckpointRefused, LaunchRefused, WriteCheckpoint};
+use rustix::process::Signal;
+
+impl Executor {
+    /// Has a rank write a checkpoint, or says where that stands when it was asked for before.
+    pub async fn write_checkpoint(
+        &self,
+        wanted: WriteCheckpoint,
+    ) -> Result<CheckpointStatus, CheckpointRefused> {
+        let mut epoch = self.shared.epoch.clone().lock_owned().await;
+        let executor = self.clone();
+        let asked = move || {
+            epoch.hear(wanted.epoch).map_err(stale)?;
+            if let Err(error) = epoch.write() {
+                // Held in memory; the next launch is refused until it is written.
+                executor.shared.journal.failed(&error);
+            }
+            executor.ask(wanted.key, wanted.order)
+        };
+        let asked = tokio::task::spawn_blocking(asked).await;
+        asked.unwrap_or_else(|error| {
+            Err(CheckpointRefused::JournalFailed {
+                reason: error.to_string(),
+            })
+        })
+    }
+
+    /// Blocks on the disk.
+    fn ask(
+        &self,
+        key: AttemptKey,
+        order: CheckpointOrder,
+    ) -> Result<CheckpointStatus, CheckpointRefused> {
+        let dir = self.shared.attempts.dir(key);
+        let given = order.number;
+        let before = dir.checkpoint_order().map_err(unreadable)?;
+        if let Some(before) = &before {
+            let current = before.order.number;
+            if given < current {
+                return Err(CheckpointRefused::StaleNumber { given, current });
+            }
+            let status = dir.checkpoint_status(before).map_err(unreadable)?;
+            if given == current {
+                return self.again(&dir, before, status);
+            }
+            let has_ended = matches!(status, CheckpointStatus::Ended(_));
+            if !has_ended {
+                return Err(CheckpointRefused::InProgress { given, current });
+            }
+        }
+        if !self.runs(key, &dir).map_err(unreadable)? {
+            return Ok(CheckpointStatus::Gone);
+        }
+        let Some(launch) = dir.launch().map_err(unreadable)? else {
+            return Ok(CheckpointStatus::Gone);
+        };
+        let plan = launch.checkpoint.ok_or(CheckpointRefused::NotPrepared)?;
+        let checked = order.check(plan.setup.mode);
+        checked.map_err(|error| CheckpointRefused::Invalid {
+            reason: error.to_string(),
+        })?;
+        let at = self.shared.clock.now();
+        let record = OrderRecord {
+            order,
+            asked_at: at,
+        };
+        dir.write_checkpoint_order(&record).map_err(|error| {
+            self.shared.journal.failed(&error);
+            unreadable(error)
+        })?;
+        let (allocation, attempt) = (key.allocation, key.attempt);
+        tracing::info!(%allocation, attempt, number = given, "a checkpoint is wanted");
+        wake(&dir).map_err(unreadable)?;
+        Ok(CheckpointStatus::Asked { at })
+    }
+
+    /// Where one stands. A supervisor that has written nothing of it may not have heard: an agent before
+    /// this one may have ended between the record and the signal.
+    fn again(
+        &self,
+        dir: &AttemptDir,
+        before: &OrderRecord,
+        status: CheckpointStatus,
+    ) -> Result<CheckpointStatus, CheckpointRefused> {
+        if let CheckpointStatus::Ended(_) = status {
+            return Ok(status);
+        }
+        let state = dir.checkpoint_state().map_err(unreadable)?;
+        if state.is_none_or(|state| state.number != before.order.number) {
+            wake(dir).map_err(unreadable)?;
+        }
+        Ok(status)
+    }
+
+    /// Whether something of it runs, or will.
+    fn runs(&self, key: AttemptKey, dir: &AttemptDir) -> Result<bool, RecordError> {
+        let rank = self.shared.known().get(&key).cloned();
+        let is_open = rank.is_some_and(|rank| !rank.has_ended());
+        Ok(is_open && dir.exit()?.is_none() && dir.job_end()?.is_none())
+    }
+}
+
+/// Tells the living supervisor to look. One that is not there yet looks when its job runs.
+fn wake(dir: &AttemptDir) -> Result<(), RecordError> {
+    ending::tell_supervisor(dir, Signal::USR1).map(drop)
+}
+
+fn stale(refused: LaunchRefused) -> CheckpointRefused {
+    match refused {
+        LaunchRefused::StaleEpoch { given, current } => {
+            CheckpointRefused::StaleEpoch { given, current }
+        }
+        other => CheckpointRefused::JournalFailed {
+            reason: other.to_string(),
+        },
+    }
+}
+
+fn unreadable(error: RecordError) -> CheckpointRefused {
+    CheckpointRefused::JournalFailed {
+        reason: crate::with_causes(&error),
+    }
+}

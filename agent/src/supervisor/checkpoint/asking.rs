@@ -1,0 +1,263 @@
+//! Asks a job for one checkpoint and listens, where that is done by looking again and again.
+
+use super::callback::{Asked, v1};
+use super::catches::{Fate, fate};
+use super::eyes::Eyes;
+use super::files::{Part, Sight};
+use super::shared::{SharedFile, Stored};
+use super::word::{Teller, Word};
+use crate::supervisor::family::{Process, signal_process};
+use lattice_quorum_types::checkpoint::CheckpointFailure;
+use rustix::process::{Pid, Signal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// A filesystem that takes longer is said not to answer.
+const LOOK_WITHIN: Duration = Duration::from_secs(5);
+/// Looks at files become rarer, up to this many times the first pause: a look costs the filesystem's
+/// servers three calls, and there may be thousands of nodes.
+const RAREST: u32 = 10;
+
+/// What all of them need.
+pub(super) struct Asking {
+    pub(super) teller: Teller,
+    pub(super) eyes: Eyes,
+    /// Between two looks.
+    pub(super) poll: Duration,
+    /// How long it may take.
+    pub(super) timeout: Duration,
+    /// Where it goes; `None`: to no filesystem of this machine.
+    pub(super) part: Option<Part>,
+}
+
+impl Asking {
+    /// Does something in the filesystem, and says so when it takes long.
+    async fn see<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let seen = self.eyes.see(work);
+        tokio::pin!(seen);
+        let within = LOOK_WITHIN.min(self.timeout / 2);
+        if let Ok(seen) = timeout(within, &mut seen).await {
+            return seen;
+        }
+        let path = self.part.as_ref().map(Part::path).unwrap_or_default();
+        let why = format!("the filesystem of {} does not answer", path.display());
+        self.teller.hindered(CheckpointFailure::Storage, why);
+        let seen = seen.await;
+        self.teller.free();
+        seen
+    }
+
+    /// Makes the checkpoint's folder; whether there is one to go on with.
+    pub(super) async fn prepare(&self) -> bool {
+        let Some(part) = self.part.clone() else {
+            return true;
+        };
+        let made = self.see(move || part.prepare()).await;
+        self.is_done(made)
+    }
+
+    fn is_done(&self, made: Option<Result<(), String>>) -> bool {
+        let why = match made {
+            Some(Ok(())) => return true,
+            Some(Err(why)) => why,
+            None => "the thread that looks at files is gone".to_owned(),
+        };
+        self.teller.say(Word::NoPlace(why));
+        false
+    }
+
+    /// Mode `signal`: writes what is wanted into a file, sends SIGUSR1 to the job's first process, and
+    /// looks for the files by which it answers.
+    pub(super) async fn by_signal(self, first: Process, request: PathBuf) {
+        let Some(part) = self.part.clone() else {
+            return;
+        };
+        if !self.prepare().await {
+            return;
+        }
+        let at = part.clone();
+        let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        let written = self.see(move || at.request(&request, timeout_ms)).await;
+        if !self.is_done(written) {
+            return;
+        }
+        self.signal(&first).await;
+        self.teller.say(Word::Told);
+        self.watch_files(part).await;
+    }
+
+    /// Signals the first process once it would not end it. Nobody else is signalled: what a job starts
+    /// beside it need not know of checkpoints, and the signal ends who does not.
+    async fn signal(&self, first: &Process) {
+        let mut is_said = false;
+        while let Some(pid) = Pid::from_raw(first.pid) {
+            match fate(pid, Signal::USR1) {
+                Some(Fate::Default) => {}
+                // It has ended, or reads the file of its own accord.
+                None | Some(Fate::Ignored) => break,
+                Some(Fate::Caught) => {
+                    signal_process(first, Signal::USR1);
+                    break;
+                }
+            }
+            if !is_said {
+                let why = "its first process has no handler for SIGUSR1, which would end it: it was \
+                           not asked";
+                self.teller.hindered(CheckpointFailure::Unresponsive, why);
+                is_said = true;
+            }
+            sleep(self.poll).await;
+        }
+        if is_said {
+            self.teller.free();
+        }
+    }
+
+    async fn watch_files(&self, part: Part) {
+        // A sign of life counts for a quarter of the timeout.
+        let often = (self.timeout / 20).max(self.poll);
+        let rarest = often.min(self.poll * RAREST);
+        let (mut pause, mut before, mut obstacle) = (self.poll, None, None);
+        loop {
+            let at = part.clone();
+            let now = match self.see(move || at.look()).await {
+                None => return,
+                Some(Ok(Sight::Complete)) => return self.teller.say(Word::Whole { bytes: None }),
+                Some(Ok(Sight::Failed(why))) => return self.teller.say(Word::Declined(why)),
+                Some(Ok(Sight::Open { progress, obstacle })) => {
+                    if progress.is_some() && progress != before {
+                        self.teller.say(Word::Alive);
+                        before = progress;
+                    }
+                    obstacle
+                }
+                Some(Err(error)) => Some(format!(
+                    "{} cannot be looked at: {error}",
+                    part.path().display()
+                )),
+            };
+            if now != obstacle {
+                match &now {
+                    Some(why) => self
+                        .teller
+                        .hindered(CheckpointFailure::Storage, why.clone()),
+                    None => self.teller.free(),
+                }
+                obstacle = now;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(rarest);
+        }
+    }
+
+    /// Mode `shared_memory`: stores the number, and looks at what the job stores.
+    pub(super) async fn by_memory(self, shared: Arc<SharedFile>, folder: String) {
+        if !self.prepare().await {
+            return;
+        }
+        let number = self.teller.number;
+        let before = shared.read();
+        if let Err(error) = shared.request(number, &folder) {
+            let why = format!("the job cannot be told in its shared file: {error}");
+            return self.teller.say(Word::NoPlace(why));
+        }
+        self.teller.say(Word::Told);
+        let mut before = before.ok();
+        let mut is_hindered = false;
+        loop {
+            match shared.read() {
+                Ok(now) => {
+                    if is_hindered {
+                        self.teller.free();
+                        is_hindered = false;
+                    }
+                    if let Some(word) = heard(number, before.as_ref(), &now) {
+                        let is_last = word != Word::Alive;
+                        self.teller.say(word);
+                        if is_last {
+                            return;
+                        }
+                    }
+                    before = Some(now);
+                }
+                Err(error) if !is_hindered => {
+                    let why = format!("the job's shared file cannot be read: {error}");
+                    self.teller.hindered(CheckpointFailure::Unresponsive, why);
+                    is_hindered = true;
+                }
+                Err(_) => {}
+            }
+            sleep(self.poll).await;
+        }
+    }
+
+    /// Mode `callback`: tells whoever listens. What they report comes by itself.
+    pub(super) async fn by_callback(self, asked: Arc<Asked>, request: v1::WriteRequest) {
+        if !self.prepare().await {
+            return;
+        }
+        asked.send_replace(Some(request));
+        self.teller.say(Word::Told);
+        let mut is_deaf = false;
+        loop {
+            // Besides the service's own.
+            let listens = asked.receiver_count() > 1;
+            if listens == is_deaf {
+                is_deaf = !listens;
+                match is_deaf {
+                    true => {
+                        let why = "the job does not listen: nothing watches on its socket";
+                        self.teller.hindered(CheckpointFailure::Unresponsive, why);
+                    }
+                    false => self.teller.free(),
+                }
+            }
+            sleep(self.poll * RAREST).await;
+        }
+    }
+}
+
+/// What the job says by what it stored since.
+fn heard(number: u32, before: Option<&Stored>, now: &Stored) -> Option<Word> {
+    if now.completed == number {
+        return Some(Word::Whole { bytes: None });
+    }
+    if now.failed == number {
+        let why = "the job says in its shared file that it cannot".to_owned();
+        return Some(Word::Declined(why));
+    }
+    let has_begun = now.acknowledged == number
+        && before.is_none_or(|before| before.acknowledged != now.acknowledged);
+    let beats = before.is_some_and(|before| before.heartbeat != now.heartbeat);
+    (has_begun || beats).then_some(Word::Alive)
+}
+
+/// The path of a checkpoint's folder that is on this machine's filesystems.
+pub(super) fn is_path(directory: &str) -> bool {
+    Path::new(directory).is_absolute()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_number_that_is_waited_for_is_an_answer() {
+        let stored = |acknowledged, completed, failed, heartbeat| Stored {
+            acknowledged,
+            completed,
+            failed,
+            heartbeat,
+        };
+        let before = stored(2, 2, 1, 9);
+        let heard = |now| heard(3, Some(&before), &now);
+        assert_eq!(heard(before), None);
+        assert_eq!(heard(stored(3, 2, 1, 9)), Some(Word::Alive));
+        assert_eq!(heard(stored(2, 2, 1, 10)), Some(Word::Alive));
+        assert_eq!(heard(stored(3, 3, 1, 9)), Some(Word::Whole { bytes: None }));
+        assert_eq!(heard(stored(4, 4, 2, 9)), None);
+        assert!(matches!(heard(stored(3, 2, 3, 9)), Some(Word::Declined(_))));
+    }
+}

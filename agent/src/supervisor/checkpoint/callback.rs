@@ -1,0 +1,226 @@
+//! Mode `callback`: a gRPC service on a socket of the job's own, in its supervisor. The agent may be
+//! started anew while the job listens; the supervisor stays as long as the job.
+
+use super::word::{Refused, Said, Word};
+use rustix::net::sockopt::socket_peercred;
+use std::io;
+use std::os::unix::net::UnixListener as Listener;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio_stream::wrappers::{ReceiverStream, WatchStream};
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::Server;
+use tonic::transport::server::Connected;
+use tonic::{Request, Response, Status};
+use v1::checkpoints_server::{Checkpoints, CheckpointsServer};
+use v1::report_request::Report;
+
+/// Messages and service of `lattice.checkpoint.v1`.
+#[allow(missing_docs, clippy::all, rust_2018_idioms)]
+pub(super) mod v1 {
+    tonic::include_proto!("lattice.checkpoint.v1");
+}
+
+/// What a job may hold open, so that it costs its supervisor no more than that.
+const MOST_CONNECTIONS: usize = 16;
+const MOST_STREAMS: u32 = 32;
+const MOST_WAITING: usize = 64;
+const MOST_MESSAGE_BYTES: usize = 64 << 10;
+/// Most characters of a reason.
+const MOST_REASON: usize = 1000;
+/// The kernel refuses a connection: it is tried again after this.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// What is asked for; everybody who watches sees it.
+pub(super) type Asked = watch::Sender<Option<v1::WriteRequest>>;
+
+/// Serves the job until this is dropped.
+pub(super) struct Serving(Vec<tokio::task::JoinHandle<()>>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+/// Serves whoever has this uid.
+pub(super) fn serve(
+    listener: Listener,
+    uid: u32,
+    asked: &Asked,
+    to: mpsc::UnboundedSender<Said>,
+) -> io::Result<Serving> {
+    listener.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(listener)?;
+    let (hand_on, connections) = mpsc::channel(1);
+    let service = Service {
+        asked: asked.subscribe(),
+        to,
+        places: Arc::new(Semaphore::new(MOST_WAITING)),
+    };
+    let service = CheckpointsServer::new(service).max_decoding_message_size(MOST_MESSAGE_BYTES);
+    let server = Server::builder()
+        .max_concurrent_streams(MOST_STREAMS)
+        .add_service(service)
+        .serve_with_incoming(ReceiverStream::new(connections));
+    let server = async move {
+        if let Err(error) = server.await {
+            super::super::complain::complain(format_args!("the job cannot be served: {error}"));
+        }
+    };
+    let accepting = tokio::spawn(accept(listener, uid, hand_on));
+    Ok(Serving(vec![accepting, tokio::spawn(server)]))
+}
+
+async fn accept(listener: UnixListener, uid: u32, to: mpsc::Sender<io::Result<Connection>>) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    while let Ok(place) = places.clone().acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) if is_users(&stream, uid) => {
+                let connection = Connection {
+                    stream,
+                    _place: place,
+                };
+                if to.send(Ok(connection)).await.is_err() {
+                    return;
+                }
+            }
+            Ok(_) => {}
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Its file keeps others away; root it does not keep.
+fn is_users(stream: &UnixStream, uid: u32) -> bool {
+    socket_peercred(stream).is_ok_and(|peer| peer.uid.as_raw() == uid)
+}
+
+/// One connection of the job's.
+struct Connection {
+    stream: UnixStream,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connected for Connection {
+    type ConnectInfo = ();
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+struct Service {
+    asked: watch::Receiver<Option<v1::WriteRequest>>,
+    to: mpsc::UnboundedSender<Said>,
+    /// What was said and is not judged yet.
+    places: Arc<Semaphore>,
+}
+
+fn is_ending() -> Status {
+    Status::unavailable("the job is ending")
+}
+
+/// A text of the job's, as it may be printed.
+fn tidy(text: &str) -> String {
+    let text: String = text.chars().take(MOST_REASON).collect();
+    text.replace(char::is_control, " ").trim().to_owned()
+}
+
+fn word(report: Option<Report>) -> Result<Word, Status> {
+    Ok(match report {
+        None => return Err(Status::invalid_argument("report: it says nothing")),
+        Some(Report::Started(_) | Report::Progress(_)) => Word::Alive,
+        Some(Report::Deferred(v1::Deferred { for_ms })) => Word::PutOff { for_ms },
+        Some(Report::Completed(v1::Completed { bytes })) => Word::Whole { bytes },
+        Some(Report::Failed(v1::Failed { reason })) => Word::Declined(match tidy(&reason) {
+            said if said.is_empty() => "the job says so, and not why".to_owned(),
+            said => said,
+        }),
+    })
+}
+
+#[tonic::async_trait]
+impl Checkpoints for Service {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WriteRequest, Status>> + Send>>;
+
+    async fn watch(
+        &self,
+        _: Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let requests = WatchStream::new(self.asked.clone());
+        Ok(Response::new(Box::pin(
+            requests.filter_map(|asked| asked.map(Ok)),
+        )))
+    }
+
+    async fn report(
+        &self,
+        request: Request<v1::ReportRequest>,
+    ) -> Result<Response<v1::ReportReply>, Status> {
+        let v1::ReportRequest { number, report } = request.into_inner();
+        let word = word(report)?;
+        let place = self.places.clone().acquire_owned().await;
+        let (reply, answered) = oneshot::channel();
+        let said = Said {
+            number,
+            word,
+            reply: Some(reply),
+            place: Some(place.map_err(|_| is_ending())?),
+        };
+        self.to.send(said).map_err(|_| is_ending())?;
+        match answered.await.map_err(|_| is_ending())? {
+            Ok(until) => Ok(Response::new(v1::ReportReply {
+                deferred_until_ms: until.map(|until| until.0),
+            })),
+            Err(Refused::Over(why)) => Err(Status::failed_precondition(why)),
+            Err(Refused::Invalid(why)) => Err(Status::invalid_argument(why)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_something_that_may_be_printed() {
+        assert!(word(None).is_err());
+        let failed = |reason: &str| {
+            let reason = reason.to_owned();
+            word(Some(Report::Failed(v1::Failed { reason }))).ok()
+        };
+        let said = |text: &str| Some(Word::Declined(text.to_owned()));
+        assert_eq!(failed("no\nroom\u{1b} "), said("no room"));
+        assert_eq!(failed(""), said("the job says so, and not why"));
+        assert_eq!(failed(&"x".repeat(5000)), said(&"x".repeat(1000)));
+    }
+}

@@ -1,0 +1,49 @@
+//! Whether a process has made up its mind about a signal.
+
+use rustix::process::{Pid, Signal};
+
+/// What would become of a signal that is sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The program has a handler for it.
+    Caught,
+    /// The program ignores it.
+    Ignored,
+    /// It would do what it does by default: for most signals, end the program.
+    Default,
+}
+
+/// As the kernel tells of `pid`; `None` where it does not.
+pub(super) fn fate(pid: Pid, signal: Signal) -> Option<Fate> {
+    let pid = pid.as_raw_nonzero();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    parse(&status, signal)
+}
+
+fn parse(status: &str, signal: Signal) -> Option<Fate> {
+    let bit = 1_u64.checked_shl(signal.as_raw().unsigned_abs().checked_sub(1)?)?;
+    let mask = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    let (caught, ignored) = (mask("SigCgt:")?, mask("SigIgn:")?);
+    Some(match (caught & bit != 0, ignored & bit != 0) {
+        (true, _) => Fate::Caught,
+        (false, true) => Fate::Ignored,
+        (false, false) => Fate::Default,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_masks_are_read() {
+        let status = "Name:\tsh\nSigIgn:\t0000000000001000\nSigCgt:\t0000000000000200\n";
+        assert_eq!(parse(status, Signal::USR1), Some(Fate::Caught));
+        assert_eq!(parse(status, Signal::PIPE), Some(Fate::Ignored));
+        assert_eq!(parse(status, Signal::TERM), Some(Fate::Default));
+        assert_eq!(parse("Name:\tsh\n", Signal::USR1), None);
+    }
+}

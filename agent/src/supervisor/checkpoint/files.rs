@@ -1,0 +1,250 @@
+//! The files by which a job is asked for a checkpoint and answers. Everything here runs with the rights
+//! of the job's user: what its paths lead to is its own business, except that links are not followed
+//! below its directory, where in a folder that others can write one could lead into its own files.
+
+use lattice_quorum_types::checkpoint::CheckpointOrder;
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use std::fmt::Write as _;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Says that the checkpoint is whole; holds its number.
+pub(super) const COMPLETE: &str = "complete";
+/// Says by the change of its time that the job is at it.
+pub(super) const PROGRESS: &str = "progress";
+/// Says that there will be none; holds its number, then why.
+pub(super) const FAILED: &str = "failed";
+/// Most bytes read of any of them.
+const MOST_READ: u64 = 1024;
+/// Most files that are counted, and for how long: a number that costs more is not worth it.
+const MOST_ENTRIES: usize = 100_000;
+const COUNT_WITHIN: Duration = Duration::from_secs(5);
+
+/// A rank's part of one checkpoint, in the filesystem.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    directory: PathBuf,
+    number: u32,
+    rank: u32,
+    /// Whose its folders are.
+    uid: u32,
+}
+
+/// What is to be seen of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// It is whole.
+    Complete,
+    /// The job gave up, and says why.
+    Failed(String),
+    /// Neither yet. With the time of its last progress, and what is in the way.
+    Open {
+        progress: Option<(i64, u64)>,
+        obstacle: Option<String>,
+    },
+}
+
+impl Part {
+    pub(super) fn new(order: &CheckpointOrder, rank: u32, uid: u32) -> Self {
+        Self {
+            directory: PathBuf::from(&order.directory),
+            number: order.number,
+            rank,
+            uid,
+        }
+    }
+
+    /// Its folder.
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory
+            .join(self.number.to_string())
+            .join(self.last())
+    }
+
+    fn last(&self) -> String {
+        format!("rank-{}", self.rank)
+    }
+
+    /// Makes its folders and removes answers that are there already: they are to something else. The
+    /// error is for people.
+    pub(super) fn prepare(&self) -> Result<(), String> {
+        let directory = self.directory.display();
+        let made = make_directory(&self.directory);
+        made.map_err(|error| format!("{directory} cannot be made: {error}"))?;
+        let mut folder = open_directory(&self.directory)
+            .map_err(|error| format!("{directory} cannot be opened: {error}"))?;
+        let mut path = self.directory.clone();
+        for part in [self.number.to_string(), self.last()] {
+            path.push(&part);
+            let refused = |why: String| format!("{}: {why}", path.display());
+            match mkdirat(&folder, &*part, Mode::from_raw_mode(0o700)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(refused(format!("cannot be made: {error}"))),
+            }
+            folder = enter(&folder, &part).map_err(|error| refused(explained(error)))?;
+            let owner = fstat(&folder)
+                .map_err(|error| refused(error.to_string()))?
+                .st_uid;
+            if owner != self.uid {
+                let uid = self.uid;
+                return Err(refused(format!(
+                    "belongs to uid {owner}, and the job is uid {uid}"
+                )));
+            }
+        }
+        for name in [COMPLETE, FAILED, PROGRESS] {
+            match unlinkat(&folder, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => {
+                    let path = path.display();
+                    return Err(format!("{path}/{name} is there already and stays: {error}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is wanted where the job reads it: whole, or not at all.
+    pub(super) fn request(&self, at: &Path, timeout_ms: u64) -> Result<(), String> {
+        let failed = |error: io::Error| format!("{} cannot be written: {error}", at.display());
+        let name = at.file_name().unwrap_or_default().to_string_lossy();
+        let hidden = format!(".{name}.new");
+        let folder = at.parent().unwrap_or(Path::new("/"));
+        // It need not be the order's.
+        make_directory(folder).map_err(failed)?;
+        let folder = open_directory(folder).map_err(|error| failed(error.into()))?;
+        // One that an earlier try left, or that somebody put there; never written through.
+        let _ = unlinkat(&folder, &*hidden, AtFlags::empty());
+        let how =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&folder, &*hidden, how, Mode::from_raw_mode(0o600));
+        let mut file = File::from(file.map_err(|error| failed(error.into()))?);
+        file.write_all(self.request_text(timeout_ms).as_bytes())
+            .and_then(|()| file.sync_all())
+            .map_err(failed)?;
+        renameat(&folder, &*hidden, &folder, &*name).map_err(|error| failed(error.into()))
+    }
+
+    fn request_text(&self, timeout_ms: u64) -> String {
+        let folder = self.path();
+        let mut text = format!("number={}\nfolder={}\n", self.number, folder.display());
+        for name in [COMPLETE, PROGRESS, FAILED] {
+            let _ = writeln!(text, "{name}={}", folder.join(name).display());
+        }
+        let _ = writeln!(text, "timeout_ms={timeout_ms}");
+        text
+    }
+
+    /// Looks at the job's answers.
+    pub(super) fn look(&self) -> io::Result<Sight> {
+        let mut folder = open_directory(&self.directory)?;
+        for part in [self.number.to_string(), self.last()] {
+            folder = enter(&folder, &part)?;
+        }
+        let mut obstacle = None;
+        match self.answer(&folder, COMPLETE) {
+            Ok(Some(_)) => return Ok(Sight::Complete),
+            Ok(None) => {}
+            Err(why) => obstacle = Some(why),
+        }
+        match self.answer(&folder, FAILED) {
+            Ok(Some(reason)) => return Ok(Sight::Failed(reason)),
+            Ok(None) => {}
+            Err(why) => obstacle = Some(why),
+        }
+        let progress = statat(&folder, PROGRESS, AtFlags::SYMLINK_NOFOLLOW).ok();
+        Ok(Sight::Open {
+            progress: progress.map(|stat| (stat.st_mtime, stat.st_mtime_nsec)),
+            obstacle,
+        })
+    }
+
+    /// What an answer says after this checkpoint's number; `None` where there is none. The error says
+    /// why what is there is none.
+    fn answer(&self, folder: &OwnedFd, name: &str) -> Result<Option<String>, String> {
+        // A pipe that nobody writes must not block.
+        let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(folder, name, how, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(format!("{name} does not count: {}", explained(error))),
+        };
+        let is_file = fstat(&file)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        if !is_file {
+            return Err(format!("{name} does not count: it is no file"));
+        }
+        let mut bytes = Vec::new();
+        let read = File::from(file).take(MOST_READ).read_to_end(&mut bytes);
+        read.map_err(|error| format!("{name} cannot be read: {error}"))?;
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim();
+        let (number, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        if number.parse() == Ok(self.number) {
+            return Ok(Some(rest.split_whitespace().collect::<Vec<_>>().join(" ")));
+        }
+        let number: String = number.chars().take(20).collect();
+        let wanted = self.number;
+        Err(format!(
+            "{name} does not count: it holds {number:?} and not {wanted}"
+        ))
+    }
+
+    /// Bytes of its regular files; `None` where they cannot be counted, or are too many.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        let give_up_at = Instant::now() + COUNT_WITHIN;
+        let (mut bytes, mut entries) = (0_u64, 0);
+        let mut folders = vec![self.path()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).ok()? {
+                let entry = entry.ok()?;
+                entries += 1;
+                if entries > MOST_ENTRIES || Instant::now() > give_up_at {
+                    return None;
+                }
+                // Of the entry itself: a link is not followed.
+                let meta = entry.metadata().ok()?;
+                if meta.is_dir() {
+                    folders.push(entry.path());
+                } else if meta.is_file() {
+                    bytes = bytes.saturating_add(meta.len());
+                }
+            }
+        }
+        Some(bytes)
+    }
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// The user's own directory: however it is reached.
+fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, path, how, Mode::empty())
+}
+
+fn enter(folder: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(folder, name, how, Mode::empty())
+}
+
+/// With `O_DIRECTORY` a link is "not a directory".
+fn explained(error: Errno) -> String {
+    match error {
+        Errno::LOOP => "it is a link, and links are not followed".to_owned(),
+        Errno::NOTDIR => "it is no folder, or a link, and links are not followed".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

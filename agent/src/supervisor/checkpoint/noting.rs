@@ -1,0 +1,78 @@
+//! Writes down where a checkpoint stands.
+
+use crate::attempt::{AttemptDir, CheckpointState};
+use crate::supervisor::complain::complain;
+use lattice_quorum_types::UnixMillis;
+use lattice_quorum_types::checkpoint::{CheckpointOutcome, CheckpointStatus};
+use std::mem::discriminant;
+use std::time::Duration;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// Signs of life are written down this often.
+const NOTE_EVERY_MS: u64 = 1_000;
+/// Between two tries to write an end while the disk refuses.
+const WRITE_RETRY: Duration = Duration::from_secs(1);
+
+/// Of one checkpoint.
+pub(super) struct Noting {
+    dir: AttemptDir,
+    number: u32,
+    noted: Option<(CheckpointStatus, UnixMillis)>,
+}
+
+impl Noting {
+    pub(super) fn new(dir: &AttemptDir, number: u32) -> Self {
+        Self {
+            dir: dir.clone(),
+            number,
+            noted: None,
+        }
+    }
+
+    /// Writes down where it stands, if that is news.
+    pub(super) fn note(&mut self, status: CheckpointStatus, now: UnixMillis) {
+        let is_news = self.noted.as_ref().is_none_or(|(before, at)| {
+            let is_other = discriminant(before) != discriminant(&status);
+            let is_beat = matches!(status, CheckpointStatus::Writing { .. });
+            let is_due = !is_beat || now.since(*at) >= NOTE_EVERY_MS;
+            is_other || (*before != status && is_due)
+        });
+        if !is_news {
+            return;
+        }
+        let state = CheckpointState {
+            number: self.number,
+            status: status.clone(),
+        };
+        if let Err(error) = self.dir.write_checkpoint_state(&state) {
+            let error = crate::with_causes(&error);
+            complain(format_args!(
+                "where a checkpoint stands cannot be noted: {error}"
+            ));
+        }
+        self.noted = Some((status, now));
+    }
+
+    /// Writes the end, however long the disk takes to have room for it; once more only when the job has
+    /// ended, whose own end says as much.
+    pub(super) async fn end(&self, outcome: CheckpointOutcome, job_ended: &CancellationToken) {
+        let state = CheckpointState {
+            number: self.number,
+            status: CheckpointStatus::Ended(outcome),
+        };
+        while let Err(error) = self.dir.write_checkpoint_state(&state) {
+            let error = crate::with_causes(&error);
+            complain(format_args!(
+                "a checkpoint's end cannot be written: {error}"
+            ));
+            if job_ended.is_cancelled() || !self.dir.exists() {
+                return;
+            }
+            tokio::select! {
+                () = job_ended.cancelled() => {}
+                () = sleep(WRITE_RETRY) => {}
+            }
+        }
+    }
+}

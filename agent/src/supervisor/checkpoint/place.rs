@@ -1,0 +1,49 @@
+//! The folder of what a supervisor and its job share.
+
+use crate::attempt::{CheckpointPlan, LocalUser, others_may_write};
+use rustix::fs::{AtFlags, CWD, chownat};
+use rustix::process::{Gid, Uid};
+use std::fs::{DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
+/// Everybody may pass through, and nobody else may list or change it: what is in it keeps its name.
+const MODE: u32 = 0o711;
+
+/// Makes it anew. The error is for people.
+pub(super) fn make(plan: &CheckpointPlan) -> Result<(), String> {
+    let place = &plan.place;
+    let failed =
+        |path: &Path, error: io::Error| format!("{} cannot be made: {error}", path.display());
+    plan.remove_place().map_err(|error| failed(place, error))?;
+    // Of the agent, and of all agents.
+    let parent = place.parent().unwrap_or(place);
+    let above = parent.parent().unwrap_or(parent);
+    for path in [above, parent, place] {
+        make_one(path).map_err(|error| failed(path, error))?;
+    }
+    Ok(())
+}
+
+fn make_one(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(MODE).create(path)?;
+    if let Some((uid, mode)) = others_may_write(path)? {
+        let why =
+            format!("it belongs to uid {uid} with mode {mode:04o}, so others could change it");
+        return Err(io::Error::other(why));
+    }
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    // The supervisor's umask takes away what others need.
+    std::fs::set_permissions(path, Permissions::from_mode(mode | MODE))
+}
+
+/// Gives what lies there to the job's user, and to nobody else.
+pub(super) fn give(path: &Path, user: Option<&LocalUser>) -> io::Result<()> {
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    if let Some(user) = user {
+        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+        chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,266 @@
+//! When a checkpoint is due, by what the job says of it: a function of its arguments.
+
+use crate::attempt::OrderRecord;
+use lattice_quorum_types::UnixMillis;
+use lattice_quorum_types::checkpoint::{CheckpointFailure, CheckpointStatus};
+
+/// One checkpoint, from its order on.
+#[derive(Debug, Clone)]
+pub(super) struct Timing {
+    of: OrderRecord,
+    heard_at: Option<UnixMillis>,
+    /// It has begun, as far as is known.
+    writes: bool,
+    is_extended: bool,
+    put_off: PutOff,
+}
+
+#[derive(Debug, Clone, Default)]
+struct PutOff {
+    times: u32,
+    total_ms: u64,
+    until: Option<UnixMillis>,
+}
+
+/// What is to be done at an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Nothing: something was heard meanwhile.
+    Nothing,
+    /// The time for which it was put off is over: the job is asked once more.
+    AskAgain,
+    /// It has more time from now on.
+    MoreTime,
+    /// Its time is up.
+    GiveUp(CheckpointFailure),
+}
+
+impl Timing {
+    pub(super) fn new(of: OrderRecord) -> Self {
+        Self {
+            of,
+            heard_at: None,
+            writes: false,
+            is_extended: false,
+            put_off: PutOff::default(),
+        }
+    }
+
+    /// The job gave a sign of life: it writes.
+    pub(super) fn hear(&mut self, now: UnixMillis) {
+        self.heard_at = Some(now);
+        self.writes = true;
+        if let Some(until) = self.put_off.until.take() {
+            // It has begun before it had to: what it did not use is not added to its time.
+            self.put_off.total_ms -= until.since(now).min(self.put_off.total_ms);
+        }
+    }
+
+    /// The job puts it off for so long, from now on; until when. The error is for the job's log.
+    pub(super) fn put_off(&mut self, for_ms: u64, now: UnixMillis) -> Result<UnixMillis, String> {
+        let order = &self.of.order;
+        if for_ms == 0 {
+            return Err("for_ms: must be at least 1".to_owned());
+        }
+        if self.put_off.times >= order.most_deferrals {
+            let most = order.most_deferrals;
+            return Err(format!("it may be put off {most} times, and was"));
+        }
+        let unused = self.put_off.until.map_or(0, |until| until.since(now));
+        let before = self.put_off.total_ms.saturating_sub(unused);
+        let total_ms = before.saturating_add(for_ms);
+        let most = order.most_deferral_ms;
+        if total_ms > most {
+            let left = most.saturating_sub(before);
+            return Err(format!(
+                "for_ms: {for_ms} is too much: it may be put off for {most} ms in all, {left} are left"
+            ));
+        }
+        let until = now.after(for_ms);
+        self.put_off = PutOff {
+            times: self.put_off.times + 1,
+            total_ms,
+            until: Some(until),
+        };
+        self.heard_at = Some(now);
+        self.writes = false;
+        Ok(until)
+    }
+
+    /// How often it may still be put off, and for how long in all, milliseconds.
+    pub(super) fn deferrals_left(&self) -> (u32, u64) {
+        let order = &self.of.order;
+        let times = order.most_deferrals.saturating_sub(self.put_off.times);
+        (
+            times,
+            order.most_deferral_ms.saturating_sub(self.put_off.total_ms),
+        )
+    }
+
+    /// When [`Timing::due`] is to be asked.
+    pub(super) fn due_at(&self) -> UnixMillis {
+        self.put_off.until.unwrap_or_else(|| self.gives_up_at())
+    }
+
+    /// When it is given up unless it gets more time.
+    pub(super) fn gives_up_at(&self) -> UnixMillis {
+        let order = &self.of.order;
+        let more = match self.is_extended {
+            true => order.extension_ms,
+            false => 0,
+        };
+        let time = order.timeout_ms.saturating_add(more);
+        self.of
+            .asked_at
+            .after(time.saturating_add(self.put_off.total_ms))
+    }
+
+    /// What is to be done now.
+    pub(super) fn due(&mut self, now: UnixMillis) -> Due {
+        if now < self.due_at() {
+            return Due::Nothing;
+        }
+        if self.put_off.until.take().is_some() {
+            return Due::AskAgain;
+        }
+        let order = &self.of.order;
+        let Some(heard_at) = self.heard_at else {
+            return Due::GiveUp(CheckpointFailure::Unresponsive);
+        };
+        if !self.is_extended && order.extension_ms > 0 && order.is_answering(heard_at, now) {
+            self.is_extended = true;
+            return Due::MoreTime;
+        }
+        match self.writes {
+            true => Due::GiveUp(CheckpointFailure::TooSlow),
+            false => Due::GiveUp(CheckpointFailure::Unresponsive),
+        }
+    }
+
+    /// When the job was last heard of.
+    pub(super) fn heard_at(&self) -> Option<UnixMillis> {
+        self.heard_at
+    }
+
+    /// As it is told.
+    pub(super) fn status(&self) -> CheckpointStatus {
+        match (self.put_off.until, self.heard_at) {
+            (Some(until), _) => CheckpointStatus::Deferred {
+                until,
+                times: self.put_off.times,
+            },
+            (None, Some(heard_at)) if self.writes => CheckpointStatus::Writing { heard_at },
+            _ => CheckpointStatus::Asked {
+                at: self.of.asked_at,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_quorum_types::checkpoint::CheckpointOrder;
+
+    const T0: u64 = 1_000_000;
+
+    fn at(after: u64) -> UnixMillis {
+        UnixMillis(T0 + after)
+    }
+
+    /// Ten seconds, five more, two deferrals, six seconds in all.
+    fn timing() -> Timing {
+        let order = CheckpointOrder {
+            most_deferrals: 2,
+            most_deferral_ms: 6_000,
+            ..CheckpointOrder::new(3, "/scratch", 10_000)
+        };
+        let asked_at = at(0);
+        Timing::new(OrderRecord { order, asked_at })
+    }
+
+    #[test]
+    fn a_job_that_says_nothing_has_its_timeout_and_no_more() {
+        let mut timing = timing();
+        assert_eq!(timing.status(), CheckpointStatus::Asked { at: at(0) });
+        assert_eq!(timing.due_at(), at(10_000));
+        assert_eq!(timing.due(at(9_999)), Due::Nothing);
+        let due = timing.due(at(10_000));
+        assert_eq!(due, Due::GiveUp(CheckpointFailure::Unresponsive));
+    }
+
+    #[test]
+    fn one_that_is_slow_and_answers_gets_more_time_once() {
+        let mut timing = timing();
+        timing.hear(at(8_000));
+        assert_eq!(
+            timing.status(),
+            CheckpointStatus::Writing {
+                heard_at: at(8_000)
+            }
+        );
+        assert_eq!(timing.due(at(10_000)), Due::MoreTime);
+        assert_eq!(timing.due_at(), at(15_000));
+        timing.hear(at(14_900));
+        assert_eq!(
+            timing.due(at(15_000)),
+            Due::GiveUp(CheckpointFailure::TooSlow)
+        );
+    }
+
+    #[test]
+    fn one_that_has_fallen_silent_gets_none() {
+        let mut timing = timing();
+        timing.hear(at(7_499));
+        assert_eq!(
+            timing.due(at(10_000)),
+            Due::GiveUp(CheckpointFailure::TooSlow)
+        );
+    }
+
+    #[test]
+    fn time_for_which_it_is_put_off_does_not_count() {
+        let mut timing = timing();
+        assert_eq!(timing.put_off(4_000, at(1_000)), Ok(at(5_000)));
+        let status = CheckpointStatus::Deferred {
+            until: at(5_000),
+            times: 1,
+        };
+        assert_eq!(timing.status(), status);
+        assert_eq!(timing.due(at(5_000)), Due::AskAgain);
+        assert_eq!(timing.status(), CheckpointStatus::Asked { at: at(0) });
+        assert_eq!(timing.due_at(), at(14_000));
+        // What it does not use of the second is not added.
+        timing.put_off(2_000, at(6_000)).unwrap();
+        timing.hear(at(6_500));
+        assert_eq!(timing.due_at(), at(14_500));
+    }
+
+    #[test]
+    fn it_is_put_off_so_often_and_so_long() {
+        let mut timing = timing();
+        assert!(timing.put_off(0, at(0)).unwrap_err().starts_with("for_ms"));
+        let error = timing.put_off(6_001, at(0)).unwrap_err();
+        assert!(error.contains("6000 ms in all, 6000 are left"), "{error}");
+        timing.put_off(5_000, at(0)).unwrap();
+        assert_eq!(timing.deferrals_left(), (1, 1_000));
+        // Of the first 2 s were used, so there are 4 s.
+        let error = timing.put_off(4_001, at(2_000)).unwrap_err();
+        assert!(error.contains("4000 are left"), "{error}");
+        assert_eq!(timing.put_off(4_000, at(2_000)), Ok(at(6_000)));
+        let error = timing.put_off(1, at(3_000)).unwrap_err();
+        assert!(error.contains("2 times"), "{error}");
+    }
+
+    #[test]
+    fn one_that_only_puts_off_has_not_written() {
+        let mut timing = timing();
+        timing.put_off(6_000, at(9_000)).unwrap();
+        assert_eq!(timing.due(at(15_000)), Due::AskAgain);
+        assert_eq!(
+            timing.due(at(16_000)),
+            Due::GiveUp(CheckpointFailure::Unresponsive)
+        );
+    }
+}

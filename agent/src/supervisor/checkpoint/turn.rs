@@ -1,0 +1,337 @@
+//! One checkpoint after another, each from its order to its end.
+
+use super::asking::{Asking, is_path};
+use super::callback::v1;
+use super::clock::Steady;
+use super::files::{Part, Sight};
+use super::noting::Noting;
+use super::timing::{Due, Timing};
+use super::word::{Answer, Hindered, Refused, Said, Teller, Word};
+use super::{Channel, Prepared};
+use crate::attempt::{AttemptDir, OrderRecord, job_ended};
+use crate::supervisor::complain::complain;
+use lattice_quorum_types::checkpoint::{CheckpointFailure, CheckpointOutcome};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// A last look at a job's answers when it has ended does not keep its end waiting for longer.
+const LAST_LOOK_WITHIN: Duration = Duration::from_secs(2);
+/// A checkpoint's size is not waited for longer.
+const COUNT_WITHIN: Duration = Duration::from_secs(6);
+
+/// Carries out what is asked for until the job has ended.
+pub(super) async fn serve(
+    mut of: Prepared,
+    dir: AttemptDir,
+    look: Arc<Notify>,
+    ended: CancellationToken,
+) {
+    let mut done = 0;
+    loop {
+        while let Some(order) = next(&dir, done) {
+            done = order.order.number;
+            Turn::new(&of, &dir, order).run(&mut of, &ended).await;
+            if let Channel::Callback { asked, .. } = &of.channel {
+                asked.send_replace(None);
+            }
+        }
+        tokio::select! {
+            () = ended.cancelled() => return,
+            () = look.notified() => {}
+            Some(said) = of.said.recv() => {
+                let number = said.number;
+                let why = format!("number: {number} is not asked for");
+                answer(said.reply, Err(Refused::Over(why)));
+            }
+        }
+    }
+}
+
+/// An order that was not carried out yet.
+fn next(dir: &AttemptDir, done: u32) -> Option<OrderRecord> {
+    match dir.checkpoint_order() {
+        Ok(order) => order.filter(|order| order.order.number > done),
+        Err(error) => {
+            let error = crate::with_causes(&error);
+            complain(format_args!(
+                "which checkpoint is wanted cannot be read: {error}"
+            ));
+            None
+        }
+    }
+}
+
+fn answer(reply: Option<tokio::sync::oneshot::Sender<Answer>>, with: Answer) {
+    if let Some(reply) = reply {
+        let _ = reply.send(with);
+    }
+}
+
+/// Asks while it lives.
+struct Asked(JoinHandle<()>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// One checkpoint.
+struct Turn {
+    of: OrderRecord,
+    part: Option<Part>,
+    timing: Timing,
+    clock: Steady,
+    hindered: Option<Hindered>,
+    is_told: bool,
+    noting: Noting,
+}
+
+/// What a turn goes on with.
+enum Next {
+    Wait,
+    End(CheckpointOutcome),
+}
+
+impl Turn {
+    fn new(prepared: &Prepared, dir: &AttemptDir, of: OrderRecord) -> Self {
+        let order = &of.order;
+        let part = is_path(&order.directory);
+        Self {
+            part: part.then(|| Part::new(order, prepared.rank, prepared.uid)),
+            timing: Timing::new(of.clone()),
+            clock: Steady::of(&of),
+            noting: Noting::new(dir, order.number),
+            of,
+            hindered: None,
+            is_told: false,
+        }
+    }
+
+    fn number(&self) -> u32 {
+        self.of.order.number
+    }
+
+    /// From asking to the end.
+    async fn run(mut self, of: &mut Prepared, ended: &CancellationToken) {
+        if let Err(error) = self.of.order.check(of.plan.setup.mode) {
+            let outcome = self.failed(CheckpointFailure::Storage, error.to_string());
+            return self.noting.end(outcome, ended).await;
+        }
+        let _asked = self.ask(of);
+        loop {
+            self.noting.note(self.timing.status(), self.clock.now());
+            let due_at = self.clock.instant(self.timing.due_at());
+            let next = tokio::select! {
+                () = ended.cancelled() => {
+                    let outcome = self.last_word(of).await;
+                    return self.noting.end(outcome, ended).await;
+                }
+                Some(said) = of.said.recv() => {
+                    match self.hear(of, said).await {
+                        (Next::End(outcome), reply) => {
+                            self.noting.end(outcome, ended).await;
+                            // What a job is told is on disk.
+                            return answer(reply, Ok(None));
+                        }
+                        (next, _) => next,
+                    }
+                }
+                () = sleep_until(due_at) => self.wake(of),
+            };
+            if let Next::End(outcome) = next {
+                return self.noting.end(outcome, ended).await;
+            }
+        }
+    }
+
+    /// Begins to ask, in the job's mode.
+    fn ask(&self, of: &Prepared) -> Asked {
+        let order = &self.of.order;
+        let asking = Asking {
+            teller: Teller {
+                number: order.number,
+                to: of.to.clone(),
+            },
+            eyes: of.eyes.clone(),
+            poll: Duration::from_millis(of.plan.poll_ms),
+            timeout: Duration::from_millis(order.timeout_ms),
+            part: self.part.clone(),
+        };
+        let folder = order.folder(of.rank);
+        let request = of.plan.request_file(of.rank);
+        Asked(match &of.channel {
+            Channel::Signal { first } => {
+                let first = *first;
+                tokio::spawn(async move {
+                    // Without its process it has ended, and that is heard in another way.
+                    if let (Some(first), Some(request)) = (first, request) {
+                        asking.by_signal(first, request).await;
+                    }
+                })
+            }
+            Channel::Memory(shared) => tokio::spawn(asking.by_memory(shared.clone(), folder)),
+            Channel::Callback { asked, .. } => {
+                tokio::spawn(asking.by_callback(asked.clone(), self.request(of)))
+            }
+        })
+    }
+
+    /// As a job that listens is told.
+    fn request(&self, of: &Prepared) -> v1::WriteRequest {
+        let (deferrals_left, deferral_left_ms) = self.timing.deferrals_left();
+        v1::WriteRequest {
+            number: self.number(),
+            folder: self.of.order.folder(of.rank),
+            timeout_ms: self.timing.gives_up_at().since(self.clock.now()),
+            deferrals_left,
+            deferral_left_ms,
+        }
+    }
+
+    /// The next thing that was said, and who waits for an answer still.
+    async fn hear(
+        &mut self,
+        of: &Prepared,
+        said: Said,
+    ) -> (Next, Option<tokio::sync::oneshot::Sender<Answer>>) {
+        let Said {
+            number,
+            word,
+            reply,
+            place: _place,
+        } = said;
+        if number != self.number() {
+            let wanted = self.number();
+            let why = format!("number: {number} is over; {wanted} is asked for");
+            answer(reply, Err(Refused::Over(why)));
+            return (Next::Wait, None);
+        }
+        if reply.is_some() && !self.is_told {
+            let why = format!("number: {number} is not asked for yet");
+            answer(reply, Err(Refused::Over(why)));
+            return (Next::Wait, None);
+        }
+        let now = self.clock.now();
+        let end = match word {
+            Word::Told => {
+                self.is_told = true;
+                None
+            }
+            Word::Alive => {
+                self.timing.hear(now);
+                None
+            }
+            Word::PutOff { for_ms } => {
+                let until = self.timing.put_off(for_ms, now);
+                answer(reply, until.map(Some).map_err(Refused::Invalid));
+                return (Next::Wait, None);
+            }
+            Word::Hindered(hindered) => {
+                self.hindered = hindered;
+                None
+            }
+            Word::Whole { bytes } => Some(self.written(of, bytes).await),
+            Word::Declined(reason) => Some(self.failed(CheckpointFailure::Declined, reason)),
+            Word::NoPlace(reason) => Some(self.failed(CheckpointFailure::Storage, reason)),
+        };
+        match end {
+            Some(outcome) => (Next::End(outcome), reply),
+            None => {
+                answer(reply, Ok(None));
+                (Next::Wait, None)
+            }
+        }
+    }
+
+    /// Time has passed.
+    fn wake(&mut self, of: &Prepared) -> Next {
+        match self.timing.due(self.clock.now()) {
+            Due::Nothing | Due::MoreTime => Next::Wait,
+            Due::AskAgain => {
+                if let Channel::Callback { asked, .. } = &of.channel {
+                    asked.send_replace(Some(self.request(of)));
+                }
+                Next::Wait
+            }
+            Due::GiveUp(cause) => Next::End(self.given_up(cause)),
+        }
+    }
+
+    fn given_up(&self, cause: CheckpointFailure) -> CheckpointOutcome {
+        let now = self.clock.now();
+        let seconds = |ms: u64| format!("{}.{:01} s", ms / 1000, ms % 1000 / 100);
+        let within = seconds(now.since(self.of.asked_at));
+        let mut reason = match self.timing.heard_at() {
+            Some(at) => format!(
+                "it was not complete within {within}, and was last heard of {} before",
+                seconds(now.since(at))
+            ),
+            None => format!("nothing was heard of it within {within}"),
+        };
+        let mut cause = cause;
+        if let Some(hindered) = &self.hindered {
+            reason = format!("{reason}: {}", hindered.why);
+            cause = hindered.cause;
+        }
+        self.failed(cause, reason)
+    }
+
+    fn failed(&self, cause: CheckpointFailure, reason: String) -> CheckpointOutcome {
+        CheckpointOutcome::Failed {
+            at: self.clock.now(),
+            cause,
+            reason,
+        }
+    }
+
+    async fn written(&self, of: &Prepared, bytes: Option<u64>) -> CheckpointOutcome {
+        let at = self.clock.now();
+        let bytes = match (bytes, self.part.clone()) {
+            (None, Some(part)) => {
+                let count = of.eyes.see(move || part.bytes());
+                timeout(COUNT_WITHIN, count).await.ok().flatten().flatten()
+            }
+            (said, _) => said,
+        };
+        CheckpointOutcome::Written {
+            at,
+            bytes,
+            took_ms: at.since(self.of.asked_at),
+        }
+    }
+
+    /// The job has ended. What it said before counts.
+    async fn last_word(&mut self, of: &mut Prepared) -> CheckpointOutcome {
+        while let Ok(said) = of.said.try_recv() {
+            if let (Next::End(outcome), reply) = self.hear(of, said).await {
+                answer(reply, Ok(None));
+                return outcome;
+            }
+        }
+        let is_whole = self.is_told
+            && match &of.channel {
+                Channel::Memory(shared) => shared
+                    .read()
+                    .is_ok_and(|stored| stored.completed == self.number()),
+                // What it said was in the queue.
+                Channel::Callback { .. } => false,
+                Channel::Signal { .. } => match self.part.clone() {
+                    Some(part) => {
+                        let look = of.eyes.see(move || part.look());
+                        let seen = timeout(LAST_LOOK_WITHIN, look).await;
+                        matches!(seen, Ok(Some(Ok(Sight::Complete))))
+                    }
+                    None => false,
+                },
+            };
+        match is_whole {
+            true => self.written(of, None).await,
+            false => job_ended(self.clock.now()),
+        }
+    }
+}
