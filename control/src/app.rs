@@ -15,12 +15,15 @@ use crate::{
     tasks::{
         attempts::Attempts,
         autodrain::AutoDrain,
+        borrow::Borrow,
+        checkpoints::Checkpoints,
         conformance::Conformance,
         dispatch::Dispatch,
         faults::Readmit,
         history::ReadHistories,
         lease::{self, Lease},
         liveness::Pings,
+        moves::Moves,
         named::NameFaults,
         node_loss::NodeLoss,
         notes::NoteNodes,
@@ -195,12 +198,19 @@ impl App {
             history: self.history.clone(),
         });
         core.renews_with(renewal);
+        if let Some(template) = &self.settings.scheduling.checkpoint_directory {
+            core.checkpoints_go(template.clone());
+        }
+        if let Some(metrics) = &self.sources.metrics {
+            core.reads_metrics_from(metrics.clone());
+        }
         let cancel = CancellationToken::new();
         let port = http::Port {
             listener,
             tls: self.tls.clone(),
             auth: self.auth.clone(),
             authority: self.authority,
+            max_dag_size: self.settings.scheduling.max_dag_size(),
         };
         let serving = http::serve(core.clone(), port, cancel.clone());
         let serving = serving.map_err(|error| StartError::Listen {
@@ -375,6 +385,9 @@ impl App {
         running.reconcile(dispatch, move |core| {
             Dispatch::new(core, of_dispatch.clone())
         });
+        running.reconcile(dispatch, Checkpoints::new);
+        running.reconcile(dispatch, Moves::new);
+        running.reconcile(dispatch, Borrow::new);
         running.reconcile(dispatch, Attempts::new);
         running.reconcile(dispatch, Reboots::new);
         running.reconcile(dispatch, Wipes::new);

@@ -25,9 +25,11 @@ use crate::{
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
     history::History,
+    inputs::Metrics,
     plans::Asked,
     preimages::Preimages,
     store::Store,
+    tasks::scale::Scaling,
     timings::Timings,
     view::View,
 };
@@ -79,6 +81,8 @@ pub struct Core {
     pub(crate) bmc: Readings,
     /// Plans that were asked for.
     pub(crate) asked: Asked,
+    /// What services follow, for operators.
+    pub(crate) scaling: Scaling,
     /// Schedulers that plan at the same time: the other half of the cores is for everything else.
     pub(crate) planning: Arc<Semaphore>,
     view: ArcSwap<View>,
@@ -89,6 +93,10 @@ pub struct Core {
     inputs: watch::Sender<u64>,
     heard_at: AtomicU64,
     renewal: OnceLock<Renewal>,
+    /// Where checkpoints go of work that does not say.
+    checkpoints: OnceLock<String>,
+    /// The site's Prometheus.
+    metrics: OnceLock<Metrics>,
     trust_news: watch::Sender<TrustNews>,
     trust_contradicts: AtomicBool,
 }
@@ -112,6 +120,7 @@ impl Core {
             history: parts.history,
             bmc: Readings::default(),
             asked: Asked::default(),
+            scaling: Scaling::default(),
             planning: Arc::new(Semaphore::new(half_the_cores())),
             view: ArcSwap::from_pointee(View::default()),
             writer: Mutex::new(()),
@@ -120,6 +129,8 @@ impl Core {
             inputs: watch::Sender::new(0),
             heard_at: AtomicU64::new(0),
             renewal: OnceLock::new(),
+            checkpoints: OnceLock::new(),
+            metrics: OnceLock::new(),
             trust_news: watch::Sender::new(TrustNews::Unknown),
             trust_contradicts: AtomicBool::new(false),
         })
@@ -138,6 +149,44 @@ impl Core {
     /// Now, by this control's clock.
     pub fn now(&self) -> UnixMillis {
         self.clock.now()
+    }
+
+    /// From now on checkpoints of work that does not say go there. `{tenant}`, `{project}` and
+    /// `{allocation}` stand for the work's own.
+    pub(crate) fn checkpoints_go(&self, template: String) {
+        let _ = self.checkpoints.set(template);
+    }
+
+    /// Where an allocation's checkpoints go; `None` where neither it nor the site says. What it says itself
+    /// is of many allocations, each of which has a folder of its own there.
+    pub(crate) fn checkpoint_directory(&self, allocation: &Allocation) -> Option<String> {
+        let own = allocation
+            .spec
+            .terms
+            .checkpoint
+            .as_ref()?
+            .directory
+            .as_ref();
+        if let Some(own) = own {
+            return Some(format!("{}/{}", own.trim_end_matches('/'), allocation.id));
+        }
+        let project = &allocation.spec.project;
+        let template = self.checkpoints.get()?;
+        let filled = template
+            .replace("{tenant}", project.tenant().as_str())
+            .replace("{project}", project.name())
+            .replace("{allocation}", &allocation.id.to_string());
+        Some(filled)
+    }
+
+    /// From now on services may follow what this one says.
+    pub(crate) fn reads_metrics_from(&self, metrics: Metrics) {
+        let _ = self.metrics.set(metrics);
+    }
+
+    /// The site's Prometheus, where there is one.
+    pub(crate) fn metrics(&self) -> Option<&Metrics> {
+        self.metrics.get()
     }
 
     /// The cluster as it is known now.

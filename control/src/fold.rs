@@ -10,7 +10,9 @@ use futures::StreamExt;
 use lattice_quorum_types::{
     Event, NodeId, Revision,
     baseline::BaselinesView,
+    dag::{Dag, DagState},
     event::EventKind,
+    id::DagId,
     node::Node,
     view::{Answer, Hot, Query, WatchItem},
 };
@@ -18,6 +20,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Wait after a read that had no answer.
 const READ_PAUSE: Duration = Duration::from_millis(200);
+
+/// Graphs that are read at once: one has up to a thousand members.
+const DAGS_A_PAGE: u32 = 64;
 
 /// Follows the quorum for ever.
 pub(crate) async fn follow(core: Arc<Core>) {
@@ -63,11 +68,26 @@ async fn read_hot(core: &Core) -> Revision {
                     _ => None,
                 });
                 let vclusters = vclusters.await;
+                let dags = read_dags(core).await;
+                let reservations = read(core, Query::Reservations, |answer| match answer {
+                    Answer::Reservations(found) => Some(found),
+                    _ => None,
+                });
+                let reservations = reservations.await;
                 core.restart(|view| {
                     replace(view, *hot);
                     replace_baselines(view, baselines);
                     let named = vclusters.into_iter().map(|v| (v.name.clone(), v));
                     view.vclusters = Arc::new(named.collect());
+                    let running = dags
+                        .into_iter()
+                        .filter(|dag| dag.state == DagState::Running);
+                    let numbered = running.map(|dag| (dag.id, Arc::new(dag)));
+                    view.dags = Arc::new(numbered.collect());
+                    let named = reservations
+                        .into_iter()
+                        .map(|r| (r.name.clone(), Arc::new(r)));
+                    view.reservations = Arc::new(named.collect());
                 });
                 // What was missed may have been about that.
                 core.hears_of_trust(TrustNews::Unknown);
@@ -77,6 +97,28 @@ async fn read_hot(core: &Core) -> Revision {
             Err(error) => tracing::warn!(%error, "the state cannot be read yet"),
         }
         tokio::time::sleep(READ_PAUSE).await;
+    }
+}
+
+/// Graphs that run, and some that have ended, page by page.
+async fn read_dags(core: &Core) -> Vec<Dag> {
+    let mut all: Vec<Dag> = Vec::new();
+    loop {
+        let query = Query::Dags {
+            after: all.last().map_or(DagId(0), |dag| dag.id),
+            limit: DAGS_A_PAGE,
+            within: None,
+        };
+        let page = read(core, query, |answer| match answer {
+            Answer::Dags(found) => Some(found),
+            _ => None,
+        });
+        let page = page.await;
+        let is_last = page.len() < DAGS_A_PAGE as usize;
+        all.extend(page);
+        if is_last {
+            return all;
+        }
     }
 }
 
@@ -109,6 +151,11 @@ pub(crate) fn replace(view: &mut View, hot: Hot) {
     let projects = hot.projects.into_iter().map(|p| (p.path.clone(), p));
     view.projects = Arc::new(projects.collect());
     (view.allocations, view.moving, view.promised) = Default::default();
+    (view.arrays, view.room, view.savers, view.dated) = Default::default();
+    view.scaled = Arc::default();
+    for node in &hot.nodes {
+        view.follow_promise(None, node);
+    }
     for allocation in hot.allocations {
         view.set_allocation(allocation);
     }
@@ -169,7 +216,8 @@ fn apply(view: &mut View, kind: &EventKind) {
             let entry = nodes
                 .entry(id.clone())
                 .or_insert_with(|| Arc::new(NodeEntry::new(id.clone())));
-            Arc::make_mut(entry).record = Some(record.clone());
+            let before = Arc::make_mut(entry).record.replace(record.clone());
+            view.follow_promise(before.as_ref(), record);
         }
         EventKind::Project { record } => {
             Arc::make_mut(&mut view.projects).insert(record.path.clone(), record.clone());
@@ -197,6 +245,19 @@ fn apply(view: &mut View, kind: &EventKind) {
         }
         EventKind::VclusterDeleted { vcluster } => {
             Arc::make_mut(&mut view.vclusters).remove(vcluster);
+        }
+        EventKind::Dag { record } => {
+            let dags = Arc::make_mut(&mut view.dags);
+            match record.state {
+                DagState::Running => dags.insert(record.id, record.clone()),
+                _ => dags.remove(&record.id),
+            };
+        }
+        EventKind::Reservation { record } => {
+            Arc::make_mut(&mut view.reservations).insert(record.name.clone(), record.clone());
+        }
+        EventKind::ReservationDeleted { name } => {
+            Arc::make_mut(&mut view.reservations).remove(name);
         }
         EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }

@@ -26,6 +26,7 @@ mod history;
 pub mod http;
 mod inputs;
 mod join;
+mod movement;
 mod node_health;
 mod observe;
 mod plans;

@@ -8,7 +8,7 @@ use lattice_api::{
         AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsView, wrong,
     },
 };
-use lattice_placement::{Policy, Profile, RawWeights, Reservations, Weights};
+use lattice_placement::{Policy, Profile, Reservations, Weights};
 use lattice_quorum_types::{VclusterName, vcluster::settings};
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -22,31 +22,6 @@ const GB: f64 = 1e9;
 
 fn weight_setting(name: &str) -> String {
     format!("weights.{name}")
-}
-
-fn raw(row: [f64; 9]) -> RawWeights {
-    let [
-        priority,
-        wait_time,
-        fair_share,
-        topology,
-        data_ready,
-        backlog,
-        energy,
-        checkpoint,
-        conformance,
-    ] = row;
-    RawWeights {
-        priority,
-        wait_time,
-        fair_share,
-        topology,
-        data_ready,
-        backlog,
-        energy,
-        checkpoint,
-        conformance,
-    }
 }
 
 /// What a text of settings stands for.
@@ -74,7 +49,7 @@ fn read(profile: &str) -> Read {
     for (weight, name) in row.iter_mut().zip(Weights::NAMES) {
         read_into(&said, &weight_setting(name), weight, &mut unread);
     }
-    match Weights::new(raw(row)) {
+    match Weights::new(row.into()) {
         Ok(weights) => policy.weights = weights,
         Err(error) => unread.push(error.to_string()),
     }
@@ -219,6 +194,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use lattice_api::scheduler::{PROFILES, WEIGHTS, WeightsChange};
+    use lattice_placement::RawWeights;
     use lattice_quorum_types::vcluster::with_settings;
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Timings {
     pub kept_out: Duration,
     /// Between two health gates of one node.
     pub gate_every: Duration,
+    /// Between two looks whether checkpoints pay.
+    pub checkpoints_every: Duration,
     /// Between two looks at who is trusted, when nothing says that it changed.
     pub trust_every: Duration,
 }
@@ -37,6 +39,7 @@ impl Default for Timings {
             reboot_grace: Duration::from_secs(3),
             kept_out: Duration::from_secs(60),
             gate_every: Duration::from_secs(30),
+            checkpoints_every: Duration::from_secs(30),
             trust_every: Duration::from_secs(600),
         }
     }

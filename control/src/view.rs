@@ -20,8 +20,12 @@ use lattice_quorum_types::{
     VclusterName,
     allocation::{Rank, RankPhase},
     baseline::Brake,
-    node::Lifecycle,
+    dag::Dag,
+    id::{DagId, ReservationName},
+    node::{Lifecycle, Node},
     project::Project,
+    reservation::Reservation,
+    spec::Workload,
     vcluster::Vcluster,
     view::SystemView,
 };
@@ -52,8 +56,18 @@ pub struct View {
     pub(crate) conformance_version: u64,
     /// Allocations that are Starting or Stopping: few, however many wait.
     pub(crate) moving: Arc<BTreeSet<AllocationId>>,
+    /// Allocations that write a checkpoint, or can.
+    pub(crate) savers: Arc<BTreeSet<AllocationId>>,
+    /// Allocations that are to be looked at by and by: suspended ones, and those with a deadline.
+    pub(crate) dated: Arc<BTreeSet<AllocationId>>,
+    /// Allocations whose number of nodes follows a metric.
+    pub(crate) scaled: Arc<BTreeSet<AllocationId>>,
     /// Bandwidth that allocations which hold nodes were promised, by storage system.
     pub(crate) promised: Arc<Promised>,
+    /// Arrays that have not ended, each with the last of the numbers of its elements.
+    pub(crate) arrays: Arc<BTreeMap<AllocationId, AllocationId>>,
+    /// What is promised to whom: nodes on which others make room.
+    pub(crate) room: Arc<BTreeMap<AllocationId, BTreeSet<NodeId>>>,
     /// What the site's sources said last.
     pub inputs: Inputs,
     /// What the last cycles said of those that wait for vClusters that this control schedules.
@@ -64,6 +78,10 @@ pub struct View {
     pub judged: Arc<Report>,
     /// Every vCluster of which somebody has said what it is.
     pub vclusters: Arc<BTreeMap<VclusterName, Vcluster>>,
+    /// Graphs that run.
+    pub dags: Arc<BTreeMap<DagId, Arc<Dag>>>,
+    /// Nodes that are kept for some for a time.
+    pub reservations: Arc<BTreeMap<ReservationName, Arc<Reservation>>>,
     /// What nodes are meant to be.
     pub baselines: Arc<Baselines>,
     /// Set while automatic draining waits for a person.
@@ -98,6 +116,19 @@ impl View {
         } else if self.moving.contains(&id) {
             Arc::make_mut(&mut self.moving).remove(&id);
         }
+        let saves = record.spec.terms.checkpoint.is_some() && state.holds();
+        mark(&mut self.savers, id, saves);
+        let scaled = record.spec.terms.scale.is_some() && !state.is_terminal();
+        mark(&mut self.scaled, id, scaled);
+        let dated = state == AllocationState::Suspended || record.spec.terms.deadline_at.is_some();
+        mark(&mut self.dated, id, dated && !state.is_terminal());
+        if let Some(array) = &record.spec.terms.array {
+            let arrays = Arc::make_mut(&mut self.arrays);
+            match state.is_terminal() {
+                true => arrays.remove(&id),
+                false => arrays.insert(id, AllocationId(id.0 + array.indices().len() as u64)),
+            };
+        }
         let before = self.allocations.get(&id).map(Arc::as_ref);
         promise(&mut self.promised, before, Some(&record));
         let allocations = Arc::make_mut(&mut self.allocations);
@@ -116,6 +147,48 @@ impl View {
     /// One allocation that is not terminal.
     pub fn allocation(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
         self.allocations.get(&id)
+    }
+
+    /// The array among whose numbers this one is.
+    pub(crate) fn array_of(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
+        let (array, last) = self.arrays.range(..id).next_back()?;
+        (id <= *last).then(|| self.allocation(*array)).flatten()
+    }
+
+    /// What waits for nodes under this number: an allocation, or the array of an element that has none yet.
+    pub(crate) fn waiting(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
+        let held = match self.allocation(id) {
+            Some(held) => held,
+            None => self.array_of(id)?,
+        };
+        (held.state == AllocationState::Pending).then_some(held)
+    }
+
+    /// The workload of an allocation: an element runs its array's.
+    pub(crate) fn workload<'a>(&'a self, allocation: &'a Allocation) -> &'a Workload {
+        let element = allocation.course.element;
+        let array = element.and_then(|element| self.allocation(element.array));
+        array.map_or(&allocation.spec.workload, |array| &array.spec.workload)
+    }
+
+    /// A node's record became another.
+    pub(crate) fn follow_promise(&mut self, before: Option<&Node>, after: &Node) {
+        let was = before.and_then(|node| node.promised);
+        if was == after.promised {
+            return;
+        }
+        let room = Arc::make_mut(&mut self.room);
+        if let Some(id) = was
+            && let Some(nodes) = room.get_mut(&id)
+        {
+            nodes.remove(&after.id);
+            if nodes.is_empty() {
+                room.remove(&id);
+            }
+        }
+        if let Some(id) = after.promised {
+            room.entry(id).or_default().insert(after.id.clone());
+        }
     }
 
     /// Every node that gossips, as drift and groups see it.
@@ -198,4 +271,16 @@ impl View {
         };
         (of_node > 0 || is_whole()).then(|| u32::try_from(of_node).unwrap_or(u32::MAX))
     }
+}
+
+/// Whether one is of a set.
+fn mark(set: &mut Arc<BTreeSet<AllocationId>>, id: AllocationId, is_in: bool) {
+    if set.contains(&id) == is_in {
+        return;
+    }
+    let set = Arc::make_mut(set);
+    match is_in {
+        true => set.insert(id),
+        false => set.remove(&id),
+    };
 }

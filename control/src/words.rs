@@ -1,7 +1,10 @@
 //! What agents say, before control believes it or writes it into the state: bounded, whatever it
 //! is.
 
-use lattice_quorum_types::{allocation::RankExit, command::RankReport};
+use lattice_quorum_types::{
+    allocation::RankExit, checkpoint::CheckpointOutcome, command::RankReport,
+    course::RankCheckpoint,
+};
 
 /// Longest text of an agent that goes into the state, bytes. Records of them stay for ever.
 pub(crate) const MAX_BYTES: usize = 1024;
@@ -41,6 +44,20 @@ pub(crate) fn shortened_report(report: RankReport) -> RankReport {
             },
             fault: fault.map(shortened),
         },
+        RankReport::Checkpoint {
+            of:
+                RankCheckpoint {
+                    number,
+                    outcome: CheckpointOutcome::Failed { at, cause, reason },
+                },
+        } => {
+            let reason = shortened(reason);
+            let outcome = CheckpointOutcome::Failed { at, cause, reason };
+            RankReport::Checkpoint {
+                of: RankCheckpoint { number, outcome },
+            }
+        }
+        RankReport::Checkpoint { of } => RankReport::Checkpoint { of },
     }
 }
 

@@ -1,20 +1,32 @@
 //! Allocations: the request, and the record as shown.
 
-use crate::{duration, outlook::OutlookView, problem::FieldError, text};
+use crate::{duration, outlook::OutlookView, problem::FieldError};
 use lattice_quorum_types::{
-    Allocation, AllocationId, ProjectPath, Revision, VclusterName,
-    allocation::{RankExit, RankPhase, StopCause},
-    hostlist,
+    AllocationId, ProjectPath, Revision, VclusterName,
     spec::{AllocationSpec, OutputFiles, Requeue, Workload},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
+mod act;
 mod constraints;
+mod course;
 mod demand;
+mod terms;
+mod view;
+pub use act::{CheckpointRequest, ExtendRequest, Walltime};
 pub use constraints::ConstraintsBody;
+pub use course::{
+    CheckpointsView, DagPlaceView, DependencyView, ElementView, KeptView, TallyView, WaitsForView,
+    WritingView,
+};
 pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
+pub use terms::{
+    CheckpointBody, DependencyBody, JobBody, Known, MetricBody, ScaleBody, element_of,
+    read_condition,
+};
+pub use view::{AllocationView, RankView, Sight, WorkloadView, stop_text};
 
 /// Shown in place of every environment value, whoever asks.
 pub const REDACTED: &str = "<redacted>";
@@ -99,6 +111,42 @@ pub struct AllocationRequest {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(example = json!({"scratch": 40.0, "home": 0.5}))]
     pub storage_gb_s: BTreeMap<String, f64>,
+    /// Many pieces of work that differ in their index alone: `0-99%10`, `1,3,5-7`, `0-15:4`; behind `%` how
+    /// many run at a time. Each has an allocation of its own as soon as it is placed, and
+    /// `LATTICE_ARRAY_INDEX`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "0-99%10")]
+    pub array: Option<String>,
+    /// Those it comes after: it waits for each of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<DependencyBody>,
+    /// The same as batch schedulers write it: `afterok:12:13,afternotok:14_7,singleton`. Give one of both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "afterok:12:13")]
+    pub dependency: Option<String>,
+    /// Of the same user's work with the same name, one is eligible at a time, in the order of the submits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub singleton: bool,
+    /// The same under another name than the work's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutex: Option<String>,
+    /// It is not placed before: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`. With an
+    /// idempotency key write a time: of a repeat, `now` is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "now+1hour")]
+    pub begin: Option<String>,
+    /// It must have ended by then; written as `begin` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// It can write checkpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointBody>,
+    /// Its number of nodes follows a metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<ScaleBody>,
+    /// It uses nodes that are reserved under this name, and no others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
 }
 
 /// Leaves out what must not reach a log: script, arguments, environment.
@@ -182,11 +230,11 @@ impl AllocationRequest {
     ///
     /// # Errors
     /// The first field that cannot be read, or be.
-    pub fn into_spec(self) -> Result<AllocationSpec, FieldError> {
+    pub fn into_spec_with(self, known: &Known) -> Result<AllocationSpec, FieldError> {
         if self.nodes == 0 {
             return Err(at("nodes")("ask for at least 1 node"));
         }
-        let demand = self.demand()?;
+        let (demand, terms) = (self.demand()?, self.terms(known)?);
         let vcluster = self.vcluster.filter(|v| !v.is_empty());
         Ok(AllocationSpec {
             name: self.name,
@@ -215,7 +263,25 @@ impl AllocationRequest {
             requeue: word(self.requeue.as_deref(), "requeue", &REQUEUES)?.unwrap_or_default(),
             hold: self.hold,
             demand,
+            terms,
         })
+    }
+
+    /// The same without what only a server reads, which has the time and the arrays: begin, deadline, and
+    /// what it comes after.
+    ///
+    /// # Errors
+    /// The first field that cannot be read, or be.
+    pub fn into_spec(self) -> Result<AllocationSpec, FieldError> {
+        self.elements()?;
+        let without = Self {
+            dependencies: Vec::new(),
+            dependency: None,
+            begin: None,
+            deadline: None,
+            ..self
+        };
+        without.into_spec_with(&Known::default())
     }
 }
 
@@ -234,214 +300,6 @@ pub struct Submitted {
     /// What would become of it, of a dry run; absent where this control cannot plan at present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlook: Option<OutlookView>,
-}
-
-/// One rank as shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RankView {
-    /// Its number, from 0.
-    pub rank: u32,
-    /// Its node.
-    pub node: String,
-    /// `assigned`, `running` or `ended`.
-    pub phase: String,
-    /// Since when, by the node's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
-    /// How it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit: Option<String>,
-}
-
-/// What runs, as far as the asker may see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct WorkloadView {
-    /// Program and arguments.
-    pub argv: Vec<String>,
-    /// The script.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub script: Option<String>,
-    /// Names of the variables; every value reads `<redacted>`.
-    pub env: BTreeMap<String, String>,
-    /// Working directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub working_dir: Option<String>,
-    /// File for standard output, as asked for; absent: kept as logs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<String>,
-    /// File for standard error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
-
-impl From<&Workload> for WorkloadView {
-    fn from(w: &Workload) -> Self {
-        Self {
-            argv: w.argv.clone(),
-            script: w.script.clone(),
-            env: w
-                .env
-                .keys()
-                .map(|name| (name.clone(), REDACTED.to_owned()))
-                .collect(),
-            working_dir: w.working_dir.clone(),
-            output: w.output.stdout.clone(),
-            error: w.output.stderr.clone(),
-        }
-    }
-}
-
-/// Whether the asker may see what runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
-    /// Its own work, or the asker is an operator.
-    Full,
-    /// Somebody else's: everything but the workload, and what would tell of it.
-    Outline,
-}
-
-/// An allocation as shown.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct AllocationView {
-    /// Its number.
-    #[schema(value_type = u64)]
-    pub id: AllocationId,
-    /// Who submitted it.
-    pub user: String,
-    /// A name for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The project whose limits apply.
-    pub project: String,
-    /// The vCluster whose scheduler places it.
-    pub vcluster: String,
-    /// `blocked`, `pending`, `held`, `starting`, `running`, `checkpointing`, `stopping`,
-    /// `suspended`, `completed`, `failed` or `cancelled`.
-    pub state: String,
-    /// When it entered that state.
-    pub state_since: String,
-    /// When it was submitted.
-    pub submitted_at: String,
-    /// When it first began to run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<String>,
-    /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<String>,
-    /// Number of nodes asked for.
-    pub nodes: u32,
-    /// The nodes of the current, or last, attempt, as a hostlist; empty before the first.
-    pub nodelist: String,
-    /// Counts assignments.
-    pub attempt: u32,
-    /// Longest run time; absent when unbounded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub walltime: Option<String>,
-    /// Priority class.
-    pub class: u8,
-    /// All nodes must share one conformance group.
-    pub sensitive: bool,
-    /// What the nodes must be like.
-    pub constraints: ConstraintsBody,
-    /// What happens when a node is lost.
-    pub requeue: String,
-    /// The part of its input data that is on the hot tier, 0 to 1; absent when not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data_ready: Option<f64>,
-    /// How long it takes to write a checkpoint; absent when nothing was said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checkpoint_time: Option<String>,
-    /// Bandwidth it needs of storage systems while it runs, GB/s by the system's name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub storage_gb_s: BTreeMap<String, f64>,
-    /// The ranks of the current, or last, attempt.
-    pub ranks: Vec<RankView>,
-    /// Why it is being, or was, stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop: Option<String>,
-    /// Why it waits, as of the last scheduling cycle.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// What runs; absent when the asker may not see it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workload: Option<WorkloadView>,
-    /// Last change.
-    #[schema(value_type = u64)]
-    pub revision: Revision,
-}
-
-/// How a rank ended. Why it could not start may name its program, folder or variables, which are
-/// part of what runs.
-fn exit_text(exit: &RankExit, sight: Sight) -> String {
-    match (exit, sight) {
-        (RankExit::SpawnFailed { .. }, Sight::Outline) => "could not start".to_owned(),
-        _ => exit.to_string(),
-    }
-}
-
-/// Why an allocation is being, or was, stopped, as told to somebody with this sight.
-pub fn stop_text(stop: &StopCause, sight: Sight) -> String {
-    match stop {
-        StopCause::RankFailed { rank, exit } => format!("rank {rank}: {}", exit_text(exit, sight)),
-        _ => stop.to_string(),
-    }
-}
-
-fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank, sight: Sight) -> RankView {
-    let (phase, since, exit) = match &r.phase {
-        RankPhase::Assigned => ("assigned", None, None),
-        RankPhase::Running { at } => ("running", Some(*at), None),
-        RankPhase::Ended { at, exit } => ("ended", Some(*at), Some(exit_text(exit, sight))),
-        RankPhase::Leaving { running } => ("leaving", *running, None),
-        RankPhase::Left { at, exit } => ("left", Some(*at), Some(exit_text(exit, sight))),
-    };
-    RankView {
-        rank: u32::try_from(rank).unwrap_or(u32::MAX),
-        node: r.node.to_string(),
-        phase: phase.to_owned(),
-        since: since.map(text::time),
-        exit,
-    }
-}
-
-impl AllocationView {
-    /// The record as shown to somebody with this sight.
-    pub fn new(a: &Allocation, sight: Sight) -> Self {
-        let (data_ready, checkpoint_time, storage_gb_s) = demand::said(&a.spec.demand);
-        Self {
-            id: a.id,
-            user: a.user.clone(),
-            name: a.spec.name.clone(),
-            project: a.spec.project.to_string(),
-            vcluster: a.spec.vcluster.to_string(),
-            state: a.state.to_string(),
-            state_since: text::time(a.state_since),
-            submitted_at: text::time(a.submitted_at),
-            started_at: a.started_at.map(text::time),
-            ended_at: a.ended_at.map(text::time),
-            nodes: a.spec.nodes,
-            nodelist: hostlist::fold(a.kept_nodes()),
-            attempt: a.attempt,
-            walltime: a.spec.walltime_ms.map(duration::format),
-            class: a.spec.class,
-            sensitive: a.spec.sensitive,
-            constraints: (&a.spec.constraints).into(),
-            requeue: name_of(&REQUEUES, &a.spec.requeue).to_owned(),
-            data_ready,
-            checkpoint_time,
-            storage_gb_s,
-            ranks: a
-                .ranks
-                .iter()
-                .enumerate()
-                .map(|(n, r)| rank_view(n, r, sight))
-                .collect(),
-            stop: a.stop.as_ref().map(|stop| stop_text(stop, sight)),
-            reason: None,
-            workload: (sight == Sight::Full).then(|| (&a.spec.workload).into()),
-            revision: a.revision,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ mod tests {
     use lattice_quorum_types::{
         AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis, VclusterName,
         audit::{ChangedLimit, CheckpointOf, Hex, LevelLimits, NamedLimit},
-        id::BaselineName,
+        id::{BaselineName, ReservationName},
         node::Lifecycle,
         rpc::Role,
     };
@@ -164,6 +164,7 @@ mod tests {
         let user = || "alice".to_owned();
         let reason = || "cage is dark".to_owned();
         let vcluster = |name: &str| VclusterName::new(name).unwrap();
+        let reservation = || ReservationName::new("racks").unwrap();
         let baseline = || BaselineName::new("h100").unwrap();
         let (allocation, attempt) = (AllocationId(17), 2);
         let limits = || {
@@ -399,6 +400,16 @@ mod tests {
                     limits: changed("max_nodes"),
                 }],
                 overcommitted: vec![project()],
+            },
+            AuditAction::ReservationSet {
+                name: reservation(),
+                nodes: nodes(),
+                before: Vec::new(),
+                after: vec!["reason: new racks".to_owned()],
+            },
+            AuditAction::ReservationDeleted {
+                name: reservation(),
+                nodes: nodes(),
             },
         ]
     }

@@ -31,6 +31,8 @@ macro_rules! field_by_field {
 
 mod admin;
 mod conformance;
+mod course;
+mod dag;
 mod hardware;
 mod quorum;
 #[cfg(test)]
@@ -86,6 +88,16 @@ impl TryFrom<v1::SubmitRequest> for AllocationRequest {
             data_ready: r.data_ready,
             checkpoint_time: filled(r.checkpoint_time),
             storage_gb_s: r.storage_gb_s.into_iter().collect(),
+            array: filled(r.array),
+            dependencies: r.dependencies.into_iter().map(Into::into).collect(),
+            dependency: filled(r.dependency),
+            singleton: r.singleton,
+            mutex: filled(r.mutex),
+            begin: filled(r.begin),
+            deadline: filled(r.deadline),
+            checkpoint: r.checkpoint.map(Into::into),
+            scale: r.scale.map(TryInto::try_into).transpose()?,
+            reservation: filled(r.reservation),
         })
     }
 }
@@ -160,6 +172,20 @@ impl From<AllocationView> for v1::Allocation {
             data_ready: a.data_ready,
             checkpoint_time: a.checkpoint_time,
             storage_gb_s: a.storage_gb_s.into_iter().collect(),
+            dependencies: a.dependencies.into_iter().map(Into::into).collect(),
+            mutex: a.mutex,
+            begin_at: a.begin_at,
+            deadline_at: a.deadline_at,
+            array: a.array,
+            checkpoint: a.checkpoint.map(Into::into),
+            scale: a.scale.map(Into::into),
+            reservation: a.reservation,
+            tally: a.tally.map(Into::into),
+            element: a.element.map(Into::into),
+            dag: a.dag.map(Into::into),
+            waits_for: a.waits_for.map(Into::into),
+            preempted: a.preempted,
+            checkpoints: a.checkpoints.map(Into::into),
         }
     }
 }

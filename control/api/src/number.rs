@@ -13,6 +13,11 @@ pub(crate) fn finite<S: Serializer>(value: &Option<f64>, serializer: S) -> Resul
     }
 }
 
+/// The same of a number that is always there.
+pub(crate) fn finite_one<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    finite(&Some(*value), serializer)
+}
+
 /// The same where `null` takes a number back.
 pub(crate) fn finite_or_null<S: Serializer>(
     value: &Option<Option<f64>>,

@@ -273,6 +273,9 @@ fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::StillHeld { .. }
         | Refusal::VclusterChanged { .. }
         | Refusal::VclusterInUse { .. }
+        | Refusal::NotMovable { .. }
+        | Refusal::Reserved { .. }
+        | Refusal::ReservationChanged { .. }
         | Refusal::TooLarge { .. } => Kind::Conflict,
         Refusal::ProjectExists { .. } | Refusal::NameTaken { .. } => Kind::Exists,
         Refusal::UnknownProject { .. }
@@ -280,13 +283,15 @@ fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::UnknownAllocation { .. }
         | Refusal::UnknownTrust { .. }
         | Refusal::UnknownVcluster { .. }
+        | Refusal::UnknownDag { .. }
+        | Refusal::UnknownReservation { .. }
         | Refusal::UnknownBaseline { .. } => Kind::NotFound,
         Refusal::Forbidden { .. }
         | Refusal::TokenRefused { .. }
         | Refusal::TokenNetwork { .. }
         | Refusal::VclusterClosed { .. }
         | Refusal::CertificateRevoked { .. } => Kind::Forbidden,
-        Refusal::Invalid { .. } => Kind::Invalid,
+        Refusal::Invalid { .. } | Refusal::DagTooLarge { .. } => Kind::Invalid,
         Refusal::UnsupportedSchema { .. } => Kind::Unavailable,
     }
 }
@@ -312,6 +317,7 @@ impl From<&Refusal> for Problem {
                 }
             }
             Refusal::Invalid { field, .. } => problem.field = Some(field.clone()),
+            Refusal::DagTooLarge { .. } => problem.field = Some("members".to_owned()),
             _ => {}
         }
         problem

@@ -79,7 +79,7 @@ fn named(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
 }
 
 /// Milliseconds since midnight, of `9:30`, `09:30` and `09:30:05`.
-fn clock(text: &str) -> Option<u64> {
+pub(crate) fn clock(text: &str) -> Option<u64> {
     let is_clock = text.contains(':') && text.bytes().all(|b| b.is_ascii_digit() || b == b':');
     let at: Time = match text.split_once(':')?.0.len() {
         1 => format!("0{text}").parse().ok()?,

@@ -1,7 +1,11 @@
 //! The section `scheduling`: where placement learns what neither the quorum nor the nodes tell.
 
+mod prometheus;
+
+pub use prometheus::PrometheusConfig;
+
 use lattice_config::Problems;
-use lattice_quorum_types::spec::Demand;
+use lattice_quorum_types::{dag::MAX_MEMBERS, spec::Demand};
 use reqwest::Url;
 use serde::Deserialize;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
@@ -16,6 +20,13 @@ pub struct SchedulingConfig {
     pub data_readiness: Option<DataReadinessConfig>,
     /// Storage systems whose bandwidth is rationed, by the name that requests have.
     pub storage: BTreeMap<String, StorageConfig>,
+    /// The site's Prometheus; without it no service follows a query.
+    pub prometheus: Option<PrometheusConfig>,
+    /// Where checkpoints go of work that does not say: a folder that all nodes share. `{tenant}`,
+    /// `{project}` and `{allocation}` stand for the work's own.
+    pub checkpoint_directory: Option<String>,
+    /// Most members of one graph; 1000 when left out, which is also the most there is.
+    pub max_dag_size: Option<usize>,
 }
 
 /// Prices of energy: lines `timestamp,price` in a file or behind an URL, one of the two.
@@ -174,20 +185,36 @@ impl SchedulingConfig {
         if let Some(readiness) = &self.data_readiness {
             problems.within("data_readiness", |problems| readiness.check(problems));
         }
+        if let Some(prometheus) = &self.prometheus {
+            problems.within("prometheus", |problems| prometheus.check(problems));
+        }
         problems.within("storage", |problems| {
             for (name, storage) in &self.storage {
                 problems.within(name, |problems| storage.check(name, problems));
             }
         });
+        if let Some(given) = self.max_dag_size
+            && !(1..=MAX_MEMBERS).contains(&given)
+        {
+            let text = format!("give 1 to {MAX_MEMBERS} members, not {given}");
+            problems.add("max_dag_size", text);
+        }
+    }
+
+    /// Most members of one graph.
+    pub(crate) fn max_dag_size(&self) -> usize {
+        self.max_dag_size.unwrap_or(MAX_MEMBERS)
     }
 
     /// Every URL of it.
     pub(crate) fn urls(&self) -> impl Iterator<Item = &str> {
         let energy = self.energy_price.iter().filter_map(|e| e.url.as_deref());
         let readiness = self.data_readiness.iter().map(|r| r.url.as_str());
+        let prometheus = self.prometheus.iter().map(|p| p.url.as_str());
         let storage = self.storage.values().filter_map(|s| s.utilisation.as_ref());
         energy
             .chain(readiness)
+            .chain(prometheus)
             .chain(storage.map(|used| used.url.as_str()))
     }
 }

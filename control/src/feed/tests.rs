@@ -135,6 +135,7 @@ fn allocation(n: u64, script: usize, ranks: usize) -> Change {
         requeue: Default::default(),
         hold: false,
         demand: Default::default(),
+        terms: Default::default(),
     };
     let record = Arc::new(Allocation {
         id: AllocationId(n),
@@ -150,6 +151,7 @@ fn allocation(n: u64, script: usize, ranks: usize) -> Change {
         ranks: (0..ranks).map(rank).collect(),
         stop: None,
         revision: Revision(n),
+        course: Default::default(),
     });
     let change = AllocationChange::Progressed;
     Change::Events(Arc::from([Event {

@@ -34,8 +34,11 @@ impl Store for Scripted {
         if query == Query::Baselines {
             return Ok(Answer::Baselines(Box::default()));
         }
-        if query == Query::Vclusters {
-            return Ok(Answer::Vclusters(Vec::new()));
+        match query {
+            Query::Vclusters => return Ok(Answer::Vclusters(Vec::new())),
+            Query::Dags { .. } => return Ok(Answer::Dags(Vec::new())),
+            Query::Reservations => return Ok(Answer::Reservations(Vec::new())),
+            _ => {}
         }
         let reading = self.readings.lock().unwrap().pop();
         reading.ok_or(Unavailable::NoMajority)

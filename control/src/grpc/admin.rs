@@ -4,7 +4,8 @@ use super::{close, key, open, paging, projects};
 use crate::http::{
     ops::{
         audit::{self, Wanted},
-        authorities, certificates, drains, quorum, status, tenants, tokens, vclusters,
+        authorities, certificates, drains, quorum, reservations, status, tenants, tokens,
+        vclusters,
     },
     state::Api,
 };
@@ -147,6 +148,42 @@ impl v1::admin_service_server::AdminService for Service {
         let key = key(message.idempotency_key.take())?;
         let name = std::mem::take(&mut message.name);
         close(vclusters::assign(self.0.core(), &caller, &name, message.into(), key).await)
+    }
+
+    async fn list_reservations(
+        &self,
+        request: Request<v1::ListReservationsRequest>,
+    ) -> Result<Response<v1::ListReservationsResponse>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let (limit, cursor) = paging(message.limit, &message.cursor);
+        close(reservations::list(self.0.core(), &caller, limit, cursor))
+    }
+
+    async fn get_reservation(
+        &self,
+        request: Request<v1::GetReservationRequest>,
+    ) -> Result<Response<v1::Reservation>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        close(reservations::get(self.0.core(), &caller, &message.name))
+    }
+
+    async fn set_reservation(
+        &self,
+        request: Request<v1::SetReservationRequest>,
+    ) -> Result<Response<v1::Reservation>, Status> {
+        let (caller, mut message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key.take())?;
+        let name = std::mem::take(&mut message.name);
+        close(reservations::set(self.0.core(), &caller, &name, message.into(), key).await)
+    }
+
+    async fn delete_reservation(
+        &self,
+        request: Request<v1::DeleteReservationRequest>,
+    ) -> Result<Response<v1::ChangedResponse>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        close(reservations::delete(self.0.core(), &caller, &message.name, key).await)
     }
 
     async fn get_status(

@@ -8,7 +8,11 @@ use crate::http::{
     },
     state::Api,
 };
-use lattice_api::{AllocationRequest, Problem, v1};
+use lattice_api::{
+    AllocationRequest, Problem,
+    allocation::{CheckpointRequest, ExtendRequest},
+    v1,
+};
 use lattice_quorum_types::AllocationId;
 use tonic::{Request, Response, Status};
 
@@ -76,6 +80,61 @@ impl v1::allocations_server::Allocations for Service {
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
         close(allocations::act(self.0.core(), &caller, id, Act::Release, key).await)
+    }
+
+    async fn requeue(
+        &self,
+        request: Request<v1::RequeueRequest>,
+    ) -> Result<Response<v1::Allocation>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let id = AllocationId(message.id);
+        close(allocations::act(self.0.core(), &caller, id, Act::Requeue, key).await)
+    }
+
+    async fn suspend(
+        &self,
+        request: Request<v1::SuspendRequest>,
+    ) -> Result<Response<v1::Allocation>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let id = AllocationId(message.id);
+        close(allocations::act(self.0.core(), &caller, id, Act::Suspend, key).await)
+    }
+
+    async fn resume(
+        &self,
+        request: Request<v1::ResumeRequest>,
+    ) -> Result<Response<v1::Allocation>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let id = AllocationId(message.id);
+        close(allocations::act(self.0.core(), &caller, id, Act::Resume, key).await)
+    }
+
+    async fn extend(
+        &self,
+        request: Request<v1::ExtendRequest>,
+    ) -> Result<Response<v1::Allocation>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let (id, walltime) = (AllocationId(message.id), message.walltime);
+        let act = Act::Extend(ExtendRequest { walltime });
+        close(allocations::act(self.0.core(), &caller, id, act, key).await)
+    }
+
+    async fn checkpoint(
+        &self,
+        request: Request<v1::CheckpointRequest>,
+    ) -> Result<Response<v1::Allocation>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let key = key(message.idempotency_key)?;
+        let id = AllocationId(message.id);
+        let act = Act::Checkpoint(CheckpointRequest {
+            timeout: message.timeout,
+            directory: message.directory,
+        });
+        close(allocations::act(self.0.core(), &caller, id, act, key).await)
     }
 
     async fn explain(

@@ -11,6 +11,7 @@
 mod admin;
 mod allocations;
 mod conformance;
+mod dags;
 mod nodes;
 mod projects;
 
@@ -20,7 +21,7 @@ use lattice_api::{
     Problem,
     v1::{
         admin_service_server::AdminServiceServer, allocations_server::AllocationsServer,
-        conformance_server::ConformanceServer, nodes_server::NodesServer,
+        conformance_server::ConformanceServer, dags_server::DagsServer, nodes_server::NodesServer,
         projects_server::ProjectsServer,
     },
 };
@@ -42,6 +43,10 @@ pub(crate) fn add(router: Router, api: &Api) -> Router {
             "/lattice.v1.Conformance/{*method}",
             ConformanceServer::new(conformance::Service(api.clone()))
                 .max_decoding_message_size(MAX_BODY_BYTES),
+        )
+        .route_service(
+            "/lattice.v1.Dags/{*method}",
+            DagsServer::new(dags::Service(api.clone())).max_decoding_message_size(MAX_BODY_BYTES),
         )
         .route_service(
             "/lattice.v1.Projects/{*method}",

@@ -33,28 +33,78 @@ impl<T: DeserializeOwned> FromRequest<Api> for Input<T> {
             let detail = "send the body as JSON with Content-Type: application/json";
             return Err(Problem::new(Kind::MediaType, "media_type", detail).into());
         }
-        let bytes = Bytes::from_request(request, api).await.map_err(|e| {
-            let kind = match e.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => Kind::TooLarge,
-                _ => Kind::Invalid,
-            };
-            Problem::new(kind, "body", e.body_text())
-        })?;
-        match Json::<T>::from_bytes(&bytes) {
-            Ok(Json(value)) => Ok(Self(value)),
-            Err(JsonRejection::JsonSyntaxError(e)) => {
-                let detail = format!("the body is not JSON: {}", cause(&e));
-                Err(Problem::new(Kind::Invalid, "not_json", detail).into())
-            }
-            Err(e) => Err(unreadable(&cause(&e)).into()),
-        }
+        let bytes = body(request, api).await?;
+        Ok(Self(from_json(&bytes)?))
     }
 }
 
+fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    match Json::<T>::from_bytes(bytes) {
+        Ok(Json(value)) => Ok(value),
+        Err(JsonRejection::JsonSyntaxError(e)) => {
+            let detail = format!("the body is not JSON: {}", cause(&e));
+            Err(Problem::new(Kind::Invalid, "not_json", detail))
+        }
+        Err(e) => Err(unreadable(&cause(&e))),
+    }
+}
+
+/// YAML is read as the JSON that it stands for, so that what is wrong with it is told as there.
+fn from_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let wrong = |reason: String| {
+        let detail = format!("the body is not YAML: {reason}");
+        Problem::new(Kind::Invalid, "not_yaml", detail)
+    };
+    let value: serde_json::Value =
+        serde_yaml_ng::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
+    let json = serde_json::to_vec(&value).map_err(|error| wrong(error.to_string()))?;
+    from_json(&json)
+}
+
+/// A JSON or YAML body.
+pub(crate) struct Document<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for Document<T> {
+    type Rejection = Fail;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Fail> {
+        if is_json(request.headers()) {
+            let Input(value) = Input::from_request(request, api).await?;
+            return Ok(Self(value));
+        }
+        if !is_yaml(request.headers()) {
+            let detail = "send the body with Content-Type: application/json or application/yaml";
+            return Err(Problem::new(Kind::MediaType, "media_type", detail).into());
+        }
+        let bytes = body(request, api).await?;
+        Ok(Self(from_yaml(&bytes)?))
+    }
+}
+
+async fn body(request: Request, api: &Api) -> Result<Bytes, Problem> {
+    Bytes::from_request(request, api).await.map_err(|e| {
+        let kind = match e.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Kind::TooLarge,
+            _ => Kind::Invalid,
+        };
+        Problem::new(kind, "body", e.body_text())
+    })
+}
+
+/// The media type, without its parameters.
+fn essence(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next()?.trim())
+}
+
+/// As RFC 9512 has it, and as it was written before.
+fn is_yaml(headers: &HeaderMap) -> bool {
+    const NAMES: [&str; 3] = ["application/yaml", "application/x-yaml", "text/yaml"];
+    essence(headers).is_some_and(|e| NAMES.iter().any(|name| e.eq_ignore_ascii_case(name)))
+}
+
 fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
-    let essence = value.and_then(|v| v.split(';').next()).map(str::trim);
-    essence.is_some_and(|e| e.eq_ignore_ascii_case("application/json") || e.ends_with("+json"))
+    essence(headers)
+        .is_some_and(|e| e.eq_ignore_ascii_case("application/json") || e.ends_with("+json"))
 }
 
 /// The innermost cause's text, which names the field.
@@ -80,6 +130,19 @@ fn unreadable(text: &str) -> Problem {
         .and_then(|(_, rest)| rest.split_once('`'));
     let leading = text.split_once(": ").map(|(path, _)| path);
     let path = leading.filter(|p| !p.is_empty() && !p.contains(' '));
+    // Where two forms stand beside each other, the reader knows the field only inside.
+    let inner = path.and_then(|path| {
+        text.strip_prefix(path)?
+            .strip_prefix(": ")?
+            .split_once(": ")
+    });
+    let inner = inner
+        .map(|(inner, _)| inner)
+        .filter(|inner| !inner.contains(' '));
+    let joined = path
+        .zip(inner)
+        .map(|(path, inner)| format!("{path}.{inner}"));
+    let path = joined.as_deref().or(path);
     let field = match (quoted.or(missing), path) {
         (Some((name, _)), Some(path)) if !path.ends_with(name) && path != "." => {
             Some(format!("{path}.{name}"))
@@ -179,6 +242,10 @@ mod tests {
             (
                 "missing field `project` at line 1 column 2",
                 Some("project"),
+            ),
+            (
+                "members[1]: nodes: invalid type: x",
+                Some("members[1].nodes"),
             ),
             ("expected value at line 1 column 1", None),
         ] {

@@ -200,6 +200,10 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
             &limits.collect::<Vec<_>>(),
         );
     }
+    // Which services follow what is for operators.
+    if caller.sees_all() {
+        out.push_str(&core.scaling.exposition());
+    }
     requests(api.meter(), &mut out);
     out
 }

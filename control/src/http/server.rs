@@ -41,6 +41,8 @@ pub struct Port {
     pub auth: Arc<Auth>,
     /// The authority that join tokens tell newcomers to trust.
     pub authority: Pin,
+    /// Most members of one graph.
+    pub max_dag_size: usize,
 }
 
 impl fmt::Debug for Port {
@@ -84,6 +86,7 @@ pub fn serve(
     let bounds = Bounds {
         requests_per_second: REQUESTS_PER_SECOND,
         connections: MAX_CONNECTIONS,
+        max_dag_size: port.max_dag_size,
         stop,
     };
     let api = Api::new(core, port.auth, port.authority, bounds);

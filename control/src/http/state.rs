@@ -17,6 +17,8 @@ pub(crate) struct Bounds {
     pub(crate) requests_per_second: u32,
     /// Connections at the same time.
     pub(crate) connections: usize,
+    /// Most members of one graph.
+    pub(crate) max_dag_size: usize,
     /// Cancelled when the port closes.
     pub(crate) stop: CancellationToken,
 }
@@ -33,6 +35,7 @@ struct Inner {
     streams: Arc<Streams>,
     connections: Connections,
     authority: Pin,
+    max_dag_size: usize,
     stop: CancellationToken,
 }
 
@@ -46,6 +49,7 @@ impl Api {
             streams: Arc::default(),
             connections: Connections::new(bounds.connections),
             authority,
+            max_dag_size: bounds.max_dag_size,
             stop: bounds.stop,
         }))
     }
@@ -76,6 +80,11 @@ impl Api {
     /// The authority that whoever joins the cluster is to trust.
     pub(crate) fn authority(&self) -> Pin {
         self.0.authority
+    }
+
+    /// Most members of one graph.
+    pub(crate) fn max_dag_size(&self) -> usize {
+        self.0.max_dag_size
     }
 
     /// Who an `Authorization` header stands for, within their rate.

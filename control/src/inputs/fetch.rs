@@ -176,9 +176,19 @@ impl Web {
 
     /// The body of the answer, if it is one with status 200.
     pub(crate) async fn get(&self, url: &Url) -> Result<Vec<u8>, FetchError> {
+        let (_, body) = self.get_with(url, &[200]).await?;
+        Ok(body)
+    }
+
+    /// The status and the body of the answer, if its status is one of `taken`.
+    pub(crate) async fn get_with(
+        &self,
+        url: &Url,
+        taken: &[u16],
+    ) -> Result<(u16, Vec<u8>), FetchError> {
         let after = self.deadline;
         let mut reads = None;
-        let got = timeout(after, self.asked(url, &mut reads)).await;
+        let got = timeout(after, self.asked(url, taken, &mut reads)).await;
         got.unwrap_or_else(|_| {
             Err(match reads {
                 Some(token) => token.late(after),
@@ -191,8 +201,9 @@ impl Web {
     async fn asked<'a>(
         &'a self,
         url: &Url,
+        taken: &[u16],
         reads: &mut Option<&'a Token>,
-    ) -> Result<Vec<u8>, FetchError> {
+    ) -> Result<(u16, Vec<u8>), FetchError> {
         let shown = self.token.as_deref().map(|token| (token, token.value()));
         let mut response = self
             .sent(url, shown.as_ref().map(|(_, value)| value))
@@ -206,7 +217,7 @@ impl Web {
             }
         }
         let status = response.status().as_u16();
-        if status != 200 {
+        if !taken.contains(&status) {
             return Err(FetchError::Status { status });
         }
         let most = self.most;
@@ -217,7 +228,7 @@ impl Web {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(body)
+        Ok((status, body))
     }
 
     async fn sent(&self, url: &Url, token: Option<&HeaderValue>) -> Result<Response, FetchError> {

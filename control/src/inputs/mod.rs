@@ -9,11 +9,13 @@
 mod answer;
 mod energy;
 mod fetch;
+mod metrics;
 mod readiness;
 mod solver;
 mod sources;
 mod storage;
 
+pub(crate) use metrics::{Metrics, Missing};
 pub(crate) use solver::{Promised, fill, follow, left, pending, promise};
 pub use sources::SourceError;
 pub(crate) use sources::Sources;

@@ -12,6 +12,7 @@ use super::{
     Inputs, Source, System,
     energy::{self, Series},
     fetch::{self, ClientError, Web},
+    metrics::{self, Metrics},
 };
 use crate::{
     config::scheduling::{SchedulingConfig, seconds},
@@ -54,6 +55,8 @@ impl From<ClientError> for SourceError {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
     pub(crate) asked: Vec<Asked>,
+    /// Asked by whoever follows a metric.
+    pub(crate) metrics: Option<Metrics>,
     budgets: Vec<(String, u64)>,
 }
 
@@ -92,7 +95,18 @@ impl Sources {
                 asked.push(Asked::Utilisation(utilisation));
             }
         }
-        Ok(Self { asked, budgets })
+        let metrics = config.prometheus.as_ref().map(|prometheus| {
+            let (key, token) = ("prometheus", prometheus.token_file.as_ref());
+            let most = metrics::MOST_BYTES;
+            let web = web(&client, key, token, prometheus.deadline_s, most)?;
+            let base = parsed(key, &prometheus.url)?;
+            Ok::<_, SourceError>(Metrics::new(web, base))
+        });
+        Ok(Self {
+            asked,
+            metrics: metrics.transpose()?,
+            budgets,
+        })
     }
 
     /// Reads the files that are sources.

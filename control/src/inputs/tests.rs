@@ -2,6 +2,7 @@
 
 mod asked;
 mod energy;
+mod metrics;
 mod prices;
 mod readiness;
 mod site;

@@ -5,6 +5,8 @@
 pub(crate) mod activation;
 pub(crate) mod attempts;
 pub(crate) mod autodrain;
+pub(crate) mod borrow;
+pub(crate) mod checkpoints;
 pub(crate) mod claims;
 pub(crate) mod conformance;
 pub(crate) mod dispatch;
@@ -13,6 +15,7 @@ pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod lease;
 pub(crate) mod liveness;
+pub(crate) mod moves;
 pub(crate) mod named;
 pub(crate) mod node_loss;
 pub(crate) mod notes;
@@ -21,6 +24,7 @@ pub(crate) mod reboots;
 pub(crate) mod reconciler;
 pub(crate) mod register;
 pub(crate) mod reports;
+pub(crate) mod scale;
 pub(crate) mod schedule;
 pub(crate) mod schedulers;
 #[cfg(test)]

@@ -29,10 +29,12 @@ use std::{
 use tokio::time::{Instant, timeout};
 
 pub(crate) mod inputs;
+pub(crate) mod room;
 mod unassigned;
 
 pub(crate) use inputs::whole;
 use inputs::{changes, delta};
+use room::{Promise, Search, Sought};
 use unassigned::{Of, Unassigned, Why, pending};
 
 /// Walltimes run, and estimates with them: it is planned this often at least.
@@ -158,9 +160,11 @@ impl Schedule {
         let rests = |rest: Rest| rest.epoch == epoch && since < rest.since + REST;
         let may_rest = self.rest.is_some_and(rests);
         self.unassigned.follow(&view, since);
-        let Some(plan) = self.plan(&view, may_rest).await else {
+        self.keep_promises(&view, &fence).await;
+        let Some((plan, sought)) = self.plan(&view, may_rest).await else {
             return ScheduleReport::default();
         };
+        self.make_room(sought, &fence).await;
         // What was placed and could not be proposed, or was refused, is planned again whatever changes.
         let has_placed = !plan.placements.is_empty();
         self.rest = (!has_placed).then_some(Rest { since, epoch });
@@ -195,7 +199,7 @@ impl Schedule {
             let Some(held) = pending(view, placed.id) else {
                 continue;
             };
-            let (id, of) = (held.id, Of { plan, placed, held });
+            let (id, of) = (placed.id, Of { plan, placed, held });
             let nodes = under_boots(view, held, &placed.nodes);
             // They are asked although one of them has not named its boot yet.
             let claimed = held.spec.sensitive.then(|| {
@@ -238,7 +242,7 @@ impl Schedule {
                 bytes: bytes as u64,
                 limit_bytes: most as u64,
             };
-            tracing::warn!(id = %of.held.id, %blocker, "an allocation is not assigned");
+            tracing::warn!(id = %of.placed.id, %blocker, "an allocation is not assigned");
             self.unassigned.is_too_long(of, blocker);
             self.is_due = true;
         }
@@ -271,7 +275,7 @@ impl Schedule {
                 Ok(applied) => {
                     report.assigned += 1;
                     report.revision = report.revision.max(applied.revision);
-                    self.unassigned.assigned(of.held.id);
+                    self.unassigned.assigned(of.placed.id);
                 }
                 Err(refusal) => {
                     report.refused += 1;
@@ -287,7 +291,7 @@ impl Schedule {
             Refusal::Unproven { faults, .. } => self.claims.refused(faults),
             _ => {}
         }
-        let id = of.held.id;
+        let id = of.placed.id;
         match self.unassigned.refuse(of, refusal, Instant::now()) {
             true => {
                 self.is_due = true;
@@ -300,11 +304,12 @@ impl Schedule {
     /// Plans on a thread of its own; it may take a while. `None` while the process ends, and where it
     /// `may_rest` and nothing that a plan depends on has changed: on a large cluster another node answers
     /// all the time.
-    async fn plan(&mut self, view: &Arc<View>, may_rest: bool) -> Option<Plan> {
+    async fn plan(&mut self, view: &Arc<View>, may_rest: bool) -> Option<(Plan, Vec<Sought>)> {
         let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
         let turn = core.planning.clone().acquire_owned().await.ok()?;
         let asides = self.unassigned.asides();
         let settings = view.settings_of(&vcluster);
+        let rules = view.movement_of(&vcluster).room;
         self.tell_unread(settings.unread);
         // Where this is stopped meanwhile, the next one begins cold.
         let warm = self.warm.take();
@@ -329,7 +334,20 @@ impl Schedule {
                 }
             };
             planner.set_policy(policy);
-            let plan = (!rests).then(|| planner.plan(now));
+            let plan = (!rests).then(|| {
+                let plan = planner.plan(now);
+                let search = Search {
+                    core: &core,
+                    view: &view,
+                    vcluster: &vcluster,
+                    cluster: planner.view(),
+                    solver: planner.policy(),
+                    rules,
+                    now,
+                };
+                let sought = search.run(&plan);
+                (plan, sought)
+            });
             drop(turn);
             let known = view;
             (Warm { planner, known }, plan)
@@ -341,6 +359,33 @@ impl Schedule {
             }
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => None,
+        }
+    }
+
+    /// Gives what was promised as soon as it is free, and takes back what cannot be kept.
+    async fn keep_promises(&mut self, view: &View, fence: &Fence) {
+        for (id, promise) in room::promises(view, &self.vcluster) {
+            let command = match promise {
+                Promise::Waits(_) => continue,
+                Promise::Ready(nodes) => Command::Assign { id, nodes },
+                Promise::Broken => {
+                    tracing::info!(%id, "a promised node cannot be used any more");
+                    Command::WithdrawPromise { id }
+                }
+            };
+            let proposed = self.core.propose_as_service(Some(fence.clone()), command);
+            if let Err(error) = proposed.await {
+                tracing::info!(%id, %error, "a promise is not kept yet");
+            }
+        }
+    }
+
+    async fn make_room(&mut self, sought: Vec<Sought>, fence: &Fence) {
+        for Sought { id, command } in sought {
+            let proposed = self.core.propose_as_service(Some(fence.clone()), command);
+            if let Err(error) = proposed.await {
+                tracing::info!(%id, %error, "nobody makes room; sought again");
+            }
         }
     }
 
@@ -434,7 +479,7 @@ fn set_aside(
 /// # Errors
 /// Those that have not, or have not answered since a boot that is known to be over: another control may
 /// have heard of that first, and would put the work back as fast as it is assigned here.
-fn under_boots(
+pub(crate) fn under_boots(
     view: &View,
     waits: &Allocation,
     nodes: &[ExpectedNode],

@@ -12,6 +12,7 @@ use crate::{
         activation::Activation,
         lease::{Lease, LeaseReport, RENEWAL, RETRY},
         reconciler::{self, kept},
+        scale::Scale,
         schedule::{self, Schedule},
     },
     view::View,
@@ -127,11 +128,19 @@ impl Schedulers {
 
     fn start(&self, name: VclusterName, lease: Arc<Lease>) -> AbortOnDropHandle<()> {
         let core = self.core.clone();
+        let (beside, of_lease, of) = (core.clone(), lease.clone(), name.clone());
         let work = move || {
             let schedule = Schedule::new(core.clone(), lease.clone(), name.clone());
             reconciler::run(core.clone(), lease.clone(), schedule)
         };
-        AbortOnDropHandle::new(tokio::spawn(kept("schedule", work)))
+        let scale = move || {
+            let scale = Scale::new(beside.clone(), of_lease.clone(), of.clone());
+            reconciler::run(beside.clone(), of_lease.clone(), scale)
+        };
+        let both = async move {
+            tokio::join!(kept("schedule", work), kept("scale", scale));
+        };
+        AbortOnDropHandle::new(tokio::spawn(both))
     }
 
     /// Keeps what it has, and asks for what is free; for ever.

@@ -48,6 +48,7 @@ const TIMINGS: Timings = Timings {
     reboot_grace: Duration::from_millis(500),
     kept_out: Duration::from_secs(3),
     gate_every: Duration::from_secs(1),
+    checkpoints_every: Duration::from_secs(1),
     trust_every: Duration::from_secs(600),
 };
 const STOP_LOST_AFTER: Duration = Duration::from_secs(2);
@@ -380,6 +381,7 @@ pub fn submit(nodes: u32, script: &str) -> Command {
             requeue: Requeue::Never,
             hold: false,
             demand: Default::default(),
+            terms: Default::default(),
         }),
     }
 }

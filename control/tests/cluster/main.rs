@@ -8,6 +8,7 @@ mod bed;
 mod faults;
 mod inputs;
 mod loss;
+mod movement;
 mod relay;
 mod roll;
 mod scenarios;
@@ -18,6 +19,9 @@ use std::{future::Future, process::ExitCode, time::Instant};
 /// founds the cluster and always runs.
 fn main() -> ExitCode {
     lattice_agent::child::run_if_child();
+    if std::env::args().nth(1).as_deref() == Some(movement::PROGRAM) {
+        return lattice_checkpointer::main(std::env::args_os().skip(1)).into();
+    }
     let filter = std::env::args().nth(1).filter(|arg| !arg.starts_with('-'));
     if std::env::args().any(|arg| arg == "--list") {
         return ExitCode::SUCCESS;
@@ -35,13 +39,14 @@ fn main() -> ExitCode {
     runtime.block_on(async {
         if !matches!(
             filter.as_deref(),
-            Some("baselines" | "upgraded" | "site_tells")
+            Some("baselines" | "upgraded" | "site_tells" | "movement")
         ) {
             scenarios::run(filter.as_deref()).await;
         }
         baselines::run(filter.as_deref()).await;
         roll::run(filter.as_deref()).await;
         inputs::run(filter.as_deref()).await;
+        movement::run(filter.as_deref()).await;
     });
     ExitCode::SUCCESS
 }

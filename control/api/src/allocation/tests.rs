@@ -1,8 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod terms;
+
 use super::*;
 use lattice_quorum_types::{
-    AllocationState, NodeId, UnixMillis, allocation::Rank, spec::Constraints,
+    Allocation, AllocationState, NodeId, UnixMillis,
+    allocation::{Rank, RankPhase},
+    spec::Constraints,
 };
 
 fn request(json: &str) -> Result<AllocationSpec, String> {
@@ -167,6 +171,7 @@ fn record() -> Allocation {
         ranks: vec![rank("gpu002"), rank("gpu001"), rank("gpu004")],
         stop: None,
         revision: Revision(9),
+        course: Default::default(),
     }
 }
 

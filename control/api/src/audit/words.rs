@@ -255,6 +255,27 @@ pub fn summary(action: &AuditAction) -> String {
             };
             format!("{how} {} from vCluster {from} to {to}", some(nodes))
         }
+        AuditAction::ReservationSet {
+            name,
+            nodes,
+            before,
+            after,
+        } => match before.is_empty() {
+            true => format!(
+                "made reservation {name} of {}: {}",
+                some(nodes),
+                after.join("; ")
+            ),
+            false => format!(
+                "changed reservation {name} of {} from {} to {}",
+                some(nodes),
+                before.join("; "),
+                after.join("; ")
+            ),
+        },
+        AuditAction::ReservationDeleted { name, nodes } => {
+            format!("deleted reservation {name} of {}", some(nodes))
+        }
         AuditAction::MemberAdded { member, addr } => {
             format!("quorum member {member} at {addr} joined")
         }

@@ -1,7 +1,13 @@
 //! What REST shows of hardware and conformance is in the messages as well, each field: a view with
 //! every field filled, and no two alike, comes back from its message as it was.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use crate::{
+    allocation::{
+        CheckpointBody, CheckpointsView, DagPlaceView, DependencyView, ElementView, KeptView,
+        MetricBody, ScaleBody, TallyView, WaitsForView, WritingView,
+    },
     baseline::{
         BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView, ClassRuleView,
         CohortForm, VersionView,
@@ -11,6 +17,7 @@ use crate::{
         DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView, HeldValue,
         NoMajorityView, NotReadView, UnknownView,
     },
+    dag::{DagEdgeView, DagMemberView, DagView, GraphEdgeView, GraphNodeView, GraphView},
     explanation::{ExplanationView, FactorView, ScoreView, StepView},
     health::{NodeHealthView, ReasonView},
     history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, NodeEventView},
@@ -21,6 +28,7 @@ use crate::{
     page::Page,
     project::{LimitsBody, ProjectView, UsageView},
     quorum::{QuorumMemberView, QuorumStep, QuorumView},
+    reservation::ReservationView,
     scheduler::{AllReservations, ReservationsView, SchedulerView, WeightsView},
     tenant::TenantView,
     v1,
@@ -203,6 +211,31 @@ macro_rules! alike {
 type HistoryPage = Page<HistoryEntryView>;
 
 alike! {
+    CheckpointBody = CheckpointTerms { mode, trigger, directory }
+    CheckpointsView = Checkpoints { asked, failed, kept, writing }
+    DagEdgeView = DagEdge { member, condition }
+    DagMemberView = DagMember { name, allocation, state, stop, after }
+    DagPlaceView = DagPlace { dag, member }
+    DagView = Dag {
+        id, name, user, project, state, submitted_at, ended_at, size, unfinished, cancelled_by,
+        failed, members, revision,
+    }
+    GraphEdgeView = DagGraphEdge { from, to, condition }
+    GraphNodeView = DagGraphNode { name, allocation, state }
+    GraphView = DagGraph { id, name, nodes, edges }
+    ReservationView = Reservation {
+        name, nodes, node_count, from, until, active, users, projects, usable, reason, by, revision,
+    }
+    DependencyView = WaitedFor { condition, on }
+    ElementView = ArrayElement { array, index }
+    KeptView = KeptCheckpoint {
+        number, directory, asked_at, written_at, took, attempt, bytes, progress,
+    }
+    TallyView = Tally { elements, pending, blocked, running, completed, failed, cancelled }
+    WaitsForView = WaitsFor { allocations, mutex }
+    WritingView = WritingCheckpoint {
+        number, directory, asked_at, until, extended, ranks_written, makes_room,
+    }
     BaselineSet = SetBaselineResponse { name, version, classes, revision, dry_run, standing }
     BaselineStanding = BaselineStanding {
         judged, judged_count, conform, conform_count, differ, differ_count, unknown, unknown_count,
@@ -285,6 +318,27 @@ alike! {
     WeightsView = Weights {
         priority, wait_time, fair_share, topology, data_ready, backlog, energy, checkpoint,
         conformance,
+    }
+}
+
+impl Full for ScaleBody {
+    fn full(next: &mut u16) -> Self {
+        Self {
+            min_nodes: Full::full(next),
+            max_nodes: Full::full(next),
+            metric: MetricBody::Prometheus(Full::full(next)),
+            target: Full::full(next),
+            up_window: Full::full(next),
+            down_window: Full::full(next),
+            cooldown: Full::full(next),
+            down_threshold: Full::full(next),
+        }
+    }
+}
+
+impl Back<ScaleBody> for v1::Scale {
+    fn back(self) -> ScaleBody {
+        self.try_into().unwrap()
     }
 }
 
@@ -479,6 +533,17 @@ where
 
 #[test]
 fn a_message_has_every_field_of_its_view() {
+    comes_back::<CheckpointBody, v1::CheckpointTerms>();
+    comes_back::<CheckpointsView, v1::Checkpoints>();
+    comes_back::<DagPlaceView, v1::DagPlace>();
+    comes_back::<DagView, v1::Dag>();
+    comes_back::<GraphView, v1::DagGraph>();
+    comes_back::<ReservationView, v1::Reservation>();
+    comes_back::<DependencyView, v1::WaitedFor>();
+    comes_back::<ElementView, v1::ArrayElement>();
+    comes_back::<ScaleBody, v1::Scale>();
+    comes_back::<TallyView, v1::Tally>();
+    comes_back::<WaitsForView, v1::WaitsFor>();
     comes_back::<BaselineSet, v1::SetBaselineResponse>();
     comes_back::<BaselineView, v1::Baseline>();
     comes_back::<BrakeState, v1::BrakeResponse>();

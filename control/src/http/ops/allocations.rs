@@ -1,12 +1,18 @@
 //! Allocations.
 
-use super::{paging, propose, read, unexpected};
+use super::{elements, paging, propose, read, unexpected, waits::Waits};
 use crate::{Core, LastPlan, View, http::caller::Caller};
 use lattice_api::{
-    AllocationView, allocation::Sight, explanation::ExplanationView, page::Page, problem::Problem,
+    AllocationView,
+    allocation::{CheckpointRequest, ExtendRequest, Sight, Walltime},
+    duration,
+    explanation::ExplanationView,
+    page::Page,
+    problem::Problem,
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, ProjectPath, Refusal,
+    checkpoint::TIMEOUT_MS,
     event::EventKind,
     view::{Answer, Query},
 };
@@ -16,12 +22,6 @@ use std::{ops::Bound, sync::Arc};
 const CHUNK: u32 = 1_000;
 /// Reads for one page. A page may come out short when few records match; its cursor goes on.
 const MAX_READS: usize = 10;
-
-/// A number from a path.
-pub(crate) fn number(text: &str) -> Result<AllocationId, Problem> {
-    text.parse()
-        .map_err(|e: lattice_quorum_types::id::InvalidId| Problem::field("id", e.to_string()))
-}
 
 fn unknown(id: AllocationId) -> Problem {
     Problem::from(&Refusal::UnknownAllocation { id })
@@ -95,11 +95,13 @@ pub(crate) async fn list(
         let passing = all.map(|(_, a)| a).filter(|a| filter.passes(caller, a));
         let page = paging::page(passing, limit, |a| a.id.to_string());
         let plan = core.plan_for(&view, page.items.iter().map(|a| &***a)).await;
-        return Ok(page.map(|a| shown(&view, &plan, caller, a)));
+        let waits = Waits::new(&view);
+        return Ok(page.map(|a| shown(&view, (&plan, &waits), caller, a)));
     }
     let page = list_all(core, caller, filter, limit, after).await?;
     let plan = core.plan_for(&view, &page.items).await;
-    Ok(page.map(|a| shown(&view, &plan, caller, &a)))
+    let waits = Waits::new(&view);
+    Ok(page.map(|a| shown(&view, (&plan, &waits), caller, &a)))
 }
 
 /// With those that have ended, which only the quorum has.
@@ -141,20 +143,19 @@ async fn list_all(
     })
 }
 
-/// The record, out of the view or, once it has ended, out of the quorum.
+/// The record, out of the view or, once it has ended, out of the quorum; of an element that was never placed,
+/// what its array's has of it.
 pub(super) async fn record(
     core: &Core,
     caller: &Caller,
     id: AllocationId,
 ) -> Result<Arc<Allocation>, Problem> {
-    let live = core.view().allocation(id).cloned();
-    let record = match live {
-        Some(live) => live,
-        None => match read(core, Query::Allocation { id }).await? {
-            Answer::Allocation(Some(ended)) => Arc::from(ended),
-            Answer::Allocation(None) => return Err(unknown(id)),
-            _ => return Err(unexpected()),
-        },
+    let record = match elements::recorded(core, id).await? {
+        Some(record) => record,
+        None => {
+            let element = elements::unplaced(core, id).await?;
+            element.ok_or_else(|| unknown(id))?
+        }
     };
     match caller.sees(&record.spec.project) {
         true => Ok(record),
@@ -172,11 +173,82 @@ pub(crate) async fn get(
 }
 
 /// What a person may do to an allocation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Act {
     Cancel,
     Hold,
     Release,
+    Requeue,
+    Extend(ExtendRequest),
+    Checkpoint(CheckpointRequest),
+    Suspend,
+    Resume,
+}
+
+impl Act {
+    /// What has to be known of the allocation is read.
+    async fn command(
+        &self,
+        core: &Core,
+        caller: &Caller,
+        id: AllocationId,
+    ) -> Result<Command, Problem> {
+        Ok(match self {
+            Act::Cancel => Command::Cancel { id },
+            Act::Hold => Command::Hold { id },
+            Act::Release => Command::Release { id },
+            Act::Requeue => Command::Requeue { id },
+            Act::Suspend => Command::Suspend { id },
+            Act::Resume => Command::Resume { id },
+            Act::Extend(request) => {
+                let walltime_ms = match request.read()? {
+                    Walltime::Of(ms) => ms,
+                    Walltime::More(ms) => {
+                        let present = record(core, caller, id).await?.spec.walltime_ms;
+                        let unbounded = || {
+                            let reason =
+                                "it has none, and runs without bound; give a whole walltime";
+                            Problem::field("walltime", reason)
+                        };
+                        let sum = present.ok_or_else(unbounded)?.saturating_add(ms);
+                        sum.min(duration::MAX_MS)
+                    }
+                };
+                Command::SetWalltime { id, walltime_ms }
+            }
+            Act::Checkpoint(request) => checkpoint(core, caller, id, request).await?,
+        })
+    }
+}
+
+async fn checkpoint(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+    request: &CheckpointRequest,
+) -> Result<Command, Problem> {
+    let timeout_ms = request.timeout_ms()?.unwrap_or(TIMEOUT_MS);
+    let given = request.directory.clone().filter(|text| !text.is_empty());
+    let directory = match given {
+        Some(directory) => directory,
+        None => {
+            let record = record(core, caller, id).await?;
+            let nowhere = || {
+                let reason = "neither the work nor the site says where to; give a directory";
+                Problem::field("directory", reason)
+            };
+            // Of what writes none, the quorum says so.
+            match record.spec.terms.checkpoint {
+                None => "/".to_owned(),
+                Some(_) => core.checkpoint_directory(&record).ok_or_else(nowhere)?,
+            }
+        }
+    };
+    Ok(Command::WriteCheckpoint {
+        id,
+        directory,
+        timeout_ms,
+    })
 }
 
 pub(crate) async fn act(
@@ -186,14 +258,12 @@ pub(crate) async fn act(
     act: Act,
     key: Option<String>,
 ) -> Result<AllocationView, Problem> {
-    let command = match act {
-        Act::Cancel => Command::Cancel { id },
-        Act::Hold => Command::Hold { id },
-        Act::Release => Command::Release { id },
-    };
+    // Who may not write is told that, and not what there is.
+    caller.writer()?;
     if caller.tenants.is_some() {
         record(core, caller, id).await?;
     }
+    let command = act.command(core, caller, id).await?;
     let applied = propose(core, caller, key, command).await?;
     let changed = applied.events.iter().rev().find_map(|e| match &e.kind {
         EventKind::Allocation { record, .. } if record.id == id => Some(record),
@@ -214,7 +284,11 @@ pub(crate) async fn explanation(
     let view = core.view();
     let sight = sight(&view, caller, &record);
     let plan = core.plan_for(&view, [&*record]).await;
-    Ok(super::explain::explain(&plan, &record, sight))
+    let mut explained = super::explain::explain(&plan, &record, sight);
+    if let Some(waits) = Waits::new(&view).of(&record) {
+        explained.summary = super::waits::in_words(&record, &waits);
+    }
+    Ok(explained)
 }
 
 /// Whether the caller may see what runs: its own, of a project it administers, or as an operator.
@@ -235,17 +309,24 @@ pub(crate) fn sight(view: &View, caller: &Caller, a: &Allocation) -> Sight {
 /// An allocation as the caller may see it. `plan`: [`Core::plan_for`] it.
 pub(crate) fn shown(
     view: &View,
-    plan: &LastPlan,
+    (plan, waits): (&LastPlan, &Waits<'_>),
     caller: &Caller,
     a: &Allocation,
 ) -> AllocationView {
     let mut shown = AllocationView::new(a, sight(view, caller, a));
     shown.reason = super::explain::reason(plan, a);
+    if let Some(waits) = waits.of(a) {
+        shown.reason = Some(super::waits::in_words(a, &waits));
+        shown.waits_for = Some((&waits).into());
+    }
+    if let Some(workload) = &mut shown.workload {
+        *workload = view.workload(a).into();
+    }
     shown
 }
 
 async fn shown_now(core: &Core, caller: &Caller, a: &Allocation) -> AllocationView {
     let view = core.view();
     let plan = core.plan_for(&view, [a]).await;
-    shown(&view, &plan, caller, a)
+    shown(&view, (&plan, &Waits::new(&view)), caller, a)
 }

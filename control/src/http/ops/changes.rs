@@ -1,6 +1,6 @@
 //! Changes as the event stream shows them to one caller.
 
-use super::{allocations, explain, nodes, time};
+use super::{allocations, explain, nodes, time, waits::Waits};
 use crate::{Change as CoreChange, Core, Observed as CoreObserved, View, http::caller::Caller};
 use lattice_api::{
     event::{Change, Changes, Compacted, Observed, StreamEvent, Waiting},
@@ -20,9 +20,10 @@ pub(crate) fn shown(
 ) -> Option<StreamEvent> {
     match change {
         CoreChange::Events(events) => {
+            let waits = Waits::new(view);
             let changes: Vec<_> = events
                 .iter()
-                .filter_map(|event| one(core, view, caller, event))
+                .filter_map(|event| one(core, (view, &waits), caller, event))
                 .collect();
             let last = events.last().filter(|_| !changes.is_empty())?;
             Some(StreamEvent::Changes(Changes {
@@ -40,16 +41,24 @@ pub(crate) fn shown(
     }
 }
 
-fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Change> {
+fn one(
+    core: &Core,
+    (view, waits): (&View, &Waits<'_>),
+    caller: &Caller,
+    event: &Event,
+) -> Option<Change> {
     let project = match &event.kind {
         EventKind::Allocation { record, .. } => Some(&record.spec.project),
         EventKind::Project { record } => Some(&record.path),
         EventKind::ProjectDeleted { path } => Some(path),
+        EventKind::Dag { record } => Some(&record.project),
         EventKind::Node { .. }
         | EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
         | EventKind::Vcluster { .. }
         | EventKind::VclusterDeleted { .. }
+        | EventKind::Reservation { .. }
+        | EventKind::ReservationDeleted { .. }
         | EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }
@@ -64,7 +73,8 @@ fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Chang
     }
     match &event.kind {
         EventKind::Allocation { change, record } => {
-            let mut record = Box::new(allocations::shown(view, &view.plan, caller, record));
+            let why = (&*view.plan, waits);
+            let mut record = Box::new(allocations::shown(view, why, caller, record));
             // It never changes, and the feed does not keep it.
             record.workload = None;
             Some(Change::Allocation {
@@ -101,6 +111,9 @@ fn one(core: &Core, view: &View, caller: &Caller, event: &Event) -> Option<Chang
         | EventKind::NodeReleased { .. }
         | EventKind::Vcluster { .. }
         | EventKind::VclusterDeleted { .. }
+        | EventKind::Dag { .. }
+        | EventKind::Reservation { .. }
+        | EventKind::ReservationDeleted { .. }
         | EventKind::Lease { .. }
         | EventKind::Enrolled { .. }
         | EventKind::Trust { .. }
@@ -124,6 +137,10 @@ fn word(change: AllocationChange) -> &'static str {
         AllocationChange::Resumed => "resumed",
         AllocationChange::Grown => "grown",
         AllocationChange::Shrunk => "shrunk",
+        AllocationChange::Checkpointing => "checkpointing",
+        AllocationChange::Checkpointed => "checkpointed",
+        AllocationChange::Extended => "extended",
+        AllocationChange::Counted => "counted",
     }
 }
 

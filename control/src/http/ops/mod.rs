@@ -11,7 +11,9 @@ pub(crate) mod changes;
 pub(crate) mod claims;
 pub(crate) mod compared;
 pub(crate) mod conformance;
+pub(crate) mod dags;
 pub(crate) mod drains;
+pub(crate) mod elements;
 pub(crate) mod explain;
 mod groups;
 pub(crate) mod health;
@@ -23,11 +25,13 @@ pub(crate) mod nodes;
 pub(crate) mod paging;
 pub(crate) mod projects;
 pub(crate) mod quorum;
+pub(crate) mod reservations;
 pub(crate) mod status;
 pub(crate) mod submit;
 pub(crate) mod tenants;
 pub(crate) mod tokens;
 pub(crate) mod vclusters;
+mod waits;
 
 use crate::{Core, ProposeError, http::caller::Caller};
 use lattice_api::{

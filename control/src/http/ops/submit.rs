@@ -1,7 +1,7 @@
 //! Submits: what no node set could ever satisfy is refused by name, and a dry run says what would become
 //! of it.
 
-use super::{explain, judge, propose, read, unexpected};
+use super::{elements, explain, judge, propose, read, unexpected};
 use crate::{
     Core, LastPlan, NodeEntry, View,
     http::caller::Caller,
@@ -30,7 +30,8 @@ pub(crate) async fn submit(
     key: Option<String>,
     dry_run: bool,
 ) -> Result<Submitted, Problem> {
-    let spec = Box::new(request.into_spec()?);
+    let known = elements::known(core, caller, &request).await?;
+    let spec = Box::new(request.into_spec_with(&known)?);
     caller.check_sees(&spec.project)?;
     let possible = possible(core, &spec);
     let command = Command::Submit { spec };
@@ -77,7 +78,7 @@ async fn judged(
 }
 
 /// Whether what is asked for could ever be had.
-fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
+pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     let view = core.view();
     check_storage(&view, spec)?;
     if core.view_age_ms().is_none() {
@@ -130,7 +131,11 @@ fn impossible(field: &str, reason: String) -> Problem {
 
 /// Whether the caller used this key before: a repeat is answered as it was then, whatever has become of
 /// the nodes since.
-async fn was_used(core: &Core, caller: &Caller, key: Option<&str>) -> Result<bool, Problem> {
+pub(super) async fn was_used(
+    core: &Core,
+    caller: &Caller,
+    key: Option<&str>,
+) -> Result<bool, Problem> {
     let Some(key) = key else { return Ok(false) };
     // No command that was ever applied.
     let other = Command::Cancel {
@@ -169,6 +174,7 @@ async fn outlook(
         ranks: Vec::new(),
         stop: None,
         revision: Revision(0),
+        course: Default::default(),
     };
     let planned = core.plan_with(&record).await;
     let busy = |busy: Busy| Problem::new(Kind::TooMany, "too_many_requests", busy.to_string());

@@ -6,6 +6,7 @@ use crate::http::{
     extract::{Input, Key, Params, Place},
     ops::{
         allocations::{self, Act, Filter},
+        elements,
         logs::{self, LogRequest},
         submit,
     },
@@ -20,7 +21,9 @@ use axum::{
 };
 use futures::StreamExt;
 use lattice_api::{
-    AllocationRequest, AllocationView, Page, Problem, Submitted, explanation::ExplanationView,
+    AllocationRequest, AllocationView, Page, Problem, Submitted,
+    allocation::{CheckpointRequest, ExtendRequest},
+    explanation::ExplanationView,
 };
 use lattice_quorum_types::wire::LogStream;
 use serde::Deserialize;
@@ -90,14 +93,14 @@ pub(super) async fn submit(
 }
 
 /// One allocation, ended ones included.
-#[utoipa::path(get, path = "/allocations/{id}", tag = "allocations", params(("id" = u64, Path)),
+#[utoipa::path(get, path = "/allocations/{id}", tag = "allocations", params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")),
     responses((status = 200, body = AllocationView), (status = 404, body = Problem)))]
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
     Place(id): Place,
 ) -> Answer<AllocationView> {
-    let id = allocations::number(&id)?;
+    let id = elements::number(api.core(), &caller, &id).await?;
     Ok(Json(allocations::get(api.core(), &caller, id).await?))
 }
 
@@ -108,7 +111,7 @@ async fn act(
     what: Act,
     key: Option<String>,
 ) -> Answer<AllocationView> {
-    let id = allocations::number(id)?;
+    let id = elements::number(api.core(), caller, id).await?;
     Ok(Json(
         allocations::act(api.core(), caller, id, what, key).await?,
     ))
@@ -116,7 +119,7 @@ async fn act(
 
 /// Ends it: at once if it holds nothing, else what runs is stopped first.
 #[utoipa::path(delete, path = "/allocations/{id}", tag = "allocations",
-    params(("id" = u64, Path)), responses(
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
     (status = 200, body = AllocationView), (status = "default", body = Problem)))]
 pub(super) async fn cancel(
     State(api): State<Api>,
@@ -129,7 +132,7 @@ pub(super) async fn cancel(
 
 /// Keeps a pending one from starting.
 #[utoipa::path(post, path = "/allocations/{id}/hold", tag = "allocations",
-    params(("id" = u64, Path)), responses(
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
     (status = 200, body = AllocationView), (status = "default", body = Problem)))]
 pub(super) async fn hold(
     State(api): State<Api>,
@@ -142,7 +145,7 @@ pub(super) async fn hold(
 
 /// Takes it off hold.
 #[utoipa::path(post, path = "/allocations/{id}/release", tag = "allocations",
-    params(("id" = u64, Path)), responses(
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
     (status = 200, body = AllocationView), (status = "default", body = Problem)))]
 pub(super) async fn release(
     State(api): State<Api>,
@@ -153,16 +156,85 @@ pub(super) async fn release(
     act(&api, &caller, &id, Act::Release, key).await
 }
 
+/// Ends the processes of one that holds nodes; it waits for nodes again, from its last checkpoint on if it has
+/// one.
+#[utoipa::path(post, path = "/allocations/{id}/requeue", tag = "allocations",
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
+    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+pub(super) async fn requeue(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+) -> Answer<AllocationView> {
+    act(&api, &caller, &id, Act::Requeue, key).await
+}
+
+/// Ends the processes of one that holds nodes. It holds nothing then, and waits until it is resumed, from its
+/// last checkpoint on if it has one.
+#[utoipa::path(post, path = "/allocations/{id}/suspend", tag = "allocations",
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
+    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+pub(super) async fn suspend(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+) -> Answer<AllocationView> {
+    act(&api, &caller, &id, Act::Suspend, key).await
+}
+
+/// A suspended one waits for nodes again, if limits allow it now.
+#[utoipa::path(post, path = "/allocations/{id}/resume", tag = "allocations",
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
+    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+pub(super) async fn resume(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+) -> Answer<AllocationView> {
+    act(&api, &caller, &id, Act::Resume, key).await
+}
+
+/// Gives one that has not ended another walltime. A longer one is for operators.
+#[utoipa::path(post, path = "/allocations/{id}/extend", tag = "allocations", request_body = ExtendRequest,
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
+    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+pub(super) async fn extend(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+    Input(request): Input<ExtendRequest>,
+) -> Answer<AllocationView> {
+    act(&api, &caller, &id, Act::Extend(request), key).await
+}
+
+/// Has a running one write a checkpoint and go on. For operators: it takes bandwidth from others.
+#[utoipa::path(post, path = "/allocations/{id}/checkpoint", tag = "allocations", request_body = CheckpointRequest,
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
+    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+pub(super) async fn checkpoint(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+    Input(request): Input<CheckpointRequest>,
+) -> Answer<AllocationView> {
+    act(&api, &caller, &id, Act::Checkpoint(request), key).await
+}
+
 /// Why it is where it is.
 #[utoipa::path(get, path = "/allocations/{id}/explanation", tag = "allocations",
-    params(("id" = u64, Path)), responses(
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
     (status = 200, body = ExplanationView), (status = 404, body = Problem)))]
 pub(super) async fn explanation(
     State(api): State<Api>,
     caller: Caller,
     Place(id): Place,
 ) -> Answer<ExplanationView> {
-    let id = allocations::number(&id)?;
+    let id = elements::number(api.core(), &caller, &id).await?;
     Ok(Json(
         allocations::explanation(api.core(), &caller, id).await?,
     ))
@@ -198,7 +270,7 @@ pub(super) struct LogQuery {
 
 /// A rank's captured output. For whoever submitted it, administrators of its project, operators.
 #[utoipa::path(get, path = "/allocations/{id}/logs", tag = "allocations",
-    params(("id" = u64, Path), LogQuery), responses(
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7."), LogQuery), responses(
     (status = 200, body = String, content_type = "application/octet-stream"),
     (status = "default", body = Problem)))]
 pub(super) async fn logs(
@@ -207,7 +279,7 @@ pub(super) async fn logs(
     Place(id): Place,
     Params(q): Params<LogQuery>,
 ) -> Result<impl IntoResponse + use<>, Fail> {
-    let id = allocations::number(&id)?;
+    let id = elements::number(api.core(), &caller, &id).await?;
     let stream = match q.stream {
         Output::Stdout => LogStream::Stdout,
         Output::Stderr => LogStream::Stderr,

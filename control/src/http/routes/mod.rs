@@ -7,6 +7,7 @@ mod baselines;
 mod certificates;
 mod claims;
 mod conformance;
+mod dags;
 mod document;
 mod events;
 mod health;
@@ -15,6 +16,7 @@ mod nodes;
 pub(super) mod page;
 mod projects;
 mod quorum;
+mod reservations;
 mod service;
 mod tenants;
 mod tokens;
@@ -84,8 +86,22 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(allocations::get, allocations::cancel))
         .routes(routes!(allocations::hold))
         .routes(routes!(allocations::release))
+        .routes(routes!(allocations::requeue))
+        .routes(routes!(allocations::extend))
+        .routes(routes!(allocations::checkpoint))
+        .routes(routes!(allocations::suspend))
+        .routes(routes!(allocations::resume))
         .routes(routes!(allocations::explanation))
         .routes(routes!(allocations::logs))
+        .routes(routes!(dags::list, dags::submit))
+        .routes(routes!(dags::get, dags::cancel))
+        .routes(routes!(dags::graph))
+        .routes(routes!(reservations::list))
+        .routes(routes!(
+            reservations::get,
+            reservations::set,
+            reservations::delete
+        ))
         .routes(routes!(events::events))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))

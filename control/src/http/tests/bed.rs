@@ -52,6 +52,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The grace of a port that closes is a tenth of it.
 const CLOSES: Duration = Duration::from_secs(15);
 
+/// Fewer than there may be.
+pub(super) const MAX_DAG_SIZE: usize = 50;
+
 /// What an agent's captured output is here.
 pub(super) const OUTPUT: &str = "hello from rank 0\n";
 
@@ -275,6 +278,7 @@ impl Bed {
             tls: self.tls.clone(),
             auth: Arc::new(Auth::parse(TOKENS).unwrap()),
             authority: self.authority,
+            max_dag_size: MAX_DAG_SIZE,
         };
         let serving = http::serve(self.core.clone(), port, self.stop.clone()).unwrap();
         self.serving = Some(tokio::spawn(serving));

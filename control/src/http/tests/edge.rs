@@ -270,6 +270,7 @@ async fn whoever_asks_too_often_is_told_to_wait() {
     let bounds = Bounds {
         requests_per_second: 2,
         connections: 1,
+        max_dag_size: 1_000,
         stop: Default::default(),
     };
     let api = Api::new(bed.core.clone(), auth, bed.authority, bounds);

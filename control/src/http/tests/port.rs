@@ -56,10 +56,24 @@ async fn the_document_names_every_route() {
         }
     }
     let wanted = [
+        "GET /api/v1/dags",
+        "GET /api/v1/dags/{id}",
+        "GET /api/v1/dags/{id}/graph",
+        "GET /api/v1/reservations",
+        "GET /api/v1/reservations/{name}",
+        "POST /api/v1/allocations/{id}/checkpoint",
+        "POST /api/v1/allocations/{id}/extend",
+        "POST /api/v1/allocations/{id}/requeue",
+        "POST /api/v1/allocations/{id}/resume",
+        "POST /api/v1/allocations/{id}/suspend",
+        "POST /api/v1/dags",
+        "PUT /api/v1/reservations/{name}",
         "DELETE /api/v1/allocations/{id}",
         "DELETE /api/v1/authorities/{pin}",
         "DELETE /api/v1/conformance/baselines/{name}",
+        "DELETE /api/v1/dags/{id}",
         "DELETE /api/v1/projects/{path}",
+        "DELETE /api/v1/reservations/{name}",
         "DELETE /api/v1/tenants/{id}",
         "DELETE /api/v1/quorum/members/{id}",
         "DELETE /api/v1/tokens/{id}",
@@ -247,6 +261,7 @@ fn api(bed: &Bed, connections: usize, stop: &CancellationToken) -> Api {
     let bounds = Bounds {
         requests_per_second: 100,
         connections,
+        max_dag_size: 1_000,
         stop: stop.clone(),
     };
     Api::new(bed.core.clone(), auth, bed.authority, bounds)

@@ -121,6 +121,37 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
             json!({"nodes": "gpu[001-002]"}),
             ".....x",
         ),
+        (get.clone(), "reservations", Value::Null, "xxxxxx"),
+        (
+            Method::PUT,
+            "reservations/course",
+            json!({"nodes": "gpu001", "reason": "why"}),
+            "...x.x",
+        ),
+        (Method::DELETE, "reservations/course", Value::Null, "...x.x"),
+        (get.clone(), "dags", Value::Null, "xxxxxx"),
+        (
+            post.clone(),
+            "dags",
+            json!({"members": [{"name": "a", "project": "atlas/web", "nodes": 1, "argv": ["true"]}]}),
+            ".xxxxx",
+        ),
+        // Who looks after another tenant is not told that there is this one.
+        (post.clone(), "allocations/1/requeue", Value::Null, ".xxxxx"),
+        (post.clone(), "allocations/1/suspend", Value::Null, ".xxxxx"),
+        (post.clone(), "allocations/1/resume", Value::Null, ".xxxxx"),
+        (
+            post.clone(),
+            "allocations/1/extend",
+            json!({"walltime": "1h"}),
+            "..xxxx",
+        ),
+        (
+            post.clone(),
+            "allocations/1/checkpoint",
+            json!({}),
+            "..xxxx",
+        ),
         (post.clone(), "nodes/gpu002/drain", drain, "..xxxx"),
         // Held by another tenant's allocation than the one that `diver` and `warden` look after.
         (post.clone(), "nodes/gpu003/drain", force, "...x.x"),

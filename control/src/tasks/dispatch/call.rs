@@ -1,11 +1,11 @@
 //! Calls for one rank, and whether a launch of it may have arrived.
 
-use super::{Need, Target};
+use super::{Need, Target, what};
 use crate::{core::Core, error::AgentError, view::View, words};
 use lattice_mesh::CallError;
 use lattice_quorum_types::{
     Allocation, NodeId,
-    wire::{AttemptStatus, Launch, LaunchOnGpus, LaunchRefused, Ping, Terminate},
+    wire::{AttemptStatus, Launch, LaunchOnGpus, LaunchRefused, LaunchWork, Ping, Terminate},
 };
 use std::{net::SocketAddr, time::Duration};
 
@@ -92,46 +92,71 @@ async fn launch(
         project: allocation.spec.project.to_string(),
         nodes: present(allocation),
         rank: target.rank,
-        workload: allocation.spec.workload.clone(),
-        walltime_ms: allocation.spec.walltime_ms,
+        workload: what::workload(view, allocation),
+        walltime_ms: allocation.walltime_left_ms(),
         boot,
         sensitive: allocation.spec.sensitive,
     };
     let before = std::mem::replace(may_run, true);
-    let gpus = allocation.spec.constraints.gpus_per_node;
-    let answered = send(core, view, &target.node, request, gpus.unwrap_or(0)).await;
+    let work = LaunchWork {
+        launch: request,
+        gpus: allocation.spec.constraints.gpus_per_node.unwrap_or(0),
+        checkpoint: what::checkpoint(core, allocation),
+    };
+    let answered = send(core, view, &target.node, work).await;
     *may_run = before || started_perhaps(&answered);
     called(answered)
 }
 
-/// An agent of a build before chooses no GPUs: it is sent what it knows.
+/// The plainest call that says it all. An agent of a build before is sent what it knows: the work then sees
+/// all GPUs, and cannot be asked for a checkpoint.
 async fn send(
     core: &Core,
     view: &View,
     node: &NodeId,
-    launch: Launch,
-    gpus: u32,
+    work: LaunchWork,
 ) -> Result<Result<AttemptStatus, LaunchRefused>, AgentError> {
+    let agents = &core.agents;
+    let (work, answered) = match work.checkpoint {
+        None => (work, None),
+        Some(_) => {
+            let answered = agents.call(view, node, &work, CALL_TIMEOUT).await;
+            (work, Some(answered))
+        }
+    };
+    if let Some(answered) = answered {
+        if !is_unknown(&answered) {
+            return answered;
+        }
+        tracing::info!(%node, "its agent is of a build before: the work cannot write checkpoints");
+    }
+    let LaunchWork { launch, gpus, .. } = work;
     if gpus == 0 {
-        return core.agents.call(view, node, &launch, CALL_TIMEOUT).await;
+        return agents.call(view, node, &launch, CALL_TIMEOUT).await;
     }
     let request = LaunchOnGpus { launch, gpus };
-    let answered = core.agents.call(view, node, &request, CALL_TIMEOUT).await;
-    match &answered {
+    let answered = agents.call(view, node, &request, CALL_TIMEOUT).await;
+    if !is_unknown(&answered) {
+        return answered;
+    }
+    tracing::info!(
+        %node,
+        gpus,
+        "its agent is of a build before and chooses no GPUs: the work sees all of them"
+    );
+    let launch = &request.launch;
+    agents.call(view, node, launch, CALL_TIMEOUT).await
+}
+
+/// Whether the agent does not know such a call.
+fn is_unknown<T>(answered: &Result<T, AgentError>) -> bool {
+    matches!(
+        answered,
         Err(AgentError::Call {
             source: CallError::UnknownMethod { .. },
             ..
-        }) => {
-            tracing::info!(
-                %node,
-                gpus,
-                "its agent is of a build before and chooses no GPUs: the work sees all of them"
-            );
-            let launch = &request.launch;
-            core.agents.call(view, node, launch, CALL_TIMEOUT).await
-        }
-        _ => answered,
-    }
+        })
+    )
 }
 
 /// The nodes it has, but for those that it gives back or gave: whom a rank that it grew runs with.

@@ -4,6 +4,7 @@
 
 mod call;
 mod refused;
+mod what;
 
 use crate::{
     core::Core,

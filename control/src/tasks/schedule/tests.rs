@@ -11,6 +11,7 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
+mod inputs;
 mod refused;
 
 fn vcluster() -> VclusterName {
@@ -33,6 +34,8 @@ fn node(name: &str, version: u64, home: &str, liveness: Liveness) -> Arc<NodeEnt
         registered_at: UnixMillis(1),
         revision: Revision(version),
         tenure: None,
+        promised: None,
+        recalled_at: None,
     });
     Arc::new(entry)
 }
@@ -54,6 +57,7 @@ fn allocation(id: u64, state: AllocationState) -> Arc<Allocation> {
             requeue: Requeue::Never,
             hold: false,
             demand: Default::default(),
+            terms: Default::default(),
         },
         state,
         state_since: UnixMillis(10),
@@ -65,6 +69,7 @@ fn allocation(id: u64, state: AllocationState) -> Arc<Allocation> {
         ranks: Vec::new(),
         stop: None,
         revision: Revision(id),
+        course: Default::default(),
     })
 }
 
@@ -346,7 +351,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     let placed = async |schedule: &mut Schedule| {
         let view = world.core.view();
         schedule.unassigned.follow(&view, Instant::now());
-        let plan = schedule.plan(&view, false).await.unwrap();
+        let (plan, _) = schedule.plan(&view, false).await.unwrap();
         let placed = plan.placements.iter().map(|p| p.id);
         placed.collect::<Vec<_>>()
     };

@@ -3,9 +3,7 @@
 
 use crate::{plans::NotAssigned, view::View};
 use lattice_placement::{Blocker, Placement, Plan};
-use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, NodeId, Refusal, Revision, hostlist,
-};
+use lattice_quorum_types::{Allocation, AllocationId, NodeId, Refusal, Revision, hostlist};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -149,7 +147,7 @@ impl Unassigned {
 
     /// The quorum refused it, maybe for good: whether it is set aside.
     pub(super) fn refuse(&mut self, of: Of<'_>, refusal: &Refusal, now: Instant) -> bool {
-        let before = self.0.get(&of.held.id).and_then(|known| known.refused);
+        let before = self.0.get(&of.placed.id).and_then(|known| known.refused);
         let code = refusal.code();
         let met = match before {
             _ if passes(refusal) => Met::Passing,
@@ -201,11 +199,12 @@ impl Unassigned {
             refused,
             aside,
         };
-        self.0.insert(of.held.id, known);
+        self.0.insert(of.placed.id, known);
     }
 }
 
-/// An allocation that waits, and where a plan placed it.
+/// An allocation that waits, and where a plan placed it. Of an element without an allocation of its own,
+/// its array.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Of<'a> {
     pub(super) plan: &'a Plan,
@@ -214,8 +213,7 @@ pub(super) struct Of<'a> {
 }
 
 pub(super) fn pending(view: &View, id: AllocationId) -> Option<&Arc<Allocation>> {
-    let held = view.allocation(id)?;
-    (held.state == AllocationState::Pending).then_some(held)
+    view.waiting(id)
 }
 
 fn not_assigned(placed: &Placement, why: &Why) -> Blocker {

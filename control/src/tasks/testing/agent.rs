@@ -9,8 +9,8 @@ use lattice_quorum_types::{
     claim::ClassClaim,
     wire::{
         AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, GetHealth, GetHistory,
-        GetInventory, GetPreimage, HistoryPage, Launch, LaunchOnGpus, LaunchRefused, ListAttempts,
-        Ping, Pong, Terminate, Wipe, WipeStatus,
+        GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchOnGpus, LaunchRefused,
+        ListAttempts, Part, Ping, Pong, Terminate, Wipe, WipeStatus,
     },
 };
 use std::{
@@ -50,6 +50,8 @@ pub(crate) struct Says {
     pub(crate) preimages: Vec<Vec<u8>>,
     /// Its journal, whatever part of it is asked for.
     pub(crate) history: Option<HistoryPage>,
+    /// How busy its processors are, millionths. It has no GPUs.
+    pub(crate) works_ppm: u32,
     /// It answers no pings.
     pub(crate) silent: bool,
     /// It is another boot with each launch that it refuses.
@@ -79,6 +81,7 @@ impl Says {
             hangs: false,
             preimages: Vec::new(),
             history: None,
+            works_ppm: 0,
             silent: false,
             flaps: false,
         }
@@ -106,13 +109,21 @@ pub(crate) fn health(reasons: &[Reason]) -> serde_json::Value {
 }
 
 pub(super) fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
-    let launched = says.clone();
-    router_of_before(says, signer).rpc(move |_, asked: LaunchOnGpus| {
-        let mut says = launched.lock().unwrap();
-        says.gpus.push(asked.gpus);
-        let answer = says.launched(&asked.launch);
-        async move { Ok(answer) }
-    })
+    let (launched, works) = (says.clone(), says.clone());
+    router_of_before(says, signer)
+        .rpc(move |_, asked: LaunchOnGpus| {
+            let mut says = launched.lock().unwrap();
+            says.gpus.push(asked.gpus);
+            let answer = says.launched(&asked.launch);
+            async move { Ok(answer) }
+        })
+        .rpc(move |_, GetUsage { of }| {
+            let usage = match of {
+                Part::Processors => Ok(works.lock().unwrap().works_ppm),
+                Part::Gpus => Err("it has no GPUs".to_owned()),
+            };
+            async move { Ok(usage) }
+        })
 }
 
 /// Of an agent of the build before.

@@ -46,6 +46,8 @@ pub(crate) fn entry(name: &str) -> NodeEntry {
         registered_at: UnixMillis(0),
         revision: Revision(1),
         tenure: None,
+        promised: None,
+        recalled_at: None,
     };
     NodeEntry {
         record: Some(record),
@@ -93,6 +95,7 @@ pub(crate) fn allocation(state: AllocationState, ranks: Vec<Rank>) -> Allocation
             requeue: Requeue::Never,
             hold: false,
             demand: Default::default(),
+            terms: Default::default(),
         },
         state,
         state_since: at,
@@ -104,6 +107,7 @@ pub(crate) fn allocation(state: AllocationState, ranks: Vec<Rank>) -> Allocation
         ranks,
         stop: None,
         revision: Revision(1),
+        course: Default::default(),
     }
 }
 

@@ -459,6 +459,7 @@ impl World {
             requeue,
             hold: false,
             demand: Default::default(),
+            terms: Default::default(),
         };
         let spec = Box::new(spec);
         let Outcome::Submitted { id: allocation } = self.admin(Command::Submit { spec }) else {

@@ -15,8 +15,40 @@ const CALLS: &[(&str, &str)] = &[
         "Allocations.Release",
     ),
     (
+        "POST /api/v1/allocations/{id}/requeue",
+        "Allocations.Requeue",
+    ),
+    ("POST /api/v1/allocations/{id}/extend", "Allocations.Extend"),
+    (
+        "POST /api/v1/allocations/{id}/checkpoint",
+        "Allocations.Checkpoint",
+    ),
+    (
+        "POST /api/v1/allocations/{id}/suspend",
+        "Allocations.Suspend",
+    ),
+    ("POST /api/v1/allocations/{id}/resume", "Allocations.Resume"),
+    (
         "GET /api/v1/allocations/{id}/explanation",
         "Allocations.Explain",
+    ),
+    ("GET /api/v1/dags", "Dags.List"),
+    ("POST /api/v1/dags", "Dags.Submit"),
+    ("GET /api/v1/dags/{id}", "Dags.Get"),
+    ("DELETE /api/v1/dags/{id}", "Dags.Cancel"),
+    ("GET /api/v1/dags/{id}/graph", "Dags.Graph"),
+    ("GET /api/v1/reservations", "AdminService.ListReservations"),
+    (
+        "GET /api/v1/reservations/{name}",
+        "AdminService.GetReservation",
+    ),
+    (
+        "PUT /api/v1/reservations/{name}",
+        "AdminService.SetReservation",
+    ),
+    (
+        "DELETE /api/v1/reservations/{name}",
+        "AdminService.DeleteReservation",
     ),
     ("GET /api/v1/nodes", "Nodes.List"),
     ("GET /api/v1/nodes/{id}", "Nodes.Get"),

@@ -1,0 +1,368 @@
+//! On what terms: after what, when, how often, and what may be done to it meanwhile.
+
+use super::{AllocationRequest, FieldError, at, duration};
+use crate::{
+    begin,
+    dependency::{After, Dependencies, DependencyError, JobRef},
+};
+use lattice_quorum_types::{
+    AllocationId, UnixMillis,
+    array::ArraySpec,
+    checkpoint::CheckpointMode,
+    id::ReservationName,
+    scale::{Metric, Pace, Scale},
+    terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency, Terms},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use utoipa::ToSchema;
+
+/// Millionths in one.
+const MICRO: f64 = 1e6;
+/// Highest target of a metric: its millionths are still whole numbers.
+const MAX_TARGET: f64 = 1e12;
+
+impl From<AllocationId> for JobRef {
+    fn from(id: AllocationId) -> Self {
+        Self {
+            id: id.0,
+            index: None,
+        }
+    }
+}
+
+/// The allocation of an array's element: elements have the numbers behind the array's, in the order of their
+/// indices. `None`: the array has no such index.
+pub fn element_of(array: AllocationId, spec: &ArraySpec, index: u32) -> Option<AllocationId> {
+    let place = u64::try_from(spec.indices().place_of(index)?).ok()?;
+    Some(AllocationId(array.0 + 1 + place))
+}
+
+/// What a request is read with, besides what it says itself.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// Now: begin times and deadlines may say `now+1hour`.
+    pub now: UnixMillis,
+    /// The numbers of the elements that [`AllocationRequest::elements`] names.
+    pub elements: BTreeMap<JobRef, AllocationId>,
+}
+
+/// Another allocation: its number, or an element as `12_7`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(
+    untagged,
+    expecting = "it must be an allocation's number, as 12, or an element of an array, as \"12_7\""
+)]
+pub enum JobBody {
+    /// Its number.
+    Number(u64),
+    /// The number as text, or an array's element, `12_7`.
+    Text(String),
+}
+
+impl JobBody {
+    fn read(&self) -> Result<JobRef, DependencyError> {
+        match self {
+            Self::Number(id) => id.to_string().parse(),
+            Self::Text(text) => text.parse(),
+        }
+    }
+}
+
+/// One allocation after another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DependencyBody {
+    /// How that one must have ended: `success`, `failure`, `any`, or `corresponding` (the element of the same
+    /// index succeeded).
+    pub condition: String,
+    /// Which one.
+    pub on: JobBody,
+}
+
+/// How work writes checkpoints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointBody {
+    /// How it is told to: `signal` (SIGUSR1), `shared_memory` or `callback` (gRPC).
+    pub mode: String,
+    /// Who decides when: `automatic` (when it pays, and whenever somebody asks; the default) or `manual`
+    /// (people, and who needs the nodes).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
+    /// Where to: a directory from the root. Left out: where the site says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+}
+
+/// What the number of nodes follows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MetricBody {
+    /// Mean use of the GPUs of its nodes, 0 to 1.
+    Gpu,
+    /// Mean use of the processors of its nodes, 0 to 1.
+    Cpu,
+    /// The one value that this query gives in the site's Prometheus; `$allocation` stands for the
+    /// allocation's number.
+    Prometheus(String),
+}
+
+/// Work whose number of nodes follows a metric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleBody {
+    /// Fewest nodes, at least 1; it starts with these.
+    pub min_nodes: u32,
+    /// Most nodes.
+    pub max_nodes: u32,
+    /// What is measured: `gpu`, `cpu`, or `{"prometheus": "QUERY"}`.
+    pub metric: MetricBody,
+    /// More of it than this asks for a node more; above 0.
+    #[serde(serialize_with = "crate::number::finite_one")]
+    pub target: f64,
+    /// The metric is above the target for so long before a node is added, written as a walltime is. What is
+    /// left out is as the vCluster says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "2m")]
+    pub up_window: Option<String>,
+    /// The metric is below the lower threshold for so long before one is given back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_window: Option<String>,
+    /// Nothing changes for so long after a change; `0s` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cooldown: Option<String>,
+    /// The lower threshold, a part of the target between 0 and 1.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "crate::number::finite"
+    )]
+    pub down_threshold: Option<f64>,
+}
+
+fn condition(word: &str) -> Option<Condition> {
+    Condition::ALL
+        .into_iter()
+        .find(|condition| condition.as_str() == word)
+}
+
+/// Reads the name of a condition.
+///
+/// # Errors
+/// A word that is none, with those there are.
+pub fn read_condition(word: &str) -> Result<Condition, String> {
+    let all = || Condition::ALL.map(Condition::as_str).join(", ");
+    condition(word).ok_or_else(|| format!("{word:?} is none of {}", all()))
+}
+
+impl AllocationRequest {
+    /// What it comes after, in one form, and the field that said so.
+    fn dependencies(&self) -> Result<Dependencies, FieldError> {
+        let (list, text) = (&self.dependencies, self.dependency.as_deref());
+        let text = text.filter(|text| !text.is_empty());
+        match (list.is_empty(), text) {
+            (true, None) => Ok(Dependencies::default()),
+            (true, Some(text)) => text.parse().map_err(at("dependency")),
+            (false, None) => {
+                let after = list.iter().map(|one| {
+                    Ok(After {
+                        condition: read_condition(&one.condition)?,
+                        on: one.on.read().map_err(|error| error.to_string())?,
+                    })
+                });
+                let after: Result<_, String> = after.collect();
+                let listed = Dependencies {
+                    after: after.map_err(at("dependencies"))?,
+                    singleton: false,
+                };
+                // The text's rules are those of the list.
+                let text = listed.to_string();
+                text.parse().map_err(at("dependencies"))
+            }
+            (false, Some(_)) => Err(at("dependency")(
+                "it says the same as `dependencies`; give one of them",
+            )),
+        }
+    }
+
+    /// The elements of arrays that it names as those it comes after. Their numbers are found before it is
+    /// read.
+    ///
+    /// # Errors
+    /// The field that cannot be read.
+    pub fn elements(&self) -> Result<BTreeSet<JobRef>, FieldError> {
+        let after = self.dependencies()?.after.into_iter();
+        Ok(after
+            .map(|after| after.on)
+            .filter(|on| on.index.is_some())
+            .collect())
+    }
+
+    fn after(&self, known: &Known) -> Result<(Vec<Dependency>, bool), FieldError> {
+        let field = match self.dependencies.is_empty() {
+            true => "dependency",
+            false => "dependencies",
+        };
+        let asked = self.dependencies()?;
+        let number = |on: JobRef| match on.index {
+            None => Ok(AllocationId(on.id)),
+            Some(_) => known.elements.get(&on).copied().ok_or_else(|| {
+                let reason = format!("{on} is no element of an array; name its array's number");
+                at(field)(reason)
+            }),
+        };
+        let one = |after: &After| {
+            Ok(Dependency {
+                on: number(after.on)?,
+                condition: after.condition,
+            })
+        };
+        let after: Result<Vec<_>, FieldError> = asked.after.iter().map(one).collect();
+        Ok((after?, asked.singleton))
+    }
+
+    /// The mutex, under its own name or, of a singleton, the work's.
+    fn mutex_name(&self, is_singleton: bool) -> Result<Option<String>, FieldError> {
+        let given = self.mutex.as_deref().filter(|mutex| !mutex.is_empty());
+        match (self.singleton || is_singleton, given) {
+            (false, given) => Ok(given.map(str::to_owned)),
+            (true, Some(_)) => Err(at("mutex")(
+                "a singleton's mutex is its name; give `mutex`, or `singleton`",
+            )),
+            (true, None) => match self.name.as_deref().filter(|name| !name.is_empty()) {
+                Some(name) => Ok(Some(name.to_owned())),
+                None => Err(at("name")(
+                    "a singleton is one at a time of the same name; give it a name",
+                )),
+            },
+        }
+    }
+
+    pub(super) fn terms(&self, known: &Known) -> Result<Terms, FieldError> {
+        let (after, is_singleton) = self.after(known)?;
+        let mut deadline_at = None;
+        let begin_at = text(&self.begin)
+            .map(|text| begin::begin(text, known.now).map_err(at("begin")))
+            .transpose()?;
+        if let Some(text) = text(&self.deadline) {
+            deadline_at = Some(begin::deadline(text, known.now).map_err(at("deadline"))?);
+        }
+        Ok(Terms {
+            after,
+            mutex: self.mutex_name(is_singleton)?,
+            // What is past holds nothing back.
+            begin_at: begin_at.filter(|at| *at > known.now),
+            deadline_at,
+            array: text(&self.array)
+                .map(|text| text.parse::<ArraySpec>().map_err(at("array")))
+                .transpose()?,
+            checkpoint: self.checkpoint.as_ref().map(checkpoint).transpose()?,
+            scale: self.scale.as_ref().map(scale).transpose()?,
+            reservation: text(&self.reservation)
+                .map(|text| ReservationName::new(text).map_err(at("reservation")))
+                .transpose()?,
+        })
+    }
+}
+
+fn text(field: &Option<String>) -> Option<&str> {
+    field.as_deref().filter(|text| !text.is_empty())
+}
+
+const TRIGGERS: [(&str, CheckpointTrigger); 2] = [
+    ("automatic", CheckpointTrigger::Automatic),
+    ("manual", CheckpointTrigger::Manual),
+];
+
+fn checkpoint(body: &CheckpointBody) -> Result<CheckpointTerms, FieldError> {
+    let mode: CheckpointMode = body.mode.parse().map_err(at("checkpoint.mode"))?;
+    let trigger = super::word(body.trigger.as_deref(), "checkpoint.trigger", &TRIGGERS)?;
+    Ok(CheckpointTerms {
+        mode,
+        trigger: trigger.unwrap_or_default(),
+        directory: text(&body.directory).map(str::to_owned),
+    })
+}
+
+fn scale(body: &ScaleBody) -> Result<Scale, FieldError> {
+    let target = body.target;
+    if !(target > 0.0 && target <= MAX_TARGET) {
+        let reason = format!("{target} is no target; give a number above 0, {MAX_TARGET} at most");
+        return Err(at("scale.target")(reason));
+    }
+    let length = |text: &Option<String>, field| {
+        let given = text.as_deref().map(str::trim).filter(|t| !t.is_empty());
+        let read = |text| match text {
+            "0" | "0s" => Ok(0),
+            text => duration::parse(text).map_err(at(field)),
+        };
+        given.map(read).transpose()
+    };
+    let part = |part: f64| match part > 0.0 && part < 1.0 {
+        // Below a million.
+        true => Ok((part * MICRO).round() as u32),
+        false => Err(at("scale.down_threshold")(format!(
+            "{part} does not lie between 0 and 1; it is a part of the target"
+        ))),
+    };
+    let scale = Scale {
+        min_nodes: body.min_nodes,
+        max_nodes: body.max_nodes,
+        metric: match &body.metric {
+            MetricBody::Gpu => Metric::Gpu,
+            MetricBody::Cpu => Metric::Cpu,
+            MetricBody::Prometheus(query) => Metric::Prometheus {
+                query: query.clone(),
+            },
+        },
+        target_micro: (target * MICRO).round() as u64,
+        pace: Pace {
+            up_window_ms: length(&body.up_window, "scale.up_window")?,
+            down_window_ms: length(&body.down_window, "scale.down_window")?,
+            cooldown_ms: length(&body.cooldown, "scale.cooldown")?,
+            down_threshold_ppm: body.down_threshold.map(part).transpose()?,
+        },
+    };
+    let wrong = |error: lattice_quorum_types::scale::InvalidScale| FieldError {
+        field: format!("scale.{}", error.field),
+        reason: error.reason,
+    };
+    scale.check().map_err(wrong)?;
+    Ok(scale)
+}
+
+impl From<&CheckpointTerms> for CheckpointBody {
+    fn from(terms: &CheckpointTerms) -> Self {
+        Self {
+            mode: terms.mode.to_string(),
+            trigger: Some(super::name_of(&TRIGGERS, &terms.trigger).to_owned()),
+            directory: terms.directory.clone(),
+        }
+    }
+}
+
+impl From<&Scale> for ScaleBody {
+    fn from(scale: &Scale) -> Self {
+        let Pace {
+            up_window_ms,
+            down_window_ms,
+            cooldown_ms,
+            down_threshold_ppm,
+        } = scale.pace;
+        Self {
+            min_nodes: scale.min_nodes,
+            max_nodes: scale.max_nodes,
+            metric: match &scale.metric {
+                Metric::Gpu => MetricBody::Gpu,
+                Metric::Cpu => MetricBody::Cpu,
+                Metric::Prometheus { query } => MetricBody::Prometheus(query.clone()),
+            },
+            target: scale.target_micro as f64 / MICRO,
+            up_window: up_window_ms.map(duration::format),
+            down_window: down_window_ms.map(duration::format),
+            cooldown: cooldown_ms.map(duration::format),
+            down_threshold: down_threshold_ppm.map(|ppm| f64::from(ppm) / MICRO),
+        }
+    }
+}

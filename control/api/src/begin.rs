@@ -1,0 +1,294 @@
+//! Moments to come, as people write them to say when work may begin and by when it must have ended:
+//! `2026-12-01T08:00`, `16:00`, `tomorrow`, `now+1hour`. What says no offset is in UTC: the places people submit
+//! from have clocks of many zones, and the cluster has one.
+
+use crate::{duration, text};
+use jiff::{civil::DateTime, tz::TimeZone};
+use lattice_quorum_types::UnixMillis;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// Why a text is no such moment.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidMoment {
+    /// It is no moment.
+    #[error(
+        "{text:?} is no moment; write 2026-12-01, 2026-12-01T08:00 (UTC, or with an offset such as +01:00), 16:00, \
+         noon, midnight, today, tomorrow, now, or now+1hour"
+    )]
+    Unread {
+        /// As given.
+        text: String,
+    },
+    /// A way to write it that Slurm knows.
+    #[error("{text:?}: {reason}")]
+    Unsupported {
+        /// As given.
+        text: String,
+        /// Why not, and what to write.
+        reason: &'static str,
+    },
+    /// What is behind `now+`.
+    #[error("{text:?}: after now+ comes how long, like now+90minutes, now+2days or now+1h30m")]
+    Distance {
+        /// As given.
+        text: String,
+    },
+    /// Further away than [`duration::MAX_MS`].
+    #[error("{text:?} is more than ten years away")]
+    TooFar {
+        /// As given.
+        text: String,
+    },
+    /// A deadline that nothing can meet.
+    #[error("{text:?} is {}, which is past: it is {}", text::time(*.at), text::time(*.now))]
+    Past {
+        /// As given.
+        text: String,
+        /// What it means.
+        at: UnixMillis,
+        /// What time it is.
+        now: UnixMillis,
+    },
+}
+
+/// When work may begin. A time of day is the next one; what is past holds nothing back.
+///
+/// # Errors
+/// What is wrong with it and how to write it.
+pub fn begin(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
+    let at = moment(text, now)?;
+    match at.since(now) > duration::MAX_MS {
+        true => Err(InvalidMoment::TooFar {
+            text: text.to_owned(),
+        }),
+        false => Ok(at),
+    }
+}
+
+/// By when work must have ended.
+///
+/// # Errors
+/// As [`begin`], and for what is not to come.
+pub fn deadline(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
+    let at = begin(text, now)?;
+    match at > now {
+        true => Ok(at),
+        false => Err(InvalidMoment::Past {
+            text: text.to_owned(),
+            at,
+            now,
+        }),
+    }
+}
+
+fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
+    let word = text.trim().to_ascii_lowercase();
+    let today = now.0 - now.0 % DAY_MS;
+    // Today's, or tomorrow's where that is past.
+    let next = |of_day: u64| match today + of_day {
+        at if at >= now.0 => UnixMillis(at),
+        at => UnixMillis(at.saturating_add(DAY_MS)),
+    };
+    match word.as_str() {
+        "now" => return Ok(now),
+        "today" => return Ok(UnixMillis(today)),
+        "tomorrow" => return Ok(UnixMillis(today.saturating_add(DAY_MS))),
+        "midnight" => return Ok(next(0)),
+        "noon" => return Ok(next(DAY_MS / 2)),
+        _ => {}
+    }
+    if let Some(distance) = word.strip_prefix("now+") {
+        let ahead = length(distance).ok_or_else(|| InvalidMoment::Distance {
+            text: text.to_owned(),
+        })?;
+        return Ok(now.after(ahead));
+    }
+    if let Some(of_day) = text::clock(&word) {
+        return Ok(next(of_day));
+    }
+    date(text.trim()).ok_or_else(|| match unsupported(&word) {
+        Some(reason) => InvalidMoment::Unsupported {
+            text: text.to_owned(),
+            reason,
+        },
+        None => InvalidMoment::Unread {
+            text: text.to_owned(),
+        },
+    })
+}
+
+/// With an offset, or in UTC.
+fn date(text: &str) -> Option<UnixMillis> {
+    if let Some(at) = text::read_time(text) {
+        return Some(at);
+    }
+    let civil: DateTime = text.parse().ok()?;
+    let at = civil.to_zoned(TimeZone::UTC).ok()?;
+    u64::try_from(at.timestamp().as_millisecond())
+        .ok()
+        .map(UnixMillis)
+}
+
+/// Units as they are spelled out; the short ones are those of every duration.
+const UNITS: [(&str, u64); 5] = [
+    ("second", 1_000),
+    ("minute", 60_000),
+    ("hour", 3_600_000),
+    ("day", DAY_MS),
+    ("week", 7 * DAY_MS),
+];
+
+/// Milliseconds of `60` (seconds), `90minutes`, `2 days` and `1h30m`.
+fn length(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = text.split_at(digits);
+    let unit = unit.trim_start();
+    let is_unit = |name: &str| {
+        unit.strip_prefix(name)
+            .is_some_and(|rest| matches!(rest, "" | "s"))
+    };
+    match UNITS.iter().find(|(name, _)| is_unit(name)) {
+        Some((_, ms)) => count.parse::<u64>().ok()?.checked_mul(*ms),
+        // What has colons is a time of day here, and no distance.
+        None if text.contains(':') => None,
+        None => duration::parse(text).ok(),
+    }
+}
+
+/// What Slurm reads besides, and why it is not read here.
+fn unsupported(word: &str) -> Option<&'static str> {
+    if matches!(word, "fika" | "teatime") || word.ends_with("am") || word.ends_with("pm") {
+        return Some("times of day are of 24 hours; write 16:00 for 4 pm");
+    }
+    let is_date = word.len() > 3
+        && word
+            .bytes()
+            .all(|b| b.is_ascii_digit() || b"/.:-".contains(&b));
+    let is_other =
+        is_date && (word.contains('/') || word.contains('.') || !word.contains([':', '-']));
+    is_other.then_some("which part is the month, and which the day? write 2026-12-01")
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Tuesday, 2023-11-14T22:13:20.123Z.
+    const NOW: UnixMillis = UnixMillis(1_700_000_000_123);
+
+    #[test]
+    fn moments_to_come_are_read_as_people_write_them() {
+        for (text, wanted) in [
+            ("now", "2023-11-14T22:13:20.123Z"),
+            ("now+60", "2023-11-14T22:14:20.123Z"),
+            ("now+1hour", "2023-11-14T23:13:20.123Z"),
+            ("NOW+1Hour", "2023-11-14T23:13:20.123Z"),
+            ("now+30minutes", "2023-11-14T22:43:20.123Z"),
+            ("now+90seconds", "2023-11-14T22:14:50.123Z"),
+            ("now+2days", "2023-11-16T22:13:20.123Z"),
+            ("now+2 days", "2023-11-16T22:13:20.123Z"),
+            ("now+1week", "2023-11-21T22:13:20.123Z"),
+            ("now+1h30m", "2023-11-14T23:43:20.123Z"),
+            ("now+0hours", "2023-11-14T22:13:20.123Z"),
+            // Past today, so tomorrow's.
+            ("16:00", "2023-11-15T16:00:00.000Z"),
+            ("23:00", "2023-11-14T23:00:00.000Z"),
+            ("9:30", "2023-11-15T09:30:00.000Z"),
+            ("22:13:20", "2023-11-15T22:13:20.000Z"),
+            ("22:13:21", "2023-11-14T22:13:21.000Z"),
+            ("midnight", "2023-11-15T00:00:00.000Z"),
+            ("noon", "2023-11-15T12:00:00.000Z"),
+            ("today", "2023-11-14T00:00:00.000Z"),
+            ("tomorrow", "2023-11-15T00:00:00.000Z"),
+            ("2026-12-01", "2026-12-01T00:00:00.000Z"),
+            ("2026-12-01T08:00", "2026-12-01T08:00:00.000Z"),
+            (" 2026-12-01T08:00:30 ", "2026-12-01T08:00:30.000Z"),
+            ("2026-12-01T08:00Z", "2026-12-01T08:00:00.000Z"),
+            ("2026-12-01T08:00+01:00", "2026-12-01T07:00:00.000Z"),
+            ("2026-12-01 08:00", "2026-12-01T08:00:00.000Z"),
+            ("2024-02-29", "2024-02-29T00:00:00.000Z"),
+            // It holds nothing back.
+            ("2020-01-01", "2020-01-01T00:00:00.000Z"),
+        ] {
+            let at = begin(text, NOW).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(text::time(at), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_moment_is_refused_with_what_to_write() {
+        for (text, why) in [
+            ("", "is no moment; write 2026-12-01,"),
+            ("soon", "is no moment"),
+            ("yesterday", "is no moment"),
+            ("1 hour", "is no moment"),
+            ("25:00", "is no moment"),
+            ("16:60", "is no moment"),
+            ("2023-02-29", "is no moment"),
+            ("2023-13-01", "is no moment"),
+            ("1969-12-31", "is no moment"),
+            ("tomorrow+1hour", "is no moment"),
+            ("now-1hour", "is no moment"),
+            ("now+", "after now+ comes how long"),
+            ("now+1fortnight", "after now+ comes how long"),
+            ("now+01:30", "after now+ comes how long"),
+            ("now+-5minutes", "after now+ comes how long"),
+            ("now+99999999999999999999days", "after now+ comes how long"),
+            ("now+5000days", "is more than ten years away"),
+            ("2090-01-01", "is more than ten years away"),
+            ("4pm", "write 16:00 for 4 pm"),
+            ("4:30 PM", "write 16:00 for 4 pm"),
+            ("teatime", "write 16:00 for 4 pm"),
+            ("120126", "write 2026-12-01"),
+            ("12/01/26", "write 2026-12-01"),
+            ("12.01.26", "write 2026-12-01"),
+            ("12/01-16:00", "write 2026-12-01"),
+        ] {
+            let error = begin(text, NOW).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+            assert!(deadline(text, NOW).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_is_to_come() {
+        assert_eq!(deadline("now+1hour", NOW), Ok(NOW.after(3_600_000)));
+        for (text, why) in [
+            (
+                "today",
+                "is 2023-11-14T00:00:00.000Z, which is past: it is 2023-11-14T22:13:20.123Z",
+            ),
+            ("now", "which is past"),
+            ("2020-01-01", "which is past"),
+        ] {
+            let error = deadline(text, NOW).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_of_day_is_within_a_day(now in 0..4_102_444_800_000_u64, minute in 0..1_440_u64) {
+            let text = format!("{:02}:{:02}", minute / 60, minute % 60);
+            let at = begin(&text, UnixMillis(now)).unwrap();
+            prop_assert!(at.0 >= now && at.0 - now < DAY_MS);
+            prop_assert_eq!(at.0 % DAY_MS, minute * 60_000);
+        }
+
+        #[test]
+        fn what_is_shown_is_read_back(at in 0..4_102_444_800_000_u64) {
+            let at = UnixMillis(at);
+            prop_assert_eq!(begin(&text::time(at), at), Ok(at));
+        }
+
+        #[test]
+        fn no_text_is_too_strange(text in "[a-z0-9:+/. TZ-]{0,24}", now: u64) {
+            let _ = begin(&text, UnixMillis(now));
+            let _ = begin(&format!("now+{text}"), UnixMillis(now));
+        }
+    }
+}

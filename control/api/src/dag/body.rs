@@ -1,0 +1,128 @@
+//! Members of a graph as people write them.
+
+use super::AllocationRequest;
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde_json::{Map, Value};
+use std::{borrow::Cow, collections::BTreeMap};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{RefOr, schema::Schema},
+};
+
+/// One member after another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeBody {
+    /// The member that comes before.
+    pub member: String,
+    /// How that must have ended: `success` (when left out), `failure`, `any` or `corresponding`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+}
+
+/// What a member comes after, in one of three forms.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(
+    untagged,
+    expecting = "it must be a list of members' names, of {member, condition}, or names by condition as {success: \
+                 [a, b]}"
+)]
+pub enum AfterBody {
+    /// Names of members that must have succeeded.
+    Names(Vec<String>),
+    /// Each with its condition.
+    Edges(Vec<EdgeBody>),
+    /// Names by condition: `{"success": ["a"], "failure": ["b"]}`.
+    ByCondition(BTreeMap<String, Vec<String>>),
+}
+
+impl Default for AfterBody {
+    fn default() -> Self {
+        Self::Names(Vec::new())
+    }
+}
+
+impl AfterBody {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Names(names) => names.is_empty(),
+            Self::Edges(edges) => edges.is_empty(),
+            Self::ByCondition(by) => by.is_empty(),
+        }
+    }
+}
+
+/// A member of a graph: a request for nodes, with its name, and what it comes after in the graph.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct MemberRequest {
+    /// The members it comes after.
+    #[serde(skip_serializing_if = "AfterBody::is_empty")]
+    pub after: AfterBody,
+    /// What runs. Its name is the member's. Its own dependencies name allocations outside the graph.
+    #[serde(flatten)]
+    pub request: AllocationRequest,
+}
+
+/// A field that nobody knows is refused also here, where two forms stand beside each other.
+impl<'de> Deserialize<'de> for MemberRequest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut fields = Map::<String, Value>::deserialize(from)?;
+        let after = fields.remove("after").filter(|after| !after.is_null());
+        let after = after.map(AfterBody::deserialize).transpose();
+        let request = AllocationRequest::deserialize(&Value::Object(fields.clone()));
+        let request = request.map_err(|error| match wrong(&fields) {
+            Some(field) => format!("{field}: {error}"),
+            None => error.to_string(),
+        });
+        Ok(Self {
+            after: after
+                .map_err(|error| D::Error::custom(format!("after: {error}")))?
+                .unwrap_or_default(),
+            request: request.map_err(D::Error::custom)?,
+        })
+    }
+}
+
+/// The field whose value cannot be read; `None` where one is missing, or the error itself names it.
+fn wrong(fields: &Map<String, Value>) -> Option<&str> {
+    let mut alone = Map::new();
+    alone.insert("project".to_owned(), Value::from("a"));
+    alone.insert("nodes".to_owned(), Value::from(1));
+    let is_wrong = |(field, value): &(&String, &Value)| {
+        let mut alone = alone.clone();
+        alone.insert((*field).clone(), (*value).clone());
+        let error = AllocationRequest::deserialize(Value::Object(alone)).err();
+        error.is_some_and(|error| !error.to_string().starts_with("unknown field"))
+    };
+    fields
+        .iter()
+        .find(is_wrong)
+        .map(|(field, _)| field.as_str())
+}
+
+impl PartialSchema for MemberRequest {
+    fn schema() -> RefOr<Schema> {
+        let mut schema = AllocationRequest::schema();
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            let text =
+                "A member of a graph: a request for nodes, with its name, and what it comes after.";
+            object.description = Some(text.to_owned());
+            object
+                .properties
+                .insert("after".to_owned(), AfterBody::schema());
+            object.required.push("name".to_owned());
+        }
+        schema
+    }
+}
+
+impl ToSchema for MemberRequest {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("MemberRequest")
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        AllocationRequest::schemas(schemas);
+        AfterBody::schemas(schemas);
+    }
+}

@@ -1,0 +1,279 @@
+//! What work comes after, as users of batch schedulers write it: `afterok:12:13,afternotok:14_7,singleton`.
+//!
+//! Every part must come true. What such schedulers know beyond that is refused by its name.
+
+use lattice_quorum_types::{
+    array::MAX_INDEX,
+    terms::{Condition, MAX_DEPENDENCIES},
+};
+use std::{fmt, str::FromStr};
+
+/// An allocation, or one element of an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JobRef {
+    /// The number that `lattice submit` printed; never 0.
+    pub id: u64,
+    /// The element's index; `None`: the allocation itself, or the array as a whole.
+    pub index: Option<u32>,
+}
+
+/// One allocation that others come after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct After {
+    /// How it must have ended.
+    pub condition: Condition,
+    /// Which.
+    pub on: JobRef,
+}
+
+/// All of what one comes after. One that was read names something, and nothing twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    /// In the order written.
+    pub after: Vec<After>,
+    /// One at a time of the same user and name, in the order of their submits.
+    pub singleton: bool,
+}
+
+/// Why a text is no list of dependencies.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DependencyError {
+    /// Nothing between two commas, or at all.
+    #[error("a part of it is empty; write it like afterok:12:13,afternotok:14")]
+    Empty,
+    /// A space anywhere.
+    #[error("there is a space in it; write it without, like afterok:12:13,afternotok:14")]
+    Space,
+    /// `?` between parts.
+    #[error(
+        "'?' (any one of them is enough) is not supported, all of them must come true; separate them by commas, \
+         or submit once for each"
+    )]
+    AnyOf,
+    /// A kind that is not ours.
+    #[error("{kind} is not supported: {reason}")]
+    Unsupported {
+        /// As written.
+        kind: String,
+        /// Why, and what to do.
+        reason: &'static str,
+    },
+    /// A word that is no kind.
+    #[error(
+        "{kind:?} is no kind of dependency; there are afterok, afternotok, afterany, aftercorr and singleton"
+    )]
+    Unknown {
+        /// As written.
+        kind: String,
+    },
+    /// A kind without a number.
+    #[error("{kind} names no allocation; write it like {kind}:12 or {kind}:12:13")]
+    NoNumber {
+        /// As written.
+        kind: String,
+    },
+    /// `singleton:12`.
+    #[error(
+        "singleton names no allocation: it is about all of the same user and name; write singleton alone"
+    )]
+    SingletonOf,
+    /// Something that is no number.
+    #[error(
+        "{text:?} is no allocation; write its number, as 12, or one element of an array, as 12_7"
+    )]
+    Number {
+        /// As written.
+        text: String,
+    },
+    /// `aftercorr:12_7`.
+    #[error(
+        "aftercorr:{on}: each element waits for the one of its own index; name the array, aftercorr:{}, or write \
+         afterok:{on}",
+        .on.id
+    )]
+    CorrespondingElement {
+        /// Which.
+        on: JobRef,
+    },
+    /// It must have ended in two ways.
+    #[error("{on} would have to complete and to fail; leave one of them out")]
+    Contradiction {
+        /// Which.
+        on: JobRef,
+    },
+    /// More than [`MAX_DEPENDENCIES`].
+    #[error(
+        "it names more than {MAX_DEPENDENCIES} allocations; let one of them come after the others"
+    )]
+    TooMany,
+}
+
+const KINDS: [(&str, Condition); 4] = [
+    ("afterok", Condition::Success),
+    ("afternotok", Condition::Failure),
+    ("afterany", Condition::Any),
+    ("aftercorr", Condition::Corresponding),
+];
+
+/// What Slurm knows beyond that, each with the reason why it is refused.
+const UNSUPPORTED: [(&str, &str); 3] = [
+    (
+        "after",
+        "nothing waits for a start, only for an end; use afterany, or submit when the other one runs",
+    ),
+    (
+        "afterburstbuffer",
+        "there are no burst buffers; use afterok, and let the work itself move its files",
+    ),
+    (
+        "expand",
+        "an allocation does not grow by another one; submit it with as many nodes as it needs",
+    ),
+];
+
+fn written(condition: Condition) -> &'static str {
+    let found = KINDS.iter().find(|(_, known)| *known == condition);
+    found.map_or("", |(kind, _)| kind)
+}
+
+impl FromStr for JobRef {
+    type Err = DependencyError;
+
+    fn from_str(text: &str) -> Result<Self, DependencyError> {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let (id, index) = match text.split_once('_') {
+            Some((id, index)) => (id, Some(index)),
+            None => (text, None),
+        };
+        let read = || {
+            if ![id].into_iter().chain(index).all(is_number) {
+                return None;
+            }
+            let index: Option<u32> = index.map(str::parse).transpose().ok()?;
+            let id = id.parse().ok().filter(|id| *id > 0)?;
+            let is_index = index.is_none_or(|index| index <= MAX_INDEX);
+            is_index.then_some(Self { id, index })
+        };
+        read().ok_or_else(|| DependencyError::Number {
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// The condition of a kind, in small letters or capitals.
+fn condition(kind: &str) -> Result<Condition, DependencyError> {
+    let is = |known: &str| known.eq_ignore_ascii_case(kind);
+    if let Some((_, condition)) = KINDS.iter().find(|(known, _)| is(known)) {
+        return Ok(*condition);
+    }
+    let kind = kind.to_owned();
+    Err(match UNSUPPORTED.iter().find(|(known, _)| is(known)) {
+        Some((_, reason)) => DependencyError::Unsupported { kind, reason },
+        None => DependencyError::Unknown { kind },
+    })
+}
+
+impl Dependencies {
+    fn add(&mut self, part: &str) -> Result<(), DependencyError> {
+        let (kind, numbers) = match part.split_once(':') {
+            Some((kind, numbers)) => (kind, Some(numbers)),
+            None => (part, None),
+        };
+        if kind.is_empty() {
+            return Err(DependencyError::Empty);
+        }
+        if kind.eq_ignore_ascii_case("singleton") {
+            self.singleton = true;
+            return match numbers {
+                None => Ok(()),
+                Some(_) => Err(DependencyError::SingletonOf),
+            };
+        }
+        let condition = condition(kind)?;
+        let numbers = numbers.filter(|numbers| !numbers.is_empty());
+        let numbers = numbers.ok_or_else(|| DependencyError::NoNumber {
+            kind: kind.to_owned(),
+        })?;
+        for number in numbers.split(':') {
+            let on: JobRef = number.parse()?;
+            if condition == Condition::Corresponding && on.index.is_some() {
+                return Err(DependencyError::CorrespondingElement { on });
+            }
+            self.after.push(After { condition, on });
+        }
+        Ok(())
+    }
+
+    /// Each once: that the same is said twice changes nothing.
+    fn settle(&mut self) -> Result<(), DependencyError> {
+        let mut sorted = self.after.clone();
+        sorted.sort_by_key(|after| (after.on, after.condition));
+        sorted.dedup();
+        let ends = |after: &After| match after.condition {
+            Condition::Success | Condition::Corresponding => Some(true),
+            Condition::Failure => Some(false),
+            Condition::Any => None,
+        };
+        for same in sorted.chunk_by(|a, b| a.on == b.on) {
+            let has = |end: bool| same.iter().any(|after| ends(after) == Some(end));
+            if has(true) && has(false) {
+                let on = same.first().map(|after| after.on);
+                return on.map_or(Ok(()), |on| Err(DependencyError::Contradiction { on }));
+            }
+        }
+        if sorted.len() > MAX_DEPENDENCIES {
+            return Err(DependencyError::TooMany);
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        self.after.retain(|after| seen.insert(*after));
+        Ok(())
+    }
+}
+
+impl FromStr for Dependencies {
+    type Err = DependencyError;
+
+    fn from_str(text: &str) -> Result<Self, DependencyError> {
+        if text.contains(char::is_whitespace) {
+            return Err(DependencyError::Space);
+        }
+        if text.contains('?') {
+            return Err(DependencyError::AnyOf);
+        }
+        let mut all = Self::default();
+        for part in text.split(',') {
+            all.add(part)?;
+        }
+        all.settle()?;
+        Ok(all)
+    }
+}
+
+impl fmt::Display for JobRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.index {
+            Some(index) => write!(f, "{}_{index}", self.id),
+            None => write!(f, "{}", self.id),
+        }
+    }
+}
+
+impl fmt::Display for Dependencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut comma = "";
+        for same in self.after.chunk_by(|a, b| a.condition == b.condition) {
+            let kind = same.first().map_or("", |after| written(after.condition));
+            write!(f, "{comma}{kind}")?;
+            same.iter()
+                .try_for_each(|after| write!(f, ":{}", after.on))?;
+            comma = ",";
+        }
+        match self.singleton {
+            true => write!(f, "{comma}singleton"),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The site's Prometheus.
+
+use super::{MOST_DEADLINE_S, check_url, five_seconds};
+use lattice_config::Problems;
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// The site's Prometheus: it is asked for the metrics that services follow. Who may submit work may have it asked
+/// anything, and learns of the answer whether the service grew.
+#[derive(Debug, Clone, Deserialize)]
+pub struct PrometheusConfig {
+    /// Where it is, without `/api/v1`.
+    pub url: String,
+    /// File with the bearer token that it asks for.
+    pub token_file: Option<PathBuf>,
+    /// Seconds after which a query is given up.
+    #[serde(default = "five_seconds")]
+    pub deadline_s: u64,
+}
+
+impl PrometheusConfig {
+    pub(super) fn check(&self, problems: &mut Problems) {
+        check_url("url", &self.url, self.token_file.is_some(), problems);
+        if self.url.contains(['?', '#']) {
+            problems.add("url", "must end with a path: the query is added to it");
+        }
+        if self.url.trim_end_matches('/').ends_with("/api/v1") {
+            problems.add("url", "must be without /api/v1: that is added to it");
+        }
+        if !(1..=MOST_DEADLINE_S).contains(&self.deadline_s) {
+            let given = self.deadline_s;
+            let text = format!("give 1 to {MOST_DEADLINE_S} seconds, not {given}");
+            problems.add("deadline_s", text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn told(text: &str) -> String {
+        let config: PrometheusConfig = serde_json::from_str(text).unwrap();
+        let mut problems = Problems::default();
+        config.check(&mut problems);
+        match problems.is_empty() {
+            true => String::new(),
+            false => format!("{problems:?}"),
+        }
+    }
+
+    #[test]
+    fn every_mistake_is_named() {
+        assert_eq!(
+            told(r#"{"url": "http://prometheus.example:9090/base/"}"#),
+            ""
+        );
+        let wrong = told(
+            r#"{"url": "http://prometheus.example/api/v1/?x=1", "token_file": "/t", "deadline_s": 0}"#,
+        );
+        for part in ["in the clear", "must end with a path", "1 to 300 seconds"] {
+            assert!(wrong.contains(part), "{part}: {wrong}");
+        }
+        let deep = told(r#"{"url": "https://prometheus.example/api/v1"}"#);
+        assert!(deep.contains("without /api/v1"), "{deep}");
+    }
+}

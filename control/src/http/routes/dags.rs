@@ -1,0 +1,136 @@
+//! Graphs of work: members that begin when others have ended.
+
+use crate::http::{
+    Caller,
+    answer::{Answer, Fail},
+    extract::{Document, Key, Params, Place},
+    ops::dags,
+    state::Api,
+};
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use lattice_api::{
+    Page, Problem,
+    dag::{DOT, DagRequest, DagSubmitted, DagView, GraphView},
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Which {
+    /// Only of this tenant.
+    tenant: Option<String>,
+    /// Items on a page, 1 to 5000; 200 when left out.
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Graphs that run, and the last ones that ended, by number and without their members, a page at a time.
+#[utoipa::path(get, path = "/dags", tag = "dags", params(Which), responses(
+    (status = 200, body = Page<DagView>), (status = "default", body = Problem)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(w): Params<Which>,
+) -> Answer<Page<DagView>> {
+    let (tenant, cursor) = (w.tenant.as_deref(), w.cursor.as_deref());
+    let page = dags::list(api.core(), &caller, tenant, w.limit, cursor).await?;
+    Ok(Json(page))
+}
+
+/// Submits a graph, as JSON or YAML: all its members, or none.
+///
+/// Members that would wait for each other, names that nobody has, and what is wrong with a member are refused
+/// by the field, as `members.NAME.field`. Each member must fit its limits if nothing else ran; it is judged
+/// again when it is eligible.
+#[utoipa::path(post, path = "/dags", tag = "dags", params(
+    ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    request_body(content((DagRequest = "application/json"), (DagRequest = "application/yaml"))),
+    responses((status = 201, body = DagSubmitted), (status = 409, body = Problem),
+        (status = "default", body = Problem)))]
+pub(super) async fn submit(
+    State(api): State<Api>,
+    caller: Caller,
+    Key(key): Key,
+    Document(request): Document<DagRequest>,
+) -> Result<(StatusCode, Json<DagSubmitted>), Fail> {
+    let most = api.max_dag_size();
+    let made = dags::submit(api.core(), &caller, request, key, most).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// One graph with its members and where each stands, ended ones included.
+#[utoipa::path(get, path = "/dags/{id}", tag = "dags", params(("id" = u64, Path)),
+    responses((status = 200, body = DagView), (status = 404, body = Problem),
+        (status = "default", body = Problem)))]
+pub(super) async fn get(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+) -> Answer<DagView> {
+    let id = dags::number(&id)?;
+    Ok(Json(dags::get(api.core(), &caller, id).await?))
+}
+
+/// Cancels every member that has not ended.
+#[utoipa::path(delete, path = "/dags/{id}", tag = "dags", params(("id" = u64, Path),
+    ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = DagView), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = "default", body = Problem)))]
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Key(key): Key,
+) -> Answer<DagView> {
+    let id = dags::number(&id)?;
+    Ok(Json(dags::cancel(api.core(), &caller, id, key).await?))
+}
+
+/// How it is written.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Form {
+    Json,
+    Dot,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Drawn {
+    /// `json` or `dot`; when left out, what the header Accept asks for.
+    #[param(inline)]
+    format: Option<Form>,
+}
+
+/// Its members as points and lines: JSON, or the language of Graphviz.
+#[utoipa::path(get, path = "/dags/{id}/graph", tag = "dags", params(("id" = u64, Path), Drawn),
+    responses((status = 200, content((GraphView = "application/json"), (String = "text/vnd.graphviz"))),
+        (status = 404, body = Problem), (status = "default", body = Problem)))]
+pub(super) async fn graph(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(id): Place,
+    Params(drawn): Params<Drawn>,
+    headers: HeaderMap,
+) -> Result<Response, Fail> {
+    let id = dags::number(&id)?;
+    let graph = GraphView::from(dags::get(api.core(), &caller, id).await?);
+    let accepted = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
+    let asks_for_dot = accepted.is_some_and(|accepted| accepted.contains(DOT));
+    Ok(match drawn.format {
+        Some(Form::Dot) => ([(header::CONTENT_TYPE, DOT)], graph.to_dot()).into_response(),
+        None if asks_for_dot => ([(header::CONTENT_TYPE, DOT)], graph.to_dot()).into_response(),
+        _ => Json(graph).into_response(),
+    })
+}

@@ -1,0 +1,84 @@
+//! Reservations: nodes that are kept for some for a time.
+
+use super::Paging;
+use crate::http::{
+    Caller,
+    answer::Answer,
+    extract::{Input, Key, Params, Place},
+    ops::reservations,
+    state::Api,
+};
+use axum::{Json, extract::State};
+use lattice_api::{
+    Page, Problem,
+    project::Changed,
+    reservation::{ReservationRequest, ReservationView},
+};
+
+/// Reservations by name, a page at a time: those to come too.
+#[utoipa::path(get, path = "/reservations", tag = "reservations", params(Paging), responses(
+    (status = 200, body = Page<ReservationView>), (status = "default", body = Problem)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(p): Params<Paging>,
+) -> Answer<Page<ReservationView>> {
+    let (limit, cursor) = (p.limit, p.cursor.as_deref());
+    Ok(Json(reservations::list(
+        api.core(),
+        &caller,
+        limit,
+        cursor,
+    )?))
+}
+
+/// One reservation.
+#[utoipa::path(get, path = "/reservations/{name}", tag = "reservations",
+    params(("name" = String, Path)), responses((status = 200, body = ReservationView),
+        (status = 404, body = Problem), (status = "default", body = Problem)))]
+pub(super) async fn get(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(name): Place,
+) -> Answer<ReservationView> {
+    Ok(Json(reservations::get(api.core(), &caller, &name)?))
+}
+
+/// Keeps nodes for some for a time, or changes the whole of what is kept under this name.
+///
+/// What runs there goes on; what would run into the time is not placed there. Nodes of groups are those that
+/// are in them now. For operators of the whole cluster; kept in the audit.
+#[utoipa::path(put, path = "/reservations/{name}", tag = "reservations",
+    request_body = ReservationRequest, params(("name" = String, Path),
+    ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = ReservationView), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = "default", body = Problem)))]
+pub(super) async fn set(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(name): Place,
+    Key(key): Key,
+    Input(request): Input<ReservationRequest>,
+) -> Answer<ReservationView> {
+    Ok(Json(
+        reservations::set(api.core(), &caller, &name, request, key).await?,
+    ))
+}
+
+/// Nothing is kept under this name any more. For operators of the whole cluster; kept in the audit.
+#[utoipa::path(delete, path = "/reservations/{name}", tag = "reservations",
+    params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header,
+        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    responses((status = 200, body = Changed), (status = 404, body = Problem),
+        (status = "default", body = Problem)))]
+pub(super) async fn delete(
+    State(api): State<Api>,
+    caller: Caller,
+    Place(name): Place,
+    Key(key): Key,
+) -> Answer<Changed> {
+    Ok(Json(
+        reservations::delete(api.core(), &caller, &name, key).await?,
+    ))
+}

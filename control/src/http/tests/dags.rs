@@ -1,0 +1,357 @@
+//! Graphs.
+
+use super::bed::{Bed, MAX_DAG_SIZE, ask, job};
+use lattice_client::{
+    AllocationRequest, ClientError, SubmitOptions,
+    api::dag::{DagRequest, DagView},
+};
+use lattice_quorum_types::{AllocationId, allocation::RankExit};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+fn member(name: &str, more: Value) -> Value {
+    let mut member = json!({"name": name, "project": "atlas/web", "nodes": 1, "argv": ["true"]});
+    let more = more.as_object().unwrap().clone();
+    member.as_object_mut().unwrap().extend(more);
+    member
+}
+
+fn graph(members: Vec<Value>) -> DagRequest {
+    serde_json::from_value(json!({"name": "nightly", "members": members})).unwrap()
+}
+
+/// `prepare`, then `train` if that went well, `mend` if it did not, and `clean` after `train`.
+fn nightly() -> DagRequest {
+    graph(vec![
+        member("prepare", json!({})),
+        member("train", json!({"after": ["prepare"], "nodes": 2})),
+        member("mend", json!({"after": {"failure": ["prepare"]}})),
+        member(
+            "clean",
+            json!({"after": [{"member": "train", "condition": "any"}]}),
+        ),
+    ])
+}
+
+fn states(dag: &DagView) -> Vec<&str> {
+    let members = dag.members.iter();
+    members.map(|m| m.state.as_deref().unwrap_or("?")).collect()
+}
+
+async fn runs(bed: &Bed, id: AllocationId, nodes: &[&str], code: i32) {
+    bed.assign(id, nodes).await;
+    for node in nodes {
+        bed.begins(id, node).await;
+    }
+    for node in nodes {
+        bed.ends(id, node, RankExit::Exited { code }).await;
+    }
+}
+
+#[tokio::test]
+async fn a_graph_is_submitted_followed_and_found_when_it_has_ended() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let made = alice.submit_dag(&nightly(), Some("once")).await.unwrap();
+    let again = alice.submit_dag(&nightly(), Some("once")).await.unwrap();
+    assert_eq!(made, again);
+    let dag = alice.dag(made.id).await.unwrap();
+    assert_eq!(
+        (dag.name.as_str(), dag.user.as_str(), dag.state.as_str()),
+        ("nightly", "alice", "running")
+    );
+    assert_eq!(
+        (dag.project.as_str(), dag.size, dag.unfinished),
+        ("atlas/web", 4, 4)
+    );
+    assert_eq!(states(&dag), ["pending", "blocked", "blocked", "blocked"]);
+    let ids: Vec<AllocationId> = dag.members.iter().map(|m| m.allocation).collect();
+    let first = alice.allocation(ids[0]).await.unwrap();
+    let place = first.dag.unwrap();
+    assert_eq!((place.dag, place.member.as_str()), (made.id, "prepare"));
+
+    runs(&bed, ids[0], &["gpu001"], 0).await;
+    let dag = alice.dag(made.id).await.unwrap();
+    assert_eq!(
+        states(&dag),
+        ["completed", "pending", "cancelled", "blocked"]
+    );
+    let why = dag.members[2].stop.as_deref().unwrap();
+    assert!(why.contains("waited for failure"), "{why}");
+    runs(&bed, ids[1], &["gpu001", "gpu002"], 3).await;
+    runs(&bed, ids[3], &["gpu003"], 0).await;
+    let dag = alice.dag(made.id).await.unwrap();
+    assert_eq!((dag.state.as_str(), dag.unfinished), ("completed", 0));
+    assert!(dag.ended_at.is_some());
+    assert_eq!(
+        states(&dag),
+        ["completed", "failed", "cancelled", "completed"]
+    );
+    let (status, told) = ask(
+        &bed,
+        "alice",
+        Method::DELETE,
+        &format!("dags/{}", made.id),
+        Value::Null,
+    )
+    .await;
+    assert_eq!((status, &told["code"]), (409, &json!("wrong_state")));
+}
+
+#[tokio::test]
+async fn a_graph_is_cancelled_by_who_submitted_it() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let id = alice.submit_dag(&nightly(), None).await.unwrap().id;
+    for (who, status) in [("bob", 403), ("eye", 403), ("diver", 404)] {
+        let error = bed.client(who).cancel_dag(id).await.unwrap_err();
+        assert_eq!(error.problem().unwrap().status, status, "{who}");
+    }
+    let dag = alice.cancel_dag(id).await.unwrap();
+    assert_eq!(
+        (dag.state.as_str(), dag.cancelled_by.as_deref()),
+        ("cancelled", Some("alice"))
+    );
+    assert_eq!(states(&dag), ["cancelled"; 4]);
+}
+
+#[tokio::test]
+async fn graphs_are_listed_to_those_who_see_their_project() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(alice.submit_dag(&nightly(), None).await.unwrap().id);
+    }
+    alice.cancel_dag(ids[1]).await.unwrap();
+    let listed = alice.dags(None).await.unwrap();
+    assert_eq!(listed.iter().map(|dag| dag.id).collect::<Vec<_>>(), ids);
+    assert!(
+        listed
+            .iter()
+            .all(|dag| dag.members.is_empty() && dag.size == 4)
+    );
+    assert_eq!(alice.dags(Some("atlas")).await.unwrap().len(), 3);
+    let (status, page) = ask(&bed, "alice", Method::GET, "dags?limit=2", Value::Null).await;
+    assert_eq!((status, page["items"].as_array().unwrap().len()), (200, 2));
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let rest = format!("dags?limit=2&cursor={cursor}");
+    let (_, rest) = ask(&bed, "alice", Method::GET, &rest, Value::Null).await;
+    assert_eq!(rest["items"][0]["id"], ids[2]);
+    assert_eq!(rest.get("next_cursor"), None);
+    // Who looks after another tenant is not told that there is this one.
+    let diver = bed.client("diver");
+    assert!(diver.dags(None).await.unwrap().is_empty());
+    for error in [
+        diver.dags(Some("atlas")).await.map(drop).unwrap_err(),
+        diver.dag(ids[0]).await.map(drop).unwrap_err(),
+        diver.dag_graph(ids[0]).await.map(drop).unwrap_err(),
+        alice.dags(Some("nobody")).await.map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.problem().unwrap().status, 404, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_graph_is_drawn_as_it_is_asked_for() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let id = alice.submit_dag(&nightly(), None).await.unwrap().id;
+    let graph = alice.dag_graph(id).await.unwrap();
+    assert_eq!((graph.nodes.len(), graph.edges.len()), (4, 3));
+    let edge = &graph.edges[1];
+    assert_eq!(
+        (
+            edge.from.as_str(),
+            edge.to.as_str(),
+            edge.condition.as_str()
+        ),
+        ("prepare", "mend", "failure")
+    );
+    let url = |query: &str| bed.url(&format!("/api/v1/dags/{id}/graph{query}"));
+    let get = |query: &str, accept: &str| {
+        let request = bed.raw().get(url(query)).bearer_auth(bed.token("alice"));
+        request.header("accept", accept).send()
+    };
+    for (query, accept, is_dot) in [
+        ("", "*/*", false),
+        ("", "text/vnd.graphviz", true),
+        ("?format=dot", "application/json", true),
+        ("?format=json", "text/vnd.graphviz", false),
+    ] {
+        let answer = get(query, accept).await.unwrap();
+        let kind = answer.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        assert_eq!(
+            kind.contains("graphviz"),
+            is_dot,
+            "{query} {accept}: {kind}"
+        );
+        let text = answer.text().await.unwrap();
+        match is_dot {
+            true => assert_eq!(text, graph.to_dot()),
+            false => assert!(text.starts_with('{')),
+        }
+    }
+    assert_eq!(get("?format=svg", "*/*").await.unwrap().status(), 400);
+}
+
+#[tokio::test]
+async fn a_graph_is_read_as_yaml_too() {
+    let bed = Bed::furnished().await;
+    let yaml = "name: nightly\nmembers:\n\
+        - {name: prepare, project: atlas/web, nodes: 1, argv: [./prepare], walltime: 1h}\n\
+        - name: train\n  project: atlas/web\n  nodes: 4\n  argv: [./train]\n  after: [prepare]\n";
+    let post = |kind: &'static str, body: String| {
+        let request = bed.raw().post(bed.url("/api/v1/dags"));
+        let request = request.bearer_auth(bed.token("alice"));
+        request.header("content-type", kind).body(body).send()
+    };
+    let made: Value = post("application/yaml", yaml.to_owned())
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    let dag = bed
+        .client("alice")
+        .dag(made["id"].as_u64().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(dag.members[1].after[0].member, "prepare");
+    for (kind, body, status, field) in [
+        ("text/plain", yaml.to_owned(), 415, Value::Null),
+        (
+            "application/yaml",
+            yaml.replace("walltime", "waltime"),
+            400,
+            json!("members[0].waltime"),
+        ),
+        (
+            "application/yaml",
+            yaml.replace("nodes: 4", "nodes: four"),
+            400,
+            json!("members[1].nodes"),
+        ),
+        (
+            "application/yaml",
+            "members: [".to_owned(),
+            400,
+            Value::Null,
+        ),
+    ] {
+        let answer = post(kind, body).await.unwrap();
+        assert_eq!(answer.status(), status);
+        let told: Value = answer.json().await.unwrap();
+        println!("{told:#}");
+        assert_eq!(told["field"], field, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn graphs_that_cannot_be_are_refused_by_their_field() {
+    let bed = Bed::furnished().await;
+    let many = (0..=MAX_DAG_SIZE).map(|n| member(&format!("m{n}"), json!({})));
+    let with = |more: Value| vec![member("a", more)];
+    for (members, status, field, text) in [
+        (vec![], 400, "members", "at least one member"),
+        (
+            many.collect(),
+            400,
+            "members",
+            "DAG exceeds maximum size (51 allocations, limit: 50)",
+        ),
+        (
+            vec![
+                member("a", json!({"after": ["c"]})),
+                member("b", json!({"after": ["a"]})),
+                member("c", json!({"after": ["b"]})),
+            ],
+            400,
+            "members",
+            "wait for each other",
+        ),
+        (
+            with(json!({"after": ["b"]})),
+            400,
+            "members.a.after",
+            "no member is called \"b\"",
+        ),
+        (
+            vec![member("a", json!({})), member("a", json!({}))],
+            400,
+            "members[1].name",
+            "two members",
+        ),
+        (
+            with(json!({"nodes": 0})),
+            400,
+            "members.a.nodes",
+            "at least 1",
+        ),
+        (
+            with(json!({"array": "0-9:0"})),
+            400,
+            "members.a.array",
+            "the step is at least 1",
+        ),
+        (
+            with(json!({"after": {"done": ["a"]}})),
+            400,
+            "members.a.after",
+            "is none of",
+        ),
+        (with(json!({"class": 11})), 400, "members.a.class", "11"),
+        (
+            with(json!({"nodez": 1})),
+            400,
+            "members[0].nodez",
+            "unknown field",
+        ),
+        (
+            with(json!({"nodes": 2, "constraints": {"nodelist": "gpu001"}})),
+            400,
+            "members.a.constraints.nodelist",
+            "can be chosen from",
+        ),
+    ] {
+        let body = json!({"name": "g", "members": members});
+        let (told_status, told) = ask(&bed, "alice", Method::POST, "dags", body).await;
+        assert_eq!(told_status, status, "{told}");
+        assert_eq!(told["field"], field, "{told}");
+        let detail = told["detail"].as_str().unwrap();
+        assert!(detail.contains(text), "{detail}");
+    }
+    assert!(bed.client("alice").dags(None).await.unwrap().is_empty());
+    let status = bed.client("alice").status().await.unwrap();
+    assert!(status.allocations_by_state.values().all(|n| *n == 0));
+}
+
+#[tokio::test]
+async fn members_may_come_after_what_is_not_in_the_graph() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let request = AllocationRequest {
+        array: Some("0-3".to_owned()),
+        ..job("atlas/web", 1)
+    };
+    let array = alice.submit(&request, SubmitOptions::default()).await;
+    let array = array.unwrap().id.unwrap();
+    let outside = |text: String| graph(vec![member("a", json!({ "dependency": text }))]);
+    let made = alice
+        .submit_dag(&outside(format!("afterany:{array}_2")), None)
+        .await
+        .unwrap();
+    let dag = alice.dag(made.id).await.unwrap();
+    let shown = alice.allocation(dag.members[0].allocation).await.unwrap();
+    assert_eq!(shown.dependencies[0].on, AllocationId(array.0 + 3));
+    let refused = alice
+        .submit_dag(&outside(format!("afterany:{array}_9")), None)
+        .await;
+    let Err(ClientError::NotFound(problem)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(problem.field.as_deref(), Some("members.a.dependency"));
+}

@@ -1,0 +1,327 @@
+//! Terms of allocations: arrays and their elements, what comes after what, and what is done to work that is
+//! there.
+
+use super::bed::{Bed, ask, job};
+use lattice_client::{
+    AllocationRequest, AllocationView, ClientError, JobRef, SubmitOptions,
+    api::allocation::{CheckpointBody, CheckpointRequest, ExtendRequest},
+};
+use lattice_quorum_types::{AllocationId, allocation::RankExit};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+async fn submit(bed: &Bed, who: &str, request: &AllocationRequest) -> AllocationId {
+    let client = bed.client(who);
+    let made = client.submit(request, SubmitOptions::default()).await;
+    made.unwrap().id.unwrap()
+}
+
+fn element(array: AllocationId, index: u32) -> JobRef {
+    JobRef {
+        id: array.0,
+        index: Some(index),
+    }
+}
+
+fn array(indices: &str) -> AllocationRequest {
+    AllocationRequest {
+        array: Some(indices.to_owned()),
+        ..job("atlas/web", 1)
+    }
+}
+
+fn after(text: String) -> AllocationRequest {
+    AllocationRequest {
+        dependency: Some(text),
+        ..job("atlas/web", 1)
+    }
+}
+
+/// Status, field and text of a refusal.
+fn refused(answer: Result<AllocationView, ClientError>) -> (u16, Option<String>, String) {
+    let error = answer.unwrap_err();
+    let problem = error.problem().unwrap().clone();
+    (problem.status, problem.field, problem.detail)
+}
+
+#[tokio::test]
+async fn elements_are_found_by_their_index_before_they_have_nodes() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let id = submit(&bed, "alice", &array("5-14%4")).await;
+    let shown = alice.allocation(id).await.unwrap();
+    assert_eq!(shown.array.as_deref(), Some("5-14%4"));
+    let tally = shown.tally.unwrap();
+    assert_eq!((tally.elements, tally.pending, tally.running), (10, 10, 0));
+
+    let waiting = alice.allocation(element(id, 7)).await.unwrap();
+    assert_eq!(
+        (waiting.id.0, waiting.state.as_str()),
+        (id.0 + 3, "pending")
+    );
+    let of = waiting.element.clone().unwrap();
+    assert_eq!((of.array, of.index), (id, 7));
+    assert_eq!((waiting.array, waiting.tally), (None, None));
+    let by_number = alice.allocation(waiting.id).await.unwrap();
+    assert_eq!(by_number.element, waiting.element);
+
+    for (path, field) in [(format!("{id}_4"), "id"), (format!("{id}_x"), "id")] {
+        let path = format!("allocations/{path}");
+        let (status, told) = ask(&bed, "alice", Method::GET, &path, Value::Null).await;
+        assert!(matches!(status, 400 | 404), "{status}");
+        assert_eq!(told["field"], field);
+    }
+    let single = submit(&bed, "alice", &job("atlas/web", 1)).await;
+    let (status, field, text) = refused(alice.allocation(element(single, 0)).await);
+    assert_eq!((status, field.as_deref()), (400, Some("id")));
+    assert!(text.contains("is no array"), "{text}");
+    // Who does not see the array does not see its elements.
+    let hidden = bed.client("diver").allocation(element(id, 7)).await;
+    assert_eq!(refused(hidden).0, 404);
+    let hidden = bed.client("diver").allocation(AllocationId(id.0 + 3)).await;
+    assert_eq!(refused(hidden).0, 404);
+}
+
+#[tokio::test]
+async fn an_element_is_cancelled_placed_and_told_apart() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let id = submit(&bed, "alice", &array("0-3")).await;
+    let gone = alice.cancel(element(id, 2)).await.unwrap();
+    assert_eq!((gone.id.0, gone.state.as_str()), (id.0 + 3, "cancelled"));
+    let other = bed.client("bob").cancel(element(id, 1)).await;
+    assert_eq!(refused(other).0, 403);
+
+    let placed = AllocationId(id.0 + 1);
+    bed.assign(placed, &["gpu001"]).await;
+    bed.begins(placed, "gpu001").await;
+    let running = alice.allocation(element(id, 0)).await.unwrap();
+    assert_eq!((running.id, running.state.as_str()), (placed, "running"));
+    // What it runs is in its array's record.
+    assert_eq!(running.workload.unwrap().argv, ["true"]);
+    let waiting = alice.allocation(AllocationId(id.0 + 2)).await.unwrap();
+    assert_eq!(waiting.element.unwrap().index, 1);
+    let tally = alice.allocation(id).await.unwrap().tally.unwrap();
+    assert_eq!((tally.pending, tally.running, tally.cancelled), (2, 1, 1));
+
+    // Also when the array has ended.
+    alice.cancel(id).await.unwrap();
+    bed.ends(placed, "gpu001", RankExit::Stopped).await;
+    let array = alice.allocation(id).await.unwrap();
+    assert_eq!(array.state, "cancelled");
+    assert_eq!(array.tally.unwrap().cancelled, 4);
+    for index in 1..4 {
+        let never = alice.allocation(element(id, index)).await.unwrap();
+        assert_eq!(never.state, "cancelled", "{index}");
+        let by_number = alice.allocation(never.id).await.unwrap();
+        assert_eq!(by_number.element.unwrap().index, index);
+    }
+    let beyond = alice.allocation(AllocationId(id.0 + 5)).await;
+    assert_eq!(refused(beyond).0, 404);
+}
+
+#[tokio::test]
+async fn who_waits_says_for_whom() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let (first, second) = (
+        submit(&bed, "alice", &job("atlas/web", 1)).await,
+        submit(&bed, "alice", &array("0-3")).await,
+    );
+    let text = format!("afterok:{first},afterany:{second}_2");
+    let id = submit(&bed, "alice", &after(text)).await;
+    let blocked = alice.allocation(id).await.unwrap();
+    assert_eq!(blocked.state, "blocked");
+    let of_element = AllocationId(second.0 + 3);
+    let waits = blocked.waits_for.unwrap();
+    assert_eq!(waits.allocations, [first, of_element]);
+    let reason = format!("waits for allocations {first} (success), {of_element} (any)");
+    assert_eq!(blocked.reason.as_deref(), Some(&*reason));
+    assert_eq!(alice.explanation(id).await.unwrap().summary, reason);
+
+    alice.cancel(element(second, 2)).await.unwrap();
+    let blocked = alice.allocation(id).await.unwrap();
+    assert_eq!(blocked.waits_for.unwrap().allocations, [first]);
+    bed.assign(first, &["gpu001"]).await;
+    bed.begins(first, "gpu001").await;
+    bed.ends(first, "gpu001", RankExit::Exited { code: 0 })
+        .await;
+    let ready = alice.allocation(id).await.unwrap();
+    assert_eq!((ready.state.as_str(), ready.waits_for), ("pending", None));
+}
+
+#[tokio::test]
+async fn of_singletons_one_waits_for_the_other() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let single = AllocationRequest {
+        name: Some("nightly".to_owned()),
+        singleton: true,
+        ..job("atlas/web", 1)
+    };
+    let first = submit(&bed, "alice", &single).await;
+    let second = submit(&bed, "alice", &single).await;
+    let others = submit(&bed, "bob", &single).await;
+    let blocked = alice.allocation(second).await.unwrap();
+    assert_eq!(blocked.state, "blocked");
+    assert_eq!(blocked.waits_for.unwrap().mutex, Some(first));
+    let reason = format!("waits for allocation {first}, which has the mutex \"nightly\"");
+    assert_eq!(blocked.reason, Some(reason));
+    assert_eq!(alice.allocation(others).await.unwrap().state, "pending");
+}
+
+#[tokio::test]
+async fn terms_that_cannot_be_are_refused_by_their_field() {
+    let bed = Bed::furnished().await;
+    let base = json!({"project": "atlas/web", "nodes": 1, "argv": ["true"]});
+    for (terms, field) in [
+        (json!({"array": "0-9:0"}), "array"),
+        (json!({"dependency": "afterok:999"}), ""),
+        (json!({"dependency": "afterok:999_1"}), ""),
+        (
+            json!({"dependencies": [{"condition": "done", "on": 1}]}),
+            "dependencies",
+        ),
+        (
+            json!({"dependencies": [{"condition": "any", "after": 1}]}),
+            "dependencies[0].after",
+        ),
+        (json!({"deadline": "2020-01-01"}), "deadline"),
+        (
+            json!({"begin": "now+1hour", "deadline": "now+30minutes"}),
+            "deadline",
+        ),
+        (
+            json!({"checkpoint": {"mode": "signal", "directory": "scratch"}}),
+            "checkpoint.directory",
+        ),
+        (
+            json!({"scale": {"min_nodes": 1, "max_nodes": 2, "metric": "gpu", "target": 0}}),
+            "scale.target",
+        ),
+        (
+            json!({"scale": {"min_nodes": 2, "max_nodes": 2, "metric": "gpu", "target": 1}}),
+            "nodes",
+        ),
+        (
+            json!({"scale": {"min_nodes": 1, "max_nodes": 2, "metric": "gpus", "target": 1}}),
+            "scale.metric",
+        ),
+        (json!({"reservation": "course"}), ""),
+    ] {
+        let mut body = base.clone();
+        let terms = terms.as_object().unwrap().clone();
+        body.as_object_mut().unwrap().extend(terms);
+        let (status, told) = ask(&bed, "alice", Method::POST, "allocations", body.clone()).await;
+        assert!((400..500).contains(&status), "{body}: {status}");
+        let told = told["field"].as_str().unwrap_or_default();
+        assert_eq!(told, field, "{body}");
+    }
+    let status = bed.client("alice").status().await.unwrap();
+    assert!(status.allocations_by_state.values().all(|n| *n == 0));
+}
+
+#[tokio::test]
+async fn a_walltime_is_made_longer_by_operators_alone() {
+    let bed = Bed::furnished().await;
+    let (alice, op) = (bed.client("alice"), bed.client("op"));
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    let to = |walltime: &str| ExtendRequest {
+        walltime: walltime.to_owned(),
+    };
+    let (status, _, text) = refused(alice.extend(id, &to("+5m")).await);
+    assert_eq!(status, 403);
+    assert!(text.contains("make a walltime longer"), "{text}");
+    let shorter = alice.extend(id, &to("6m")).await.unwrap();
+    assert_eq!(shorter.walltime.as_deref(), Some("6m"));
+    let longer = op.extend(id, &to("+1h")).await.unwrap();
+    assert_eq!(longer.walltime.as_deref(), Some("1h6m"));
+    for bad in ["0s", "-5m", "+", "soon"] {
+        let (status, field, _) = refused(op.extend(id, &to(bad)).await);
+        assert_eq!((status, field.as_deref()), (400, Some("walltime")), "{bad}");
+    }
+    let unbounded = AllocationRequest {
+        walltime: None,
+        ..job("atlas/web", 1)
+    };
+    let id = submit(&bed, "alice", &unbounded).await;
+    let (status, field, _) = refused(op.extend(id, &to("+1h")).await);
+    assert_eq!((status, field.as_deref()), (400, Some("walltime")));
+}
+
+#[tokio::test]
+async fn running_work_is_requeued_suspended_and_resumed() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let id = bed.submit("alice", "atlas/web", 1).await;
+    let (status, ..) = refused(alice.suspend(id).await);
+    assert_eq!(status, 409);
+    for attempt in 1..3 {
+        bed.assign(id, &["gpu001"]).await;
+        bed.begins(id, "gpu001").await;
+        match attempt {
+            1 => {
+                let told = alice.requeue(id).await.unwrap();
+                assert_eq!(told.state, "stopping");
+                assert_eq!(told.stop.as_deref(), Some("requeued by alice"));
+            }
+            _ => {
+                assert_eq!(refused(bed.client("bob").suspend(id).await).0, 403);
+                assert_eq!(alice.suspend(id).await.unwrap().state, "stopping");
+            }
+        }
+        bed.ends(id, "gpu001", RankExit::Stopped).await;
+    }
+    assert_eq!(alice.allocation(id).await.unwrap().state, "suspended");
+    assert_eq!(alice.resume(id).await.unwrap().state, "pending");
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_asked_for_by_operators_and_shown() {
+    let bed = Bed::furnished().await;
+    let (alice, op) = (bed.client("alice"), bed.client("op"));
+    let saves = AllocationRequest {
+        checkpoint: Some(CheckpointBody {
+            mode: "signal".to_owned(),
+            trigger: None,
+            directory: Some("/scratch/alice".to_owned()),
+        }),
+        ..job("atlas/web", 1)
+    };
+    let plain = bed.submit("alice", "atlas/web", 1).await;
+    let id = submit(&bed, "alice", &saves).await;
+    let asked = CheckpointRequest::default();
+    for (id, node) in [(plain, "gpu001"), (id, "gpu002")] {
+        bed.assign(id, &[node]).await;
+        bed.begins(id, node).await;
+    }
+    let (status, field, text) = refused(op.checkpoint(plain, &asked).await);
+    assert_eq!(
+        (status, field.as_deref()),
+        (400, Some("checkpoint")),
+        "{text}"
+    );
+    assert_eq!(
+        refused(bed.client("bob").checkpoint(id, &asked).await).0,
+        403
+    );
+    let bad = CheckpointRequest {
+        timeout: Some("-1s".to_owned()),
+        ..asked.clone()
+    };
+    assert_eq!(
+        refused(op.checkpoint(id, &bad).await).1.as_deref(),
+        Some("timeout")
+    );
+    let writes = op.checkpoint(id, &asked).await.unwrap();
+    assert_eq!(writes.state, "checkpointing");
+    let writing = writes.checkpoints.unwrap().writing.unwrap();
+    assert_eq!(writing.number, 1);
+    assert_eq!(writing.directory, format!("/scratch/alice/{id}"));
+    assert_eq!(writing.makes_room, None);
+    let shown = alice.allocation(id).await.unwrap();
+    assert_eq!(
+        shown.checkpoint.unwrap().trigger.as_deref(),
+        Some("automatic")
+    );
+}

@@ -1,0 +1,440 @@
+//! Sharing of nodes between vClusters: idle ones are lent to whoever has work for them, go home when that is
+//! over, and are asked back when their own vCluster needs them. Who gets what is decided by
+//! [`decide`]; what has begun (a node that is asked back, and since when) is in the quorum, so another
+//! control goes on where this one ends.
+
+use crate::{
+    core::Core,
+    movement::{Movement, asked_gpu_ms},
+    plans::plan_of,
+    tasks::{
+        activation::due,
+        reconciler::{Pace, Reconciler},
+        schedule::{room, whole},
+    },
+    view::View,
+};
+use lattice_placement::{
+    Blocker, ClusterView, Plan,
+    movement::lend::{Input, Member, Moves, Place, Timing, Wanting, decide},
+};
+use lattice_quorum_types::{
+    Allocation, AllocationState, Command, Envelope, NodeId, UnixMillis, VclusterName,
+    command::{CheckpointAsked, Fence, Victim},
+    course::MoveReason,
+    node::Node,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// Whoever plans has planned with the last moves by then.
+const PACE: Pace = Pace {
+    period: Duration::from_secs(2),
+    spacing: Duration::from_millis(200),
+};
+
+/// A node that changed hands stays for so long at most though nobody uses it, milliseconds: as long as the
+/// longest scheduling cycle.
+const SETTLE_MS: u64 = 30_000;
+
+/// What one pass did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct BorrowReport {
+    /// Nodes lent.
+    pub(crate) lent: usize,
+    /// Nodes that went home.
+    pub(crate) returned: usize,
+    /// Nodes asked back, and not any more.
+    pub(crate) recalled: usize,
+    /// Allocations that make room for the owners of their nodes.
+    pub(crate) stopped: usize,
+    /// Of all, refused: they are looked at anew.
+    pub(crate) refused: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Borrow {
+    core: Arc<Core>,
+    /// By node who used it when it was last looked at, and since when.
+    moved: BTreeMap<NodeId, (VclusterName, UnixMillis)>,
+    /// When the next grace is over.
+    next_grace: Option<Instant>,
+}
+
+impl Reconciler for Borrow {
+    const NAME: &'static str = "borrow";
+
+    fn pace(&self) -> Pace {
+        PACE
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        let report = self.reconcile(&fence).await;
+        if report != BorrowReport::default() {
+            tracing::info!(?report, "nodes of vClusters");
+        }
+    }
+
+    fn forget(&mut self) {
+        self.moved.clear();
+        self.next_grace = None;
+    }
+
+    /// A grace that is over is no event.
+    async fn wakes(&mut self) {
+        due(self.next_grace).await;
+    }
+}
+
+impl Borrow {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            moved: BTreeMap::new(),
+            next_grace: None,
+        }
+    }
+
+    /// Decides, and proposes what follows.
+    pub(crate) async fn reconcile(&mut self, fence: &Fence) -> BorrowReport {
+        let view = self.core.view();
+        let now = self.core.now();
+        let known = self.core.view_age_ms();
+        let Some(age_ms) = known.filter(|_| view.vclusters.len() > 1) else {
+            return BorrowReport::default();
+        };
+        self.follow(&view, now);
+        self.next_grace =
+            next_grace(&view, now).map(|ms| Instant::now() + Duration::from_millis(ms));
+        let moved = self.moved.clone();
+        let (core, shown) = (self.core.clone(), view.clone());
+        let deciding = tokio::task::spawn_blocking(move || {
+            let sharing = Sharing::of(&core, &shown, &moved, now, age_ms);
+            sharing.decide()
+        });
+        match deciding.await {
+            Ok(moves) => self.carry_out(&view, fence, moves, now).await,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => BorrowReport::default(),
+        }
+    }
+
+    /// Notes when nodes changed hands. One that has not since this began was moved long ago, as far as it
+    /// matters.
+    fn follow(&mut self, view: &View, now: UnixMillis) {
+        let is_first = self.moved.is_empty();
+        for record in records(view) {
+            let since = match is_first {
+                true => UnixMillis(0),
+                false => now,
+            };
+            let known = self.moved.entry(record.id.clone());
+            let known = known.or_insert_with(|| (record.current.clone(), since));
+            if known.0 != record.current {
+                *known = (record.current.clone(), now);
+            }
+        }
+        self.moved.retain(|id, _| view.node(id).is_some());
+    }
+
+    async fn carry_out(
+        &self,
+        view: &View,
+        fence: &Fence,
+        moves: Moves,
+        now: UnixMillis,
+    ) -> BorrowReport {
+        let version = |node: &NodeId| Some(view.node(node)?.record.as_ref()?.version);
+        let loans = moves.loans.iter().filter_map(|loan| {
+            Some(Command::LendNode {
+                version: version(&loan.node)?,
+                node: loan.node.clone(),
+                to: loan.borrower.clone(),
+            })
+        });
+        let returns = moves.returns.iter().filter_map(|back| {
+            Some(Command::ReturnNode {
+                version: version(&back.node)?,
+                node: back.node.clone(),
+            })
+        });
+        let recall = |node: &NodeId, wanted| {
+            let record = view.node(node)?.record.as_ref()?;
+            let news = record.recalled_at.is_some() != wanted;
+            news.then(|| Command::RecallNode {
+                node: node.clone(),
+                wanted,
+                version: record.version,
+            })
+        };
+        let wanted = moves.reclaims.iter().flat_map(|reclaim| &reclaim.nodes);
+        let recalls = wanted.filter_map(|node| recall(node, true));
+        let withdrawn = moves
+            .withdrawn
+            .iter()
+            .filter_map(|node| recall(node, false));
+        let stops = self.overdue(view, &moves, now);
+        let commands: Vec<Command> = loans
+            .chain(returns)
+            .chain(recalls)
+            .chain(withdrawn)
+            .chain(stops)
+            .collect();
+        self.propose(fence, commands).await
+    }
+
+    /// Work on nodes that were asked back and whose grace is over. That is in the quorum, and so not for this
+    /// pass to decide again. What is over by itself before it could be stopped is left to end.
+    fn overdue(&self, view: &View, moves: &Moves, now: UnixMillis) -> Vec<Command> {
+        let mut due: BTreeMap<_, Command> = BTreeMap::new();
+        for record in records(view) {
+            let (Some(since), Some(holder)) = (record.recalled_at, record.holder) else {
+                continue;
+            };
+            let Some(held) = view.allocation(holder.allocation) else {
+                continue;
+            };
+            let Movement {
+                room,
+                lend,
+                checkpoint,
+            } = view.movement_of(&record.home);
+            let grace_over_at = since.after(lend.return_grace_ms);
+            let back_by = grace_over_at.after(checkpoint.deadlines(false).longest_ms());
+            let ends_itself = ends_at(held).is_some_and(|ends_at| ends_at <= back_by);
+            let movable = matches!(
+                held.state,
+                AllocationState::Running | AllocationState::Starting
+            );
+            let is_due = now >= grace_over_at && !moves.withdrawn.contains(&record.id);
+            if movable && is_due && !ends_itself {
+                let victim = self.victim(held, &room);
+                let home = record.home.clone();
+                let reason = MoveReason::Reclaimed { home };
+                due.insert(held.id, Command::MakeRoom { victim, reason });
+            }
+        }
+        due.into_values().collect()
+    }
+
+    fn victim(&self, held: &Allocation, rules: &room::Rules) -> Victim {
+        let directory = self.core.checkpoint_directory(held);
+        Victim {
+            id: held.id,
+            attempt: held.attempt,
+            checkpoint: directory.map(|directory| CheckpointAsked {
+                directory,
+                timeout_ms: rules.timeout_ms,
+            }),
+        }
+    }
+
+    async fn propose(&self, fence: &Fence, commands: Vec<Command>) -> BorrowReport {
+        let mut report = BorrowReport::default();
+        if commands.is_empty() {
+            return report;
+        }
+        let envelope = |command: &Command| -> Envelope {
+            let (fence, command) = (Some(fence.clone()), command.clone());
+            self.core
+                .envelope(self.core.service(), None, fence, command)
+        };
+        let answers = self
+            .core
+            .store
+            .propose(commands.iter().map(envelope).collect());
+        let answers = match answers.await {
+            Ok(answers) => answers,
+            Err(error) => {
+                tracing::warn!(%error, "moves of nodes not answered; looked at anew");
+                return report;
+            }
+        };
+        for (command, answer) in commands.iter().zip(answers) {
+            if let Err(refusal) = answer {
+                tracing::debug!(%refusal, "a move of a node was refused; looked at anew");
+                report.refused += 1;
+                continue;
+            }
+            match command {
+                Command::LendNode { .. } => report.lent += 1,
+                Command::ReturnNode { .. } => report.returned += 1,
+                Command::RecallNode { .. } => report.recalled += 1,
+                _ => report.stopped += 1,
+            }
+        }
+        report
+    }
+}
+
+/// In how many milliseconds the next grace is over, of nodes that something holds.
+fn next_grace(view: &View, now: UnixMillis) -> Option<u64> {
+    let left = records(view).filter_map(|record| {
+        record.holder?;
+        let grace_ms = view.movement_of(&record.home).lend.return_grace_ms;
+        let over_at = record.recalled_at?.after(grace_ms);
+        (over_at > now).then(|| over_at.since(now))
+    });
+    left.min()
+}
+
+/// When its walltime is over, by its nodes' clocks.
+fn ends_at(held: &Allocation) -> Option<UnixMillis> {
+    Some(held.attempt_began_at()?.after(held.walltime_left_ms()?))
+}
+
+fn records(view: &View) -> impl Iterator<Item = &Node> {
+    view.nodes
+        .values()
+        .filter_map(|entry| entry.record.as_ref())
+}
+
+/// All that a decision looks at.
+struct Sharing {
+    cluster: ClusterView,
+    places: BTreeMap<NodeId, Place>,
+    vclusters: BTreeMap<VclusterName, Member>,
+    work: BTreeMap<lattice_quorum_types::AllocationId, lattice_placement::movement::preempt::Work>,
+    timing: Timing,
+    now: UnixMillis,
+}
+
+impl Sharing {
+    fn of(
+        core: &Core,
+        view: &View,
+        moved: &BTreeMap<NodeId, (VclusterName, UnixMillis)>,
+        now: UnixMillis,
+        age_ms: u64,
+    ) -> Self {
+        let mut sharing = Self {
+            cluster: ClusterView::default(),
+            places: BTreeMap::new(),
+            vclusters: BTreeMap::new(),
+            work: BTreeMap::new(),
+            timing: Timing {
+                checkpoint_timeout_ms: 0,
+                near_completion_ms: 0,
+                settle_ms: 0,
+            },
+            now,
+        };
+        let mut planned_for = BTreeMap::new();
+        for name in view.vclusters.keys() {
+            let own = whole(view, name, age_ms);
+            let plan = match view.plan.of(name) {
+                Some(known) => known.plan.clone(),
+                // Another control plans it: by the same view it says the same.
+                None => Arc::new(plan_of(view, name, None, now, age_ms)),
+            };
+            // A plan that had nothing new to tell may name work that is gone.
+            let waits = |id| view.waiting(id).is_some();
+            // Its planned reservations may name nodes that it has lent: those are not its to use yet.
+            let uses = |node: &NodeId| own.nodes.contains_key(node);
+            for placed in plan.placements.iter().filter(|placed| waits(placed.id)) {
+                let nodes = placed.nodes.iter().map(|expected| expected.node.clone());
+                planned_for.extend(nodes.filter(uses).map(|node| (node, placed.id)));
+            }
+            for made in plan.reservations.iter().filter(|made| waits(made.id)) {
+                let nodes = made.nodes.iter().filter(|node| uses(node));
+                planned_for.extend(nodes.map(|node| (node.clone(), made.id)));
+            }
+            let Movement {
+                room,
+                lend,
+                checkpoint,
+            } = view.movement_of(name);
+            // As long as the longest of all: who lends does not know to whom.
+            let timing = &mut sharing.timing;
+            let deadlines = checkpoint.deadlines(false);
+            timing.checkpoint_timeout_ms = timing.checkpoint_timeout_ms.max(deadlines.longest_ms());
+            timing.near_completion_ms = timing
+                .near_completion_ms
+                .max(room.policy.near_completion_ms);
+            timing.settle_ms = timing.settle_ms.max(lend.return_grace_ms.min(SETTLE_MS));
+            let member = Member {
+                policy: lend,
+                backlog_gpu_ms: backlog(&own),
+                wanting: wanting(view, &plan),
+            };
+            sharing.vclusters.insert(name.clone(), member);
+            merge(&mut sharing.cluster, own);
+        }
+        for record in records(view) {
+            let since = moved.get(&record.id).map(|(_, since)| *since);
+            let place = Place {
+                home: record.home.clone(),
+                current: record.current.clone(),
+                planned_for: planned_for.get(&record.id).copied(),
+                moved_at: since.unwrap_or(now),
+                recalled_at: record.recalled_at,
+            };
+            sharing.places.insert(record.id.clone(), place);
+        }
+        let held = sharing.cluster.running.keys();
+        let held = held.filter_map(|id| view.allocation(*id));
+        sharing.work = held
+            .map(|held| (held.id, room::work_of(core, view, held)))
+            .collect();
+        sharing
+    }
+
+    fn decide(&self) -> Moves {
+        let solver = lattice_placement::Policy::default();
+        decide(Input {
+            view: &self.cluster,
+            solver: &solver,
+            places: &self.places,
+            vclusters: &self.vclusters,
+            work: &self.work,
+            timing: &self.timing,
+            now: self.now,
+        })
+    }
+}
+
+/// Adds one vCluster's nodes and queue to those of the others. What runs, and what is limited, is the same in
+/// all.
+fn merge(all: &mut ClusterView, own: ClusterView) {
+    let mut own = own;
+    own.nodes.append(&mut all.nodes);
+    own.pending.append(&mut all.pending);
+    // Which nodes of one are lent is in their places.
+    own.on_loan.clear();
+    *all = own;
+}
+
+/// What waits, in milliseconds of one GPU.
+fn backlog(own: &ClusterView) -> u128 {
+    let asked = |job: &lattice_placement::PendingView| {
+        asked_gpu_ms(job.nodes, job.constraints.gpus_per_node, job.walltime_ms)
+    };
+    let jobs = own.pending.values().map(asked);
+    jobs.fold(0, u128::saturating_add)
+}
+
+/// Jobs that wait for nodes and nothing else, in the order of their queue.
+fn wanting(view: &View, plan: &Plan) -> Vec<Wanting> {
+    let waits_for_nodes = |blocker: &Blocker| {
+        matches!(
+            blocker,
+            Blocker::NodesBusy { .. } | Blocker::NotEnoughNodes { .. } | Blocker::Reserved { .. }
+        )
+    };
+    let all = plan.waiting.iter();
+    let waiting = all.filter(|(_, why)| waits_for_nodes(&why.blocker));
+    let mut ordered: Vec<_> = waiting
+        .map(|(id, _)| (plan.waiting.ahead_of(id).unwrap_or(u32::MAX), id))
+        .collect();
+    ordered.sort_unstable();
+    let wants = |(_, id): (u32, lattice_quorum_types::AllocationId)| {
+        let terms = &view.waiting(id)?.spec.terms;
+        Some(Wanting {
+            id,
+            saves: terms.checkpoint.is_some(),
+            home_only: terms.scale.is_some(),
+        })
+    };
+    ordered.into_iter().filter_map(wants).collect()
+}

@@ -1,0 +1,308 @@
+//! Checkpoints: asked for when they pay, and followed until every rank has written its part or the time is
+//! up. Agents are asked again and again: a repeat says where it stands, and changes nothing. What they
+//! answer is committed; what comes of it (the work goes on, or makes room) is the quorum's.
+
+mod ask;
+mod pays;
+
+use crate::{
+    core::Core,
+    tasks::{
+        activation::due,
+        reconciler::{Pace, Reconciler},
+    },
+    view::View,
+};
+use ask::{Asked, Part};
+use lattice_placement::movement::checkpoint::Policy;
+use lattice_quorum_types::{
+    AllocationId, Command, UnixMillis,
+    checkpoint::CheckpointStatus,
+    command::{Fence, RankReport},
+    course::RankCheckpoint,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{task::JoinSet, time::Instant};
+
+/// Whatever writes is looked at as it changes, and asked anew as [`Part`] says.
+const PACE: Pace = Pace {
+    period: Duration::from_secs(1),
+    spacing: Duration::from_millis(2),
+};
+/// Who has not answered by then is not waited for: so long after a checkpoint's time its agents would have
+/// said that it is up.
+const MARGIN_MS: u64 = 5_000;
+
+/// What one pass did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CheckpointsReport {
+    /// Agents asked.
+    pub(crate) asked: usize,
+    /// Checkpoints begun because they pay.
+    pub(crate) begun: usize,
+    /// Given more time.
+    pub(crate) extended: usize,
+    /// Waited for no more.
+    pub(crate) given_up: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    core: Arc<Core>,
+    parts: BTreeMap<Part, Progress>,
+    calls: JoinSet<(Part, Asked)>,
+    /// Answers that are not taken down yet.
+    answers: Vec<(Part, Asked)>,
+    /// When it was last looked whether checkpoints pay.
+    weighed_at: Option<Instant>,
+}
+
+/// Where the calls for one part stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    UnderWay {
+        last: Option<Heard>,
+    },
+    Waits {
+        until: Instant,
+        pause: Duration,
+        last: Option<Heard>,
+    },
+}
+
+/// What a rank last said, by this control's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Heard {
+    at: UnixMillis,
+    /// It writes, or has put it off.
+    is_at_it: bool,
+}
+
+impl Reconciler for Checkpoints {
+    const NAME: &'static str = "checkpoints";
+
+    fn pace(&self) -> Pace {
+        PACE
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        let report = self.reconcile(&fence).await;
+        if report != CheckpointsReport::default() {
+            tracing::debug!(?report, "checkpoints");
+        }
+    }
+
+    fn forget(&mut self) {
+        self.calls = JoinSet::new();
+        self.answers.clear();
+        self.parts.clear();
+        self.weighed_at = None;
+    }
+
+    /// What was answered is taken down in the next pass: this may be dropped at any moment.
+    async fn wakes(&mut self) {
+        let next_try = self.next_try();
+        tokio::select! {
+            Some(joined) = self.calls.join_next() => match joined {
+                Ok(answer) => self.answers.push(answer),
+                Err(error) => {
+                    tracing::error!(%error, "a call broke down; all are made again");
+                    self.calls = JoinSet::new();
+                    self.parts.clear();
+                }
+            },
+            () = due(next_try) => {}
+        }
+    }
+}
+
+impl Checkpoints {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            parts: BTreeMap::new(),
+            calls: JoinSet::new(),
+            answers: Vec::new(),
+            weighed_at: None,
+        }
+    }
+
+    fn next_try(&self) -> Option<Instant> {
+        let waits = self.parts.values().filter_map(|progress| match progress {
+            Progress::Waits { until, .. } => Some(*until),
+            Progress::UnderWay { .. } => None,
+        });
+        waits.min()
+    }
+
+    /// Asks who is due, and ends what has taken too long.
+    pub(crate) async fn reconcile(&mut self, fence: &Fence) -> CheckpointsReport {
+        while let Some(joined) = self.calls.try_join_next() {
+            self.answers.extend(joined.ok());
+        }
+        for (part, asked) in std::mem::take(&mut self.answers) {
+            self.heard(part, asked).await;
+        }
+        let view = self.core.view();
+        let mut report = CheckpointsReport {
+            asked: self.ask(&view, fence),
+            ..CheckpointsReport::default()
+        };
+        self.end_late(&view, fence, &mut report).await;
+        let period = self.core.timings.checkpoints_every;
+        let now = Instant::now();
+        if self.weighed_at.is_none_or(|at| now >= at + period) {
+            self.weighed_at = Some(now);
+            for command in pays::due(&self.core, &view) {
+                report.begun += usize::from(self.propose(fence, command).await);
+            }
+        }
+        report
+    }
+
+    /// Begins every call that is due and not under way.
+    fn ask(&mut self, view: &Arc<View>, fence: &Fence) -> usize {
+        let wanted = ask::wanted(view);
+        self.parts.retain(|part, _| wanted.contains_key(part));
+        let now = Instant::now();
+        let mut begun = 0;
+        for (part, order) in wanted {
+            let last = match self.parts.get(&part) {
+                None => None,
+                Some(Progress::Waits { until, last, .. }) if *until <= now => *last,
+                Some(_) => continue,
+            };
+            self.parts.insert(part.clone(), Progress::UnderWay { last });
+            let (core, view, epoch) = (self.core.clone(), view.clone(), fence.epoch);
+            self.calls.spawn(async move {
+                let asked = ask::call(&core, &view, &part, order, epoch).await;
+                (part, asked)
+            });
+            begun += 1;
+        }
+        begun
+    }
+
+    /// Takes down an answer; what is over is committed at once.
+    async fn heard(&mut self, part: Part, asked: Asked) {
+        let Some(Progress::UnderWay { last }) = self.parts.get(&part).copied() else {
+            return;
+        };
+        let at = self.core.now();
+        let heard = |is_at_it| Some(Heard { at, is_at_it });
+        let (last, pause) = match asked {
+            Asked::Stands(CheckpointStatus::Ended(outcome)) => {
+                let number = part.number;
+                let of = RankCheckpoint { number, outcome };
+                self.commit(&part, of).await;
+                (heard(true), ask::SETTLE)
+            }
+            Asked::Stands(CheckpointStatus::Asked { .. }) => (last, ask::pause(&part, at)),
+            Asked::Stands(CheckpointStatus::Writing { .. } | CheckpointStatus::Deferred { .. }) => {
+                (heard(true), ask::pause(&part, at))
+            }
+            Asked::Stands(CheckpointStatus::Gone) => (last, ask::SETTLE),
+            Asked::Failed(reason) => {
+                self.commit(&part, ask::failed(&part, at, reason)).await;
+                (last, ask::SETTLE)
+            }
+            Asked::NotReached(error) => {
+                tracing::info!(node = %part.node, %error, "agent not reached; trying again");
+                (last, ask::SETTLE)
+            }
+        };
+        let until = Instant::now() + pause;
+        self.parts
+            .insert(part, Progress::Waits { until, pause, last });
+    }
+
+    /// Has the quorum know what became of a rank's part. One that it does not take is said again: the part is
+    /// asked for again while it is wanted.
+    async fn commit(&self, part: &Part, of: RankCheckpoint) {
+        let command = Command::Report {
+            id: part.key.allocation,
+            attempt: part.key.attempt,
+            node: part.node.clone(),
+            report: crate::words::shortened_report(RankReport::Checkpoint { of }),
+        };
+        if let Err(error) = self.core.propose_as_service(None, command).await {
+            let (id, node) = (part.key.allocation, &part.node);
+            tracing::warn!(%id, %node, %error, "what became of a checkpoint is not committed yet");
+        }
+    }
+
+    /// Gives more time to what is slow and answers, once, and up what is late.
+    async fn end_late(&mut self, view: &View, fence: &Fence, report: &mut CheckpointsReport) {
+        let now = self.core.now();
+        let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
+        let late: Vec<(AllocationId, u32, bool)> = savers
+            .filter_map(|held| {
+                let writing = held.course.writing.as_ref()?;
+                let is_late = now >= writing.until.after(MARGIN_MS);
+                is_late.then_some((held.id, writing.number, writing.extended))
+            })
+            .collect();
+        for (id, number, extended) in late {
+            let policy = policy_of(view, id);
+            let may_go_on = !extended && self.is_at_it(id, number, now, &policy);
+            let command = match may_go_on {
+                true => Command::ExtendCheckpoint {
+                    id,
+                    number,
+                    by_ms: more_ms(&policy, view, id),
+                },
+                false => Command::GiveUpCheckpoint { id, number },
+            };
+            if self.propose(fence, command).await {
+                match may_go_on {
+                    true => report.extended += 1,
+                    false => report.given_up += 1,
+                }
+            }
+        }
+    }
+
+    /// Whether every rank that was asked said lately that it is at it.
+    fn is_at_it(&self, id: AllocationId, number: u32, now: UnixMillis, policy: &Policy) -> bool {
+        let of_it = |part: &&Part| part.key.allocation == id && part.number == number;
+        let mut parts = self.parts.keys().filter(of_it).peekable();
+        parts.peek().is_some()
+            && parts.all(|part| {
+                let (Progress::UnderWay { last } | Progress::Waits { last, .. }) = self.parts[part];
+                let answers = |at| policy.deadlines(false).is_answering(at, now);
+                last.is_some_and(|last| last.is_at_it && answers(last.at))
+            })
+    }
+
+    async fn propose(&self, fence: &Fence, command: Command) -> bool {
+        match self
+            .core
+            .propose_as_service(Some(fence.clone()), command)
+            .await
+        {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!(%error, "refused; looked at again");
+                false
+            }
+        }
+    }
+}
+
+fn policy_of(view: &View, id: AllocationId) -> Policy {
+    let held = view.allocation(id);
+    held.map_or_else(Policy::default, |held| {
+        view.movement_of(&held.spec.vcluster).checkpoint
+    })
+}
+
+/// What a checkpoint gets beyond its time that is slow, or was put off, and answers.
+fn more_ms(policy: &Policy, view: &View, id: AllocationId) -> u64 {
+    let sensitive = view.allocation(id).is_some_and(|held| held.spec.sensitive);
+    let deadlines = policy.deadlines(sensitive);
+    deadlines
+        .longest_ms()
+        .saturating_sub(deadlines.timeout_ms)
+        .max(1)
+}

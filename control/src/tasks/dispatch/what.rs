@@ -1,0 +1,61 @@
+//! What an attempt runs, and what it is told of itself.
+
+use crate::{core::Core, view::View};
+use lattice_quorum_types::{
+    Allocation,
+    checkpoint::{CheckpointSetup, Restore},
+    spec::Workload,
+};
+
+/// The workload, of an element that of its array, with what only the cluster knows in its environment.
+/// What the user set themselves stays.
+pub(super) fn workload(view: &View, allocation: &Allocation) -> Workload {
+    let mut workload = view.workload(allocation).clone();
+    let mut say = |name: &str, value: String| {
+        workload.env.entry(name.to_owned()).or_insert(value);
+    };
+    if allocation.attempt > 1 {
+        say(
+            "LATTICE_RESTART_COUNT",
+            (allocation.attempt - 1).to_string(),
+        );
+    }
+    if let Some(dag) = &allocation.course.dag {
+        say("LATTICE_DAG_ID", dag.dag.to_string());
+        say("LATTICE_DAG_MEMBER", dag.member.clone());
+    }
+    let Some(element) = allocation.course.element else {
+        return workload;
+    };
+    say("LATTICE_ARRAY_ID", element.array.to_string());
+    say("LATTICE_ARRAY_INDEX", element.index.to_string());
+    let array = view.allocation(element.array);
+    let spec = array.and_then(|array| array.spec.terms.array.as_ref());
+    if let Some(indices) = spec.map(|spec| spec.indices()) {
+        say("LATTICE_ARRAY_COUNT", indices.len().to_string());
+        let ends = [
+            ("LATTICE_ARRAY_MIN", indices.first()),
+            ("LATTICE_ARRAY_MAX", indices.last()),
+        ];
+        for (name, index) in ends {
+            if let Some(index) = index {
+                say(name, index.to_string());
+            }
+        }
+    }
+    workload
+}
+
+/// How it is prepared for checkpoints, and from which it goes on.
+pub(super) fn checkpoint(core: &Core, allocation: &Allocation) -> Option<CheckpointSetup> {
+    let terms = allocation.spec.terms.checkpoint.as_ref()?;
+    let kept = allocation.course.kept.as_ref();
+    Some(CheckpointSetup {
+        mode: terms.mode,
+        directory: core.checkpoint_directory(allocation)?,
+        restore: kept.map(|kept| Restore {
+            number: kept.number,
+            directory: kept.directory.clone(),
+        }),
+    })
+}

@@ -1,0 +1,141 @@
+//! Work that made room waits for nodes again, and work that cannot keep its deadline is ended. Both are
+//! judged by the quorum; here it is only noticed when it is time.
+
+use crate::{
+    core::Core,
+    tasks::reconciler::{Pace, Reconciler},
+    view::View,
+};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, UnixMillis, allocation::StopCause,
+    command::Fence, course::MoveReason,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// Deadlines pass by themselves.
+const PACE: Pace = Pace {
+    period: Duration::from_secs(1),
+    spacing: Duration::from_millis(5),
+};
+/// What was refused is tried again after so long: limits have room again by then, or not.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// What one pass did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MovesReport {
+    /// Allocations that wait for nodes again.
+    pub(crate) resumed: usize,
+    /// Allocations whose deadline has passed.
+    pub(crate) expired: usize,
+    /// Of both, refused.
+    pub(crate) refused: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Moves {
+    core: Arc<Core>,
+    /// What was refused is left alone until then.
+    refused: BTreeMap<AllocationId, Instant>,
+}
+
+impl Reconciler for Moves {
+    const NAME: &'static str = "moves";
+
+    fn pace(&self) -> Pace {
+        PACE
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        let report = self.reconcile(&fence).await;
+        if report != MovesReport::default() {
+            tracing::debug!(?report, "moves");
+        }
+    }
+
+    fn forget(&mut self) {
+        self.refused.clear();
+    }
+}
+
+impl Moves {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// Proposes what is due.
+    pub(crate) async fn reconcile(&mut self, fence: &Fence) -> MovesReport {
+        let view = self.core.view();
+        let now = Instant::now();
+        self.refused
+            .retain(|id, until| *until > now && view.dated.contains(id));
+        let due: Vec<Command> = due(&view, self.core.now())
+            .filter(|(id, _)| !self.refused.contains_key(id))
+            .map(|(_, command)| command)
+            .collect();
+        let mut report = MovesReport::default();
+        for command in due {
+            let (id, is_resumed) = match &command {
+                Command::Resume { id } => (*id, true),
+                Command::Expire { id } => (*id, false),
+                _ => continue,
+            };
+            match self
+                .core
+                .propose_as_service(Some(fence.clone()), command)
+                .await
+            {
+                Ok(_) if is_resumed => report.resumed += 1,
+                Ok(_) => report.expired += 1,
+                Err(error) => {
+                    tracing::debug!(%id, %error, "not resumed or expired; tried again");
+                    self.refused.insert(id, now + AGAIN_AFTER);
+                    report.refused += 1;
+                }
+            }
+        }
+        report
+    }
+}
+
+/// What is to be proposed now.
+fn due(view: &View, now: UnixMillis) -> impl Iterator<Item = (AllocationId, Command)> {
+    let dated = view.dated.iter().filter_map(|id| view.allocation(*id));
+    dated.filter_map(move |held| {
+        let id = held.id;
+        if is_late(held, now) {
+            return Some((id, Command::Expire { id }));
+        }
+        goes_on(held).then_some((id, Command::Resume { id }))
+    })
+}
+
+/// Whether it was suspended because others needed its nodes: it waits for nodes again by itself. What a
+/// person suspended waits for a person.
+fn goes_on(held: &Allocation) -> bool {
+    let moved = matches!(
+        held.stop,
+        Some(StopCause::Moved {
+            reason: MoveReason::Preempted { .. } | MoveReason::Reclaimed { .. },
+            ..
+        })
+    );
+    held.state == AllocationState::Suspended && moved
+}
+
+/// Whether it cannot end before its deadline any more, or runs beyond it.
+fn is_late(held: &Allocation, now: UnixMillis) -> bool {
+    let Some(deadline_at) = held.spec.terms.deadline_at else {
+        return false;
+    };
+    let ends_at = match held.state {
+        AllocationState::Stopping => return false,
+        state if state.holds() => now,
+        _ => now.after(held.walltime_left_ms().unwrap_or(0)),
+    };
+    ends_at > deadline_at
+}

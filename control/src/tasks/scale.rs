@@ -1,0 +1,461 @@
+//! Services whose number of nodes follows a metric, of one vCluster. Beside its scheduler and under the same
+//! lease, since who grows chooses nodes.
+//!
+//! [`decide`] says when one gets a node more or gives one back; here its metric is read when that is due, the
+//! nodes are chosen as the solver would, and it is proposed. What must be remembered from one evaluation to the
+//! next is in memory alone: who takes over waits for a window anew, and knows from the record when nodes last
+//! came or went. A node that goes is drained first: its rank leaves, its processes are told to end (SIGTERM) and
+//! have their grace, and the node is held until they are gone.
+//!
+//! A node that its owner wants back is given back at once, whatever the metric says; a replacement is sought.
+
+mod choose;
+mod read;
+mod service;
+#[cfg(test)]
+mod tests;
+mod told;
+
+pub(crate) use told::Scaling;
+
+use crate::{
+    core::Core,
+    error::ProposeError,
+    tasks::{
+        lease::Lease,
+        reconciler::{Pace, Reconciler},
+        schedule::under_boots,
+    },
+    view::View,
+};
+use futures::{StreamExt as _, stream};
+use lattice_placement::{
+    Blocker,
+    movement::scale::{
+        Alert, Answer, Cause, Damping, Decision, Input, Outcome, ScalePolicy, ScaleState, Source,
+        decide,
+    },
+};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Applied, Command, NodeId, Refusal, Revision,
+    UnixMillis, VclusterName, command::Fence,
+};
+use read::Reading;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::timeout;
+
+/// Evaluations are a minute apart, or as far as the vCluster says; what lacks a node is seen at once.
+const PACE: Pace = Pace {
+    period: Duration::from_secs(1),
+    spacing: Duration::from_millis(200),
+};
+/// Metrics read at the same time.
+const AT_A_TIME: usize = 16;
+/// Own writes are waited for so long.
+const OWN_WRITES: Duration = Duration::from_secs(1);
+
+/// What one pass did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ScaleReport {
+    /// Metrics read.
+    pub(crate) read: usize,
+    /// Of those, not known.
+    pub(crate) missing: usize,
+    /// Services that got nodes.
+    pub(crate) grown: usize,
+    /// Services that give nodes back.
+    pub(crate) shrunk: usize,
+    /// Changes that were wanted and are not made.
+    pub(crate) refused: usize,
+    /// The newest revision it made.
+    pub(crate) revision: Revision,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Scale {
+    core: Arc<Core>,
+    lease: Arc<Lease>,
+    vcluster: VclusterName,
+    followed: BTreeMap<AllocationId, Followed>,
+}
+
+/// What is remembered of a service that runs, or ran.
+#[derive(Debug)]
+struct Followed {
+    attempt: u32,
+    /// When that began to run, as it was first seen: nodes that come later change nothing of it.
+    began_at: Option<UnixMillis>,
+    state: ScaleState,
+    /// What each node bore at the last evaluation, where nodes were asked.
+    loads: BTreeMap<NodeId, f64>,
+    /// Its metric is not known, and that was said.
+    is_silent: bool,
+}
+
+impl Reconciler for Scale {
+    const NAME: &'static str = "scale";
+
+    fn pace(&self) -> Pace {
+        PACE
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        let report = self.reconcile(&fence).await;
+        if report.grown + report.shrunk + report.refused > 0 {
+            tracing::debug!(vcluster = %self.vcluster, ?report, "scale");
+            // The next pass must see what this one did.
+            let _ = timeout(OWN_WRITES, self.core.reached(report.revision)).await;
+        }
+    }
+
+    fn forget(&mut self) {
+        if !self.followed.is_empty() {
+            self.followed.clear();
+            self.core.scaling.retain(&self.vcluster, |_| false);
+        }
+    }
+}
+
+impl Scale {
+    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
+        Self {
+            core,
+            lease,
+            vcluster,
+            followed: BTreeMap::new(),
+        }
+    }
+
+    /// Evaluates what is due, and proposes what follows.
+    pub(crate) async fn reconcile(&mut self, fence: &Fence) -> ScaleReport {
+        let mut report = ScaleReport::default();
+        if self.core.view_age_ms().is_none() {
+            return report;
+        }
+        let view = self.core.view();
+        let services = self.services(&view);
+        self.follow(&services);
+        if services.is_empty() {
+            return report;
+        }
+        let damping = view.damping_of(&self.vcluster);
+        let mut readings = self.read(&view, &services, &damping).await;
+        // That may have taken a while.
+        let view = self.core.view();
+        let mut taken = self.taken(&view);
+        for service in self.services(&view) {
+            let reading = readings.remove(&service.id);
+            if let Some(reading) = &reading {
+                report.read += 1;
+                report.missing += usize::from(reading.value.is_err());
+            }
+            self.give_back_recalled(&view, &service, fence, &mut report)
+                .await;
+            let policy = service::policy(&service, &damping);
+            let Some(policy) = policy else { continue };
+            let Some(outcome) = self.evaluate(&view, &service, &policy, reading) else {
+                continue;
+            };
+            self.alert(&service, &outcome.alerts);
+            let order = Order {
+                view: &view,
+                service: &service,
+                policy: &policy,
+                fence,
+            };
+            self.carry_out(order, outcome.decision, &mut taken, &mut report)
+                .await;
+        }
+        report
+    }
+
+    fn services(&self, view: &View) -> Vec<Arc<Allocation>> {
+        let scaled = view.scaled.iter().filter_map(|id| view.allocation(*id));
+        let own = scaled.filter(|held| held.spec.vcluster == self.vcluster);
+        own.cloned().collect()
+    }
+
+    /// Takes notice of services that run anew, and of those that are gone.
+    fn follow(&mut self, services: &[Arc<Allocation>]) {
+        let present: BTreeSet<AllocationId> = services.iter().map(|held| held.id).collect();
+        self.followed.retain(|id, _| present.contains(id));
+        self.core
+            .scaling
+            .retain(&self.vcluster, |id| present.contains(&id));
+        let now = self.core.now();
+        for held in services {
+            if held.state != AllocationState::Running {
+                continue;
+            }
+            let began_at = held.attempt_began_at();
+            let known = self.followed.entry(held.id).or_insert_with(|| Followed {
+                attempt: held.attempt,
+                began_at,
+                state: ScaleState::taken_over(began_at, service::changed_at(held, now)),
+                loads: BTreeMap::new(),
+                is_silent: false,
+            });
+            if known.attempt != held.attempt {
+                known.attempt = held.attempt;
+                known.began_at = began_at;
+                known.loads.clear();
+            }
+        }
+    }
+
+    /// The metrics of those whose time it is.
+    async fn read(
+        &self,
+        view: &Arc<View>,
+        services: &[Arc<Allocation>],
+        damping: &Damping,
+    ) -> BTreeMap<AllocationId, Reading> {
+        let now = self.core.now();
+        let is_due = |held: &&Arc<Allocation>| {
+            let runs = held.state == AllocationState::Running;
+            let known = self.followed.get(&held.id).filter(|_| runs);
+            let policy = service::policy(held, damping);
+            known
+                .zip(policy)
+                .is_some_and(|(known, policy)| known.state.is_due(now, &policy.damping))
+        };
+        let due: Vec<Arc<Allocation>> = services.iter().filter(is_due).cloned().collect();
+        let core = &self.core;
+        let read = |held: Arc<Allocation>| async move {
+            let reading = read::read(core, view, &held).await;
+            (held.id, reading)
+        };
+        let readings = stream::iter(due).map(read).buffer_unordered(AT_A_TIME);
+        readings.collect().await
+    }
+
+    fn evaluate(
+        &mut self,
+        view: &View,
+        service: &Allocation,
+        policy: &ScalePolicy,
+        reading: Option<Reading>,
+    ) -> Option<Outcome> {
+        let (core, vcluster, id) = (&self.core, &self.vcluster, service.id);
+        let known = self.followed.get_mut(&id)?;
+        let metric = match reading {
+            None => None,
+            Some(Reading { value, loads }) => {
+                known.loads = loads;
+                match value {
+                    Ok(value) => {
+                        if known.is_silent {
+                            tracing::info!(%id, "the metric of a service is known again");
+                        }
+                        known.is_silent = false;
+                        core.scaling.shows(vcluster, id, Some(value), policy.target);
+                        Some(value)
+                    }
+                    Err(why) => {
+                        if !known.is_silent {
+                            tracing::warn!(%id, %why, "the metric of a service is not known; it stays as it is");
+                        }
+                        known.is_silent = true;
+                        core.scaling.failed(vcluster);
+                        core.scaling.shows(vcluster, id, None, policy.target);
+                        None
+                    }
+                }
+            }
+        };
+        let now = core.now();
+        let nodes = service::held(view, service, &known.loads, now);
+        let input = Input {
+            now,
+            state: service.state,
+            started_at: known.began_at,
+            nodes: &nodes,
+            metric,
+            headroom: service::headroom(view, &service.spec.project),
+        };
+        let outcome = decide(&input, policy, &mut known.state);
+        tracing::trace!(%id, ?metric, decision = ?outcome.decision, "a service was evaluated");
+        Some(outcome)
+    }
+
+    /// Nodes that the last plan gives to others, or keeps for them.
+    fn taken(&self, view: &View) -> BTreeSet<NodeId> {
+        let Some(planned) = view.plan.of(&self.vcluster) else {
+            return BTreeSet::new();
+        };
+        let placed = planned.plan.placements.iter().flat_map(|of| &of.nodes);
+        let reserved = planned.plan.reservations.iter().flat_map(|of| &of.nodes);
+        placed
+            .map(|expected| &expected.node)
+            .chain(reserved)
+            .cloned()
+            .collect()
+    }
+
+    async fn give_back_recalled(
+        &self,
+        view: &View,
+        service: &Allocation,
+        fence: &Fence,
+        report: &mut ScaleReport,
+    ) {
+        let nodes = service::recalled(view, service);
+        if nodes.is_empty() {
+            return;
+        }
+        let (id, given) = (service.id, nodes.len());
+        let command = Command::Shrink { id, nodes };
+        let proposed = self.core.propose_as_service(Some(fence.clone()), command);
+        match proposed.await {
+            Ok(applied) => {
+                tracing::info!(%id, given, "a service gives back what its owners want");
+                report.shrunk += 1;
+                report.revision = report.revision.max(applied.revision);
+            }
+            Err(error) => {
+                tracing::debug!(%id, %error, "nodes are not given back yet");
+                report.refused += 1;
+            }
+        }
+    }
+
+    async fn carry_out(
+        &mut self,
+        order: Order<'_>,
+        decision: Decision,
+        taken: &mut BTreeSet<NodeId>,
+        report: &mut ScaleReport,
+    ) {
+        let id = order.service.id;
+        let answer = match decision {
+            Decision::Wait(_) => return,
+            Decision::Grow { nodes, from, cause } => {
+                let answer = self
+                    .grow(order, Wanted { nodes, from, cause }, taken, report)
+                    .await;
+                report.grown += usize::from(answer == Some(Answer::Done));
+                answer
+            }
+            Decision::Shrink { node, cause } => {
+                tracing::info!(%id, %node, ?cause, "a service gives a node back");
+                let nodes = vec![node];
+                let command = Command::Shrink { id, nodes };
+                let answer = self.propose(order, command, report).await;
+                report.shrunk += usize::from(answer == Some(Answer::Done));
+                answer
+            }
+        };
+        report.refused += usize::from(answer != Some(Answer::Done));
+        // Where nobody answered, it is seen by and by what became of it.
+        let (Some(answer), Some(known)) = (answer, self.followed.get_mut(&id)) else {
+            return;
+        };
+        let now = self.core.now();
+        let alert = known.state.answered(answer, now, order.policy);
+        self.alert(order.service, alert.as_slice());
+    }
+
+    async fn grow(
+        &self,
+        order: Order<'_>,
+        wanted: Wanted,
+        taken: &mut BTreeSet<NodeId>,
+        report: &mut ScaleReport,
+    ) -> Option<Answer> {
+        let (id, cause) = (order.service.id, wanted.cause);
+        let chosen = choose::nodes(&self.core, order.view, order.service, &wanted, taken).await?;
+        let nodes = match chosen {
+            Ok(nodes) => nodes,
+            Err(Blocker::QuotaHeadroom { .. }) => return Some(Answer::LimitReached),
+            Err(blocker) => {
+                tracing::info!(%id, %blocker, ?cause, "there is no node for a service");
+                return Some(Answer::Refused);
+            }
+        };
+        let nodes = match under_boots(order.view, order.service, &nodes) {
+            Ok(nodes) => nodes,
+            Err(nameless) => {
+                tracing::info!(%id, ?nameless, "nodes for a service have not named their boot yet");
+                return Some(Answer::Refused);
+            }
+        };
+        // What one gets no other does, in this pass either.
+        let names = nodes.iter().map(|expected| expected.node.clone());
+        taken.extend(names);
+        tracing::info!(%id, nodes = nodes.len(), ?cause, "a service grows");
+        self.propose(order, Command::Grow { id, nodes }, report)
+            .await
+    }
+
+    /// What became of it; `None` where that is not known.
+    async fn propose(
+        &self,
+        order: Order<'_>,
+        command: Command,
+        report: &mut ScaleReport,
+    ) -> Option<Answer> {
+        let id = order.service.id;
+        let fence = order.fence.clone();
+        let proposed = self.core.propose_as_service(Some(fence), command).await;
+        let refusal = match proposed {
+            Ok(Applied { revision, .. }) => {
+                report.revision = report.revision.max(revision);
+                return Some(Answer::Done);
+            }
+            Err(ProposeError::Refused(refusal)) => refusal,
+            Err(ProposeError::Unavailable(error)) => {
+                tracing::warn!(%id, %error, "a change of a service was not answered; it is looked at anew");
+                return None;
+            }
+        };
+        tracing::info!(%id, %refusal, "a service is not changed");
+        match refusal {
+            Refusal::LimitExceeded { .. } => Some(Answer::LimitReached),
+            Refusal::StaleEpoch { .. } => {
+                self.lease.is_over(order.fence.epoch);
+                None
+            }
+            _ => Some(Answer::Refused),
+        }
+    }
+
+    fn alert(&self, service: &Allocation, alerts: &[Alert]) {
+        let id = service.id;
+        for alert in alerts {
+            match alert {
+                Alert::MetricMissing { in_a_row } => {
+                    tracing::warn!(%id, in_a_row, "the metric of a service stays unknown: see to its query, or to its nodes");
+                }
+                Alert::BelowMin { nodes, min_nodes } => {
+                    tracing::warn!(%id, nodes, min_nodes, "a service has fewer nodes than it must have");
+                }
+                Alert::Oscillating { turns } => {
+                    tracing::warn!(%id, turns, "a service grows and shrinks in turns: give it a longer cooldown, or a lower threshold");
+                }
+            }
+            self.core.scaling.alerted(&self.vcluster, *alert);
+        }
+    }
+}
+
+/// What a proposal is about.
+#[derive(Debug, Clone, Copy)]
+struct Order<'a> {
+    view: &'a Arc<View>,
+    service: &'a Allocation,
+    policy: &'a ScalePolicy,
+    fence: &'a Fence,
+}
+
+/// What a service is to get.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    nodes: u32,
+    from: Source,
+    cause: Cause,
+}

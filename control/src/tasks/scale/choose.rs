@@ -1,0 +1,70 @@
+//! The nodes that a service gets.
+
+use super::Wanted;
+use crate::{core::Core, tasks::schedule::whole, view::View};
+use lattice_placement::{
+    Blocker, PendingView, RunningView,
+    movement::scale::{Growth, choose},
+};
+use lattice_quorum_types::{Allocation, NodeId, allocation::Rank, command::ExpectedNode};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Chosen on a thread of its own; `None` while the process ends.
+pub(super) async fn nodes(
+    core: &Arc<Core>,
+    view: &Arc<View>,
+    service: &Allocation,
+    wanted: &Wanted,
+    taken: &BTreeSet<NodeId>,
+) -> Option<Result<Vec<ExpectedNode>, Blocker>> {
+    let (core, view) = (core.clone(), view.clone());
+    let (service, wanted, taken) = (service.clone(), *wanted, taken.clone());
+    let turn = core.planning.clone().acquire_owned().await.ok()?;
+    let choosing = tokio::task::spawn_blocking(move || {
+        let chosen = chosen(&core, &view, &service, wanted, &taken);
+        drop(turn);
+        chosen
+    });
+    match choosing.await {
+        Ok(chosen) => Some(chosen),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
+    }
+}
+
+fn chosen(
+    core: &Core,
+    view: &View,
+    service: &Allocation,
+    wanted: Wanted,
+    taken: &BTreeSet<NodeId>,
+) -> Result<Vec<ExpectedNode>, Blocker> {
+    let vcluster = &service.spec.vcluster;
+    let now = core.now();
+    let names = |is_of: fn(&&Rank) -> bool| -> BTreeSet<NodeId> {
+        let ranks = service.ranks.iter().filter(is_of);
+        ranks.map(|rank| rank.node.clone()).collect()
+    };
+    let records = view.nodes.values().filter_map(|n| n.record.as_ref());
+    let borrowed = records.filter(|r| r.current == *vcluster && r.home != r.current);
+    let ends_at = RunningView::from(service).ends_at;
+    let job = PendingView {
+        // What is left of its walltime; the last moment of it where that is over.
+        walltime_ms: ends_at.map(|at| at.since(now).max(1)),
+        ..PendingView::from(service)
+    };
+    let cluster = whole(view, vcluster, core.view_age_ms().unwrap_or(0));
+    let growth = Growth {
+        id: service.id,
+        job,
+        nodes: wanted.nodes,
+        from: wanted.from,
+        runs_on: &names(|rank| rank.phase.stays()),
+        had: &names(|_| true),
+        borrowed: &borrowed.map(|record| record.id.clone()).collect(),
+        taken,
+        solver: &view.policy_of(vcluster),
+        now,
+    };
+    choose(cluster, &growth)
+}

@@ -1,0 +1,114 @@
+//! What a service's record, and its nodes', say of it.
+
+use crate::view::View;
+use lattice_placement::movement::scale::{Damping, HeldNode, ScalePolicy};
+use lattice_quorum_types::{
+    Allocation, NodeId, ProjectPath, UnixMillis,
+    allocation::{Rank, RankPhase},
+    limit::Resource,
+    node::Node,
+};
+use std::collections::BTreeMap;
+
+const MILLION: f64 = 1e6;
+
+/// How it scales: as it says itself, else as its vCluster does. `None` of what does not.
+pub(super) fn policy(service: &Allocation, vcluster: &Damping) -> Option<ScalePolicy> {
+    let scale = service.spec.terms.scale.as_ref()?;
+    let pace = &scale.pace;
+    let threshold = pace.down_threshold_ppm.map(|ppm| f64::from(ppm) / MILLION);
+    let damping = Damping {
+        threshold: threshold.unwrap_or(vcluster.threshold),
+        up_window_ms: pace.up_window_ms.unwrap_or(vcluster.up_window_ms),
+        down_window_ms: pace.down_window_ms.unwrap_or(vcluster.down_window_ms),
+        cooldown_ms: pace.cooldown_ms.unwrap_or(vcluster.cooldown_ms),
+        ..vcluster.clone()
+    };
+    Some(ScalePolicy {
+        min_nodes: scale.min_nodes,
+        max_nodes: scale.max_nodes,
+        target: scale.target_micro as f64 / MILLION,
+        damping: damping.fitted(),
+    })
+}
+
+fn record<'a>(view: &'a View, node: &NodeId) -> Option<&'a Node> {
+    view.node(node)?.record.as_ref()
+}
+
+fn is_recalled(view: &View, node: &NodeId) -> bool {
+    record(view, node).is_some_and(|record| record.recalled_at.is_some())
+}
+
+/// The nodes that it holds. What one bears is known where the nodes were asked for it.
+pub(super) fn held(
+    view: &View,
+    service: &Allocation,
+    loads: &BTreeMap<NodeId, f64>,
+    now: UnixMillis,
+) -> Vec<HeldNode> {
+    let of = |rank: &Rank| {
+        if matches!(rank.phase, RankPhase::Left { .. }) {
+            return None;
+        }
+        let home = record(view, &rank.node).map(|record| &record.home);
+        Some(HeldNode {
+            node: rank.node.clone(),
+            // What does not run yet came last.
+            added_at: rank.phase.running_since().unwrap_or(now),
+            borrowed: home.is_some_and(|home| *home != service.spec.vcluster),
+            leaving: !rank.phase.stays() || is_recalled(view, &rank.node),
+            load: loads.get(&rank.node).copied(),
+        })
+    };
+    service.ranks.iter().filter_map(of).collect()
+}
+
+/// Nodes that it gives back because their owners want them; none where nothing else would be left, which is for
+/// those who reclaim to see to.
+pub(super) fn recalled(view: &View, service: &Allocation) -> Vec<NodeId> {
+    let resizable = service.state == lattice_quorum_types::AllocationState::Running;
+    let staying = service.ranks.iter().filter(|rank| rank.phase.stays());
+    let (back, rest): (Vec<&Rank>, Vec<&Rank>) =
+        staying.partition(|rank| is_recalled(view, &rank.node));
+    if !resizable || rest.is_empty() {
+        return Vec::new();
+    }
+    back.into_iter().map(|rank| rank.node.clone()).collect()
+}
+
+/// When nodes of a service last came or went, as far as its record tells: by the nodes' clocks. It starts with the
+/// least number of nodes, and ranks keep their places, so those behind came later. One that began anew has changed
+/// then.
+pub(super) fn changed_at(service: &Allocation, now: UnixMillis) -> Option<UnixMillis> {
+    let scale = service.spec.terms.scale.as_ref()?;
+    let first = usize::try_from(scale.min_nodes).unwrap_or(usize::MAX);
+    let came = service.ranks.iter().skip(first);
+    let came = came.map(|rank| match &rank.phase {
+        RankPhase::Assigned => now,
+        phase => phase.running_since().unwrap_or(now),
+    });
+    let went = service.ranks.iter().filter_map(|rank| match &rank.phase {
+        RankPhase::Left { at, .. } => Some(*at),
+        RankPhase::Leaving { .. } => Some(now),
+        _ => None,
+    });
+    let anew = service.attempt_began_at().filter(|_| service.attempt > 1);
+    came.chain(went).chain(anew).max()
+}
+
+/// How many nodes more the limits of its project, and of all above it, leave.
+pub(super) fn headroom(view: &View, project: &ProjectPath) -> u32 {
+    let rules = view.system.limit_policy.rules();
+    let levels = view
+        .projects
+        .values()
+        .filter(|p| project.is_within(&p.path));
+    let left = levels.filter_map(|p| {
+        let limit = p.limits.get(Resource::Nodes)?;
+        let used = rules.counted(&p.path, p.own, p.subtree, p.path == *project)?;
+        Some(limit.saturating_sub(used.nodes))
+    });
+    left.min()
+        .map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX))
+}

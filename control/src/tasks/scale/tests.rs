@@ -1,0 +1,519 @@
+//! Services that grow and shrink in a state of their own, by what a server says that answers as Prometheus does.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::{
+    core::Wakes,
+    inputs::Metrics,
+    observe::{self, Found},
+    plans::Planned,
+    tasks::testing::{
+        self, id,
+        world::{NODE, World},
+    },
+};
+use lattice_placement::{Layout, Liveness, Plan, Reservation};
+use lattice_quorum_types::{
+    Outcome as Became,
+    allocation::{RankExit, RankPhase},
+    command::{LimitChange, RankReport},
+    id::LeaseName,
+    limit::{LimitPatch, Patch},
+    node::Lifecycle,
+    scale::{Metric, Pace as OfScale, Scale as Terms},
+    spec::{AllocationSpec, Workload},
+    vcluster::{Vcluster, VclusterDefinition, VclusterPatch},
+};
+use std::sync::Mutex;
+use tokio::{net::TcpListener, time::Instant};
+use tokio_util::task::AbortOnDropHandle;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const SETTINGS: &str = "scale.evaluate_ms=100\nscale.up_window_ms=80\nscale.down_window_ms=80\n\
+                          scale.cooldown_ms=1\n";
+
+fn vcluster() -> VclusterName {
+    VclusterName::new("default").unwrap()
+}
+
+/// A server that says one number to every query, in the words of Prometheus.
+struct Prometheus {
+    value: Arc<Mutex<String>>,
+    _serving: AbortOnDropHandle<()>,
+}
+
+impl Prometheus {
+    async fn of(world: &World) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        world.core.reads_metrics_from(Metrics::at(&base));
+        let value = Arc::new(Mutex::new("NaN".to_owned()));
+        let said = value.clone();
+        let answer = move || {
+            let value = said.lock().unwrap().clone();
+            let text = format!(
+                r#"{{"status":"success","data":{{"resultType":"scalar","result":[1.5,"{value}"]}}}}"#
+            );
+            std::future::ready(text)
+        };
+        let router = axum::Router::new().route("/api/v1/query", axum::routing::get(answer));
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self {
+            value,
+            _serving: AbortOnDropHandle::new(serving),
+        }
+    }
+
+    fn says(&self, value: &str) {
+        value.clone_into(&mut self.value.lock().unwrap());
+    }
+}
+
+/// A service on the node `a` that may have three nodes, and who scales it.
+struct Bed {
+    world: World,
+    scale: Scale,
+    service: AllocationId,
+}
+
+impl Bed {
+    /// These nodes are free beside `a`, each with its home.
+    fn of(metric: Metric, nodes: &[(&'static str, &str)]) -> Self {
+        let world = World::new();
+        for (name, home) in nodes {
+            let node = id(name);
+            world.admin(Command::RegisterNode {
+                node: node.clone(),
+                vcluster: VclusterName::new(home).unwrap(),
+            });
+            let lifecycle = Lifecycle::Ready;
+            world.admin(Command::SetLifecycle { node, lifecycle });
+        }
+        let spec = Box::new(AllocationSpec {
+            nodes: 1,
+            workload: Workload {
+                script: Some("true".to_owned()),
+                ..Workload::default()
+            },
+            terms: lattice_quorum_types::terms::Terms {
+                scale: Some(Terms {
+                    min_nodes: 1,
+                    max_nodes: 3,
+                    metric,
+                    target_micro: 500_000,
+                    pace: OfScale::default(),
+                }),
+                ..Default::default()
+            },
+            ..testing::allocation(AllocationState::Pending, Vec::new()).spec
+        });
+        let Became::Submitted { id: service } = world.admin(Command::Submit { spec }) else {
+            panic!("not submitted")
+        };
+        world.assign(service, "b1");
+        let lease = Lease::new(LeaseName::of_scheduler(&vcluster()), "c1".to_owned());
+        let scale = Scale::new(world.core.clone(), lease, vcluster());
+        let mut bed = Self {
+            world,
+            scale,
+            service,
+        };
+        bed.starts(NODE);
+        bed.folds();
+        bed
+    }
+
+    /// The view shows what is committed; every node answers and is well.
+    fn folds(&mut self) {
+        let Self { world, .. } = self;
+        world.fold();
+        let core = &world.core;
+        let names: Vec<NodeId> = core.view().nodes.keys().cloned().collect();
+        let addr = core
+            .view()
+            .node(&id(NODE))
+            .and_then(|node| node.addr())
+            .unwrap();
+        let seen = |name: &NodeId| {
+            let addr = match *name == id(NODE) {
+                true => addr,
+                false => testing::seen(1).addr,
+            };
+            let seen = crate::view::Seen {
+                addr,
+                ..testing::seen(1)
+            };
+            (name.clone(), seen)
+        };
+        observe::cell(core, "c0", names.iter().map(seen).collect());
+        let found = |name: &NodeId| {
+            let found = Found {
+                liveness: Liveness::Alive,
+                reason: None,
+                boot: Some(("b1".to_owned(), Instant::now())),
+                reached_at: None,
+            };
+            (name.clone(), found)
+        };
+        observe::liveness(core, &names.iter().map(found).collect());
+        core.publish(Wakes::Readers, |view| {
+            let definition = VclusterDefinition {
+                profile: SETTINGS.to_owned(),
+                ..VclusterDefinition::default()
+            };
+            let (name, version, revision) = (vcluster(), 1, Revision(1));
+            let record = Vcluster {
+                name: name.clone(),
+                definition,
+                version,
+                revision,
+            };
+            view.vclusters = Arc::new([(name, record)].into());
+            Some(Vec::new())
+        });
+    }
+
+    fn reports(&mut self, node: &str, report: RankReport) {
+        self.world.service(Command::Report {
+            id: self.service,
+            attempt: 1,
+            node: id(node),
+            report,
+        });
+    }
+
+    fn starts(&mut self, node: &str) {
+        let at = self.world.core.now();
+        self.reports(node, RankReport::Started { at });
+    }
+
+    async fn pass(&mut self) -> ScaleReport {
+        let fence = self.world.fence.clone();
+        let report = self.scale.reconcile(&fence).await;
+        self.folds();
+        report
+    }
+
+    /// Looks again and again until a pass did this.
+    async fn until(&mut self, what: &str, did: impl Fn(&ScaleReport) -> bool) -> ScaleReport {
+        let since = Instant::now();
+        loop {
+            let report = self.pass().await;
+            if did(&report) {
+                return report;
+            }
+            assert!(since.elapsed() < PATIENCE, "never: {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Looks so often at the metric, and nothing is done.
+    async fn stays_for(&mut self, evaluations: usize) {
+        let mut read = 0;
+        while read < evaluations {
+            let report = self.until("it is read", |report| report.read > 0).await;
+            assert_eq!((report.grown, report.shrunk, report.refused), (0, 0, 0));
+            read += 1;
+        }
+    }
+
+    fn record(&self) -> Allocation {
+        self.world.allocation(self.service)
+    }
+
+    /// The nodes it has, with those on their way out.
+    fn nodes(&self) -> Vec<String> {
+        let record = self.record();
+        record.kept_nodes().map(ToString::to_string).collect()
+    }
+
+    fn phase(&self, node: &str) -> RankPhase {
+        let record = self.record();
+        let mut ranks = record.ranks.iter();
+        let rank = ranks.find(|rank| rank.node == id(node));
+        rank.unwrap().phase.clone()
+    }
+
+    fn shown(&self) -> String {
+        self.world.core.scaling.exposition()
+    }
+}
+
+fn query() -> Metric {
+    Metric::Prometheus {
+        query: "load".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn a_service_grows_under_load_and_drains_a_node_when_that_is_over() {
+    let mut bed = Bed::of(query(), &[("b", "default")]);
+    let prometheus = Prometheus::of(&bed.world).await;
+    prometheus.says("0.9");
+    bed.until("it grows", |report| report.grown == 1).await;
+    assert_eq!(bed.nodes(), ["a", "b"]);
+    assert_eq!(bed.phase("b"), RankPhase::Assigned);
+    let shown = "lattice_autoscaling_metric{vcluster=\"default\",allocation=\"1\"} 0.9\n";
+    assert!(bed.shown().contains(shown), "{}", bed.shown());
+    bed.starts("b");
+    bed.folds();
+    prometheus.says("0.1");
+    bed.until("it shrinks", |report| report.shrunk == 1).await;
+    // It is drained first: the node is held until its processes are gone.
+    assert!(matches!(bed.phase("b"), RankPhase::Leaving { .. }));
+    bed.stays_for(3).await;
+    assert_eq!(bed.nodes(), ["a", "b"]);
+    let (at, exit) = (bed.world.core.now(), RankExit::Signaled { signal: 15 });
+    let fault = None;
+    bed.reports("b", RankReport::Ended { at, exit, fault });
+    assert_eq!(bed.nodes(), ["a"]);
+    bed.folds();
+    // It has no more than it must have.
+    bed.stays_for(3).await;
+    assert_eq!(bed.record().state, AllocationState::Running);
+}
+
+#[tokio::test]
+async fn nobody_scales_on_what_is_not_known() {
+    let mut bed = Bed::of(query(), &[("b", "default")]);
+    bed.stays_for(1).await;
+    let failures =
+        "lattice_autoscaling_metric_query_failures_total{vcluster=\"default\"}".to_owned();
+    assert!(
+        bed.shown().contains(&format!("{failures} 1\n")),
+        "no source"
+    );
+    let prometheus = Prometheus::of(&bed.world).await;
+    prometheus.says("NaN");
+    bed.stays_for(3).await;
+    let shown = bed.shown();
+    assert!(shown.contains(&format!("{failures} 4\n")), "{shown}");
+    let alert =
+        "lattice_autoscaling_alerts_total{vcluster=\"default\",alert=\"metric_missing\"} 1\n";
+    assert!(shown.contains(alert), "{shown}");
+    let target = "lattice_autoscaling_target{vcluster=\"default\",allocation=\"1\"} 0.5\n";
+    assert!(shown.contains(target), "{shown}");
+    assert!(!shown.contains("lattice_autoscaling_metric{"), "{shown}");
+    assert_eq!(bed.nodes(), ["a"]);
+    prometheus.says("0.9");
+    bed.until("it grows", |report| report.grown == 1).await;
+    bed.scale.forget();
+    assert!(!bed.shown().contains("allocation="));
+}
+
+#[tokio::test]
+async fn without_room_under_its_limits_it_stays_and_nothing_is_proposed() {
+    let mut bed = Bed::of(query(), &[("b", "default")]);
+    let prometheus = Prometheus::of(&bed.world).await;
+    prometheus.says("0.9");
+    let limit = |max| {
+        let path = lattice_quorum_types::ProjectPath::new("atlas").unwrap();
+        let patch = LimitPatch {
+            max_nodes: Patch::Set(max),
+            ..LimitPatch::default()
+        };
+        let change = LimitChange { path, patch };
+        Command::SetLimits {
+            changes: vec![change],
+        }
+    };
+    bed.world.admin(limit(1));
+    bed.folds();
+    let before = bed.world.commands();
+    bed.stays_for(4).await;
+    assert_eq!(bed.world.commands(), before);
+    bed.world.admin(limit(2));
+    bed.folds();
+    bed.until("it grows", |report| report.grown == 1).await;
+}
+
+#[tokio::test]
+async fn what_the_plan_keeps_for_others_is_left_to_them() {
+    let mut bed = Bed::of(query(), &[("b", "default"), ("c", "default")]);
+    let prometheus = Prometheus::of(&bed.world).await;
+    prometheus.says("0.9");
+    let reservation = Reservation {
+        id: AllocationId(77),
+        starts_at: bed.world.core.now().after(3_600_000),
+        nodes: vec![id("b")],
+        layout: Layout {
+            groups: Vec::new(),
+            ungrouped: 1,
+            topology: 0.0,
+            conformance: 1.0,
+        },
+    };
+    bed.world.core.publish(Wakes::Readers, |view| {
+        let plan = Plan {
+            reservations: vec![reservation],
+            ..Plan::default()
+        };
+        let planned = Planned {
+            made_at: UnixMillis(1),
+            plan: Arc::new(plan),
+            not_assigned: BTreeMap::new(),
+            is_own: true,
+        };
+        Arc::make_mut(&mut view.plan).set(vcluster(), Arc::new(planned));
+        Some(Vec::new())
+    });
+    bed.until("it grows", |report| report.grown == 1).await;
+    assert_eq!(bed.nodes(), ["a", "c"]);
+    // There is no other: that is tried four times, and then let be for a while.
+    bed.starts("c");
+    bed.folds();
+    bed.until("it is refused", |report| report.refused == 1)
+        .await;
+    assert_eq!(bed.nodes(), ["a", "c"]);
+}
+
+#[tokio::test]
+async fn what_its_owner_wants_back_goes_at_once_whatever_the_metric_says() {
+    let mut bed = Bed::of(query(), &[("b", "night")]);
+    let define = |name: &str| Command::SetVcluster {
+        vcluster: VclusterName::new(name).unwrap(),
+        change: Box::new(VclusterPatch::default()),
+        expected_version: None,
+    };
+    bed.world.admin(define("night"));
+    bed.world.admin(define("default"));
+    let version = |bed: &Bed| {
+        let view = bed.world.core.view();
+        let entry = view.node(&id("b")).unwrap();
+        entry.record.as_ref().unwrap().version
+    };
+    let to = vcluster();
+    let (node, lent) = (id("b"), version(&bed));
+    bed.world.service(Command::LendNode {
+        node,
+        to,
+        version: lent,
+    });
+    bed.folds();
+    let prometheus = Prometheus::of(&bed.world).await;
+    prometheus.says("0.9");
+    bed.until("it grows", |report| report.grown == 1).await;
+    assert_eq!(bed.nodes(), ["a", "b"]);
+    bed.starts("b");
+    bed.folds();
+    let (node, held) = (id("b"), version(&bed));
+    bed.world.service(Command::RecallNode {
+        node,
+        wanted: true,
+        version: held,
+    });
+    bed.folds();
+    bed.until("it goes", |report| report.shrunk == 1).await;
+    assert!(matches!(bed.phase("b"), RankPhase::Leaving { .. }));
+    assert!(matches!(bed.phase("a"), RankPhase::Running { .. }));
+}
+
+#[tokio::test]
+async fn the_processors_of_its_nodes_are_asked_for() {
+    let mut bed = Bed::of(Metric::Cpu, &[("b", "default")]);
+    bed.world.says.lock().unwrap().works_ppm = 750_000;
+    bed.until("it grows", |report| report.grown == 1).await;
+    let shown = "lattice_autoscaling_metric{vcluster=\"default\",allocation=\"1\"} 0.75\n";
+    assert!(bed.shown().contains(shown), "{}", bed.shown());
+    // What does not run yet is not asked; and of what runs all must say.
+    bed.world.says.lock().unwrap().works_ppm = 400_000;
+    bed.stays_for(1).await;
+    let read = bed.until("it is read", |report| report.read == 1).await;
+    assert_eq!(read.missing, 0);
+    bed.starts("b");
+    bed.folds();
+    let read = bed.until("it is read", |report| report.read == 1).await;
+    assert_eq!(read.missing, 1, "nobody answers for b");
+}
+
+/// Somebody was faster: the node is another's by now.
+#[tokio::test]
+async fn a_refused_proposal_is_made_again() {
+    let mut bed = Bed::of(query(), &[("b", "default"), ("c", "default")]);
+    let prometheus = Prometheus::of(&bed.world).await;
+    prometheus.says("0.9");
+    bed.until("the window is full but for one", |report| report.read == 1)
+        .await;
+    // Not shown in the view yet.
+    bed.world.admin(Command::Drain {
+        node: id("b"),
+        reason: Some("a fan".to_owned()),
+        expected: None,
+    });
+    let fence = bed.world.fence.clone();
+    let since = Instant::now();
+    let refused = loop {
+        let report = bed.scale.reconcile(&fence).await;
+        if report.refused + report.grown > 0 {
+            break report;
+        }
+        assert!(since.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!((refused.refused, refused.grown), (1, 0));
+    bed.folds();
+    bed.until("it grows", |report| report.grown == 1).await;
+    assert_eq!(bed.nodes(), ["a", "c"]);
+}
+
+#[test]
+fn its_own_pace_goes_before_its_vclusters() {
+    let mut held = testing::allocation(AllocationState::Running, Vec::new());
+    let usual = Damping::default();
+    assert_eq!(service::policy(&held, &usual), None);
+    held.spec.terms.scale = Some(Terms {
+        min_nodes: 1,
+        max_nodes: 2,
+        metric: Metric::Gpu,
+        target_micro: 1_500_000,
+        pace: OfScale {
+            up_window_ms: Some(7),
+            down_threshold_ppm: Some(250_000),
+            ..OfScale::default()
+        },
+    });
+    let policy = service::policy(&held, &usual).unwrap();
+    assert_eq!(policy.target.to_string(), "1.5");
+    let damping = Damping {
+        threshold: 0.25,
+        up_window_ms: 7,
+        ..usual
+    };
+    assert_eq!(policy.damping, damping);
+    assert_eq!(policy.check(), Ok(()));
+}
+
+#[test]
+fn the_record_tells_when_nodes_last_came_or_went() {
+    let rank = |node: &str, phase| lattice_quorum_types::allocation::Rank {
+        node: id(node),
+        boot: None,
+        phase,
+    };
+    let running = |at| RankPhase::Running { at: UnixMillis(at) };
+    let now = UnixMillis(1000);
+    let mut held = testing::allocation(AllocationState::Running, vec![rank("a", running(100))]);
+    held.attempt = 1;
+    held.spec.terms.scale = Some(Terms {
+        min_nodes: 1,
+        max_nodes: 9,
+        metric: Metric::Cpu,
+        target_micro: 1,
+        pace: OfScale::default(),
+    });
+    assert_eq!(service::changed_at(&held, now), None, "as it began");
+    held.ranks.push(rank("b", running(300)));
+    assert_eq!(service::changed_at(&held, now), Some(UnixMillis(300)));
+    let left = RankPhase::Left {
+        at: UnixMillis(500),
+        exit: RankExit::Stopped,
+    };
+    held.ranks[0].phase = left;
+    assert_eq!(service::changed_at(&held, now), Some(UnixMillis(500)));
+    held.ranks.push(rank("c", RankPhase::Assigned));
+    assert_eq!(service::changed_at(&held, now), Some(now));
+    let mut again = testing::allocation(AllocationState::Running, vec![rank("a", running(100))]);
+    again.spec.terms = held.spec.terms;
+    again.attempt = 2;
+    assert_eq!(service::changed_at(&again, now), Some(UnixMillis(100)));
+}

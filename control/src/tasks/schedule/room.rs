@@ -1,0 +1,240 @@
+//! Room for work of a higher class that would wait too long: who makes it is chosen, promised to the job by the
+//! quorum, and given to it once all its nodes are free.
+
+use crate::{core::Core, view::View};
+use lattice_placement::{
+    ClusterView, Explanation, Health, Liveness, Plan, Policy,
+    movement::preempt::{self, Input, Saves, Victims, Work, choose},
+};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, NodeId, UnixMillis, VclusterName,
+    command::{CheckpointAsked, ExpectedNode, Victim},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Jobs for which room is sought in one cycle: each is a few plans of its own.
+const SOUGHT_AT_ONCE: usize = 3;
+
+/// When, and from whom, a vCluster's jobs are made room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rules {
+    pub(crate) policy: preempt::Policy,
+    /// A job has waited so long, and would wait so long still, before anybody makes room for it.
+    pub(crate) patience_ms: u64,
+    /// How long a checkpoint of one that makes room may take.
+    pub(crate) timeout_ms: u64,
+}
+
+/// What a search needs to know.
+#[derive(Debug)]
+pub(super) struct Search<'a> {
+    pub(super) core: &'a Core,
+    pub(super) view: &'a View,
+    pub(super) vcluster: &'a VclusterName,
+    pub(super) cluster: &'a ClusterView,
+    pub(super) solver: &'a Policy,
+    pub(super) rules: Rules,
+    pub(super) now: UnixMillis,
+}
+
+/// Room that others are to make.
+#[derive(Debug)]
+pub(super) struct Sought {
+    pub(super) id: AllocationId,
+    pub(super) command: Command,
+}
+
+impl Search<'_> {
+    /// Who makes room for which of the jobs that this plan leaves waiting.
+    pub(super) fn run(&self, plan: &Plan) -> Vec<Sought> {
+        if !self.rules.policy.enabled {
+            return Vec::new();
+        }
+        let jobs = self.candidates(plan);
+        if jobs.is_empty() {
+            return Vec::new();
+        }
+        let work = self.work();
+        let borrowed = self.borrowed();
+        // What one is promised nobody else is, in this cycle either.
+        let mut taken: BTreeSet<NodeId> = BTreeSet::new();
+        let mut gone: BTreeSet<AllocationId> = BTreeSet::new();
+        let mut sought = Vec::new();
+        for (id, planned_start) in jobs {
+            let others = plan.reservations.iter().filter(|made| made.id != id);
+            let mut reserved: BTreeSet<NodeId> =
+                others.flat_map(|made| made.nodes.iter().cloned()).collect();
+            let placed = plan.placements.iter().flat_map(|placed| &placed.nodes);
+            reserved.extend(placed.map(|expected| expected.node.clone()));
+            reserved.extend(taken.iter().cloned());
+            let may_go = work.iter().filter(|(id, _)| !gone.contains(id));
+            let may_go: BTreeMap<AllocationId, Work> =
+                may_go.map(|(id, work)| (*id, work.clone())).collect();
+            let chosen = choose(Input {
+                view: self.cluster,
+                solver: self.solver,
+                job: id,
+                planned_start,
+                work: &may_go,
+                reserved: &reserved,
+                borrowed: &borrowed,
+                policy: &self.rules.policy,
+                now: self.now,
+            });
+            match chosen {
+                Ok(victims) => {
+                    taken.extend(victims.nodes.iter().cloned());
+                    gone.extend(victims.victims.iter().map(|victim| victim.id));
+                    sought.extend(self.command(victims));
+                }
+                Err(why) => tracing::debug!(%id, %why, "nobody makes room"),
+            }
+        }
+        sought
+    }
+
+    /// Jobs that wait for nodes, have waited long enough and would have to wait on, the most urgent first.
+    fn candidates(&self, plan: &Plan) -> Vec<(AllocationId, Option<UnixMillis>)> {
+        let patience_ms = self.rules.patience_ms;
+        let lowest = self.cluster.running.keys();
+        let lowest = lowest.filter_map(|id| self.view.allocation(*id));
+        let Some(lowest) = lowest.map(|held| held.spec.class).min() else {
+            return Vec::new();
+        };
+        let urgent = |(id, job): (&AllocationId, &lattice_placement::PendingView)| {
+            let waits = self.now.since(job.eligible_at) >= patience_ms;
+            // An element without an allocation of its own is promised nothing.
+            let is_own = self.view.allocation(*id).is_some();
+            (job.class > lowest && waits && is_own).then_some((job.class, job.eligible_at, *id))
+        };
+        let mut urgent: Vec<_> = self.cluster.pending.iter().filter_map(urgent).collect();
+        urgent.sort_unstable_by_key(|(class, since, id)| (std::cmp::Reverse(*class), *since, *id));
+        let late = |(_, _, id): (u8, UnixMillis, AllocationId)| {
+            let Explanation {
+                estimated_start, ..
+            } = plan.waiting.get(id)?;
+            let is_late = estimated_start.is_none_or(|at| at >= self.now.after(patience_ms));
+            is_late.then_some((id, estimated_start))
+        };
+        let late = urgent.into_iter().filter_map(late);
+        late.take(SOUGHT_AT_ONCE).collect()
+    }
+
+    fn work(&self) -> BTreeMap<AllocationId, Work> {
+        let held = self.cluster.running.keys();
+        let held = held.filter_map(|id| self.view.allocation(*id));
+        held.map(|held| (held.id, work_of(self.core, self.view, held)))
+            .collect()
+    }
+
+    fn borrowed(&self) -> BTreeSet<NodeId> {
+        let records = self.view.nodes.values().filter_map(|n| n.record.as_ref());
+        let borrowed = records.filter(|r| r.current == *self.vcluster && r.home != r.current);
+        borrowed.map(|record| record.id.clone()).collect()
+    }
+
+    fn command(&self, chosen: Victims) -> Option<Sought> {
+        let victim = |chosen: &preempt::Victim| {
+            let held = self.view.allocation(chosen.id)?;
+            let saves = matches!(work_of(self.core, self.view, held).saves, Saves::In { .. });
+            let directory = self.core.checkpoint_directory(held).filter(|_| saves);
+            Some(Victim {
+                id: chosen.id,
+                attempt: held.attempt,
+                checkpoint: directory.map(|directory| CheckpointAsked {
+                    directory,
+                    timeout_ms: self.rules.timeout_ms,
+                }),
+            })
+        };
+        let id = chosen.job;
+        let victims: Vec<Victim> = chosen.victims.iter().map(victim).collect::<Option<_>>()?;
+        let (cost, value) = (chosen.cost, chosen.value);
+        tracing::info!(%id, cost, value, victims = victims.len(), "others make room, in GPU-seconds");
+        let nodes = chosen.nodes;
+        Some(Sought {
+            id,
+            command: Command::Preempt { id, nodes, victims },
+        })
+    }
+}
+
+/// What must be known of work that holds nodes before anybody takes them.
+pub(crate) fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
+    let saves = match &held.spec.terms.checkpoint {
+        None => Saves::Never,
+        Some(_) if core.checkpoint_directory(held).is_none() => Saves::NotNow,
+        Some(_) => {
+            let most_ms = view.movement_of(&held.spec.vcluster).room.timeout_ms;
+            // As it said, as the last one took, or as long as it may.
+            let kept = held.course.kept.as_ref().map(|kept| kept.took_ms);
+            let said = held.spec.demand.checkpoint_ms.or(kept);
+            match said.unwrap_or(most_ms) {
+                write_ms if write_ms <= most_ms => Saves::In { write_ms },
+                _ => Saves::NotNow,
+            }
+        }
+    };
+    // Shares come with the ledger.
+    Work::new(held, saves, false)
+}
+
+/// What becomes of a promise now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Promise {
+    /// All nodes are free: they are given, in the order of their names.
+    Ready(Vec<ExpectedNode>),
+    /// Others still hold so many of them.
+    Waits(usize),
+    /// One of them cannot be used any more: it is promised no more, or what is known of it speaks against it.
+    Broken,
+}
+
+/// How things stand with what is promised to the jobs of a vCluster.
+pub(super) fn promises(view: &View, vcluster: &VclusterName) -> Vec<(AllocationId, Promise)> {
+    let mine = |id: &AllocationId| {
+        let held = view.allocation(*id)?;
+        let waits = held.state == AllocationState::Pending && held.spec.vcluster == *vcluster;
+        waits.then_some(held.spec.nodes as usize)
+    };
+    let rooms = view.room.iter();
+    rooms
+        .filter_map(|(id, nodes)| Some((*id, promise(view, nodes, mine(id)?))))
+        .collect()
+}
+
+fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize) -> Promise {
+    // A node that is drained, or wanted back, loses its promise alone.
+    if nodes.len() < wanted {
+        return Promise::Broken;
+    }
+    let (mut ready, mut held) = (Vec::with_capacity(nodes.len()), 0);
+    for id in nodes {
+        let Some(entry) = view.node(id) else {
+            return Promise::Broken;
+        };
+        let Some(record) = &entry.record else {
+            return Promise::Broken;
+        };
+        let facts = entry.facts();
+        let usable = record.lifecycle == lattice_quorum_types::node::Lifecycle::Ready
+            && record.drain.is_empty()
+            && facts.liveness != Liveness::Unreachable
+            && facts.health != Health::Faulty;
+        if !usable {
+            return Promise::Broken;
+        }
+        match record.holder {
+            Some(_) => held += 1,
+            None => ready.push(ExpectedNode {
+                node: id.clone(),
+                version: record.version,
+                boot: entry.boot.clone(),
+            }),
+        }
+    }
+    match held {
+        0 => Promise::Ready(ready),
+        held => Promise::Waits(held),
+    }
+}

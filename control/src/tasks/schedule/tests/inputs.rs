@@ -1,0 +1,365 @@
+//! What a planner is given of arrays, promises, begin times, reservations and loans: from scratch, and by what
+//! differs between two views.
+
+use super::*;
+use lattice_placement::Explanation;
+use lattice_quorum_types::{
+    array::{ArraySpec, IndexSet},
+    course::{Element, Tally},
+    id::ReservationName,
+    reservation::{Reservation, ReservationSpec},
+    vcluster::{Vcluster, VclusterDefinition},
+};
+
+const MINUTE: u64 = 60_000;
+
+fn id(name: &str) -> NodeId {
+    NodeId::new(name).unwrap()
+}
+
+fn name(text: &str) -> VclusterName {
+    VclusterName::new(text).unwrap()
+}
+
+/// What a planner sees that was given the first view whole, and the others by their differences.
+fn followed(steps: &[Arc<View>]) -> Vec<ClusterView> {
+    let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
+    let mut seen = vec![planner.view().clone()];
+    for pair in steps.windows(2) {
+        planner.update(delta(&pair[0], &pair[1], &vcluster(), 7));
+        assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
+        seen.push(planner.view().clone());
+    }
+    seen
+}
+
+/// As a fold makes it: what is kept beside the records follows from them.
+fn folded(revision: u64, nodes: &[Arc<NodeEntry>], allocations: &[Arc<Allocation>]) -> Arc<View> {
+    let mut view = View::clone(&view(revision, nodes, &[], 0));
+    for record in allocations {
+        view.set_allocation(Allocation::clone(record));
+    }
+    // Those that did not change are shared, as between two views.
+    let shared = allocations.iter().filter(|a| !a.state.is_terminal());
+    view.allocations = Arc::new(shared.map(|a| (a.id, a.clone())).collect());
+    for record in nodes.iter().filter_map(|node| node.record.as_ref()) {
+        view.follow_promise(None, record);
+    }
+    Arc::new(view)
+}
+
+fn alive(name: &str) -> Arc<NodeEntry> {
+    node(name, 1, "default", Liveness::Alive)
+}
+
+fn edited(entry: &Arc<NodeEntry>, edit: impl FnOnce(&mut Node)) -> Arc<NodeEntry> {
+    let mut entry = NodeEntry::clone(entry);
+    let record = entry.record.as_mut().unwrap();
+    record.version += 1;
+    edit(record);
+    Arc::new(entry)
+}
+
+fn pending_of(cluster: &ClusterView) -> Vec<u64> {
+    cluster.pending.keys().map(|id| id.0).collect()
+}
+
+fn set(first: u32, last: u32) -> IndexSet {
+    IndexSet::range(first, last, 1).unwrap()
+}
+
+/// The array 10 of the indices 0, 2, … 38, three at a time, of which these are pending.
+fn array(state: AllocationState, pending: IndexSet, alive: u32) -> Arc<Allocation> {
+    let mut array = Allocation::clone(&allocation(10, state));
+    let indices = IndexSet::range(0, 38, 2).unwrap();
+    array.spec.terms.array = Some(ArraySpec::new(indices, Some(3)).unwrap());
+    array.course.tally = Some(Box::new(Tally {
+        pending,
+        alive,
+        ..Tally::default()
+    }));
+    Arc::new(array)
+}
+
+fn element(id: u64, index: u32, state: AllocationState) -> Arc<Allocation> {
+    let mut element = Allocation::clone(&allocation(id, state));
+    let array = AllocationId(10);
+    element.course.element = Some(Element { array, index });
+    Arc::new(element)
+}
+
+#[test]
+fn elements_of_an_array_are_planned_and_not_the_array_as_many_as_may_run() {
+    use AllocationState::{Held, Pending, Running, Starting};
+    let indices = || IndexSet::range(0, 38, 2).unwrap();
+    let left = |gone: &[u32]| {
+        let mut left = indices();
+        for index in gone {
+            left.remove(*index);
+        }
+        left
+    };
+    let nodes = [alive("n1")];
+    let steps = [
+        folded(1, &nodes, &[array(Pending, indices(), 0)]),
+        // The first is placed and begins: it counts among those that run.
+        folded(
+            2,
+            &nodes,
+            &[array(Pending, left(&[0]), 1), element(11, 0, Starting)],
+        ),
+        // It lost its node and waits again, as an allocation of its own; another one runs.
+        folded(
+            3,
+            &nodes,
+            &[
+                array(Pending, left(&[0, 2]), 2),
+                element(11, 0, Pending),
+                element(12, 2, Running),
+            ],
+        ),
+        // Both have ended, and somebody cancelled the third.
+        folded(4, &nodes, &[array(Pending, left(&[0, 2, 4]), 0)]),
+        folded(5, &nodes, &[array(Held, left(&[0, 2, 4]), 0)]),
+        folded(6, &nodes, &[array(Pending, set(38, 38), 0)]),
+        folded(
+            7,
+            &nodes,
+            &[array(Running, IndexSet::new(), 1), element(30, 38, Running)],
+        ),
+        folded(8, &nodes, &[]),
+    ];
+    let seen = followed(&steps);
+    let pending: Vec<Vec<u64>> = seen.iter().map(pending_of).collect();
+    let expected: [&[u64]; 8] = [
+        &[11, 12, 13],
+        &[12, 13],
+        &[11, 13],
+        &[14, 15, 16],
+        &[],
+        &[30],
+        &[],
+        &[],
+    ];
+    assert_eq!(pending, expected);
+    let first = &seen[0].pending[&AllocationId(11)];
+    assert_eq!(
+        *first,
+        lattice_placement::PendingView::from(&*array(Pending, indices(), 0))
+    );
+}
+
+#[test]
+fn of_a_large_array_so_many_are_planned_at_once() {
+    let mut large = Allocation::clone(&array(AllocationState::Pending, set(0, 9_999), 0));
+    large.spec.terms.array = Some(ArraySpec::new(set(0, 9_999), None).unwrap());
+    let seen = followed(&[folded(1, &[alive("n1")], &[Arc::new(large)])]);
+    let pending = pending_of(&seen[0]);
+    assert_eq!((pending.len(), pending[0], pending[999]), (1000, 11, 1010));
+}
+
+#[test]
+fn an_array_of_another_vcluster_is_not_planned_here() {
+    let mut other = Allocation::clone(&array(AllocationState::Pending, set(0, 0), 0));
+    other.spec.vcluster = name("other");
+    let seen = followed(&[folded(1, &[alive("n1")], &[Arc::new(other)])]);
+    assert!(seen[0].pending.is_empty());
+}
+
+/// Who is promised nodes is given them as they are free; nobody else is, meanwhile.
+#[test]
+fn who_is_promised_nodes_is_not_planned_and_nobody_is_planned_on_these() {
+    let waits = [1, 2].map(|id| allocation(id, AllocationState::Pending));
+    let (free, other) = (alive("n1"), alive("n2"));
+    let promised = edited(&free, |record| record.promised = Some(AllocationId(1)));
+    let steps = [
+        folded(1, &[free.clone(), other.clone()], &waits),
+        folded(2, &[promised.clone(), other.clone()], &waits),
+        folded(
+            3,
+            &[edited(&promised, |record| record.promised = None), other],
+            &waits,
+        ),
+    ];
+    let seen = followed(&steps);
+    let pending: Vec<Vec<u64>> = seen.iter().map(pending_of).collect();
+    assert_eq!(pending, [vec![1, 2], vec![2], vec![1, 2]]);
+    let in_service: Vec<bool> = seen.iter().map(|c| c.nodes[&id("n1")].in_service).collect();
+    assert_eq!(in_service, [true, false, true]);
+}
+
+fn waiting(planner: &mut Planner, now: u64) -> Option<Explanation> {
+    planner.plan(UnixMillis(now)).waiting.get(AllocationId(1))
+}
+
+/// A node that takes work.
+fn well(name: &str) -> Arc<NodeEntry> {
+    let mut entry = crate::tasks::testing::entry(name);
+    if let Some(record) = &mut entry.record {
+        record.holder = None;
+    }
+    Arc::new(entry)
+}
+
+#[test]
+fn nothing_is_placed_before_it_may_begin() {
+    let mut later = Allocation::clone(&allocation(1, AllocationState::Pending));
+    later.spec.terms.begin_at = Some(UnixMillis(5 * MINUTE));
+    later.eligible_at = UnixMillis(5 * MINUTE);
+    let seen = followed(&[folded(1, &[well("a")], &[Arc::new(later)])]);
+    let mut planner = Planner::new(seen[0].clone());
+    let before = waiting(&mut planner, 5 * MINUTE - 1).unwrap();
+    assert_eq!(
+        before.to_string(),
+        "needs 1 of 1 nodes: 1 free; begins at 1970-01-01 00:05 UTC at the earliest"
+    );
+    assert_eq!(waiting(&mut planner, 5 * MINUTE), None);
+}
+
+fn reservation(nodes: &[&str], from: u64) -> Arc<Reservation> {
+    Arc::new(Reservation {
+        name: ReservationName::new("course").unwrap(),
+        spec: ReservationSpec {
+            nodes: nodes.iter().map(|node| id(node)).collect(),
+            from: UnixMillis(from),
+            until: None,
+            users: ["alice".to_owned()].into(),
+            projects: Default::default(),
+            reason: "a course".to_owned(),
+        },
+        by: "root".to_owned(),
+        revision: Revision(1),
+    })
+}
+
+fn reserving(view: &Arc<View>, reservations: &[Arc<Reservation>]) -> Arc<View> {
+    let named = reservations.iter().map(|r| (r.name.clone(), r.clone()));
+    Arc::new(View {
+        reservations: Arc::new(named.collect()),
+        ..View::clone(view)
+    })
+}
+
+#[test]
+fn reservations_are_told_when_they_are_made_changed_and_deleted() {
+    let plain = folded(1, &[well("a")], &[allocation(1, AllocationState::Pending)]);
+    let made = reserving(&plain, &[reservation(&["a"], 30)]);
+    // Somebody else's node answers; nothing is reserved otherwise.
+    let same = Arc::new(View {
+        version: 9,
+        ..View::clone(&made)
+    });
+    let changed = reserving(&plain, &[reservation(&["a", "elsewhere"], 10 * MINUTE)]);
+    let seen = followed(&[
+        plain.clone(),
+        made.clone(),
+        same.clone(),
+        changed,
+        plain.clone(),
+    ]);
+    let reserved: Vec<usize> = seen.iter().map(|c| c.reserved.len()).collect();
+    assert_eq!(reserved, [0, 1, 1, 1, 0]);
+    assert!(delta(&made, &same, &vcluster(), 7).reserved.is_empty());
+    let is_news = |old: &View, new: &View| {
+        changes(
+            &delta(old, new, &vcluster(), 7),
+            &whole(old, &vcluster(), 7),
+        )
+    };
+    assert!(is_news(&plain, &made) && is_news(&made, &plain) && !is_news(&made, &same));
+    // It asks for a minute, which is over just before.
+    let blockers = seen.iter().map(|cluster| {
+        let waits = waiting(&mut Planner::new(cluster.clone()), 20);
+        waits.map(|why| why.blocker.to_string())
+    });
+    let kept = Some("kept for reservation course from 1970-01-01 00:00 UTC".to_owned());
+    let expected = [None, kept.clone(), kept, None, None];
+    assert_eq!(blockers.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn work_that_names_a_reservation_is_planned_on_its_nodes() {
+    let mut named = Allocation::clone(&allocation(1, AllocationState::Pending));
+    named.spec.terms.reservation = Some(ReservationName::new("course").unwrap());
+    let plain = folded(1, &[well("a"), well("b")], &[Arc::new(named)]);
+    let view = reserving(&plain, &[reservation(&["b"], 0)]);
+    let plan = Planner::new(whole(&view, &vcluster(), 7)).plan(UnixMillis(20));
+    assert_eq!(plan.placements[0].nodes[0].node, id("b"));
+}
+
+fn defined(profile: &str) -> Vcluster {
+    Vcluster {
+        name: name("default"),
+        definition: VclusterDefinition {
+            profile: profile.to_owned(),
+            ..VclusterDefinition::default()
+        },
+        version: 1,
+        revision: Revision(1),
+    }
+}
+
+fn with_profiles(view: &Arc<View>, owner: &str, borrower: &str) -> Arc<View> {
+    let profiles = [("default", owner), ("other", borrower)];
+    let vclusters = profiles.map(|(vcluster, profile)| {
+        let known = Vcluster {
+            name: name(vcluster),
+            ..defined(profile)
+        };
+        (name(vcluster), known)
+    });
+    Arc::new(View {
+        vclusters: Arc::new(vclusters.into()),
+        ..View::clone(view)
+    })
+}
+
+/// As one that is the vCluster's own, another one's that it uses, and its own that another one uses.
+#[test]
+fn what_is_lent_is_told_apart_with_how_long_it_takes_to_come_back() {
+    const SOON: &str = "sharing.return_grace_ms=1000\ncheckpoint.timeout_ms=2000\n\
+                        checkpoint.max_deferrals=0\n";
+    const SLOW: &str = "checkpoint.timeout_ms=4000\ncheckpoint.max_deferrals=0\n";
+    let (home, away) = (well("a"), well("b"));
+    let lent = edited(&away, |record| record.current = name("other"));
+    let asked = edited(&lent, |record| record.recalled_at = Some(UnixMillis(15)));
+    let theirs = edited(&well("c"), |record| record.home = name("other"));
+    let other = edited(&theirs, |record| record.current = name("other"));
+    let at = |revision, nodes: &[Arc<NodeEntry>], borrower: &str| {
+        with_profiles(&folded(revision, nodes, &[]), SOON, borrower)
+    };
+    let steps = [
+        at(1, &[home.clone(), away.clone(), theirs.clone()], SOON),
+        at(2, &[home.clone(), lent.clone(), theirs], SOON),
+        at(3, &[home.clone(), lent, other.clone()], SLOW),
+        at(4, &[home.clone(), asked, other.clone()], SLOW),
+        at(5, &[home, away, other], SLOW),
+    ];
+    let seen = followed(&steps);
+    let here: Vec<String> = seen
+        .iter()
+        .map(|cluster| cluster.nodes.keys().map(NodeId::as_str).collect::<String>())
+        .collect();
+    assert_eq!(here, ["abc", "ac", "a", "a", "ab"]);
+    let loans = seen.iter().map(|cluster| {
+        let loan = cluster.on_loan.get(&id("b"))?;
+        assert!(loan.node.in_service);
+        Some((loan.release_after_ms, loan.recalled_at))
+    });
+    // The owner's grace, and half as much again as the longer timeout: work that is slow is given so much.
+    let expected = [
+        None,
+        Some((1_000 + 3_000, None)),
+        Some((1_000 + 6_000, None)),
+        Some((1_000 + 6_000, Some(UnixMillis(15)))),
+        None,
+    ];
+    assert_eq!(loans.collect::<Vec<_>>(), expected);
+    assert!(seen.iter().all(|cluster| cluster.on_loan.len() <= 1));
+    let longest = steps[1]
+        .movement_of(&vcluster())
+        .checkpoint
+        .deadlines(false)
+        .longest_ms();
+    assert_eq!(longest, 3_000);
+}

@@ -1,0 +1,416 @@
+//! Work that is moved, and work that waits for other work, with a program that really counts, writes
+//! checkpoints and goes on from them.
+
+use crate::{
+    bed::{Bed, PATIENCE, node, shows, submit},
+    scenario,
+};
+use lattice_client::LogOptions;
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, Outcome, VclusterName,
+    allocation::StopCause,
+    array::ArraySpec,
+    checkpoint::CheckpointMode,
+    course::MoveReason,
+    dag::{DagSpec, DagState, Edge, MemberSpec},
+    id::DagId,
+    spec::{AllocationSpec, Requeue},
+    terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency},
+    vcluster::VclusterPatch,
+    view::{Answer, Query},
+};
+use std::{collections::BTreeMap, time::Instant};
+use tokio::time::timeout;
+
+/// As the first argument, this process is the program that counts.
+pub const PROGRAM: &str = "checkpointer";
+const NODES: [&str; 2] = ["gpu001", "gpu002"];
+
+pub async fn run(filter: Option<&str>) {
+    const GROUP: &str = "movement";
+    if filter.is_some_and(|filter| filter != GROUP) {
+        return;
+    }
+    let mut bed = Bed::found().await;
+    furnish(&mut bed).await;
+    macro_rules! play {
+        ($name:literal, $run:expr) => {
+            scenario($name, None, $run).await;
+        };
+    }
+    play!("an_array_runs_all_its_elements", array(&bed));
+    play!("members_run_when_others_have_ended", dag(&bed));
+    play!("what_failed_is_caught_or_cancels_the_rest", caught(&bed));
+    for mode in CheckpointMode::ALL {
+        let name = format!("work_makes_room_and_goes_on_from_its_checkpoint_{mode}");
+        scenario(&name, None, preempted(&bed, mode)).await;
+    }
+    play!("a_checkpoint_that_pays_is_written", pays(&bed));
+    play!(
+        "nodes_are_lent_and_come_back_when_they_are_needed",
+        lent(&bed)
+    );
+    bed.stop().await;
+}
+
+/// Two nodes, and a vCluster whose work is moved at once.
+async fn furnish(bed: &mut Bed) {
+    for name in NODES {
+        bed.start_agent(name, |_| {}).await;
+    }
+    bed.create_project("atlas", 100).await;
+    bed.create_project("atlas/web", 100).await;
+    let settings = [
+        ("preemption.patience_ms", "0"),
+        ("preemption.near_completion_ms", "0"),
+        ("preemption.thrash_interval_ms", "0"),
+        ("checkpoint.timeout_ms", "30000"),
+        // A node that nobody uses goes home after as long: the longest of all vClusters'.
+        ("sharing.return_grace_ms", "500"),
+    ];
+    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    bed.admin(Command::SetScheduler {
+        vcluster: VclusterName::new("default").unwrap(),
+        change: Box::default(),
+        settings: settings.map(own).into(),
+        expected_version: None,
+    })
+    .await;
+    for name in NODES {
+        shows(&bed.core(), "a node in service", |view| {
+            let entry = view.node(&node(name))?;
+            entry.record.as_ref()?.is_assignable().then_some(())
+        })
+        .await;
+    }
+}
+
+fn spec(nodes: u32, script: &str) -> AllocationSpec {
+    match submit(nodes, script) {
+        Command::Submit { spec } => *spec,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn submitted(bed: &Bed, spec: AllocationSpec) -> AllocationId {
+    let spec = Box::new(spec);
+    match bed.admin(Command::Submit { spec }).await {
+        Outcome::Submitted { id } => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn output(bed: &Bed, id: AllocationId) -> String {
+    let client = bed.client(crate::bed::TOKEN);
+    let logs = client.logs(id, LogOptions::default());
+    let chunks: Vec<_> = futures::TryStreamExt::try_collect(logs.await.unwrap())
+        .await
+        .unwrap();
+    let chunks: Vec<bytes::Bytes> = chunks;
+    String::from_utf8(chunks.concat()).unwrap()
+}
+
+/// An array's elements run side by side, no more than it says, each with its index.
+async fn array(bed: &Bed) {
+    let mut spec = spec(
+        1,
+        "test $LATTICE_ARRAY_INDEX -ne 7 || exit 3\necho $LATTICE_ARRAY_INDEX",
+    );
+    spec.terms.array = Some("0-9%2".parse::<ArraySpec>().unwrap());
+    let id = submitted(bed, spec).await;
+    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    let tally = ended.course.tally.unwrap();
+    assert_eq!((tally.completed, tally.failed, tally.alive), (9, 1, 0));
+    for place in 0..10 {
+        let element = bed.allocation(AllocationId(id.0 + 1 + place)).await;
+        let index = element.course.element.unwrap().index;
+        assert_eq!(u64::from(index), place);
+        assert!(element.spec.workload.script.is_none());
+        let expected = match index {
+            7 => AllocationState::Failed,
+            _ => AllocationState::Completed,
+        };
+        assert_eq!(element.state, expected);
+    }
+    assert_eq!(output(bed, AllocationId(id.0 + 4)).await, "3\n");
+}
+
+fn member(name: &str, script: &str, after: &[(&str, Condition)]) -> MemberSpec {
+    let edge = |(member, condition): &(&str, Condition)| Edge {
+        member: (*member).to_owned(),
+        condition: *condition,
+    };
+    MemberSpec {
+        name: name.to_owned(),
+        spec: spec(1, script),
+        after: after.iter().map(edge).collect(),
+    }
+}
+
+/// The graph once all of it has ended, and its members' states by name.
+async fn graph(bed: &Bed, members: Vec<MemberSpec>) -> (DagState, BTreeMap<String, Allocation>) {
+    let name = "test".to_owned();
+    let dag = Box::new(DagSpec { name, members });
+    let id = match bed.admin(Command::SubmitDag { dag }).await {
+        Outcome::DagSubmitted { id } => id,
+        other => panic!("{other:?}"),
+    };
+    let ended = async {
+        let core = bed.core();
+        let mut changes = core.subscribe(None);
+        loop {
+            let found = read(bed, id).await;
+            if found.state != DagState::Running {
+                return found;
+            }
+            changes.next().await;
+        }
+    };
+    let ended = timeout(PATIENCE, ended).await.unwrap();
+    let mut members = BTreeMap::new();
+    for member in ended.members {
+        members.insert(member.name, bed.allocation(member.allocation).await);
+    }
+    (ended.state, members)
+}
+
+async fn read(bed: &Bed, id: DagId) -> lattice_quorum_types::dag::Dag {
+    match bed.core().read(Query::Dag { id }).await.unwrap() {
+        Answer::Dag(Some(found)) => *found,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn dag(bed: &Bed) {
+    use Condition::Success;
+    let (state, members) = graph(
+        bed,
+        vec![
+            member("first", "exit 0", &[]),
+            member("left", "exit 0", &[("first", Success)]),
+            member("right", "exit 0", &[("first", Success)]),
+            member(
+                "last",
+                "echo $LATTICE_DAG_MEMBER",
+                &[("left", Success), ("right", Success)],
+            ),
+        ],
+    )
+    .await;
+    assert_eq!(state, DagState::Completed);
+    let ended = |name: &str| members[name].ended_at.unwrap();
+    let began = |name: &str| members[name].started_at.unwrap();
+    assert!(began("left") >= ended("first") && began("right") >= ended("first"));
+    assert!(began("last") >= ended("left") && began("last") >= ended("right"));
+    assert_eq!(output(bed, members["last"].id).await, "last\n");
+}
+
+async fn caught(bed: &Bed) {
+    use Condition::{Any, Failure, Success};
+    let (state, members) = graph(
+        bed,
+        vec![
+            member("works", "exit 0", &[]),
+            member("breaks", "exit 1", &[]),
+            member("mends", "exit 0", &[("breaks", Failure)]),
+            member("goes_on", "exit 0", &[("breaks", Success)]),
+            member("behind_it", "exit 0", &[("goes_on", Success)]),
+            member("always", "exit 0", &[("goes_on", Any), ("works", Any)]),
+        ],
+    )
+    .await;
+    assert_eq!(state, DagState::Completed, "the failure was expected");
+    use AllocationState::{Cancelled, Completed, Failed};
+    for (name, expected) in [
+        ("breaks", Failed),
+        ("mends", Completed),
+        ("goes_on", Cancelled),
+        ("behind_it", Cancelled),
+        ("always", Completed),
+    ] {
+        assert_eq!(members[name].state, expected, "{name}");
+    }
+    let on = members["breaks"].id;
+    let cause = members["goes_on"].stop.clone().unwrap();
+    assert!(matches!(cause, StopCause::Unsatisfiable { on: it, .. } if it == on));
+}
+
+/// A script that counts so far, writing checkpoints where it is told.
+fn counting(steps: u64) -> String {
+    let program = std::env::current_exe().unwrap();
+    format!(
+        "exec {} {PROGRAM} --steps {steps} --step-ms 20\n",
+        program.display()
+    )
+}
+
+fn saving(bed: &Bed, mode: CheckpointMode, nodes: u32, steps: u64) -> AllocationSpec {
+    let mut spec = spec(nodes, &counting(steps));
+    spec.class = 2;
+    spec.requeue = Requeue::Never;
+    spec.terms.checkpoint = Some(CheckpointTerms {
+        mode,
+        trigger: CheckpointTrigger::Manual,
+        directory: Some(bed.part("checkpoints").display().to_string()),
+    });
+    spec
+}
+
+/// Work of a higher class gets the nodes of one that can be saved, which goes on from where it was.
+async fn preempted(bed: &Bed, mode: CheckpointMode) {
+    const STEPS: u64 = 150;
+    let victim = submitted(bed, saving(bed, mode, 2, STEPS)).await;
+    bed.reaches(victim, &[AllocationState::Running]).await;
+    // It has counted a little.
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    let mut urgent = spec(2, "exit 0");
+    urgent.class = 8;
+    let asked = Instant::now();
+    let urgent = submitted(bed, urgent).await;
+    let found = bed.reaches(urgent, &[AllocationState::Completed]).await;
+    println!(
+        "  {mode}: higher class done {} ms after its submit",
+        asked.elapsed().as_millis()
+    );
+    assert!(found.started_at.is_some());
+    let moved = bed
+        .reaches(
+            victim,
+            &[AllocationState::Running, AllocationState::Completed],
+        )
+        .await;
+    let kept = moved.course.kept.as_ref().unwrap();
+    assert_eq!((kept.number, kept.attempt, moved.attempt), (1, 1, 2));
+    assert_eq!(
+        (moved.course.preempted, moved.course.failed_checkpoints),
+        (1, 0)
+    );
+    let done = bed.reaches(victim, &[AllocationState::Completed]).await;
+    assert_eq!(done.eligible_at, done.submitted_at, "it kept its place");
+    let said = output(bed, victim).await;
+    assert!(said.contains("restored"), "{said}");
+    assert!(said.contains(&format!("done {STEPS}")), "{said}");
+    let caused = MoveReason::Preempted { by: urgent };
+    assert_eq!(
+        caused.to_string(),
+        format!("preempted by allocation {urgent}")
+    );
+}
+
+/// With a least interval of a second and a longest of two, one is soon due.
+async fn pays(bed: &Bed) {
+    let settings = [
+        ("checkpoint.min_interval_ms", "500"),
+        ("checkpoint.max_interval_ms", "1000"),
+    ];
+    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    bed.admin(Command::SetScheduler {
+        vcluster: VclusterName::new("default").unwrap(),
+        change: Box::default(),
+        settings: settings.map(own).into(),
+        expected_version: None,
+    })
+    .await;
+    let mut spec = saving(bed, CheckpointMode::Signal, 1, 400);
+    if let Some(terms) = &mut spec.terms.checkpoint {
+        terms.trigger = CheckpointTrigger::Automatic;
+    }
+    let after = spec.clone();
+    let id = submitted(bed, spec).await;
+    let kept = shows(&bed.core(), "a checkpoint that pays", |view| {
+        view.allocation(id)?.course.kept.clone()
+    })
+    .await;
+    assert!(kept.number >= 1 && kept.bytes.is_some());
+    // Who comes after it waits for it, and then runs.
+    let mut after = AllocationSpec {
+        terms: Default::default(),
+        ..after
+    };
+    after.workload.script = Some("exit 0".to_owned());
+    after.terms.after = vec![Dependency {
+        on: id,
+        condition: Condition::Success,
+    }];
+    let after = submitted(bed, after).await;
+    assert_eq!(bed.allocation(after).await.state, AllocationState::Blocked);
+    bed.reaches(id, &[AllocationState::Completed]).await;
+    bed.reaches(after, &[AllocationState::Completed]).await;
+}
+
+/// Where both nodes are: whose they are, and who uses them.
+fn whose(bed: &Bed) -> Vec<(String, String)> {
+    let view = bed.core().view();
+    let record = |name| view.node(&node(name))?.record.clone();
+    let records = NODES.iter().filter_map(|name| record(name));
+    let names = records.map(|r| (r.home.to_string(), r.current.to_string()));
+    names.collect()
+}
+
+/// One vCluster has all nodes, the other all the work: it borrows, and gives back when the first has work
+/// of its own. What ran there goes on later, on nodes that are lent again.
+async fn lent(bed: &Bed) {
+    let settings = [
+        ("sharing.return_grace_ms", "500"),
+        ("preemption.near_completion_ms", "0"),
+        ("preemption.enabled", "false"),
+        ("checkpoint.timeout_ms", "30000"),
+    ];
+    for name in ["owner", "guest"] {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let described = VclusterPatch {
+            description: Some("shares".to_owned()),
+            ..VclusterPatch::default()
+        };
+        bed.admin(Command::SetScheduler {
+            vcluster: VclusterName::new(name).unwrap(),
+            change: Box::new(described),
+            settings: settings.map(own).into(),
+            expected_version: None,
+        })
+        .await;
+    }
+    bed.admin(Command::AssignVcluster {
+        nodes: NODES.map(node).into(),
+        vcluster: VclusterName::new("owner").unwrap(),
+        from: Some(VclusterName::new("default").unwrap()),
+    })
+    .await;
+    let of = |vcluster: &str, spec: AllocationSpec| AllocationSpec {
+        vcluster: VclusterName::new(vcluster).unwrap(),
+        ..spec
+    };
+    let guest = of("guest", saving(bed, CheckpointMode::Signal, 1, 200));
+    let guest = submitted(bed, guest).await;
+    let runs = bed.reaches(guest, &[AllocationState::Running]).await;
+    let lent: Vec<_> = whose(bed)
+        .into_iter()
+        .filter(|(home, now)| home != now)
+        .collect();
+    assert_eq!(lent, [("owner".to_owned(), "guest".to_owned())]);
+    assert_eq!(runs.kept_nodes().count(), 1);
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+
+    let asked = Instant::now();
+    let own = submitted(bed, of("owner", spec(2, "exit 0"))).await;
+    bed.reaches(own, &[AllocationState::Completed]).await;
+    let took = asked.elapsed().as_millis();
+    println!("  the owner's work was done {took} ms after its submit, with 500 ms of grace");
+    let done = bed.reaches(guest, &[AllocationState::Completed]).await;
+    assert_eq!((done.course.preempted, done.attempt), (1, 2));
+    assert!(output(bed, guest).await.contains("restored"));
+    let home = ("owner".to_owned(), "owner".to_owned());
+    shows(&bed.core(), "all nodes at home", |view| {
+        let at_home = |name: &&str| {
+            let entry = view.node(&node(name))?;
+            let record = entry.record.as_ref()?;
+            (record.home == record.current).then_some(())
+        };
+        NODES
+            .iter()
+            .all(|name| at_home(name).is_some())
+            .then_some(())
+    })
+    .await;
+    assert_eq!(whose(bed), [home.clone(), home]);
+}
