@@ -1,4 +1,7 @@
-//! `lattice status · cancel · hold · release · logs · why`: allocations after their submit.
+//! `lattice status · cancel · hold · release · requeue · suspend · resume · extend · checkpoint · logs · why`:
+//! allocations after their submit.
+
+mod one;
 
 use crate::{
     connect::Connection,
@@ -8,11 +11,12 @@ use crate::{
 use clap::Args;
 use futures::StreamExt as _;
 use lattice_api::{
-    allocation::{AllocationView, write_bandwidth},
+    allocation::{AllocationView, CheckpointRequest, ExtendRequest},
     explanation::{ExplanationView, ScoreView},
+    problem::FieldError,
 };
-use lattice_client::{AllocationFilter, LogOptions, LogOutput};
-use lattice_quorum_types::{AllocationId, AllocationState};
+use lattice_client::{AllocationFilter, JobRef, LogOptions, LogOutput};
+use lattice_quorum_types::AllocationState;
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
@@ -21,8 +25,8 @@ use std::{
 /// Show the queue, or one allocation with all its ranks.
 #[derive(Args)]
 pub struct StatusArgs {
-    /// One allocation.
-    id: Option<u64>,
+    /// One allocation: its number, or an element of an array as 12_7.
+    id: Option<JobRef>,
     /// Ended ones too.
     #[arg(short, long, conflicts_with = "states")]
     all: bool,
@@ -37,16 +41,43 @@ pub struct StatusArgs {
 /// One or several allocations.
 #[derive(Args)]
 pub struct IdsArgs {
-    /// Allocations.
+    /// Allocations: their numbers; elements of an array as 12_7.
     #[arg(required = true)]
-    ids: Vec<u64>,
+    ids: Vec<JobRef>,
+}
+
+/// Give an allocation another walltime. A longer one is for operators.
+///
+/// Where it runs already its nodes still end it at the walltime that it began with: the new one holds from
+/// its next attempt on.
+///
+/// For example: lattice extend 12 +30m, or lattice extend 12 4h
+#[derive(Args)]
+pub struct ExtendArgs {
+    /// The allocation.
+    id: JobRef,
+    /// Of each attempt, from its begin on: 4h; or so much more than now: +30m.
+    walltime: String,
+}
+
+/// Have a running allocation write a checkpoint and go on. For operators.
+#[derive(Args)]
+pub struct CheckpointArgs {
+    /// The allocation.
+    id: JobRef,
+    /// How long it may take [default: 10m].
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
+    /// Where to, from the root [default: where the work or the site says].
+    #[arg(long, value_name = "DIR")]
+    directory: Option<String>,
 }
 
 /// Print what the processes of an allocation wrote.
 #[derive(Args)]
 pub struct LogsArgs {
     /// The allocation.
-    id: u64,
+    id: JobRef,
     /// Which rank's.
     #[arg(short, long, default_value_t = 0)]
     rank: u32,
@@ -62,7 +93,7 @@ pub struct LogsArgs {
 #[derive(Args)]
 pub struct WhyArgs {
     /// The allocation.
-    id: u64,
+    id: JobRef,
 }
 
 const LIST: Columns<'_> = Columns {
@@ -82,7 +113,7 @@ const LIST: Columns<'_> = Columns {
 
 fn row(a: &AllocationView) -> Vec<String> {
     vec![
-        a.id.to_string(),
+        named(a),
         or_dash(a.name.as_deref()),
         a.project.clone(),
         a.state.clone(),
@@ -98,6 +129,14 @@ fn row(a: &AllocationView) -> Vec<String> {
         or_dash(a.started_at.as_deref().map(time).as_deref()),
         or_dash(a.ended_at.as_deref().map(time).as_deref()),
     ]
+}
+
+/// Its number; of an element of an array, that one's and its index.
+fn named(a: &AllocationView) -> String {
+    match &a.element {
+        Some(element) => format!("{}_{}", element.array, element.index),
+        None => a.id.to_string(),
+    }
 }
 
 /// Why it stands where it does. One that waits again tells why it waits, not what ended its last
@@ -116,7 +155,7 @@ fn waits(a: &AllocationView) -> bool {
 /// `lattice status`.
 pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Failure> {
     if let Some(id) = args.id {
-        return one(AllocationId(id), connection).await;
+        return one::show(id, connection).await;
     }
     let states = match (args.all, args.states.is_empty()) {
         (true, _) => Vec::new(),
@@ -139,90 +178,6 @@ pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Fa
     Ok(())
 }
 
-async fn one(id: AllocationId, connection: &Connection) -> Result<(), Failure> {
-    let a = connection.client.allocation(id).await?;
-    if !matches!(connection.format, Format::Table | Format::Wide) {
-        return Ok(output::print(connection.format, &a, LIST, [row(&a)])?);
-    }
-    let headers: Vec<&str> = LIST.narrow.iter().chain(LIST.wide).copied().collect();
-    let mut lines: Vec<Vec<String>> = headers
-        .iter()
-        .zip(row(&a))
-        .map(|(key, value)| vec![(*key).to_owned(), value])
-        .collect();
-    for line in &mut lines {
-        match line[0].as_str() {
-            "attempt" => line[1] = attempts(&a),
-            "reason" => line[1] = or_dash(a.reason.as_deref()),
-            _ => {}
-        }
-    }
-    if let Some(stop) = &a.stop {
-        let key = match waits(&a) {
-            true => "requeued because".to_owned(),
-            false => format!("{} because", a.state),
-        };
-        lines.push(vec![key, stop.clone()]);
-    }
-    let files = a
-        .workload
-        .as_ref()
-        .map(|w| [("output", &w.output), ("error", &w.error)]);
-    for (key, file) in files.into_iter().flatten() {
-        lines.extend(file.as_ref().map(|file| vec![key.to_owned(), file.clone()]));
-    }
-    lines.extend(demand(&a).map(|(key, value)| vec![key.to_owned(), value]));
-    output::print(
-        connection.format,
-        &a,
-        Columns::only(&["key", "value"]),
-        lines,
-    )?;
-    if a.ranks.is_empty() {
-        return Ok(());
-    }
-    output::line("")?;
-    let ranks = a.ranks.iter().map(|rank| {
-        vec![
-            rank.rank.to_string(),
-            rank.node.clone(),
-            rank.phase.clone(),
-            or_dash(rank.since.as_deref().map(time).as_deref()),
-            or_dash(rank.exit.as_deref()),
-        ]
-    });
-    let columns = Columns::only(&["rank", "node", "phase", "since", "exit"]);
-    Ok(output::print(connection.format, &a, columns, ranks)?)
-}
-
-/// What it said of its demand.
-fn demand(a: &AllocationView) -> impl Iterator<Item = (&'static str, String)> {
-    let rates = a.storage_gb_s.iter();
-    let rates: Vec<_> = rates
-        .map(|(system, gb_s)| format!("{system}={}", write_bandwidth(*gb_s)))
-        .collect();
-    [
-        ("data ready", a.data_ready.map(|part| part.to_string())),
-        ("checkpoint time", a.checkpoint_time.clone()),
-        ("storage", (!rates.is_empty()).then(|| rates.join(" "))),
-    ]
-    .into_iter()
-    .filter_map(|(key, value)| Some((key, value?)))
-}
-
-/// How often it was given nodes, and what happens when one is lost.
-fn attempts(a: &AllocationView) -> String {
-    let again = match a.attempt {
-        0 | 1 => String::new(),
-        2 => ", requeued once".to_owned(),
-        n => format!(", requeued {} times", n - 1),
-    };
-    format!(
-        "{}{again}; requeue when a node is lost: {}",
-        a.attempt, a.requeue
-    )
-}
-
 /// What is done to each of several allocations.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
@@ -232,21 +187,33 @@ pub enum Action {
     Hold,
     /// Let it start again.
     Release,
+    /// Back to the queue.
+    Requeue,
+    /// Off its nodes, until it is resumed.
+    Suspend,
+    /// Back to the queue from there.
+    Resume,
 }
 
-/// `lattice cancel`, `hold`, `release`: all are tried; the first failure decides the exit code.
+/// `lattice cancel`, `hold`, `release`, `requeue`, `suspend`, `resume`: all are tried; the first failure decides the exit code.
 pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Result<(), Failure> {
     let mut first = None;
-    for id in args.ids.iter().copied().map(AllocationId) {
+    for id in args.ids.iter().copied() {
         let done = match action {
             Action::Cancel => connection.client.cancel(id).await,
             Action::Hold => connection.client.hold(id).await,
             Action::Release => connection.client.release(id).await,
+            Action::Requeue => connection.client.requeue(id).await,
+            Action::Suspend => connection.client.suspend(id).await,
+            Action::Resume => connection.client.resume(id).await,
         };
         let word = match action {
             Action::Cancel => "cancel accepted",
             Action::Hold => "held",
             Action::Release => "released",
+            Action::Requeue => "requeued",
+            Action::Suspend => "suspend accepted",
+            Action::Resume => "resumed",
         };
         match done {
             Ok(_) => eprintln!("{id}: {word}"),
@@ -256,6 +223,41 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
         }
     }
     first.map_or(Ok(()), Err)
+}
+
+/// `lattice extend`.
+pub async fn extend(args: &ExtendArgs, connection: &Connection) -> Result<(), Failure> {
+    let walltime = args.walltime.clone();
+    let request = ExtendRequest { walltime };
+    let usage = |error: FieldError| Failure::usage(error.to_string());
+    request.read().map_err(usage)?;
+    let extended = connection.client.extend(args.id, &request).await?;
+    let walltime = or_dash(extended.walltime.as_deref());
+    eprintln!("{}: its walltime is {walltime}", args.id);
+    Ok(())
+}
+
+/// `lattice checkpoint`.
+pub async fn checkpoint(args: &CheckpointArgs, connection: &Connection) -> Result<(), Failure> {
+    let request = CheckpointRequest {
+        timeout: args.timeout.clone(),
+        directory: args.directory.clone(),
+    };
+    let usage = |error: FieldError| Failure::usage(format!("--{error}"));
+    request.timeout_ms().map_err(usage)?;
+    let shown = connection.client.checkpoint(args.id, &request).await?;
+    let writing = shown.checkpoints.and_then(|all| all.writing);
+    match writing {
+        Some(writing) => eprintln!(
+            "{}: writes checkpoint {} to {}; given up at {}",
+            args.id,
+            writing.number,
+            writing.directory,
+            time(&writing.until)
+        ),
+        None => eprintln!("{}: checkpoint accepted", args.id),
+    }
+    Ok(())
 }
 
 /// `lattice logs`.
@@ -269,10 +271,7 @@ pub async fn logs(args: &LogsArgs, connection: &Connection) -> Result<(), Failur
         offset: 0,
         follow: args.follow,
     };
-    let mut chunks = connection
-        .client
-        .logs(AllocationId(args.id), options)
-        .await?;
+    let mut chunks = connection.client.logs(args.id, options).await?;
     let mut out = io::stdout().lock();
     while let Some(chunk) = chunks.next().await {
         let written = out.write_all(&chunk?).and_then(|()| out.flush());
@@ -286,7 +285,7 @@ pub async fn logs(args: &LogsArgs, connection: &Connection) -> Result<(), Failur
 
 /// `lattice why`.
 pub async fn why(args: &WhyArgs, connection: &Connection) -> Result<(), Failure> {
-    let why = connection.client.explanation(AllocationId(args.id)).await?;
+    let why = connection.client.explanation(args.id).await?;
     match connection.format {
         Format::Table | Format::Wide => Ok(output::line(&in_words(&why))?),
         format => {

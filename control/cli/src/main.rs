@@ -7,12 +7,14 @@ mod audit;
 mod conformance;
 mod connect;
 mod context;
+mod dag;
 mod demo;
 mod failure;
 mod host;
 mod node;
 mod output;
 mod project;
+mod reservation;
 mod submit;
 mod web_tls;
 
@@ -83,8 +85,24 @@ enum ClusterCommand {
     Hold(allocation::IdsArgs),
     /// Let held allocations start.
     Release(allocation::IdsArgs),
+    /// Put running allocations back to the queue: from their last checkpoint on, if they have one.
+    Requeue(allocation::IdsArgs),
+    /// Take running allocations off their nodes until they are resumed.
+    ///
+    /// Their processes are ended at once: what they did since their last checkpoint is lost.
+    Suspend(allocation::IdsArgs),
+    /// Let suspended allocations wait for nodes again: from their last checkpoint on, if they have one.
+    Resume(allocation::IdsArgs),
+    Extend(allocation::ExtendArgs),
+    Checkpoint(allocation::CheckpointArgs),
     Logs(allocation::LogsArgs),
     Why(allocation::WhyArgs),
+    /// Graphs of work: members that begin when others have ended.
+    #[command(subcommand)]
+    Dag(dag::DagCommand),
+    /// Nodes that are kept for some for a time: maintenance, courses, deadlines.
+    #[command(subcommand)]
+    Reservation(reservation::ReservationCommand),
     /// Nodes: what they are and how they are.
     #[command(subcommand)]
     Node(node::NodeCommand),
@@ -154,8 +172,15 @@ async fn ask(command: ClusterCommand, connection: &Connection) -> Result<(), Fai
         C::Cancel(args) => allocation::act(&args, Action::Cancel, connection).await,
         C::Hold(args) => allocation::act(&args, Action::Hold, connection).await,
         C::Release(args) => allocation::act(&args, Action::Release, connection).await,
+        C::Requeue(args) => allocation::act(&args, Action::Requeue, connection).await,
+        C::Suspend(args) => allocation::act(&args, Action::Suspend, connection).await,
+        C::Resume(args) => allocation::act(&args, Action::Resume, connection).await,
+        C::Extend(args) => allocation::extend(&args, connection).await,
+        C::Checkpoint(args) => allocation::checkpoint(&args, connection).await,
         C::Logs(args) => allocation::logs(&args, connection).await,
         C::Why(args) => allocation::why(&args, connection).await,
+        C::Dag(command) => dag::run(command, connection).await,
+        C::Reservation(command) => reservation::run(command, connection).await,
         C::Node(command) => node::run(command, connection).await,
         C::Conformance(command) => conformance::run(command, connection).await,
         C::Project(command) => project::run(command, connection).await,

@@ -1,5 +1,8 @@
 //! `lattice submit`: ask for nodes and say what runs on them.
 
+mod flags;
+mod script;
+
 use crate::{
     allocation::{in_numbers, with_details},
     connect::Connection,
@@ -8,117 +11,33 @@ use crate::{
 };
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use flags::{Flags, Said};
 use lattice_api::{
-    allocation::{AllocationRequest, ConstraintsBody, read_bandwidth},
+    allocation::{AllocationRequest, CheckpointBody, ConstraintsBody},
     outlook::OutlookView,
+    problem::FieldError,
 };
 use lattice_client::{ClientError, SubmitOptions, Submitted};
-use std::{collections::BTreeMap, fs, io::Read as _, path::PathBuf};
-
-/// Layout over dragonfly groups.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Layout {
-    /// Fewest groups.
-    Tight,
-    /// As many groups as possible.
-    Spread,
-    /// Whatever is free.
-    Any,
-}
-
-/// What happens when a node is lost.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Requeue {
-    /// It fails.
-    Never,
-    /// It is queued again at most once.
-    Once,
-    /// It is queued again each time.
-    Always,
-}
+use script::{Directive, Kind, Outside};
+use std::{fs, io::Read as _, path::Path};
 
 /// Ask for nodes and say what runs on them; prints the allocation's number.
 ///
-/// For example: lattice submit --project atlas/web --nodes 4 --walltime 2h -- ./run --fast
+/// For example: lattice submit --project atlas/web --nodes 4 --walltime 2h -- ./run --fast,
+/// or lattice submit job.sh
+///
+/// A script may carry flags in its own lines, before its first command: #LATTICE --nodes 4 --walltime 2h, and the
+/// common ones of #SBATCH --nodes=4 --time=2:00:00. What is not supported is refused by its name. The command line
+/// wins over #LATTICE, and that over #SBATCH, flag by flag. A script runs on every node, once.
 #[derive(Args)]
+#[command(override_usage = "lattice submit [OPTIONS] SCRIPT [ARGS]...\n       \
+                            lattice submit [OPTIONS] -- COMMAND [ARGS]...")]
 pub struct SubmitArgs {
-    /// Project whose limits apply.
-    #[arg(short, long)]
-    project: String,
-    /// Number of nodes, at least 1.
-    #[arg(short = 'N', long, default_value_t = 1)]
-    nodes: u32,
-    /// The vCluster whose nodes it is given [default: default].
-    #[arg(long, value_name = "NAME")]
-    vcluster: Option<String>,
-    /// A name for people.
-    #[arg(long)]
-    name: Option<String>,
-    /// Longest run time: 90s, 1h30m, 01:30:00. Without it: unbounded, never backfilled.
-    #[arg(short = 't', long)]
-    walltime: Option<String>,
-    /// Priority class, 0-10 [default: 5].
-    #[arg(long)]
-    class: Option<u8>,
-    /// All nodes must share one conformance group, which each of them signs for before the start;
-    /// its traces are wiped before a node goes back.
-    #[arg(long)]
-    sensitive: bool,
-    /// Acceptable GPU models, by the words of their names: H100, 'V100M16|V100M32'; A10 is not A100.
-    #[arg(long = "gpu-model", value_name = "MODEL")]
-    gpu_models: Vec<String>,
-    /// GPUs each node must have, and the work uses: of more it sees those that hang together best.
-    #[arg(long, value_name = "COUNT")]
-    gpus_per_node: Option<u32>,
-    /// Memory each node must have at least: 512GiB, 2TB.
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
-    memory: Option<u64>,
-    /// Feature every node must carry; repeat for several.
-    #[arg(long = "feature", value_name = "FEATURE")]
-    features: Vec<String>,
-    /// Only these nodes: gpu[001-004,007].
-    #[arg(short = 'w', long, value_name = "HOSTLIST")]
-    nodelist: Option<String>,
-    /// None of these nodes.
-    #[arg(short = 'x', long, value_name = "HOSTLIST")]
-    exclude: Option<String>,
-    /// Layout over dragonfly groups [default: tight].
-    #[arg(long, value_enum)]
-    spread: Option<Layout>,
-    /// What happens when a node is lost [default: never].
-    #[arg(long, value_enum)]
-    requeue: Option<Requeue>,
-    /// Submit on hold.
-    #[arg(long)]
-    hold: bool,
-    /// Part of the input data that is on the hot tier, 0 to 1; more of it comes earlier. Without it: not
-    /// known, a half.
-    #[arg(long, value_name = "PART", allow_negative_numbers = true)]
-    data_ready: Option<f64>,
-    /// How long it takes to write a checkpoint: 90s, 5m [default: as long as the GPUs' memory makes it].
-    #[arg(long, value_name = "TIME")]
-    checkpoint_time: Option<String>,
-    /// Bandwidth that all of it together needs of a storage system while it runs: scratch=40GB/s,
-    /// home=500MB/s; repeat for several systems.
-    #[arg(long = "storage", value_name = "SYSTEM=RATE")]
-    storage: Vec<String>,
-    /// Environment variable for the processes; repeat for several.
-    #[arg(short, long = "env", value_name = "NAME=VALUE")]
-    env: Vec<String>,
-    /// Working directory on the nodes.
-    #[arg(long, value_name = "DIR")]
-    chdir: Option<String>,
-    /// File of your own for standard output, opened as you on each node and appended to; relative
-    /// to the working directory. %j is the allocation, %r the rank, %n the node, %% a percent
-    /// sign. Without it the node keeps the output and `lattice logs` shows it.
-    #[arg(long, value_name = "PATH")]
-    output: Option<String>,
-    /// The same for standard error.
-    #[arg(long, value_name = "PATH")]
-    error: Option<String>,
-    /// A script to run instead of a command; `-` reads it from standard input.
-    #[arg(long, value_name = "FILE", conflicts_with = "command")]
-    script: Option<PathBuf>,
+    #[command(flatten)]
+    said: Said,
+    /// A script to run without arguments; the work has no name from its file. `-` reads it from standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "job"])]
+    script: Option<String>,
     /// Submit nothing: say whether it would be accepted now (exit code 0), and when and where it would
     /// start, or why it would wait.
     #[arg(long)]
@@ -126,59 +45,37 @@ pub struct SubmitArgs {
     /// Repeating a submit with the same key makes no second allocation (for 24 hours).
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// A script to run, with its arguments; `-` reads it from standard input. All behind it is its own.
+    // What is behind the first value is taken as it is. So is an unknown flag before it, which `asked` refuses.
+    #[arg(
+        value_name = "SCRIPT",
+        allow_hyphen_values = true,
+        conflicts_with = "command"
+    )]
+    job: Vec<String>,
     /// Program and arguments, after `--`.
-    #[arg(last = true, required_unless_present = "script")]
+    #[arg(last = true, required_unless_present_any = ["script", "job"])]
     command: Vec<String>,
 }
 
-/// Units of a size, each with its bytes.
-const SIZES: [(&str, u64); 6] = [
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
-];
-
-fn bytes(text: &str) -> Result<u64, String> {
-    let read = |(unit, bytes): &(&str, u64)| {
-        let count = text.trim().strip_suffix(unit)?.trim_end();
-        count.parse::<u64>().ok()?.checked_mul(*bytes)
-    };
-    let size = SIZES.iter().find_map(read).filter(|size| *size > 0);
-    size.ok_or_else(|| "write it like 512GiB or 2TB".to_owned())
-}
-
-fn environment(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
-    pairs
-        .iter()
-        .map(|pair| match pair.split_once('=') {
-            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-            _ => Err(Failure::usage(format!("--env {pair:?}: write NAME=VALUE"))),
-        })
-        .collect()
-}
-
-/// GB/s by the system's name.
-fn storage(pairs: &[String]) -> Result<BTreeMap<String, f64>, Failure> {
-    let mut systems = BTreeMap::new();
-    for pair in pairs {
-        let usage = |reason: String| Failure::usage(format!("--storage {pair:?}: {reason}"));
-        let (system, rate) = (pair.split_once('='))
-            .ok_or_else(|| usage("write SYSTEM=RATE, as scratch=40GB/s".to_owned()))?;
-        let rate = read_bandwidth(rate).map_err(|error| usage(error.to_string()))?;
-        if systems.insert(system.to_owned(), rate).is_some() {
-            return Err(usage(format!("{system} is named twice")));
-        }
-    }
-    Ok(systems)
+/// All that was said, here and in the script.
+struct Asked {
+    flags: Flags,
+    /// Text of the script.
+    script: Option<String>,
+    argv: Vec<String>,
+    /// Its file, and the flags that it gives.
+    directives: Option<(String, Vec<Directive>)>,
 }
 
 /// The flag by which a field is given.
 fn flag(field: &str) -> String {
     match field {
         "storage_gb_s" => "storage".to_owned(),
+        "working_dir" => "chdir".to_owned(),
+        "dependencies" | "after" => "dependency".to_owned(),
+        "checkpoint.mode" => "checkpoint".to_owned(),
+        "checkpoint.directory" => "checkpoint-dir".to_owned(),
         "constraints.memory_bytes" => "memory".to_owned(),
         "constraints.gpu_models" => "gpu-model".to_owned(),
         "constraints.features" => "feature".to_owned(),
@@ -189,15 +86,28 @@ fn flag(field: &str) -> String {
     }
 }
 
-fn script(path: &PathBuf) -> anyhow::Result<String> {
-    if path.as_os_str() != "-" {
-        return fs::read_to_string(path).with_context(|| format!("--script {}", path.display()));
-    }
+/// The text of a script; `-` is standard input.
+fn text_of(file: &str) -> Result<String, Failure> {
     let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .context("cannot read the script from standard input")?;
-    Ok(text)
+    if file == "-" {
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.context("cannot read the script from standard input")?;
+        return Ok(text);
+    }
+    let bytes = fs::read(file).map_err(|error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                "; a command is written behind --, as lattice submit -- hostname"
+            }
+            _ => "",
+        };
+        Failure::refused(format!("script {file}: {error}{hint}"))
+    })?;
+    String::from_utf8(bytes).map_err(|_| {
+        Failure::usage(format!(
+            "script {file}: it is no text; a program is written behind --, as lattice submit -- {file}"
+        ))
+    })
 }
 
 fn word<T: ValueEnum>(value: Option<T>) -> Option<String> {
@@ -205,36 +115,144 @@ fn word<T: ValueEnum>(value: Option<T>) -> Option<String> {
 }
 
 impl SubmitArgs {
-    fn request(&self) -> Result<AllocationRequest, Failure> {
-        Ok(AllocationRequest {
-            project: self.project.clone(),
-            nodes: self.nodes,
-            name: self.name.clone(),
-            vcluster: self.vcluster.clone(),
-            argv: self.command.clone(),
-            script: self.script.as_ref().map(script).transpose()?,
-            env: environment(&self.env)?,
-            working_dir: self.chdir.clone(),
-            walltime: self.walltime.clone(),
-            class: self.class,
-            sensitive: self.sensitive,
-            constraints: ConstraintsBody {
-                gpu_models: self.gpu_models.clone(),
-                gpus_per_node: self.gpus_per_node,
-                memory_bytes: self.memory,
-                features: self.features.clone(),
-                nodelist: self.nodelist.clone(),
-                exclude: self.exclude.clone(),
-                spread: word(self.spread),
-            },
-            requeue: word(self.requeue),
-            hold: self.hold,
-            output: self.output.clone(),
-            error: self.error.clone(),
-            data_ready: self.data_ready,
-            checkpoint_time: self.checkpoint_time.clone(),
-            storage_gb_s: storage(&self.storage)?,
+    /// Reads the script, if there is one, and joins what it says with the command line.
+    fn asked(&self) -> Result<Asked, Failure> {
+        if let Some(word) = self
+            .job
+            .first()
+            .filter(|word| word.starts_with('-') && *word != "-")
+        {
+            let read = Flags::read(std::slice::from_ref(word)).err();
+            let why = read.map_or_else(
+                || format!("{word:?} is no script"),
+                |e| script::in_words(&e),
+            );
+            return Err(Failure::usage(format!("{why} (see lattice submit --help)")));
+        }
+        let (file, name) = match (&self.script, self.job.first()) {
+            (Some(file), _) => (Some(file), None),
+            (None, Some(file)) => (Some(file), Path::new(file).file_name()),
+            (None, None) => (None, None),
+        };
+        let name = name
+            .and_then(|name| name.to_str())
+            .filter(|name| *name != "-");
+        let script = file.map(|file| text_of(file)).transpose()?;
+        let directives = match (file, &script) {
+            (Some(file), Some(text)) => self.directives(file, name, text)?,
+            _ => Vec::new(),
+        };
+        let words = script::merged(&directives, &self.said);
+        let mut flags =
+            Flags::read(&words).map_err(|error| Failure::usage(script::in_words(&error)))?;
+        flags.name = flags.name.or_else(|| name.map(str::to_owned));
+        let arguments = self.job.iter().skip(1).chain(&self.command);
+        Ok(Asked {
+            flags,
+            script,
+            argv: arguments.cloned().collect(),
+            directives: file.map(|file| (file.clone(), directives)),
         })
+    }
+
+    fn directives(
+        &self,
+        file: &str,
+        name: Option<&str>,
+        text: &str,
+    ) -> Result<Vec<Directive>, Failure> {
+        let said = &self.said;
+        let outside = Outside { file, name, said };
+        script::directives(text, &outside).map_err(|error| match error.faults.len() {
+            1 => Failure::usage(error.to_string()),
+            count => Failure::usage(format!(
+                "nothing was submitted: {file} has {count} mistakes\n{error}"
+            )),
+        })
+    }
+}
+
+impl Asked {
+    fn request(&self) -> Result<AllocationRequest, Failure> {
+        let flags = &self.flags;
+        let project = flags.project.clone().ok_or_else(|| {
+            Failure::usage(
+                "--project: name the project whose limits apply, here, or in a script as #LATTICE --project atlas/web \
+                 or #SBATCH --account=atlas/web",
+            )
+        })?;
+        Ok(AllocationRequest {
+            project,
+            nodes: flags.nodes,
+            name: flags.name.clone(),
+            vcluster: flags.vcluster.clone(),
+            argv: self.argv.clone(),
+            script: self.script.clone(),
+            env: flags.env(),
+            working_dir: flags.chdir.clone(),
+            walltime: flags.walltime.clone(),
+            class: flags.class,
+            sensitive: flags.sensitive,
+            constraints: ConstraintsBody {
+                gpu_models: flags.gpu_models.clone(),
+                gpus_per_node: flags.gpus_per_node,
+                memory_bytes: flags.memory,
+                features: flags.features.clone(),
+                nodelist: flags.nodelist.clone(),
+                exclude: flags.exclude.clone(),
+                spread: word(flags.spread),
+            },
+            requeue: word(flags.requeue),
+            hold: flags.hold,
+            output: flags.output.clone(),
+            error: flags.error.clone(),
+            data_ready: flags.data_ready,
+            checkpoint_time: flags.checkpoint_time.clone(),
+            storage_gb_s: flags.storage()?,
+            array: flags.array.clone(),
+            dependency: flags.dependency.clone(),
+            begin: flags.begin.clone(),
+            deadline: flags.deadline.clone(),
+            reservation: flags.reservation.clone(),
+            checkpoint: flags.checkpoint.map(|mode| CheckpointBody {
+                mode: word(Some(mode)).unwrap_or_default(),
+                trigger: None,
+                directory: flags.checkpoint_dir.clone(),
+            }),
+            // `dependency` says them all, and the rest has no flag.
+            dependencies: Vec::new(),
+            singleton: false,
+            mutex: None,
+            scale: None,
+        })
+    }
+
+    /// What is not as the script's author may expect.
+    fn note(&self) -> Option<String> {
+        let (_, directives) = self.directives.as_ref()?;
+        let is_slurm = directives
+            .iter()
+            .any(|directive| directive.kind == Kind::Slurm);
+        let nodes = self.flags.nodes;
+        (is_slurm && nodes > 1).then(|| {
+            format!("note: the script runs on each of the {nodes} nodes; sbatch would run it on the first alone")
+        })
+    }
+
+    /// A mistake by the flag it was made with, and where that is.
+    fn usage(&self, error: &FieldError, said: &Said) -> Failure {
+        let flag = flag(&error.field);
+        let directives = self
+            .directives
+            .iter()
+            .flat_map(|(file, all)| all.iter().map(move |one| (file, one)));
+        let mut here = directives.filter(|(_, directive)| directive.given.flag == flag);
+        match here.next() {
+            Some((file, directive)) if said.get(&flag).is_none() => {
+                Failure::usage(format!("{file}:{}: {}", directive.place(), error.reason))
+            }
+            _ => Failure::usage(format!("--{flag}: {}", error.reason)),
+        }
     }
 }
 
@@ -287,12 +305,12 @@ fn in_words(outlook: OutlookView) -> String {
 
 /// Submits, and prints the allocation's number.
 pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failure> {
-    let request = args.request()?;
+    let asked = args.asked()?;
+    let request = asked.request()?;
     // The server's rule, so that a mistake is named by its flag before anybody is asked.
-    request
-        .clone()
-        .into_spec()
-        .map_err(|error| Failure::usage(format!("--{}: {}", flag(&error.field), error.reason)))?;
+    let judged = request.clone().into_spec();
+    judged.map_err(|error| asked.usage(&error, &args.said))?;
+    asked.note().iter().for_each(|note| eprintln!("{note}"));
     let answer = submit(args, &request, connection).await?;
     match (connection.format, answer.id) {
         (Format::Table | Format::Wide, Some(id)) => Ok(output::line(&id.to_string())?),
@@ -322,35 +340,4 @@ pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failu
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Command;
-
-    /// Those of which the API's rule, or the control's, says that they are wrong.
-    #[test]
-    fn a_field_is_named_by_a_flag_that_there_is() {
-        let command = SubmitArgs::augment_args(Command::new("submit"));
-        let is_flag = |name: &str| command.get_arguments().any(|a| a.get_long() == Some(name));
-        for field in [
-            "project",
-            "nodes",
-            "vcluster",
-            "walltime",
-            "class",
-            "requeue",
-            "data_ready",
-            "checkpoint_time",
-            "storage_gb_s",
-            "constraints.gpu_models",
-            "constraints.gpus_per_node",
-            "constraints.memory_bytes",
-            "constraints.features",
-            "constraints.nodelist",
-            "constraints.exclude",
-            "constraints.spread",
-        ] {
-            let flag = flag(field);
-            assert!(is_flag(&flag), "{field} would be --{flag}");
-        }
-    }
-}
+mod tests;

@@ -3,8 +3,12 @@
 use crate::{AllocationRequest, AllocationView, Client, ClientError, Page, Submitted};
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt};
-use lattice_api::explanation::ExplanationView;
-use lattice_quorum_types::{AllocationId, AllocationState};
+use lattice_api::{
+    allocation::{CheckpointRequest, ExtendRequest},
+    dependency::JobRef,
+    explanation::ExplanationView,
+};
+use lattice_quorum_types::AllocationState;
 use reqwest::Method;
 
 /// How to submit.
@@ -108,20 +112,22 @@ impl Client {
             .await
     }
 
-    /// One allocation, ended ones included.
+    /// One allocation, ended ones included. As everywhere here it is named by its number, or as an element of
+    /// an array by that one's number and the index.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn allocation(&self, id: AllocationId) -> Result<AllocationView, ClientError> {
-        self.get(&["allocations", &id.to_string()]).await
+    pub async fn allocation(&self, id: impl Into<JobRef>) -> Result<AllocationView, ClientError> {
+        self.get(&["allocations", &id.into().to_string()]).await
     }
 
     /// Ends it: at once if it holds nothing, else what runs is stopped first.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn cancel(&self, id: AllocationId) -> Result<AllocationView, ClientError> {
-        self.answer(self.request(Method::DELETE, &["allocations", &id.to_string()]))
+    pub async fn cancel(&self, id: impl Into<JobRef>) -> Result<AllocationView, ClientError> {
+        let id = id.into().to_string();
+        self.answer(self.request(Method::DELETE, &["allocations", &id]))
             .await
     }
 
@@ -129,7 +135,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn hold(&self, id: AllocationId) -> Result<AllocationView, ClientError> {
+    pub async fn hold(&self, id: impl Into<JobRef>) -> Result<AllocationView, ClientError> {
         self.act(id, "hold").await
     }
 
@@ -137,12 +143,64 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn release(&self, id: AllocationId) -> Result<AllocationView, ClientError> {
+    pub async fn release(&self, id: impl Into<JobRef>) -> Result<AllocationView, ClientError> {
         self.act(id, "release").await
     }
 
-    async fn act(&self, id: AllocationId, what: &str) -> Result<AllocationView, ClientError> {
-        self.answer(self.request(Method::POST, &["allocations", &id.to_string(), what]))
+    /// Ends the processes of one that holds nodes; it waits for nodes again.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn requeue(&self, id: impl Into<JobRef>) -> Result<AllocationView, ClientError> {
+        self.act(id, "requeue").await
+    }
+
+    /// Ends the processes of one that holds nodes; it holds nothing and waits until it is resumed.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn suspend(&self, id: impl Into<JobRef>) -> Result<AllocationView, ClientError> {
+        self.act(id, "suspend").await
+    }
+
+    /// A suspended one waits for nodes again.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn resume(&self, id: impl Into<JobRef>) -> Result<AllocationView, ClientError> {
+        self.act(id, "resume").await
+    }
+
+    /// Gives it another walltime; a longer one is for operators.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn extend(
+        &self,
+        id: impl Into<JobRef>,
+        request: &ExtendRequest,
+    ) -> Result<AllocationView, ClientError> {
+        let id = id.into().to_string();
+        self.post(&["allocations", &id, "extend"], request).await
+    }
+
+    /// Has a running one write a checkpoint and go on. For operators.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn checkpoint(
+        &self,
+        id: impl Into<JobRef>,
+        request: &CheckpointRequest,
+    ) -> Result<AllocationView, ClientError> {
+        let id = id.into().to_string();
+        self.post(&["allocations", &id, "checkpoint"], request)
+            .await
+    }
+
+    async fn act(&self, id: impl Into<JobRef>, what: &str) -> Result<AllocationView, ClientError> {
+        let id = id.into().to_string();
+        self.answer(self.request(Method::POST, &["allocations", &id, what]))
             .await
     }
 
@@ -150,27 +208,30 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn explanation(&self, id: AllocationId) -> Result<ExplanationView, ClientError> {
-        self.get(&["allocations", &id.to_string(), "explanation"])
-            .await
+    pub async fn explanation(&self, id: impl Into<JobRef>) -> Result<ExplanationView, ClientError> {
+        let id = id.into().to_string();
+        self.get(&["allocations", &id, "explanation"]).await
     }
 
     /// A rank's captured output as it comes; with `follow`, until the rank ends.
     ///
     /// # Errors
     /// See [`ClientError`]; the stream's own error is a connection that broke.
-    pub async fn logs(
+    pub async fn logs<Id: Into<JobRef>>(
         &self,
-        id: AllocationId,
+        id: Id,
         options: LogOptions,
-    ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + Unpin + use<>, ClientError>
+    ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + Unpin + use<Id>, ClientError>
     {
         let output = match options.output {
             LogOutput::Stdout => "stdout",
             LogOutput::Stderr => "stderr",
         };
         let request = self
-            .request(Method::GET, &["allocations", &id.to_string(), "logs"])
+            .request(
+                Method::GET,
+                &["allocations", &id.into().to_string(), "logs"],
+            )
             .query(&[
                 ("rank", u64::from(options.rank)),
                 ("offset", options.offset),

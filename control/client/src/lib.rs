@@ -31,12 +31,14 @@ mod audit;
 mod baselines;
 mod certificates;
 mod conformance;
+mod dags;
 mod error;
 mod events;
 mod history;
 mod nodes;
 mod projects;
 mod quorum;
+mod reservations;
 mod sse;
 mod tokens;
 mod transport;
@@ -50,5 +52,6 @@ pub use history::HistoryQuery;
 pub use lattice_api as api;
 pub use lattice_api::{
     AllocationRequest, AllocationView, Page, Problem, Submitted, TokenCreated, TokenRequest,
+    dependency::JobRef,
 };
 pub use transport::{Client, Endpoint};

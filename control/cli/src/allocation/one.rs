@@ -1,0 +1,211 @@
+//! One allocation with all that is known of it.
+
+use super::{LIST, row, waits};
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns, Format, or_dash, time},
+};
+use lattice_api::allocation::{AllocationView, MetricBody, ScaleBody, write_bandwidth};
+use lattice_client::JobRef;
+
+/// `lattice status ID`.
+pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Failure> {
+    let a = connection.client.allocation(id).await?;
+    if !matches!(connection.format, Format::Table | Format::Wide) {
+        return Ok(output::print(connection.format, &a, LIST, [row(&a)])?);
+    }
+    let headers: Vec<&str> = LIST.narrow.iter().chain(LIST.wide).copied().collect();
+    let mut lines: Vec<Vec<String>> = headers
+        .iter()
+        .zip(row(&a))
+        .map(|(key, value)| vec![(*key).to_owned(), value])
+        .collect();
+    for line in &mut lines {
+        match line[0].as_str() {
+            "id" => line[1] = number(&a),
+            "attempt" => line[1] = attempts(&a),
+            "reason" => line[1] = or_dash(a.reason.as_deref()),
+            _ => {}
+        }
+    }
+    if let Some(stop) = &a.stop {
+        let key = match waits(&a) {
+            true => "requeued because".to_owned(),
+            false => format!("{} because", a.state),
+        };
+        lines.push(vec![key, stop.clone()]);
+    }
+    let files = a
+        .workload
+        .as_ref()
+        .map(|w| [("output", &w.output), ("error", &w.error)]);
+    for (key, file) in files.into_iter().flatten() {
+        lines.extend(file.as_ref().map(|file| vec![key.to_owned(), file.clone()]));
+    }
+    let more = demand(&a).chain(terms(&a)).chain(course(&a));
+    lines.extend(more.map(|(key, value)| vec![key.to_owned(), value]));
+    output::print(
+        connection.format,
+        &a,
+        Columns::only(&["key", "value"]),
+        lines,
+    )?;
+    if a.ranks.is_empty() {
+        return Ok(());
+    }
+    output::line("")?;
+    let ranks = a.ranks.iter().map(|rank| {
+        vec![
+            rank.rank.to_string(),
+            rank.node.clone(),
+            rank.phase.clone(),
+            or_dash(rank.since.as_deref().map(time).as_deref()),
+            or_dash(rank.exit.as_deref()),
+        ]
+    });
+    let columns = Columns::only(&["rank", "node", "phase", "since", "exit"]);
+    Ok(output::print(connection.format, &a, columns, ranks)?)
+}
+
+/// An element has a number of its own beside its array's and its index.
+fn number(a: &AllocationView) -> String {
+    match &a.element {
+        Some(element) => format!(
+            "{} (element {} of array {})",
+            a.id, element.index, element.array
+        ),
+        None => a.id.to_string(),
+    }
+}
+
+/// How often it was given nodes, and what happens when one is lost.
+fn attempts(a: &AllocationView) -> String {
+    let again = match a.attempt {
+        0 | 1 => String::new(),
+        2 => ", requeued once".to_owned(),
+        n => format!(", requeued {} times", n - 1),
+    };
+    format!(
+        "{}{again}; requeue when a node is lost: {}",
+        a.attempt, a.requeue
+    )
+}
+
+type Line = (&'static str, String);
+
+fn given<const N: usize>(lines: [(&'static str, Option<String>); N]) -> impl Iterator<Item = Line> {
+    lines
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+}
+
+/// What it said of its demand.
+fn demand(a: &AllocationView) -> impl Iterator<Item = Line> {
+    let rates = a.storage_gb_s.iter();
+    let rates: Vec<_> = rates
+        .map(|(system, gb_s)| format!("{system}={}", write_bandwidth(*gb_s)))
+        .collect();
+    given([
+        ("data ready", a.data_ready.map(|part| part.to_string())),
+        ("checkpoint time", a.checkpoint_time.clone()),
+        ("storage", (!rates.is_empty()).then(|| rates.join(" "))),
+    ])
+}
+
+/// On what terms it is done.
+fn terms(a: &AllocationView) -> impl Iterator<Item = Line> {
+    let after = a.dependencies.iter();
+    let after: Vec<_> = after
+        .map(|one| format!("{} ({})", one.on, one.condition))
+        .collect();
+    let checkpoint = a.checkpoint.as_ref().map(|terms| {
+        let trigger = terms.trigger.as_deref().unwrap_or("automatic");
+        match &terms.directory {
+            Some(directory) => format!("{}, {trigger}, to {directory}", terms.mode),
+            None => format!("{}, {trigger}", terms.mode),
+        }
+    });
+    given([
+        ("array", a.array.clone()),
+        ("after", (!after.is_empty()).then(|| after.join(", "))),
+        ("mutex", a.mutex.clone()),
+        ("begins at", a.begin_at.as_deref().map(time)),
+        ("deadline", a.deadline_at.as_deref().map(time)),
+        ("checkpoints", checkpoint),
+        ("scales", a.scale.as_ref().map(scale)),
+        ("reservation", a.reservation.clone()),
+    ])
+}
+
+fn scale(scale: &ScaleBody) -> String {
+    let metric = match &scale.metric {
+        MetricBody::Gpu => "GPU use",
+        MetricBody::Cpu => "processor use",
+        MetricBody::Prometheus(query) => query,
+    };
+    format!(
+        "{} to {} nodes, by {metric} with target {}",
+        scale.min_nodes, scale.max_nodes, scale.target
+    )
+}
+
+/// How it fared.
+fn course(a: &AllocationView) -> impl Iterator<Item = Line> {
+    let tally = a.tally.as_ref().map(|tally| {
+        format!(
+            "{}: {} pending, {} blocked, {} running, {} completed, {} failed, {} cancelled",
+            tally.elements,
+            tally.pending,
+            tally.blocked,
+            tally.running,
+            tally.completed,
+            tally.failed,
+            tally.cancelled
+        )
+    });
+    let dag = a.dag.as_ref();
+    let checkpoints = a.checkpoints.as_ref();
+    let kept = checkpoints.and_then(|all| all.kept.as_ref());
+    let writing = checkpoints.and_then(|all| all.writing.as_ref());
+    given([
+        ("elements", tally),
+        (
+            "graph",
+            dag.map(|of| format!("{}, as {}", of.dag, of.member)),
+        ),
+        (
+            "preempted",
+            (a.preempted > 0).then(|| a.preempted.to_string()),
+        ),
+        (
+            "checkpoints asked for",
+            checkpoints.map(|all| format!("{}, {} of them failed", all.asked, all.failed)),
+        ),
+        (
+            "last checkpoint",
+            kept.map(|kept| {
+                format!(
+                    "{} of {}, in {}; took {}; {} of work are in it",
+                    kept.number,
+                    time(&kept.written_at),
+                    kept.directory,
+                    kept.took,
+                    kept.progress
+                )
+            }),
+        ),
+        (
+            "writes checkpoint",
+            writing.map(|writing| {
+                format!(
+                    "{} to {}, until {}; {} ranks are done",
+                    writing.number,
+                    writing.directory,
+                    time(&writing.until),
+                    writing.ranks_written
+                )
+            }),
+        ),
+    ])
+}

@@ -1,0 +1,210 @@
+//! `lattice dag`: graphs of work.
+
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    output::{self, Columns, Format, or_dash, time},
+};
+use clap::{Args, Subcommand};
+use lattice_api::dag::{DagRequest, DagView, GraphView};
+use std::{fs, io::Read as _};
+
+/// What is done with graphs.
+#[derive(Subcommand)]
+pub enum DagCommand {
+    /// Submit a graph from a file: all its members, or none; prints its number.
+    ///
+    /// The file is YAML or JSON: a name, and members. Each member has a name, what
+    /// it needs (project, nodes, argv or script, walltime, array, ...), and in
+    /// `after` the members it comes after: their names, or names by condition
+    /// (success, failure, any, corresponding). For example:
+    ///
+    ///   name: nightly
+    ///   members:
+    ///   - {name: prepare, project: atlas/web, nodes: 1, argv: [./prepare]}
+    ///   - {name: train, project: atlas/web, nodes: 4, argv: [./train],
+    ///     after: [prepare]}
+    ///   - {name: clean, project: atlas/web, nodes: 1, argv: [./clean],
+    ///     after: {any: [train]}}
+    #[command(verbatim_doc_comment)]
+    Submit(SubmitArgs),
+    /// Show one graph: its members, and where each stands.
+    Status {
+        /// Its number.
+        id: u64,
+    },
+    /// List graphs: those that run, and with --all the last ones that ended.
+    List(ListArgs),
+    /// Cancel every member of graphs that has not ended.
+    Cancel {
+        /// Their numbers.
+        #[arg(required = true)]
+        ids: Vec<u64>,
+    },
+    /// Print the members of a graph and what comes after what; `--dot` for Graphviz.
+    Graph(GraphArgs),
+}
+
+#[derive(Args)]
+pub struct SubmitArgs {
+    /// The file, YAML or JSON; `-` reads standard input.
+    file: String,
+    /// Repeating a submit with the same key makes no second graph (for 24 hours).
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// Only of this tenant.
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Ended ones too.
+    #[arg(short, long)]
+    all: bool,
+}
+
+#[derive(Args)]
+pub struct GraphArgs {
+    /// Its number.
+    id: u64,
+    /// In the language of Graphviz: lattice dag graph 7 --dot | dot -Tsvg
+    #[arg(long)]
+    dot: bool,
+}
+
+/// Runs one of them.
+pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Failure> {
+    let (client, format) = (&connection.client, connection.format);
+    match command {
+        DagCommand::Submit(args) => submit(args, connection).await,
+        DagCommand::Status { id } => status(&client.dag(id).await?, format),
+        DagCommand::List(args) => {
+            let mut all = client.dags(args.tenant.as_deref()).await?;
+            all.retain(|dag| args.all || dag.ended_at.is_none());
+            output::print(format, &all, LIST, all.iter().map(row))?;
+            if all.is_empty() && !args.all {
+                eprintln!("no graph runs; `lattice dag list --all` shows what has ended");
+            }
+            Ok(())
+        }
+        DagCommand::Cancel { ids } => {
+            let mut first = None;
+            for id in ids {
+                match client.cancel_dag(id).await {
+                    Ok(dag) => {
+                        let left = dag.unfinished;
+                        eprintln!("{id}: cancel accepted; {left} members have not ended yet");
+                    }
+                    Err(error) => Failure::note(&mut first, error.into()),
+                }
+            }
+            first.map_or(Ok(()), Err)
+        }
+        DagCommand::Graph(args) => graph(&client.dag_graph(args.id).await?, args.dot, format),
+    }
+}
+
+/// JSON is YAML too.
+fn read(file: &str) -> Result<DagRequest, Failure> {
+    let mut text = String::new();
+    let read = match file {
+        "-" => std::io::stdin().read_to_string(&mut text).map(drop),
+        file => fs::read_to_string(file).map(|read| text = read),
+    };
+    read.map_err(|error| Failure::refused(format!("{file}: {error}")))?;
+    serde_yaml_ng::from_str(&text).map_err(|error| Failure::usage(format!("{file}: {error}")))
+}
+
+async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure> {
+    let request = read(&args.file)?;
+    let key = args.idempotency_key.as_deref();
+    let made = connection.client.submit_dag(&request, key).await?;
+    let members = request.members.len();
+    let columns = Columns::only(&["id", "members", "revision"]);
+    match connection.format {
+        Format::Table | Format::Wide => Ok(output::line(&made.id.to_string())?),
+        format => {
+            let row = vec![
+                made.id.to_string(),
+                members.to_string(),
+                made.revision.to_string(),
+            ];
+            Ok(output::print(format, &made, columns, [row])?)
+        }
+    }
+}
+
+const LIST: Columns<'_> = Columns {
+    narrow: &[
+        "id",
+        "name",
+        "project",
+        "state",
+        "members",
+        "unfinished",
+        "submitted",
+    ],
+    wide: &["user", "ended", "failed member", "cancelled by"],
+};
+
+fn row(dag: &DagView) -> Vec<String> {
+    vec![
+        dag.id.to_string(),
+        or_dash(Some(&dag.name)),
+        dag.project.clone(),
+        dag.state.clone(),
+        dag.size.to_string(),
+        dag.unfinished.to_string(),
+        time(&dag.submitted_at),
+        dag.user.clone(),
+        or_dash(dag.ended_at.as_deref().map(time).as_deref()),
+        or_dash(dag.failed.as_deref()),
+        or_dash(dag.cancelled_by.as_deref()),
+    ]
+}
+
+fn status(dag: &DagView, format: Format) -> Result<(), Failure> {
+    let is_table = matches!(format, Format::Table | Format::Wide);
+    if is_table {
+        let headers = LIST.narrow.iter().chain(LIST.wide);
+        let lines = headers
+            .zip(row(dag))
+            .map(|(key, value)| vec![(*key).to_owned(), value]);
+        output::print(format, dag, Columns::only(&["key", "value"]), lines)?;
+        output::line("")?;
+    }
+    let members = dag.members.iter().map(|member| {
+        let after = member.after.iter();
+        let after: Vec<String> = after
+            .map(|edge| match edge.condition.as_str() {
+                "success" => edge.member.clone(),
+                condition => format!("{} ({condition})", edge.member),
+            })
+            .collect();
+        vec![
+            member.allocation.to_string(),
+            member.name.clone(),
+            member
+                .state
+                .clone()
+                .unwrap_or_else(|| "not kept".to_owned()),
+            or_dash(Some(&after.join(", "))),
+            or_dash(member.stop.as_deref()),
+        ]
+    });
+    let columns = Columns::only(&["id", "member", "state", "after", "because"]);
+    Ok(output::print(format, dag, columns, members)?)
+}
+
+fn graph(graph: &GraphView, dot: bool, format: Format) -> Result<(), Failure> {
+    if dot {
+        return Ok(output::line(graph.to_dot().trim_end())?);
+    }
+    let rows = graph
+        .edges
+        .iter()
+        .map(|edge| vec![edge.from.clone(), edge.to.clone(), edge.condition.clone()]);
+    let columns = Columns::only(&["before", "after", "condition"]);
+    Ok(output::print(format, graph, columns, rows)?)
+}

@@ -1,0 +1,183 @@
+//! `lattice reservation`: nodes that are kept for some for a time.
+
+use crate::{
+    connect::Connection,
+    failure::Failure,
+    node::named::expand,
+    output::{self, Columns, Format, or_dash, time, until},
+};
+use clap::{ArgGroup, Args, Subcommand};
+use lattice_api::reservation::{ReservationRequest, ReservationView};
+use lattice_quorum_types::{Revision, hostlist};
+
+/// What is done with reservations. All but looking is for operators.
+#[derive(Subcommand)]
+pub enum ReservationCommand {
+    /// Keep nodes for some for a time.
+    ///
+    /// What runs there goes on. What would run into the time is not placed there. With no user and no project
+    /// it is for nobody: a maintenance window. `lattice submit --reservation NAME` uses it. For example:
+    /// lattice reservation create firmware --nodes 'gpu[001-016]' --from tomorrow --duration 4h --reason 'BIOS'
+    Create(Box<CreateArgs>),
+    /// List reservations, those to come too.
+    List,
+    /// Show one reservation.
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Delete reservations: nothing is kept under their names any more.
+    Delete {
+        /// Their names.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+}
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("which").args(["nodes", "groups"]).required(true).multiple(true))]
+pub struct CreateArgs {
+    /// Its name.
+    name: String,
+    /// Which nodes: gpu007, gpu[001-004]; repeat for several.
+    #[arg(long, value_name = "NODES")]
+    nodes: Vec<String>,
+    /// Topology group whose nodes, as they are now; repeat for several.
+    #[arg(long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
+    /// From when on: 2026-12-01T08:00, 16:00 (UTC), tomorrow, now+1hour [default: now].
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Until when, exclusive [default: until it is deleted].
+    #[arg(long, value_name = "TIME", conflicts_with = "duration")]
+    until: Option<String>,
+    /// For how long instead: 2h, 1d.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<String>,
+    /// User who may use them meanwhile; repeat for several.
+    #[arg(long = "user", value_name = "USER")]
+    users: Vec<String>,
+    /// Project whose work, and that of those below, may use them; repeat for several.
+    #[arg(long = "project", value_name = "PROJECT")]
+    projects: Vec<String>,
+    /// Why, for people.
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Change the whole of one that is there; without this only a new one is made.
+    #[arg(long)]
+    replace: bool,
+    /// With --replace: refuse unless it has this revision.
+    #[arg(long, value_name = "NUMBER", requires = "replace")]
+    expected_revision: Option<u64>,
+}
+
+impl CreateArgs {
+    fn request(self) -> Result<ReservationRequest, Failure> {
+        let nodes = match self.nodes.is_empty() {
+            true => None,
+            false => Some(hostlist::fold(&expand(&self.nodes)?)),
+        };
+        let expected = match self.replace {
+            true => self.expected_revision,
+            false => Some(0),
+        };
+        Ok(ReservationRequest {
+            nodes,
+            groups: self.groups,
+            from: self.from,
+            until: self.until,
+            duration: self.duration,
+            users: self.users.into_iter().collect(),
+            projects: self.projects.into_iter().collect(),
+            reason: self.reason,
+            expected_revision: expected.map(Revision),
+        })
+    }
+}
+
+/// Runs one of them.
+pub async fn run(command: ReservationCommand, connection: &Connection) -> Result<(), Failure> {
+    let (client, format) = (&connection.client, connection.format);
+    match command {
+        ReservationCommand::Create(args) => {
+            let name = args.name.clone();
+            let request = args.request()?;
+            show(
+                &client.set_reservation(&name, &request, None).await?,
+                format,
+            )
+        }
+        ReservationCommand::List => {
+            let all = client.reservations().await?;
+            Ok(output::print(format, &all, LIST, all.iter().map(row))?)
+        }
+        ReservationCommand::Show { name } => show(&client.reservation(&name).await?, format),
+        ReservationCommand::Delete { names } => {
+            let mut first = None;
+            for name in names {
+                match client.delete_reservation(&name, None).await {
+                    Ok(_) => eprintln!("{name}: deleted"),
+                    Err(error) => Failure::note(&mut first, error.into()),
+                }
+            }
+            first.map_or(Ok(()), Err)
+        }
+    }
+}
+
+const LIST: Columns<'_> = Columns {
+    narrow: &[
+        "reservation",
+        "nodes",
+        "from",
+        "until",
+        "active",
+        "for",
+        "reason",
+    ],
+    wide: &["node count", "by", "revision"],
+};
+
+/// Who may use it, as far as one is told.
+fn whom(reservation: &ReservationView) -> String {
+    let users = reservation.users.iter();
+    let all = users.chain(&reservation.projects).cloned();
+    or_dash(Some(&all.collect::<Vec<_>>().join(",")))
+}
+
+fn row(reservation: &ReservationView) -> Vec<String> {
+    let is_active = if reservation.active { "yes" } else { "no" };
+    vec![
+        reservation.name.clone(),
+        reservation.nodes.clone(),
+        time(&reservation.from),
+        or_dash(reservation.until.as_deref().map(time).as_deref()),
+        is_active.to_owned(),
+        whom(reservation),
+        reservation.reason.clone(),
+        reservation.node_count.to_string(),
+        reservation.by.clone(),
+        reservation.revision.to_string(),
+    ]
+}
+
+fn show(reservation: &ReservationView, format: Format) -> Result<(), Failure> {
+    let headers = LIST.narrow.iter().chain(LIST.wide);
+    let mut lines: Vec<Vec<String>> = headers
+        .zip(row(reservation))
+        .map(|(key, value)| vec![(*key).to_owned(), value])
+        .collect();
+    for line in &mut lines {
+        match line[0].as_str() {
+            "from" => line[1] = until(format, &reservation.from),
+            "until" => {
+                let end = reservation.until.as_deref();
+                let end = end.map(|end| until(format, end));
+                line[1] = end.unwrap_or_else(|| "it is deleted".to_owned());
+            }
+            _ => {}
+        }
+    }
+    let columns = Columns::only(&["key", "value"]);
+    Ok(output::print(format, reservation, columns, lines)?)
+}

@@ -1,0 +1,287 @@
+//! What can be asked for, on the command line and in a script's lines.
+
+use crate::failure::Failure;
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum, parser::ValueSource};
+use lattice_api::allocation::read_bandwidth;
+use std::collections::BTreeMap;
+
+/// Layout over dragonfly groups.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Layout {
+    /// Fewest groups.
+    Tight,
+    /// As many groups as possible.
+    Spread,
+    /// Whatever is free.
+    Any,
+}
+
+/// How work is told to write a checkpoint.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Checkpoint {
+    /// SIGUSR1 to its first process.
+    Signal,
+    /// Numbers in a file that it maps into its memory.
+    #[value(name = "shared_memory", alias = "shared-memory")]
+    SharedMemory,
+    /// gRPC over a socket of its own.
+    Callback,
+}
+
+/// What happens when a node is lost.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Requeue {
+    /// It fails.
+    Never,
+    /// It is queued again at most once.
+    Once,
+    /// It is queued again each time.
+    Always,
+}
+
+/// One value for each flag.
+#[derive(Args)]
+pub struct Flags {
+    /// Project whose limits apply; here or in the script.
+    #[arg(short, long)]
+    pub project: Option<String>,
+    /// Number of nodes, at least 1.
+    #[arg(short = 'N', long, default_value_t = 1)]
+    pub nodes: u32,
+    /// The vCluster whose nodes it is given [default: default].
+    #[arg(long, value_name = "NAME")]
+    pub vcluster: Option<String>,
+    /// A name for people [default: that of the file SCRIPT].
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Longest run time: 90s, 1h30m, 01:30:00. Without it: unbounded, never backfilled.
+    #[arg(short = 't', long)]
+    pub walltime: Option<String>,
+    /// Priority class, 0-10 [default: 5].
+    #[arg(long)]
+    pub class: Option<u8>,
+    /// All nodes must share one conformance group, which each of them signs for before the start;
+    /// its traces are wiped before a node goes back.
+    #[arg(long)]
+    pub sensitive: bool,
+    /// Acceptable GPU models, by the words of their names: H100, 'V100M16|V100M32'; A10 is not A100.
+    #[arg(long = "gpu-model", value_name = "MODEL")]
+    pub gpu_models: Vec<String>,
+    /// GPUs each node must have, and the work uses: of more it sees those that hang together best.
+    #[arg(long, value_name = "COUNT")]
+    pub gpus_per_node: Option<u32>,
+    /// Memory each node must have at least: 512GiB, 2TB.
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub memory: Option<u64>,
+    /// Feature every node must carry; repeat for several.
+    #[arg(long = "feature", value_name = "FEATURE")]
+    pub features: Vec<String>,
+    /// Only these nodes: gpu[001-004,007].
+    #[arg(short = 'w', long, value_name = "HOSTLIST")]
+    pub nodelist: Option<String>,
+    /// None of these nodes.
+    #[arg(short = 'x', long, value_name = "HOSTLIST")]
+    pub exclude: Option<String>,
+    /// Layout over dragonfly groups [default: tight].
+    #[arg(long, value_enum)]
+    pub spread: Option<Layout>,
+    /// What happens when a node is lost [default: never].
+    #[arg(long, value_enum)]
+    pub requeue: Option<Requeue>,
+    /// Submit on hold.
+    #[arg(long)]
+    pub hold: bool,
+    /// Many pieces of work that differ in their index alone, and how many run at a time: 0-99%10, 1,3,5-7,
+    /// 0-15:4. Each finds its own in LATTICE_ARRAY_INDEX.
+    #[arg(short, long, value_name = "INDICES")]
+    pub array: Option<String>,
+    /// After which allocations: afterok:12:13, afternotok:14, afterany:15, aftercorr:16 (index by index),
+    /// singleton (one of the name at a time); several with commas, elements as 12_7.
+    #[arg(short, long, value_name = "CONDITIONS")]
+    pub dependency: Option<String>,
+    /// Not before this time: 2026-12-01T08:00, 16:00, tomorrow, now+2hours; UTC where it says no offset.
+    #[arg(short, long, value_name = "TIME")]
+    pub begin: Option<String>,
+    /// It must have ended by this time; what cannot any more is cancelled.
+    #[arg(long, value_name = "TIME")]
+    pub deadline: Option<String>,
+    /// Nodes that are reserved under this name, and no others.
+    #[arg(long, value_name = "NAME")]
+    pub reservation: Option<String>,
+    /// It can write checkpoints, and is told so: it can make room, and goes on from the last one.
+    #[arg(long, value_name = "MODE", value_enum)]
+    pub checkpoint: Option<Checkpoint>,
+    /// Where they go, a directory from the root [default: where the site says].
+    #[arg(long, value_name = "DIR", requires = "checkpoint")]
+    pub checkpoint_dir: Option<String>,
+    /// Part of the input data that is on the hot tier, 0 to 1; more of it comes earlier. Without it: not
+    /// known, a half.
+    #[arg(long, value_name = "PART", allow_negative_numbers = true)]
+    pub data_ready: Option<f64>,
+    /// How long it takes to write a checkpoint: 90s, 5m [default: as long as the GPUs' memory makes it].
+    #[arg(long, value_name = "TIME")]
+    pub checkpoint_time: Option<String>,
+    /// Bandwidth that all of it together needs of a storage system while it runs: scratch=40GB/s,
+    /// home=500MB/s; repeat for several systems.
+    #[arg(long = "storage", value_name = "SYSTEM=RATE", value_parser = storage)]
+    storage: Vec<(String, f64)>,
+    /// Environment variable for the processes; repeat for several.
+    #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// Working directory on the nodes.
+    #[arg(long, value_name = "DIR")]
+    pub chdir: Option<String>,
+    /// File of your own for standard output, opened as you on each node and appended to; relative
+    /// to the working directory. %j is the allocation, %r the rank, %n the node, %% a percent
+    /// sign. Without it the node keeps the output and `lattice logs` shows it.
+    #[arg(long, value_name = "PATH")]
+    pub output: Option<String>,
+    /// The same for standard error.
+    #[arg(long, value_name = "PATH")]
+    pub error: Option<String>,
+}
+
+/// Units of a size, each with its bytes.
+const SIZES: [(&str, u64); 6] = [
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let read = |(unit, bytes): &(&str, u64)| {
+        let count = text.trim().strip_suffix(unit)?.trim_end();
+        count.parse::<u64>().ok()?.checked_mul(*bytes)
+    };
+    let size = SIZES.iter().find_map(read).filter(|size| *size > 0);
+    size.ok_or_else(|| "write it like 512GiB or 2TB".to_owned())
+}
+
+fn variable(pair: &str) -> Result<(String, String), String> {
+    match pair.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+/// A system's name and GB/s.
+fn storage(pair: &str) -> Result<(String, f64), String> {
+    let (system, rate) =
+        (pair.split_once('=')).ok_or_else(|| "write SYSTEM=RATE, as scratch=40GB/s".to_owned())?;
+    let rate = read_bandwidth(rate).map_err(|error| error.to_string())?;
+    Ok((system.to_owned(), rate))
+}
+
+impl Flags {
+    /// The flags alone.
+    pub fn command() -> Command {
+        let command = Command::new("flags").no_binary_name(true);
+        Self::augment_args(command.disable_help_flag(true))
+    }
+
+    /// Reads words such as those of [`Given::words`].
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read(words: &[String]) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&Self::command().try_get_matches_from(words)?)
+    }
+
+    /// Variables by their names; of one that is given twice the last value.
+    pub fn env(&self) -> BTreeMap<String, String> {
+        self.env.iter().cloned().collect()
+    }
+
+    /// GB/s by the system's name.
+    ///
+    /// # Errors
+    /// A system that is named twice.
+    pub fn storage(&self) -> Result<BTreeMap<String, f64>, Failure> {
+        let mut systems = BTreeMap::new();
+        for (system, rate) in &self.storage {
+            if systems.insert(system.clone(), *rate).is_some() {
+                let text = format!("--storage: {system} is named twice");
+                return Err(Failure::usage(text));
+            }
+        }
+        Ok(systems)
+    }
+}
+
+/// One flag as it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// Its long name.
+    pub flag: String,
+    /// `--flag`, or `--flag=value` for each value.
+    pub words: Vec<String>,
+}
+
+impl Given {
+    /// Those that are in `matches`; none that has its default.
+    pub fn all(matches: &ArgMatches) -> Vec<Self> {
+        let mut all = Vec::new();
+        for argument in Flags::command().get_arguments() {
+            let id = argument.get_id().as_str();
+            let Some(flag) = argument.get_long() else {
+                continue;
+            };
+            if matches.value_source(id) != Some(ValueSource::CommandLine) {
+                continue;
+            }
+            let values = matches.get_raw(id).into_iter().flatten();
+            let words = match argument.get_action().takes_values() {
+                false => vec![format!("--{flag}")],
+                true => values
+                    .map(|value| format!("--{flag}={}", value.to_string_lossy()))
+                    .collect(),
+            };
+            all.push(Self {
+                flag: flag.to_owned(),
+                words,
+            });
+        }
+        all
+    }
+}
+
+/// The flags of a command line, which a script's lines give way to.
+pub struct Said(pub Vec<Given>);
+
+impl Said {
+    /// The words of a flag, if it was given.
+    pub fn get(&self, flag: &str) -> Option<&[String]> {
+        let given = self.0.iter().find(|given| given.flag == flag)?;
+        Some(&given.words)
+    }
+
+    /// Its last value, if it was given with one.
+    pub fn value(&self, flag: &str) -> Option<&str> {
+        let (_, value) = self.get(flag)?.last()?.split_once('=')?;
+        Some(value)
+    }
+}
+
+impl FromArgMatches for Said {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(Given::all(matches)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Said {
+    fn augment_args(command: Command) -> Command {
+        Flags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Flags::augment_args_for_update(command)
+    }
+}

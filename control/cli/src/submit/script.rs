@@ -1,0 +1,323 @@
+//! Job scripts: flags in a script's own lines, before its first command.
+//!
+//! `#LATTICE` lines carry our flags. `#SBATCH` lines carry Slurm's, of which each becomes flags of ours or is
+//! refused by its name: none is passed over, so that nobody waits for what was never asked for. Of one flag the
+//! command line wins over `#LATTICE`, and that over `#SBATCH`.
+//!
+//! All here is a function of the text; begin with [`directives`].
+
+mod gpus;
+mod header;
+mod pattern;
+mod slurm;
+mod values;
+mod words;
+
+use super::flags::{Flags, Given, Said};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use header::Line;
+use std::fmt;
+use values::Job;
+
+/// Whose flags a line carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Ours.
+    Lattice,
+    /// Slurm's.
+    Slurm,
+}
+
+impl Kind {
+    /// What such a line begins with.
+    pub fn marker(self) -> &'static str {
+        match self {
+            Self::Lattice => "#LATTICE",
+            Self::Slurm => "#SBATCH",
+        }
+    }
+}
+
+/// A flag of ours that a script gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directive {
+    /// Its line, from 1.
+    pub line: usize,
+    /// Whose.
+    pub kind: Kind,
+    /// The option of that line: `--mem`.
+    pub option: String,
+    /// Our flag.
+    pub given: Given,
+    /// It only goes along with this flag: where that one is overruled, so is this.
+    pub with: Option<&'static str>,
+}
+
+impl Directive {
+    /// Where it stands, without the file.
+    pub fn place(&self) -> String {
+        format!("{}: {} {}", self.line, self.kind.marker(), self.option)
+    }
+
+    fn gives_way_to(&self, flag: &str) -> bool {
+        self.given.flag == flag || self.with == Some(flag)
+    }
+}
+
+/// What is known of a script besides its text.
+pub struct Outside<'a> {
+    /// Its file, as it was named.
+    pub file: &'a str,
+    /// The name of its work where neither command line nor script say one.
+    pub name: Option<&'a str>,
+    /// What the command line says.
+    pub said: &'a Said,
+}
+
+/// One thing that is wrong in a script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Its line, from 1.
+    pub line: usize,
+    /// What of the line.
+    pub at: String,
+    /// What is wrong with it, and what to do.
+    pub reason: String,
+}
+
+/// All that is wrong in a script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptError {
+    /// Its file, as it was named.
+    pub file: String,
+    /// By lines; never none.
+    pub faults: Vec<Fault>,
+}
+
+impl fmt::Display for ScriptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, fault) in self.faults.iter().enumerate() {
+            let end = if place > 0 { "\n" } else { "" };
+            let Fault { line, at, reason } = fault;
+            write!(f, "{end}{}:{line}: {at}: {reason}", self.file)?;
+        }
+        Ok(())
+    }
+}
+
+/// The flags of ours that a script gives, by lines. Of a flag that both kinds of lines give, those of `#LATTICE`
+/// are left; what the command line overrules is still there.
+///
+/// # Errors
+/// All that is wrong in it.
+pub fn directives(text: &str, outside: &Outside<'_>) -> Result<Vec<Directive>, ScriptError> {
+    let header = header::read(text);
+    let mut faults = header.faults;
+    let mut ours: Vec<Directive> = Vec::new();
+    let mut theirs: Vec<slurm::Said<'_>> = Vec::new();
+    for line in &header.lines {
+        let read = match line.kind {
+            Kind::Lattice => lattice_line(line, &mut ours),
+            Kind::Slurm => slurm::line(line, &mut theirs),
+        };
+        faults.extend(read.err());
+    }
+    if !theirs
+        .iter()
+        .any(|said| said.option.long == slurm::IGNORE_PBS)
+    {
+        faults.extend(header.others);
+    }
+    let job = Job::of(&theirs, &ours, outside);
+    let mut all: Vec<Directive> = Vec::new();
+    for said in &theirs {
+        match slurm_option(said, &job, &all) {
+            Ok(more) => all.extend(more),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    if !faults.is_empty() {
+        faults.sort_by_key(|fault| fault.line);
+        let file = outside.file.to_owned();
+        return Err(ScriptError { file, faults });
+    }
+    all.retain(|theirs| {
+        !ours
+            .iter()
+            .any(|ours| theirs.gives_way_to(&ours.given.flag))
+    });
+    all.extend(ours);
+    all.sort_by_key(|directive| directive.line);
+    Ok(all)
+}
+
+/// The words of both: a script's where the command line does not say the same flag.
+pub fn merged(script: &[Directive], said: &Said) -> Vec<String> {
+    let is_left = |directive: &&Directive| {
+        !said
+            .0
+            .iter()
+            .any(|given| directive.gives_way_to(&given.flag))
+    };
+    let script = script
+        .iter()
+        .filter(is_left)
+        .map(|directive| &directive.given);
+    script
+        .chain(&said.0)
+        .flat_map(|given| given.words.clone())
+        .collect()
+}
+
+fn fault(line: &Line<'_>, option: &str, reason: impl Into<String>) -> Fault {
+    let marker = line.kind.marker();
+    Fault {
+        line: line.number,
+        at: format!("{marker} {option}").trim_end().to_owned(),
+        reason: reason.into(),
+    }
+}
+
+/// What clap says is wrong with a line's words, on one line.
+pub fn in_words(error: &clap::Error) -> String {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
+        _ => None,
+    };
+    if let (ErrorKind::UnknownArgument, Some(word)) =
+        (error.kind(), context(ContextKind::InvalidArg))
+    {
+        return match context(ContextKind::SuggestedArg) {
+            Some(known) => format!("there is no option {word:?}; is {known} meant?"),
+            None => format!("there is no option {word:?}"),
+        };
+    }
+    let text = error.to_string();
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.is_empty());
+    let line = lines.collect::<Vec<_>>().join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+/// The flags of one of our lines; a flag that may be given once is not given again.
+fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> {
+    let words = words::split(line.text).map_err(|reason| fault(line, "", reason))?;
+    let command = Flags::command();
+    let matches = command.clone().try_get_matches_from(words);
+    let matches = matches.map_err(|error| fault(line, "", lattice_reason(&error)))?;
+    for given in Given::all(&matches) {
+        let option = format!("--{}", given.flag);
+        let argument = command
+            .get_arguments()
+            .find(|a| a.get_long() == Some(&given.flag));
+        let may_repeat =
+            argument.is_some_and(|a| matches!(a.get_action(), clap::ArgAction::Append));
+        let before = all
+            .iter()
+            .find(|directive| directive.given.flag == given.flag);
+        if let Some(before) = before.filter(|before| !may_repeat && before.line != line.number) {
+            let reason = format!("line {} says it already; say it once", before.line);
+            return Err(fault(line, &option, reason));
+        }
+        all.push(Directive {
+            line: line.number,
+            kind: Kind::Lattice,
+            option,
+            given,
+            with: None,
+        });
+    }
+    Ok(())
+}
+
+/// Some flags of `submit` are no business of a script.
+fn lattice_reason(error: &clap::Error) -> String {
+    let word = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => word,
+        _ => return in_words(error),
+    };
+    let outside = [
+        "--script",
+        "--dry-run",
+        "--idempotency-key",
+        "--context",
+        "--format",
+        "--help",
+    ];
+    match outside.contains(&word.as_str()) {
+        true => format!("{word} belongs on the command line"),
+        false => in_words(error),
+    }
+}
+
+/// The flags of ours that one of Slurm's options is. Two options may say the same.
+fn slurm_option(
+    said: &slurm::Said<'_>,
+    job: &Job<'_>,
+    before: &[Directive],
+) -> Result<Vec<Directive>, Fault> {
+    let line = said.line;
+    let option = format!("--{}", said.option.long);
+    let fail = |reason: String| fault(line, &option, reason);
+    let mut all: Vec<Directive> = Vec::new();
+    for word in said.option.read(&said.value, job).map_err(fail)? {
+        let text = match &word.value {
+            Some(value) => format!("--{}={value}", word.flag),
+            None => format!("--{}", word.flag),
+        };
+        match all
+            .iter_mut()
+            .find(|directive| directive.given.flag == word.flag)
+        {
+            Some(directive) => directive.given.words.push(text),
+            None => all.push(Directive {
+                line: line.number,
+                kind: Kind::Slurm,
+                option: option.clone(),
+                given: Given {
+                    flag: word.flag.to_owned(),
+                    words: vec![text],
+                },
+                with: word.with,
+            }),
+        }
+    }
+    for directive in &all {
+        known(&directive.given).map_err(fail)?;
+    }
+    let mut kept = Vec::new();
+    for directive in all {
+        let flag = &directive.given.flag;
+        match before.iter().find(|before| before.given.flag == *flag) {
+            None => kept.push(directive),
+            Some(before) if before.given.words == directive.given.words => {}
+            Some(before) => {
+                let (place, flag) = (before.line, flag);
+                let other = &before.option;
+                return Err(fail(format!(
+                    "{other} on line {place} says something else of the same (--{flag}); leave one of them out"
+                )));
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// Whether there is such a flag, and its value is one.
+fn known(given: &Given) -> Result<(), String> {
+    let command = Flags::command();
+    let is_flag = command
+        .get_arguments()
+        .any(|a| a.get_long() == Some(given.flag.as_str()));
+    if !is_flag {
+        return Err("it is not supported yet; leave it out".to_owned());
+    }
+    let read = command.try_get_matches_from(&given.words);
+    read.map(drop).map_err(|error| in_words(&error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! What Slurm's ways to ask for GPUs mean here, where they are counted by nodes.
+
+use super::values::{Job, Word, Words};
+
+/// A model, if one is named, and how many.
+type Gpus<'a> = (Option<&'a str>, u32);
+
+fn words((model, count): Gpus<'_>) -> Vec<Word> {
+    // None are asked for, and none are kept from it.
+    if count == 0 {
+        return Vec::new();
+    }
+    let count = Word::new("gpus-per-node", count.to_string());
+    let model = model.map(|model| Word::new("gpu-model", model));
+    [count].into_iter().chain(model).collect()
+}
+
+/// `4` or `a100:4`.
+fn counted(text: &str) -> Result<Gpus<'_>, String> {
+    if text.contains(',') {
+        return Err(format!(
+            "{text:?}: GPUs of several models together are not supported; name one model"
+        ));
+    }
+    let (model, count) = match text.rsplit_once(':') {
+        Some((model, count)) => (Some(model), count),
+        None => (None, text),
+    };
+    let wrong = || format!("{text:?} is no number of GPUs; write it like 4, or a100:4");
+    if model.is_some_and(|model| model.is_empty() || model.contains(':')) {
+        return Err(wrong());
+    }
+    Ok((model, count.parse().map_err(|_| wrong())?))
+}
+
+pub(super) fn per_node(_: &Job<'_>, text: &str) -> Words {
+    counted(text).map(words)
+}
+
+/// `gpu`, `gpu:4`, `gpu:a100` or `gpu:a100:4`.
+pub(super) fn resources(_: &Job<'_>, text: &str) -> Words {
+    if text.eq_ignore_ascii_case("none") {
+        return Ok(Vec::new());
+    }
+    let mut items = text.split(',');
+    let of_gpus = |item: &&str| *item == "gpu" || item.starts_with("gpu:");
+    if let Some(other) = items.clone().find(|item| !of_gpus(item)) {
+        return Err(format!(
+            "{other:?}: GPUs are the only such resource here; write it like gpu:4 or gpu:a100:4"
+        ));
+    }
+    let gpus = items.next().unwrap_or_default();
+    if items.next().is_some() {
+        return Err(format!(
+            "{text:?}: GPUs of several models together are not supported; name one model"
+        ));
+    }
+    let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    match gpus.strip_prefix("gpu:") {
+        None => Ok(words((None, 1))),
+        Some("") => Err(format!("{text:?}: write it like gpu:4 or gpu:a100:4")),
+        Some(model) if !model.contains(':') && !is_number(model) => Ok(words((Some(model), 1))),
+        Some(counted_gpus) => counted(counted_gpus).map(words),
+    }
+}
+
+/// Of all nodes together: the same number on each.
+pub(super) fn in_all(job: &Job<'_>, text: &str) -> Words {
+    let (model, count) = counted(text)?;
+    let nodes = job.nodes_in_all;
+    match count.is_multiple_of(nodes.max(1)) {
+        true => Ok(words((model, count / nodes.max(1)))),
+        false => Err(format!(
+            "{count} GPUs on {nodes} nodes: each node is asked for the same number; write --gpus-per-node"
+        )),
+    }
+}

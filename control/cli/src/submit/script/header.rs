@@ -1,0 +1,180 @@
+//! Which lines of a script carry flags.
+
+use super::{Fault, Kind};
+
+/// One that does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line<'a> {
+    /// From 1.
+    pub number: usize,
+    pub kind: Kind,
+    /// What follows the marker.
+    pub text: &'a str,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Header<'a> {
+    pub lines: Vec<Line<'a>>,
+    /// Lines that look as if they carried flags, and do not.
+    pub faults: Vec<Fault>,
+    /// Lines of other batch systems, which sbatch reads unless it is told not to.
+    pub others: Vec<Fault>,
+}
+
+/// What a comment turns out to be.
+enum Comment<'a> {
+    Plain,
+    Directive(Kind, &'a str),
+    Almost(&'static str),
+    Other(&'static str),
+}
+
+const MARKERS: [Kind; 2] = [Kind::Lattice, Kind::Slurm];
+
+/// Letters that one must change, add or leave out to make the one word the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, y) in row.iter_mut().skip(1).zip(b.bytes()) {
+            let here = (diagonal + usize::from(x != y))
+                .min(*cell + 1)
+                .min(left + 1);
+            diagonal = std::mem::replace(cell, here);
+            left = here;
+        }
+        row[0] = i + 1;
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// `line` begins with `#`, perhaps behind spaces.
+fn comment(line: &str) -> Comment<'_> {
+    let text = line.trim_start();
+    let letters = text
+        .bytes()
+        .skip(1)
+        .take_while(u8::is_ascii_alphabetic)
+        .count();
+    let (marker, rest) = text.split_at(1 + letters);
+    let mut option = rest
+        .trim_start()
+        .strip_prefix('-')
+        .into_iter()
+        .flat_map(str::chars);
+    let is_option = option
+        .next()
+        .is_some_and(|c| c == '-' || c.is_ascii_alphabetic());
+    if matches!(marker, "#PBS" | "#BSUB") && (rest.is_empty() || rest.starts_with([' ', '\t'])) {
+        return Comment::Other(
+            "only #LATTICE and #SBATCH are read; write it with one of them, or, where it is for another system, \
+             say #SBATCH --ignore-pbs",
+        );
+    }
+    let Some(kind) = MARKERS.into_iter().find(|kind| {
+        marker.eq_ignore_ascii_case(kind.marker())
+            || (is_option && distance(&marker.to_ascii_uppercase(), kind.marker()) <= 2)
+            || (*kind == Kind::Slurm && marker == "#SLURM")
+    }) else {
+        return Comment::Plain;
+    };
+    if !marker.eq_ignore_ascii_case(kind.marker()) {
+        return Comment::Almost(match kind {
+            Kind::Lattice => "is #LATTICE meant? Put a space after # where it is a comment",
+            Kind::Slurm => "is #SBATCH meant? Put a space after # where it is a comment",
+        });
+    }
+    match rest.chars().next() {
+        Some('-') => return Comment::Almost("put a space before its first option"),
+        Some(next) if !next.is_whitespace() => return Comment::Plain,
+        _ => {}
+    }
+    if marker != kind.marker() {
+        return Comment::Almost(
+            "it is written in capitals; put a space after # where it is a comment",
+        );
+    }
+    if text.len() < line.len() {
+        return Comment::Almost(
+            "it does not begin in the first column, and sbatch passes it over; move it there, or put a space \
+             after # where it is a comment",
+        );
+    }
+    Comment::Directive(kind, rest)
+}
+
+/// Words that end here-documents which begin on this line. That it is one is certain only when its end is there.
+fn here_documents(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices("<<").filter_map(|(at, _)| {
+        let (before, rest) = (&line[..at], &line[at + 2..]);
+        if before.ends_with('<') || rest.starts_with('<') {
+            return None;
+        }
+        let rest = rest.strip_prefix('-').unwrap_or(rest).trim_start();
+        let rest = rest.trim_start_matches(['\'', '"', '\\']);
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let word = &rest[..end.unwrap_or(rest.len())];
+        (!word.is_empty()).then_some(word)
+    })
+}
+
+/// Reads up to the first line that is neither empty nor a comment, and looks for lines behind it that nobody
+/// would read. What a here-document writes is no part of the script.
+pub(super) fn read(text: &str) -> Header<'_> {
+    let mut header = Header::default();
+    let mut first_command = None;
+    let lines: Vec<&str> = text.split('\n').collect();
+    let mut is_dos = false;
+    let mut all = lines.iter().enumerate();
+    while let Some((index, &line)) = all.next() {
+        let number = index + 1;
+        let fault = |reason: &str| Fault {
+            line: number,
+            at: line
+                .split_whitespace()
+                .take(2)
+                .collect::<Vec<_>>()
+                .join(" "),
+            reason: reason.to_owned(),
+        };
+        let is_comment = line.trim_start().starts_with('#');
+        match (first_command, is_comment) {
+            (None, true) if line.ends_with('\r') => {
+                let reason =
+                    "it ends as lines do on DOS; take the carriage returns out of the file";
+                if !std::mem::replace(&mut is_dos, true) {
+                    header.faults.push(fault(reason));
+                }
+            }
+            (None, true) => match comment(line) {
+                Comment::Plain => {}
+                Comment::Directive(kind, text) => header.lines.push(Line { number, kind, text }),
+                Comment::Almost(reason) => header.faults.push(fault(reason)),
+                Comment::Other(reason) => header.others.push(fault(reason)),
+            },
+            (Some(command), true) => {
+                if let Comment::Directive(..) = comment(line) {
+                    header.faults.push(fault(&format!(
+                        "it is below the first command (line {command}), where sbatch does not read it either; \
+                         move it up, or put a space after # where it is a comment"
+                    )));
+                }
+            }
+            (None, false) if line.trim().is_empty() => {}
+            (_, false) => {
+                first_command.get_or_insert(number);
+                for word in here_documents(line) {
+                    let rest = all.clone();
+                    let end = rest
+                        .clone()
+                        .position(|(_, line)| line.trim_start_matches('\t') == word);
+                    if let Some(end) = end {
+                        all.nth(end);
+                    }
+                }
+            }
+        }
+    }
+    header
+}

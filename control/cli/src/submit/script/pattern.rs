@@ -1,0 +1,88 @@
+//! What the names of Slurm's files for output mean here.
+
+use super::values::{Job, Word, Words};
+
+/// Standard output, and standard error where that has no file of its own, as in sbatch.
+pub(super) fn output(job: &Job<'_>, text: &str) -> Words {
+    let file = pattern(job, text)?;
+    let both = (!job.has_error).then(|| Word {
+        with: Some("output"),
+        ..Word::new("error", file.clone())
+    });
+    Ok([Word::new("output", file)]
+        .into_iter()
+        .chain(both)
+        .collect())
+}
+
+pub(super) fn error(job: &Job<'_>, text: &str) -> Words {
+    Ok(vec![Word::new("error", pattern(job, text)?)])
+}
+
+/// What a letter behind `%` is here.
+enum Stands {
+    For(&'static str),
+    Name,
+    Not(&'static str),
+}
+
+/// One rank runs on each node, so a rank and a node's number are the same.
+const PATTERN: [(char, Stands); 11] = [
+    ('%', Stands::For("%%")),
+    ('j', Stands::For("%j")),
+    ('N', Stands::For("%n")),
+    ('n', Stands::For("%r")),
+    ('t', Stands::For("%r")),
+    ('x', Stands::Name),
+    ('A', Stands::Not("it is not supported yet; write %j")),
+    ('a', Stands::Not("it is not supported yet; leave it out")),
+    (
+        'b',
+        Stands::Not("a part of an index is not known; leave it out"),
+    ),
+    ('u', Stands::Not("write your name itself")),
+    ('J', Stands::Not("there are no steps; write %j")),
+];
+
+/// The same file in our letters.
+fn pattern(job: &Job<'_>, text: &str) -> Result<String, String> {
+    let mut file = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => {
+                return Err(format!(
+                    "{text:?}: a backslash is not supported; write %% for a percent sign"
+                ));
+            }
+            '%' => {}
+            other => {
+                file.push(other);
+                continue;
+            }
+        }
+        let letter = characters.next();
+        let fail = |why: &str| match letter {
+            Some(letter) => Err(format!("{text:?}: %{letter}: {why}")),
+            None => Err(format!(
+                "{text:?}: nothing follows its last %; write %% for a percent sign"
+            )),
+        };
+        match PATTERN.iter().find(|(known, _)| Some(*known) == letter) {
+            Some((_, Stands::For(ours))) => file += ours,
+            Some((_, Stands::Not(why))) => return fail(why),
+            Some((_, Stands::Name)) => match job.name {
+                None => return fail("this has no name; say --job-name"),
+                Some(name) if name.contains('/') => {
+                    return fail("the name has a / in it; write the file itself");
+                }
+                Some(name) => file += &name.replace('%', "%%"),
+            },
+            None if letter.is_some_and(|letter| letter.is_ascii_digit()) => {
+                return fail("numbers are written as they are; leave the width out");
+            }
+            None => return fail("it stands for nothing here; there are %j, %N, %n, %t, %x and %%"),
+        }
+    }
+    Ok(file)
+}

@@ -1,0 +1,452 @@
+//! What sbatch knows, and what becomes of it here. The options are those of Slurm 22.05 to 24.11.
+
+use super::{
+    Fault, Line, fault, gpus, in_words, pattern,
+    values::{self, Job, Word},
+    words,
+};
+use Argument::{Bare, Optional, Required};
+use Meaning::{Always, Flag, Read, Refused};
+use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
+
+/// Whether an option has a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Argument {
+    Bare,
+    Optional,
+    Required,
+}
+
+/// What becomes of an option.
+pub(super) enum Meaning {
+    /// Our flag, with the value as it is.
+    Flag(&'static str),
+    /// What these make of it.
+    Read(fn(&Job<'_>, &str) -> Result<Vec<Word>, String>),
+    /// What it asks for is so anyway.
+    Always,
+    /// Why, and what to do.
+    Refused(&'static str),
+}
+
+/// One option.
+pub(super) struct SlurmOption {
+    pub long: &'static str,
+    short: Option<char>,
+    argument: Argument,
+    meaning: Meaning,
+}
+
+const fn row(short: &str, long: &'static str, argument: Argument, meaning: Meaning) -> SlurmOption {
+    let short = match short.as_bytes() {
+        [letter] => Some(*letter as char),
+        _ => None,
+    };
+    SlurmOption {
+        long,
+        short,
+        argument,
+        meaning,
+    }
+}
+
+/// With it, lines of other batch systems are comments.
+pub(super) const IGNORE_PBS: &str = "ignore-pbs";
+
+const PROCESSES: Meaning = Refused(
+    "one process is started on each node, with all that the node has; start more of them from the script, and leave \
+     it out",
+);
+const BINDING: Meaning = Refused(
+    "nothing is bound to parts of a node, which is given whole; let the program bind itself, and leave it out",
+);
+const PROCESSORS: Meaning =
+    Refused("nodes are not chosen by their processors; name such nodes by a feature, --constraint");
+const WHOLE: Meaning = Refused("nodes are given whole, and are never shared; leave it out");
+const BURST_BUFFER: Meaning =
+    Refused("there are no burst buffers; let the script move its files, and leave it out");
+const ACCOUNT: Meaning =
+    Refused("work runs as the account of whoever submits it, whom the token names; leave it out");
+const COMMAND_LINE: Meaning = Refused("it belongs on the command line; see lattice submit --help");
+const CLUSTER: Meaning = Refused(
+    "one cluster is asked, that of the context file; leave it out, and say --context on the command line",
+);
+const PRIORITY: Meaning =
+    Refused("priority is a class here; write #LATTICE --class, 0 to 10 (5 when it is left out)");
+const GROUPS: Meaning = Refused(
+    "nodes are of as few groups as possible anyway; leave it out, or write #LATTICE --spread",
+);
+const BOOT: Meaning = Refused("no node is booted for work; leave it out");
+const SETTING: Meaning = Refused("that is not set for work; leave it out, or set it in the script");
+const GPU_SETTING: Meaning =
+    Refused("that is not set for work; leave it out, and say --gpus-per-node");
+const CONTAINER: Meaning =
+    Refused("no container is started; start it in the script, and leave it out");
+
+/// All of them, by their names.
+pub(super) static OPTIONS: &[SlurmOption] = &[
+    row("A", "account", Required, Flag("project")),
+    row("", "acctg-freq", Required, SETTING),
+    row("a", "array", Required, Flag("array")),
+    row(
+        "",
+        "batch",
+        Required,
+        Refused("the script runs on every node; name their features with --constraint"),
+    ),
+    row("", "bb", Required, BURST_BUFFER),
+    row("", "bbf", Required, BURST_BUFFER),
+    row("b", "begin", Required, Flag("begin")),
+    row("D", "chdir", Required, Read(values::folder)),
+    row("", "cluster-constraint", Required, CLUSTER),
+    row("M", "clusters", Required, CLUSTER),
+    row("", "comment", Required, Flag("comment")),
+    row("", "consolidate-segments", Bare, GROUPS),
+    row("C", "constraint", Required, Read(values::features)),
+    row("", "container", Required, CONTAINER),
+    row("", "container-id", Required, CONTAINER),
+    row("", "contiguous", Bare, GROUPS),
+    row("S", "core-spec", Required, WHOLE),
+    row("", "cores-per-socket", Required, PROCESSORS),
+    row("", "cpu-freq", Required, SETTING),
+    row("", "cpus-per-gpu", Required, PROCESSES),
+    row("c", "cpus-per-task", Required, Read(values::one_processor)),
+    row("", "deadline", Required, Flag("deadline")),
+    row("", "delay-boot", Required, BOOT),
+    row("d", "dependency", Required, Flag("dependency")),
+    row("m", "distribution", Required, PROCESSES),
+    row("e", "error", Required, Read(pattern::error)),
+    row("x", "exclude", Required, Read(values::exclude)),
+    row("", "exclusive", Optional, Read(values::exclusive)),
+    row("", "export", Required, Read(values::export)),
+    row(
+        "",
+        "export-file",
+        Required,
+        Refused("no file of variables is read; write --export=NAME=VALUE"),
+    ),
+    row("", "external-launcher", Bare, PROCESSES),
+    row("", "extra", Required, SETTING),
+    row("B", "extra-node-info", Required, PROCESSORS),
+    row(
+        "",
+        "get-user-env",
+        Optional,
+        Refused("an environment is not fetched; write --export=NAME=VALUE"),
+    ),
+    row("", "gid", Required, ACCOUNT),
+    row("", "gpu-bind", Required, BINDING),
+    row("", "gpu-freq", Required, GPU_SETTING),
+    row("G", "gpus", Required, Read(gpus::in_all)),
+    row("", "gpus-per-node", Required, Read(gpus::per_node)),
+    row(
+        "",
+        "gpus-per-socket",
+        Required,
+        Refused("GPUs are counted by nodes; write --gpus-per-node"),
+    ),
+    // One process on each node.
+    row("", "gpus-per-task", Required, Read(gpus::per_node)),
+    row("", "gres", Required, Read(gpus::resources)),
+    row("", "gres-flags", Required, GPU_SETTING),
+    row("h", "help", Bare, COMMAND_LINE),
+    row("", "hint", Required, BINDING),
+    row("H", "hold", Bare, Read(values::hold)),
+    row("", IGNORE_PBS, Bare, Always),
+    row(
+        "i",
+        "input",
+        Required,
+        Refused("standard input is empty; read the file in the script: program < file"),
+    ),
+    row("J", "job-name", Required, Flag("name")),
+    row(
+        "",
+        "kill-on-invalid-dep",
+        Required,
+        Read(values::ended_with_its_dependency),
+    ),
+    row(
+        "L",
+        "licenses",
+        Required,
+        Refused("licences are not counted; leave it out"),
+    ),
+    row("", "mail-type", Required, Read(values::no_mail)),
+    row(
+        "",
+        "mail-user",
+        Required,
+        Refused("no mail is sent; leave it out, and ask lattice status"),
+    ),
+    row(
+        "",
+        "mcs-label",
+        Required,
+        Refused("there are no such labels; what others see of work is set by the site"),
+    ),
+    row("", "mem", Required, Read(values::memory)),
+    row("", "mem-bind", Required, BINDING),
+    row(
+        "",
+        "mem-per-cpu",
+        Required,
+        Refused("memory is asked for by nodes; write --mem, that of each node"),
+    ),
+    row(
+        "",
+        "mem-per-gpu",
+        Required,
+        Refused("memory is asked for by nodes; write --mem, that of each node"),
+    ),
+    row("", "mincpus", Required, PROCESSORS),
+    row("", "network", Required, SETTING),
+    row("", "nice", Optional, PRIORITY),
+    row(
+        "k",
+        "no-kill",
+        Optional,
+        Refused("what loses a node ends or is queued again (--requeue); leave it out"),
+    ),
+    row("", "no-requeue", Bare, Read(values::no_requeue)),
+    row(
+        "F",
+        "nodefile",
+        Required,
+        Refused("no file of nodes is read; write them with --nodelist"),
+    ),
+    row("w", "nodelist", Required, Read(values::nodelist)),
+    row("N", "nodes", Required, Read(values::nodes)),
+    row("n", "ntasks", Required, Read(values::processes)),
+    row("", "ntasks-per-core", Required, PROCESSES),
+    row("", "ntasks-per-gpu", Required, PROCESSES),
+    row(
+        "",
+        "ntasks-per-node",
+        Required,
+        Read(values::processes_of_a_node),
+    ),
+    row("", "ntasks-per-socket", Required, PROCESSES),
+    row("", "oom-kill-step", Optional, SETTING),
+    row("", "open-mode", Required, Read(values::appended)),
+    row("o", "output", Required, Read(pattern::output)),
+    row("O", "overcommit", Bare, PROCESSES),
+    row("s", "oversubscribe", Bare, WHOLE),
+    row("", "parsable", Bare, Always),
+    row("p", "partition", Required, Read(values::vcluster)),
+    row("", "power", Required, SETTING),
+    row(
+        "",
+        "prefer",
+        Required,
+        Refused("what is not required is not asked for; leave it out, or see --constraint"),
+    ),
+    row("", "priority", Required, PRIORITY),
+    row(
+        "",
+        "profile",
+        Required,
+        Refused("nothing is profiled; leave it out"),
+    ),
+    row(
+        "",
+        "propagate",
+        Optional,
+        Refused("limits of where you submit from are not sent; set them in the script"),
+    ),
+    row(
+        "q",
+        "qos",
+        Required,
+        Refused(
+            "a project's limits hold for all its work, and priority is a class; write #LATTICE --class, 0 to 10",
+        ),
+    ),
+    row("Q", "quiet", Bare, Always),
+    row("", "reboot", Bare, BOOT),
+    row("", "requeue", Bare, Read(values::requeue)),
+    row("", "reservation", Required, Flag("reservation")),
+    row("", "resv-ports", Optional, SETTING),
+    row("", "segment", Required, GROUPS),
+    row("", "share", Bare, WHOLE),
+    row(
+        "",
+        "signal",
+        Required,
+        Refused(
+            "no signal comes some time before the end; leave it out, and catch the SIGTERM that comes at the end",
+        ),
+    ),
+    row("", "sockets-per-node", Required, PROCESSORS),
+    row(
+        "",
+        "spread-job",
+        Bare,
+        Refused("every node is given whole; leave it out, or write #LATTICE --spread spread"),
+    ),
+    row("", "stepmgr", Bare, PROCESSES),
+    row("", "switches", Required, GROUPS),
+    // Another name of `ntasks-per-node`.
+    row(
+        "",
+        "tasks-per-node",
+        Required,
+        Read(values::processes_of_a_node),
+    ),
+    row(
+        "",
+        "test-only",
+        Bare,
+        Refused("say --dry-run on the command line"),
+    ),
+    row("", "thread-spec", Required, WHOLE),
+    row("", "threads-per-core", Required, PROCESSORS),
+    row("t", "time", Required, Read(values::time)),
+    row(
+        "",
+        "time-min",
+        Required,
+        Refused("a time limit is not lowered to begin earlier; write --time alone"),
+    ),
+    row(
+        "",
+        "tmp",
+        Required,
+        Refused("nodes are not chosen by their disks; name such nodes by a feature, --constraint"),
+    ),
+    row("", "tres-bind", Required, BINDING),
+    row("", "tres-per-task", Required, PROCESSES),
+    row("", "uid", Required, ACCOUNT),
+    row("", "usage", Bare, COMMAND_LINE),
+    row(
+        "",
+        "use-min-nodes",
+        Bare,
+        Refused("there is no range of nodes to choose from; leave it out, and see --nodes"),
+    ),
+    row("v", "verbose", Bare, COMMAND_LINE),
+    row("V", "version", Bare, COMMAND_LINE),
+    row(
+        "W",
+        "wait",
+        Bare,
+        Refused("submit does not wait for the end; leave it out, and ask lattice status"),
+    ),
+    row(
+        "",
+        "wait-all-nodes",
+        Required,
+        Read(values::all_nodes_ready),
+    ),
+    row(
+        "",
+        "wckey",
+        Required,
+        Refused("work is counted by its project; leave it out, and see --account"),
+    ),
+    row(
+        "",
+        "wrap",
+        Required,
+        Refused("the script itself is what runs; leave it out"),
+    ),
+    row(
+        "",
+        "x11",
+        Optional,
+        Refused("no display is forwarded; leave it out"),
+    ),
+];
+
+impl SlurmOption {
+    /// Our flags for it.
+    pub fn read(&self, value: &str, job: &Job<'_>) -> Result<Vec<Word>, String> {
+        match self.meaning {
+            Flag(flag) => Ok(vec![Word::new(flag, value)]),
+            Read(read) => read(job, value),
+            Always => Ok(Vec::new()),
+            Refused(reason) => Err(reason.to_owned()),
+        }
+    }
+
+    /// Whether it has to have one.
+    #[cfg(test)]
+    pub fn has_value(&self) -> bool {
+        self.argument == Required
+    }
+
+    fn argument(&self) -> Arg {
+        let arg = Arg::new(self.long).long(self.long);
+        let arg = match self.short {
+            Some(letter) => arg.short(letter),
+            None => arg,
+        };
+        match self.argument {
+            Bare => arg.action(ArgAction::SetTrue),
+            Required => arg.num_args(1).allow_hyphen_values(true),
+            Optional => arg
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value(""),
+        }
+    }
+
+    fn value(&self, matches: &ArgMatches) -> Option<String> {
+        if matches.value_source(self.long) != Some(ValueSource::CommandLine) {
+            return None;
+        }
+        match self.argument {
+            Bare => Some(String::new()),
+            _ => matches.get_one::<String>(self.long).cloned(),
+        }
+    }
+}
+
+/// An option that a line says.
+pub(super) struct Said<'a> {
+    pub line: &'a Line<'a>,
+    pub option: &'static SlurmOption,
+    /// Empty where it has none.
+    pub value: String,
+}
+
+/// The value of an option, if it was said.
+pub(super) fn value<'a>(said: &'a [Said<'_>], long: &str) -> Option<&'a str> {
+    let found = said.iter().find(|said| said.option.long == long)?;
+    Some(&found.value)
+}
+
+/// As sbatch reads its words: also shortened, as far as it is clear what is meant.
+fn command() -> Command {
+    let command = Command::new("#SBATCH")
+        .no_binary_name(true)
+        .infer_long_args(true);
+    let command = command.disable_help_flag(true).disable_version_flag(true);
+    command.args(OPTIONS.iter().map(SlurmOption::argument))
+}
+
+/// The options of one line.
+pub(super) fn line<'a>(line: &'a Line<'a>, all: &mut Vec<Said<'a>>) -> Result<(), Fault> {
+    let words = words::split(line.text).map_err(|reason| fault(line, "", reason))?;
+    if let Some(word @ ("hetjob" | "packjob")) = words.first().map(String::as_str) {
+        let reason = "work of unlike parts is not supported; submit each part, one after the other";
+        return Err(fault(line, word, reason));
+    }
+    let matches = command().try_get_matches_from(words);
+    let matches = matches.map_err(|error| fault(line, "", in_words(&error)))?;
+    for option in OPTIONS {
+        let Some(value) = option.value(&matches) else {
+            continue;
+        };
+        if let Some(before) = all.iter().find(|said| said.option.long == option.long) {
+            let reason = format!("line {} says it already; say it once", before.line.number);
+            return Err(fault(line, &format!("--{}", option.long), reason));
+        }
+        all.push(Said {
+            line,
+            option,
+            value,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,353 @@
+//! What the values of Slurm's options mean here.
+
+use super::{Directive, Outside, slurm};
+use lattice_api::duration;
+use lattice_quorum_types::hostlist;
+
+/// One of our flags, with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Word {
+    pub flag: &'static str,
+    pub value: Option<String>,
+    /// It only goes along with this flag.
+    pub with: Option<&'static str>,
+}
+
+impl Word {
+    pub fn new(flag: &'static str, value: impl Into<String>) -> Self {
+        Self {
+            flag,
+            value: Some(value.into()),
+            with: None,
+        }
+    }
+}
+
+/// Our flags for a value, or what is wrong with it.
+pub(super) type Words = Result<Vec<Word>, String>;
+
+/// What one option's meaning takes from others.
+pub(super) struct Job<'a> {
+    /// `#SBATCH --nodes`, where it is a number.
+    pub nodes: Option<u32>,
+    /// Nodes of the script, where it says how many, or names them.
+    pub nodes_here: Option<u32>,
+    /// Nodes of all that was said.
+    pub nodes_in_all: u32,
+    /// `#SBATCH --nodes` is there and is no number, which is told already.
+    is_unknown: bool,
+    /// The name it will have.
+    pub name: Option<&'a str>,
+    /// `#SBATCH --error` is there.
+    pub has_error: bool,
+}
+
+impl<'a> Job<'a> {
+    pub fn of(theirs: &'a [slurm::Said<'_>], ours: &'a [Directive], outside: &Outside<'a>) -> Self {
+        let our = |flag: &str| {
+            let found = ours.iter().find(|directive| directive.given.flag == flag)?;
+            let (_, value) = found.given.words.last()?.split_once('=')?;
+            Some(value)
+        };
+        let their = |long| slurm::value(theirs, long);
+        let nodes = their("nodes").and_then(|nodes| nodes.parse().ok());
+        let listed = || count(their("nodelist")?);
+        let nodes_here = (our("nodes").and_then(|nodes| nodes.parse().ok()))
+            .or(nodes)
+            .or_else(listed);
+        let nodes_said = outside
+            .said
+            .value("nodes")
+            .and_then(|nodes| nodes.parse().ok());
+        Self {
+            nodes,
+            nodes_here,
+            nodes_in_all: nodes_said.or(nodes_here).unwrap_or(1),
+            is_unknown: nodes.is_none() && their("nodes").is_some(),
+            name: (outside.said.value("name"))
+                .or_else(|| our("name"))
+                .or_else(|| their("job-name"))
+                .or(outside.name),
+            has_error: their("error").is_some(),
+        }
+    }
+}
+
+/// Nodes of a list; `None` where it is none.
+fn count(list: &str) -> Option<u32> {
+    u32::try_from(hostlist::expand(list).ok()?.len()).ok()
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+pub(super) fn nodes(_: &Job<'_>, text: &str) -> Words {
+    match is_number(text) {
+        true => Ok(vec![Word::new("nodes", text)]),
+        false if text.contains('-') => Err(format!(
+            "{text:?}: a range is not supported; write one number"
+        )),
+        false => Err(format!("{text:?} is no number of nodes; write it like 4")),
+    }
+}
+
+pub(super) fn nodelist(job: &Job<'_>, text: &str) -> Words {
+    let list = hosts(text)?;
+    let listed = count(text).unwrap_or(0);
+    match job.nodes {
+        Some(nodes) if nodes > listed => Err(format!(
+            "it names {listed} of {nodes} nodes. sbatch would add others, here no others are used; name all of them, or \
+             write #LATTICE --nodes {listed}"
+        )),
+        Some(nodes) if nodes < listed => Err(format!(
+            "it names {listed} nodes, and --nodes says {nodes}; say the same, or write #LATTICE --nodelist, of which \
+             as many are used as --nodes says"
+        )),
+        Some(_) => Ok(vec![Word::new("nodelist", list)]),
+        None => Ok(vec![
+            Word::new("nodelist", list),
+            // All of them, as in sbatch.
+            Word {
+                with: Some("nodelist"),
+                ..Word::new("nodes", listed.to_string())
+            },
+        ]),
+    }
+}
+
+pub(super) fn exclude(_: &Job<'_>, text: &str) -> Words {
+    Ok(vec![Word::new("exclude", hosts(text)?)])
+}
+
+/// A hostlist that is no file.
+fn hosts(text: &str) -> Result<&str, String> {
+    if text.contains('/') {
+        return Err(format!(
+            "{text:?}: no file of nodes is read; write the nodes themselves, as gpu[001-004]"
+        ));
+    }
+    hostlist::expand(text).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+/// `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes` and
+/// `days-hours:minutes:seconds`; 0 and UNLIMITED are without limit, as no `--time` is here.
+pub(super) fn time(_: &Job<'_>, text: &str) -> Words {
+    let is_unlimited = ["unlimited", "infinite", "-1"]
+        .iter()
+        .any(|none| text.eq_ignore_ascii_case(none));
+    let is_zero = text.contains('0') && text.bytes().all(|b| matches!(b, b'0' | b':' | b'-'));
+    if is_unlimited || is_zero {
+        return Ok(Vec::new());
+    }
+    let fail = |reason: &str| {
+        format!(
+            "{text:?} is no time limit: {reason}; write minutes, minutes:seconds, hours:minutes:seconds, days-hours, \
+             days-hours:minutes or days-hours:minutes:seconds"
+        )
+    };
+    if !text
+        .bytes()
+        .all(|b| b.is_ascii_digit() || b == b':' || b == b'-')
+    {
+        return Err(fail("it has numbers, colons and one dash only"));
+    }
+    let colons = text.matches(':').count();
+    let ours = match (text.contains('-'), colons) {
+        (false, 0) => format!("{text}m"),
+        (true, 0) => format!("{text}:00:00"),
+        (true, 1) => format!("{text}:00"),
+        _ => text.to_owned(),
+    };
+    match duration::parse(&ours) {
+        Ok(_) => Ok(vec![Word::new("walltime", ours)]),
+        Err(error) => Err(fail(error.reason)),
+    }
+}
+
+/// Memory of each node: a number and K, M, G or T, of which 1,024 are the next; without one, M.
+pub(super) fn memory(_: &Job<'_>, text: &str) -> Words {
+    let wrong = || format!("{text:?} is no size; write it like 512G, 16000M or 1T");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let unit = unit.to_ascii_uppercase();
+    let mib = match unit.strip_suffix('B').unwrap_or(&unit) {
+        "" if unit.is_empty() => Some(number),
+        "K" => Some(number.div_ceil(1 << 10)),
+        "M" => Some(number),
+        "G" => number.checked_mul(1 << 10),
+        "T" => number.checked_mul(1 << 20),
+        _ => None,
+    };
+    match mib.ok_or_else(wrong)? {
+        // All that a node has, which is given whole.
+        0 => Ok(Vec::new()),
+        mib => Ok(vec![Word::new("memory", format!("{mib}MiB"))]),
+    }
+}
+
+/// `a`, or `a&b`.
+pub(super) fn features(_: &Job<'_>, text: &str) -> Words {
+    let refused = |what: &str| {
+        Err(format!(
+            "{text:?}: {what} is not supported; every node has all features, as in a&b"
+        ))
+    };
+    match text.chars().find(|c| "|*[](),!".contains(*c)) {
+        Some('|') => return refused("'|' (one of several)"),
+        Some('*') => return refused("'*' (a number of nodes)"),
+        Some('!') => return refused("'!' (without a feature)"),
+        Some(other) => return refused(&format!("{other:?}")),
+        None => {}
+    }
+    let names: Vec<&str> = text.split('&').map(str::trim).collect();
+    match names.iter().any(|name| name.is_empty()) {
+        true => Err(format!("{text:?}: a feature is missing; write it like a&b")),
+        false => Ok(names
+            .into_iter()
+            .map(|name| Word::new("feature", name))
+            .collect()),
+    }
+}
+
+pub(super) fn vcluster(_: &Job<'_>, text: &str) -> Words {
+    match text.contains(',') {
+        true => Err(format!(
+            "{text:?}: work is in one vCluster; name one of them"
+        )),
+        false => Ok(vec![Word::new("vcluster", text)]),
+    }
+}
+
+pub(super) fn folder(_: &Job<'_>, text: &str) -> Words {
+    match text.starts_with('/') {
+        true => Ok(vec![Word::new("chdir", text)]),
+        false => Err(format!(
+            "{text:?}: a node knows no folder where you submit from; write the whole path, from / on"
+        )),
+    }
+}
+
+/// `NONE`, or `NAME=VALUE` and others behind commas.
+pub(super) fn export(_: &Job<'_>, text: &str) -> Words {
+    if text.eq_ignore_ascii_case("none") {
+        return Ok(Vec::new());
+    }
+    let mut words = Vec::new();
+    for pair in text.split(',') {
+        if pair.eq_ignore_ascii_case("all") {
+            return Err(
+                "ALL: the variables of where you submit from are not sent; write --export=NONE, or the variables that \
+                 are needed, as --export=NAME=VALUE"
+                    .to_owned(),
+            );
+        }
+        match pair.split_once('=') {
+            Some((name, value)) if !name.is_empty() && !value.contains(['\'', '"']) => {
+                words.push(Word::new("env", pair));
+            }
+            Some(_) => {
+                return Err(format!(
+                    "{pair:?}: write NAME=VALUE; for a value with commas, #LATTICE --env"
+                ));
+            }
+            None => {
+                return Err(format!(
+                    "{pair:?}: its value where you submit from is not sent; write NAME=VALUE"
+                ));
+            }
+        }
+    }
+    Ok(words)
+}
+
+pub(super) fn hold(_: &Job<'_>, _: &str) -> Words {
+    Ok(vec![Word {
+        flag: "hold",
+        value: None,
+        with: None,
+    }])
+}
+
+pub(super) fn requeue(_: &Job<'_>, _: &str) -> Words {
+    Ok(vec![Word::new("requeue", "always")])
+}
+
+pub(super) fn no_requeue(_: &Job<'_>, _: &str) -> Words {
+    Ok(vec![Word::new("requeue", "never")])
+}
+
+/// Accepts the one value that is so anyway.
+fn only(text: &str, so: &str, why: &str) -> Words {
+    match text.eq_ignore_ascii_case(so) {
+        true => Ok(Vec::new()),
+        false => Err(format!("{text:?}: {why}")),
+    }
+}
+
+const ONE_PROCESS: &str = "one process is started on each node, with all that the node has; start more of them from \
+                           the script, and leave it out";
+
+/// As many as nodes.
+pub(super) fn processes(job: &Job<'_>, text: &str) -> Words {
+    let nodes = job.nodes_here.unwrap_or(1);
+    match job.is_unknown || text.parse() == Ok(nodes) {
+        true => Ok(Vec::new()),
+        false => Err(format!(
+            "{text:?} on {nodes} node{}: {ONE_PROCESS}",
+            if nodes == 1 { "" } else { "s" }
+        )),
+    }
+}
+
+pub(super) fn processes_of_a_node(_: &Job<'_>, text: &str) -> Words {
+    only(text, "1", ONE_PROCESS)
+}
+
+pub(super) fn one_processor(_: &Job<'_>, text: &str) -> Words {
+    let why = "a process has all processors of its node, however many those are; leave it out, or name such nodes by \
+               a feature, --constraint";
+    only(text, "1", why)
+}
+
+pub(super) fn exclusive(_: &Job<'_>, text: &str) -> Words {
+    only(
+        text,
+        "",
+        "nodes are given whole to one allocation; write --exclusive alone, or leave it out",
+    )
+}
+
+pub(super) fn ended_with_its_dependency(_: &Job<'_>, text: &str) -> Words {
+    only(
+        text,
+        "yes",
+        "what can never begin is cancelled; leave it out",
+    )
+}
+
+pub(super) fn no_mail(_: &Job<'_>, text: &str) -> Words {
+    only(
+        text,
+        "none",
+        "no mail is sent; leave it out, and ask lattice status",
+    )
+}
+
+pub(super) fn appended(_: &Job<'_>, text: &str) -> Words {
+    only(
+        text,
+        "append",
+        "files are appended to; leave it out, and have %j in the file's name",
+    )
+}
+
+pub(super) fn all_nodes_ready(_: &Job<'_>, text: &str) -> Words {
+    only(
+        text,
+        "1",
+        "work starts on nodes that are ready; leave it out",
+    )
+}

@@ -1,0 +1,82 @@
+//! A line as a list of words, by the rules of the shell.
+
+/// Splits at spaces. Quotes keep a word together, a backslash takes the next character as it is, and `#` where a
+/// word would begin makes the rest a comment. Nothing is replaced: `$HOME` stays `$HOME`, as in sbatch. A `#`
+/// within a word is refused: the shell would keep it, and sbatch drops it with what follows.
+///
+/// # Errors
+/// What is wrong with the line.
+pub fn split(line: &str) -> Result<Vec<String>, &'static str> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        let is_plain = quote.is_none();
+        match (character, quote) {
+            ('\\', None | Some('"')) => {
+                let next = characters
+                    .next()
+                    .ok_or("it ends with a backslash; write the whole of it on one line")?;
+                let word = word.get_or_insert_default();
+                // Within quotes it keeps its own meaning before all else.
+                if !is_plain && !matches!(next, '"' | '\\' | '$' | '`') {
+                    word.push('\\');
+                }
+                word.push(next);
+            }
+            ('"' | '\'', None) => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (_, Some(end)) if character == end => quote = None,
+            ('#', None) if word.is_none() => break,
+            ('#', None) => return Err("# within a word; quote the word, or put a space before #"),
+            (_, None) if character.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed");
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn words_are_those_of_the_shell() {
+        for (line, words) in [
+            ("", &[] as &[&str]),
+            ("  -N  4\t-t 10 ", &["-N", "4", "-t", "10"]),
+            ("--comment=\"two words\"", &["--comment=two words"]),
+            ("--comment='two \"words\"'", &["--comment=two \"words\""]),
+            ("a\\ b 'c\\d' \"e\\\"f\\g\"", &["a b", "c\\d", "e\"f\\g"]),
+            ("'' x", &["", "x"]),
+            ("-N 4 # four nodes 'they say", &["-N", "4"]),
+            ("-J 'a#b'", &["-J", "a#b"]),
+            ("-o $HOME/%j", &["-o", "$HOME/%j"]),
+        ] {
+            let read = split(line);
+            assert_eq!(
+                read,
+                Ok(words.iter().map(ToString::to_string).collect()),
+                "{line}"
+            );
+        }
+        for (line, why) in [
+            ("-J 'x", "a quote is not closed"),
+            ("-J \"x", "a quote is not closed"),
+            ("-J a#b", "# within a word; quote"),
+            ("-N 4 \\", "it ends with a backslash"),
+        ] {
+            assert!(
+                split(line).is_err_and(|error| error.contains(why)),
+                "{line}"
+            );
+        }
+    }
+}

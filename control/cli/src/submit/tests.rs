@@ -1,0 +1,174 @@
+//! What a command line asks for, with and without a script.
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use clap::{Command, FromArgMatches as _, error::ErrorKind};
+
+fn read(words: &[&str]) -> Result<SubmitArgs, clap::Error> {
+    let command = SubmitArgs::augment_args(Command::new("submit").no_binary_name(true));
+    SubmitArgs::from_arg_matches(&command.try_get_matches_from(words)?)
+}
+
+/// A file that is a script, in a folder that is gone with the first of them.
+fn script(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("job.sh");
+    fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    (folder, file)
+}
+
+fn asked(words: &[&str]) -> Result<Asked, String> {
+    read(words).unwrap().asked().map_err(|failure| failure.text)
+}
+
+fn request(words: &[&str]) -> Result<AllocationRequest, String> {
+    asked(words)?.request().map_err(|failure| failure.text)
+}
+
+#[test]
+fn a_script_is_a_file_with_arguments_or_a_flag() {
+    let text = "#!/bin/sh\n#SBATCH -A atlas/web -N 2\n./run\n";
+    let (_folder, file) = script(text);
+    let asked = request(&["-N", "3", &file, "-N", "9", "--", "--fast", "x"]).unwrap();
+    assert_eq!((asked.project.as_str(), asked.nodes), ("atlas/web", 3));
+    assert_eq!(asked.argv, ["-N", "9", "--", "--fast", "x"]);
+    assert_eq!(asked.script.as_deref(), Some(text));
+    assert_eq!(asked.name.as_deref(), Some("job.sh"));
+    let asked = request(&["--script", &file, "--walltime", "1h"]).unwrap();
+    assert_eq!((asked.nodes, asked.argv, asked.name), (2, Vec::new(), None));
+    assert_eq!(asked.walltime.as_deref(), Some("1h"));
+    let asked = request(&["--name", "fit", "-p", "b", &file]).unwrap();
+    assert_eq!(
+        (asked.name.as_deref(), asked.project.as_str()),
+        (Some("fit"), "b")
+    );
+}
+
+#[test]
+fn a_command_is_behind_the_dashes() {
+    let asked = request(&["-p", "a", "--", "job.sh", "-N", "4", "--", "x"]).unwrap();
+    assert_eq!(asked.argv, ["job.sh", "-N", "4", "--", "x"]);
+    assert_eq!((asked.nodes, asked.script, asked.name), (1, None, None));
+}
+
+#[test]
+fn what_is_missing_or_too_much_is_named() {
+    let (_folder, file) = script("#SBATCH -N 2\ntrue\n");
+    let why = request(&[&file]).unwrap_err();
+    assert!(
+        why.starts_with("--project: name the project whose limits apply"),
+        "{why}"
+    );
+    for (words, why) in [
+        (&["nosuch.sh"] as &[&str], "a command is written behind --"),
+        (
+            &["--nodez", "4", "--", "true"],
+            "there is no option \"--nodez\"; is --nodes meant? (see",
+        ),
+        (&["--nodez", "4", &file], "is --nodes meant?"),
+        (&["-Z"], "there is no option \"-Z\""),
+    ] {
+        let error = request(words).unwrap_err();
+        assert!(error.contains(why), "{words:?}: {error}");
+    }
+    for (words, kind) in [
+        (&["-p", "a"] as &[&str], ErrorKind::MissingRequiredArgument),
+        (&["--script", &file, &file], ErrorKind::ArgumentConflict),
+        (
+            &["--script", &file, "--", "true"],
+            ErrorKind::ArgumentConflict,
+        ),
+        (&["--nodes", "x", "--", "true"], ErrorKind::ValueValidation),
+        (&["--env", "x", "--", "true"], ErrorKind::ValueValidation),
+        (
+            &["-N", "1", "-N", "2", "--", "true"],
+            ErrorKind::ArgumentConflict,
+        ),
+    ] {
+        assert_eq!(
+            read(words).err().map(|error| error.kind()),
+            Some(kind),
+            "{words:?}"
+        );
+    }
+    let (_other, program) = script("");
+    fs::write(&program, [0x7f, b'E', b'L', b'F', 0xff]).unwrap();
+    let why = request(&[&program]).unwrap_err();
+    assert!(
+        why.contains("it is no text; a program is written behind --"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_mistake_is_told_where_it_was_made() {
+    let (_folder, file) =
+        script("#!/bin/sh\n#SBATCH -A atlas//web\n#LATTICE --walltime soon\ntrue\n");
+    let usage = |words: &[&str]| {
+        let args = read(words).unwrap();
+        let asked = args.asked().unwrap();
+        let error = asked.request().unwrap().into_spec().unwrap_err();
+        asked.usage(&error, &args.said).text
+    };
+    let why = usage(&[&file]);
+    assert!(
+        why.starts_with(&format!("{file}:2: #SBATCH --account: project path")),
+        "{why}"
+    );
+    let why = usage(&["-p", "a", &file]);
+    assert!(
+        why.starts_with(&format!("{file}:3: #LATTICE --walltime: \"soon\" is not")),
+        "{why}"
+    );
+    let why = usage(&["-p", "a", "-t", "later", &file]);
+    assert!(why.starts_with("--walltime: \"later\" is not"), "{why}");
+    let (_other, file) = script("#SBATCH --qos=a\n#SBATCH --nice\n");
+    let why = request(&[&file]).unwrap_err();
+    assert!(
+        why.starts_with(&format!(
+            "nothing was submitted: {file} has 2 mistakes\n{file}:1: "
+        )),
+        "{why}"
+    );
+}
+
+#[test]
+fn who_knows_sbatch_is_told_that_a_script_runs_on_every_node() {
+    let (_folder, file) = script("#SBATCH -A a -N 2\ntrue\n");
+    let note = |words: &[&str]| asked(words).unwrap().note();
+    assert!(note(&[&file]).is_some_and(|note| note.contains("on each of the 2 nodes")));
+    assert_eq!(note(&["-N", "1", &file]), None);
+    let (_other, file) = script("#LATTICE -p a -N 2\ntrue\n");
+    assert_eq!(note(&[&file]), None);
+}
+
+/// Those of which the API's rule, or the control's, says that they are wrong.
+#[test]
+fn a_field_is_named_by_a_flag_that_there_is() {
+    let command = SubmitArgs::augment_args(Command::new("submit"));
+    let is_flag = |name: &str| command.get_arguments().any(|a| a.get_long() == Some(name));
+    for field in [
+        "project",
+        "nodes",
+        "vcluster",
+        "walltime",
+        "class",
+        "requeue",
+        "output",
+        "error",
+        "working_dir",
+        "data_ready",
+        "checkpoint_time",
+        "storage_gb_s",
+        "constraints.gpu_models",
+        "constraints.gpus_per_node",
+        "constraints.memory_bytes",
+        "constraints.features",
+        "constraints.nodelist",
+        "constraints.exclude",
+        "constraints.spread",
+    ] {
+        let flag = flag(field);
+        assert!(is_flag(&flag), "{field} would be --{flag}");
+    }
+}

@@ -1,0 +1,55 @@
+//! Graphs of work.
+
+use crate::{Client, ClientError, projects::with_key};
+use lattice_api::dag::{DagRequest, DagSubmitted, DagView, GraphView};
+use reqwest::Method;
+
+impl Client {
+    /// Submits a graph: all its members, or none.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; a problem of a member names its field as `members.NAME.field`.
+    pub async fn submit_dag(
+        &self,
+        request: &DagRequest,
+        key: Option<&str>,
+    ) -> Result<DagSubmitted, ClientError> {
+        let post = self.request(Method::POST, &["dags"]).json(request);
+        self.answer(with_key(post, key)).await
+    }
+
+    /// Graphs that run, and the last ones that ended, without their members; of one tenant or of all.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn dags(&self, tenant: Option<&str>) -> Result<Vec<DagView>, ClientError> {
+        let tenant = tenant.map(|tenant| ("tenant", tenant.to_owned()));
+        let query: Vec<_> = tenant.into_iter().collect();
+        self.all(&["dags"], &query).await
+    }
+
+    /// One graph with its members, ended ones included.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn dag(&self, id: u64) -> Result<DagView, ClientError> {
+        self.get(&["dags", &id.to_string()]).await
+    }
+
+    /// Cancels every member that has not ended.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; [`ClientError::Refused`] where all have.
+    pub async fn cancel_dag(&self, id: u64) -> Result<DagView, ClientError> {
+        let delete = self.request(Method::DELETE, &["dags", &id.to_string()]);
+        self.answer(delete).await
+    }
+
+    /// Its members as points and lines; [`GraphView::to_dot`] writes them for Graphviz.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn dag_graph(&self, id: u64) -> Result<GraphView, ClientError> {
+        self.get(&["dags", &id.to_string(), "graph"]).await
+    }
+}
