@@ -214,7 +214,11 @@ async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended()
     let held = |node: &NodeView| node.holder.is_some();
     let node = node_when(&site, "its work on gpu102", "gpu102", held).await;
     assert_eq!(node.holder.unwrap().allocation.to_string(), runs);
-    let waiting = site.api().allocation(waits.parse().unwrap()).await.unwrap();
+    let waiting = site
+        .api()
+        .allocation(waits.parse::<lattice_quorum_types::AllocationId>().unwrap())
+        .await
+        .unwrap();
     assert_eq!(waiting.state, "pending");
 
     // While something runs there it stays, and its vCluster too.

@@ -16,12 +16,13 @@ fn root() -> PathBuf {
 
 /// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line,
 /// which runs all of them in its demo, and by the tests of the whole.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("lattice-hwprobe", &[]),
     ("lattice-redfish", &["hwprobe"]),
     ("lattice-quorum-types", &[]),
     ("lattice-config", &[]),
     ("lattice-fake-nvml", &[]),
+    ("lattice-checkpointer", &[]),
     ("lattice-fake-bmc", &["hwprobe", "redfish"]),
     // It builds the four programs from their own sources, so it needs what they need.
     (

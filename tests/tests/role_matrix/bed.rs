@@ -195,6 +195,7 @@ impl Bed {
             requeue: Requeue::Never,
             hold: false,
             demand: Default::default(),
+            terms: Default::default(),
         };
         let submit = Command::Submit {
             spec: Box::new(spec),

@@ -48,12 +48,12 @@ const fn own_only(server: Server, method: &'static str, callers: &'static [Role]
 
 pub const RULES: &[Rule] = &[
     // Raft is the members' own.
-    rule(Server::Quorum, "raft.append.5", &[Quorum]),
-    rule(Server::Quorum, "raft.campaign.5", &[Quorum]),
-    rule(Server::Quorum, "raft.segment.5", &[Quorum]),
-    rule(Server::Quorum, "raft.snapshot.5", &[Quorum]),
-    rule(Server::Quorum, "raft.take_over.5", &[Quorum]),
-    rule(Server::Quorum, "raft.vote.5", &[Quorum]),
+    rule(Server::Quorum, "raft.append.6", &[Quorum]),
+    rule(Server::Quorum, "raft.campaign.6", &[Quorum]),
+    rule(Server::Quorum, "raft.segment.6", &[Quorum]),
+    rule(Server::Quorum, "raft.snapshot.6", &[Quorum]),
+    rule(Server::Quorum, "raft.take_over.6", &[Quorum]),
+    rule(Server::Quorum, "raft.vote.6", &[Quorum]),
     // The state is control's to change and read; members propose for strangers that enrol.
     rule(Server::Quorum, "quorum.propose", &[Control, Quorum]),
     rule(Server::Quorum, "quorum.read", &[Control, Quorum]),
@@ -76,6 +76,8 @@ pub const RULES: &[Rule] = &[
     // Only control makes agents do something.
     rule(Server::Agent, "agent.launch", &[Control]),
     rule(Server::Agent, "agent.launch_on_gpus", &[Control]),
+    rule(Server::Agent, "agent.launch_work", &[Control]),
+    rule(Server::Agent, "agent.checkpoint", &[Control]),
     rule(Server::Agent, "agent.terminate", &[Control]),
     rule(Server::Agent, "agent.attempts", &[Control]),
     rule(Server::Agent, "agent.log", &[Control]),
@@ -83,6 +85,7 @@ pub const RULES: &[Rule] = &[
     rule(Server::Agent, "agent.history", &[Control]),
     // It clears reasons too.
     rule(Server::Agent, "agent.health", &[Control]),
+    rule(Server::Agent, "agent.usage", &[Control]),
     rule(Server::Agent, "agent.claim", &[Control]),
     rule(Server::Agent, "agent.gate", &[Control]),
     rule(Server::Agent, "agent.wipe", &[Control]),
