@@ -41,6 +41,8 @@ pub struct Plan {
     pub disks: Vec<String>,
     /// Users besides the administrator, who show [`super::token`].
     pub users: Vec<String>,
+    /// Seconds from asking a job to end until it is killed; 60 without it.
+    pub grace_s: Option<u64>,
     /// A prolog and an epilog that a test can hold; see [`Site::hold`].
     pub hooks: bool,
 }

@@ -165,8 +165,10 @@ impl Site {
             "node: {name}\nlisten: \"{listen}\"\ndata_dir: {at}/agent-{name}\n\
              control: {control}\njoin: {{token_file: {at}/{token}, quorum: {quorum}}}\n\
              topology: {{group: g0}}\ngossip: {{interval_ms: 500}}\n\
-             probe: {{nvml: {{{nvml}}}{probe}}}\n{}executor:\n  {user}\n  grace_s: 60\n{hooks}{}",
-            plan.agent_lines, plan.executor_lines,
+             probe: {{nvml: {{{nvml}}}{probe}}}\n{}executor:\n  {user}\n  grace_s: {}\n{hooks}{}",
+            plan.agent_lines,
+            plan.grace_s.unwrap_or(60),
+            plan.executor_lines,
         )
     }
 
