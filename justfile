@@ -62,6 +62,17 @@ sims count="10000" first="0":
 latency context count="100":
     cargo run --release -p lattice-client --example submit_latency -- {{context}} atlas/physics/simulation {{count}}
 
+# A graph and an array of so many that do nothing, on so many agents: time, quorum writes, memory; what it was
+# before is in tests/FIGURES.md.
+many members="1000" elements="10000" agents="12" script_kib="0":
+    LATTICE_MEMBERS={{members}} LATTICE_ELEMENTS={{elements}} LATTICE_AGENTS={{agents}} \
+        LATTICE_SCRIPT_KIB={{script_kib}} cargo test --release -p lattice-tests --test many -- --nocapture
+
+# From submit of a higher class to its process, while other work writes a checkpoint of known length first.
+making-room write_ms="0 1000 5000" rounds="5":
+    LATTICE_WRITE_MS="{{write_ms}}" LATTICE_ROUNDS={{rounds}} \
+        cargo test --release -p lattice-tests --test making_room -- --nocapture
+
 # A member with so many ended allocations behind it: time to serve, memory, disk, an old one.
 history allocations="1000000":
     cargo build --release -p lattice-quorum --bin lattice-quorum
