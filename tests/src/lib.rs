@@ -20,6 +20,7 @@ pub mod monitor;
 pub mod netns;
 pub mod observer;
 pub mod procs;
+pub mod prometheus;
 pub mod quota;
 pub mod recorder;
 pub mod script;

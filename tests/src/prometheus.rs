@@ -1,0 +1,170 @@
+//! A real Prometheus that scrapes a page of numbers, which a test writes. It shows how often it was asked, so that a
+//! test that nothing happens counts questions instead of seconds.
+
+use crate::{site::free_addresses, wait::eventually};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs::{self, File},
+    io::{ErrorKind, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Its package's program.
+const PROGRAM: &str = "prometheus";
+/// How often it reads the page.
+const SCRAPES: &str = "200ms";
+
+/// Values by the series' name, in the page's own words.
+type Page = Arc<Mutex<BTreeMap<String, String>>>;
+
+/// A running Prometheus, with its page. Dropping it ends it.
+#[derive(Debug)]
+pub struct Prometheus {
+    addr: SocketAddr,
+    child: Child,
+    page: Page,
+    _folder: tempfile::TempDir,
+}
+
+impl Prometheus {
+    /// Starts one; when it returns it answers. `None` where it is not installed; with `LATTICE_REQUIRE_PEERS` that
+    /// is a failure.
+    ///
+    /// # Panics
+    /// When it is required and not installed, or does not start.
+    pub async fn start() -> Option<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("lattice-prometheus-")
+            .tempdir()
+            .unwrap();
+        let page = Page::default();
+        let target = serve(page.clone());
+        let addr = free_addresses(1).remove(0);
+        let config = format!(
+            "scrape_configs:\n- {{job_name: page, scrape_interval: {SCRAPES}, scrape_timeout: {SCRAPES}, \
+             static_configs: [{{targets: [\"{target}\"]}}]}}\n"
+        );
+        fs::write(folder.path().join("prometheus.yml"), config).unwrap();
+        let child = match run(folder.path(), addr) {
+            Ok(child) => child,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let required = std::env::var_os("LATTICE_REQUIRE_PEERS").is_some();
+                assert!(!required, "{PROGRAM} is not installed");
+                return None;
+            }
+            Err(error) => panic!("{PROGRAM}: {error}"),
+        };
+        let started = Self {
+            addr,
+            child,
+            page,
+            _folder: folder,
+        };
+        eventually("Prometheus answers", || async { started.asked().await }).await;
+        Some(started)
+    }
+
+    /// Where it is asked.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// From its next look on the series has this value, in the words of the exposition format: a number, `NaN`.
+    pub fn says(&self, series: &str, value: &str) {
+        let mut page = self.page.lock().unwrap();
+        page.insert(series.to_owned(), value.to_owned());
+    }
+
+    /// From its next look on there is no such series.
+    pub fn is_silent(&self, series: &str) {
+        self.page.lock().unwrap().remove(series);
+    }
+
+    /// How many queries it has answered, whatever it answered; `None` while it starts.
+    pub async fn asked(&self) -> Option<u64> {
+        let addr = self.addr;
+        let own = tokio::task::spawn_blocking(move || get(addr, "/metrics"));
+        let own = own.await.unwrap()?;
+        let counts = own.lines().filter(|line| {
+            line.starts_with("prometheus_http_requests_total{")
+                && line.contains("handler=\"/api/v1/query\"")
+        });
+        let count = |line: &str| line.rsplit_once(' ')?.1.parse::<f64>().ok();
+        Some(counts.filter_map(count).sum::<f64>() as u64)
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(folder: &Path, addr: SocketAddr) -> std::io::Result<Child> {
+    let at = |name: &str, file: &str| format!("--{name}={}", folder.join(file).display());
+    let log = File::create(folder.join("prometheus.log")).unwrap();
+    Command::new(PROGRAM)
+        .arg(at("config.file", "prometheus.yml"))
+        .arg(at("storage.tsdb.path", "data"))
+        .arg(format!("--web.listen-address={addr}"))
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+}
+
+/// Answers every request with the page, until nobody else holds it.
+fn serve(page: Page) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            if Arc::strong_count(&page) == 1 {
+                return;
+            }
+            let mut text = String::new();
+            for (series, value) in &*page.lock().unwrap() {
+                writeln!(text, "{series} {value}").unwrap();
+            }
+            // Who goes away before the answer asks again.
+            let _ = stream.and_then(|stream| answer(stream, &text));
+        }
+    });
+    addr
+}
+
+fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let mut asked: Vec<u8> = Vec::new();
+    let mut bytes = [0; 1024];
+    while !asked.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut bytes)? {
+            0 => return Ok(()),
+            n => asked.extend(&bytes[..n]),
+        }
+    }
+    let head =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n";
+    let length = text.len();
+    write!(stream, "{head}Content-Length: {length}\r\n\r\n{text}")
+}
+
+/// A page over plain HTTP.
+fn get(addr: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(addr).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.0\r\nHost: {addr}\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let status = text.split_whitespace().nth(1)?;
+    (status == "200").then_some(text)
+}

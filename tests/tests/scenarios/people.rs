@@ -1,0 +1,138 @@
+//! Who asks: users besides the administrator, over REST, gRPC and the command line, each with a token of their own.
+
+use crate::world::World;
+use lattice_api::Problem;
+use lattice_client::{Client, Endpoint};
+use lattice_tests::site::token;
+use reqwest::{Certificate, Method};
+use serde_json::Value;
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    process::{Command, Output},
+};
+use tonic::{
+    Request,
+    transport::{Certificate as Trusted, Channel, ClientTlsConfig},
+};
+
+/// Whom the API's certificate is signed by.
+fn ca(world: &World) -> String {
+    std::fs::read_to_string(world.site().path("https/https-ca.pem")).unwrap()
+}
+
+fn url(world: &World) -> String {
+    format!("https://{}", world.site().https()[0])
+}
+
+/// The API as somebody asks it.
+pub fn client(world: &World, who: &str) -> Client {
+    Client::new(Endpoint {
+        url: url(world),
+        ca_pem: ca(world),
+        token: token(who).into(),
+    })
+    .unwrap()
+}
+
+/// Below the API's own prefix, unless it begins with a slash.
+fn at(path: &str) -> String {
+    match path.starts_with('/') {
+        true => path.to_owned(),
+        false => format!("/api/v1/{path}"),
+    }
+}
+
+/// A request whose body is these words: status, and what was answered.
+pub async fn ask(
+    world: &World,
+    who: &str,
+    (method, path): (Method, &str),
+    kind: &str,
+    body: String,
+) -> (u16, String) {
+    // Once for the process; whoever was first has the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let trusted = Certificate::from_pem(ca(world).as_bytes()).unwrap();
+    let http = reqwest::Client::builder().add_root_certificate(trusted);
+    let request = http
+        .build()
+        .unwrap()
+        .request(method, format!("{}{}", url(world), at(path)));
+    let request = request.bearer_auth(token(who));
+    let answer = request.header("content-type", kind).body(body).send();
+    let answer = answer.await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+/// The same of a JSON document that is refused.
+pub async fn refused(world: &World, who: &str, path: &str, body: &Value) -> Problem {
+    let (kind, text) = ("application/json", body.to_string());
+    let (status, said) = ask(world, who, (Method::POST, path), kind, text).await;
+    assert!(
+        (400..500).contains(&status),
+        "{path} {body}: {status} {said}"
+    );
+    serde_json::from_str(&said).unwrap()
+}
+
+/// A connection for gRPC.
+pub async fn channel(world: &World) -> Channel {
+    let tls = ClientTlsConfig::new().ca_certificate(Trusted::from_pem(ca(world)));
+    let endpoint = Channel::from_shared(url(world)).unwrap();
+    endpoint.tls_config(tls).unwrap().connect().await.unwrap()
+}
+
+/// A message from somebody.
+pub fn by<T>(who: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    let bearer = format!("Bearer {}", token(who));
+    let metadata = request.metadata_mut();
+    metadata.insert("authorization", bearer.parse().unwrap());
+    request
+}
+
+/// Where somebody's command line finds the cluster; made as everybody makes it.
+fn context(world: &World, who: &str) -> PathBuf {
+    let site = world.site();
+    let context = site.path(&format!("context-{who}.json"));
+    if !context.exists() {
+        let file = site.path(&format!("{who}.token"));
+        std::fs::write(&file, token(who)).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let (server, token) = (url(world), file.to_str().unwrap());
+        let of = ["--server", &server, "--ca", "https/https-ca.pem"];
+        let to = ["--token-file", token, "--out", context.to_str().unwrap()];
+        site.lattice(&[&["admin", "context"], &of[..], &to].concat());
+    }
+    context
+}
+
+/// The command line as somebody uses it, in the scenario's folder.
+pub fn cli<S: AsRef<std::ffi::OsStr>>(world: &World, who: &str, args: &[S]) -> Output {
+    let mut command = Command::new(lattice_tests::programs!().cli);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LATTICE_")) {
+        command.env_remove(name);
+    }
+    command
+        .current_dir(world.scratch())
+        .env("HOME", world.scratch())
+        .env("XDG_RUNTIME_DIR", world.scratch())
+        .env_remove("XDG_CONFIG_HOME")
+        .env("LATTICE_CONTEXT", context(world, who))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+/// What it printed; it must succeed.
+pub fn said<S: AsRef<std::ffi::OsStr>>(world: &World, who: &str, args: &[S]) -> String {
+    let done = cli(world, who, args);
+    let words: Vec<_> = args
+        .iter()
+        .map(|arg| arg.as_ref().to_string_lossy())
+        .collect();
+    let (words, error) = (words.join(" "), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "lattice {words}: {error}");
+    String::from_utf8(done.stdout).unwrap()
+}
