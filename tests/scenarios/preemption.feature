@@ -28,6 +28,7 @@ Feature: Preemption
     And "small" printed "done 150"
     And "small" is completed
     And the metrics count lattice_preemptions_total for "vcluster='default',reason='higher_class'"
+    And the metrics count lattice_preemption_checkpoint_duration_seconds_count for ""
 
   Scenario: Victims write at the same time, and what is free already is kept for the one they make room for
     Given these jobs run
@@ -172,7 +173,8 @@ Feature: Preemption
     And "mute" has 1 failed checkpoints
     And "again" is in attempt 2
     And "again" was never "suspended"
-    And the metrics count lattice_preemption_failed_checkpoint_total for "vcluster='default'"
+    And the metrics count lattice_preemption_failed_checkpoint_total for ""
+    And the metrics count lattice_preemption_victim_requeue_total for ""
 
   Scenario: Who is slow and answers gets half as much again, once
     Given the vCluster "default" is set to
@@ -198,9 +200,9 @@ Feature: Preemption
       | once  | 2     | 2     | callback   | 1s    | counts 3000 --defer-ms 700                   |
       | twice | 2     | 2     | callback   | 1s    | counts 3000 --defer-ms 700 --defer-ms 700    |
     When these jobs are submitted
-      | name   | nodes | class | does   |
-      | urgent | 4     | 8     | exit 0 |
-    Then "urgent" is completed
+      | name   | nodes | class | does  |
+      | urgent | 4     | 8     | waits |
+    Then "urgent" is running
     And "once" printed "deferred 1 for 700 ms"
     And the checkpoint of "once" took longer than 700 ms
     And "once" went through "checkpointing stopping suspended"

@@ -148,7 +148,10 @@ fn room() -> Vec<Step> {
         ),
         step!("the metrics count {word} for {text}", |world, said| {
             let (name, labels) = (said.text(0).to_owned(), said.text(1).replace('\'', "\""));
-            let series = format!("{name}{{{labels}}}");
+            let series = match labels.is_empty() {
+                true => format!("{name} "),
+                false => format!("{name}{{{labels}}}"),
+            };
             let world = &*world;
             eventually(&format!("{series} is counted"), || {
                 let series = series.clone();
