@@ -11,14 +11,15 @@ use lattice_api::{
     AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
     problem::Problem,
 };
-use lattice_placement::{Placement, Plan, check_possible};
+use lattice_placement::{Placement, Plan, Within, check_possible_within};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, Outcome, Refusal, Revision, hostlist,
+    Allocation, AllocationId, AllocationState, Command, Outcome, Refusal, Revision, VclusterName,
+    hostlist,
     node::{Lifecycle, Node},
     spec::AllocationSpec,
     view::{Answer, Query},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// What is planned and never was submitted comes after everything that was.
 const NOBODY: AllocationId = AllocationId(u64::MAX);
@@ -81,19 +82,54 @@ async fn judged(
 pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     let view = core.view();
     check_storage(&view, spec)?;
+    check_checkpoint(core, spec)?;
     if core.view_age_ms().is_none() {
         return Ok(());
     }
     let name = &spec.vcluster;
-    // What is lent comes back, and what is borrowed may stay.
+    // What is lent comes back, what is borrowed may stay, and what others lend may be had for a while.
+    let lenders = lenders_to(&view, name);
     let is_its = |node: &Node| {
-        (node.home == *name || node.current == *name) && node.lifecycle != Lifecycle::Retired
+        let is_here = node.home == *name || node.current == *name;
+        (is_here || lenders.contains(&node.home)) && node.lifecycle != Lifecycle::Retired
     };
     let nodes = view.nodes.values();
     let nodes = nodes.filter(|entry| entry.record.as_ref().is_some_and(is_its));
     let nodes = nodes.map(|entry| (&entry.id, &**entry));
-    check_possible(name, nodes, NodeEntry::facts, &spec.constraints, spec.nodes)
+    // One that is not there, or is for others, the quorum refuses.
+    let named = spec.terms.reservation.as_ref();
+    let within = named.and_then(|name| {
+        let nodes = &view.reservations.get(name)?.spec.nodes;
+        Some(Within { name, nodes })
+    });
+    let (facts, wanted) = (NodeEntry::facts, &spec.constraints);
+    check_possible_within(within, name, nodes, facts, wanted, spec.nodes)
         .map_err(|no| impossible(no.field, no.reason))
+}
+
+/// What writes checkpoints needs somewhere to write them.
+fn check_checkpoint(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
+    let terms = spec.terms.checkpoint.as_ref();
+    match terms.is_some_and(|terms| terms.directory.is_none()) && !core.has_checkpoint_directory() {
+        true => Err(impossible(
+            "checkpoint.directory",
+            "this site has none of its own for checkpoints; say where yours go".to_owned(),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The vClusters that lend nodes, where this one borrows.
+fn lenders_to<'a>(view: &'a View, name: &VclusterName) -> BTreeSet<&'a VclusterName> {
+    let own = view.movement_of(name).lend;
+    if !own.allow_borrowing || own.borrowing_limit == Some(0) {
+        return BTreeSet::new();
+    }
+    let lends = |of: &&VclusterName| {
+        let lend = view.movement_of(of).lend;
+        lend.allow_lending && lend.lending_limit != Some(0)
+    };
+    view.vclusters.keys().filter(lends).collect()
 }
 
 /// Where the site rations bandwidth, a system that is asked for is one of those it names, and has as much.
