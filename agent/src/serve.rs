@@ -9,8 +9,8 @@ use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
 use lattice_quorum_types::NodeId;
 use lattice_quorum_types::wire::{
     CheckHealth, GetClaim, GetHealth, GetHistory, GetInventory, GetPreimage, GetUsage, Launch,
-    LaunchOnGpus, LaunchWork, ListAttempts, Ping, PingPeer, Pong, ReadLog, Terminate, Wipe,
-    WriteCheckpoint,
+    LaunchOnGpus, LaunchWork, ListAttempts, Ping, PingPeer, Pong, ReadLog, SetWalltime, Terminate,
+    Wipe, WriteCheckpoint,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +59,7 @@ pub(crate) fn router(served: Served) -> Router {
     let (launching, ending, listing) = (executor.clone(), executor.clone(), executor.clone());
     let (working, asking) = (executor.clone(), executor.clone());
     let (gate, wiping, on_gpus) = (executor.clone(), executor.clone(), executor.clone());
+    let extending = executor.clone();
     Router::new()
         .rpc::<Ping, _, _>(move |_, Ping| {
             let pong = pong();
@@ -119,6 +120,10 @@ pub(crate) fn router(served: Served) -> Router {
         .rpc::<WriteCheckpoint, _, _>(move |_, wanted| {
             let executor = asking.clone();
             whole(async move { executor.write_checkpoint(wanted).await })
+        })
+        .rpc::<SetWalltime, _, _>(move |_, wanted| {
+            let executor = extending.clone();
+            whole(async move { executor.set_walltime(wanted).await })
         })
         .rpc::<Terminate, _, _>(move |_, terminate| {
             let executor = ending.clone();

@@ -54,7 +54,8 @@ pub struct View {
     pub allocations: Arc<BTreeMap<AllocationId, Arc<Allocation>>>,
     /// Grows when a node's marks or its document change: what conformance compares.
     pub(crate) conformance_version: u64,
-    /// Allocations that are Starting or Stopping: few, however many wait.
+    /// Allocations that are Starting or Stopping, that grow or shrink, or whose walltime was changed while
+    /// they run: few, however many wait.
     pub(crate) moving: Arc<BTreeSet<AllocationId>>,
     /// Allocations that write a checkpoint, or can.
     pub(crate) savers: Arc<BTreeSet<AllocationId>>,
@@ -111,7 +112,8 @@ impl View {
         let is_moving =
             |rank: &Rank| matches!(rank.phase, RankPhase::Assigned | RankPhase::Leaving { .. });
         let resizes = || state.holds() && record.ranks.iter().any(is_moving);
-        if matches!(state, Starting | Stopping) || resizes() {
+        let is_told_more = state.holds() && record.course.walltime_changes > 0;
+        if matches!(state, Starting | Stopping) || is_told_more || resizes() {
             Arc::make_mut(&mut self.moving).insert(id);
         } else if self.moving.contains(&id) {
             Arc::make_mut(&mut self.moving).remove(&id);

@@ -297,6 +297,7 @@ impl AttemptDir {
             "supervisor.json",
             "started.json",
             "starting.json",
+            super::walltime::FILE,
             "stop",
             "lock",
         ] {

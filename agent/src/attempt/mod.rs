@@ -16,6 +16,7 @@
 //! | `orphan.json` | agent | processes of it were found, and no record |
 //! | `checkpoint.json` | agent, durably, before the job is told | the last checkpoint that was asked for |
 //! | `checkpoint.state.json` | supervisor; an end durably, before anybody is told | where that one stands |
+//! | `walltime.json` | agent, durably, before it says so | the walltime in force, where it is not the launch's |
 //! | `acknowledged` | agent | control has it; only output is kept from here on |
 //! | `stdout`, `stderr` | supervisor | captured output |
 //! | `supervisor.log` | supervisor | what it had to say |
@@ -30,6 +31,7 @@ mod lock;
 mod record;
 #[cfg(test)]
 mod tests;
+mod walltime;
 
 pub use checkpoint::{CheckpointPlan, CheckpointState, OrderRecord, job_ended};
 pub use durable::{write_durably, write_durably_from_reserve};
@@ -42,3 +44,4 @@ pub use record::{
     LocalUser, OrphanRecord, RankHooks, RecordError, StartedRecord, StartingRecord,
     SupervisorRecord,
 };
+pub use walltime::WalltimeRecord;

@@ -239,6 +239,9 @@ pub struct SupervisorRecord {
     pub pid: i32,
     /// Start time in clock ticks since boot, as in `/proc/<pid>/stat`.
     pub start_ticks: u64,
+    /// It takes another walltime than the launch's; one of a build before does not, and SIGUSR1 may end it.
+    #[serde(default)]
+    pub hears_walltime: bool,
 }
 
 /// The job's first process.

@@ -53,7 +53,7 @@ impl Executor {
                 return Err(CheckpointRefused::InProgress { given, current });
             }
         }
-        if !self.runs(key, &dir).map_err(unreadable)? {
+        if !self.is_open(key, &dir).map_err(unreadable)? {
             return Ok(CheckpointStatus::Gone);
         }
         let Some(launch) = dir.launch().map_err(unreadable)? else {
@@ -95,13 +95,6 @@ impl Executor {
             wake(dir).map_err(unreadable)?;
         }
         Ok(status)
-    }
-
-    /// Whether something of it runs, or will.
-    fn runs(&self, key: AttemptKey, dir: &AttemptDir) -> Result<bool, RecordError> {
-        let rank = self.shared.known().get(&key).cloned();
-        let is_open = rank.is_some_and(|rank| !rank.has_ended());
-        Ok(is_open && dir.exit()?.is_none() && dir.job_end()?.is_none())
     }
 }
 

@@ -29,6 +29,7 @@ mod spawn;
 mod taking;
 mod trusted;
 mod user_map;
+mod walltime;
 mod wipe;
 
 pub use crate::supervisor::{CgroupError, CgroupSettings, CgroupUse};

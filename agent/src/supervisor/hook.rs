@@ -1,5 +1,6 @@
 //! A site's executable around a rank: with a deadline, its output kept, nothing of it left behind.
 
+use super::deadline::Deadline;
 use super::starter::{self, Cut, Limits, Starting};
 use super::stop::{self, Killing};
 use super::telling::Telling;
@@ -52,8 +53,9 @@ pub(super) async fn run(
         Err(error) => return not_started(error),
     };
     let deadline = Instant::now() + Duration::from_millis(hook.timeout_ms);
+    let mut fixed = Deadline::fixed(deadline);
     let limits = Limits {
-        deadline,
+        deadline: &mut fixed,
         hears: end.is_none(),
         group: None,
     };

@@ -17,6 +17,7 @@ mod cgroup;
 mod checkpoint;
 mod child;
 mod complain;
+mod deadline;
 mod environment;
 mod family;
 mod hook;
@@ -98,7 +99,7 @@ fn run(dir: &AttemptDir) -> Result<(), SupervisorError> {
 struct Signals {
     child: Signal,
     terminate: Signal,
-    /// A checkpoint may be wanted.
+    /// A checkpoint may be wanted, or another walltime.
     order: Signal,
     _ignored: [Signal; 2],
 }

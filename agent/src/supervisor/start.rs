@@ -2,6 +2,7 @@
 
 use super::cgroup::Cgroup;
 use super::complain::complain;
+use super::deadline::Deadline;
 use super::starter::{Cut, Limits};
 use super::telling::Telling;
 use super::{
@@ -14,6 +15,7 @@ use rustix::process::Pid;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use tokio::time::Instant;
 
 /// Starts the job and says so. The inner error is its end, where nothing of it is left; the outer
 /// one is ours.
@@ -22,7 +24,7 @@ pub(super) async fn start(
     launch: &LaunchRecord,
     signals: &mut Signals,
 ) -> Result<Result<stop::Running, RankExit>, SupervisorError> {
-    let walltime_at = stop::walltime_at(launch);
+    let mut deadline = Deadline::begin(dir, launch, Instant::now());
     let captured = |stream| capture::open(&dir.output(stream)).map_err(SupervisorError::Setup);
     let (stdout, mut stderr) = (captured(LogStream::Stdout)?, captured(LogStream::Stderr)?);
     let failed = |reason| Ok(Err(RankExit::SpawnFailed { reason }));
@@ -41,7 +43,7 @@ pub(super) async fn start(
         Err(reason) => return failed(reason),
     };
     let limits = Limits {
-        deadline: walltime_at,
+        deadline: &mut deadline,
         hears: true,
         group: group.as_ref(),
     };
@@ -81,7 +83,7 @@ pub(super) async fn start(
         main,
         outputs,
         group,
-        walltime_at,
+        deadline,
         checkpoints,
         ended,
         starter: starting.starter,

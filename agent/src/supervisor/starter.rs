@@ -5,6 +5,7 @@
 
 use super::Signals;
 use super::cgroup::Cgroup;
+use super::deadline::Deadline;
 use super::stop::Killing;
 use rustix::process::Pid;
 use std::convert::Infallible;
@@ -53,7 +54,7 @@ pub(super) enum Cut {
 
 /// When a start is cut short.
 pub(super) struct Limits<'a> {
-    pub(super) deadline: Instant,
+    pub(super) deadline: &'a mut Deadline,
     /// Whether somebody may ask to.
     pub(super) hears: bool,
     /// What is killed besides what is below this process.
@@ -108,14 +109,20 @@ impl Starting {
     ) -> Waited {
         let mut cut: Option<(Cut, Killing)> = None;
         let mut look_at = Instant::now() + LONG;
+        let group = limits.group;
         // What was just killed is given time to go before it is said to be stuck.
         let cut_short = |why, look_at: &mut Instant| {
             *look_at = (*look_at).max(Instant::now() + LOOK_PAUSE);
-            Some((why, Killing::begin(limits.group)))
+            Some((why, Killing::begin(group)))
         };
         loop {
             let killing = cut.as_ref().map(|(_, killing)| killing.again_at());
-            let wakes_at = killing.unwrap_or(limits.deadline);
+            let is_due = async {
+                match killing {
+                    Some(again_at) => sleep_until(again_at).await,
+                    None => limits.deadline.passed().await,
+                }
+            };
             tokio::select! {
                 child = &mut self.child => {
                     let gone = || Err(io::Error::other("the thread that starts it is gone"));
@@ -127,8 +134,8 @@ impl Starting {
                 _ = signals.terminate.recv(), if limits.hears && cut.is_none() => {
                     cut = cut_short(Cut::Asked, &mut look_at);
                 }
-                () = sleep_until(wakes_at) => match &mut cut {
-                    Some((_, killing)) => killing.again(limits.group),
+                () = is_due => match &mut cut {
+                    Some((_, killing)) => killing.again(group),
                     None => cut = cut_short(Cut::Late, &mut look_at),
                 },
                 () = sleep_until(look_at) => {

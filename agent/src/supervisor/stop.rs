@@ -3,6 +3,7 @@
 use super::capture::Capture;
 use super::cgroup::Cgroup;
 use super::checkpoint::Checkpoints;
+use super::deadline::Deadline;
 use super::starter::Starter;
 use super::{Signals, family};
 use crate::attempt::LaunchRecord;
@@ -28,19 +29,13 @@ pub(super) struct Running {
     pub(super) outputs: Vec<Capture>,
     pub(super) group: Option<Cgroup>,
     /// When its time is up.
-    pub(super) walltime_at: Instant,
+    pub(super) deadline: Deadline,
     /// `None`: it cannot be asked for any.
     pub(super) checkpoints: Option<Checkpoints>,
     /// Its start was cut short: it is killed, and this is its end.
     pub(super) ended: Option<RankExit>,
     /// As long as it stays, the job is not taken for one whose supervisor is gone.
     pub(super) starter: Starter,
-}
-
-/// When the time of a job is up that begins now.
-pub(super) fn walltime_at(launch: &LaunchRecord) -> Instant {
-    let walltime = launch.walltime_ms.map_or(NEVER, Duration::from_millis);
-    Instant::now() + walltime.min(NEVER)
 }
 
 enum Phase {
@@ -86,12 +81,12 @@ fn send_kill(group: Option<&Cgroup>) {
 }
 
 impl Phase {
-    /// When something must be done without being asked.
-    fn wakes_at(&self, walltime_at: Instant) -> Instant {
+    /// Resolves when something must be done without being asked.
+    async fn is_over(&self, deadline: &mut Deadline) {
         match self {
-            Phase::Running => walltime_at,
-            Phase::Asked { kill_at } => *kill_at,
-            Phase::Killed(killing) => killing.again_at(),
+            Phase::Running => deadline.passed().await,
+            Phase::Asked { kill_at } => sleep_until(*kill_at).await,
+            Phase::Killed(killing) => sleep_until(killing.again_at()).await,
         }
     }
 }
@@ -100,7 +95,7 @@ impl Phase {
 pub(super) async fn until_gone(
     signals: &mut Signals,
     launch: &LaunchRecord,
-    running: Running,
+    mut running: Running,
 ) -> RankExit {
     let grace = Duration::from_millis(launch.grace_ms);
     let mut exit = running.ended;
@@ -126,6 +121,7 @@ pub(super) async fn until_gone(
                 if let Some(checkpoints) = &running.checkpoints {
                     checkpoints.look();
                 }
+                running.deadline.look();
             }
             _ = signals.terminate.recv() => {
                 if matches!(phase, Phase::Running) {
@@ -133,7 +129,7 @@ pub(super) async fn until_gone(
                     phase = ask(grace);
                 }
             }
-            () = sleep_until(phase.wakes_at(running.walltime_at)) => {
+            () = phase.is_over(&mut running.deadline) => {
                 if matches!(phase, Phase::Running) {
                     exit = Some(RankExit::Walltime);
                     phase = ask(grace);

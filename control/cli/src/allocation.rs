@@ -48,19 +48,19 @@ pub struct IdsArgs {
 
 /// Give an allocation another walltime. A longer one is for operators.
 ///
-/// Where it runs already its nodes still end it at the walltime that it began with: the new one holds from
-/// its next attempt on.
+/// Where it runs already its nodes are told, and end it at the new time. It cannot be made shorter than it
+/// has run.
 ///
 /// For example: lattice extend 12 +30m, or lattice extend 12 4h
 #[derive(Args)]
 pub struct ExtendArgs {
     /// The allocation.
     id: JobRef,
-    /// Of each attempt, from its begin on: 4h; or so much more than now: +30m.
+    /// From its begin on: 4h; or so much more than now: +30m.
     walltime: String,
 }
 
-/// Have a running allocation write a checkpoint and go on. For operators.
+/// Have a running allocation of yours write a checkpoint and go on.
 #[derive(Args)]
 pub struct CheckpointArgs {
     /// The allocation.

@@ -184,7 +184,7 @@ impl Client {
         self.post(&["allocations", &id, "extend"], request).await
     }
 
-    /// Has a running one write a checkpoint and go on. For operators.
+    /// Has a running one write a checkpoint and go on. For its user and for operators.
     ///
     /// # Errors
     /// See [`ClientError`].

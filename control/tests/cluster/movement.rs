@@ -41,6 +41,7 @@ pub async fn run(filter: Option<&str>) {
     play!("an_array_runs_all_its_elements", array(&bed));
     play!("members_run_when_others_have_ended", dag(&bed));
     play!("what_failed_is_caught_or_cancels_the_rest", caught(&bed));
+    play!("work_runs_past_the_walltime_it_began_with", extended(&bed));
     for mode in CheckpointMode::ALL {
         let name = format!("work_makes_room_and_goes_on_from_its_checkpoint_{mode}");
         scenario(&name, None, preempted(&bed, mode)).await;
@@ -233,6 +234,32 @@ async fn caught(bed: &Bed) {
     let on = members["breaks"].id;
     let cause = members["goes_on"].stop.clone().unwrap();
     assert!(matches!(cause, StopCause::Unsatisfiable { on: it, .. } if it == on));
+}
+
+/// Extended while it runs, and told to every rank: it ends by itself, after its first walltime. One that is
+/// made shorter is ended then.
+async fn extended(bed: &Bed) {
+    const FIRST_MS: u64 = 3_000;
+    let mut spec = spec(2, "sleep 5; echo rank $LATTICE_NODE_RANK");
+    spec.walltime_ms = Some(FIRST_MS);
+    let id = submitted(bed, spec.clone()).await;
+    bed.reaches(id, &[AllocationState::Running]).await;
+    let walltime_ms = 600_000;
+    bed.admin(Command::SetWalltime { id, walltime_ms }).await;
+    let done = bed.reaches(id, &[AllocationState::Completed]).await;
+    let ran_ms = done.ended_at.unwrap().since(done.started_at.unwrap());
+    println!("  ran for {ran_ms} ms; {FIRST_MS} ms was its first walltime");
+    assert!(ran_ms > FIRST_MS);
+    assert_eq!(output(bed, id).await, "rank 0\n");
+    spec.walltime_ms = Some(600_000);
+    spec.workload.script = Some("sleep 1000".to_owned());
+    spec.requeue = Requeue::Never;
+    let id = submitted(bed, spec).await;
+    bed.reaches(id, &[AllocationState::Running]).await;
+    let walltime_ms = 5_000;
+    bed.admin(Command::SetWalltime { id, walltime_ms }).await;
+    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    assert_eq!(ended.stop, Some(StopCause::Walltime));
 }
 
 /// A script that counts so far, writing checkpoints where it is told.

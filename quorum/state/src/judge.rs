@@ -104,7 +104,7 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
                 directory: directory.clone(),
                 timeout_ms: *timeout_ms,
             };
-            writing::write(case, *id, &asked)
+            people::write_checkpoint(case, *id, &asked)
         }
         Command::ExtendCheckpoint { id, number, by_ms } => {
             writing::extend(case, *id, *number, *by_ms)

@@ -137,6 +137,23 @@ fn bytes_are_known_where_every_rank_said_them() {
 }
 
 #[test]
+fn a_user_asks_for_a_checkpoint_of_their_own_work_and_of_nobody_elses() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    let command = || Command::WriteCheckpoint {
+        id,
+        directory: "/scratch".to_owned(),
+        timeout_ms: 5,
+    };
+    assert_eq!(code(c.user("bob", command())), "forbidden");
+    let unfenced = c.propose("service:c1", Power::Service, command());
+    assert_eq!(code(unfenced), "forbidden");
+    assert_eq!(c.of(id).course.checkpoints, 0);
+    c.user("alice", command()).unwrap();
+    assert_eq!(c.state_of(id), Checkpointing);
+}
+
+#[test]
 fn nothing_is_asked_of_what_cannot_write_or_does_not_run() {
     let mut c = cluster();
     let id = c.running(common::spec("t", 1));
@@ -388,10 +405,10 @@ fn who_goes_on_from_a_checkpoint_has_the_walltime_that_is_left() {
     assert_eq!(c.of(id).course.kept.as_ref().unwrap().progress_ms, 50_000);
     c.end_all(id, lost());
     assert_eq!(c.of(id).walltime_left_ms(), Some(50_000));
-    let walltime_ms = 10_000;
-    c.user("alice", Command::SetWalltime { id, walltime_ms })
-        .unwrap();
-    assert_eq!(c.of(id).walltime_left_ms(), Some(1), "a moment, to say so");
+    let set = |walltime_ms| Command::SetWalltime { id, walltime_ms };
+    assert_eq!(fault(c.user("alice", set(50_000))).0, "walltime");
+    c.user("alice", set(50_001)).unwrap();
+    assert_eq!(c.of(id).walltime_left_ms(), Some(1));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     allocation::StopCause,
     audit::AuditAction,
     command::Power,
-    spec::Requeue,
+    spec::{AllocationSpec, Requeue},
     terms::{Condition, Condition::*, Dependency},
     view::{Answer, Query},
 };
@@ -448,17 +448,49 @@ fn a_walltime_is_made_shorter_by_its_user_and_longer_by_operators() {
     assert_eq!(c.of(id).spec.walltime_ms, Some(5_000));
     c.propose("olga", Power::Operator, set(60_000)).unwrap();
     assert_eq!(c.of(id).spec.walltime_ms, Some(60_000));
-    assert_eq!(fault(c.admin(set(0))).0, "walltime_ms");
+    assert_eq!(fault(c.admin(set(0))).0, "walltime");
     let before = c.state.revision();
     c.admin(set(60_000)).unwrap();
     assert_eq!(c.state.revision(), before, "nothing new");
+    assert_eq!(c.of(id).course.walltime_changes, 2, "its agents are told");
+    // What has run cannot be taken back.
+    c.clock += 20_000;
+    let (field, reason) = fault(c.user("alice", set(15_000)));
+    assert_eq!(field, "walltime");
+    assert!(reason.contains("has run for 20 s already"), "{reason}");
+    c.user("alice", set(30_000)).unwrap();
+    c.user("alice", Command::Cancel { id }).unwrap();
+    assert_eq!(
+        code(c.admin(set(90_000))),
+        "wrong_state",
+        "it is being ended"
+    );
     c.end_all(id, DONE);
     assert_eq!(code(c.admin(set(1))), "wrong_state");
+    assert_eq!(c.of(id).spec.walltime_ms, Some(30_000));
     // What had none may be given any: that is shorter.
     let id = c.submit(common::spec("t", 1)).unwrap();
     let walltime_ms = 1 << 50;
     c.user("alice", Command::SetWalltime { id, walltime_ms })
         .unwrap();
+    assert_eq!(c.of(id).course.walltime_changes, 0, "its launch says it");
+}
+
+/// What is put back is launched with the walltime of then, and told nothing.
+#[test]
+fn a_walltime_that_is_changed_while_work_runs_counts_for_that_attempt() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.running(common::spec("t", 1));
+    let set = |walltime_ms| Command::SetWalltime { id, walltime_ms };
+    c.user("alice", set(50_000)).unwrap();
+    assert_eq!(c.of(id).course.walltime_changes, 1);
+    c.user("alice", Command::Requeue { id }).unwrap();
+    c.user("alice", set(40_000)).unwrap();
+    c.end_all(id, DONE);
+    c.run(id);
+    let record = c.of(id);
+    assert_eq!((record.attempt, record.course.walltime_changes), (2, 0));
+    assert_eq!(record.walltime_left_ms(), Some(40_000));
 }
 
 #[test]
@@ -500,4 +532,25 @@ fn a_project_with_work_that_waits_is_not_empty() {
         path: common::path("t"),
     })
     .unwrap();
+}
+
+/// What is met already keeps nobody waiting, so it is no way round the first gate.
+#[test]
+fn work_that_waits_for_nobody_must_fit_when_it_is_submitted_whatever_it_names() {
+    let mut c = Cluster::with_nodes(4);
+    c.create("t/full", Some(common::limits(1))).unwrap();
+    let first = c.submit(common::spec("t", 1)).unwrap();
+    c.run_to(first, DONE);
+    let holds = c.running(common::spec("t/full", 1));
+    let on = |on| AllocationSpec {
+        terms: after(&[(on, Condition::Success)]).terms,
+        ..common::spec("t/full", 1)
+    };
+    assert_eq!(code(c.submit(on(first))), "limit_exceeded");
+    let waits = c.submit(on(holds)).unwrap();
+    assert_eq!(
+        c.state_of(waits),
+        Blocked,
+        "it is asked when it is eligible"
+    );
 }

@@ -386,12 +386,22 @@ impl Allocation {
     /// Walltime that the next attempt, or the present one, has from its begin on, milliseconds: what the
     /// checkpoint it goes on from has in it is used. `None` is unbounded.
     pub fn walltime_left_ms(&self) -> Option<u64> {
-        let kept = self.course.kept.as_ref();
-        let used = match self.state.holds() {
+        let before_ms = self.before_ms();
+        Some(self.spec.walltime_ms?.saturating_sub(before_ms).max(1))
+    }
+    /// How much of its walltime is used at `now`, milliseconds: what it goes on from, and what it has run
+    /// since by its nodes' clocks.
+    pub fn used_ms(&self, now: UnixMillis) -> u64 {
+        let began = self.attempt_began_at().filter(|_| self.state.holds());
+        let ran_ms = began.map_or(0, |began| now.since(began));
+        self.before_ms().saturating_add(ran_ms)
+    }
+    /// What of its walltime was used before the present, or the next, attempt, milliseconds.
+    fn before_ms(&self) -> u64 {
+        match self.state.holds() {
             true => self.course.resumed_ms,
-            false => kept.map_or(0, |kept| kept.progress_ms),
-        };
-        Some(self.spec.walltime_ms?.saturating_sub(used).max(1))
+            false => self.course.kept.as_ref().map_or(0, |kept| kept.progress_ms),
+        }
     }
     /// Nodes that it has in sensitive use.
     pub fn sensitive_nodes(&self) -> u64 {

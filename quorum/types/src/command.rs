@@ -577,12 +577,15 @@ pub enum Command {
         /// Which.
         id: AllocationId,
     },
-    /// Gives an allocation that has not ended another walltime. Longer for operators alone. Agents are told
-    /// with the launch, and not again: a present attempt is still ended at the one it began with.
+    /// Gives an allocation that has not ended another walltime. Longer for operators alone, and never shorter
+    /// than what has run. The agents of a present attempt are told
+    /// ([`wire::SetWalltime`](crate::wire::SetWalltime)) until each has taken it; one that is being stopped
+    /// for good is refused.
     SetWalltime {
         /// Which.
         id: AllocationId,
-        /// Of each attempt, milliseconds.
+        /// In all, from the begin of the work on, milliseconds: what a checkpoint that it goes on from has in
+        /// it counts.
         walltime_ms: u64,
     },
     /// Ends an allocation whose deadline has passed, or that could not end before it any more. Refused
@@ -591,7 +594,8 @@ pub enum Command {
         /// Which.
         id: AllocationId,
     },
-    /// Has an allocation write a checkpoint. Fenced.
+    /// Has an allocation write a checkpoint, and go on. Its user asks for that, operators, and services under
+    /// their lease.
     WriteCheckpoint {
         /// Which.
         id: AllocationId,

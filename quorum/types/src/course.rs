@@ -32,6 +32,9 @@ pub struct Course {
     pub resumed_ms: u64,
     /// The one that is being written.
     pub writing: Option<Box<Writing>>,
+    /// How often the walltime was changed since the present attempt was assigned. 0: its agents know it
+    /// from their launches; else they are told, with this number.
+    pub walltime_changes: u32,
 }
 
 impl Course {

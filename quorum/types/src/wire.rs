@@ -2,6 +2,7 @@
 
 pub mod checkpoint;
 mod usage;
+mod walltime;
 
 pub use crate::claim::Claim;
 use crate::{
@@ -18,6 +19,7 @@ pub use checkpoint::{CheckpointRefused, LaunchWork, WriteCheckpoint};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 pub use usage::{GetUsage, Part};
+pub use walltime::{SetWalltime, WalltimeRefused, WalltimeStatus};
 
 /// Why a quorum member did not answer with a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

@@ -211,7 +211,7 @@ pub(super) async fn extend(
     act(&api, &caller, &id, Act::Extend(request), key).await
 }
 
-/// Has a running one write a checkpoint and go on. For operators: it takes bandwidth from others.
+/// Has a running one write a checkpoint and go on. For its user and for operators.
 #[utoipa::path(post, path = "/allocations/{id}/checkpoint", tag = "allocations", request_body = CheckpointRequest,
     params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
     (status = 200, body = AllocationView), (status = "default", body = Problem)))]

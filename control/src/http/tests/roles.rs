@@ -150,7 +150,7 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
             post.clone(),
             "allocations/1/checkpoint",
             json!({}),
-            "..xxxx",
+            ".xxxxx",
         ),
         (post.clone(), "nodes/gpu002/drain", drain, "..xxxx"),
         // Held by another tenant's allocation than the one that `diver` and `warden` look after.

@@ -5,7 +5,10 @@ use crate::{core::Core, error::AgentError, view::View, words};
 use lattice_mesh::CallError;
 use lattice_quorum_types::{
     Allocation, NodeId,
-    wire::{AttemptStatus, Launch, LaunchOnGpus, LaunchRefused, LaunchWork, Ping, Terminate},
+    wire::{
+        AttemptStatus, Launch, LaunchOnGpus, LaunchRefused, LaunchWork, Ping, SetWalltime,
+        Terminate, WalltimeRefused, WalltimeStatus,
+    },
 };
 use std::{net::SocketAddr, time::Duration};
 
@@ -20,6 +23,10 @@ pub(super) enum Called {
     Answered,
     Failed(AgentError),
     Refused(LaunchRefused),
+    /// However often it is asked.
+    Cannot {
+        reason: String,
+    },
 }
 
 /// Calls until there is an answer or a failure; begins anew where the agent is now when it turns up
@@ -48,6 +55,18 @@ pub(super) async fn call_agent(
             match target.need {
                 Need::Launch => launch(core, &view, allocation, target, epoch, may_run).await,
                 Need::Terminate => terminate(core, &view, target, epoch).await,
+                Need::Walltime {
+                    number,
+                    walltime_ms,
+                } => {
+                    let request = SetWalltime {
+                        key: target.key,
+                        epoch,
+                        number,
+                        walltime_ms,
+                    };
+                    set_walltime(core, &view, &target.node, request).await
+                }
             }
         };
         tokio::select! {
@@ -171,6 +190,32 @@ async fn terminate(core: &Core, view: &View, target: &Target, epoch: u64) -> Cal
     let request = Terminate { key, epoch };
     let asked = core.agents.call(view, &target.node, &request, CALL_TIMEOUT);
     called(asked.await)
+}
+
+async fn set_walltime(core: &Core, view: &View, node: &NodeId, request: SetWalltime) -> Called {
+    let answered = core.agents.call(view, node, &request, CALL_TIMEOUT).await;
+    if is_unknown(&answered) {
+        let reason = "its agent is of a build before".to_owned();
+        return Called::Cannot { reason };
+    }
+    match answered {
+        Ok(Ok(WalltimeStatus::InForce { .. })) => Called::Answered,
+        Ok(Ok(WalltimeStatus::Gone)) => {
+            let allocation = request.key.allocation;
+            tracing::info!(%node, %allocation, "another walltime came after the rank's end");
+            Called::Answered
+        }
+        Ok(Err(WalltimeRefused::StaleEpoch { given, current })) => {
+            Called::Refused(LaunchRefused::StaleEpoch { given, current })
+        }
+        Ok(Err(WalltimeRefused::JournalFailed { reason })) => {
+            Called::Refused(LaunchRefused::JournalFailed { reason })
+        }
+        Ok(Err(refused @ WalltimeRefused::Fixed)) => Called::Cannot {
+            reason: refused.to_string(),
+        },
+        Err(error) => Called::Failed(error),
+    }
 }
 
 fn called(answered: Result<Result<AttemptStatus, LaunchRefused>, AgentError>) -> Called {

@@ -1,6 +1,10 @@
 //! Dispatch: every rank that was assigned is launched, every rank of a Stopping allocation, and each
 //! that one is to give back, is ended, each by calls to its agent that are repeated until the quorum shows the effect. Agents
 //! answer repeats with the existing outcome, so repeating is free of harm.
+//!
+//! A rank that runs and whose walltime was changed since its attempt was assigned is told until its agent
+//! has taken it. That it has is remembered here alone: the quorum keeps that and how often it was changed, so
+//! another dispatcher tells it once more, under the same number.
 
 mod call;
 mod refused;
@@ -55,6 +59,11 @@ const MAX_CALLS: usize = 256;
 enum Need {
     Launch,
     Terminate,
+    /// To hear of another walltime, by that number of its attempt's changes, from its start on.
+    Walltime {
+        number: u32,
+        walltime_ms: u64,
+    },
 }
 
 /// One rank on its node.
@@ -78,7 +87,11 @@ struct Calls {
 #[derive(Debug, Clone, Copy)]
 enum Progress {
     UnderWay,
-    Waits { until: Instant },
+    Waits {
+        until: Instant,
+    },
+    /// Nothing more is to be said, or can be.
+    Done,
 }
 
 /// Since when there is no other dispatcher.
@@ -187,7 +200,7 @@ impl Dispatch {
             .values()
             .filter_map(|calls| match calls.progress {
                 Progress::Waits { until } => Some(until),
-                Progress::UnderWay => None,
+                Progress::UnderWay | Progress::Done => None,
             });
         waits.min()
     }
@@ -216,7 +229,7 @@ impl Dispatch {
                 },
             };
             match calls.progress {
-                Progress::UnderWay => continue,
+                Progress::UnderWay | Progress::Done => continue,
                 Progress::Waits { until } if until > now => continue,
                 Progress::Waits { .. } => {}
             }
@@ -277,7 +290,14 @@ impl Dispatch {
         else {
             return;
         };
+        let is_walltime = matches!(target.need, Need::Walltime { .. });
         let (pause, failures) = match called {
+            Called::Answered if is_walltime => return self.is_done(target),
+            Called::Cannot { reason } => {
+                let (node, allocation) = (&target.node, target.key.allocation);
+                tracing::warn!(%node, %allocation, reason, "a rank ends at the walltime it began with");
+                return self.is_done(target);
+            }
             Called::Answered => (SETTLE, 0),
             Called::Failed(error) => {
                 if failures == 0 {
@@ -297,7 +317,8 @@ impl Dispatch {
             Called::Refused(_) if target.need == Need::Launch => (SETTLE, 0),
             Called::Refused(refused) => {
                 let refused = words::shortened(refused.to_string());
-                tracing::warn!(node = %target.node, refused, "agent cannot end a rank; trying again");
+                let (node, need) = (&target.node, target.need);
+                tracing::warn!(%node, ?need, refused, "agent cannot do it; trying again");
                 (backoff(failures), failures.saturating_add(1))
             }
         };
@@ -308,6 +329,12 @@ impl Dispatch {
             may_run: known || may_run,
         };
         self.progress.insert(target, calls);
+    }
+
+    fn is_done(&mut self, target: Target) {
+        if let Some(calls) = self.progress.get_mut(&target) {
+            calls.progress = Progress::Done;
+        }
     }
 }
 
@@ -335,7 +362,7 @@ fn wanted(view: &View) -> BTreeSet<Target> {
                 key,
                 rank: number,
                 node: rank.node.clone(),
-                need: needs(allocation.state, &rank.phase)?,
+                need: needs(allocation, &rank.phase)?,
             })
         };
         ranks.filter_map(target).collect::<Vec<_>>()
@@ -345,15 +372,27 @@ fn wanted(view: &View) -> BTreeSet<Target> {
 }
 
 /// What runs has ranks to be launched where it grew, and to be ended where it shrinks.
-fn needs(state: AllocationState, phase: &RankPhase) -> Option<Need> {
+fn needs(allocation: &Allocation, phase: &RankPhase) -> Option<Need> {
+    let state = allocation.state;
     let is_stopping = state == AllocationState::Stopping;
     match phase {
         _ if !state.holds() => None,
         RankPhase::Assigned if !is_stopping => Some(Need::Launch),
         RankPhase::Leaving { .. } => Some(Need::Terminate),
         RankPhase::Assigned | RankPhase::Running { .. } if is_stopping => Some(Need::Terminate),
+        RankPhase::Running { .. } => walltime(allocation),
         _ => None,
     }
+}
+
+/// What a rank is told that its launch may not have said.
+fn walltime(allocation: &Allocation) -> Option<Need> {
+    let number = allocation.course.walltime_changes;
+    let walltime_ms = allocation.walltime_left_ms().filter(|_| number > 0)?;
+    Some(Need::Walltime {
+        number,
+        walltime_ms,
+    })
 }
 
 fn backoff(failures: u32) -> Duration {

@@ -10,7 +10,8 @@ use lattice_quorum_types::{
     wire::{
         AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, GetHealth, GetHistory,
         GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchOnGpus, LaunchRefused,
-        ListAttempts, Part, Ping, Pong, Terminate, Wipe, WipeStatus,
+        ListAttempts, Part, Ping, Pong, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus,
+        Wipe, WipeStatus,
     },
 };
 use std::{
@@ -27,6 +28,9 @@ pub(crate) struct Says {
     pub(crate) cohort: Option<Cohort>,
     /// How many GPUs launches were for that said so.
     pub(crate) gpus: Vec<u32>,
+    /// Each other walltime that it was told of, and why it takes none.
+    pub(crate) walltimes: Vec<SetWalltime>,
+    pub(crate) no_walltime: Option<String>,
     /// What it was told to end.
     pub(crate) terminated: Vec<AttemptKey>,
     /// What it began, each under the boot of then. It remembers nothing of another boot.
@@ -68,6 +72,8 @@ impl Says {
             digests: BTreeMap::new(),
             cohort: None,
             gpus: Vec::new(),
+            walltimes: Vec::new(),
+            no_walltime: None,
             terminated: Vec::new(),
             began: Vec::new(),
             ordered: Vec::new(),
@@ -109,13 +115,31 @@ pub(crate) fn health(reasons: &[Reason]) -> serde_json::Value {
 }
 
 pub(super) fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
-    let (launched, works) = (says.clone(), says.clone());
+    let (launched, works, told) = (says.clone(), says.clone(), says.clone());
     router_of_before(says, signer)
         .rpc(move |_, asked: LaunchOnGpus| {
             let mut says = launched.lock().unwrap();
             says.gpus.push(asked.gpus);
             let answer = says.launched(&asked.launch);
             async move { Ok(answer) }
+        })
+        .rpc(move |_, asked: SetWalltime| {
+            let mut says = told.lock().unwrap();
+            let answer = match says.no_walltime.clone() {
+                Some(reason) => Err(WalltimeRefused::JournalFailed { reason }),
+                None => Ok(WalltimeStatus::InForce {
+                    number: asked.number,
+                    walltime_ms: asked.walltime_ms,
+                }),
+            };
+            says.walltimes.push(asked);
+            let is_lost = says.loses_replies;
+            async move {
+                match is_lost {
+                    true => Err(Failed::new("cut off")),
+                    false => Ok(answer),
+                }
+            }
         })
         .rpc(move |_, GetUsage { of }| {
             let usage = match of {

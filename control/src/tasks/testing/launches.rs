@@ -17,19 +17,19 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// A dispatcher that has held its lease since before anything is assigned.
-struct Bed {
-    world: World,
+pub(super) struct Bed {
+    pub(super) world: World,
     lease: Arc<Lease>,
     dispatch: Dispatch,
-    fence: Fence,
+    pub(super) fence: Fence,
 }
 
 impl Bed {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         Self::in_world(World::new()).await
     }
 
-    async fn in_world(world: World) -> Self {
+    pub(super) async fn in_world(world: World) -> Self {
         let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
         lease.reconcile(&world.core).await;
         let fence = lease.fence().unwrap();
@@ -45,21 +45,26 @@ impl Bed {
     }
 
     /// What was held before is forgotten, as with another dispatcher under the same lease.
-    async fn another(&mut self) {
+    pub(super) async fn another(&mut self) {
         self.dispatch = Dispatch::new(self.world.core.clone(), self.lease.clone());
         self.round().await;
     }
 
-    async fn round(&mut self) {
+    pub(super) async fn round(&mut self) {
         self.dispatch.round(&self.fence).await;
         self.world.fold();
+    }
+
+    /// One round, and how many calls it began.
+    pub(super) async fn begins(&mut self) -> usize {
+        self.dispatch.round(&self.fence).await.begun
     }
 
     fn boots(&self, boot: &str) {
         self.world.says.lock().unwrap().boot = boot.to_owned();
     }
 
-    fn loses_replies(&self, is_so: bool) {
+    pub(super) fn loses_replies(&self, is_so: bool) {
         self.world.says.lock().unwrap().loses_replies = is_so;
     }
 

@@ -5,6 +5,7 @@ mod agent;
 pub(crate) mod bmc;
 mod direct;
 mod launches;
+mod walltimes;
 pub(crate) mod world;
 
 use crate::view::{NodeEntry, Seen, View};

@@ -35,7 +35,10 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::Hold { .. }
         | Command::Release { .. } => return check_fence(state, envelope),
         // The same, and services under their lease.
-        Command::Shrink { .. } | Command::Suspend { .. } | Command::Resume { .. } => (
+        Command::Shrink { .. }
+        | Command::Suspend { .. }
+        | Command::Resume { .. }
+        | Command::WriteCheckpoint { .. } => (
             &[Power::User, Power::Operator, Power::Admin, Power::Service],
             "",
         ),
@@ -69,8 +72,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::GiveUpCheckpoint { .. }
         | Command::Preempt { .. }
         | Command::WithdrawPromise { .. } => (&[Power::Service], "a service"),
-        // People ask for their own work.
-        Command::WriteCheckpoint { .. } | Command::MakeRoom { .. } => (
+        Command::MakeRoom { .. } => (
             &[Power::Operator, Power::Admin, Power::Service],
             "the role operator or admin, or a service",
         ),
@@ -153,12 +155,14 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a service that gives an allocation nodes under another lease than that of its vCluster's
-/// scheduler: of several controls one plans each vCluster, and none for another's.
+/// Refuses a service that gives an allocation nodes, or promises it some, under another lease than that of
+/// its vCluster's scheduler: of several controls one plans each vCluster, and none for another's.
 fn check_scheduler(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     let (Command::Assign { id, .. }
     | Command::AssignSensitive { id, .. }
-    | Command::Grow { id, .. }) = &envelope.command
+    | Command::Grow { id, .. }
+    | Command::Preempt { id, .. }
+    | Command::WithdrawPromise { id }) = &envelope.command
     else {
         return Ok(());
     };

@@ -97,6 +97,8 @@ fn assign_any(
     };
     let kept = record.course.kept.as_ref();
     record.course.resumed_ms = kept.map_or(0, |kept| kept.progress_ms);
+    // Its launches say the walltime of now.
+    record.course.walltime_changes = 0;
     let change = AllocationChange::Assigned;
     let mut changes = vec![Change::Allocation {
         change,

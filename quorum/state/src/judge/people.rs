@@ -6,12 +6,16 @@ use super::{
     element, invalid,
     report::end_state,
     submit::check_gate,
-    wrong_state,
+    writing, wrong_state,
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Refusal, UnixMillis, allocation::StopCause,
-    command::Power, event::AllocationChange, refusal::Asked, terms::Terms,
+    Allocation, AllocationId, AllocationState, Refusal, UnixMillis,
+    allocation::StopCause,
+    command::{CheckpointAsked, Power},
+    event::AllocationChange,
+    refusal::Asked,
+    terms::Terms,
 };
 
 /// Ends at once what holds nothing; stops what holds nodes.
@@ -167,7 +171,12 @@ pub(super) fn set_walltime(
     let present = case.live(id, "change the walltime of")?;
     check_owner(case, present)?;
     if walltime_ms == 0 {
-        return Err(invalid("walltime_ms", "give a longer walltime"));
+        return Err(invalid("walltime", "give a longer walltime"));
+    }
+    // Its end is decided, and no walltime changes it any more.
+    let is_stopping = present.state == AllocationState::Stopping;
+    if is_stopping && end_state(present, case.state.unstarted.attempts(id)).is_terminal() {
+        return Err(wrong_state(present, "change the walltime of"));
     }
     let is_longer = present
         .spec
@@ -181,11 +190,33 @@ pub(super) fn set_walltime(
     if present.spec.walltime_ms == Some(walltime_ms) {
         return Ok(Verdict::nothing());
     }
+    let used_ms = present.used_ms(case.now);
+    if walltime_ms <= used_ms {
+        let reason = format!(
+            "it has run for {} s already; give a longer walltime, or cancel it",
+            used_ms.div_ceil(1000)
+        );
+        return Err(invalid("walltime", reason));
+    }
     let mut record = present.clone();
     record.spec.walltime_ms = Some(walltime_ms);
+    if present.state.holds() {
+        record.course.walltime_changes += 1;
+    }
     let change = AllocationChange::Extended;
     let record = Box::new(record);
     Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+}
+
+/// Has work write a checkpoint, and go on: its user's to ask for, as a suspension is. It costs others no more
+/// than what the work writes anyway.
+pub(super) fn write_checkpoint(
+    case: Case<'_>,
+    id: AllocationId,
+    asked: &CheckpointAsked,
+) -> Result<Verdict, Refusal> {
+    check_owner_or_service(case, case.live(id, "checkpoint")?)?;
+    writing::write(case, id, asked)
 }
 
 /// Ends what has passed its deadline, and what waits and could not end before it. Of an array the elements

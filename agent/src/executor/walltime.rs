@@ -1,0 +1,101 @@
+//! Having a rank end at another time than its launch said.
+
+use super::{Executor, ending};
+use crate::attempt::{AttemptDir, RecordError, WalltimeRecord};
+use lattice_quorum_types::wire::{
+    AttemptKey, LaunchRefused, SetWalltime, WalltimeRefused, WalltimeStatus,
+};
+use rustix::process::Signal;
+
+impl Executor {
+    /// Takes another walltime for a rank, or says which is in force when it was told of that, or of a later
+    /// one, before.
+    pub async fn set_walltime(
+        &self,
+        wanted: SetWalltime,
+    ) -> Result<WalltimeStatus, WalltimeRefused> {
+        let mut epoch = self.shared.epoch.clone().lock_owned().await;
+        let executor = self.clone();
+        let taken = move || {
+            epoch.hear(wanted.epoch).map_err(stale)?;
+            if let Err(error) = epoch.write() {
+                // Held in memory; the next launch is refused until it is written.
+                executor.shared.journal.failed(&error);
+            }
+            executor.take_walltime(&wanted)
+        };
+        let taken = tokio::task::spawn_blocking(taken).await;
+        taken.unwrap_or_else(|error| {
+            Err(WalltimeRefused::JournalFailed {
+                reason: error.to_string(),
+            })
+        })
+    }
+
+    /// Blocks on the disk.
+    fn take_walltime(&self, wanted: &SetWalltime) -> Result<WalltimeStatus, WalltimeRefused> {
+        let SetWalltime {
+            key,
+            number,
+            walltime_ms,
+            ..
+        } = *wanted;
+        let dir = self.shared.attempts.dir(key);
+        if !self.is_open(key, &dir).map_err(unreadable)? {
+            return Ok(WalltimeStatus::Gone);
+        }
+        // One that has not come up yet is this build's, and looks when it begins.
+        let supervisor = dir.supervisor().map_err(unreadable)?;
+        if supervisor.is_some_and(|supervisor| !supervisor.hears_walltime) {
+            return Err(WalltimeRefused::Fixed);
+        }
+        let before = dir.walltime().map_err(unreadable)?;
+        let record = match before {
+            Some(before) if before.number >= number => before,
+            _ => {
+                let record = WalltimeRecord {
+                    number,
+                    walltime_ms,
+                    taken_at: self.shared.clock.now(),
+                };
+                dir.write_walltime(&record).map_err(|error| {
+                    self.shared.journal.failed(&error);
+                    unreadable(error)
+                })?;
+                let (allocation, attempt) = (key.allocation, key.attempt);
+                tracing::info!(%allocation, attempt, number, walltime_ms, "has another walltime");
+                record
+            }
+        };
+        // With a repeat as well: an agent before this one may have ended between the record and the signal.
+        ending::tell_supervisor(&dir, Signal::USR1).map_err(unreadable)?;
+        Ok(WalltimeStatus::InForce {
+            number: record.number,
+            walltime_ms: record.walltime_ms,
+        })
+    }
+
+    /// Whether its job runs, or will.
+    pub(super) fn is_open(&self, key: AttemptKey, dir: &AttemptDir) -> Result<bool, RecordError> {
+        let rank = self.shared.known().get(&key).cloned();
+        let is_open = rank.is_some_and(|rank| !rank.has_ended());
+        Ok(is_open && dir.exit()?.is_none() && dir.job_end()?.is_none())
+    }
+}
+
+fn stale(refused: LaunchRefused) -> WalltimeRefused {
+    match refused {
+        LaunchRefused::StaleEpoch { given, current } => {
+            WalltimeRefused::StaleEpoch { given, current }
+        }
+        other => WalltimeRefused::JournalFailed {
+            reason: other.to_string(),
+        },
+    }
+}
+
+fn unreadable(error: RecordError) -> WalltimeRefused {
+    WalltimeRefused::JournalFailed {
+        reason: crate::with_causes(&error),
+    }
+}

@@ -1,0 +1,191 @@
+//! When the time of a job is up, also where that is said anew while it runs.
+
+use super::complain::complain;
+use super::stop::NEVER;
+use crate::attempt::{AttemptDir, LaunchRecord};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// The deadline of one job, counted from its start by a clock that nobody sets.
+pub(super) struct Deadline {
+    /// Where another one is said; `None`: nowhere.
+    dir: Option<AttemptDir>,
+    began: Instant,
+    at: Instant,
+    /// Of the change that is in force; 0: the launch's walltime is.
+    number: u32,
+}
+
+impl Deadline {
+    /// Of a job that begins then.
+    pub(super) fn begin(dir: &AttemptDir, launch: &LaunchRecord, began: Instant) -> Self {
+        let mut deadline = Self {
+            dir: Some(dir.clone()),
+            began,
+            at: began + launch.walltime_ms.map_or(NEVER, length),
+            number: 0,
+        };
+        // The agent may have been told before this process was there.
+        deadline.look();
+        deadline
+    }
+
+    /// Of what ends then, whatever is said.
+    pub(super) fn fixed(at: Instant) -> Self {
+        Self {
+            dir: None,
+            began: at,
+            at,
+            number: 0,
+        }
+    }
+
+    /// Takes what was said since, if anything was. Where that cannot be read, what is in force stays so.
+    pub(super) fn look(&mut self) {
+        let said = self.dir.as_ref().map_or(Ok(None), AttemptDir::walltime);
+        match said {
+            Ok(Some(said)) if said.number > self.number => {
+                self.number = said.number;
+                self.at = self.began + length(said.walltime_ms);
+            }
+            Ok(_) => {}
+            Err(error) => complain(format_args!(
+                "the walltime stays as it was: {}",
+                crate::with_causes(&error)
+            )),
+        }
+    }
+
+    /// Resolves when it is over. Cancel safe.
+    pub(super) async fn passed(&mut self) {
+        loop {
+            sleep_until(self.at).await;
+            if self.is_over(Instant::now()) {
+                return;
+            }
+        }
+    }
+
+    /// Whether it is over at `now`. What was said until then counts, also where nobody said to look.
+    fn is_over(&mut self, now: Instant) -> bool {
+        if self.at <= now {
+            self.look();
+        }
+        self.at <= now
+    }
+}
+
+fn length(walltime_ms: u64) -> Duration {
+    Duration::from_millis(walltime_ms).min(NEVER)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::super::testing::launch;
+    use super::*;
+    use crate::attempt::WalltimeRecord;
+    use lattice_quorum_types::UnixMillis;
+
+    struct Scene {
+        folder: tempfile::TempDir,
+        began: Instant,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let began = Instant::now();
+            Self { folder, began }
+        }
+
+        fn dir(&self) -> AttemptDir {
+            AttemptDir::at(self.folder.path())
+        }
+
+        fn begin(&self, walltime_ms: Option<u64>) -> Deadline {
+            let record = LaunchRecord {
+                walltime_ms,
+                ..launch(&[])
+            };
+            Deadline::begin(&self.dir(), &record, self.began)
+        }
+
+        fn say(&self, number: u32, walltime_ms: u64) {
+            let taken_at = UnixMillis(1);
+            let record = WalltimeRecord {
+                number,
+                walltime_ms,
+                taken_at,
+            };
+            self.dir().write_walltime(&record).unwrap();
+        }
+
+        fn is_over(&self, deadline: &mut Deadline, after_s: u64) -> bool {
+            deadline.is_over(self.began + Duration::from_secs(after_s))
+        }
+    }
+
+    #[test]
+    fn a_job_ends_when_its_launch_says_unless_something_else_was_said_before_it_began() {
+        let scene = Scene::new();
+        let mut deadline = scene.begin(Some(3_000));
+        assert!(!scene.is_over(&mut deadline, 2));
+        assert!(scene.is_over(&mut deadline, 3));
+        scene.say(1, 8_000);
+        let mut deadline = scene.begin(Some(3_000));
+        assert!(!scene.is_over(&mut deadline, 7));
+        assert!(scene.is_over(&mut deadline, 8));
+    }
+
+    #[test]
+    fn a_walltime_counts_from_the_start_and_the_last_one_counts() {
+        let scene = Scene::new();
+        let mut deadline = scene.begin(Some(3_000));
+        scene.say(1, 10_000);
+        deadline.look();
+        assert!(!scene.is_over(&mut deadline, 9));
+        scene.say(2, 6_000);
+        deadline.look();
+        assert!(!scene.is_over(&mut deadline, 5));
+        assert!(scene.is_over(&mut deadline, 6));
+    }
+
+    #[test]
+    fn what_was_said_before_its_time_was_up_counts_also_where_no_signal_came() {
+        let scene = Scene::new();
+        let mut deadline = scene.begin(Some(3_000));
+        scene.say(1, 10_000);
+        assert!(!scene.is_over(&mut deadline, 3));
+        assert!(scene.is_over(&mut deadline, 10));
+    }
+
+    #[test]
+    fn what_has_no_end_is_given_one_and_a_hook_keeps_its_own() {
+        let scene = Scene::new();
+        let mut deadline = scene.begin(None);
+        assert!(!scene.is_over(&mut deadline, 1 << 20));
+        scene.say(1, 5_000);
+        deadline.look();
+        assert!(scene.is_over(&mut deadline, 5));
+        let mut fixed = Deadline::fixed(scene.began + Duration::from_secs(2));
+        fixed.look();
+        assert!(!scene.is_over(&mut fixed, 1));
+        assert!(scene.is_over(&mut fixed, 2));
+    }
+
+    #[test]
+    fn an_earlier_change_and_one_that_cannot_be_read_change_nothing() {
+        let scene = Scene::new();
+        let mut deadline = scene.begin(Some(3_000));
+        scene.say(2, 9_000);
+        deadline.look();
+        scene.say(1, 4_000);
+        deadline.look();
+        assert!(!scene.is_over(&mut deadline, 8));
+        std::fs::write(scene.folder.path().join("walltime.json"), b"{").unwrap();
+        deadline.look();
+        assert!(!scene.is_over(&mut deadline, 8));
+        assert!(scene.is_over(&mut deadline, 9));
+    }
+}
