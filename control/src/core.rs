@@ -157,6 +157,11 @@ impl Core {
         let _ = self.checkpoints.set(template);
     }
 
+    /// Whether the site says where checkpoints go of work that does not say it itself.
+    pub(crate) fn has_checkpoint_directory(&self) -> bool {
+        self.checkpoints.get().is_some()
+    }
+
     /// Where an allocation's checkpoints go; `None` where neither it nor the site says. What it says itself
     /// is of many allocations, each of which has a folder of its own there.
     pub(crate) fn checkpoint_directory(&self, allocation: &Allocation) -> Option<String> {

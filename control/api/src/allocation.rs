@@ -65,8 +65,8 @@ pub struct AllocationRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
     /// File of the user's own for standard output, opened as the user on each node and appended
-    /// to: `%j` is the allocation, `%r` the rank, `%n` the node. Left out: kept by the node and
-    /// read as logs.
+    /// to: `%j` is the allocation, `%A` its array, `%a` its index there, `%r` the rank, `%n` the
+    /// node. Left out: kept by the node and read as logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "out-%j.%r.txt")]
     pub output: Option<String>,
@@ -205,7 +205,8 @@ fn path(text: Option<String>, field: &'static str) -> Result<Option<String>, Fie
     if text.ends_with('/') {
         return fail(format!("{text:?} is a folder; name a file in it"));
     }
-    match OutputFiles::check(&text) {
+    // Whether it has an index is judged with the rest.
+    match OutputFiles::check(&text, true) {
         Ok(()) => Ok(Some(text)),
         Err(error) => fail(format!("{text:?}: {error}")),
     }

@@ -443,11 +443,22 @@ fn nodes_are_promised_to_what_waits_for_nodes_and_may_have_them() {
     with(&mut c, own).unwrap();
     // And by nobody but the scheduler.
     let nodes = names(&[0, 1]);
-    let (id, victims) = (high, vec![now]);
+    let (id, victims) = (high, vec![now.clone()]);
     let command = Command::Preempt { id, nodes, victims };
     assert_eq!(code(c.admin(command.clone())), "forbidden");
-    let unfenced = c.propose("service:c1", Power::Service, command);
+    let unfenced = c.propose("service:c1", Power::Service, command.clone());
     assert_eq!(code(unfenced), "forbidden");
+    // Nor by that of another vCluster, which knows nothing of this one's plans.
+    let before = c.state_of(now.id);
+    for lease in ["schedule.other", "dispatch"] {
+        let withdraw = Command::WithdrawPromise { id };
+        for command in [command.clone(), withdraw] {
+            let (field, reason) = fault(c.under(lease, command));
+            assert_eq!(field, "fence");
+            assert!(reason.contains("under the lease schedule.main"), "{reason}");
+        }
+    }
+    assert_eq!(c.state_of(now.id), before);
 }
 
 #[test]

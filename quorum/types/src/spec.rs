@@ -32,7 +32,9 @@ pub struct Workload {
 }
 
 /// Where a rank's output goes; relative paths are below the working directory. `%j` stands for the
-/// allocation's number, `%r` for the rank, `%n` for the node, `%%` for a percent sign.
+/// allocation's number, `%r` for the rank, `%n` for the node, `%%` for a percent sign. `%A` is the number of
+/// the array that it is an element of, its own where it is of none, and `%a` its index there. Control fills in
+/// these two, so that agents need not know of arrays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OutputFiles {
@@ -65,13 +67,17 @@ pub enum InvalidOutputFile {
     Empty,
     /// A percent sign that stands for nothing.
     #[error(
-        "after % comes j (allocation), r (rank), n (node), or another % for a percent sign, not {}",
+        "after % comes j (allocation), A (array), a (index), r (rank), n (node), or another % for a percent \
+         sign, not {}",
         .found.map_or("the end".to_owned(), |c| format!("{c:?}"))
     )]
     Placeholder {
         /// What follows it; `None` at the end.
         found: Option<char>,
     },
+    /// An index is asked for where there is none.
+    #[error("%a is the index of an array's element, and this is no array; write %j")]
+    NoIndex,
 }
 
 impl OutputFiles {
@@ -90,8 +96,43 @@ impl OutputFiles {
         })
     }
 
-    /// Whether `pattern` stands for a file on every rank.
-    pub fn check(pattern: &str) -> Result<(), InvalidOutputFile> {
+    /// `pattern` with the array and the index of an element filled in, and the rest as it is. What has no
+    /// index has none filled in.
+    pub fn of_element(pattern: &str, array: AllocationId, index: Option<u32>) -> String {
+        let mut filled = String::with_capacity(pattern.len());
+        let mut characters = pattern.chars();
+        while let Some(character) = characters.next() {
+            if character != '%' {
+                filled.push(character);
+                continue;
+            }
+            match (characters.next(), index) {
+                (Some('A'), _) => filled += &array.to_string(),
+                (Some('a'), Some(index)) => filled += &index.to_string(),
+                (Some(other), _) => filled.extend(['%', other]),
+                (None, _) => filled.push('%'),
+            }
+        }
+        filled
+    }
+
+    /// Whether `pattern` stands for a file on every rank, of an array for each element.
+    pub fn check(pattern: &str, is_array: bool) -> Result<(), InvalidOutputFile> {
+        let known = |placeholder| match placeholder {
+            'j' | 'r' | 'n' | 'A' => Some("1".to_owned()),
+            'a' if is_array => Some("1".to_owned()),
+            _ => None,
+        };
+        match fill_in(pattern, known) {
+            Err(InvalidOutputFile::Placeholder { found: Some('a') }) => {
+                Err(InvalidOutputFile::NoIndex)
+            }
+            other => other.map(drop),
+        }
+    }
+
+    /// As [`OutputFiles::check`] was before arrays.
+    pub fn check_former(pattern: &str) -> Result<(), InvalidOutputFile> {
         let known = |placeholder| matches!(placeholder, 'j' | 'r' | 'n').then(|| "1".to_owned());
         fill_in(pattern, known).map(drop)
     }
@@ -249,8 +290,31 @@ mod tests {
         ] {
             let error = file(pattern).unwrap_err();
             assert!(error.to_string().contains(why), "{pattern}: {error}");
-            assert_eq!(OutputFiles::check(pattern), Err(error));
+            assert_eq!(OutputFiles::check(pattern, true), Err(error));
         }
-        assert_eq!(OutputFiles::check("%j"), Ok(()));
+        assert_eq!(OutputFiles::check("%j", false), Ok(()));
+    }
+
+    #[test]
+    fn an_element_has_its_array_and_its_index_in_its_files_and_others_their_own_number() {
+        let of = |pattern, index| OutputFiles::of_element(pattern, AllocationId(7), index);
+        assert_eq!(of("%A/%a.%j-%r.%n", Some(3)), "7/3.%j-%r.%n");
+        assert_eq!(of("100%%A.%A.%", None), "100%%A.7.%");
+        assert_eq!(of("%%%a", Some(0)), "%%0");
+        let node = NodeId::new("n1").unwrap();
+        let file = OutputFiles::file_of(&of("%A/%a.%j", Some(3)), AllocationId(11), 0, &node);
+        assert_eq!(file.unwrap(), "7/3.11");
+    }
+
+    #[test]
+    fn only_an_array_has_an_index_and_before_arrays_there_was_neither() {
+        OutputFiles::check("%A.%a", true).unwrap();
+        OutputFiles::check("%A.%j", false).unwrap();
+        let refused = |pattern| OutputFiles::check(pattern, false).unwrap_err().to_string();
+        assert!(refused("%a").contains("this is no array"));
+        assert!(refused("%x").contains("a (index)"));
+        let found = Some('A');
+        let former = InvalidOutputFile::Placeholder { found };
+        assert_eq!(OutputFiles::check_former("%A"), Err(former));
     }
 }

@@ -132,8 +132,8 @@ pub struct Flags {
     #[arg(long, value_name = "DIR")]
     pub chdir: Option<String>,
     /// File of your own for standard output, opened as you on each node and appended to; relative
-    /// to the working directory. %j is the allocation, %r the rank, %n the node, %% a percent
-    /// sign. Without it the node keeps the output and `lattice logs` shows it.
+    /// to the working directory. %j is the allocation, %A its array, %a its index there, %r the
+    /// rank, %n the node, %% a percent sign. Without it the node keeps the output and `lattice logs` shows it.
     #[arg(long, value_name = "PATH")]
     pub output: Option<String>,
     /// The same for standard error.

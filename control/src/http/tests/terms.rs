@@ -196,6 +196,10 @@ async fn terms_that_cannot_be_are_refused_by_their_field() {
             "checkpoint.directory",
         ),
         (
+            json!({"checkpoint": {"mode": "signal"}}),
+            "checkpoint.directory",
+        ),
+        (
             json!({"scale": {"min_nodes": 1, "max_nodes": 2, "metric": "gpu", "target": 0}}),
             "scale.target",
         ),
@@ -277,7 +281,7 @@ async fn running_work_is_requeued_suspended_and_resumed() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_is_asked_for_by_operators_and_shown() {
+async fn a_checkpoint_is_asked_for_by_its_user_and_shown() {
     let bed = Bed::furnished().await;
     let (alice, op) = (bed.client("alice"), bed.client("op"));
     let saves = AllocationRequest {
@@ -313,7 +317,7 @@ async fn a_checkpoint_is_asked_for_by_operators_and_shown() {
         refused(op.checkpoint(id, &bad).await).1.as_deref(),
         Some("timeout")
     );
-    let writes = op.checkpoint(id, &asked).await.unwrap();
+    let writes = alice.checkpoint(id, &asked).await.unwrap();
     assert_eq!(writes.state, "checkpointing");
     let writing = writes.checkpoints.unwrap().writing.unwrap();
     assert_eq!(writing.number, 1);

@@ -4,13 +4,22 @@ use crate::{core::Core, view::View};
 use lattice_quorum_types::{
     Allocation,
     checkpoint::{CheckpointSetup, Restore},
-    spec::Workload,
+    spec::{OutputFiles, Workload},
 };
 
 /// The workload, of an element that of its array, with what only the cluster knows in its environment.
 /// What the user set themselves stays.
 pub(super) fn workload(view: &View, allocation: &Allocation) -> Workload {
     let mut workload = view.workload(allocation).clone();
+    let element = allocation.course.element;
+    let array = element.map_or(allocation.id, |element| element.array);
+    let output = &mut workload.output;
+    for file in [&mut output.stdout, &mut output.stderr]
+        .into_iter()
+        .flatten()
+    {
+        *file = OutputFiles::of_element(file, array, element.map(|element| element.index));
+    }
     let mut say = |name: &str, value: String| {
         workload.env.entry(name.to_owned()).or_insert(value);
     };
@@ -24,7 +33,7 @@ pub(super) fn workload(view: &View, allocation: &Allocation) -> Workload {
         say("LATTICE_DAG_ID", dag.dag.to_string());
         say("LATTICE_DAG_MEMBER", dag.member.clone());
     }
-    let Some(element) = allocation.course.element else {
+    let Some(element) = element else {
         return workload;
     };
     say("LATTICE_ARRAY_ID", element.array.to_string());

@@ -226,7 +226,7 @@ fn check_member(
         other => other,
     };
     let spec = &member.spec;
-    check_fields(spec).map_err(named)?;
+    check_fields(case, spec).map_err(named)?;
     terms::check(case, spec).map_err(named)?;
     check_ever(case, spec)?;
     check_surroundings(case, spec)?;

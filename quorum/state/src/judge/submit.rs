@@ -23,12 +23,12 @@ const MAX_PATH_BYTES: usize = 4096;
 /// Accepts an allocation that fits now, as far as committed usage goes. Pending ones hold
 /// nothing, so the second gate, at assignment, judges again.
 pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, Refusal> {
-    check_fields(spec)?;
+    check_fields(case, spec)?;
     terms::check(case, spec)?;
-    match spec.terms.after.is_empty() {
-        true => check_gate(case, &case.principal.name, spec, Asked::Allocation)?,
+    match terms::is_blocked(case, spec)? {
+        false => check_gate(case, &case.principal.name, spec, Asked::Allocation)?,
         // It is asked again when it is eligible, and waits then.
-        false => check_ever(case, spec)?,
+        true => check_ever(case, spec)?,
     }
     check_surroundings(case, spec)?;
     let id = AllocationId(case.state.last_id + 1);
@@ -165,7 +165,7 @@ fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
 }
 
 /// What no state could accept.
-pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
+pub(super) fn check_fields(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     if spec.nodes == 0 {
         return Err(invalid("nodes", "ask for at least 1 node"));
     }
@@ -212,7 +212,7 @@ pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     {
         return Err(invalid("name", "use no control characters: it is printed"));
     }
-    check_output(spec)?;
+    check_output(case, spec)?;
     (spec.demand.check())
         .map_err(|error| invalid(&format!("demand.{}", error.field()), error.to_string()))?;
     let wanted: BTreeSet<_> = spec.constraints.nodelist.iter().collect();
@@ -229,7 +229,7 @@ pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
 }
 
 /// Output files that no node could open.
-fn check_output(spec: &AllocationSpec) -> Result<(), Refusal> {
+fn check_output(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let output = &spec.workload.output;
     let files = [
         ("workload.output.stdout", &output.stdout),
@@ -246,7 +246,11 @@ fn check_output(spec: &AllocationSpec) -> Result<(), Refusal> {
         if file.chars().any(char::is_control) {
             return Err(invalid(field, "use no control characters"));
         }
-        OutputFiles::check(file).map_err(|error| invalid(field, error.to_string()))?;
+        let checked = match case.schema < 6 {
+            true => OutputFiles::check_former(file),
+            false => OutputFiles::check(file, spec.terms.array.is_some()),
+        };
+        checked.map_err(|error| invalid(field, error.to_string()))?;
     }
     Ok(())
 }

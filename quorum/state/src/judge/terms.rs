@@ -165,6 +165,19 @@ fn check_dependency(
     }
 }
 
+/// Whether it will wait for others: not where all that it names has ended as it asks already. An array waits
+/// where it goes element by element.
+pub(super) fn is_blocked(case: Case<'_>, spec: &AllocationSpec) -> Result<bool, Refusal> {
+    for Dependency { on, condition } in &spec.terms.after {
+        let of_array = *condition == Condition::Corresponding && spec.terms.array.is_some();
+        let ended = awaited(case, *on)?.ended.filter(|_| !of_array);
+        if ended.is_none_or(|ended| condition.is_met(ended) != Some(true)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// What somebody wants to wait for.
 struct Awaited {
     /// `None`: it ended so long ago that its record is not at hand.

@@ -34,8 +34,8 @@ const PATTERN: [(char, Stands); 11] = [
     ('n', Stands::For("%r")),
     ('t', Stands::For("%r")),
     ('x', Stands::Name),
-    ('A', Stands::Not("it is not supported yet; write %j")),
-    ('a', Stands::Not("it is not supported yet; leave it out")),
+    ('A', Stands::For("%A")),
+    ('a', Stands::For("%a")),
     (
         'b',
         Stands::Not("a part of an index is not known; leave it out"),
@@ -81,7 +81,11 @@ fn pattern(job: &Job<'_>, text: &str) -> Result<String, String> {
             None if letter.is_some_and(|letter| letter.is_ascii_digit()) => {
                 return fail("numbers are written as they are; leave the width out");
             }
-            None => return fail("it stands for nothing here; there are %j, %N, %n, %t, %x and %%"),
+            None => {
+                return fail(
+                    "it stands for nothing here; there are %j, %A, %a, %N, %n, %t, %x and %%",
+                );
+            }
         }
     }
     Ok(file)

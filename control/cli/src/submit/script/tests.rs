@@ -291,14 +291,13 @@ fn files_are_named_in_our_letters() {
             "-o %x-%N-%n-%t-100%%",
             "--output=job.sh-%n-%r-%r-100%% --error=job.sh-%n-%r-%r-100%%",
         ),
+        ("-e %A/%a-%j", "--error=%A/%a-%j"),
         ("-e %x -J 5%", "--error=5%% --name=5%"),
         ("-o /dev/null", "--output=/dev/null --error=/dev/null"),
     ] {
         becomes(options, words);
     }
     for (pattern, why) in [
-        ("%A", "%A: it is not supported yet; write %j"),
-        ("%a", "%a: it is not supported yet"),
         ("%u", "%u: write your name itself"),
         ("%J", "%J: there are no steps"),
         ("%s", "%s: it stands for nothing here"),
