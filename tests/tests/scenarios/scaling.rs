@@ -280,7 +280,7 @@ fn nodes() -> Vec<Step> {
                     script.has(&asked).then_some(())
                 })
                 .await;
-                assert_eq!(script.process(rank.rank).is_some(), true, "it lives");
+                assert!(script.process(rank.rank).is_some(), "it lives");
                 let node = world.api().node(&rank.node).await.unwrap();
                 let holder = node.holder.map(|holder| holder.allocation);
                 assert_eq!(holder, Some(world.job(name).id));
