@@ -251,7 +251,7 @@ impl World {
         .await;
     }
 
-    /// What an administrator says to the quorum for which there is no other interface.
+    /// What an administrator says to the quorum itself: times finer than the interfaces have them.
     async fn command(&self, command: Command) {
         let envelope = Envelope {
             schema: SCHEMA,
