@@ -1,10 +1,11 @@
 //! Replays workload traces against the product's own rules.
 //!
-//! At present it holds the readers that turn a recorded workload into typed jobs; the simulator
-//! that drives the state machine and the solver on a virtual clock builds on them. Nothing here
-//! knows a cluster, a clock or a network: readers take bytes and return records.
+//! It holds the readers that turn a recorded workload into typed jobs, and a day on a virtual clock: the real
+//! state machine, a cluster that is made of a seed, and what must hold of both whoever decides. Nothing here
+//! knows a real clock or a network: readers take bytes and return records, and the day's time is its own.
 //!
-//! Begin with [`swf::Trace`].
+//! Begin with [`swf::Trace`], or with [`day::run`].
 #![forbid(unsafe_code)]
 
+pub mod day;
 pub mod swf;

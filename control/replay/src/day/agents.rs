@@ -1,0 +1,264 @@
+//! What agents answer, as they would over the network: to who dispatches, who asks for checkpoints and who
+//! reads how busy a node is. `None`: no answer comes.
+
+use super::{
+    deeds::Event,
+    machine::{Machine, Process, Write},
+    nature::Nature,
+    plant::Plant,
+    scene::{DAY_MS, START},
+    site::{Inner, Site},
+    truth::{Attempt, Content, Work},
+};
+use lattice_quorum_types::{
+    AllocationId, NodeId,
+    checkpoint::{CheckpointSetup, CheckpointStatus},
+    wire::{AttemptKey, AttemptStatus, CheckpointRefused, Launch, LaunchRefused, WriteCheckpoint},
+};
+use std::f64::consts::TAU;
+
+/// How long a rank takes to start, and one that is told to end to be gone, milliseconds.
+const STARTS_MS: (u64, u64) = (500, 3_000);
+const ENDS_MS: (u64, u64) = (500, 25_000);
+
+impl Site {
+    /// The boot that a node's agent names.
+    pub fn ping(&self, node: &NodeId) -> Option<String> {
+        let inner = self.inner();
+        let machine = inner.machines.get(node).filter(|of| of.is_up);
+        machine.map(Machine::boot_id)
+    }
+
+    /// A rank is launched.
+    pub fn launch(
+        &self,
+        node: &NodeId,
+        launch: &Launch,
+        checkpoint: Option<&CheckpointSetup>,
+    ) -> Option<Result<AttemptStatus, LaunchRefused>> {
+        self.inner().launch(node, launch, checkpoint)
+    }
+
+    /// A rank is to end.
+    pub fn terminate(
+        &self,
+        node: &NodeId,
+        key: AttemptKey,
+    ) -> Option<Result<AttemptStatus, LaunchRefused>> {
+        self.inner().terminate(node, key)
+    }
+
+    /// A rank is to write a checkpoint, or to say where it stands.
+    pub fn checkpoint(
+        &self,
+        node: &NodeId,
+        asked: &WriteCheckpoint,
+    ) -> Option<Result<CheckpointStatus, CheckpointRefused>> {
+        self.inner().checkpoint(node, asked)
+    }
+
+    /// How busy a node's GPUs are, millionths.
+    pub fn usage(&self, node: &NodeId) -> Option<Result<u32, String>> {
+        self.inner().usage(node)
+    }
+}
+
+fn status(key: AttemptKey) -> AttemptStatus {
+    AttemptStatus { key, report: None }
+}
+
+impl Inner {
+    fn launch(
+        &mut self,
+        node: &NodeId,
+        launch: &Launch,
+        checkpoint: Option<&CheckpointSetup>,
+    ) -> Option<Result<AttemptStatus, LaunchRefused>> {
+        let key = launch.key;
+        let machine = self.machines.get(node).filter(|of| of.is_up)?;
+        if machine.known.contains(&key) {
+            return Some(Ok(status(key)));
+        }
+        let current = machine.boot_id();
+        if let Some(expected) = launch.boot.clone().filter(|boot| *boot != current) {
+            return Some(Err(LaunchRefused::OtherBoot { expected, current }));
+        }
+        let nature = Nature::of(&launch.workload)?;
+        let others = machine.runs.keys().map(|of| format!("{of:?}"));
+        for other in others.collect::<Vec<_>>() {
+            let what = format!("{node} gets {key:?} while {other} runs still");
+            self.checks.add(self.now, what);
+        }
+        let mut restore = checkpoint.and_then(|setup| setup.restore.as_ref());
+        let mut walltime_ms = launch.walltime_ms;
+        match self.plant {
+            Some(Plant::CheckpointForgotten) => restore = None,
+            Some(Plant::WalltimeGivenTwice) => {
+                let held = self.state.allocation(key.allocation);
+                walltime_ms = held.and_then(|held| held.spec.walltime_ms);
+            }
+            _ => {}
+        }
+        let number = restore.map_or(0, |restore| restore.number);
+        self.goes_on(launch, nature, number, walltime_ms);
+        let process = Process {
+            rank: launch.rank,
+            nature,
+            since: None,
+            walltime_ms,
+            is_prepared: checkpoint.is_some(),
+            is_ending: false,
+            write: None,
+        };
+        let machine = self.machines.get_mut(node)?;
+        machine.known.insert(key);
+        machine.runs.insert(key, process);
+        self.counts.launches += 1;
+        let ms = self.rng.range(STARTS_MS.0, STARTS_MS.1);
+        self.after(ms, Event::Started(node.clone(), key));
+        Some(Ok(status(key)))
+    }
+
+    /// A rank goes on from this checkpoint, 0 for none. What it has then must be what was kept of its work.
+    fn goes_on(&mut self, launch: &Launch, nature: Nature, number: u32, walltime_ms: Option<u64>) {
+        let (id, now) = (launch.key.allocation, self.now);
+        let works = &mut self.truth.works;
+        let work = works.entry(id).or_insert_with(|| Work::new(nature));
+        let usable = work.usable;
+        let is_new = work.attempt.number < launch.key.attempt;
+        let content = work.contents.get(&number);
+        if number > 0 && !content.is_some_and(Content::is_whole) {
+            let what = format!("{id} goes on from checkpoint {number}, which is not whole");
+            self.checks.add(now, what);
+        }
+        if number != usable {
+            let from = match number {
+                0 => "the beginning".to_owned(),
+                number => format!("checkpoint {number}"),
+            };
+            let what = format!("{id} goes on from {from}, though checkpoint {usable} is the last");
+            self.checks.add(now, what);
+        }
+        let base_ms = content.map_or(0, |content| content.ran_ms);
+        if is_new {
+            if work.attempt.number > 0 {
+                work.lost_ms += work.attempt.ran_in_all_ms.saturating_sub(base_ms);
+            }
+            work.attempt = Attempt {
+                number: launch.key.attempt,
+                ranks: launch.nodes.len(),
+                base_ms,
+                ..Attempt::default()
+            };
+        }
+        // What is in the checkpoint has used that much of the walltime, not more and hardly less.
+        let held = self.state.allocation(id);
+        let asked_ms = held.and_then(|held| held.spec.walltime_ms);
+        if let (Some(asked_ms), Some(given_ms)) = (asked_ms, walltime_ms) {
+            let used_ms = asked_ms.saturating_sub(given_ms);
+            let is_whole = used_ms <= base_ms && base_ms - used_ms <= super::OFTEN_MS;
+            let is_over = base_ms >= asked_ms && given_ms == 1;
+            if !is_whole && !is_over {
+                let what = format!(
+                    "of {id}, {used_ms} ms of its walltime are used, and it goes on from {base_ms} ms"
+                );
+                self.checks.add(now, what);
+            }
+        }
+    }
+
+    fn terminate(
+        &mut self,
+        node: &NodeId,
+        key: AttemptKey,
+    ) -> Option<Result<AttemptStatus, LaunchRefused>> {
+        let machine = self.machines.get_mut(node).filter(|of| of.is_up)?;
+        if let Some(process) = machine.runs.get_mut(&key) {
+            if !process.is_ending {
+                process.is_ending = true;
+                let ms = self.rng.range(ENDS_MS.0, ENDS_MS.1);
+                self.after(ms, Event::Gone(node.clone(), key));
+            }
+        } else if machine.known.insert(key) {
+            self.after(100, Event::NeverHere(node.clone(), key));
+        }
+        Some(Ok(status(key)))
+    }
+
+    fn checkpoint(
+        &mut self,
+        node: &NodeId,
+        asked: &WriteCheckpoint,
+    ) -> Option<Result<CheckpointStatus, CheckpointRefused>> {
+        let (now, outage, key) = (self.now, self.scene.outage, asked.key);
+        let number = asked.order.number;
+        let machine = self.machines.get_mut(node).filter(|of| of.is_up)?;
+        let Some(process) = machine.runs.get_mut(&key) else {
+            return Some(Ok(CheckpointStatus::Gone));
+        };
+        if !process.is_prepared {
+            return Some(Err(CheckpointRefused::NotPrepared));
+        }
+        if let Some(write) = &process.write {
+            let status = write.status(outage, now);
+            let current = write.order.number;
+            let has_ended = matches!(status, CheckpointStatus::Ended(_));
+            if number == current {
+                self.truth.note_write(key, process, outage, now);
+                return Some(Ok(status));
+            }
+            if number < current {
+                let given = number;
+                return Some(Err(CheckpointRefused::StaleNumber { given, current }));
+            }
+            if !has_ended {
+                let given = number;
+                return Some(Err(CheckpointRefused::InProgress { given, current }));
+            }
+        }
+        let write = Write::new(asked.order.clone(), &process.nature, now);
+        let status = write.status(outage, now);
+        process.write = Some(write);
+        let rank = process.rank;
+        let work = self.truth.works.get_mut(&key.allocation)?;
+        let (ran_ms, ranks) = (work.attempt.ran_ms(now), work.attempt.ranks);
+        let content = work.contents.entry(number).or_insert_with(|| Content {
+            ran_ms,
+            ranks,
+            ..Content::default()
+        });
+        // It holds what all of them had done.
+        content.ran_ms = content.ran_ms.min(ran_ms);
+        content.asked.insert(rank);
+        Some(Ok(status))
+    }
+
+    /// A service's load is shared by its nodes: low at night, more than one bears by day.
+    fn usage(&mut self, node: &NodeId) -> Option<Result<u32, String>> {
+        let machine = self.machines.get(node).filter(|of| of.is_up)?;
+        let serves = |(key, process): (&AttemptKey, &Process)| {
+            let is_one = process.since.is_some() && process.nature.work_ms.is_none();
+            is_one.then_some(key.allocation)
+        };
+        let Some(id) = machine.runs.iter().find_map(serves) else {
+            return Some(Err("nothing of a service runs here".to_owned()));
+        };
+        let of_it = |machine: &&Machine| {
+            let mut runs = machine.runs.iter();
+            machine.is_up && runs.any(|run| serves(run) == Some(id))
+        };
+        let nodes = self.machines.values().filter(of_it).count();
+        if self.rng.chance(10) {
+            return Some(Err("its driver does not answer".to_owned()));
+        }
+        let load = self.load(id) / nodes.max(1) as f64;
+        Some(Ok((load.clamp(0.0, 1.0) * 1e6) as u32))
+    }
+
+    /// In nodes that it fills.
+    fn load(&self, id: AllocationId) -> f64 {
+        let of_day = self.now.since(START) as f64 / DAY_MS as f64;
+        let shift = (id.0 % 4) as f64 / 16.0;
+        0.4 + 1.3 * (1.0 - (TAU * (of_day + 0.25 + shift)).cos()) / 2.0 * 1.4
+    }
+}

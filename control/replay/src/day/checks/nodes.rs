@@ -1,0 +1,246 @@
+//! Who has which nodes: one owner, no more than limits allow, loans that are theirs to give and come back.
+
+use super::{Checks, is_sensitive};
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    AllocationId, AllocationState, Command, NodeId, UnixMillis,
+    allocation::RankPhase,
+    node::{Lifecycle, Node},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// As the documents have it: the grace, then the longest a checkpoint takes with an extension (5 min) and
+/// deferrals (5 min), then the grace of processes, and a few looks of those who decide. Milliseconds.
+const GRACE_MS: u64 = 60_000;
+const LONGEST_MS: u64 = 600_000 + 300_000 + 300_000;
+const SLACK_MS: u64 = 120_000;
+
+impl Checks {
+    /// Every node has one owner, and every rank its node.
+    pub(super) fn owners(&mut self, state: &State, now: UnixMillis) {
+        let mut wrong = Vec::new();
+        let mut holders: BTreeMap<&NodeId, AllocationId> = BTreeMap::new();
+        for held in state.live_allocations() {
+            let present = held.ranks.iter();
+            let present = present.filter(|rank| !matches!(rank.phase, RankPhase::Left { .. }));
+            for rank in present.filter(|_| held.state.holds()) {
+                if let Some(other) = holders.insert(&rank.node, held.id) {
+                    wrong.push(format!("{} has {other} and {}", rank.node, held.id));
+                }
+                let holder = state.node(&rank.node).and_then(|node| node.holder);
+                let is_its = holder.is_some_and(|holder| {
+                    (holder.allocation, holder.attempt) == (held.id, held.attempt)
+                });
+                if !is_its {
+                    wrong.push(format!(
+                        "{} of {} is held by {holder:?}",
+                        rank.node, held.id
+                    ));
+                }
+            }
+        }
+        for node in state.nodes() {
+            if let Some(holder) = node.holder
+                && holders.get(&node.id) != Some(&holder.allocation)
+            {
+                wrong.push(format!("{} is held by nobody: {holder:?}", node.id));
+            }
+        }
+        for what in wrong {
+            self.add(now, what);
+        }
+    }
+
+    /// No level has more than an administrator said.
+    pub(super) fn limits(&mut self, state: &State, now: UnixMillis) {
+        let mut wrong = Vec::new();
+        for (path, limits) in &self.limits {
+            let within = state.live_allocations();
+            let within =
+                within.filter(|held| held.state.holds() && held.spec.project.is_within(path));
+            let within: BTreeSet<AllocationId> = within.map(|held| held.id).collect();
+            let holds = |node: &&Node| {
+                let holder = node.holder.map(|holder| holder.allocation);
+                holder.is_some_and(|id| within.contains(&id))
+            };
+            let (nodes, allocations) = (
+                state.nodes().filter(holds).count() as u64,
+                within.len() as u64,
+            );
+            for (used, limit, unit) in [
+                (nodes, limits.max_nodes, "nodes"),
+                (
+                    allocations,
+                    limits.max_concurrent_allocations,
+                    "allocations",
+                ),
+            ] {
+                if let Some(limit) = limit.filter(|limit| used > *limit) {
+                    wrong.push(format!(
+                        "{path} is above its limit: {used} of {limit} {unit}"
+                    ));
+                }
+            }
+            let counted = state.project(path).map(|project| {
+                let (own, below) = (project.own, project.subtree);
+                (own.nodes + below.nodes, own.allocations + below.allocations)
+            });
+            if counted != Some((nodes, allocations)) {
+                wrong.push(format!(
+                    "{path} has {nodes} nodes, and {counted:?} is counted"
+                ));
+            }
+        }
+        for what in wrong {
+            self.add(now, what);
+        }
+    }
+
+    /// One node's record became another.
+    pub(super) fn node(&mut self, state: &State, command: &Command, node: &Node, now: UnixMillis) {
+        let Some(before) = self.nodes.get(&node.id).cloned() else {
+            return;
+        };
+        let id = &node.id;
+        if node.current != node.home && is_sensitive(&node.home) {
+            self.add(
+                now,
+                format!("{id} of sensitive work was lent to {}", node.current),
+            );
+        }
+        let is_moved = node.current != before.current;
+        if is_moved && node.current != node.home {
+            let is_idle = before.holder.is_none() && before.promised.is_none();
+            if !is_idle || before.tenure.is_some() || !before.drain.is_empty() {
+                self.add(now, format!("{id} was lent and is not idle: {before:?}"));
+            }
+        }
+        if is_moved && (before.holder.is_some() || node.holder.is_some()) {
+            self.add(now, format!("{id} changed hands under {:?}", before.holder));
+        }
+        if let Some(promised) = before.promised
+            && node.promised != before.promised
+        {
+            self.unpromised(state, command, &before, node, promised, now);
+        }
+        if node.holder != before.holder
+            && let Some(holder) = node.holder
+        {
+            self.taken(state, &before, holder.allocation, now);
+        }
+    }
+
+    /// A promise ends when it is kept, with who it was made to, or where its node is of no use any more.
+    fn unpromised(
+        &mut self,
+        state: &State,
+        command: &Command,
+        before: &Node,
+        node: &Node,
+        to: AllocationId,
+        now: UnixMillis,
+    ) {
+        let is_kept = node.holder.is_some_and(|holder| holder.allocation == to);
+        let is_out = node.lifecycle != Lifecycle::Ready
+            || !node.drain.is_empty()
+            || node.recalled_at.is_some()
+            || node.current != before.current;
+        let held = state.allocation(to);
+        let is_over = held.is_none_or(|held| held.state != AllocationState::Pending);
+        // Of what was promised beside, one is gone: then the rest is of no use.
+        let all = self.nodes.values().filter(|node| node.promised == Some(to));
+        let all: Vec<&Node> = all.collect();
+        let wanted = held.map_or(0, |held| held.spec.nodes as usize);
+        let is_lost =
+            |node: &&Node| self.was_silent(&node.id, UnixMillis(now.0.saturating_sub(60_000)));
+        let is_broken = all.len() < wanted || all.iter().any(is_lost);
+        let is_withdrawn = matches!(command, Command::WithdrawPromise { .. }) && is_broken;
+        if !(is_kept || is_out || is_over || is_withdrawn) {
+            let what = format!("{} is promised no more to {to}, which waits", node.id);
+            self.add(now, what);
+        }
+    }
+
+    /// A node got a holder: nobody else was promised it, wanted it back or had it reserved.
+    fn taken(&mut self, state: &State, before: &Node, by: AllocationId, now: UnixMillis) {
+        let (id, Some(held)) = (&before.id, state.allocation(by)) else {
+            return;
+        };
+        let spec = &held.spec;
+        let mut wrong = Vec::new();
+        if let Some(other) = before.holder {
+            wrong.push(format!("{id} went from {} to {by}", other.allocation));
+        }
+        if let Some(other) = before.promised.filter(|other| *other != by) {
+            wrong.push(format!("{id} is promised to {other} and went to {by}"));
+        }
+        if before.recalled_at.is_some() {
+            wrong.push(format!("{id} is asked back and went to {by}"));
+        }
+        if before.current != spec.vcluster {
+            wrong.push(format!("{id} serves {} and went to {by}", before.current));
+        }
+        if self.silent.get(id) == Some(&None) {
+            wrong.push(format!("nobody reaches {id}, and it went to {by}"));
+        }
+        let is_borrowed = before.home != before.current;
+        let is_stuck = spec.class >= 7 && spec.terms.checkpoint.is_none();
+        // A service is given back node by node.
+        let is_fixed =
+            spec.sensitive || spec.class == 10 || (is_stuck && spec.terms.scale.is_none());
+        if is_borrowed && is_fixed {
+            wrong.push(format!(
+                "{id} is borrowed, and nobody takes {by} off it again"
+            ));
+        }
+        if is_borrowed && spec.terms.scale.is_some() && held.state == AllocationState::Starting {
+            wrong.push(format!("the service {by} begins on the borrowed node {id}"));
+        }
+        let until = held.walltime_left_ms().map(|ms| now.after(ms));
+        for name in ["r0", "r1"] {
+            let Ok(name) = name.parse() else { continue };
+            let Some(kept) = state.reservation(&name).map(|kept| &kept.spec) else {
+                continue;
+            };
+            let begins_before = until.is_none_or(|until| kept.from < until);
+            let meets =
+                kept.nodes.contains(id) && begins_before && kept.until.is_none_or(|u| u > now);
+            let is_its = kept
+                .projects
+                .iter()
+                .any(|path| spec.project.is_within(path));
+            // A rank more has as long as the others: what is left of it is not known here.
+            if meets && !is_its && held.state == AllocationState::Starting {
+                wrong.push(format!("{id} is reserved as {name} and went to {by}"));
+            }
+        }
+        for what in wrong {
+            self.add(now, what);
+        }
+    }
+
+    /// Who lent a node has it back in time: with that its own work was planned.
+    pub(super) fn recalled(&mut self, state: &State, now: UnixMillis) {
+        let mut wrong = Vec::new();
+        for node in state.nodes() {
+            let (Some(since), Some(holder)) = (node.recalled_at, node.holder) else {
+                continue;
+            };
+            let held = state.allocation(holder.allocation);
+            let mut nodes = held.iter().flat_map(|held| held.nodes());
+            let bound = since.after(GRACE_MS + LONGEST_MS + SLACK_MS);
+            let from = UnixMillis(since.0.saturating_sub(LONGEST_MS));
+            // What nobody reaches nobody ends.
+            if now > bound && !nodes.any(|node| self.was_silent(node, from)) {
+                let (id, by) = (&node.id, holder.allocation);
+                let state = held.map_or("gone", |held| held.state.as_str());
+                wrong.push(format!(
+                    "{id} is asked back since {since}, and {by} has it still, {state}"
+                ));
+            }
+        }
+        for what in wrong {
+            self.add(now, what);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Who makes room for whom: never sensitive work, never for an equal, not at its end, not again at once.
+
+use super::{Checks, Seen};
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, UnixMillis, command::Victim,
+    course::MoveReason,
+};
+
+/// As the documents have it, milliseconds: 5 min, 15 min, 60 s.
+const NEAR_END_MS: u64 = 300_000;
+const AGAIN_MS: u64 = 900_000;
+const GRACE_MS: u64 = 60_000;
+/// After so many moves it counts as one class higher.
+const OFTEN: u32 = 3;
+
+impl Checks {
+    /// Work is asked to make room by this command.
+    pub(super) fn room(&mut self, state: &State, command: &Command, now: UnixMillis) {
+        let mut wrong = Vec::new();
+        match command {
+            Command::Preempt { id, nodes, victims } => {
+                let job = state.allocation(*id);
+                let class = job.map_or(0, |job| job.spec.class);
+                for victim in victims {
+                    let Some(seen) = self.seen.get(&victim.id) else {
+                        continue;
+                    };
+                    let why = never(seen).or_else(|| for_class(seen, class, now));
+                    wrong.extend(why.map(|why| told(victim, *id, why)));
+                    if !seen.record.nodes().any(|node| nodes.contains(node)) {
+                        wrong.push(told(victim, *id, "has none of its nodes"));
+                    }
+                }
+            }
+            Command::MakeRoom {
+                victim,
+                reason: MoveReason::Reclaimed { home },
+            } => {
+                let Some(seen) = self.seen.get(&victim.id) else {
+                    return;
+                };
+                wrong.extend(never(seen).map(|why| format!("{} {why}", victim.id)));
+                let of_home = seen.record.nodes().filter_map(|node| self.nodes.get(node));
+                let mut lent = of_home.filter(|node| node.home == *home && node.current != *home);
+                let is_due = |at: UnixMillis| now >= at.after(GRACE_MS);
+                if !lent.any(|node| node.recalled_at.is_some_and(is_due)) {
+                    let what = "makes room for an owner before its grace was over";
+                    wrong.push(format!("{} {what}", victim.id));
+                }
+            }
+            _ => {}
+        }
+        for what in wrong {
+            self.add(now, what);
+        }
+    }
+}
+
+fn told(victim: &Victim, by: AllocationId, why: &str) -> String {
+    format!("{} makes room for {by}, and {why}", victim.id)
+}
+
+/// Whether nobody moves it at all.
+fn never(seen: &Seen) -> Option<&'static str> {
+    let record = &seen.record;
+    let is_steady = matches!(
+        record.state,
+        AllocationState::Starting | AllocationState::Running
+    );
+    match () {
+        () if record.spec.sensitive => Some("is sensitive"),
+        () if record.spec.class >= 10 => Some("is of class 10"),
+        () if !is_steady => Some("writes a checkpoint, or is being stopped"),
+        () => None,
+    }
+}
+
+fn for_class(seen: &Seen, class: u8, now: UnixMillis) -> Option<&'static str> {
+    let record = &seen.record;
+    let counts_as = record.spec.class + u8::from(seen.moves >= OFTEN);
+    let is_recent = seen.moved_at.is_some_and(|at| now.since(at) < AGAIN_MS);
+    let is_near = ends_at(record).is_some_and(|at| at <= now.after(NEAR_END_MS));
+    match () {
+        () if counts_as >= class => Some("is not below its class"),
+        () if is_recent => Some("was moved just now"),
+        () if is_near => Some("is near its end"),
+        () if record.spec.class >= 7 && record.spec.terms.checkpoint.is_none() => {
+            Some("cannot be saved, and is of class 7 or above")
+        }
+        () => None,
+    }
+}
+
+/// When its walltime is over, of what runs.
+fn ends_at(record: &Allocation) -> Option<UnixMillis> {
+    let since = record.ranks.iter().map(|rank| rank.phase.running_since());
+    let since = since.collect::<Option<Vec<_>>>()?.into_iter().max()?;
+    let left = record
+        .spec
+        .walltime_ms?
+        .saturating_sub(record.course.resumed_ms);
+    Some(since.after(left))
+}

@@ -1,0 +1,92 @@
+//! Nothing waits that could run: where everybody who waits for a vCluster would find nodes, somebody starts.
+
+use super::Checks;
+use crate::day::machine::Machine;
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Allocation, AllocationState, NodeId, UnixMillis, VclusterName, limit::Usage, node::Node,
+};
+use std::collections::BTreeMap;
+
+/// For so long at most, milliseconds: a few looks, with questions to nodes between them.
+const AT_MOST_MS: u64 = 5 * 60_000;
+
+impl Checks {
+    pub(super) fn waiting(
+        &mut self,
+        state: &State,
+        machines: &BTreeMap<NodeId, Machine>,
+        now: UnixMillis,
+    ) {
+        let mut names: Vec<&VclusterName> = state.nodes().map(|node| &node.home).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut stuck = Vec::new();
+        for name in names {
+            match could_start(state, machines, name, now) {
+                Some(held) => {
+                    let since = *self.idle.entry(name.clone()).or_insert(now);
+                    if now.since(since) > AT_MOST_MS {
+                        stuck.push(format!(
+                            "{} waits for {name}, which has nodes for it",
+                            held.id
+                        ));
+                    }
+                }
+                None => _ = self.idle.remove(name),
+            }
+        }
+        for what in stuck {
+            self.add(now, what);
+        }
+    }
+}
+
+/// One who waits there, where there are nodes for any of those who do.
+fn could_start<'a>(
+    state: &'a State,
+    machines: &BTreeMap<NodeId, Machine>,
+    name: &VclusterName,
+    now: UnixMillis,
+) -> Option<&'a Allocation> {
+    let free = state
+        .nodes()
+        .filter(|node| is_free(state, machines, node, name, now));
+    let free = free.count();
+    let fits = |held: &&Allocation| {
+        let asked = Usage {
+            nodes: u64::from(held.spec.nodes),
+            allocations: 1,
+        };
+        held.state == AllocationState::Pending
+            && held.spec.vcluster == *name
+            && held.course.tally.is_none()
+            && held.eligible_at <= now
+            && state.check_fits(&held.spec.project, asked).is_ok()
+    };
+    let mut waiting: Vec<&Allocation> = state.live_allocations().filter(fits).collect();
+    waiting.sort_unstable_by_key(|held| std::cmp::Reverse(held.spec.nodes));
+    let first = waiting.first()?;
+    (free >= first.spec.nodes as usize).then_some(*first)
+}
+
+/// Its own, at home, and there for anybody.
+fn is_free(
+    state: &State,
+    machines: &BTreeMap<NodeId, Machine>,
+    node: &Node,
+    name: &VclusterName,
+    now: UnixMillis,
+) -> bool {
+    let is_up = machines
+        .get(&node.id)
+        .is_some_and(|machine| machine.is_up && now.since(machine.turned_at) > AT_MOST_MS);
+    let is_kept = ["r0", "r1"].into_iter().any(|name| {
+        let name = name.parse();
+        let kept = name.ok().and_then(|name| state.reservation(&name));
+        kept.is_some_and(|kept| {
+            kept.spec.nodes.contains(&node.id) && kept.spec.until.is_none_or(|until| until > now)
+        })
+    });
+    node.home == *name && node.current == *name && node.is_assignable() && is_up && !is_kept
+}

@@ -1,0 +1,164 @@
+//! What becomes of work: it keeps its place in the queue, its checkpoints are whole, and its end has a reason.
+
+use super::{Checks, Seen, was_moved};
+use crate::day::truth::Truth;
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Allocation, AllocationState, Command, UnixMillis,
+    allocation::{RankExit, StopCause},
+    command::RankReport,
+    course::MoveReason,
+    spec::Requeue,
+    wire::AttemptKey,
+};
+use std::sync::Arc;
+
+impl Checks {
+    /// A rank's word that its part is written was taken: with the last one it is a checkpoint to go on from.
+    pub(super) fn counted(&mut self, state: &State, truth: &mut Truth, command: &Command) {
+        let Command::Report {
+            id,
+            node,
+            report: RankReport::Checkpoint { of },
+            ..
+        } = command
+        else {
+            return;
+        };
+        if !of.outcome.is_written() {
+            return;
+        }
+        let Some(rank) = state
+            .allocation(*id)
+            .and_then(|held| held.nodes().position(|own| own == node))
+        else {
+            return;
+        };
+        let Some(work) = truth.works.get_mut(id) else {
+            return;
+        };
+        if let Some(content) = work.contents.get_mut(&of.number) {
+            content.counted.insert(rank as u32);
+            if content.counted.len() == content.ranks {
+                work.usable = work.usable.max(of.number);
+            }
+        }
+    }
+
+    /// An allocation's record became another.
+    pub(super) fn work(&mut self, truth: &Truth, record: &Arc<Allocation>, now: UnixMillis) {
+        let id = record.id;
+        let Some(seen) = self.seen.get_mut(&id) else {
+            let seen = Seen {
+                record: record.clone(),
+                submitted_at: record.submitted_at,
+                moves: 0,
+                moved_at: None,
+                has_ended: record.state.is_terminal(),
+            };
+            self.seen.insert(id, seen);
+            return;
+        };
+        let before = std::mem::replace(&mut seen.record, record.clone());
+        let mut wrong = Vec::new();
+        if record.submitted_at != seen.submitted_at {
+            wrong.push(format!("{id} was submitted at another time by now"));
+        }
+        let waits = |record: &Allocation| record.state == AllocationState::Pending;
+        let is_queued_again =
+            !waits(&before) && waits(record) && (before.state.holds() || was_moved(&before));
+        if is_queued_again && record.eligible_at != before.eligible_at {
+            wrong.push(format!("{id} lost its place in the queue"));
+        }
+        let leaves = before.state == AllocationState::Stopping && !record.state.holds();
+        if leaves && was_moved(record) {
+            seen.moves += 1;
+            seen.moved_at = Some(now);
+        }
+        if seen.has_ended {
+            wrong.push(format!("{id} had ended and is {} now", record.state));
+        }
+        if record.state.is_terminal() {
+            seen.has_ended = true;
+            if let Some(why) = unexplained(truth, record) {
+                wrong.push(format!(
+                    "{id} is {}, {why}: {:?}",
+                    record.state, record.stop
+                ));
+            }
+        }
+        for what in wrong {
+            self.add(now, what);
+        }
+    }
+}
+
+/// What is odd about an end.
+fn unexplained(truth: &Truth, record: &Allocation) -> Option<&'static str> {
+    // An array is its elements, and each of these has an end of its own.
+    if record.course.tally.is_some() {
+        return None;
+    }
+    let work = truth.works.get(&record.id);
+    let odd = |is_so: bool, why: &'static str| (!is_so).then_some(why);
+    match (record.state, &record.stop) {
+        (AllocationState::Completed, None) => odd(
+            work.is_some_and(|work| work.is_done && work.nature.code == 0),
+            "and its work is not done",
+        ),
+        (AllocationState::Cancelled, Some(StopCause::Cancelled { .. })) => odd(
+            truth.cancelled.contains(&record.id) || is_of_cancelled(truth, record),
+            "by nobody",
+        ),
+        (AllocationState::Cancelled, Some(StopCause::Unsatisfiable { .. })) => None,
+        (_, Some(StopCause::Deadline)) => odd(
+            record.spec.terms.deadline_at.is_some(),
+            "and it has no deadline",
+        ),
+        (AllocationState::Failed, Some(StopCause::Walltime)) => odd(
+            work.is_some_and(|work| work.is_overdue),
+            "and its time was not over",
+        ),
+        (AllocationState::Failed, Some(StopCause::RankFailed { exit, .. })) => odd(
+            work.is_some_and(|work| match exit {
+                RankExit::Exited { code } => *code != 0 && *code == work.nature.code,
+                _ => false,
+            }),
+            "and none of it failed",
+        ),
+        (AllocationState::Failed, Some(StopCause::NodeLost { node })) => {
+            let key = AttemptKey {
+                allocation: record.id,
+                attempt: record.attempt,
+            };
+            let was_lost = truth.lost.contains(&(node.clone(), key));
+            let again = match record.spec.requeue {
+                Requeue::Always => true,
+                Requeue::Once => record.attempt == 1,
+                Requeue::Never => false,
+            };
+            odd(
+                was_lost && !again,
+                "and it would be queued again, or its node was there",
+            )
+        }
+        (
+            AllocationState::Failed,
+            Some(StopCause::Moved {
+                reason: MoveReason::Preempted { .. } | MoveReason::Reclaimed { .. },
+                checkpoint: None,
+                has_run: true,
+            }),
+        ) => odd(
+            record.spec.requeue != Requeue::Always,
+            "and it would be queued again",
+        ),
+        _ => Some("for no reason that there is"),
+    }
+}
+
+/// Whether somebody cancelled the array that it is an element of.
+fn is_of_cancelled(truth: &Truth, record: &Allocation) -> bool {
+    let array = record.course.element.map(|element| element.array);
+    array.is_some_and(|array| truth.cancelled.contains(&array))
+}

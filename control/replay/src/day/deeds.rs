@@ -1,0 +1,333 @@
+//! What happens on its own: people submit, processes start and end, nodes go and come back.
+
+use super::{
+    machine::Machine,
+    plant::Plant,
+    scene::{Deed, START},
+    site::{Heard, Inner, ended},
+};
+use lattice_quorum_types::{
+    AllocationId, Command, NodeId,
+    allocation::RankExit,
+    command::{Power, RankReport},
+    node::Lifecycle,
+    vcluster::VclusterPatch,
+    wire::AttemptKey,
+};
+use std::collections::BTreeMap;
+
+const ADMIN: &str = "root";
+/// Silence after which control suspects a node, and after which it calls it unreachable, milliseconds.
+const SUSPECT_MS: u64 = 3_000;
+const UNREACHABLE_MS: u64 = 32_000;
+/// How long an agent takes after a boot until it tells what its journal has, milliseconds.
+const JOURNAL_MS: u64 = 3_000;
+
+/// Something that happens.
+#[derive(Debug)]
+pub(super) enum Event {
+    Deed(Deed),
+    /// A rank's process is there.
+    Started(NodeId, AttemptKey),
+    /// The work of an attempt is done.
+    Finished(AttemptKey),
+    /// A rank's time is over.
+    Overdue(NodeId, AttemptKey),
+    /// A process that was told to end has.
+    Gone(NodeId, AttemptKey),
+    /// An attempt that was never here is told to have been stopped.
+    NeverHere(NodeId, AttemptKey),
+    Suspected(NodeId, u64),
+    Unreachable(NodeId, u64),
+    Back(NodeId),
+    /// What was there when the node went is told.
+    Journal(NodeId),
+}
+
+impl Inner {
+    /// Projects, vClusters and nodes.
+    pub(super) fn furnish(&mut self) {
+        let scene = self.scene.clone();
+        for (path, limits) in scene.projects {
+            let command = Command::CreateProject {
+                path,
+                limits: Some(limits),
+                admins: Vec::new(),
+                description: String::new(),
+            };
+            self.must(command);
+        }
+        for part in scene.parts {
+            let change = VclusterPatch {
+                description: Some("of a day".to_owned()),
+                ..VclusterPatch::default()
+            };
+            self.must(Command::SetScheduler {
+                vcluster: part.name.clone(),
+                change: Box::new(change),
+                settings: part.settings,
+                expected_version: None,
+            });
+            for node in part.nodes {
+                self.must(Command::RegisterNode {
+                    node: node.clone(),
+                    vcluster: part.name.clone(),
+                });
+                self.must(Command::SetLifecycle {
+                    node: node.clone(),
+                    lifecycle: Lifecycle::Ready,
+                });
+                let machine = Machine {
+                    is_up: true,
+                    boot: 1,
+                    turned_at: START,
+                    ..Machine::default()
+                };
+                let heard = Heard::Alive(machine.boot_id());
+                self.heard.push((node.clone(), heard));
+                self.machines.insert(node, machine);
+            }
+        }
+        for (at, deed) in scene.deeds {
+            self.at(at, Event::Deed(deed));
+        }
+    }
+
+    fn must(&mut self, command: Command) {
+        let told = format!("{command:?}");
+        if let Err(refusal) = self.propose(ADMIN, Power::Admin, command) {
+            let now = self.now;
+            self.checks.add(now, format!("{told}: {refusal}"));
+        }
+    }
+
+    pub(super) fn happen(&mut self, what: Event) {
+        match what {
+            Event::Deed(deed) => self.deed(deed),
+            Event::Started(node, key) => self.started(&node, key),
+            Event::Finished(key) => self.finished(key),
+            Event::Overdue(node, key) => self.overdue(&node, key),
+            Event::Gone(node, key) => self.end_process(&node, key, RankExit::Stopped),
+            Event::NeverHere(node, key) => match self.machines.get_mut(&node) {
+                Some(machine) if !machine.is_up => machine.lost.push(key),
+                _ => self.report(key, &node, ended(self.now, RankExit::Stopped)),
+            },
+            Event::Suspected(node, boot) => self.pinged(node, boot, Heard::Suspect),
+            Event::Unreachable(node, boot) => self.pinged(node, boot, Heard::Unreachable),
+            Event::Back(node) => self.back(&node),
+            Event::Journal(node) => self.journal(&node),
+        }
+    }
+
+    fn pinged(&mut self, node: NodeId, boot: u64, heard: Heard) {
+        let known = self.machines.get(&node);
+        if known.is_some_and(|machine| !machine.is_up && machine.boot == boot) {
+            self.checks.pinged(&node, &heard, self.now);
+            self.heard.push((node, heard));
+        }
+    }
+
+    fn deed(&mut self, deed: Deed) {
+        // A refusal is the user's to hear: the limits are full.
+        match deed {
+            Deed::Submit { user, spec } => {
+                let _ = self.propose(&user, Power::User, Command::Submit { spec });
+            }
+            Deed::SubmitDag { user, dag } => {
+                let _ = self.propose(&user, Power::User, Command::SubmitDag { dag });
+            }
+            Deed::Cancel { nth } => self.cancel(nth),
+            Deed::Fail { node, for_ms } => self.fail(node, for_ms),
+            Deed::Reserve { name, spec } => self.must(Command::SetReservation {
+                name,
+                spec,
+                expected: None,
+            }),
+            Deed::StorageOut { told } => {
+                if told {
+                    self.storage("0");
+                }
+            }
+            Deed::StorageBack => self.storage(""),
+            Deed::EndServices => self.end_services(),
+        }
+    }
+
+    /// What the settings say of the storage's bandwidth.
+    fn storage(&mut self, bytes_s: &str) {
+        for part in self.scene.parts.clone() {
+            let setting = ("checkpoint_bytes_s".to_owned(), bytes_s.to_owned());
+            self.must(Command::SetScheduler {
+                vcluster: part.name,
+                change: Box::default(),
+                settings: BTreeMap::from([setting]),
+                expected_version: None,
+            });
+        }
+    }
+
+    fn cancel(&mut self, nth: u64) {
+        let live = self.state.live_allocations();
+        let live = live.filter(|held| held.spec.terms.scale.is_none());
+        let live: Vec<(AllocationId, String)> =
+            live.map(|held| (held.id, held.user.clone())).collect();
+        let place = nth % live.len().max(1) as u64;
+        if let Some((id, user)) = live.get(place as usize) {
+            self.cancels(*id, user);
+        }
+    }
+
+    fn cancels(&mut self, id: AllocationId, user: &str) {
+        self.truth.cancelled.insert(id);
+        let _ = self.propose(user, Power::User, Command::Cancel { id });
+    }
+
+    fn end_services(&mut self) {
+        let live = self.state.live_allocations();
+        let live = live.filter(|held| held.spec.terms.scale.is_some());
+        let live: Vec<(AllocationId, String)> =
+            live.map(|held| (held.id, held.user.clone())).collect();
+        for (id, user) in live {
+            self.cancels(id, &user);
+        }
+    }
+
+    fn started(&mut self, node: &NodeId, key: AttemptKey) {
+        let now = self.now;
+        let Some(machine) = self.machines.get_mut(node).filter(|of| of.is_up) else {
+            return;
+        };
+        let Some(process) = machine.runs.get_mut(&key) else {
+            return;
+        };
+        if process.is_ending || process.since.is_some() {
+            return;
+        }
+        process.since = Some(now);
+        let (rank, walltime) = (process.rank, process.walltime_ms);
+        if let Some(ms) = walltime {
+            self.after(ms, Event::Overdue(node.clone(), key));
+        }
+        self.report(key, node, RankReport::Started { at: now });
+        let Some(work) = self.truth.works.get_mut(&key.allocation) else {
+            return;
+        };
+        if work.attempt.number != key.attempt {
+            return;
+        }
+        work.attempt.started.insert(rank);
+        if work.attempt.started.len() == work.attempt.ranks && work.attempt.began_at.is_none() {
+            work.attempt.began_at = Some(now);
+            let left = work.nature.work_ms;
+            let left = left.map(|ms| ms.saturating_sub(work.attempt.base_ms).max(1));
+            if let Some(ms) = left {
+                self.after(ms, Event::Finished(key));
+            }
+        }
+    }
+
+    fn finished(&mut self, key: AttemptKey) {
+        let Some(work) = self.truth.works.get_mut(&key.allocation) else {
+            return;
+        };
+        if work.attempt.number != key.attempt || work.attempt.is_broken {
+            return;
+        }
+        let code = work.nature.code;
+        let runs = |(_, machine): &(&NodeId, &Machine)| {
+            let process = machine.runs.get(&key);
+            machine.is_up && process.is_some_and(|process| process.since.is_some())
+        };
+        let on = self.machines.iter().filter(runs);
+        let on: Vec<NodeId> = on.map(|(node, _)| node.clone()).collect();
+        // Who lost a rank waits for it until somebody ends it.
+        if on.len() < work.attempt.ranks {
+            return;
+        }
+        work.is_done = true;
+        for node in on {
+            self.end_process(&node, key, RankExit::Exited { code });
+        }
+    }
+
+    fn overdue(&mut self, node: &NodeId, key: AttemptKey) {
+        let machine = self.machines.get(node).filter(|of| of.is_up);
+        if machine.is_some_and(|of| of.runs.contains_key(&key)) {
+            if let Some(work) = self.truth.works.get_mut(&key.allocation) {
+                work.is_overdue = true;
+            }
+            self.end_process(node, key, RankExit::Walltime);
+        }
+    }
+
+    /// A process is gone, and its agent says so.
+    fn end_process(&mut self, node: &NodeId, key: AttemptKey, exit: RankExit) {
+        let outage = self.scene.outage;
+        let now = self.now;
+        let Some(machine) = self.machines.get_mut(node).filter(|of| of.is_up) else {
+            return;
+        };
+        // What the bug forgets runs on, and the agent says that it does not.
+        let stays = self.plant == Some(Plant::EndedTooSoon) && exit == RankExit::Stopped;
+        let process = match stays {
+            true => None,
+            false => match machine.runs.remove(&key) {
+                Some(process) => Some(process),
+                None => return,
+            },
+        };
+        if let Some(process) = process {
+            self.truth.leaves(key, &process, outage, now);
+        }
+        self.report(key, node, ended(now, exit));
+    }
+
+    fn fail(&mut self, node: NodeId, for_ms: u64) {
+        let (outage, now) = (self.scene.outage, self.now);
+        let Some(machine) = self.machines.get_mut(&node).filter(|of| of.is_up) else {
+            return;
+        };
+        self.counts.failures += 1;
+        machine.is_up = false;
+        machine.turned_at = now;
+        let boot = machine.boot;
+        if let Some(holder) = self.state.node(&node).and_then(|of| of.holder) {
+            let key = AttemptKey {
+                allocation: holder.allocation,
+                attempt: holder.attempt,
+            };
+            self.truth.lost.insert((node.clone(), key));
+        }
+        for (key, process) in std::mem::take(&mut machine.runs) {
+            machine.lost.push(key);
+            self.truth.leaves(key, &process, outage, now);
+        }
+        self.after(SUSPECT_MS, Event::Suspected(node.clone(), boot));
+        self.after(UNREACHABLE_MS, Event::Unreachable(node.clone(), boot));
+        self.after(for_ms, Event::Back(node));
+    }
+
+    fn back(&mut self, node: &NodeId) {
+        let now = self.now;
+        let Some(machine) = self.machines.get_mut(node) else {
+            return;
+        };
+        machine.is_up = true;
+        machine.boot += 1;
+        machine.turned_at = now;
+        let heard = Heard::Alive(machine.boot_id());
+        self.checks.pinged(node, &heard, now);
+        self.heard.push((node.clone(), heard));
+        self.after(JOURNAL_MS, Event::Journal(node.clone()));
+    }
+
+    fn journal(&mut self, node: &NodeId) {
+        let Some(machine) = self.machines.get_mut(node).filter(|of| of.is_up) else {
+            return;
+        };
+        for key in std::mem::take(&mut machine.lost) {
+            let evidence = "the node was booted anew".to_owned();
+            self.report(key, node, ended(self.now, RankExit::Lost { evidence }));
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! One node of the day: whether it is up, under which boot, and the processes its agent answers for.
+
+use super::nature::{Answers, Nature};
+use lattice_quorum_types::{
+    UnixMillis,
+    checkpoint::{CheckpointFailure, CheckpointOrder, CheckpointOutcome, CheckpointStatus},
+    wire::AttemptKey,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// For how long work puts a checkpoint off that does, milliseconds.
+const PUT_OFF_MS: u64 = 60_000;
+/// Bytes of a rank's part.
+const PART_BYTES: u64 = 80_000_000_000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Machine {
+    pub(super) is_up: bool,
+    /// Counts its boots.
+    pub(super) boot: u64,
+    /// When it was last gone, or came back.
+    pub(super) turned_at: UnixMillis,
+    /// What runs, or is about to.
+    pub(super) runs: BTreeMap<AttemptKey, Process>,
+    /// Attempts that its journal has, also of boots before: none is begun again.
+    pub(super) known: BTreeSet<AttemptKey>,
+    /// Attempts that were there when it went, and of whose end nobody was told.
+    pub(super) lost: Vec<AttemptKey>,
+}
+
+impl Machine {
+    /// The boot as its agent names it.
+    pub(super) fn boot_id(&self) -> String {
+        format!("boot-{}", self.boot)
+    }
+}
+
+/// One rank's process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) rank: u32,
+    pub(super) nature: Nature,
+    /// Since when it runs.
+    pub(super) since: Option<UnixMillis>,
+    /// When it is ended if it runs still, from its start on, milliseconds.
+    pub(super) walltime_ms: Option<u64>,
+    /// It was launched with a way to ask it for checkpoints.
+    pub(super) is_prepared: bool,
+    /// It was told to end.
+    pub(super) is_ending: bool,
+    /// The last checkpoint it was asked for.
+    pub(super) write: Option<Write>,
+}
+
+/// A rank's part of a checkpoint.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) order: CheckpointOrder,
+    asked_at: UnixMillis,
+    answers: Answers,
+    takes_ms: u64,
+}
+
+impl Write {
+    pub(super) fn new(order: CheckpointOrder, nature: &Nature, now: UnixMillis) -> Self {
+        let takes_ms = match nature.answers {
+            // From a little too long to far too long: some are done with the extension.
+            Answers::TooSlow => order.timeout_ms * (11 + nature.write_ms % 10) / 10,
+            _ => nature.write_ms,
+        };
+        Self {
+            order,
+            asked_at: now,
+            answers: nature.answers,
+            takes_ms,
+        }
+    }
+
+    /// Where it stands, if its process lives. `outage`: when nothing can be stored.
+    pub(super) fn status(
+        &self,
+        outage: (UnixMillis, UnixMillis),
+        now: UnixMillis,
+    ) -> CheckpointStatus {
+        let failed = |at, cause, reason: &str| {
+            CheckpointStatus::Ended(CheckpointOutcome::Failed {
+                at,
+                cause,
+                reason: reason.to_owned(),
+            })
+        };
+        let timeout_ms = self.order.timeout_ms;
+        let begins_at = match self.answers {
+            Answers::Declines => return failed(self.asked_at, CheckpointFailure::Declined, "no"),
+            Answers::Ignores => {
+                let until = self.asked_at.after(timeout_ms);
+                return match now < until {
+                    true => CheckpointStatus::Asked { at: self.asked_at },
+                    false => failed(until, CheckpointFailure::Unresponsive, "no answer"),
+                };
+            }
+            Answers::Defers => self.asked_at.after(PUT_OFF_MS),
+            Answers::Writes | Answers::TooSlow => self.asked_at,
+        };
+        if now < begins_at {
+            return CheckpointStatus::Deferred {
+                until: begins_at,
+                times: 1,
+            };
+        }
+        let done_at = begins_at.after(self.takes_ms);
+        let limit = begins_at.after(timeout_ms + self.order.extension_ms);
+        let breaks_at = begins_at.max(outage.0);
+        let is_broken = breaks_at < outage.1 && breaks_at <= done_at.min(limit);
+        if is_broken && now >= breaks_at {
+            return failed(breaks_at, CheckpointFailure::Storage, "no storage");
+        }
+        match () {
+            () if done_at <= limit && now >= done_at => {
+                CheckpointStatus::Ended(CheckpointOutcome::Written {
+                    at: done_at,
+                    bytes: Some(PART_BYTES),
+                    took_ms: done_at.since(self.asked_at),
+                })
+            }
+            () if now >= limit => failed(limit, CheckpointFailure::TooSlow, "not in time"),
+            () => CheckpointStatus::Writing { heard_at: now },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stands(answers: Answers, write_ms: u64, at_ms: u64) -> CheckpointStatus {
+        let nature = Nature {
+            work_ms: None,
+            write_ms,
+            answers,
+            code: 0,
+        };
+        let order = CheckpointOrder::new(1, "/scratch", 100_000);
+        let write = Write::new(order, &nature, UnixMillis(1000));
+        let outage = (UnixMillis(500_000), UnixMillis(600_000));
+        write.status(outage, UnixMillis(1000 + at_ms))
+    }
+
+    fn cause(status: CheckpointStatus) -> Option<CheckpointFailure> {
+        match status {
+            CheckpointStatus::Ended(CheckpointOutcome::Failed { cause, .. }) => Some(cause),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_part_is_written_when_it_is_whole_and_never_while_there_is_no_storage() {
+        use CheckpointStatus::{Asked, Deferred, Ended, Writing};
+        let done = stands(Answers::Writes, 50, 50);
+        assert!(matches!(&done, Ended(outcome) if outcome.is_written()));
+        assert!(matches!(stands(Answers::Writes, 50, 49), Writing { .. }));
+        assert!(matches!(stands(Answers::Defers, 50, 50), Deferred { .. }));
+        let late = stands(Answers::Defers, 50, 60_050);
+        assert!(matches!(&late, Ended(outcome) if outcome.is_written()));
+        assert!(matches!(stands(Answers::Ignores, 50, 50), Asked { .. }));
+        let silent = cause(stands(Answers::Ignores, 50, 100_000));
+        assert_eq!(silent, Some(CheckpointFailure::Unresponsive));
+        // Twice its time is more than the extension, 1.1 times is not.
+        let slow = cause(stands(Answers::TooSlow, 9, 150_000));
+        assert_eq!(slow, Some(CheckpointFailure::TooSlow));
+        let extended = stands(Answers::TooSlow, 10, 110_000);
+        assert!(matches!(&extended, Ended(outcome) if outcome.is_written()));
+        let mut write = Write::new(
+            CheckpointOrder::new(1, "/scratch", 100_000),
+            &Nature {
+                work_ms: None,
+                write_ms: 2000,
+                answers: Answers::Writes,
+                code: 0,
+            },
+            UnixMillis(499_000),
+        );
+        let outage = (UnixMillis(500_000), UnixMillis(600_000));
+        let status = write.status(outage, UnixMillis(501_000));
+        assert_eq!(cause(status), Some(CheckpointFailure::Storage));
+        write.asked_at = UnixMillis(600_000);
+        let status = write.status(outage, UnixMillis(602_000));
+        assert!(matches!(status, Ended(outcome) if outcome.is_written()));
+    }
+}

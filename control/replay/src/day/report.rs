@@ -1,0 +1,180 @@
+//! What days did, in numbers.
+
+use lattice_quorum_types::{
+    Applied, Command, Envelope, Refusal,
+    checkpoint::CheckpointOutcome,
+    command::RankReport,
+    course::MoveReason,
+    event::{AllocationChange, EventKind},
+    vcluster::VclusterPatch,
+};
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+/// What happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) events: u64,
+    pub(super) looks: u64,
+    pub(super) failures: u64,
+    pub(super) launches: u64,
+    pub(super) lost_ms: u64,
+    /// By kind.
+    pub(super) of: BTreeMap<&'static str, u64>,
+}
+
+impl Counts {
+    fn one(&mut self, what: &'static str) {
+        self.many(what, 1);
+    }
+
+    fn many(&mut self, what: &'static str, count: u64) {
+        *self.of.entry(what).or_default() += count;
+    }
+
+    pub(super) fn committed(&mut self, envelope: &Envelope, applied: &Applied) {
+        self.one("commands committed");
+        if applied.events.is_empty() {
+            return;
+        }
+        for event in &applied.events {
+            if let EventKind::Allocation { change, record } = &event.kind {
+                match change {
+                    AllocationChange::Submitted => self.one("work: submitted"),
+                    AllocationChange::Ended => match record.state.as_str() {
+                        "completed" => self.one("work: completed"),
+                        "failed" => self.one("work: failed"),
+                        _ => self.one("work: cancelled"),
+                    },
+                    AllocationChange::Requeued => self.one("work: queued again"),
+                    AllocationChange::Checkpointing => self.one("checkpoints: asked for"),
+                    _ => {}
+                }
+            }
+        }
+        match &envelope.command {
+            Command::Preempt { victims, .. } => {
+                self.one("room made for a higher class");
+                self.many("  victims", victims.len() as u64);
+            }
+            Command::MakeRoom {
+                reason: MoveReason::Reclaimed { .. },
+                ..
+            } => self.one("  victims of owners"),
+            Command::LendNode { .. } => self.one("nodes lent"),
+            Command::ReturnNode { .. } => self.one("nodes home again"),
+            Command::RecallNode { wanted: true, .. } => self.one("nodes asked back"),
+            Command::RecallNode { .. } => self.one("nodes asked back no more"),
+            Command::Grow { .. } => self.one("services grown"),
+            Command::Shrink { .. } => self.one("services shrunk"),
+            Command::Resume { .. } => self.one("work: resumed"),
+            Command::Expire { .. } => self.one("work: too late for its deadline"),
+            Command::WithdrawPromise { .. } => self.one("promises withdrawn"),
+            Command::ExtendCheckpoint { .. } => self.one("checkpoints: given more time"),
+            Command::GiveUpCheckpoint { .. } => self.one("checkpoints: given up"),
+            Command::Assign { .. } => self.one("assigned"),
+            Command::AssignSensitive { .. } => self.one("assigned, sensitive"),
+            Command::Report {
+                report: RankReport::Checkpoint { of },
+                ..
+            } => match of.outcome {
+                CheckpointOutcome::Written { .. } => self.one("checkpoints: parts written"),
+                CheckpointOutcome::Failed { .. } => self.one("checkpoints: failed"),
+            },
+            Command::SetScheduler { change, .. } if **change == VclusterPatch::default() => {
+                self.one("settings changed");
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn refused(&mut self, command: &Command, _: &Refusal) {
+        match command {
+            Command::Submit { .. } | Command::SubmitDag { .. } => self.one("submits refused"),
+            _ => self.one("other commands refused"),
+        }
+    }
+}
+
+/// What one day did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What must not be, with the time.
+    pub violations: Vec<String>,
+    pub(super) counts: Counts,
+    /// Digest of the state at the end: the same for the same seed and who decides.
+    pub state: String,
+}
+
+/// What many days did.
+#[derive(Debug, Default)]
+pub struct Sum {
+    /// How many.
+    pub days: u64,
+    /// Those that went wrong, by seed.
+    pub failed: Vec<Report>,
+    counts: Counts,
+    /// On the wall.
+    pub took: Duration,
+    /// Of one day, the most.
+    pub longest: Duration,
+}
+
+impl Sum {
+    /// One day more, which took so long.
+    pub fn add(&mut self, report: Report, took: Duration) {
+        self.days += 1;
+        self.longest = self.longest.max(took);
+        let (sum, one) = (&mut self.counts, &report.counts);
+        sum.events += one.events;
+        sum.looks += one.looks;
+        sum.failures += one.failures;
+        sum.launches += one.launches;
+        sum.lost_ms += one.lost_ms;
+        for (what, count) in &one.of {
+            *sum.of.entry(what).or_default() += count;
+        }
+        if !report.violations.is_empty() {
+            self.failed.push(report);
+            self.failed.sort_by_key(|report| report.seed);
+        }
+    }
+
+    /// How often something of a kind happened.
+    pub fn count(&self, what: &str) -> u64 {
+        self.counts.of.get(what).copied().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = [
+            ("days, a seed each", self.days),
+            ("events of nodes and people", self.counts.events),
+            ("looks of those who decide", self.counts.looks),
+            ("nodes failed", self.counts.failures),
+            ("ranks launched", self.counts.launches),
+            (
+                "hours of work lost by moves",
+                self.counts.lost_ms / 3_600_000,
+            ),
+        ];
+        for (what, count) in rows {
+            writeln!(f, "{what:<36} {count:>12}")?;
+        }
+        for (what, count) in &self.counts.of {
+            writeln!(f, "{what:<36} {count:>12}")?;
+        }
+        writeln!(
+            f,
+            "{:<36} {:>12}",
+            "days with violations",
+            self.failed.len()
+        )?;
+        let ms = self.longest.as_millis();
+        writeln!(f, "{:<36} {ms:>9} ms", "the longest day took")?;
+        let seconds = self.took.as_secs_f64();
+        write!(f, "{:<36} {seconds:>10.1} s", "all took")
+    }
+}

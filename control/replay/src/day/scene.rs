@@ -1,0 +1,480 @@
+//! What one day holds, made of its seed before it begins: the cluster, its tenants, who submits what when, and
+//! what goes wrong.
+#![expect(clippy::expect_used, reason = "names that are written here are names")]
+
+use super::{
+    nature::{Answers, Nature},
+    rng::Rng,
+};
+use lattice_quorum_types::{
+    NodeId, ProjectPath, UnixMillis, VclusterName,
+    checkpoint::CheckpointMode,
+    dag::{DagSpec, Edge, MemberSpec},
+    id::ReservationName,
+    limit::Limits,
+    reservation::ReservationSpec,
+    scale::{Metric, Pace, Scale},
+    spec::{AllocationSpec, Requeue},
+    terms::{CheckpointTerms, CheckpointTrigger, Condition, Terms},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    f64::consts::TAU,
+};
+
+/// Nine in the morning of the simulated day.
+pub const START: UnixMillis = UnixMillis(1_700_006_400_000);
+/// One day.
+pub const DAY_MS: u64 = 24 * HOUR;
+const HOUR: u64 = 60 * MINUTE;
+const MINUTE: u64 = 60_000;
+
+/// Lends and has work of its own by day.
+pub const OWNER: &str = "lab";
+/// Has more work than nodes, and borrows.
+pub const BORROWER: &str = "batch";
+/// Has services that follow their load.
+pub const SERVICES: &str = "web";
+/// Has sensitive work, and lends nothing.
+pub const SENSITIVE: &str = "vault";
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Scene {
+    /// Of what it was made.
+    pub seed: u64,
+    /// The vClusters with their nodes.
+    pub parts: Vec<Part>,
+    /// Projects with their limits, parents first.
+    pub projects: Vec<(ProjectPath, Limits)>,
+    /// What happens, in order.
+    pub deeds: Vec<(UnixMillis, Deed)>,
+    /// When checkpoints cannot be stored.
+    pub outage: (UnixMillis, UnixMillis),
+    /// Until when people submit and nodes fail.
+    pub until: UnixMillis,
+}
+
+/// One vCluster.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Its name.
+    pub name: VclusterName,
+    /// Settings of how its work is moved.
+    pub settings: BTreeMap<String, String>,
+    /// What belongs to it.
+    pub nodes: Vec<NodeId>,
+}
+
+/// What somebody does, or what befalls a node.
+#[derive(Debug, Clone)]
+pub enum Deed {
+    /// A user submits work.
+    Submit {
+        /// Who.
+        user: String,
+        /// What.
+        spec: Box<AllocationSpec>,
+    },
+    /// A user submits a graph.
+    SubmitDag {
+        /// Who.
+        user: String,
+        /// What.
+        dag: Box<DagSpec>,
+    },
+    /// A user cancels one of the present pieces of work that is theirs.
+    Cancel {
+        /// Which of them.
+        nth: u64,
+    },
+    /// A node is gone at once, with all that runs there.
+    Fail {
+        /// Which.
+        node: NodeId,
+        /// For how long, milliseconds.
+        for_ms: u64,
+    },
+    /// An administrator keeps nodes.
+    Reserve {
+        /// Under which name.
+        name: ReservationName,
+        /// What.
+        spec: Box<ReservationSpec>,
+    },
+    /// The storage is gone; whether somebody says so to the schedulers.
+    StorageOut {
+        /// The settings say so.
+        told: bool,
+    },
+    /// It is there again.
+    StorageBack,
+    /// The services are ended by their users.
+    EndServices,
+}
+
+/// A name that is written here.
+fn name<T, E: std::fmt::Debug>(made: Result<T, E>) -> T {
+    made.expect("a name")
+}
+
+fn path(text: &str) -> ProjectPath {
+    name(ProjectPath::new(text))
+}
+
+fn limits(nodes: u64, allocations: Option<u64>) -> Limits {
+    Limits {
+        max_nodes: Some(nodes),
+        max_concurrent_allocations: allocations,
+    }
+}
+
+impl Scene {
+    /// The first hours of a seed's day.
+    pub fn of_hours(seed: u64, hours: u64) -> Self {
+        let mut scene = Self::of(seed);
+        let until = START.after(hours.min(24) * HOUR);
+        let goes_on = |deed: &Deed| matches!(deed, Deed::StorageBack);
+        scene
+            .deeds
+            .retain(|(at, deed)| *at < until || goes_on(deed));
+        scene.deeds.push((until, Deed::EndServices));
+        scene.deeds.sort_by_key(|(at, _)| *at);
+        scene.until = until;
+        scene
+    }
+
+    /// The day of a seed.
+    pub fn of(seed: u64) -> Self {
+        let parts = parts(seed);
+        let mut scene = Self {
+            seed,
+            projects: projects(),
+            deeds: Vec::new(),
+            outage: outage(seed),
+            until: START.after(DAY_MS),
+            parts,
+        };
+        scene.services();
+        for (vcluster, times) in [(OWNER, 5), (BORROWER, 11), (SENSITIVE, 1)] {
+            scene.jobs(vcluster, times);
+        }
+        scene.graphs();
+        scene.failures();
+        scene.reservations();
+        let (from, until) = scene.outage;
+        let told = Rng::new(seed, "told").chance(500);
+        scene.deeds.push((from, Deed::StorageOut { told }));
+        scene.deeds.push((until, Deed::StorageBack));
+        let mut rng = Rng::new(seed, "cancels");
+        for _ in 0..5 {
+            let at = START.after(rng.range(HOUR, DAY_MS));
+            let nth = rng.next();
+            scene.deeds.push((at, Deed::Cancel { nth }));
+        }
+        scene.deeds.push((START.after(DAY_MS), Deed::EndServices));
+        scene.deeds.sort_by_key(|(at, _)| *at);
+        scene
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeId> {
+        self.parts.iter().flat_map(|part| &part.nodes)
+    }
+
+    fn services(&mut self) {
+        let mut rng = Rng::new(self.seed, "services");
+        for number in 0..2 {
+            let scale = Scale {
+                min_nodes: 1,
+                max_nodes: 4,
+                metric: Metric::Gpu,
+                target_micro: 600_000,
+                pace: Pace::default(),
+            };
+            let nature = Nature {
+                work_ms: None,
+                write_ms: 1000,
+                answers: Answers::Ignores,
+                code: 0,
+            };
+            let mut spec = AllocationSpec::new(
+                path("boreas/web"),
+                name(VclusterName::new(SERVICES)),
+                1,
+                nature.workload(),
+            );
+            spec.class = 8;
+            spec.requeue = Requeue::Always;
+            spec.terms.scale = Some(scale);
+            spec.name = Some(format!("service-{number}"));
+            let at = START.after(rng.range(1, 10 * MINUTE));
+            let user = "wendy".to_owned();
+            let spec = Box::new(spec);
+            self.deeds.push((at, Deed::Submit { user, spec }));
+        }
+    }
+
+    /// So many pieces of work an hour on average, most of them by day.
+    fn jobs(&mut self, vcluster: &'static str, an_hour: u64) {
+        let mut rng = Rng::new(self.seed, vcluster);
+        let busy = 0.7 + 0.6 * rng.part();
+        let mut at_ms = 0_u64;
+        loop {
+            let of_day = at_ms as f64 / DAY_MS as f64;
+            // The most at 15 o'clock, the least twelve hours later.
+            let now = 1.0 - 0.8 * (TAU * (of_day + 0.25)).cos();
+            let mean_ms = HOUR as f64 / (an_hour as f64 * busy * now);
+            let gap = -mean_ms * (1.0 - rng.part()).ln();
+            at_ms += (gap as u64).clamp(1, 3 * HOUR);
+            if at_ms >= DAY_MS {
+                return;
+            }
+            let at = START.after(at_ms);
+            let (user, spec) = job(&mut rng, vcluster, at);
+            let spec = Box::new(spec);
+            self.deeds.push((at, Deed::Submit { user, spec }));
+        }
+    }
+
+    fn graphs(&mut self) {
+        let mut rng = Rng::new(self.seed, "graphs");
+        for _ in 0..4 {
+            let at = START.after(rng.range(0, DAY_MS - HOUR));
+            let (user, _) = job(&mut rng, BORROWER, at);
+            let mut member = |name: &str, after: &[(&str, Condition)]| {
+                let (_, mut spec) = job(&mut rng, BORROWER, at);
+                spec.project = path("boreas/ml");
+                spec.terms.array = None;
+                spec.terms.deadline_at = None;
+                let edge = |(member, condition): &(&str, Condition)| Edge {
+                    member: (*member).to_owned(),
+                    condition: *condition,
+                };
+                MemberSpec {
+                    name: name.to_owned(),
+                    spec,
+                    after: after.iter().map(edge).collect(),
+                }
+            };
+            let members = vec![
+                member("prepare", &[]),
+                member("train", &[("prepare", Condition::Success)]),
+                member("judge", &[("train", Condition::Success)]),
+                member("mourn", &[("train", Condition::Failure)]),
+                member("tidy", &[("prepare", Condition::Any)]),
+            ];
+            let dag = Box::new(DagSpec {
+                name: "pipeline".to_owned(),
+                members,
+            });
+            self.deeds.push((at, Deed::SubmitDag { user, dag }));
+        }
+    }
+
+    fn failures(&mut self) {
+        let mut rng = Rng::new(self.seed, "failures");
+        let nodes: Vec<NodeId> = self.nodes().cloned().collect();
+        for _ in 0..rng.range(3, 10) {
+            let at = START.after(rng.range(0, DAY_MS));
+            // Booted anew at once, or gone for a while.
+            let for_ms = match rng.chance(300) {
+                true => rng.range(MINUTE / 2, 4 * MINUTE),
+                false => rng.range(10 * MINUTE, 2 * HOUR),
+            };
+            let Some(node) = rng.pick(&nodes).cloned() else {
+                return;
+            };
+            self.deeds.push((at, Deed::Fail { node, for_ms }));
+        }
+    }
+
+    fn reservations(&mut self) {
+        let mut rng = Rng::new(self.seed, "reservations");
+        for (number, vcluster) in [OWNER, BORROWER].into_iter().enumerate() {
+            let of_it = self
+                .parts
+                .iter()
+                .find(|part| part.name.as_str() == vcluster);
+            let nodes = of_it.map_or(&[][..], |part| &part.nodes);
+            let first = rng.range(0, nodes.len().saturating_sub(2) as u64) as usize;
+            let nodes: BTreeSet<NodeId> = nodes.iter().skip(first).take(2).cloned().collect();
+            let said_at = START.after(rng.range(HOUR, 14 * HOUR));
+            let from = said_at.after(rng.range(HOUR, 5 * HOUR));
+            // One is for nobody, one for a course.
+            let projects = match number {
+                0 => BTreeSet::new(),
+                _ => BTreeSet::from([path("atlas/chem")]),
+            };
+            let spec = ReservationSpec {
+                nodes,
+                from,
+                until: Some(from.after(rng.range(HOUR / 2, 2 * HOUR))),
+                users: BTreeSet::new(),
+                projects,
+                reason: "a day's".to_owned(),
+            };
+            let name = name(ReservationName::new(format!("r{number}")));
+            let spec = Box::new(spec);
+            self.deeds.push((said_at, Deed::Reserve { name, spec }));
+        }
+    }
+}
+
+fn outage(seed: u64) -> (UnixMillis, UnixMillis) {
+    let from = START.after(Rng::new(seed, "outage").range(2 * HOUR, 22 * HOUR));
+    (from, from.after(HOUR))
+}
+
+fn parts(seed: u64) -> Vec<Part> {
+    let mut rng = Rng::new(seed, "parts");
+    let mut part = |name_of: &str, nodes: std::ops::Range<u64>, settings: &[(&str, &str)]| {
+        let count = rng.range(nodes.start, nodes.end);
+        let node = |n| name(NodeId::new(format!("{name_of}{n:02}")));
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Part {
+            name: name(VclusterName::new(name_of)),
+            settings: settings.iter().map(owned).collect(),
+            nodes: (0..count).map(node).collect(),
+        }
+    };
+    vec![
+        part(OWNER, 8..12, &[]),
+        part(BORROWER, 6..10, &[]),
+        part(SERVICES, 3..5, &[("preemption.only_borrowed", "true")]),
+        part(
+            SENSITIVE,
+            3..4,
+            &[
+                ("sharing.allow_lending", "false"),
+                ("sharing.allow_borrowing", "false"),
+            ],
+        ),
+    ]
+}
+
+fn projects() -> Vec<(ProjectPath, Limits)> {
+    [
+        ("atlas", limits(16, None)),
+        ("atlas/physics", limits(8, None)),
+        ("atlas/physics/simulation", limits(5, Some(4))),
+        ("atlas/chem", limits(8, None)),
+        ("boreas", limits(18, None)),
+        ("boreas/ml", limits(10, Some(8))),
+        ("boreas/ml/train", limits(7, Some(6))),
+        ("boreas/web", limits(7, None)),
+        ("clinic", limits(3, None)),
+        ("clinic/study", limits(3, None)),
+    ]
+    .map(|(at, limits)| (path(at), limits))
+    .to_vec()
+}
+
+/// Who may submit where, and under which names.
+fn place(rng: &mut Rng, vcluster: &str) -> (&'static str, &'static str) {
+    let places: &[(&str, &str)] = match vcluster {
+        OWNER => &[
+            ("alice", "atlas/physics"),
+            ("aaron", "atlas/physics/simulation"),
+            ("anna", "atlas/chem"),
+        ],
+        BORROWER => &[
+            ("bob", "boreas/ml"),
+            ("beate", "boreas/ml/train"),
+            ("anna", "atlas/chem"),
+        ],
+        _ => &[("carol", "clinic/study")],
+    };
+    *rng.pick(places).expect("a place")
+}
+
+fn job(rng: &mut Rng, vcluster: &str, at: UnixMillis) -> (String, AllocationSpec) {
+    let (user, project) = place(rng, vcluster);
+    let is_sensitive = vcluster == SENSITIVE;
+    let work_ms = rng.spread(4 * MINUTE, 4 * HOUR);
+    let saves = rng.chance(450);
+    let answers = match rng.range(0, 20) {
+        0 => Answers::Declines,
+        1 => Answers::Ignores,
+        2 => Answers::TooSlow,
+        3 => Answers::Defers,
+        _ => Answers::Writes,
+    };
+    let write_ms = rng.spread(2_000, 6 * MINUTE);
+    let nature = Nature {
+        work_ms: Some(work_ms),
+        write_ms,
+        answers,
+        code: i32::from(rng.chance(40)),
+    };
+    let most = if is_sensitive { 3 } else { 6 };
+    let nodes = [1, 1, 1, 2, 2, 3, 4, 6][rng.range(0, 8) as usize].min(most);
+    let mut spec = AllocationSpec::new(
+        path(project),
+        name(VclusterName::new(vcluster)),
+        nodes,
+        nature.workload(),
+    );
+    // As people say it: often far too long, now and then too short.
+    let factor = [0.8, 1.05, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0][rng.range(0, 8) as usize];
+    spec.walltime_ms = Some((work_ms as f64 * factor) as u64);
+    spec.class = match rng.range(0, 100) {
+        0..35 => rng.range(0, 4) as u8,
+        35..75 => rng.range(4, 7) as u8,
+        75..96 => rng.range(7, 10) as u8,
+        _ => 10,
+    };
+    spec.sensitive = is_sensitive;
+    spec.requeue = [
+        Requeue::Always,
+        Requeue::Always,
+        Requeue::Once,
+        Requeue::Never,
+    ][rng.range(0, 4) as usize];
+    if saves {
+        let trigger = match rng.chance(250) {
+            true => CheckpointTrigger::Manual,
+            false => CheckpointTrigger::Automatic,
+        };
+        spec.terms = Terms {
+            checkpoint: Some(CheckpointTerms {
+                mode: CheckpointMode::Signal,
+                trigger,
+                directory: None,
+            }),
+            ..Terms::default()
+        };
+        spec.demand.checkpoint_ms = rng.chance(600).then_some(write_ms);
+    }
+    if rng.chance(60) {
+        let within = rng.range(HOUR, 8 * HOUR);
+        spec.terms.deadline_at = Some(at.after(within).after(work_ms));
+    }
+    if !is_sensitive && rng.chance(30) {
+        spec.nodes = 1;
+        let text = ["0-7%3", "1-5", "0-9:3%2"][rng.range(0, 3) as usize];
+        spec.terms.array = Some(name(text.parse()));
+    }
+    (user.to_owned(), spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_day() {
+        let (one, again, other) = (Scene::of(3), Scene::of(3), Scene::of(4));
+        assert_eq!(format!("{one:?}"), format!("{again:?}"));
+        assert_ne!(format!("{:?}", one.deeds), format!("{:?}", other.deeds));
+        let jobs = |scene: &Scene| {
+            let all = scene.deeds.iter();
+            all.filter(|(_, deed)| matches!(deed, Deed::Submit { .. }))
+                .count()
+        };
+        for seed in 0..20 {
+            let jobs = jobs(&Scene::of(seed));
+            assert!((150..900).contains(&jobs), "{jobs} pieces of work");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The cluster of one day: the state, the nodes, and the clock. Whoever decides shares it with the day.
+
+use super::{
+    checks::Checks,
+    deeds::Event as Deeds,
+    machine::Machine,
+    plant::Plant,
+    report::{Counts, Report},
+    rng::Rng,
+    scene::{START, Scene},
+    truth::Truth,
+};
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Applied, Command, Envelope, Event, NodeId, Outcome, Refusal, UnixMillis,
+    allocation::RankExit,
+    checkpoint::CheckpointOutcome,
+    command::{Power, Principal, RankReport, SCHEMA},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The name under which agents' words reach the state.
+pub(super) const SERVICE: &str = "service:control/c1";
+
+/// See the module. Clones are the same site.
+#[derive(Debug, Clone)]
+pub struct Site(Arc<Mutex<Inner>>);
+
+/// What control's pings have come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// It answers, under this boot.
+    Alive(String),
+    /// It has not answered lately.
+    Suspect,
+    /// Nobody reaches it.
+    Unreachable,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) scene: Scene,
+    pub(super) plant: Option<Plant>,
+    pub(super) now: UnixMillis,
+    pub(super) state: State,
+    index: u64,
+    /// What happens next, by time and then in the order in which it was foreseen.
+    pub(super) queue: BTreeMap<(UnixMillis, u64), Deeds>,
+    foreseen: u64,
+    pub(super) machines: BTreeMap<NodeId, Machine>,
+    pub(super) truth: Truth,
+    pub(super) checks: Checks,
+    pub(super) counts: Counts,
+    pub(super) heard: Vec<(NodeId, Heard)>,
+    pub(super) rng: Rng,
+    news: Vec<Event>,
+    has_news: bool,
+}
+
+impl Site {
+    /// The site of a seed in the morning: furnished, and empty.
+    pub fn new(seed: u64, plant: Option<Plant>) -> Self {
+        Self::with(Scene::of(seed), plant)
+    }
+
+    /// The same, of the first hours of its day.
+    pub fn of_hours(seed: u64, plant: Option<Plant>, hours: u64) -> Self {
+        Self::with(Scene::of_hours(seed, hours), plant)
+    }
+
+    fn with(scene: Scene, plant: Option<Plant>) -> Self {
+        let seed = scene.seed;
+        let mut meant = scene.clone();
+        if let Some(plant) = plant {
+            plant.settings(&mut meant);
+        }
+        let mut inner = Inner {
+            checks: Checks::new(&scene),
+            scene: meant,
+            plant,
+            now: START,
+            state: State::new(),
+            index: 0,
+            queue: BTreeMap::new(),
+            foreseen: 0,
+            machines: BTreeMap::new(),
+            truth: Truth::default(),
+            counts: Counts::default(),
+            heard: Vec::new(),
+            rng: Rng::new(seed, "site"),
+            news: Vec::new(),
+            has_news: true,
+        };
+        inner.furnish();
+        Self(Arc::new(Mutex::new(inner)))
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time.
+    pub fn now(&self) -> UnixMillis {
+        self.inner().now
+    }
+
+    /// What was made of the seed.
+    pub fn scene(&self) -> Scene {
+        self.inner().scene.clone()
+    }
+
+    /// The bug that is planted.
+    pub fn plant(&self) -> Option<Plant> {
+        self.inner().plant
+    }
+
+    /// Applies a command as a quorum would, and holds what comes of it against what must be.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn propose(&self, envelope: &Envelope) -> Result<Applied, Refusal> {
+        self.inner().apply(envelope)
+    }
+
+    /// A read.
+    pub fn read<T>(&self, of: impl FnOnce(&State) -> T) -> T {
+        of(&self.inner().state)
+    }
+
+    /// Everything that was committed since this was asked last, in order.
+    pub fn news(&self) -> Vec<Event> {
+        std::mem::take(&mut self.inner().news)
+    }
+
+    /// What became of pings since this was asked last.
+    pub fn heard(&self) -> Vec<(NodeId, Heard)> {
+        std::mem::take(&mut self.inner().heard)
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        self.inner().has_news
+    }
+
+    pub(super) fn next_at(&self) -> Option<UnixMillis> {
+        let inner = self.inner();
+        let ((at, _), _) = inner.queue.first_key_value()?;
+        Some(*at)
+    }
+
+    pub(super) fn is(&self, now: UnixMillis) {
+        let mut inner = self.inner();
+        inner.now = inner.now.max(now);
+        inner.has_news = false;
+        inner.counts.looks += 1;
+    }
+
+    pub(super) fn looked(&self) {
+        let mut guard = self.inner();
+        let inner = &mut *guard;
+        inner
+            .checks
+            .looked(&inner.state, &inner.machines, inner.now);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.inner().state.live_allocations().next().is_none()
+    }
+
+    /// More is wrong than anybody reads.
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.inner().checks.is_full()
+    }
+
+    /// The next thing that happens.
+    pub(super) fn step(&self) {
+        let mut inner = self.inner();
+        let Some(((at, _), what)) = inner.queue.pop_first() else {
+            return;
+        };
+        inner.now = inner.now.max(at);
+        inner.counts.events += 1;
+        inner.happen(what);
+    }
+
+    pub(super) fn end(&self) -> Report {
+        let mut guard = self.inner();
+        let inner = &mut *guard;
+        inner.checks.ended(&inner.state, inner.now);
+        for work in inner.truth.works.values() {
+            inner.counts.lost_ms += work.lost_ms;
+        }
+        Report {
+            seed: inner.scene.seed,
+            violations: inner.checks.found().to_vec(),
+            counts: inner.counts.clone(),
+            state: blake3::hash(&inner.state.snapshot()).to_hex()[..16].to_owned(),
+        }
+    }
+}
+
+impl Inner {
+    /// Foresees something.
+    pub(super) fn after(&mut self, ms: u64, what: Deeds) {
+        self.at(self.now.after(ms), what);
+    }
+
+    pub(super) fn at(&mut self, at: UnixMillis, what: Deeds) {
+        self.foreseen += 1;
+        self.queue.insert((at, self.foreseen), what);
+    }
+
+    /// Proposed in this name.
+    pub(super) fn propose(
+        &mut self,
+        name: &str,
+        power: Power,
+        command: Command,
+    ) -> Result<Applied, Refusal> {
+        let name = name.to_owned();
+        let envelope = Envelope {
+            schema: SCHEMA,
+            principal: Principal { name, power },
+            key: None,
+            at: self.now,
+            fence: None,
+            command,
+        };
+        self.apply(&envelope)
+    }
+
+    /// What an agent says reaches the state. That it is refused would be lost for good.
+    pub(super) fn report(
+        &mut self,
+        key: lattice_quorum_types::wire::AttemptKey,
+        node: &NodeId,
+        report: RankReport,
+    ) {
+        let command = Command::Report {
+            id: key.allocation,
+            attempt: key.attempt,
+            node: node.clone(),
+            report,
+        };
+        if let Err(refusal) = self.propose(SERVICE, Power::Service, command) {
+            let (now, what) = (
+                self.now,
+                format!("what {node} says of {key:?} is refused: {refusal}"),
+            );
+            self.checks.add(now, what);
+        }
+    }
+
+    pub(super) fn apply(&mut self, envelope: &Envelope) -> Result<Applied, Refusal> {
+        let tampered = self.tampered(envelope);
+        let envelope = tampered.as_ref().unwrap_or(envelope);
+        if let (Some(Plant::LoanKept), Command::ReturnNode { .. })
+        | (Some(Plant::LeftSuspended), Command::Resume { .. }) = (self.plant, &envelope.command)
+        {
+            let revision = self.state.revision();
+            let (outcome, events) = (Outcome::Done, Vec::new());
+            return Ok(Applied {
+                revision,
+                outcome,
+                events,
+            });
+        }
+        self.index += 1;
+        let answer = self.state.apply(self.index, envelope);
+        // Nobody reads them again: what ended is told in the events.
+        match &answer {
+            Ok(applied) => {
+                self.counts.committed(envelope, applied);
+                self.checks
+                    .committed(&self.state, &mut self.truth, envelope, applied);
+                self.has_news |= !applied.events.is_empty();
+                self.news.extend(applied.events.iter().cloned());
+            }
+            Err(refusal) => self.counts.refused(&envelope.command, refusal),
+        }
+        if let (Some(Plant::PromiseDropped), Command::Preempt { id, .. }, Ok(_)) =
+            (self.plant, &envelope.command, &answer)
+        {
+            let withdraw = Envelope {
+                command: Command::WithdrawPromise { id: *id },
+                ..envelope.clone()
+            };
+            // It may be refused as any other command.
+            let _ = self.apply(&withdraw);
+        }
+        answer
+    }
+
+    /// The command as a planted bug makes it.
+    fn tampered(&self, envelope: &Envelope) -> Option<Envelope> {
+        let mut tampered = envelope.clone();
+        match (self.plant?, &mut tampered.command) {
+            (
+                Plant::LostWorkCredited,
+                Command::Report {
+                    report: RankReport::Checkpoint { of },
+                    ..
+                },
+            ) if !of.outcome.is_written() => {
+                of.outcome = CheckpointOutcome::Written {
+                    at: self.now,
+                    bytes: None,
+                    took_ms: 1,
+                };
+            }
+            (Plant::LimitsDoubled, Command::CreateProject { limits, .. }) => {
+                let limits = limits.as_mut()?;
+                let twice = |limit: &mut Option<u64>| *limit = limit.map(|limit| limit * 2);
+                twice(&mut limits.max_nodes);
+                twice(&mut limits.max_concurrent_allocations);
+            }
+            _ => return None,
+        }
+        Some(tampered)
+    }
+}
+
+/// That a process's end is told.
+pub(super) fn ended(at: UnixMillis, exit: RankExit) -> RankReport {
+    RankReport::Ended {
+        at,
+        exit,
+        fault: None,
+    }
+}
