@@ -22,10 +22,12 @@
 use crate::{
     agents::{Agents, LogChunks},
     bmc::Readings,
+    checkpoint_storage::CheckpointStorage,
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
     history::History,
     inputs::Metrics,
+    moved::Moved,
     plans::Asked,
     preimages::Preimages,
     store::Store,
@@ -83,6 +85,10 @@ pub struct Core {
     pub(crate) asked: Asked,
     /// What services follow, for operators.
     pub(crate) scaling: Scaling,
+    /// What moving work came to, for operators.
+    pub(crate) moved: Moved,
+    /// Where checkpoints cannot be written now.
+    pub(crate) checkpoint_storage: CheckpointStorage,
     /// Schedulers that plan at the same time: the other half of the cores is for everything else.
     pub(crate) planning: Arc<Semaphore>,
     view: ArcSwap<View>,
@@ -121,6 +127,8 @@ impl Core {
             bmc: Readings::default(),
             asked: Asked::default(),
             scaling: Scaling::default(),
+            moved: Moved::default(),
+            checkpoint_storage: CheckpointStorage::default(),
             planning: Arc::new(Semaphore::new(half_the_cores())),
             view: ArcSwap::from_pointee(View::default()),
             writer: Mutex::new(()),
@@ -182,6 +190,14 @@ impl Core {
             .replace("{project}", project.name())
             .replace("{allocation}", &allocation.id.to_string());
         Some(filled)
+    }
+
+    /// What an allocation's checkpoints share with those of others: the directory that it names, or the site's
+    /// template.
+    pub(crate) fn checkpoint_place(&self, allocation: &Allocation) -> Option<String> {
+        let terms = allocation.spec.terms.checkpoint.as_ref()?;
+        let own = terms.directory.as_ref();
+        own.or_else(|| self.checkpoints.get()).cloned()
     }
 
     /// From now on services may follow what this one says.

@@ -189,6 +189,9 @@ fn fold(core: &Core, events: &[Event]) {
         let last = newer.last()?;
         (view.revision, view.at) = (last.revision, last.at);
         for event in &newer {
+            if let EventKind::Allocation { record, .. } = &event.kind {
+                core.moved.follow(view, event.revision, record);
+            }
             apply(view, &event.kind);
         }
         let revisions = newer.chunk_by(|a, b| a.revision == b.revision);

@@ -1,14 +1,84 @@
-//! How a vCluster's work is moved: its settings as the quorum keeps them, and as those who decide take them.
-//! What a setting does not say, or nobody can read, is as by default.
+//! How a vCluster's work is moved: its settings as the quorum keeps them, as people see and change them, and
+//! as those who decide take them. What a setting does not say, or nobody can read, is as by default.
 
-use crate::{View, tasks::schedule::room::Rules};
-use lattice_placement::movement::{checkpoint, lend, preempt, scale::Damping};
-use lattice_quorum_types::{VclusterName, vcluster::settings};
-use std::{collections::BTreeMap, str::FromStr};
+#[cfg(test)]
+mod tests;
+
+use crate::{View, scheduler, tasks::schedule::room::Rules};
+use lattice_api::{
+    movement::{
+        CheckpointSettingsView, MovementChange, MovementView, PreemptionView, ScalingView,
+        SharingView, Value, wrong,
+    },
+    problem::FieldError,
+};
+use lattice_placement::movement::{
+    checkpoint, lend,
+    preempt::{self, MOST_VICTIMS},
+    scale::Damping,
+};
+use lattice_quorum_types::{VclusterName, checkpoint::MAX_TIMEOUT_MS, vcluster::settings};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    str::FromStr,
+};
 
 /// How long a job waits before others make room for it, milliseconds: what can be had by waiting, or be
 /// borrowed, is had by then.
 const PATIENCE_MS: u64 = 60_000;
+
+/// Names of settings as people know them, and as the quorum keeps them: times in milliseconds there.
+const KEYS: [(&str, &str); 30] = [
+    ("preemption.enabled", "preemption.enabled"),
+    ("preemption.max_victims", "preemption.max_victims"),
+    ("preemption.patience_s", "preemption.patience_ms"),
+    (
+        "preemption.near_completion_threshold_s",
+        "preemption.near_completion_ms",
+    ),
+    (
+        "preemption.thrash_interval_s",
+        "preemption.thrash_interval_ms",
+    ),
+    ("preemption.thrash_count", "preemption.thrash_count"),
+    ("preemption.only_borrowed", "preemption.only_borrowed"),
+    (ALLOW_LENDING, "sharing.allow_lending"),
+    (LENDING_LIMIT, "sharing.lending_limit"),
+    ("sharing.allow_borrowing", "sharing.allow_borrowing"),
+    ("sharing.borrowing_limit", "sharing.borrowing_limit"),
+    ("sharing.return_grace_s", "sharing.return_grace_ms"),
+    ("checkpoint.timeout_s", "checkpoint.timeout_ms"),
+    ("checkpoint.min_interval_s", "checkpoint.min_interval_ms"),
+    ("checkpoint.max_interval_s", "checkpoint.max_interval_ms"),
+    (
+        "checkpoint.sensitive_timeout_s",
+        "checkpoint.sensitive_timeout_ms",
+    ),
+    (
+        "checkpoint.sensitive_min_interval_s",
+        "checkpoint.sensitive_min_interval_ms",
+    ),
+    (
+        "checkpoint.sensitive_max_interval_s",
+        "checkpoint.sensitive_max_interval_ms",
+    ),
+    ("checkpoint.max_deferral_s", "checkpoint.max_deferral_ms"),
+    ("checkpoint.max_deferral_count", "checkpoint.max_deferrals"),
+    ("scaling.threshold", "scale.threshold"),
+    ("scaling.evaluation_s", "scale.evaluate_ms"),
+    ("scaling.up_window_s", "scale.up_window_ms"),
+    ("scaling.down_window_s", "scale.down_window_ms"),
+    ("scaling.cooldown_s", "scale.cooldown_ms"),
+    ("scaling.missing_alert", "scale.missing_alert"),
+    ("scaling.retries", "scale.retries"),
+    ("scaling.backoff_cooldowns", "scale.backoff_cooldowns"),
+    ("scaling.oscillation_alert", "scale.oscillation_alert"),
+    ("scaling.calm_s", "scale.calm_ms"),
+];
+const ALLOW_LENDING: &str = "sharing.allow_lending";
+const LENDING_LIMIT: &str = "sharing.lending_limit";
+/// The only group of which one setting may be of no use while the others hold.
+const SHARING: &str = "sharing";
 
 /// How one vCluster's work is moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,43 +109,238 @@ impl View {
     /// How the work of a vCluster is moved.
     pub(crate) fn movement_of(&self, vcluster: &VclusterName) -> Movement {
         let known = self.vclusters.get(vcluster);
-        read(known.map_or("", |known| &known.definition.profile))
+        let mut said = Said::new(known.map_or("", |known| &known.definition.profile));
+        said.movement()
     }
 
     /// How quickly the services of a vCluster follow their metrics.
     pub(crate) fn damping_of(&self, vcluster: &VclusterName) -> Damping {
         let known = self.vclusters.get(vcluster);
-        damping(known.map_or("", |known| &known.definition.profile))
+        Said::new(known.map_or("", |known| &known.definition.profile)).scale()
+    }
+
+    /// How many nodes a vCluster has of its own.
+    pub(crate) fn owned_by(&self, vcluster: &VclusterName) -> u32 {
+        let records = self.nodes.values().filter_map(|node| node.record.as_ref());
+        let owned = records.filter(|record| record.home == *vcluster).count();
+        u32::try_from(owned).unwrap_or(u32::MAX)
     }
 }
 
-fn read(profile: &str) -> Movement {
-    let said = Said(settings(profile));
-    let checkpoint = said.checkpoint();
-    Movement {
-        room: said.room(&checkpoint),
-        lend: said.lend(),
+/// What is stored, and for which the defaults hold.
+pub(crate) fn unread(profile: &str) -> Vec<String> {
+    let mut said = Said::new(profile);
+    said.movement();
+    said.scale();
+    said.unread()
+}
+
+/// What is stored, as people see it.
+pub(crate) fn shown(profile: &str) -> MovementView {
+    let mut said = Said::new(profile);
+    let Movement {
+        room,
+        lend,
         checkpoint,
+    } = said.movement();
+    let scale = said.scale();
+    let (ordinary, sensitive) = (checkpoint.ordinary, checkpoint.sensitive);
+    MovementView {
+        preemption: PreemptionView {
+            enabled: room.policy.enabled,
+            max_victims: room.policy.max_victims,
+            patience_s: seconds(room.patience_ms),
+            near_completion_threshold_s: seconds(room.policy.near_completion_ms),
+            thrash_interval_s: seconds(room.policy.thrash_interval_ms),
+            thrash_count: room.policy.thrash_count,
+            only_borrowed: room.policy.only_borrowed,
+        },
+        sharing: SharingView {
+            allow_lending: lend.allow_lending,
+            lending_limit: lend.lending_limit,
+            allow_borrowing: lend.allow_borrowing,
+            borrowing_limit: lend.borrowing_limit,
+            return_grace_s: seconds(lend.return_grace_ms),
+        },
+        checkpoint: CheckpointSettingsView {
+            timeout_s: seconds(ordinary.timeout_ms),
+            min_interval_s: seconds(ordinary.min_interval_ms),
+            max_interval_s: seconds(ordinary.max_interval_ms),
+            sensitive_timeout_s: seconds(sensitive.timeout_ms),
+            sensitive_min_interval_s: seconds(sensitive.min_interval_ms),
+            sensitive_max_interval_s: seconds(sensitive.max_interval_ms),
+            max_deferral_s: seconds(checkpoint.max_deferral_ms),
+            max_deferral_count: checkpoint.max_deferrals,
+        },
+        scaling: ScalingView {
+            threshold: scale.threshold,
+            evaluation_s: seconds(scale.evaluation_ms),
+            up_window_s: seconds(scale.up_window_ms),
+            down_window_s: seconds(scale.down_window_ms),
+            cooldown_s: seconds(scale.cooldown_ms),
+            missing_alert: scale.missing_alert,
+            retries: scale.retries,
+            backoff_cooldowns: scale.backoff_cooldowns,
+            oscillation_alert: scale.oscillation_alert,
+            calm_s: seconds(scale.calm_ms),
+        },
+        set: said.set(),
+        unread: said.unread(),
     }
 }
 
-fn damping(profile: &str) -> Damping {
-    Said(settings(profile)).scale()
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1000.0
 }
 
-struct Said<'a>(BTreeMap<&'a str, &'a str>);
+/// The settings that a change asks for.
+///
+/// # Errors
+/// The first field that is not as it must be.
+pub(crate) fn asked(change: &MovementChange) -> Result<BTreeMap<String, String>, FieldError> {
+    change.check()?;
+    let given = change.given().into_iter().map(|(name, value)| {
+        let text = match value {
+            // Without a value it is taken back.
+            None | Some(Value::Limit(None)) => String::new(),
+            Some(Value::Flag(yes)) => yes.to_string(),
+            Some(Value::Count(count) | Value::Limit(Some(count))) => count.to_string(),
+            Some(Value::Seconds(seconds)) => ((seconds * 1000.0).round() as u64).to_string(),
+            Some(Value::Part(part)) => format!("{part:?}"),
+        };
+        (key_of(name).to_owned(), text)
+    });
+    Ok(given.collect())
+}
 
-impl Said<'_> {
-    fn or<T: FromStr>(&self, name: &str, default: T) -> T {
-        let text = self.0.get(name);
-        text.and_then(|text| text.parse().ok()).unwrap_or(default)
+fn key_of(name: &str) -> &str {
+    let known = KEYS.iter().find(|(known, _)| *known == name);
+    known.map_or(name, |(_, key)| key)
+}
+
+fn name_of(key: &str) -> &str {
+    let known = KEYS.iter().find(|(_, known)| *known == key);
+    known.map_or(key, |(name, _)| name)
+}
+
+/// Checks what a vCluster with so many nodes of its own would have: whether it fits together.
+///
+/// # Errors
+/// The first field that does not, and what would do.
+pub(crate) fn check(profile: &str, owned: u32) -> Result<(), FieldError> {
+    let mut said = Said::new(profile);
+    let movement = said.movement();
+    said.scale();
+    let fault = said.unfit.into_values().flatten().next();
+    fault.map_or(Ok(()), Err)?;
+    let victims = movement.room.policy.max_victims;
+    if !(1..=MOST_VICTIMS).contains(&victims) {
+        let reason = format!(
+            "it is {victims}; it must be from 1 to {MOST_VICTIMS} (preemption.enabled=false: nobody makes room)"
+        );
+        return Err(wrong("preemption.max_victims", reason));
+    }
+    let lent = movement.lend.check(owned);
+    lent.map_err(|error| wrong(LENDING_LIMIT, error.to_string()))
+}
+
+/// Checks whether a vCluster may lend its nodes, where it is set to.
+///
+/// # Errors
+/// It is for sensitive work.
+pub(crate) fn check_kind(profile: &str) -> Result<(), FieldError> {
+    let mut said = Said::new(profile);
+    said.lend();
+    let fault = said.unfit.into_values().flatten().next();
+    fault.map_or(Ok(()), Err)
+}
+
+/// A vCluster's settings, and what of them is of no use.
+struct Said<'a> {
+    said: BTreeMap<&'a str, &'a str>,
+    /// Keys of which nobody can read the value.
+    unread: BTreeSet<&'a str>,
+    /// Groups, as the quorum has them, whose settings do not fit together, or do not fit the vCluster.
+    unfit: BTreeMap<&'static str, Vec<FieldError>>,
+}
+
+impl<'a> Said<'a> {
+    fn new(profile: &'a str) -> Self {
+        Self {
+            said: settings(profile),
+            unread: BTreeSet::new(),
+            unfit: BTreeMap::new(),
+        }
     }
 
-    fn some<T: FromStr>(&self, name: &str) -> Option<T> {
-        self.0.get(name)?.parse().ok()
+    /// The value under a key, if it has one that can be read.
+    fn some<T: FromStr>(&mut self, key: &str) -> Option<T> {
+        let (key, text) = self.said.get_key_value(key)?;
+        let value = text.parse().ok();
+        if value.is_none() {
+            self.unread.insert(*key);
+        }
+        value
     }
 
-    fn room(&self, checkpoint: &checkpoint::Policy) -> Rules {
+    fn or<T: FromStr>(&mut self, key: &str, default: T) -> T {
+        self.some(key).unwrap_or(default)
+    }
+
+    /// The settings of a group if they fit together, and the usual ones otherwise.
+    fn fit<T>(
+        &mut self,
+        group: &'static str,
+        fault: Option<FieldError>,
+        (read, usual): (T, T),
+    ) -> T {
+        let Some(fault) = fault else {
+            return read;
+        };
+        self.unfit.entry(group).or_default().push(fault);
+        usual
+    }
+
+    /// Names of those that are in force because somebody has set them.
+    fn set(&self) -> Vec<String> {
+        let in_force = |key: &str| {
+            let is_unfit = |(group, faults): (&&str, &Vec<FieldError>)| {
+                let is_of_group = key.split('.').next() == Some(*group);
+                let is_named = || {
+                    faults
+                        .iter()
+                        .any(|fault| fault.field.ends_with(name_of(key)))
+                };
+                is_of_group && (*group != SHARING || is_named())
+            };
+            self.said.contains_key(key)
+                && !self.unread.contains(key)
+                && !self.unfit.iter().any(is_unfit)
+        };
+        let set = KEYS.iter().filter(|(_, key)| in_force(key));
+        set.map(|(name, _)| (*name).to_owned()).collect()
+    }
+
+    /// In words, what the defaults hold for.
+    fn unread(&self) -> Vec<String> {
+        let unread = self.unread.iter().map(|key| {
+            let text = self.said.get(key).copied().unwrap_or_default();
+            format!("{key}={text}")
+        });
+        let unfit = self.unfit.values().flatten().map(FieldError::to_string);
+        unread.chain(unfit).collect()
+    }
+
+    fn movement(&mut self) -> Movement {
+        let checkpoint = self.checkpoint();
+        Movement {
+            room: self.room(&checkpoint),
+            lend: self.lend(),
+            checkpoint,
+        }
+    }
+
+    fn room(&mut self, checkpoint: &checkpoint::Policy) -> Rules {
         let usual = preempt::Policy::default();
         Rules {
             policy: preempt::Policy {
@@ -93,10 +358,19 @@ impl Said<'_> {
         }
     }
 
-    fn lend(&self) -> lend::Policy {
+    /// Nodes of a vCluster for sensitive work are lent to nobody, whatever is stored.
+    fn lend(&mut self) -> lend::Policy {
         let usual = lend::Policy::default();
+        let for_sensitive = scheduler::is_for_sensitive(&self.said);
+        let asked = self.some("sharing.allow_lending");
+        let fault = (for_sensitive && asked == Some(true)).then(|| {
+            let reason = "the vCluster has the weights of sensitive work, whose nodes are not lent; set it to \
+                          false, take it back, or give the vCluster another scheduler.profile";
+            wrong(ALLOW_LENDING, reason)
+        });
+        let allow_lending = asked.unwrap_or(usual.allow_lending && !for_sensitive);
         lend::Policy {
-            allow_lending: self.or("sharing.allow_lending", usual.allow_lending),
+            allow_lending: self.fit(SHARING, fault, (allow_lending, false)),
             lending_limit: self.some("sharing.lending_limit").or(usual.lending_limit),
             allow_borrowing: self.or("sharing.allow_borrowing", usual.allow_borrowing),
             borrowing_limit: self
@@ -106,7 +380,7 @@ impl Said<'_> {
         }
     }
 
-    fn scale(&self) -> Damping {
+    fn scale(&mut self) -> Damping {
         let usual = Damping::default();
         let read = Damping {
             threshold: self.or("scale.threshold", usual.threshold),
@@ -120,24 +394,20 @@ impl Said<'_> {
             oscillation_alert: self.or("scale.oscillation_alert", usual.oscillation_alert),
             calm_ms: self.or("scale.calm_ms", usual.calm_ms),
         };
-        match read.check() {
-            Ok(()) => read,
-            Err(_) => usual,
-        }
+        let fault = read.check().err();
+        let fault = fault.map(|fault| unfit("scaling", fault.field, &fault.found, &fault.must));
+        self.fit("scale", fault, (read, usual))
     }
 
-    fn checkpoint(&self) -> checkpoint::Policy {
+    fn checkpoint(&mut self) -> checkpoint::Policy {
         let usual = checkpoint::Policy::default();
-        let bounds = |kind: &str, usual: checkpoint::Bounds| checkpoint::Bounds {
-            min_interval_ms: self.or(
-                &format!("checkpoint.{kind}min_interval_ms"),
-                usual.min_interval_ms,
-            ),
-            max_interval_ms: self.or(
-                &format!("checkpoint.{kind}max_interval_ms"),
-                usual.max_interval_ms,
-            ),
-            timeout_ms: self.or(&format!("checkpoint.{kind}timeout_ms"), usual.timeout_ms),
+        let mut bounds = |kind: &str, usual: checkpoint::Bounds| {
+            let mut or = |name: &str, usual| self.or(&format!("checkpoint.{kind}{name}_ms"), usual);
+            checkpoint::Bounds {
+                min_interval_ms: or("min_interval", usual.min_interval_ms),
+                max_interval_ms: or("max_interval", usual.max_interval_ms),
+                timeout_ms: or("timeout", usual.timeout_ms),
+            }
         };
         let read = checkpoint::Policy {
             ordinary: bounds("", usual.ordinary),
@@ -146,46 +416,49 @@ impl Said<'_> {
             max_deferrals: self.or("checkpoint.max_deferrals", usual.max_deferrals),
             ..usual.clone()
         };
-        match read.check() {
-            Ok(()) => read,
-            Err(_) => usual,
-        }
+        let fault = read.check().err().map(|fault| {
+            let value = fault.value.to_string();
+            unfit("checkpoint", fault.field, &value, &fault.must)
+        });
+        let fault = fault.or_else(|| too_long(&read));
+        self.fit("checkpoint", fault, (read, usual))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A checkpoint that is given more time than the quorum gives any would never be asked for.
+fn too_long(policy: &checkpoint::Policy) -> Option<FieldError> {
+    let must = format!("at most a day ({MAX_TIMEOUT_MS})");
+    let timeouts = [
+        ("timeout_ms", policy.ordinary.timeout_ms),
+        ("sensitive_timeout_ms", policy.sensitive.timeout_ms),
+    ];
+    let late = timeouts.into_iter().find(|(_, ms)| *ms > MAX_TIMEOUT_MS);
+    let fault = |(field, ms): (&str, u64)| unfit("checkpoint", field, &ms.to_string(), &must);
+    late.map(fault).or_else(|| {
+        // What is slow, or was put off, is given that at once.
+        let more_ms = |sensitive| {
+            let deadlines = policy.deadlines(sensitive);
+            deadlines.longest_ms().saturating_sub(deadlines.timeout_ms)
+        };
+        let more_ms = more_ms(false).max(more_ms(true));
+        let must = format!("so short that half of the timeout and it are {must}");
+        let deferral = policy.max_deferral_ms.to_string();
+        (more_ms > MAX_TIMEOUT_MS).then(|| unfit("checkpoint", "max_deferral_ms", &deferral, &must))
+    })
+}
 
-    #[test]
-    fn what_is_not_said_is_as_by_default() {
-        let usual = read("");
-        assert_eq!(usual.room.policy, preempt::Policy::default());
-        assert_eq!(usual.room.timeout_ms, 600_000);
-        assert_eq!(usual.lend, lend::Policy::default());
-        assert_eq!(usual.checkpoint, checkpoint::Policy::default());
-        assert_eq!(damping(""), Damping::default());
-        assert_eq!(read("preemption.max_victims=many\nsharing=1\n"), usual);
-    }
-
-    #[test]
-    fn what_is_said_is_taken() {
-        let said = read(
-            "checkpoint.timeout_ms=2000\npreemption.enabled=false\npreemption.patience_ms=0\n\
-             sharing.lending_limit=50\nsharing.return_grace_ms=1000\n",
-        );
-        assert!(!said.room.policy.enabled);
-        assert_eq!((said.room.patience_ms, said.room.timeout_ms), (0, 2000));
-        assert_eq!(said.lend.lending_limit, Some(50));
-        assert_eq!(said.lend.return_grace_ms, 1000);
-        let quick =
-            damping("scale.evaluate_ms=500\nscale.up_window_ms=1000\nscale.threshold=0.8\n");
-        assert_eq!((quick.evaluation_ms, quick.up_window_ms), (500, 1000));
-        assert_eq!(quick.threshold.to_string(), "0.8");
-        assert_eq!(quick.cooldown_ms, Damping::default().cooldown_ms);
-        assert_eq!(damping("scale.threshold=2\n"), Damping::default());
-        // A least interval above the longest is nobody's policy.
-        let wrong = read("checkpoint.min_interval_ms=9\ncheckpoint.max_interval_ms=1\n");
-        assert_eq!(wrong.checkpoint, checkpoint::Policy::default());
-    }
+/// A setting that does not fit the others, by its name in a policy.
+fn unfit(group: &str, field: &str, found: &str, must: &str) -> FieldError {
+    let named = |text: &str| {
+        let text = text
+            .replace("ordinary.", "")
+            .replace("sensitive.", "sensitive_");
+        text.replace("_ms", "_s")
+    };
+    let must = named(must);
+    let reason = match field.ends_with("_ms") {
+        true => format!("in milliseconds it is {found}; it must be {must}"),
+        false => format!("it is {found}; it must be {must}"),
+    };
+    wrong(&format!("{group}.{}", named(field)), reason)
 }

@@ -1,7 +1,7 @@
 //! How a vCluster's scheduler decides: its settings as the quorum keeps them, as people see them, and as
 //! the planner takes them.
 
-use crate::View;
+use crate::{View, movement};
 use lattice_api::{
     problem::FieldError,
     scheduler::{
@@ -16,12 +16,24 @@ const REFERENCE_WAIT: &str = "reference_wait_ms";
 const RESERVATIONS: &str = "reservations";
 const CHECKPOINT: &str = "checkpoint_bytes_s";
 const ALL: &str = "all";
+/// The kind of work whose weights were set last.
+const PROFILE: &str = "profile";
 /// The name of the weights that are none of the five profiles.
 const BALANCED: &str = "balanced";
 const GB: f64 = 1e9;
 
 fn weight_setting(name: &str) -> String {
     format!("weights.{name}")
+}
+
+/// Whether a vCluster is for sensitive work: it was given the weights of that kind last. Where only single
+/// weights were said, or before kinds were written down, it is one that has just those.
+pub(crate) fn is_for_sensitive(said: &BTreeMap<&str, &str>) -> bool {
+    let sensitive = Profile::Sensitive;
+    match said.get(PROFILE) {
+        Some(kind) => *kind == sensitive.name(),
+        None => policy_of(said, &mut Vec::new()).weights == sensitive.weights(),
+    }
 }
 
 /// What a text of settings stands for.
@@ -40,30 +52,32 @@ pub(crate) fn policy(profile: &str) -> Policy {
 }
 
 fn read(profile: &str) -> Read {
-    let said = settings(profile);
-    let Read {
-        mut policy,
-        mut unread,
-    } = Read::default();
+    let mut unread = Vec::new();
+    let policy = policy_of(&settings(profile), &mut unread);
+    Read { policy, unread }
+}
+
+fn policy_of(said: &BTreeMap<&str, &str>, unread: &mut Vec<String>) -> Policy {
+    let mut policy = Policy::default();
     let mut row = policy.weights.to_array();
     for (weight, name) in row.iter_mut().zip(Weights::NAMES) {
-        read_into(&said, &weight_setting(name), weight, &mut unread);
+        read_into(said, &weight_setting(name), weight, unread);
     }
     match Weights::new(row.into()) {
         Ok(weights) => policy.weights = weights,
         Err(error) => unread.push(error.to_string()),
     }
     let wait = &mut policy.reference_wait_ms;
-    read_into(&said, REFERENCE_WAIT, wait, &mut unread);
+    read_into(said, REFERENCE_WAIT, wait, unread);
     policy.reservations = match said.get(RESERVATIONS) {
         Some(&ALL) => Reservations::All,
-        _ => match read_one(&said, RESERVATIONS, &mut unread) {
+        _ => match read_one(said, RESERVATIONS, unread) {
             Some(depth) => Reservations::First(depth),
             None => policy.reservations,
         },
     };
-    policy.checkpoint_bytes_s = read_one(&said, CHECKPOINT, &mut unread);
-    Read { policy, unread }
+    policy.checkpoint_bytes_s = read_one(said, CHECKPOINT, unread);
+    policy
 }
 
 fn read_into<T: FromStr>(
@@ -93,20 +107,30 @@ fn read_one<T: FromStr>(
 impl View {
     /// How the scheduler of a vCluster decides.
     pub(crate) fn policy_of(&self, vcluster: &VclusterName) -> Policy {
-        self.settings_of(vcluster).policy
+        let known = self.vclusters.get(vcluster);
+        known.map_or_else(Policy::default, |known| policy(&known.definition.profile))
     }
 
-    /// The same, with what nobody can read of it.
+    /// The same, with what nobody can read of it, nor of how its work is moved.
     pub(crate) fn settings_of(&self, vcluster: &VclusterName) -> Read {
         let known = self.vclusters.get(vcluster);
-        known.map_or_else(Read::default, |known| read(&known.definition.profile))
+        known.map_or_else(Read::default, |known| {
+            let profile = &known.definition.profile;
+            let mut found = read(profile);
+            found.unread.extend(movement::unread(profile));
+            found
+        })
     }
 }
 
-/// A policy as people see it.
-pub(crate) fn shown(policy: &Policy) -> SchedulerView {
+/// What is stored, as people see it.
+pub(crate) fn shown(profile: &str) -> SchedulerView {
+    let policy = policy(profile);
     let w = policy.weights.get();
     SchedulerView {
+        profile: settings(profile)
+            .get(PROFILE)
+            .map(|kind| (*kind).to_owned()),
         weights: WeightsView {
             priority: w.priority,
             wait_time: w.wait_time,
@@ -136,11 +160,12 @@ pub(crate) fn shown(policy: &Policy) -> SchedulerView {
 pub(crate) fn asked(change: &SchedulerChange) -> Result<BTreeMap<String, String>, FieldError> {
     change.check()?;
     let mut asked = BTreeMap::new();
-    if let Some(name) = &change.profile {
-        let weights = profile(name)?.to_array();
+    if let Some(kind) = &change.profile {
+        let weights = profile(kind)?.to_array();
         for (name, weight) in Weights::NAMES.into_iter().zip(weights) {
             asked.insert(weight_setting(name), written(weight));
         }
+        asked.insert(PROFILE.to_owned(), kind.clone());
     }
     for (name, weight) in change.weights.iter().flat_map(|weights| weights.given()) {
         asked.insert(weight_setting(name), written(weight));

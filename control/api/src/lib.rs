@@ -25,6 +25,8 @@ pub mod explanation;
 pub mod health;
 pub mod history;
 pub mod inventory;
+pub mod movement;
+pub mod nearest;
 pub mod node;
 mod number;
 pub mod outlook;

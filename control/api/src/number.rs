@@ -26,6 +26,37 @@ pub(crate) fn finite_or_null<S: Serializer>(
     finite(&value.flatten(), serializer)
 }
 
+/// What may be a number that JSON cannot say.
+pub(crate) trait Sendable: Serialize {
+    /// Whether JSON can say it.
+    fn is_sendable(&self) -> bool {
+        true
+    }
+}
+
+impl Sendable for bool {}
+
+impl Sendable for u32 {}
+
+impl Sendable for f64 {
+    fn is_sendable(&self) -> bool {
+        self.is_finite()
+    }
+}
+
+/// As [`finite_or_null`], of any kind of value.
+pub(crate) fn sendable<T: Sendable, S: Serializer>(
+    value: &Option<Option<T>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(Some(value)) if !value.is_sendable() => Err(S::Error::custom(
+            "a number that is not finite cannot be sent; it must be a finite number",
+        )),
+        value => value.serialize(serializer),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::scheduler::WeightsChange;

@@ -112,9 +112,12 @@ pub enum AllReservations {
 }
 
 /// How a vCluster's scheduler decides.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerView {
+    /// The kind of work whose weights it was given last; `null`: of none. Single ones may be others since. The
+    /// nodes of one for `sensitive` work are not lent.
+    pub profile: Option<String>,
     /// Weights of the score.
     pub weights: WeightsView,
     /// What the weights add up to.

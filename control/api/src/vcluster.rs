@@ -1,6 +1,7 @@
 //! vClusters: tenants' views of the nodes.
 
 use crate::{
+    movement::{MovementChange, MovementView},
     problem::FieldError,
     scheduler::{SchedulerChange, SchedulerView},
 };
@@ -37,6 +38,8 @@ pub struct VclusterView {
     pub borrowed: String,
     /// How its scheduler decides.
     pub scheduler: SchedulerView,
+    /// How its work is moved.
+    pub movement: MovementView,
     /// The control that schedules it; `null`: none does now.
     pub scheduled_by: Option<String>,
     /// Grows whenever another control, or another run of one, takes over; 0: nobody has scheduled it yet.
@@ -69,6 +72,10 @@ pub struct VclusterRequest {
     /// said the vCluster must be there: defined, `default`, or with nodes. It is not defined by that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<SchedulerChange>,
+    /// What is to be changed of how its work is moved; the same holds. It is refused where the whole would not
+    /// fit together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub movement: Option<MovementChange>,
 }
 
 /// `null` is another thing than nothing.
@@ -81,7 +88,7 @@ where
 }
 
 impl VclusterRequest {
-    /// As the quorum is told, the scheduler apart.
+    /// As the quorum is told, its settings apart.
     ///
     /// # Errors
     /// A name that is none.

@@ -8,7 +8,10 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::JsonRejection},
     http::{HeaderMap, StatusCode, header::CONTENT_TYPE, request::Parts},
 };
-use lattice_api::problem::{Kind, Problem};
+use lattice_api::{
+    nearest::nearest,
+    problem::{Kind, Problem},
+};
 use serde::de::DeserializeOwned;
 
 /// Longest idempotency key, bytes.
@@ -151,9 +154,17 @@ fn unreadable(text: &str) -> Problem {
         (Some((name, _)), Some(".")) => Some(name.to_owned()),
         (_, path) => path.map(str::to_owned),
     };
-    let mut problem = Problem::new(Kind::Invalid, "invalid", text);
+    let hint = quoted.and_then(|(name, rest)| meant(name, rest));
+    let hint = hint.map(|name| format!("{text}; did you mean `{name}`?"));
+    let mut problem = Problem::new(Kind::Invalid, "invalid", hint.as_deref().unwrap_or(text));
     problem.field = field;
     problem
+}
+
+/// The field that may be meant, of those that the reader says it expected, in quotes each.
+fn meant<'a>(name: &str, rest: &'a str) -> Option<&'a str> {
+    let expected = rest.split('`').skip(1).step_by(2);
+    nearest(name, expected)
 }
 
 /// The query string.
@@ -251,5 +262,14 @@ mod tests {
         ] {
             assert_eq!(unreadable(text).field.as_deref(), field, "{text}");
         }
+    }
+
+    #[test]
+    fn the_field_that_may_be_meant_is_named() {
+        let text = "unknown field `lend_limit`, expected one of `allow_lending`, `lending_limit`";
+        let detail = unreadable(text).detail;
+        assert_eq!(detail, format!("{text}; did you mean `lending_limit`?"));
+        let text = "unknown field `quota`, expected `nodes` at line 1";
+        assert_eq!(unreadable(text).detail, text);
     }
 }

@@ -200,9 +200,11 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
             &limits.collect::<Vec<_>>(),
         );
     }
-    // Which services follow what is for operators.
+    // Which services follow what, and whose work made room, is for operators.
     if caller.sees_all() {
         out.push_str(&core.scaling.exposition());
+        out.push_str(&core.moved.exposition());
+        out.push_str(&core.storage_exposition(&view));
     }
     requests(api.meter(), &mut out);
     out

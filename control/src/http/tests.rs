@@ -23,6 +23,7 @@ mod inputs;
 mod inventory;
 mod known;
 mod limits;
+mod moved;
 mod nodes;
 mod parity;
 mod port;

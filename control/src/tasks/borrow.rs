@@ -209,7 +209,7 @@ impl Borrow {
             );
             let is_due = now >= grace_over_at && !moves.withdrawn.contains(&record.id);
             if movable && is_due && !ends_itself {
-                let victim = self.victim(held, &room);
+                let victim = self.victim(view, held, &room);
                 let home = record.home.clone();
                 let reason = MoveReason::Reclaimed { home };
                 due.insert(held.id, Command::MakeRoom { victim, reason });
@@ -218,8 +218,10 @@ impl Borrow {
         due.into_values().collect()
     }
 
-    fn victim(&self, held: &Allocation, rules: &room::Rules) -> Victim {
+    /// Where there is no storage now it is stopped without a checkpoint.
+    fn victim(&self, view: &View, held: &Allocation, rules: &room::Rules) -> Victim {
         let directory = self.core.checkpoint_directory(held);
+        let directory = directory.filter(|_| !self.core.is_storage_out(view, held));
         Victim {
             id: held.id,
             attempt: held.attempt,

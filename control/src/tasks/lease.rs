@@ -256,7 +256,9 @@ impl Lease {
 pub(crate) async fn show(core: Arc<Core>, dispatch: Arc<Lease>) {
     let mut changes = dispatch.changes();
     loop {
-        let dispatches = *changes.borrow_and_update() != 0;
+        let epoch = *changes.borrow_and_update();
+        let dispatches = epoch != 0;
+        core.moved.counts_since(dispatch.granted_at(epoch));
         core.publish(Wakes::Readers, |view| {
             let changed = view.dispatches != dispatches;
             view.dispatches = dispatches;

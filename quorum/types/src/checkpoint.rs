@@ -11,6 +11,8 @@ use std::{fmt, str::FromStr};
 pub const MAX_DIRECTORY_BYTES: usize = 1024;
 /// How long work may take to write a checkpoint unless somebody says otherwise, milliseconds.
 pub const TIMEOUT_MS: u64 = 600_000;
+/// Longest time that one may be given at once, milliseconds: a day.
+pub const MAX_TIMEOUT_MS: u64 = 24 * 3_600_000;
 /// How often work may put one off.
 pub const MOST_DEFERRALS: u32 = 3;
 /// How long work may put one off in all, milliseconds.

@@ -21,6 +21,7 @@ use crate::{
     explanation::{ExplanationView, FactorView, ScoreView, StepView},
     health::{NodeHealthView, ReasonView},
     history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, NodeEventView},
+    movement::{CheckpointSettingsView, MovementView, PreemptionView, ScalingView, SharingView},
     node::{
         BmcLooked, ClassView, DrainView, FactsView, HealthView, HolderView, NodeView, PowerView,
         Reprobed,
@@ -167,6 +168,36 @@ impl Back<SchedulerView> for Option<v1::Scheduler> {
     }
 }
 
+impl Back<PreemptionView> for Option<v1::PreemptionSettings> {
+    fn back(self) -> PreemptionView {
+        self.unwrap_or_default().back()
+    }
+}
+
+impl Back<SharingView> for Option<v1::SharingSettings> {
+    fn back(self) -> SharingView {
+        self.unwrap_or_default().back()
+    }
+}
+
+impl Back<CheckpointSettingsView> for Option<v1::CheckpointSettings> {
+    fn back(self) -> CheckpointSettingsView {
+        self.unwrap_or_default().back()
+    }
+}
+
+impl Back<ScalingView> for Option<v1::ScalingSettings> {
+    fn back(self) -> ScalingView {
+        self.unwrap_or_default().back()
+    }
+}
+
+impl Back<MovementView> for Option<v1::Movement> {
+    fn back(self) -> MovementView {
+        self.unwrap_or_default().back()
+    }
+}
+
 impl Back<WeightsView> for Option<v1::Weights> {
     fn back(self) -> WeightsView {
         self.unwrap_or_default().back()
@@ -277,6 +308,22 @@ alike! {
     }
     HistoryPage = NodeHistoryResponse { items, next_cursor }
     KeyChangeView = KeyChange { key, from, to }
+    PreemptionView = PreemptionSettings {
+        enabled, max_victims, patience_s, near_completion_threshold_s, thrash_interval_s,
+        thrash_count, only_borrowed,
+    }
+    SharingView = SharingSettings {
+        allow_lending, lending_limit, allow_borrowing, borrowing_limit, return_grace_s,
+    }
+    CheckpointSettingsView = CheckpointSettings {
+        timeout_s, min_interval_s, max_interval_s, sensitive_timeout_s,
+        sensitive_min_interval_s, sensitive_max_interval_s, max_deferral_s, max_deferral_count,
+    }
+    ScalingView = ScalingSettings {
+        threshold, evaluation_s, up_window_s, down_window_s, cooldown_s, missing_alert,
+        retries, backoff_cooldowns, oscillation_alert, calm_s,
+    }
+    MovementView = Movement { preemption, sharing, checkpoint, scaling, set, unread }
     NoMajorityView = NoMajority { cohort, class, key, values }
     NotReadView = NotRead { nodes, why }
     NodeEventView = NodeEvent {
@@ -303,7 +350,7 @@ alike! {
         source, code, entity, evidence, severity, action, observe_only, first_seen, last_seen, count,
     }
     SchedulerView = Scheduler {
-        weights, weights_sum, reference_wait_s, reservations, checkpoint_gb_s,
+        profile, weights, weights_sum, reference_wait_s, reservations, checkpoint_gb_s,
     }
     ScoreView = Score { factors, sum, budget, total, ahead }
     StepView = ExplanationStep { constraint, removed, left }
@@ -495,6 +542,7 @@ impl Full for VclusterView {
             lent: Full::full(next),
             borrowed: Full::full(next),
             scheduler: Full::full(next),
+            movement: Full::full(next),
             scheduled_by: Full::full(next),
             scheduler_epoch: Full::full(next),
             revision: Full::full(next),
@@ -515,6 +563,7 @@ impl Back<VclusterView> for v1::Vcluster {
             lent: self.lent,
             borrowed: self.borrowed,
             scheduler: self.scheduler.back(),
+            movement: self.movement.back(),
             scheduled_by: self.scheduled_by,
             scheduler_epoch: self.scheduler_epoch,
             revision: Revision(self.revision),

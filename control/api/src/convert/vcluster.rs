@@ -1,5 +1,5 @@
 //! vClusters. Where REST says `null` (for all tenants, for a bandwidth that is taken back), a message has a
-//! field of its own.
+//! field of its own. Settings of how work is moved are converted where they are declared.
 
 use crate::{
     page::Page,
@@ -25,6 +25,7 @@ impl From<VclusterView> for v1::Vcluster {
             lent,
             borrowed,
             scheduler,
+            movement,
             scheduled_by,
             scheduler_epoch,
             revision,
@@ -41,6 +42,7 @@ impl From<VclusterView> for v1::Vcluster {
             lent,
             borrowed,
             scheduler: Some(scheduler.into()),
+            movement: Some(movement.into()),
             scheduled_by,
             scheduler_epoch,
             revision: revision.0,
@@ -70,6 +72,7 @@ impl TryFrom<v1::SetVclusterRequest> for VclusterRequest {
             tenants,
             expected_version: r.expected_version,
             scheduler: r.scheduler.map(TryInto::try_into).transpose()?,
+            movement: r.movement.map(TryInto::try_into).transpose()?,
         })
     }
 }
@@ -77,6 +80,7 @@ impl TryFrom<v1::SetVclusterRequest> for VclusterRequest {
 impl From<SchedulerView> for v1::Scheduler {
     fn from(view: SchedulerView) -> Self {
         let SchedulerView {
+            profile,
             weights,
             weights_sum,
             reference_wait_s,
@@ -84,6 +88,7 @@ impl From<SchedulerView> for v1::Scheduler {
             checkpoint_gb_s,
         } = view;
         Self {
+            profile,
             weights: Some(weights.into()),
             weights_sum,
             reference_wait_s,

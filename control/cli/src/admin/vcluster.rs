@@ -9,6 +9,7 @@ use crate::{
 use clap::{ArgGroup, Args, Subcommand};
 use lattice_api::{
     duration,
+    movement::{MovementChange, MovementView},
     problem::FieldError,
     scheduler::{AllReservations, ReservationsView, SchedulerChange, WEIGHTS, WeightsChange},
     vcluster::{VclusterNodesRequest, VclusterRequest, VclusterView},
@@ -20,7 +21,8 @@ use lattice_quorum_types::hostlist;
 pub enum VclusterCommand {
     /// List vClusters: for whom they are, and how many nodes they have.
     List,
-    /// Show one vCluster: for whom it is, its nodes, which of them are lent, and which control schedules it.
+    /// Show one vCluster: for whom it is, its nodes, which of them are lent, which control schedules it, and
+    /// all settings of its scheduler and of how its work is moved.
     Show {
         /// Its name.
         name: String,
@@ -30,7 +32,8 @@ pub enum VclusterCommand {
     /// A new one is open to all tenants until --tenants says otherwise. Work that waits in a vCluster
     /// stays when it is closed to its tenant. From the first time on its nodes are taken only where
     /// `assign` names it with --from. What its scheduler goes by (--reservations, --reference-wait, a
-    /// checkpoint bandwidth), with nothing else, neither makes a vCluster nor changes that.
+    /// checkpoint bandwidth), and how its work is moved (--set, --unset), with nothing else, neither makes a
+    /// vCluster nor changes that. `show` has the names of all settings.
     Set(SetArgs),
     /// Change by what a vCluster's queue is ordered; from the next plan on it is.
     ///
@@ -74,9 +77,26 @@ pub struct SetArgs {
     /// Take that back: what they write is not known.
     #[arg(long, conflicts_with = "checkpoint_bandwidth")]
     no_checkpoint_bandwidth: bool,
+    /// How its work is moved: preemption.patience_s=30, sharing.allow_lending=false. Times are seconds, and may
+    /// be fractions, or are written like 90s, 1h30m. May be given more than once.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+    /// Take one of these back to its default. May be given more than once.
+    #[arg(long, value_name = "NAME")]
+    unset: Vec<String>,
     /// Refuse unless this version is in force; 0: unless nobody has said what it is.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((_, "")) => {
+            Err("its value is empty; --unset takes one back to its default".to_owned())
+        }
+        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        None => Err("it must be NAME=VALUE, as in preemption.patience_s=30".to_owned()),
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -164,6 +184,9 @@ pub struct DeleteArgs {
 
 /// The flag by which a field is given.
 fn flag(field: &str) -> String {
+    if let Some(setting) = field.strip_prefix("movement.") {
+        return format!("set {setting}");
+    }
     match field {
         "scheduler.reference_wait_s" => "reference-wait".to_owned(),
         "scheduler.checkpoint_gb_s" => "checkpoint-bandwidth".to_owned(),
@@ -174,19 +197,31 @@ fn flag(field: &str) -> String {
     }
 }
 
+fn usage(error: FieldError) -> Failure {
+    Failure::usage(format!("--{}: {}", flag(&error.field), error.reason))
+}
+
 /// The server's rule, so that a mistake is named by its flag before anybody is asked.
 fn checked(request: VclusterRequest) -> Result<VclusterRequest, Failure> {
-    let usage =
-        |error: FieldError| Failure::usage(format!("--{}: {}", flag(&error.field), error.reason));
     request.clone().change().map_err(usage)?;
     if let Some(change) = &request.scheduler {
+        change.check().map_err(usage)?;
+    }
+    if let Some(change) = &request.movement {
         change.check().map_err(usage)?;
     }
     Ok(request)
 }
 
 impl SetArgs {
-    fn request(self) -> VclusterRequest {
+    fn request(self) -> Result<VclusterRequest, FieldError> {
+        let mut movement = MovementChange::default();
+        for (name, value) in &self.set {
+            movement.put(name, Some(value))?;
+        }
+        for name in &self.unset {
+            movement.put(name, None)?;
+        }
         let tenants = match (self.all_tenants, self.no_tenants) {
             (true, _) => Some(None),
             (false, true) => Some(Some(Vec::new())),
@@ -202,12 +237,13 @@ impl SetArgs {
             checkpoint_gb_s,
             ..SchedulerChange::default()
         };
-        VclusterRequest {
+        Ok(VclusterRequest {
             description: self.description,
             tenants,
             expected_version: self.expected_version,
             scheduler: (change != SchedulerChange::default()).then_some(change),
-        }
+            movement: (movement != MovementChange::default()).then_some(movement),
+        })
     }
 }
 
@@ -248,7 +284,7 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
         VclusterCommand::Show { name } => show(&client.vcluster(&name).await?, format),
         VclusterCommand::Set(args) => {
             let name = args.name.clone();
-            let request = checked(args.request())?;
+            let request = checked(args.request().map_err(usage)?)?;
             show(&client.set_vcluster(&name, &request, None).await?, format)
         }
         VclusterCommand::SetWeights(args) => {
@@ -327,6 +363,18 @@ fn row(vcluster: &VclusterView) -> Vec<String> {
     ]
 }
 
+/// How its work is moved, by name: each value, and whether anybody has set it.
+fn moved(moves: &MovementView) -> impl Iterator<Item = (&'static str, String)> {
+    moves.named().into_iter().map(|(name, value)| {
+        let is_set = moves.set.iter().any(|set| set == name);
+        let told = match is_set {
+            true => format!("{value} (set)"),
+            false => format!("{value} (default)"),
+        };
+        (name, told)
+    })
+}
+
 fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
     let line = |key: &str, value: String| vec![key.to_owned(), value];
     let rows = [
@@ -346,6 +394,7 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
     };
     let bandwidth = scheduler.checkpoint_gb_s.map(|gb_s| format!("{gb_s} GB/s"));
     let settings = [
+        line("weights of", or_dash(scheduler.profile.as_deref())),
         line("reservations", reservations),
         line(
             "reference wait",
@@ -355,7 +404,12 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
     ];
     let weights = scheduler.weights.named();
     let weights = weights.map(|(name, weight)| line(&format!("weight {name}"), weight.to_string()));
+    let moves = &vcluster.movement;
+    let unread = moves.unread.iter();
+    let unread = unread.map(|text| line("not used", format!("{text}; the default holds")));
+    let moved = moved(moves).map(|(name, value)| line(name, value));
     let rows = rows.into_iter().chain(settings).chain(weights);
+    let rows = rows.chain(moved).chain(unread);
     let columns = Columns::only(&["key", "value"]);
     Ok(output::print(format, vcluster, columns, rows)?)
 }

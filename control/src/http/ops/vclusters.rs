@@ -5,7 +5,7 @@ use super::{change, claims::named, paging, propose, read, unexpected};
 use crate::{
     Core, View,
     http::caller::{Caller, Role},
-    scheduler,
+    movement, scheduler,
 };
 use lattice_api::{
     page::Page,
@@ -18,7 +18,7 @@ use lattice_quorum_types::{
     event::EventKind,
     hostlist,
     id::LeaseName,
-    vcluster::{DEFAULT_VCLUSTER, Vcluster},
+    vcluster::{DEFAULT_VCLUSTER, Vcluster, with_settings},
     view::{Answer, LeaseView, Query},
 };
 use std::collections::BTreeMap;
@@ -105,7 +105,8 @@ fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView
         .as_ref()
         .map_or((0, Revision(0)), |said| (said.version, said.revision));
     let definition = said.map(|said| said.definition).unwrap_or_default();
-    let scheduler = scheduler::shown(&scheduler::policy(&definition.profile));
+    let scheduler = scheduler::shown(&definition.profile);
+    let movement = movement::shown(&definition.profile);
     let tenants = definition.tenants.as_ref();
     let usable = tenants.is_none_or(|tenants| !tenants.is_empty());
     let tenants = tenants.map(|tenants| {
@@ -123,6 +124,7 @@ fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView
         lent: hostlist::fold(lent),
         borrowed: hostlist::fold(borrowed),
         scheduler,
+        movement,
         scheduler_epoch: lease.as_ref().map_or(0, |lease| lease.epoch),
         scheduled_by: lease
             .and_then(|lease| lease.holder)
@@ -157,6 +159,41 @@ pub(crate) async fn get(core: &Core, caller: &Caller, text: &str) -> Result<Vclu
     }
 }
 
+/// The settings that a request asks for, if the vCluster's would fit together with them. Two who ask at once
+/// may still say what does not: then the defaults hold for it, and that is told.
+async fn settings_asked(
+    core: &Core,
+    vcluster: &VclusterName,
+    request: &VclusterRequest,
+) -> Result<Option<BTreeMap<String, String>>, Problem> {
+    if request.scheduler.is_none() && request.movement.is_none() {
+        return Ok(None);
+    }
+    let scheduler = request.scheduler.as_ref();
+    let mut settings = scheduler
+        .map(scheduler::asked)
+        .transpose()?
+        .unwrap_or_default();
+    let moves = request.movement.as_ref();
+    settings.extend(moves.map(movement::asked).transpose()?.unwrap_or_default());
+    // Weights of another kind of work decide whether nodes may be lent.
+    let changes_kind = scheduler.is_some_and(|change| change.profile.is_some());
+    if moves.is_some() || changes_kind {
+        let Answer::Vclusters(said) = read(core, Query::Vclusters).await? else {
+            return Err(unexpected());
+        };
+        let known = said.into_iter().find(|known| known.name == *vcluster);
+        let profile = known.map_or_else(String::new, |known| known.definition.profile);
+        let next = with_settings(&profile, &settings)
+            .map_err(|error| Problem::field("scheduler", error.to_string()))?;
+        match moves {
+            Some(_) => movement::check(&next, core.view().owned_by(vcluster))?,
+            None => movement::check_kind(&next)?,
+        }
+    }
+    Ok(Some(settings))
+}
+
 /// Says what one is, the first time too.
 pub(crate) async fn set(
     core: &Core,
@@ -168,11 +205,7 @@ pub(crate) async fn set(
     caller.check_whole(Role::Admin, "saying what a vCluster is")?;
     let expected_version = request.expected_version;
     let vcluster = name("name", text)?;
-    let settings = request
-        .scheduler
-        .as_ref()
-        .map(scheduler::asked)
-        .transpose()?;
+    let settings = settings_asked(core, &vcluster, &request).await?;
     let change = Box::new(request.change()?);
     let command = match settings {
         None => Command::SetVcluster {

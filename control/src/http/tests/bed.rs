@@ -371,8 +371,8 @@ impl Bed {
         observe::cell(&self.core, "cell-0", members);
     }
 
-    /// What the scheduler does: gives an allocation nodes.
-    pub(super) async fn assign(&self, id: AllocationId, nodes: &[&str]) {
+    /// The lease of the scheduler of `default`, as it is held.
+    pub(super) fn schedules(&self) -> Fence {
         let lease = LeaseName::new("schedule.default").unwrap();
         let acquired = self.service(
             None,
@@ -385,6 +385,12 @@ impl Bed {
         let lattice_quorum_types::Outcome::Leased { epoch, .. } = acquired.outcome else {
             panic!("{acquired:?}");
         };
+        Fence { lease, epoch }
+    }
+
+    /// What the scheduler does: gives an allocation nodes.
+    pub(super) async fn assign(&self, id: AllocationId, nodes: &[&str]) {
+        let fence = self.schedules();
         self.settled().await;
         let view = self.core.view();
         let expected = nodes.iter().map(|name| {
@@ -397,7 +403,7 @@ impl Bed {
             }
         });
         let nodes = expected.collect();
-        self.service(Some(Fence { lease, epoch }), Command::Assign { id, nodes });
+        self.service(Some(fence), Command::Assign { id, nodes });
         self.settled().await;
     }
 
@@ -492,6 +498,17 @@ pub(super) fn operator_envelope(name: &str, command: Command) -> Envelope {
         principal: Principal {
             name: name.to_owned(),
             power: Power::Operator,
+        },
+        ..service_envelope(None, command)
+    }
+}
+
+/// A command of an administrator's.
+pub(super) fn admin_envelope(command: Command) -> Envelope {
+    Envelope {
+        principal: Principal {
+            name: "root".to_owned(),
+            power: Power::Admin,
         },
         ..service_envelope(None, command)
     }

@@ -492,3 +492,207 @@ async fn weights_are_changed_one_by_one_and_shown_with_the_reason() {
     let (status, _) = ask(&bed, "alice", Method::PUT, "vclusters/default", json!({})).await;
     assert_eq!(status, 403);
 }
+
+/// Both faces take the same settings and show the same; what is set stays beside what is set later.
+#[tokio::test]
+async fn how_work_is_moved_is_set_shown_and_taken_back() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let usual = root.vcluster("default").await.unwrap().movement;
+    assert_eq!((usual.set.len(), usual.unread.len()), (0, 0));
+    assert_eq!(usual.preemption.near_completion_threshold_s, 300.0);
+    let body = json!({"movement": {
+        "preemption": {"patience_s": 0.25, "max_victims": 2},
+        "sharing": {"lending_limit": 24, "return_grace_s": 1.5},
+    }});
+    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/default", body).await;
+    assert_eq!((status, &told["version"]), (200, &json!(0)));
+    assert_eq!(told["movement"]["preemption"]["patience_s"], json!(0.25));
+    let set = [
+        "preemption.max_victims",
+        "preemption.patience_s",
+        "sharing.lending_limit",
+    ];
+    for name in set {
+        let told = told["movement"]["set"].as_array().unwrap();
+        assert!(told.contains(&json!(name)), "{name}: {told:?}");
+    }
+    // It is what schedulers go by.
+    bed.settled().await;
+    let name = VclusterName::new("default").unwrap();
+    let rules = bed.core.view().movement_of(&name);
+    assert_eq!(
+        (rules.room.patience_ms, rules.room.policy.max_victims),
+        (250, 2)
+    );
+    assert_eq!(rules.lend.return_grace_ms, 1500);
+
+    let mut admin = AdminServiceClient::new(super::grpc::channel(&bed).await);
+    let request = v1::SetVclusterRequest {
+        name: "default".to_owned(),
+        movement: Some(v1::MovementChange {
+            checkpoint: Some(v1::CheckpointSettingsChange {
+                timeout_s: Some(2.5),
+                ..Default::default()
+            }),
+            reset: set.map(str::to_owned).to_vec(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let set = admin.set_vcluster(super::grpc::by(&bed, "root", request));
+    let set = set.await.unwrap().into_inner();
+    let shown = root.vcluster("default").await.unwrap();
+    assert_eq!(v1::Vcluster::from(shown.clone()), set);
+    let movement = shown.movement;
+    assert_eq!(movement.checkpoint.timeout_s, 2.5);
+    assert_eq!(
+        movement.set,
+        ["sharing.return_grace_s", "checkpoint.timeout_s"]
+    );
+    assert_eq!(movement.preemption, usual.preemption);
+    assert_eq!(movement.sharing.lending_limit, None);
+}
+
+#[tokio::test]
+async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let before = bed.store.revision();
+    for (group, field, value, words) in [
+        (
+            "sharing",
+            "lending_limit",
+            json!(25),
+            "the vCluster has 24 nodes; say at most 24",
+        ),
+        (
+            "sharing",
+            "return_grace_s",
+            json!(-1),
+            "it is -1 s; it must be from 0",
+        ),
+        ("sharing", "return_grace_s", json!("soon"), "invalid type"),
+        (
+            "sharing",
+            "lend_limit",
+            json!(2),
+            "did you mean `lending_limit`?",
+        ),
+        (
+            "preemption",
+            "max_victims",
+            json!(4),
+            "it must be from 1 to 3",
+        ),
+        ("preemption", "max_victims", json!(1.5), "expected u32"),
+        (
+            "checkpoint",
+            "min_interval_s",
+            json!(30_000),
+            "at most max_interval_s (21600000)",
+        ),
+        ("checkpoint", "timeout_s", json!(100_000), "at most a day"),
+        ("scaling", "threshold", json!(1), "above 0 and below 1"),
+        ("scaling", "evaluation_s", json!(0), "at least 1"),
+    ] {
+        let body = json!({"movement": {group: {field: value}}});
+        let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/default", body).await;
+        assert_eq!((status, &told["code"]), (400, &json!("invalid")));
+        assert_eq!(told["field"], json!(format!("movement.{group}.{field}")));
+        let detail = told["detail"].as_str().unwrap();
+        assert!(detail.contains(words), "{detail}");
+    }
+    // The other face, with what JSON cannot say, and a name of nothing.
+    let mut admin = AdminServiceClient::new(super::grpc::channel(&bed).await);
+    for (movement, field, words) in [
+        (
+            v1::MovementChange {
+                scaling: Some(v1::ScalingChange {
+                    threshold: Some(f64::NAN),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            },
+            "movement.scaling.threshold",
+            "a finite number",
+        ),
+        (
+            v1::MovementChange {
+                reset: vec!["sharing.return_grace".to_owned()],
+                ..Default::default()
+            },
+            "movement.sharing.return_grace",
+            "did you mean sharing.return_grace_s?",
+        ),
+    ] {
+        let request = v1::SetVclusterRequest {
+            name: "default".to_owned(),
+            movement: Some(movement),
+            ..Default::default()
+        };
+        let refused = admin.set_vcluster(super::grpc::by(&bed, "root", request));
+        let refused = refused.await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        let problem = Problem::from_grpc(&refused).unwrap();
+        assert_eq!(problem.field.as_deref(), Some(field));
+        let detail = problem.detail.clone();
+        assert!(detail.contains(words), "{detail}");
+    }
+    assert_eq!(bed.store.revision(), before, "nothing was changed");
+
+    // Nodes for sensitive work are not lent, whichever is said last.
+    let sensitive = json!({"scheduler": {"profile": "sensitive"}});
+    let lends = json!({"movement": {"sharing": {"allow_lending": true}}});
+    for (first, second) in [(&sensitive, &lends), (&lends, &sensitive)] {
+        let request = VclusterRequest::default();
+        root.set_vcluster("ward", &request, None).await.unwrap();
+        let (status, _) = ask(&bed, "root", Method::PUT, "vclusters/ward", first.clone()).await;
+        assert_eq!(status, 200);
+        let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/ward", second.clone()).await;
+        assert_eq!(status, 400);
+        assert_eq!(told["field"], json!("movement.sharing.allow_lending"));
+        root.delete_vcluster("ward", None, None).await.unwrap();
+    }
+    let request = serde_json::from_value(sensitive).unwrap();
+    root.set_vcluster("ward", &VclusterRequest::default(), None)
+        .await
+        .unwrap();
+    let ward = root.set_vcluster("ward", &request, None).await.unwrap();
+    assert!(!ward.movement.sharing.allow_lending);
+    assert_eq!(ward.scheduler.profile.as_deref(), Some("sensitive"));
+}
+
+/// Another control may have stored it: it is told, and nothing stands still for it.
+#[tokio::test]
+async fn what_is_stored_and_of_no_use_is_told() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let settings = [("preemption.patience_ms", "soon"), ("scale.threshold", "2")];
+    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let stored = Command::SetScheduler {
+        vcluster: VclusterName::new("default").unwrap(),
+        change: Box::default(),
+        settings: settings.map(own).into(),
+        expected_version: None,
+    };
+    bed.store
+        .apply(&super::bed::admin_envelope(stored))
+        .unwrap();
+    bed.settled().await;
+    let movement = root.vcluster("default").await.unwrap().movement;
+    assert_eq!(movement.preemption.patience_s, 60.0);
+    assert_eq!(movement.scaling.threshold, 0.5);
+    assert_eq!(
+        movement.unread,
+        [
+            "preemption.patience_ms=soon",
+            "movement.scaling.threshold: it is 2; it must be a number above 0 and below 1"
+        ]
+    );
+    // Another setting is taken; the one that does not fit is mended by who sets it.
+    let body =
+        json!({"movement": {"preemption": {"patience_s": 5}, "scaling": {"threshold": null}}});
+    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/default", body).await;
+    assert_eq!((status, &told["movement"]["unread"]), (200, &json!([])));
+}

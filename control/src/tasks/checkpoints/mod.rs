@@ -4,6 +4,8 @@
 
 mod ask;
 mod pays;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     core::Core,
@@ -17,7 +19,7 @@ use ask::{Asked, Part};
 use lattice_placement::movement::checkpoint::Policy;
 use lattice_quorum_types::{
     AllocationId, Command, UnixMillis,
-    checkpoint::CheckpointStatus,
+    checkpoint::{CheckpointFailure, CheckpointOutcome, CheckpointStatus},
     command::{Fence, RankReport},
     course::RankCheckpoint,
 };
@@ -98,6 +100,7 @@ impl Reconciler for Checkpoints {
         self.answers.clear();
         self.parts.clear();
         self.weighed_at = None;
+        self.core.checkpoint_storage.forget();
     }
 
     /// What was answered is taken down in the next pass: this may be dropped at any moment.
@@ -193,6 +196,7 @@ impl Checkpoints {
         let heard = |is_at_it| Some(Heard { at, is_at_it });
         let (last, pause) = match asked {
             Asked::Stands(CheckpointStatus::Ended(outcome)) => {
+                self.learn(&part, &outcome, at);
                 let number = part.number;
                 let of = RankCheckpoint { number, outcome };
                 self.commit(&part, of).await;
@@ -215,6 +219,25 @@ impl Checkpoints {
         let until = Instant::now() + pause;
         self.parts
             .insert(part, Progress::Waits { until, pause, last });
+    }
+
+    /// Takes notice of whether the place that it goes to can be written to.
+    fn learn(&self, part: &Part, outcome: &CheckpointOutcome, now: UnixMillis) {
+        let view = self.core.view();
+        let held = view.allocation(part.key.allocation);
+        let Some(place) = held.and_then(|held| self.core.checkpoint_place(held)) else {
+            return;
+        };
+        let storage = &self.core.checkpoint_storage;
+        match outcome {
+            CheckpointOutcome::Written { .. } => storage.works(&place),
+            CheckpointOutcome::Failed {
+                cause: CheckpointFailure::Storage,
+                reason,
+                ..
+            } => storage.failed(&place, now, reason),
+            CheckpointOutcome::Failed { .. } => {}
+        }
     }
 
     /// Has the quorum know what became of a rank's part. One that it does not take is said again: the part is

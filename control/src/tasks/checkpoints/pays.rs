@@ -39,7 +39,10 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
     let backlog = backlog(view.allocations.values().map(|held| &**held));
     let command = |held: &Arc<Allocation>| {
         let (policy, waiting) = policies.get(&held.spec.vcluster)?;
-        let input = input(view, held, (waiting, backlog), policy.node_bytes, now);
+        let mut input = input(view, held, (waiting, backlog), policy.node_bytes, now);
+        if core.is_storage_out(view, held) {
+            input.storage = Storage::Paused;
+        }
         let Decision::Write {
             value,
             cost,

@@ -30,6 +30,7 @@ use lattice_quorum_types::{
     limit::Limits,
     node::{Lifecycle, Node},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
+    terms::Terms,
     view::{Answer, Query, WatchItem},
     weight,
     wire::{AttemptKey, HistoryPage, Unavailable},
@@ -443,6 +444,10 @@ impl World {
     }
 
     pub(crate) fn waits_for(&self, requeue: Requeue, constraints: Constraints) -> AllocationId {
+        self.waits_on(requeue, constraints, Terms::default())
+    }
+
+    fn waits_on(&self, requeue: Requeue, constraints: Constraints, terms: Terms) -> AllocationId {
         let spec = AllocationSpec {
             name: None,
             project: ProjectPath::new("atlas").unwrap(),
@@ -459,7 +464,7 @@ impl World {
             requeue,
             hold: false,
             demand: Default::default(),
-            terms: Default::default(),
+            terms,
         };
         let spec = Box::new(spec);
         let Outcome::Submitted { id: allocation } = self.admin(Command::Submit { spec }) else {
@@ -489,7 +494,12 @@ impl World {
 
     /// An allocation that was assigned the node under this boot, and runs.
     pub(crate) fn runs_under(&self, boot: &str) -> AttemptKey {
-        let allocation = self.waits(Requeue::Never);
+        self.runs_on(boot, Terms::default())
+    }
+
+    /// The same under these terms.
+    pub(crate) fn runs_on(&self, boot: &str, terms: Terms) -> AttemptKey {
+        let allocation = self.waits_on(Requeue::Never, Constraints::default(), terms);
         let key = self.assign(allocation, boot);
         self.service(Command::Report {
             id: allocation,

@@ -6,15 +6,12 @@ use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Outcome, Refusal,
     allocation::StopCause,
-    checkpoint::CheckpointOutcome,
+    checkpoint::{CheckpointOutcome, MAX_TIMEOUT_MS},
     command::CheckpointAsked,
     course::{AfterCheckpoint, Kept, MoveReason, RankCheckpoint, Writing},
     event::AllocationChange,
 };
 use std::collections::BTreeSet;
-
-/// Longest time that a checkpoint may be given at once, milliseconds (a day).
-const MAX_TIMEOUT_MS: u64 = 24 * 3_600_000;
 
 /// Has an allocation write one, and go on.
 pub(super) fn write(

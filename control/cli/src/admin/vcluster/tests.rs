@@ -15,7 +15,10 @@ fn asked(line: &str) -> Result<Value, String> {
     let words = std::iter::once("vcluster").chain(line.split(' '));
     let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
     match line.command {
-        VclusterCommand::Set(args) => Ok(serde_json::to_value(args.request()).unwrap()),
+        VclusterCommand::Set(args) => {
+            let request = args.request().map_err(|error| error.to_string())?;
+            Ok(serde_json::to_value(request).unwrap())
+        }
         VclusterCommand::SetWeights(args) => Ok(serde_json::to_value(args.request()).unwrap()),
         _ => Err("it is no set".to_owned()),
     }
@@ -49,6 +52,18 @@ fn what_is_not_named_is_not_asked_for() {
             json!({"scheduler": {"profile": "ml-training", "weights": {"energy": 0.0}}}),
         ),
         (
+            "set ml --set preemption.patience_s=0.5 --set sharing.allow_lending=false --unset scaling.calm_s",
+            json!({"movement": {
+                "preemption": {"patience_s": 0.5},
+                "sharing": {"allow_lending": false},
+                "scaling": {"calm_s": null}
+            }}),
+        ),
+        (
+            "set ml --set checkpoint.timeout_s=20m",
+            json!({"movement": {"checkpoint": {"timeout_s": 1200.0}}}),
+        ),
+        (
             "set ml --description night --expected-version 0",
             json!({"description": "night", "expected_version": 0}),
         ),
@@ -58,6 +73,12 @@ fn what_is_not_named_is_not_asked_for() {
     assert!(asked("set ml --tenants a --all-tenants").is_err());
     assert!(asked("set ml --reservations many").is_err());
     assert!(asked("set ml --checkpoint-bandwidth 1 --no-checkpoint-bandwidth").is_err());
+    for line in [
+        "set ml --set sharing",
+        "set ml --set sharing.lending_limit=",
+    ] {
+        assert!(asked(line).is_err(), "{line}");
+    }
     let none = asked("set-weights ml").unwrap_err();
     let each = "<--priority <WEIGHT>|--wait-time <WEIGHT>|";
     assert!(none.contains(each), "{none}");
@@ -88,6 +109,18 @@ fn what_is_wrong_is_named_by_its_flag() {
             "--checkpoint-bandwidth: ",
         ),
         (
+            "set ml --set preemption.patience_s=-1",
+            "--set preemption.patience_s: it is -1 s; it must be from 0 to a year",
+        ),
+        (
+            "set ml --set sharing.lending_limits=1",
+            "--set sharing.lending_limits: there is no such setting; did you mean sharing.lending_limit?",
+        ),
+        (
+            "set ml --set scaling.retries=1 --unset scaling.retries",
+            "--set scaling.retries: it is named twice",
+        ),
+        (
             "set-weights ml --wait-time 2e6",
             "--wait-time: it is 2000000.0; ",
         ),
@@ -98,12 +131,69 @@ fn what_is_wrong_is_named_by_its_flag() {
     ] {
         let words = std::iter::once("vcluster").chain(line.split(' '));
         let request = match Line::try_parse_from(words).unwrap().command {
-            VclusterCommand::Set(args) => args.request(),
-            VclusterCommand::SetWeights(args) => args.request(),
+            VclusterCommand::Set(args) => args.request().map_err(usage),
+            VclusterCommand::SetWeights(args) => Ok(args.request()),
             _ => panic!("{line}"),
         };
-        let refused = checked(request).unwrap_err();
+        let refused = request.and_then(checked).unwrap_err();
         assert!(refused.text.starts_with(flag), "{line}: {refused}");
+    }
+}
+
+/// As by default, but for two.
+fn movement() -> MovementView {
+    serde_json::from_value(json!({
+        "preemption": {
+            "enabled": true, "max_victims": 3, "patience_s": 0.5,
+            "near_completion_threshold_s": 300.0, "thrash_interval_s": 900.0, "thrash_count": 3,
+            "only_borrowed": false
+        },
+        "sharing": {
+            "allow_lending": true, "lending_limit": null, "allow_borrowing": true,
+            "borrowing_limit": 4, "return_grace_s": 60.0
+        },
+        "checkpoint": {
+            "timeout_s": 600.0, "min_interval_s": 300.0, "max_interval_s": 21600.0,
+            "sensitive_timeout_s": 900.0, "sensitive_min_interval_s": 600.0,
+            "sensitive_max_interval_s": 3600.0, "max_deferral_s": 300.0, "max_deferral_count": 3
+        },
+        "scaling": {
+            "threshold": 0.5, "evaluation_s": 60.0, "up_window_s": 120.0, "down_window_s": 300.0,
+            "cooldown_s": 180.0, "missing_alert": 3, "retries": 3, "backoff_cooldowns": 2,
+            "oscillation_alert": 5, "calm_s": 3600.0
+        },
+        "set": ["preemption.patience_s", "sharing.borrowing_limit"],
+        "unread": []
+    }))
+    .unwrap()
+}
+
+#[test]
+fn how_work_is_moved_is_shown_with_what_is_set() {
+    let shown: Vec<_> = moved(&movement()).collect();
+    assert_eq!(shown.len(), lattice_api::movement::SETTINGS.len());
+    let (set, usual): (Vec<_>, Vec<_>) =
+        shown.iter().partition(|(_, told)| told.ends_with(" (set)"));
+    let texts = |rows: &[&(&'static str, String)]| -> Vec<String> {
+        rows.iter()
+            .map(|(name, told)| format!("{name} {told}"))
+            .collect()
+    };
+    assert_eq!(
+        texts(&set),
+        [
+            "preemption.patience_s 0.5 (set)",
+            "sharing.borrowing_limit 4 (set)"
+        ]
+    );
+    let usual = texts(&usual);
+    for line in [
+        "preemption.max_victims 3 (default)",
+        "sharing.lending_limit no limit (default)",
+        "checkpoint.max_interval_s 21600 (default)",
+        "scaling.threshold 0.5 (default)",
+    ] {
+        assert!(usual.iter().any(|told| told == line), "{line}: {usual:?}");
     }
 }
 
@@ -131,6 +221,7 @@ fn one_of_which_nobody_has_said_anything_is_shown_as_such() {
             "checkpoint_gb_s": null
         }))
         .unwrap(),
+        movement: movement(),
         scheduled_by: Some("control-1".to_owned()),
         scheduler_epoch: 3,
         revision: lattice_quorum_types::Revision(0),

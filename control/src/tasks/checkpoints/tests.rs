@@ -1,0 +1,120 @@
+//! Storage that cannot be written to, as an agent tells of it.
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::tasks::{schedule::room::work_of, testing::world::World};
+use lattice_mesh::Router;
+use lattice_placement::movement::preempt::Saves;
+use lattice_quorum_types::{
+    AllocationState, Revision, VclusterName,
+    checkpoint::CheckpointMode,
+    terms::{CheckpointTerms, CheckpointTrigger, Terms},
+    vcluster::{Vcluster, VclusterDefinition},
+    wire::WriteCheckpoint,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const OUT: &str = "lattice_checkpoint_storage_unavailable{vcluster=\"default\"} 1\n";
+
+/// An agent that writes checkpoints, or cannot.
+fn agent(can_write: Arc<AtomicBool>) -> Router {
+    Router::new().rpc(move |_, _: WriteCheckpoint| {
+        let at = UnixMillis(1);
+        let outcome = match can_write.load(Ordering::SeqCst) {
+            true => CheckpointOutcome::Written {
+                at,
+                bytes: Some(1),
+                took_ms: 1,
+            },
+            false => CheckpointOutcome::Failed {
+                at,
+                cause: CheckpointFailure::Storage,
+                reason: "read-only file system".to_owned(),
+            },
+        };
+        async move { Ok(Ok(CheckpointStatus::Ended(outcome))) }
+    })
+}
+
+/// Work that can write checkpoints, and runs; one is due whenever a millisecond has passed.
+fn saver(world: &World) -> AllocationId {
+    let name = VclusterName::new("default").unwrap();
+    let profile = "checkpoint.min_interval_ms=1\ncheckpoint.max_interval_ms=1\n";
+    let known = Vcluster {
+        name: name.clone(),
+        definition: VclusterDefinition {
+            profile: profile.to_owned(),
+            ..VclusterDefinition::default()
+        },
+        version: 1,
+        revision: Revision(1),
+    };
+    let terms = CheckpointTerms {
+        mode: CheckpointMode::Signal,
+        trigger: CheckpointTrigger::Automatic,
+        directory: Some("/ckpt".to_owned()),
+    };
+    let terms = Terms {
+        checkpoint: Some(terms),
+        ..Terms::default()
+    };
+    let key = world.runs_on("b1", terms);
+    world.core.restart(|view| {
+        view.vclusters = Arc::new([(name, known)].into());
+    });
+    key.allocation
+}
+
+/// Has one written, or not, and heard of.
+async fn one(world: &World, checkpoints: &mut Checkpoints, id: AllocationId) {
+    world.service(Command::WriteCheckpoint {
+        id,
+        directory: format!("/ckpt/{id}"),
+        timeout_ms: 60_000,
+    });
+    world.fold();
+    assert_eq!(checkpoints.reconcile(&world.fence).await.asked, 1);
+    let woken = tokio::time::timeout(PATIENCE, checkpoints.wakes());
+    woken.await.unwrap();
+    checkpoints.reconcile(&world.fence).await;
+    assert_eq!(world.allocation(id).state, AllocationState::Running);
+    world.fold();
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
+    let can_write = Arc::new(AtomicBool::new(false));
+    let says = can_write.clone();
+    let world = World::with_agent(|_, _| agent(says));
+    let id = saver(&world);
+    let core = world.core.clone();
+    let mut checkpoints = Checkpoints::new(core.clone());
+    // It is weighed here, not by the pass.
+    checkpoints.weighed_at = Some(Instant::now());
+    let due = || async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        pays::due(&core, &core.view()).len()
+    };
+    let saves = || {
+        let view = core.view();
+        work_of(&core, &view, view.allocation(id).unwrap()).saves
+    };
+    let told = || core.storage_exposition(&core.view());
+    assert_eq!(due().await, 1);
+    assert!(matches!(saves(), Saves::In { .. }));
+    assert!(!told().contains(OUT));
+
+    one(&world, &mut checkpoints, id).await;
+    assert_eq!(world.allocation(id).course.failed_checkpoints, 1);
+    assert_eq!(due().await, 0, "requests are paused");
+    assert_eq!(saves(), Saves::NotNow, "who must go is not asked for one");
+    assert!(told().contains(OUT), "{}", told());
+
+    // A person may ask all the same.
+    can_write.store(true, Ordering::SeqCst);
+    one(&world, &mut checkpoints, id).await;
+    assert_eq!(world.allocation(id).course.kept.unwrap().number, 2);
+    assert_eq!(due().await, 1);
+    assert!(matches!(saves(), Saves::In { .. }));
+    assert!(!told().contains(OUT), "{}", told());
+}
