@@ -5,7 +5,7 @@ use lattice_quorum_types::{
     Allocation, NodeId, UnixMillis,
     allocation::RankPhase,
     checkpoint::{CheckpointFailure, CheckpointOrder, CheckpointOutcome, CheckpointStatus},
-    course::RankCheckpoint,
+    course::{AfterCheckpoint, RankCheckpoint},
     wire::{AttemptKey, CheckpointRefused, WriteCheckpoint},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -16,6 +16,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const SETTLE: Duration = Duration::from_secs(2);
 /// Between two questions, from the first on and at most: small checkpoints are short.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// At most while others wait for the nodes: what is asked late they wait longer.
+const AWAITED_MS: u64 = 50;
 
 /// One rank's part of one checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +27,8 @@ pub(super) struct Part {
     pub(super) node: NodeId,
     /// When the checkpoint was asked for.
     pub(super) asked_at: UnixMillis,
+    /// Longest between two questions.
+    pub(super) most_pause: Duration,
 }
 
 /// What came of asking.
@@ -58,6 +62,14 @@ fn parts(view: &View, held: &Allocation) -> Vec<(Part, CheckpointOrder)> {
         most_deferrals: deadlines.max_deferrals,
         most_deferral_ms: deadlines.max_deferral_ms,
     };
+    let most_pause = match writing.then {
+        AfterCheckpoint::GoOn => PAUSES.1,
+        // A thousand questions a second, of work on many nodes.
+        AfterCheckpoint::MakeRoom { .. } => {
+            let ranks = u64::try_from(held.ranks.len()).unwrap_or(u64::MAX);
+            Duration::from_millis(ranks.max(AWAITED_MS)).min(PAUSES.1)
+        }
+    };
     let ranks = (0..).zip(&held.ranks);
     let missing = ranks.filter(|(rank, of)| {
         let runs = matches!(
@@ -75,6 +87,7 @@ fn parts(view: &View, held: &Allocation) -> Vec<(Part, CheckpointOrder)> {
             number: writing.number,
             node: of.node.clone(),
             asked_at: writing.asked_at,
+            most_pause,
         };
         (part, order.clone())
     };
@@ -122,8 +135,8 @@ pub(super) fn failed(part: &Part, at: UnixMillis, reason: String) -> RankCheckpo
 }
 
 /// Until it is asked again: a tenth of the time that it has taken so far. So what is short is known soon, and
-/// what is long costs few questions.
+/// what is long costs few questions, unless somebody waits for it.
 pub(super) fn pause(part: &Part, now: UnixMillis) -> Duration {
     let so_far = Duration::from_millis(now.since(part.asked_at));
-    (so_far / 10).clamp(PAUSES.0, PAUSES.1)
+    (so_far / 10).clamp(PAUSES.0, part.most_pause)
 }
