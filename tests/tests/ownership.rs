@@ -200,7 +200,10 @@ async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended()
         text.trim().to_owned()
     };
     let waits = submit(&["--nodes", "2", "--hold"]);
-    ok(vcluster(&ada, &["set", "night", "--tenants", PROJECT]));
+    // An idle node is lent to whoever waits, unless its vCluster keeps it.
+    let keeps = ["--set", "sharing.allow_lending=false"];
+    let night = ["set", "night", "--tenants", PROJECT];
+    ok(vcluster(&ada, &[&night[..], &keeps].concat()));
     ok(vcluster(&ada, &["assign", "night", "gpu102"]));
     let moved = site.api().node("gpu102").await.unwrap();
     assert_eq!(moved.vcluster, "night");
