@@ -182,7 +182,7 @@ fn nothing_is_asked_of_what_cannot_write_or_does_not_run() {
         directory: "/x".to_owned(),
         timeout_ms: 1,
     };
-    assert_eq!(code(c.user("alice", command.clone())), "forbidden");
+    assert_eq!(code(c.user("bob", command.clone())), "forbidden");
     let unfenced = c.propose("service:c1", Power::Service, command.clone());
     assert_eq!(code(unfenced), "forbidden");
     c.propose("olga", Power::Operator, command).unwrap();
