@@ -74,8 +74,11 @@ async fn makes_room(site: &Site) {
     site.observer().propose(envelope).await.unwrap();
 }
 
+/// What a column is called, and what it has of a round.
+type Column = (&'static str, fn(&Round) -> Duration);
+
 fn print(rows: &[(Duration, Vec<Round>)]) {
-    let columns: [(&str, fn(&Round) -> Duration); 6] = [
+    let columns: [Column; 6] = [
         ("submit to process", |round| round.runs),
         ("checkpoint", Round::length),
         ("ours", Round::ours),
