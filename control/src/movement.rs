@@ -1,8 +1,11 @@
 //! How a vCluster's work is moved: its settings as the quorum keeps them, as people see and change them, and
 //! as those who decide take them. What a setting does not say, or nobody can read, is as by default.
 
+mod home;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use home::Home;
 
 use crate::{View, scheduler, tasks::schedule::room::Rules};
 use lattice_api::{

@@ -139,6 +139,25 @@ Feature: Borrowing
     And "unsaved" was never "starting running"
     And "highest" was never "starting running"
 
+  Scenario: What nobody may stop is not placed on a node that was lent for other work
+    Given a vCluster "biology" with the nodes ""
+      | preemption.near_completion_ms | 0     |
+      | sharing.return_grace_ms       | 20000 |
+    When these jobs are submitted
+      | name  | nodes | class | vcluster | does   |
+      | guest | 1     | 3     | biology  | exit 0 |
+    Then "guest" is completed
+    When these jobs are submitted
+      | name    | nodes | class | vcluster | does  |
+      | unsaved | 1     | 7     | biology  | waits |
+    Then "unsaved" waits for "nodes"
+    # The node is still there, and taken by what may be stopped.
+    When these jobs are submitted
+      | name | nodes | class | vcluster | does   |
+      | next | 1     | 3     | biology  | exit 0 |
+    Then "next" is completed
+    And "unsaved" was never "starting running"
+
   Scenario: Who lends nothing, and who borrows nothing
     Given a vCluster "physics" with the nodes "n1 n2 n3 n4"
       | sharing.allow_lending   | false |

@@ -107,6 +107,7 @@ fn node(n: usize, groups: usize, running: u64, random: &mut Numbers) -> NodeView
         version: 1,
         in_service: true,
         owner: None,
+        borrowed: false,
         holder: busy.then(|| AllocationId(RUNNING + random.below(running))),
         facts: NodeFacts {
             liveness: Liveness::Alive,
@@ -156,6 +157,7 @@ fn job(n: u64, requests: u64, random: &mut Numbers, project: ProjectPath) -> Pen
         checkpoint_ms: None,
         storage_mb_s: BTreeMap::new(),
         reservation: None,
+        home_only: false,
     }
 }
 

@@ -19,13 +19,19 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 pub(crate) struct Request {
     pub(crate) constraints: Constraints,
     pub(crate) sensitive: bool,
+    /// Borrowed nodes are not for them.
+    pub(crate) home_only: bool,
     /// The reservation that they name, and who they are.
     pub(crate) naming: Option<Naming>,
 }
 
 impl Request {
     pub(crate) fn key(&self) -> Key<'_> {
-        key(&self.constraints, self.sensitive, self.naming.as_ref())
+        key(
+            &self.constraints,
+            (self.sensitive, self.home_only),
+            self.naming.as_ref(),
+        )
     }
 
     fn named(&self, windows: &Windows) -> Option<Named> {
@@ -61,6 +67,8 @@ pub(crate) struct Condition {
     pub(crate) healthy: BitSet,
     /// Nobody has claimed it.
     pub(crate) unclaimed: BitSet,
+    /// It is of this vCluster, and not only lent to it.
+    pub(crate) home: BitSet,
     /// What somebody has claimed, for sensitive work of one project.
     pub(crate) claimed: BTreeMap<Owner, BitSet>,
 }
@@ -168,6 +176,9 @@ fn fitting(
     if request.sensitive {
         funnel.keep(Constraint::Healthy, &condition.healthy);
     }
+    if request.home_only {
+        funnel.keep(Constraint::Home, &condition.home);
+    }
     match own {
         None => funnel.keep(Constraint::Unclaimed, &condition.unclaimed),
         Some(own) => {
@@ -253,7 +264,7 @@ fn listed(index: &Index, names: &[NodeId]) -> BitSet {
 
 /// Everything of a request, to compare it by.
 pub(crate) type Key<'a> = (
-    bool,
+    (bool, bool),
     &'a [String],
     Option<u32>,
     Option<u64>,
@@ -265,11 +276,11 @@ pub(crate) type Key<'a> = (
 
 pub(crate) fn key<'a>(
     wanted: &'a Constraints,
-    sensitive: bool,
+    (sensitive, home_only): (bool, bool),
     naming: Option<&'a Naming>,
 ) -> Key<'a> {
     (
-        sensitive,
+        (sensitive, home_only),
         &wanted.gpu_models,
         wanted.gpus_per_node,
         wanted.memory_bytes,

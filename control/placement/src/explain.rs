@@ -65,6 +65,8 @@ pub enum Constraint {
     Usable,
     /// Its checks pass; only where that is required.
     Healthy,
+    /// Its vCluster's own, and not borrowed; only where that is required.
+    Home,
     /// Nobody else has claimed it.
     Unclaimed,
     /// Nobody holds it.
@@ -90,6 +92,7 @@ impl Constraint {
             Constraint::Alive => "alive",
             Constraint::Usable => "usable",
             Constraint::Healthy => "healthy",
+            Constraint::Home => "not borrowed",
             Constraint::Unclaimed => "not claimed by others",
             Constraint::Free => "free",
             Constraint::NotReserved => "not reserved",
@@ -99,8 +102,12 @@ impl Constraint {
 
     /// The conditions that no job asks for are told only when they matter.
     fn is_told(self, removed: u32) -> bool {
-        use Constraint::{Alive, Healthy, InService, Unclaimed, Usable};
-        removed > 0 || !matches!(self, InService | Alive | Usable | Healthy | Unclaimed)
+        use Constraint::{Alive, Healthy, Home, InService, Unclaimed, Usable};
+        removed > 0
+            || !matches!(
+                self,
+                InService | Alive | Usable | Healthy | Home | Unclaimed
+            )
     }
 }
 

@@ -238,6 +238,7 @@ fn is_same_hardware(old: &NodeView, new: &NodeView) -> bool {
 fn is_as_fit(old: &NodeView, new: &NodeView) -> bool {
     old.in_service == new.in_service
         && old.owner == new.owner
+        && old.borrowed == new.borrowed
         && old.facts.liveness == new.facts.liveness
         && old.facts.health == new.facts.health
 }
@@ -250,6 +251,7 @@ impl Condition {
             usable: BitSet::empty(size),
             healthy: BitSet::empty(size),
             unclaimed: BitSet::empty(size),
+            home: BitSet::empty(size),
             claimed: BTreeMap::new(),
         }
     }
@@ -267,6 +269,7 @@ impl Condition {
         self.usable.put(n, node.facts.health.is_usable());
         self.healthy.put(n, node.facts.health == Health::Healthy);
         self.unclaimed.put(n, node.owner.is_none());
+        self.home.put(n, !node.borrowed);
         if let Some(owner) = &node.owner {
             let size = self.unclaimed.capacity();
             let claimed = self.claimed.entry(owner.clone());

@@ -192,7 +192,8 @@ impl Queue {
             user: job.user.clone(),
             project: project.clone(),
         });
-        let wanted = key(&job.constraints, job.sensitive, naming.as_ref());
+        let nature = (job.sensitive, job.home_only);
+        let wanted = key(&job.constraints, nature, naming.as_ref());
         Job {
             id,
             eligible_at: job.eligible_at,
@@ -204,6 +205,7 @@ impl Queue {
                 || Request {
                     constraints: job.constraints.clone(),
                     sensitive: job.sensitive,
+                    home_only: job.home_only,
                     naming: naming.clone(),
                 },
             ),

@@ -138,6 +138,9 @@ pub struct NodeView {
     /// Whose it is: a claimed node takes nothing but their sensitive work.
     #[serde(default)]
     pub owner: Option<Owner>,
+    /// It is another vCluster's, and only lent to this one.
+    #[serde(default)]
+    pub borrowed: bool,
     /// What is known of it from gossip and direct reads.
     pub facts: NodeFacts,
 }
@@ -276,6 +279,10 @@ pub struct PendingView {
     /// It uses nodes that are reserved under this name, and no others.
     #[serde(default)]
     pub reservation: Option<ReservationName>,
+    /// It is not placed on borrowed nodes: nobody could stop it for their owner. See
+    /// [`crate::movement::lend::may_borrow`].
+    #[serde(default)]
+    pub home_only: bool,
 }
 
 /// One allocation that holds nodes.
@@ -460,6 +467,7 @@ impl NodeView {
                 user: tenure.user.clone(),
                 project: tenure.project.clone(),
             }),
+            borrowed: node.home != node.current,
             facts,
         }
     }
@@ -486,6 +494,8 @@ impl From<&Allocation> for PendingView {
             checkpoint_ms: a.spec.demand.checkpoint_ms,
             storage_mb_s: a.spec.demand.storage_mb_s.clone(),
             reservation: a.spec.terms.reservation.clone(),
+            // That is a rule of its vCluster, which is not known here.
+            home_only: false,
         }
     }
 }
@@ -496,6 +506,7 @@ impl LoanView {
     pub fn new(node: &Node, facts: NodeFacts, release_after_ms: u64) -> Self {
         let home = Node {
             recalled_at: None,
+            current: node.home.clone(),
             ..node.clone()
         };
         Self {

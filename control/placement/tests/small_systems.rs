@@ -85,6 +85,7 @@ fn system(random: &mut StdRng, charges: &mut StdRng) -> System {
             in_service: random.random_bool(0.95),
             holder: is_busy.then(|| AllocationId(100 + random.random_range(0..4))),
             owner: None,
+            borrowed: false,
             facts: NodeFacts {
                 liveness: Liveness::Alive,
                 health: Health::Healthy,
@@ -158,6 +159,7 @@ fn system(random: &mut StdRng, charges: &mut StdRng) -> System {
             checkpoint_ms: None,
             storage_mb_s: BTreeMap::new(),
             reservation: None,
+            home_only: false,
         };
         view.pending.insert(AllocationId(id), job);
     }

@@ -42,6 +42,7 @@ fn node(n: usize) -> (NodeId, NodeView) {
         in_service: true,
         holder: None,
         owner: None,
+        borrowed: false,
         facts,
     };
     (NodeId::new(format!("n{n:02}")).unwrap(), node)
@@ -62,6 +63,7 @@ fn job(nodes: u32, walltime_ms: u64, at: u64) -> PendingView {
         checkpoint_ms: None,
         storage_mb_s: BTreeMap::new(),
         reservation: None,
+        home_only: false,
     }
 }
 

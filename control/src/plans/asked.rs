@@ -1,7 +1,7 @@
 //! Plans that are made because somebody asks a control that does not schedule that vCluster.
 
 use super::{LastPlan, Planned, plan_of};
-use crate::{core::Core, tasks::schedule, view::View};
+use crate::{core::Core, movement::Home, tasks::schedule, view::View};
 use lattice_placement::PendingView;
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
 use std::{
@@ -136,9 +136,14 @@ impl Core {
     /// Where too many ask for the same.
     pub(crate) async fn plan_with(&self, extra: &Allocation) -> Result<Option<Planned>, Busy> {
         let (view, vcluster) = (|| self.view(), &extra.spec.vcluster);
+        let home = Home::of(&view());
         let _one_of_few = self.asked.dry_runs.try_acquire().map_err(|_| Busy)?;
         let waits = extra.state == AllocationState::Pending;
-        let extra = waits.then(|| (extra.id, PendingView::from(extra)));
+        let extra = waits.then(|| {
+            let mut pending = PendingView::from(extra);
+            home.tell(&extra.spec, &mut pending);
+            (extra.id, pending)
+        });
         Ok(self.asked.make(self, view, vcluster, extra).await)
     }
 

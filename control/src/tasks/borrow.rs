@@ -402,8 +402,11 @@ fn merge(all: &mut ClusterView, own: ClusterView) {
     let mut own = own;
     own.nodes.append(&mut all.nodes);
     own.pending.append(&mut all.pending);
-    // Which nodes of one are lent is in their places.
+    // Which nodes of one are lent is in their places, and who keeps to its own is judged by these.
     own.on_loan.clear();
+    own.pending
+        .values_mut()
+        .for_each(|pending| pending.home_only = false);
     *all = own;
 }
 
@@ -431,11 +434,12 @@ fn wanting(view: &View, plan: &Plan) -> Vec<Wanting> {
         .collect();
     ordered.sort_unstable();
     let wants = |(_, id): (u32, lattice_quorum_types::AllocationId)| {
-        let terms = &view.waiting(id)?.spec.terms;
+        let spec = &view.waiting(id)?.spec;
+        let scale = spec.terms.scale.as_ref();
         Some(Wanting {
             id,
-            saves: terms.checkpoint.is_some(),
-            home_only: terms.scale.is_some(),
+            saves: spec.terms.checkpoint.is_some(),
+            home_only: scale.is_some_and(|scale| spec.nodes <= scale.min_nodes),
         })
     };
     ordered.into_iter().filter_map(wants).collect()

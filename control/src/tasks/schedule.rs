@@ -5,6 +5,7 @@
 use crate::{
     core::{Core, Wakes},
     feed::{Change, Observed},
+    movement::Home,
     plans::Planned,
     tasks::{
         claims::Claims,
@@ -465,8 +466,9 @@ fn set_aside(
                 delta.pending.insert(*id, None);
             }
             (false, Some(waits)) if !is_planned && !is_news => {
-                let waits = crate::inputs::pending(view, waits);
-                delta.pending.insert(*id, Some(waits));
+                let mut known = crate::inputs::pending(view, waits);
+                Home::of(view).tell(&waits.spec, &mut known);
+                delta.pending.insert(*id, Some(known));
             }
             _ => {}
         }

@@ -85,6 +85,7 @@ fn view(nodes: u32, jobs: &[Job]) -> anyhow::Result<ClusterView> {
             in_service: true,
             holder: None,
             owner: None,
+            borrowed: false,
             facts,
         };
         view.nodes
@@ -116,6 +117,7 @@ fn view(nodes: u32, jobs: &[Job]) -> anyhow::Result<ClusterView> {
             checkpoint_ms: None,
             storage_mb_s: BTreeMap::new(),
             reservation: None,
+            home_only: false,
         };
         view.pending.insert(AllocationId(id), pending);
     }

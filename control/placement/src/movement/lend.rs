@@ -308,10 +308,24 @@ pub fn loan_release_at(now: UnixMillis, grace_ms: u64, checkpoint_timeout_ms: u6
 /// # Errors
 /// Why not.
 pub fn may_borrow(job: &PendingView, saves: bool, near_completion_ms: u64) -> Result<(), NotLent> {
-    if let Some(protection) = by_nature(job.class, job.sensitive, saves) {
+    let nature = (job.class, job.sensitive, saves);
+    may_run_borrowed(nature, job.walltime_ms, near_completion_ms)
+}
+
+/// The same of work that is not submitted yet: its class, whether it is sensitive, whether it writes
+/// checkpoints, and its walltime in milliseconds.
+///
+/// # Errors
+/// Why not.
+pub fn may_run_borrowed(
+    (class, sensitive, saves): (u8, bool, bool),
+    walltime_ms: Option<u64>,
+    near_completion_ms: u64,
+) -> Result<(), NotLent> {
+    if let Some(protection) = by_nature(class, sensitive, saves) {
         return Err(NotLent::Unstoppable(protection));
     }
-    match job.walltime_ms {
+    match walltime_ms {
         Some(walltime_ms) if walltime_ms <= near_completion_ms => Err(NotLent::Short {
             walltime_ms,
             least_ms: near_completion_ms,

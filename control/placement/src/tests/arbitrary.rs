@@ -77,15 +77,17 @@ fn facts() -> impl Strategy<Value = NodeFacts> {
 pub(super) fn any_node() -> impl Strategy<Value = NodeView> {
     let in_service = prop_oneof![12 => Just(true), 1 => Just(false)];
     let holder = option::weighted(0.4, (100..106_u64).prop_map(AllocationId));
-    (1..9_u64, in_service, holder, facts()).prop_map(|(version, in_service, holder, facts)| {
-        NodeView {
+    let borrowed = prop_oneof![4 => Just(false), 1 => Just(true)];
+    (1..9_u64, in_service, holder, borrowed, facts()).prop_map(
+        |(version, in_service, holder, borrowed, facts)| NodeView {
             owner: None,
+            borrowed,
             version,
             in_service,
             holder,
             facts,
-        }
-    })
+        },
+    )
 }
 
 fn constraints() -> impl Strategy<Value = Constraints> {
@@ -125,22 +127,26 @@ pub(super) fn any_job() -> impl Strategy<Value = PendingView> {
         sensitive,
         constraints(),
         0..4_u64,
+        any::<bool>(),
     )
         .prop_map(
-            |(project, nodes, minutes, class, sensitive, constraints, eligible)| PendingView {
-                user: "alice".to_owned(),
-                project: ProjectPath::new(project).unwrap(),
-                nodes,
-                walltime_ms: minutes.map(|m| m * MINUTE),
-                class,
-                sensitive,
-                constraints,
-                submitted_at: UnixMillis(eligible),
-                eligible_at: UnixMillis(eligible),
-                data_ready: None,
-                checkpoint_ms: None,
-                storage_mb_s: BTreeMap::new(),
-                reservation: None,
+            |(project, nodes, minutes, class, sensitive, constraints, eligible, home_only)| {
+                PendingView {
+                    home_only,
+                    user: "alice".to_owned(),
+                    project: ProjectPath::new(project).unwrap(),
+                    nodes,
+                    walltime_ms: minutes.map(|m| m * MINUTE),
+                    class,
+                    sensitive,
+                    constraints,
+                    submitted_at: UnixMillis(eligible),
+                    eligible_at: UnixMillis(eligible),
+                    data_ready: None,
+                    checkpoint_ms: None,
+                    storage_mb_s: BTreeMap::new(),
+                    reservation: None,
+                }
             },
         )
 }

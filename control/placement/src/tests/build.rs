@@ -25,6 +25,7 @@ pub(super) fn node(group: &str, conformance: ConformanceKey) -> NodeView {
         version: 7,
         in_service: true,
         owner: None,
+        borrowed: false,
         holder: None,
         facts: NodeFacts {
             liveness: Liveness::Alive,
@@ -56,6 +57,7 @@ pub(super) fn job(nodes: u32, walltime_minutes: Option<u64>) -> PendingView {
         checkpoint_ms: None,
         storage_mb_s: BTreeMap::new(),
         reservation: None,
+        home_only: false,
     }
 }
 

@@ -214,6 +214,7 @@ fn a_node_that_was_given_back_is_its_former_users_no_more() {
     planner.plan(NOW);
     let node = NodeView {
         owner: None,
+        borrowed: false,
         in_service: false,
         ..view.nodes[&id("n0-01")].clone()
     };
@@ -239,6 +240,7 @@ fn a_node_that_was_given_back_is_its_former_users_no_more() {
     };
     let back = NodeView {
         owner: None,
+        borrowed: false,
         ..view.nodes[&id("n0-01")].clone()
     };
     planner.update(Delta {

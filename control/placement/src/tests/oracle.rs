@@ -38,6 +38,7 @@ pub(super) fn fits(name: &NodeId, node: &NodeView, job: &PendingView) -> bool {
         && wanted.features.iter().all(|f| facts.features.contains(f))
         && (wanted.nodelist.is_empty() || wanted.nodelist.contains(name))
         && !wanted.exclude.contains(name)
+        && !(job.home_only && node.borrowed)
 }
 
 /// When work that must be over at `end` is expected to be.

@@ -5,6 +5,7 @@ use super::{elements, explain, judge, propose, read, unexpected};
 use crate::{
     Core, LastPlan, NodeEntry, View,
     http::caller::Caller,
+    movement::Home,
     plans::{Busy, Planned},
 };
 use lattice_api::{
@@ -87,10 +88,15 @@ pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem
         return Ok(());
     }
     let name = &spec.vcluster;
-    // What is lent comes back, what is borrowed may stay, and what others lend may be had for a while.
-    let lenders = lenders_to(&view, name);
+    // What is lent comes back, what is borrowed may stay, and what others lend may be had for a while: by
+    // what does not keep to its own.
+    let is_home_only = Home::of(&view).keeps(spec, spec.nodes, spec.walltime_ms);
+    let lenders = match is_home_only {
+        true => BTreeSet::new(),
+        false => lenders_to(&view, name),
+    };
     let is_its = |node: &Node| {
-        let is_here = node.home == *name || node.current == *name;
+        let is_here = node.home == *name || (node.current == *name && !is_home_only);
         (is_here || lenders.contains(&node.home)) && node.lifecycle != Lifecycle::Retired
     };
     let nodes = view.nodes.values();

@@ -2,7 +2,7 @@
 
 use crate::{
     inputs,
-    movement::Movement,
+    movement::{Home, Movement},
     view::{NodeEntry, View},
 };
 use lattice_placement::{
@@ -54,6 +54,12 @@ pub(crate) fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> Cluste
         cluster.pending.extend(elements.into_iter().map(waits));
     }
     inputs::fill(view, &mut cluster);
+    let home = Home::of(view);
+    for (id, pending) in &mut cluster.pending {
+        if let Some(held) = view.waiting(*id) {
+            home.tell(&held.spec, pending);
+        }
+    }
     cluster
 }
 
@@ -240,7 +246,37 @@ pub(crate) fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64
         });
     }
     inputs::follow(old, new, vcluster, &mut delta);
+    follow_home(old, new, vcluster, &mut delta);
     delta
+}
+
+/// Who keeps to the vCluster's own nodes: of all that is news, and of all that waits where another rule holds.
+fn follow_home(old: &View, new: &View, vcluster: &VclusterName, delta: &mut Delta) {
+    let is_same_rule = Arc::ptr_eq(&old.vclusters, &new.vclusters);
+    if delta.pending.is_empty() && is_same_rule {
+        return;
+    }
+    let home = Home::of(new);
+    if !is_same_rule && Home::of(old) != home {
+        let waits = new.allocations.values();
+        let waits = waits.filter(|held| waits_for_plan(new, held, vcluster));
+        let waits = waits.map(|held| (held.id, held));
+        let arrays = new.arrays.keys().filter_map(|id| new.allocation(*id));
+        let elements = arrays.flat_map(|array| {
+            elements(array, vcluster)
+                .into_iter()
+                .map(move |id| (id, array))
+        });
+        for (id, held) in waits.chain(elements) {
+            let known = delta.pending.entry(id);
+            known.or_insert_with(|| Some(inputs::pending(new, held)));
+        }
+    }
+    for (id, pending) in &mut delta.pending {
+        if let (Some(pending), Some(held)) = (pending, new.waiting(*id)) {
+            home.tell(&held.spec, pending);
+        }
+    }
 }
 
 /// Adds to `delta` the elements that may be placed since, and those that may not any more. Those that have

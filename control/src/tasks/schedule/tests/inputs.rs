@@ -363,3 +363,54 @@ fn what_is_lent_is_told_apart_with_how_long_it_takes_to_come_back() {
         .longest_ms();
     assert_eq!(longest, 3_000);
 }
+
+/// Also when only a rule changes: what is nearly done at once is not placed where its owner could not get it back.
+#[test]
+fn work_that_nobody_could_stop_keeps_off_borrowed_nodes() {
+    let job = |id, edit: fn(&mut AllocationSpec)| {
+        let mut job = Allocation::clone(&allocation(id, AllocationState::Pending));
+        job.spec.walltime_ms = Some(10 * MINUTE);
+        edit(&mut job.spec);
+        Arc::new(job)
+    };
+    let jobs = [
+        job(1, |_| {}),
+        job(2, |spec| spec.class = 10),
+        job(3, |spec| spec.sensitive = true),
+    ];
+    let borrowed = edited(&well("b"), |record| record.home = name("other"));
+    let at = |revision, owner: &str| {
+        let nodes = [well("a"), borrowed.clone()];
+        with_profiles(&folded(revision, &nodes, &jobs), "", owner)
+    };
+    let seen = followed(&[
+        at(1, "preemption.near_completion_ms=1000\n"),
+        at(2, "preemption.near_completion_ms=700000\n"),
+    ]);
+    let kept = seen.iter().map(|cluster| {
+        let pending = cluster.pending.values();
+        pending.map(|job| job.home_only).collect::<Vec<_>>()
+    });
+    let expected = [vec![false, true, true], vec![true, true, true]];
+    assert_eq!(kept.collect::<Vec<_>>(), expected);
+    let is_borrowed = |cluster: &ClusterView| {
+        cluster
+            .nodes
+            .values()
+            .map(|n| n.borrowed)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(is_borrowed(&seen[0]), [false, true]);
+    // Two nodes are free, and only the job that can be stopped is given the other's.
+    let mut planner = Planner::new(seen[0].clone());
+    let plan = planner.plan(UnixMillis(20));
+    let on_b =
+        |placed: &&lattice_placement::Placement| placed.nodes.iter().any(|n| n.node == id("b"));
+    let on_b: Vec<_> = plan
+        .placements
+        .iter()
+        .filter(on_b)
+        .map(|placed| placed.id.0)
+        .collect();
+    assert_eq!(on_b, [1]);
+}

@@ -22,6 +22,7 @@ pub(in crate::movement) fn node(group: &str, gpus: Option<u32>) -> NodeView {
         in_service: true,
         holder: None,
         owner: None,
+        borrowed: false,
         facts: NodeFacts {
             liveness: Liveness::Alive,
             health: Health::Healthy,
@@ -49,6 +50,7 @@ pub(in crate::movement) fn job(nodes: u32, class: u8) -> PendingView {
         checkpoint_ms: None,
         storage_mb_s: BTreeMap::new(),
         reservation: None,
+        home_only: false,
     }
 }
 
