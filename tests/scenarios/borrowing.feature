@@ -142,7 +142,7 @@ Feature: Borrowing
   Scenario: What nobody may stop is not placed on a node that was lent for other work
     Given a vCluster "biology" with the nodes ""
       | preemption.near_completion_ms | 0     |
-      | sharing.return_grace_ms       | 20000 |
+      | sharing.return_grace_ms       | 3000  |
     When these jobs are submitted
       | name  | nodes | class | vcluster | does   |
       | guest | 1     | 3     | biology  | exit 0 |
