@@ -1,5 +1,5 @@
-//! The replicated half of the view: read once, then folded from the watch. Each event carries the
-//! record as it now is, so folding is replacing.
+//! The replicated half of the view: read once, then folded from the watch. An event carries the
+//! record as it now is, or what of it is another, so folding is replacing.
 
 use crate::{
     core::{Core, TrustNews, Wakes},
@@ -8,10 +8,10 @@ use crate::{
 };
 use futures::StreamExt;
 use lattice_quorum_types::{
-    Event, NodeId, Revision,
+    Allocation, Event, NodeId, Revision,
     baseline::BaselinesView,
     dag::{Dag, DagState},
-    event::EventKind,
+    event::{AllocationChange, EventKind},
     id::DagId,
     node::Node,
     view::{Answer, Hot, Query, WatchItem},
@@ -182,22 +182,49 @@ fn with_record(id: NodeId, record: Node) -> NodeEntry {
 }
 
 /// Folds whole revisions.
-fn fold(core: &Core, events: &[Event]) {
+pub(crate) fn fold(core: &Core, events: &[Event]) {
     core.publish(Wakes::Reconcilers, |view| {
         let newer = events.iter().filter(|event| event.revision > view.revision);
         let newer: Vec<&Event> = newer.collect();
-        let last = newer.last()?;
+        let last = *newer.last()?;
         (view.revision, view.at) = (last.revision, last.at);
-        for event in &newer {
+        let mut told: Vec<Event> = Vec::with_capacity(newer.len());
+        for event in newer {
+            let event = whole(view, event);
             if let EventKind::Allocation { record, .. } = &event.kind {
                 core.moved.follow(view, event.revision, record);
             }
-            apply(view, &event.kind);
+            apply(view, &event);
+            told.push(event);
         }
-        let revisions = newer.chunk_by(|a, b| a.revision == b.revision);
-        let change = |of_one: &[&Event]| Change::Events(of_one.iter().copied().cloned().collect());
+        let revisions = told.chunk_by(|a, b| a.revision == b.revision);
+        let change = |of_one: &[Event]| Change::Events(of_one.into());
         Some(revisions.map(change).collect())
     });
+}
+
+/// As readers here are told: with whole records, also where the quorum told only what is another.
+fn whole(view: &View, event: &Event) -> Event {
+    let counted = match &event.kind {
+        EventKind::ArrayCounted { id, tally, stop } => {
+            view.allocation(*id).map(|array| (array, tally, stop))
+        }
+        _ => None,
+    };
+    let Some((array, tally, stop)) = counted else {
+        return event.clone();
+    };
+    let mut record = Allocation::clone(array);
+    record.course.tally = Some(tally.clone());
+    record.stop.clone_from(stop);
+    record.revision = event.revision;
+    Event {
+        kind: EventKind::Allocation {
+            change: AllocationChange::Counted,
+            record: Arc::new(record),
+        },
+        ..event.clone()
+    }
 }
 
 /// A revision without events we are told of.
@@ -210,8 +237,8 @@ fn advance(core: &Core, revision: Revision) {
     }
 }
 
-fn apply(view: &mut View, kind: &EventKind) {
-    match kind {
+fn apply(view: &mut View, event: &Event) {
+    match &event.kind {
         EventKind::Allocation { record, .. } => view.set_allocation((**record).clone()),
         EventKind::Node { record } => {
             let nodes = Arc::make_mut(&mut view.nodes);
@@ -256,13 +283,20 @@ fn apply(view: &mut View, kind: &EventKind) {
                 _ => dags.remove(&record.id),
             };
         }
+        EventKind::DagProgressed { id, progress } => {
+            if let Some(dag) = Arc::make_mut(&mut view.dags).get_mut(id) {
+                Arc::make_mut(dag).advance(progress.clone(), event.revision);
+            }
+        }
         EventKind::Reservation { record } => {
             Arc::make_mut(&mut view.reservations).insert(record.name.clone(), record.clone());
         }
         EventKind::ReservationDeleted { name } => {
             Arc::make_mut(&mut view.reservations).remove(name);
         }
-        EventKind::NodesClaimed { .. }
+        // Told as a whole record, of every array that is known.
+        EventKind::ArrayCounted { .. }
+        | EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
         | EventKind::Lease { .. }
         | EventKind::Enrolled { .. }

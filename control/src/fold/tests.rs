@@ -7,9 +7,12 @@ use lattice_mesh::{
 };
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    Applied, Command, Envelope, ProjectPath, Refusal, UnixMillis,
+    AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, UnixMillis,
+    VclusterName,
     command::{Power, Principal, SCHEMA},
+    dag::{DagSpec, MemberSpec},
     limit::Limits,
+    spec::{AllocationSpec, Workload},
     wire::Unavailable,
 };
 use std::sync::Mutex;
@@ -54,6 +57,16 @@ impl Store for Scripted {
 
 /// Creates a tenant; what watchers learn of it.
 fn create(state: &mut State, name: &str) -> Vec<Event> {
+    let create = Command::CreateProject {
+        path: ProjectPath::new(name).unwrap(),
+        limits: Some(Limits::CLOSED),
+        admins: Vec::new(),
+        description: String::new(),
+    };
+    apply_to(state, create).events
+}
+
+fn apply_to(state: &mut State, command: Command) -> Applied {
     let envelope = Envelope {
         schema: SCHEMA,
         principal: Principal {
@@ -63,15 +76,10 @@ fn create(state: &mut State, name: &str) -> Vec<Event> {
         key: None,
         at: UnixMillis(1_000),
         fence: None,
-        command: Command::CreateProject {
-            path: ProjectPath::new(name).unwrap(),
-            limits: Some(Limits::CLOSED),
-            admins: Vec::new(),
-            description: String::new(),
-        },
+        command,
     };
     let index = state.last_index() + 1;
-    state.apply(index, &envelope).unwrap().events
+    state.apply(index, &envelope).unwrap()
 }
 
 fn core(store: Arc<Scripted>) -> Arc<Core> {
@@ -143,5 +151,101 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
         )
     };
     assert!(is_gap(next(&mut changes).await));
+    following.abort();
+}
+
+/// Of a graph and of an array the quorum tells what of them changes: folded, both are as they are there.
+#[tokio::test]
+async fn what_is_told_in_part_is_folded_into_the_whole() {
+    let mut state = State::new();
+    let path = ProjectPath::new("a").unwrap();
+    let limits = Limits {
+        max_nodes: Some(10),
+        ..Limits::CLOSED
+    };
+    let create = Command::CreateProject {
+        path: path.clone(),
+        limits: Some(limits),
+        admins: Vec::new(),
+        description: String::new(),
+    };
+    apply_to(&mut state, create);
+    let register = Command::RegisterNode {
+        node: NodeId::new("a").unwrap(),
+        vcluster: VclusterName::new("default").unwrap(),
+    };
+    apply_to(&mut state, register);
+    let store = Arc::new(Scripted {
+        readings: Mutex::new(vec![state.query(&Query::Hot)]),
+        watches: Mutex::new(Vec::new()),
+        since: Mutex::new(Vec::new()),
+    });
+    let core = core(store);
+    let following = tokio::spawn(follow(core.clone()));
+    timeout(Duration::from_secs(60), core.reached(state.revision()))
+        .await
+        .unwrap();
+    let mut changes = core.subscribe(None);
+
+    let work = Workload {
+        script: Some("exit 0".to_owned()),
+        ..Workload::default()
+    };
+    let mut spec = AllocationSpec::new(path, VclusterName::new("default").unwrap(), 1, work);
+    let member = |name: &str| MemberSpec {
+        name: name.to_owned(),
+        spec: spec.clone(),
+        after: Vec::new(),
+    };
+    let dag = DagSpec {
+        name: String::new(),
+        members: vec![member("first"), member("second")],
+    };
+    let dag = Box::new(dag);
+    let begun = apply_to(&mut state, Command::SubmitDag { dag });
+    let Outcome::DagSubmitted { id: dag } = begun.outcome else {
+        panic!("{begun:?}");
+    };
+    spec.terms.array = Some("0-3".parse().unwrap());
+    let spec = Box::new(spec);
+    let submitted = apply_to(&mut state, Command::Submit { spec });
+    let Outcome::Submitted { id: array } = submitted.outcome else {
+        panic!("{submitted:?}");
+    };
+    fold(&core, &[begun.events, submitted.events].concat());
+    drop((next(&mut changes).await, next(&mut changes).await));
+
+    let element = AllocationId(array.0 + 2);
+    let counted = apply_to(&mut state, Command::Cancel { id: element });
+    let is_part = |event: &Event| matches!(event.kind, EventKind::ArrayCounted { .. });
+    assert!(counted.events.iter().any(is_part), "{counted:?}");
+    fold(&core, &counted.events);
+    let truth = match state.query(&Query::Allocation { id: array }) {
+        Answer::Allocation(Some(found)) => *found,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(**core.view().allocation(array).unwrap(), truth);
+    assert!(truth.course.tally.as_ref().unwrap().cancelled.contains(1));
+    // Who follows the stream is told the whole record.
+    let Change::Events(told) = next(&mut changes).await else {
+        panic!("no events");
+    };
+    let is_whole = |event: &Event| match &event.kind {
+        EventKind::Allocation { change, record } => {
+            *change == AllocationChange::Counted && record.course == truth.course
+        }
+        _ => false,
+    };
+    assert!(told.iter().any(is_whole), "{told:?}");
+
+    let member = AllocationId(dag.0 + 1);
+    let ended = apply_to(&mut state, Command::Cancel { id: member });
+    fold(&core, &ended.events);
+    let truth = match state.query(&Query::Dag { id: dag }) {
+        Answer::Dag(Some(found)) => *found,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((truth.unfinished, truth.revision), (1, state.revision()));
+    assert_eq!(*core.view().dags[&dag], truth);
     following.abort();
 }

@@ -6,10 +6,10 @@ use lattice_quorum_types::{
     audit::AuditAction,
     baseline::{Baseline, Brake},
     command::Principal,
-    dag::Dag,
+    dag::{Dag, Progress},
     event::{AllocationChange, EventKind},
     hostlist::Hosts,
-    id::{BaselineName, LeaseName, ReservationName},
+    id::{BaselineName, DagId, LeaseName, ReservationName},
     limit::Usage,
     node::Node,
     project::Project,
@@ -81,8 +81,10 @@ pub(crate) enum Change {
     Vcluster(Box<Vcluster>),
     /// A vCluster goes.
     DeleteVcluster(VclusterName),
-    /// A graph as it will be. Behind its members.
+    /// A graph as it will be: new, or over. Behind its members.
     Dag(Box<Dag>),
+    /// How far a graph will be that goes on. Behind its members.
+    DagProgress { id: DagId, progress: Progress },
     /// A reservation as it will be.
     Reservation(Box<Reservation>),
     /// A reservation goes.

@@ -8,7 +8,7 @@ use crate::{
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis,
-    event::EventKind,
+    event::{AllocationChange, EventKind},
     planted::{self, Bug},
     view::SystemView,
 };
@@ -83,10 +83,7 @@ impl State {
                 record.revision = revision;
                 // The event and the state share it: what follows replaces it, and changes nothing.
                 let record = Arc::new(*record);
-                events.push(EventKind::Allocation {
-                    change,
-                    record: record.clone(),
-                });
+                events.push(self.told_of(change, &record));
                 self.store(record);
             }
             Change::Uncounted { id, attempts } => self.unstarted.set(id, attempts),
@@ -205,6 +202,10 @@ impl State {
                 self.last_id = self.last_id.max(record.id.0);
                 self.sealed.extend(self.dags.set(record));
             }
+            Change::DagProgress { id, progress } => {
+                self.dags.advance(id, progress.clone(), revision);
+                events.push(EventKind::DagProgressed { id, progress });
+            }
             Change::Reservation(mut record) => {
                 record.revision = revision;
                 self.reservations.set((*record).clone());
@@ -217,6 +218,27 @@ impl State {
             }
             Change::Announce(kind) => events.push(*kind),
             Change::Enrolled { name, node } => events.push(EventKind::Enrolled { name, node }),
+        }
+    }
+
+    /// The whole record, but of an array of which only the elements were counted: it may be long, and is
+    /// counted twice for each of them.
+    fn told_of(&self, change: AllocationChange, record: &Arc<Allocation>) -> EventKind {
+        let before = self.hot.get(&record.id);
+        let is_counted = before.is_some_and(|before| {
+            change == AllocationChange::Counted
+                && (before.state, before.eligible_at) == (record.state, record.eligible_at)
+        });
+        match (&record.course.tally, is_counted) {
+            (Some(tally), true) => EventKind::ArrayCounted {
+                id: record.id,
+                tally: tally.clone(),
+                stop: record.stop.clone(),
+            },
+            _ => EventKind::Allocation {
+                change,
+                record: record.clone(),
+            },
         }
     }
 

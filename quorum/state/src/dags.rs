@@ -6,8 +6,8 @@ use crate::{
     topics::Topic,
 };
 use lattice_quorum_types::{
-    UnixMillis,
-    dag::{Dag, DagState},
+    Revision, UnixMillis,
+    dag::{Dag, DagState, Progress},
     id::DagId,
 };
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,14 @@ impl Dags {
     /// Where those before are.
     pub(crate) fn sealed(&self) -> &Arc<Vec<Segment>> {
         self.ended.sealed()
+    }
+
+    /// One that runs is so far now.
+    pub(crate) fn advance(&mut self, id: DagId, progress: Progress, revision: Revision) {
+        if let Some(live) = self.live.get_mut(&id) {
+            // Nobody else has it, but for a copy of the whole state that is being written down.
+            Arc::make_mut(live).advance(progress, revision);
+        }
     }
 
     /// Puts a record where its state belongs.

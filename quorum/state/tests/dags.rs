@@ -494,7 +494,9 @@ fn what_every_end_of_a_member_leaves_is_told_with_the_member_before_the_graph() 
         .iter()
         .filter_map(|event| match &event.kind {
             EventKind::Allocation { record, .. } => Some(format!("{} {}", record.id, record.state)),
-            EventKind::Dag { record } => Some(format!("{} left", record.unfinished)),
+            EventKind::DagProgressed { progress, .. } => {
+                Some(format!("{} left", progress.unfinished))
+            }
             _ => None,
         })
         .collect();

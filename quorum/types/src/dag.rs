@@ -72,6 +72,39 @@ pub struct Dag {
     pub revision: Revision,
 }
 
+/// What changes of a graph while it runs. Its members do not, and are many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Members that have not ended.
+    pub unfinished: u32,
+    /// Who cancelled it.
+    pub cancelled_by: Option<String>,
+    /// The first member that failed without another that comes after its failure.
+    pub failed: Option<String>,
+}
+
+impl Dag {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            unfinished: self.unfinished,
+            cancelled_by: self.cancelled_by.clone(),
+            failed: self.failed.clone(),
+        }
+    }
+
+    /// It is so far now.
+    pub fn advance(&mut self, progress: Progress, revision: Revision) {
+        let Progress {
+            unfinished,
+            cancelled_by,
+            failed,
+        } = progress;
+        (self.unfinished, self.cancelled_by, self.failed) = (unfinished, cancelled_by, failed);
+        self.revision = revision;
+    }
+}
+
 /// A member as it is committed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {

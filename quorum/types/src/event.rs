@@ -1,10 +1,13 @@
-//! Events: what watchers learn. Each carries the record as it now is, so folding is replacing.
+//! Events: what watchers learn. Each carries the record as it now is, so folding is replacing; of what is
+//! long and changes often, what of it changes.
 
 use crate::{
-    Allocation, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
+    Allocation, AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
+    allocation::StopCause,
     baseline::{Baseline, Brake},
-    dag::Dag,
-    id::{BaselineName, LeaseName, ReservationName},
+    course::Tally,
+    dag::{Dag, Progress},
+    id::{BaselineName, DagId, LeaseName, ReservationName},
     node::Node,
     project::Project,
     reservation::Reservation,
@@ -167,10 +170,27 @@ pub enum EventKind {
         /// Which.
         vcluster: VclusterName,
     },
-    /// A graph.
+    /// A graph began, or is over.
     Dag {
         /// As it is now.
         record: Arc<Dag>,
+    },
+    /// Members of a graph that goes on have ended. A thousand members are not told of with each.
+    DagProgressed {
+        /// Which graph.
+        id: DagId,
+        /// How far it is now.
+        progress: Progress,
+    },
+    /// Elements of an array have allocations now, or those have ended; nothing else of it is another. What it
+    /// runs is not told of with each of them.
+    ArrayCounted {
+        /// Which array.
+        id: AllocationId,
+        /// What became of its elements until now.
+        tally: Box<Tally>,
+        /// Why it ended, or will.
+        stop: Option<StopCause>,
     },
     /// Nodes are kept for some.
     Reservation {

@@ -52,7 +52,9 @@ fn one(
         EventKind::Project { record } => Some(&record.path),
         EventKind::ProjectDeleted { path } => Some(path),
         EventKind::Dag { record } => Some(&record.project),
-        EventKind::Node { .. }
+        EventKind::DagProgressed { .. }
+        | EventKind::ArrayCounted { .. }
+        | EventKind::Node { .. }
         | EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
         | EventKind::Vcluster { .. }
@@ -112,6 +114,8 @@ fn one(
         | EventKind::Vcluster { .. }
         | EventKind::VclusterDeleted { .. }
         | EventKind::Dag { .. }
+        | EventKind::DagProgressed { .. }
+        | EventKind::ArrayCounted { .. }
         | EventKind::Reservation { .. }
         | EventKind::ReservationDeleted { .. }
         | EventKind::Lease { .. }

@@ -13,7 +13,7 @@ pub(super) use array::{give_up_rest, number_of, settled};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, UnixMillis,
     allocation::StopCause,
-    dag::Dag,
+    dag::Progress,
     event::AllocationChange,
     id::DagId,
     node::{Lifecycle, Node},
@@ -77,7 +77,7 @@ struct Desk<'a, 'c> {
     /// The same as a set.
     pending: BTreeSet<AllocationId>,
     /// Graphs of which a member has ended.
-    dags: BTreeMap<DagId, Dag>,
+    dags: BTreeMap<DagId, Progress>,
 }
 
 impl<'a, 'c> Desk<'a, 'c> {

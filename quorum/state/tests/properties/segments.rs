@@ -66,6 +66,16 @@ impl Truth {
                 EventKind::Dag { record } => {
                     self.dags.insert(record.id, (**record).clone());
                 }
+                EventKind::DagProgressed { id, progress } => {
+                    let dag = self.dags.get_mut(id).unwrap();
+                    dag.advance(progress.clone(), event.revision);
+                }
+                EventKind::ArrayCounted { id, tally, stop } => {
+                    let array = self.allocations.get_mut(id).unwrap();
+                    array.course.tally = Some(tally.clone());
+                    array.stop.clone_from(stop);
+                    array.revision = event.revision;
+                }
                 EventKind::Audit { entry } => self.audit.push(entry.clone()),
                 _ => {}
             }

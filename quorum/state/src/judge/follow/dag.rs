@@ -19,49 +19,56 @@ impl Desk<'_, '_> {
             return;
         };
         let (state, stop) = (record.state, record.stop.clone());
-        let known = self.dags.get(&place.dag).cloned();
-        let known = known.or_else(|| self.case.state.dags.live(place.dag).cloned());
-        let Some(mut dag) = known else {
+        let Some(dag) = self.case.state.dags.live(place.dag) else {
             return;
         };
-        dag.unfinished = dag.unfinished.saturating_sub(1);
+        let progress = self.dags.entry(dag.id);
+        let progress = progress.or_insert_with(|| dag.progress());
+        progress.unfinished = progress.unfinished.saturating_sub(1);
         match (state, stop) {
-            (AllocationState::Failed, _) if !is_expected(&dag, id) => {
-                dag.failed.get_or_insert(place.member);
+            (AllocationState::Failed, _) if !is_expected(dag, id) => {
+                progress.failed.get_or_insert(place.member);
             }
             (
                 AllocationState::Cancelled,
                 Some(StopCause::Cancelled { by } | StopCause::DagCancelled { by }),
             ) => {
-                dag.cancelled_by.get_or_insert(by);
+                progress.cancelled_by.get_or_insert(by);
             }
             // What it waited for outside the graph did not end as it must have; inside, that is told of
             // the other member.
             (AllocationState::Cancelled, Some(StopCause::Unsatisfiable { on, .. }))
                 if !dag.members.iter().any(|member| member.allocation == on) =>
             {
-                dag.failed.get_or_insert(place.member);
+                progress.failed.get_or_insert(place.member);
             }
             (AllocationState::Cancelled, Some(StopCause::Deadline)) => {
-                dag.failed.get_or_insert(place.member);
+                progress.failed.get_or_insert(place.member);
             }
             _ => {}
         }
-        self.dags.insert(place.dag, dag);
     }
 
     /// Puts the graphs behind their members.
     pub(super) fn finish_dags(&mut self) {
-        let now = self.case.now;
-        for (_, mut dag) in std::mem::take(&mut self.dags) {
-            if dag.unfinished == 0 {
-                dag.ended_at = Some(now);
-                dag.state = match (&dag.failed, &dag.cancelled_by) {
-                    (Some(_), _) => DagState::Failed,
-                    (None, Some(_)) => DagState::Cancelled,
-                    (None, None) => DagState::Completed,
-                };
-            }
+        let (now, dags) = (self.case.now, &self.case.state.dags);
+        for (id, progress) in std::mem::take(&mut self.dags) {
+            let over = dags.live(id).filter(|_| progress.unfinished == 0);
+            let Some(dag) = over else {
+                self.changes.push(Change::DagProgress { id, progress });
+                continue;
+            };
+            let state = match (&progress.failed, &progress.cancelled_by) {
+                (Some(_), _) => DagState::Failed,
+                (None, Some(_)) => DagState::Cancelled,
+                (None, None) => DagState::Completed,
+            };
+            let mut dag = Dag {
+                ended_at: Some(now),
+                state,
+                ..dag.clone()
+            };
+            dag.advance(progress, dag.revision);
             self.changes.push(Change::Dag(Box::new(dag)));
         }
     }
