@@ -113,7 +113,30 @@ fn read(file: &str) -> Result<DagRequest, Failure> {
         file => fs::read_to_string(file).map(|read| text = read),
     };
     read.map_err(|error| Failure::refused(format!("{file}: {error}")))?;
-    serde_yaml_ng::from_str(&text).map_err(|error| Failure::usage(format!("{file}: {error}")))
+    let wrong = |error: String| Failure::usage(format!("{file}: {error}"));
+    // What JSON cannot say would be sent as if it had been left out.
+    let whole = serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    all_finite(&whole, "").map_err(wrong)?;
+    serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string()))
+}
+
+/// # Errors
+/// The first number that is not finite, by its path.
+fn all_finite(value: &serde_yaml_ng::Value, path: &str) -> Result<(), String> {
+    use serde_yaml_ng::Value;
+    match value {
+        Value::Number(number) if !number.is_finite() => {
+            Err(format!("{path}: {number} is not a finite number"))
+        }
+        Value::Sequence(all) => (all.iter().enumerate())
+            .try_for_each(|(place, value)| all_finite(value, &format!("{path}[{place}]"))),
+        Value::Mapping(fields) => fields.iter().try_for_each(|(name, value)| {
+            let name = name.as_str().unwrap_or("?");
+            let dot = if path.is_empty() { "" } else { "." };
+            all_finite(value, &format!("{path}{dot}{name}"))
+        }),
+        _ => Ok(()),
+    }
 }
 
 async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure> {
@@ -207,4 +230,29 @@ fn graph(graph: &GraphView, dot: bool, format: Format) -> Result<(), Failure> {
         .map(|edge| vec![edge.from.clone(), edge.to.clone(), edge.condition.clone()]);
     let columns = Columns::only(&["before", "after", "condition"]);
     Ok(output::print(format, graph, columns, rows)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_none_is_named_by_its_path() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        let web = "{name: web, project: a, nodes: 1, argv: [serve], scale: \
+                   {min_nodes: 1, max_nodes: 2, metric: gpu, target: TARGET, down_threshold: LOW}}";
+        let read = |target: &str, low: &str| {
+            let web = web.replace("TARGET", target).replace("LOW", low);
+            fs::write(path, format!("members: [{web}]")).unwrap();
+            read(path).map_err(|failure| failure.to_string())
+        };
+        let told = read(".nan", "0.5").unwrap_err();
+        let expected = "members[0].scale.target: .nan is not a finite number";
+        assert!(told.contains(expected), "{told}");
+        let told = read("0.7", "-.inf").unwrap_err();
+        let expected = "members[0].scale.down_threshold: -.inf is not a finite number";
+        assert!(told.contains(expected), "{told}");
+        assert_eq!(read("0.7", "0.5").unwrap().members.len(), 1);
+    }
 }
