@@ -58,6 +58,10 @@ sim seed:
 sims count="10000" first="0":
     cargo run --release -p lattice-quorum-sim -- {{first}} --seeds {{count}}
 
+# So many simulated days of everything that moves work at once, and one table of what they did.
+days count="1000" first="0":
+    LATTICE_DAYS={{count}} LATTICE_DAYS_FROM={{first}} LATTICE_DAY_HOURS=24 cargo test --release -p lattice-control --lib what_must_hold_holds -- --nocapture
+
 # From submit to running process, on the demo that runs now (its context file).
 latency context count="100":
     cargo run --release -p lattice-client --example submit_latency -- {{context}} atlas/physics/simulation {{count}}

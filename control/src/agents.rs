@@ -11,6 +11,11 @@ use lattice_quorum_types::{
 };
 use std::{net::SocketAddr, time::Duration};
 
+#[cfg(test)]
+mod wire;
+#[cfg(test)]
+pub(crate) use wire::Wire;
+
 /// A fresh probe may have to wait for a slow driver's own deadline.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The last reading is at hand.
@@ -47,11 +52,23 @@ pub type LogChunks = BoxStream<'static, Result<Bytes, AgentError>>;
 #[derive(Debug, Clone)]
 pub(crate) struct Agents {
     mesh: Mesh,
+    #[cfg(test)]
+    wire: Wire,
 }
 
 impl Agents {
     pub(crate) fn new(mesh: Mesh) -> Self {
-        Self { mesh }
+        Self {
+            mesh,
+            #[cfg(test)]
+            wire: Wire::default(),
+        }
+    }
+
+    /// From now on questions with short answers are answered here, and not by the network.
+    #[cfg(test)]
+    pub(crate) fn wire(&self) -> &Wire {
+        &self.wire
     }
 
     /// The endpoint all calls go through.
@@ -94,6 +111,10 @@ impl Agents {
         request: &R,
         deadline: Duration,
     ) -> Result<R::Reply, AgentError> {
+        #[cfg(test)]
+        if let Some(answer) = self.wire.asked::<R>(node, request) {
+            return answer;
+        }
         let peer = self.peer(view, node)?.taking_at_most(MAX_ANSWER_BYTES);
         asked(node, peer.call(request, deadline).await)
     }

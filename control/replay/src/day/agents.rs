@@ -140,6 +140,7 @@ impl Inner {
             self.checks.add(now, what);
         }
         let base_ms = content.map_or(0, |content| content.ran_ms);
+        let writes = content.map_or(0, |content| content.writes);
         if is_new {
             if work.attempt.number > 0 {
                 work.lost_ms += work.attempt.ran_in_all_ms.saturating_sub(base_ms);
@@ -148,15 +149,17 @@ impl Inner {
                 number: launch.key.attempt,
                 ranks: launch.nodes.len(),
                 base_ms,
+                writes,
                 ..Attempt::default()
             };
         }
-        // What is in the checkpoint has used that much of the walltime, not more and hardly less.
+        // What is in the checkpoint has used that much of the walltime, not more and hardly less: what counts is
+        // when each was asked for, and its processes hear of that with the next look.
         let held = self.state.allocation(id);
         let asked_ms = held.and_then(|held| held.spec.walltime_ms);
         if let (Some(asked_ms), Some(given_ms)) = (asked_ms, walltime_ms) {
             let used_ms = asked_ms.saturating_sub(given_ms);
-            let is_whole = used_ms <= base_ms && base_ms - used_ms <= super::OFTEN_MS;
+            let is_whole = used_ms <= base_ms && base_ms - used_ms <= super::OFTEN_MS * writes;
             let is_over = base_ms >= asked_ms && given_ms == 1;
             if !is_whole && !is_over {
                 let what = format!(
@@ -222,9 +225,11 @@ impl Inner {
         let rank = process.rank;
         let work = self.truth.works.get_mut(&key.allocation)?;
         let (ran_ms, ranks) = (work.attempt.ran_ms(now), work.attempt.ranks);
+        let writes = work.attempt.writes + 1;
         let content = work.contents.entry(number).or_insert_with(|| Content {
             ran_ms,
             ranks,
+            writes,
             ..Content::default()
         });
         // It holds what all of them had done.

@@ -39,6 +39,8 @@ pub(super) struct Work {
 pub(super) struct Content {
     /// How long the work in it had run, milliseconds.
     pub(super) ran_ms: u64,
+    /// How many checkpoints it took to get there, with this one.
+    pub(super) writes: u64,
     /// Ranks that were asked for it.
     pub(super) asked: BTreeSet<u32>,
     /// Ranks whose part is on the disk.
@@ -63,6 +65,8 @@ pub(super) struct Attempt {
     pub(super) ranks: usize,
     /// How long the work had run that it goes on from, milliseconds.
     pub(super) base_ms: u64,
+    /// In how many checkpoints, one after the other, it was saved so far.
+    pub(super) writes: u64,
     pub(super) started: BTreeSet<u32>,
     /// Since when all of them run.
     pub(super) began_at: Option<UnixMillis>,

@@ -3,6 +3,7 @@
 
 mod agent;
 pub(crate) mod bmc;
+mod day;
 mod direct;
 mod launches;
 mod walltimes;
