@@ -234,6 +234,8 @@ fn graph(graph: &GraphView, dot: bool, format: Format) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]
