@@ -5,7 +5,7 @@ mod home;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use home::Home;
+pub(crate) use home::{Home, is_least_of_service};
 
 use crate::{View, scheduler, tasks::schedule::room::Rules};
 use lattice_api::{

@@ -21,12 +21,10 @@ impl Home {
         }
     }
 
-    /// Whether such work keeps to them, for so many nodes and with so much walltime left, milliseconds. Of a
-    /// service its least nodes do; what it grew beyond may lie anywhere.
+    /// Whether such work keeps to them, for so many nodes and with so much walltime left, milliseconds.
     pub(crate) fn keeps(self, spec: &AllocationSpec, nodes: u32, walltime_ms: Option<u64>) -> bool {
         let nature = (spec.class, spec.sensitive, spec.terms.checkpoint.is_some());
-        let scale = spec.terms.scale.as_ref();
-        scale.is_some_and(|scale| nodes <= scale.min_nodes)
+        is_least_of_service(spec, nodes)
             || may_run_borrowed(nature, walltime_ms, self.near_completion_ms).is_err()
     }
 
@@ -34,4 +32,11 @@ impl Home {
     pub(crate) fn tell(self, spec: &AllocationSpec, pending: &mut PendingView) {
         pending.home_only = self.keeps(spec, pending.nodes, pending.walltime_ms);
     }
+}
+
+/// Whether so many nodes are no more than the least that a service runs on: those come from its home, and what it
+/// has beyond may lie anywhere.
+pub(crate) fn is_least_of_service(spec: &AllocationSpec, nodes: u32) -> bool {
+    let scale = spec.terms.scale.as_ref();
+    scale.is_some_and(|scale| nodes <= scale.min_nodes)
 }

@@ -5,7 +5,7 @@
 
 use crate::{
     core::Core,
-    movement::{Movement, asked_gpu_ms},
+    movement::{Movement, asked_gpu_ms, is_least_of_service},
     plans::plan_of,
     tasks::{
         activation::due,
@@ -435,11 +435,10 @@ fn wanting(view: &View, plan: &Plan) -> Vec<Wanting> {
     ordered.sort_unstable();
     let wants = |(_, id): (u32, lattice_quorum_types::AllocationId)| {
         let spec = &view.waiting(id)?.spec;
-        let scale = spec.terms.scale.as_ref();
         Some(Wanting {
             id,
             saves: spec.terms.checkpoint.is_some(),
-            home_only: scale.is_some_and(|scale| spec.nodes <= scale.min_nodes),
+            home_only: is_least_of_service(spec, spec.nodes),
         })
     };
     ordered.into_iter().filter_map(wants).collect()

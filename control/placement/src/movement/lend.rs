@@ -15,7 +15,8 @@
 //! What that promises the owner: a job that would start now, had its vCluster lent nothing, has all its nodes by
 //! [`loan_release_at`], or sooner. For that a planner counts a node that is lent as free from then on, nothing
 //! is lent that a planner has planned with, and work that nobody may stop is kept off borrowed nodes
-//! ([`may_borrow`]).
+//! ([`may_borrow`]): here none are lent for it, and a planner places it on none
+//! ([`PendingView::home_only`]).
 
 mod ledger;
 mod reclaim;
@@ -182,8 +183,6 @@ pub struct Moves {
     pub withdrawn: Vec<NodeId>,
     /// Jobs for which nothing was borrowed, and why.
     pub refused: BTreeMap<AllocationId, NotLent>,
-    /// Wanting jobs that must not be placed on nodes that their vCluster has borrowed.
-    pub off_borrowed: BTreeSet<AllocationId>,
 }
 
 impl Moves {

@@ -34,11 +34,6 @@ pub(super) fn decide(input: Input<'_>) -> Moves {
     let mut ledger = Ledger::new(input);
     let mut told = Told::default();
     let wanting = ledger.wanting();
-    for job in &wanting {
-        if ledger.may_borrow(job).is_err() {
-            told.moves.off_borrowed.insert(job.id());
-        }
-    }
     let (mut claims, mut others) = (Vec::new(), Vec::new());
     for job in wanting {
         match claim(&mut ledger, job) {
