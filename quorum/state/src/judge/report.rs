@@ -325,6 +325,10 @@ fn finish(
         record.course.preempted += 1;
         record.course.moved_at = Some(case.now);
     }
+    if let (None, Some(scale)) = (ended_at, &record.spec.terms.scale) {
+        // What it bears by then its metric tells anew.
+        record.spec.nodes = scale.min_nodes;
+    }
     // A record that has ended keeps the attempt that its agents told of.
     let skipped = if ended_at.is_none() { skipped } else { 0 };
     let record = Allocation {
