@@ -283,13 +283,17 @@ impl Scale {
         Some(outcome)
     }
 
-    /// Nodes that the last plan gives to others, or keeps for them.
+    /// Nodes that the last plan gives to others who wait, or keeps for them. Who waits no more may be named still:
+    /// with nothing new to say a plan stays as it is.
     fn taken(&self, view: &View) -> BTreeSet<NodeId> {
         let Some(planned) = view.plan.of(&self.vcluster) else {
             return BTreeSet::new();
         };
-        let placed = planned.plan.placements.iter().flat_map(|of| &of.nodes);
-        let reserved = planned.plan.reservations.iter().flat_map(|of| &of.nodes);
+        let waits = |id| view.waiting(id).is_some();
+        let placed = planned.plan.placements.iter().filter(|of| waits(of.id));
+        let placed = placed.flat_map(|of| &of.nodes);
+        let reserved = planned.plan.reservations.iter();
+        let reserved = reserved.filter(|of| waits(of.id)).flat_map(|of| &of.nodes);
         placed
             .map(|expected| &expected.node)
             .chain(reserved)

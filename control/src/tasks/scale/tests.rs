@@ -21,7 +21,7 @@ use lattice_quorum_types::{
     limit::{LimitPatch, Patch},
     node::Lifecycle,
     scale::{Metric, Pace as OfScale, Scale as Terms},
-    spec::{AllocationSpec, Workload},
+    spec::{AllocationSpec, Requeue, Workload},
     vcluster::{Vcluster, VclusterDefinition, VclusterPatch},
 };
 use std::sync::Mutex;
@@ -328,12 +328,14 @@ async fn without_room_under_its_limits_it_stays_and_nothing_is_proposed() {
 }
 
 #[tokio::test]
-async fn what_the_plan_keeps_for_others_is_left_to_them() {
+async fn what_the_plan_keeps_for_others_is_left_to_them_as_long_as_they_wait() {
     let mut bed = Bed::of(query(), &[("b", "default"), ("c", "default")]);
     let prometheus = Prometheus::of(&bed.world).await;
     prometheus.says("0.9");
+    let other = bed.world.waits(Requeue::Never);
+    bed.folds();
     let reservation = Reservation {
-        id: AllocationId(77),
+        id: other,
         starts_at: bed.world.core.now().after(3_600_000),
         nodes: vec![id("b")],
         layout: Layout {
@@ -365,6 +367,11 @@ async fn what_the_plan_keeps_for_others_is_left_to_them() {
     bed.until("it is refused", |report| report.refused == 1)
         .await;
     assert_eq!(bed.nodes(), ["a", "c"]);
+    // The plan is as old as before, and names who is gone.
+    bed.world.admin(Command::Cancel { id: other });
+    bed.folds();
+    bed.until("it grows", |report| report.grown == 1).await;
+    assert_eq!(bed.nodes(), ["a", "c", "b"]);
 }
 
 #[tokio::test]
