@@ -12,6 +12,7 @@ pub use dot::MEDIA_TYPE as DOT;
 
 use crate::{
     allocation::{AllocationRequest, Known, read_condition},
+    duration,
     problem::FieldError,
     text,
 };
@@ -119,6 +120,60 @@ pub struct DagSubmitted {
     /// The revision it was made at.
     #[schema(value_type = u64)]
     pub revision: Revision,
+}
+
+/// The answer to the dry run of a submit: the graph would be accepted, and nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DagJudged {
+    /// The revision it was judged at.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+    /// Always true.
+    pub dry_run: bool,
+    /// What would be submitted, in that order.
+    pub members: Vec<DagMemberJudged>,
+}
+
+/// A member that would be submitted, as the request was understood.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DagMemberJudged {
+    /// What it is called.
+    pub name: String,
+    /// Whose limits apply.
+    pub project: String,
+    /// Where it would wait for nodes.
+    pub vcluster: String,
+    /// Nodes of it, or of each element of an array.
+    pub nodes: u32,
+    /// How many elements it has, of an array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elements: Option<u32>,
+    /// As `1h30m`; absent: unbounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub walltime: Option<String>,
+    /// The members it comes after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<DagEdgeView>,
+}
+
+impl From<&MemberSpec> for DagMemberJudged {
+    fn from(member: &MemberSpec) -> Self {
+        let spec = &member.spec;
+        let elements = spec.terms.array.as_ref().map(|array| array.indices().len());
+        let after = member.after.iter().map(|edge| DagEdgeView {
+            member: edge.member.clone(),
+            condition: edge.condition.to_string(),
+        });
+        Self {
+            name: member.name.clone(),
+            project: spec.project.to_string(),
+            vcluster: spec.vcluster.to_string(),
+            nodes: spec.nodes,
+            elements: elements.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
+            walltime: spec.walltime_ms.map(duration::format),
+            after: after.collect(),
+        }
+    }
 }
 
 /// A graph as shown.

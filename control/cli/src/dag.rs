@@ -6,7 +6,7 @@ use crate::{
     output::{self, Columns, Format, or_dash, time},
 };
 use clap::{Args, Subcommand};
-use lattice_api::dag::{DagRequest, DagView, GraphView};
+use lattice_api::dag::{DagEdgeView, DagJudged, DagRequest, DagView, GraphView};
 use std::{fs, io::Read as _};
 
 /// What is done with graphs.
@@ -49,6 +49,10 @@ pub enum DagCommand {
 pub struct SubmitArgs {
     /// The file, YAML or JSON; `-` reads standard input.
     file: String,
+    /// Submit nothing: say whether the graph would be accepted now (exit code 0), and print its members as they
+    /// were understood.
+    #[arg(long)]
+    dry_run: bool,
     /// Repeating a submit with the same key makes no second graph (for 24 hours).
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -141,6 +145,10 @@ fn all_finite(value: &serde_yaml_ng::Value, path: &str) -> Result<(), String> {
 
 async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure> {
     let request = read(&args.file)?;
+    if args.dry_run {
+        let judged = connection.client.dry_run_dag(&request).await?;
+        return would_be(&judged, connection.format);
+    }
     let key = args.idempotency_key.as_deref();
     let made = connection.client.submit_dag(&request, key).await?;
     let members = request.members.len();
@@ -156,6 +164,41 @@ async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure
             Ok(output::print(format, &made, columns, [row])?)
         }
     }
+}
+
+/// What a dry run says.
+fn would_be(judged: &DagJudged, format: Format) -> Result<(), Failure> {
+    if matches!(format, Format::Table | Format::Wide) {
+        let (count, revision) = (judged.members.len(), judged.revision.0);
+        let members = if count == 1 { "member" } else { "members" };
+        eprintln!(
+            "{count} {members} would be accepted (judged at revision {revision}); nothing was submitted"
+        );
+    }
+    let rows = judged.members.iter().map(|member| {
+        vec![
+            member.name.clone(),
+            member.project.clone(),
+            member.vcluster.clone(),
+            member.nodes.to_string(),
+            or_dash(member.elements.map(|count| count.to_string()).as_deref()),
+            or_dash(member.walltime.as_deref()),
+            or_dash(Some(&in_words(&member.after))),
+        ]
+    });
+    let columns = Columns::only(&[
+        "member", "project", "vcluster", "nodes", "elements", "walltime", "after",
+    ]);
+    Ok(output::print(format, judged, columns, rows)?)
+}
+
+/// Success goes without saying.
+fn in_words(after: &[DagEdgeView]) -> String {
+    let one = |edge: &DagEdgeView| match edge.condition.as_str() {
+        "success" => edge.member.clone(),
+        condition => format!("{} ({condition})", edge.member),
+    };
+    after.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 const LIST: Columns<'_> = Columns {
@@ -198,13 +241,6 @@ fn status(dag: &DagView, format: Format) -> Result<(), Failure> {
         output::line("")?;
     }
     let members = dag.members.iter().map(|member| {
-        let after = member.after.iter();
-        let after: Vec<String> = after
-            .map(|edge| match edge.condition.as_str() {
-                "success" => edge.member.clone(),
-                condition => format!("{} ({condition})", edge.member),
-            })
-            .collect();
         vec![
             member.allocation.to_string(),
             member.name.clone(),
@@ -212,7 +248,7 @@ fn status(dag: &DagView, format: Format) -> Result<(), Failure> {
                 .state
                 .clone()
                 .unwrap_or_else(|| "not kept".to_owned()),
-            or_dash(Some(&after.join(", "))),
+            or_dash(Some(&in_words(&member.after))),
             or_dash(member.stop.as_deref()),
         ]
     });

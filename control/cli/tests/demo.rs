@@ -188,6 +188,7 @@ fn another_terminal_uses_it_and_a_kept_folder_resumes() {
     end_a_job(&sandbox);
     use_some_gpus(&sandbox);
     only_ask(&sandbox);
+    only_ask_for_a_graph(&sandbox);
     say_no(&sandbox);
     let token = sandbox.lattice(&["admin", "token", "create", "--role", "agent", "-o", "json"]);
     assert_eq!(token.json()["uses"], 1);
@@ -371,6 +372,51 @@ fn only_ask(sandbox: &Sandbox) {
                  HBM3 (",
             )
     });
+}
+
+/// A dry run of a graph prints its members as they were understood.
+fn only_ask_for_a_graph(sandbox: &Sandbox) {
+    let file = sandbox.path("nightly.yaml");
+    let ask = |after: &str, more: &[&str]| {
+        let project = "atlas/physics/simulation";
+        let text = format!(
+            "members:\n\
+             - {{name: prepare, project: {project}, nodes: 1, argv: [./prepare]}}\n\
+             - {{name: train, project: {project}, nodes: 2, argv: [./train], walltime: 90m, after: {after}}}\n"
+        );
+        fs::write(&file, text).unwrap();
+        let args = ["dag", "submit", "--dry-run", file.to_str().unwrap()];
+        sandbox.lattice(&[&args[..], more].concat())
+    };
+    let said = ask("{any: [prepare]}", &[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stderr.contains("nothing was submitted"), "{said:?}");
+    let lines: Vec<Vec<&str>> = said
+        .stdout
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let project = "atlas/physics/simulation";
+    assert_eq!(
+        lines[1],
+        ["prepare", project, "default", "1", "-", "-", "-"]
+    );
+    assert_eq!(
+        lines[2],
+        [
+            "train", project, "default", "2", "-", "1h30m", "prepare", "(any)"
+        ]
+    );
+    let told = ask("[prepare]", &["-o", "json"]).json();
+    assert_eq!(
+        (&told["dry_run"], &told["members"][1]["after"][0]["member"]),
+        (&json!(true), &json!("prepare"))
+    );
+    let no = ask("[nobody]", &[]);
+    assert_eq!((no.code, no.stdout.as_str()), (Some(2), ""), "{no:?}");
+    assert!(no.stderr.contains("members.train.after"), "{no:?}");
+    let graphs = sandbox.lattice(&["dag", "list", "--all", "-o", "json"]);
+    assert_eq!(graphs.json(), json!([]));
 }
 
 /// What is refused, with its exit code, changes nothing.

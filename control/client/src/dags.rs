@@ -1,7 +1,7 @@
 //! Graphs of work.
 
 use crate::{Client, ClientError, projects::with_key};
-use lattice_api::dag::{DagRequest, DagSubmitted, DagView, GraphView};
+use lattice_api::dag::{DagJudged, DagRequest, DagSubmitted, DagView, GraphView};
 use reqwest::Method;
 
 impl Client {
@@ -16,6 +16,16 @@ impl Client {
     ) -> Result<DagSubmitted, ClientError> {
         let post = self.request(Method::POST, &["dags"]).json(request);
         self.answer(with_key(post, key)).await
+    }
+
+    /// Has a submit judged as the graph stands, and changes nothing.
+    ///
+    /// # Errors
+    /// As [`Client::submit_dag`].
+    pub async fn dry_run_dag(&self, request: &DagRequest) -> Result<DagJudged, ClientError> {
+        let post = self.request(Method::POST, &["dags"]);
+        self.answer(post.query(&[("dry_run", true)]).json(request))
+            .await
     }
 
     /// Graphs that run, and the last ones that ended, without their members; of one tenant or of all.

@@ -20,9 +20,13 @@ impl v1::dags_server::Dags for Service {
     ) -> Result<Response<v1::SubmitDagResponse>, Status> {
         let (caller, mut message) = open(&self.0, request)?;
         let key = key(message.idempotency_key.take())?;
+        let dry_run = message.dry_run;
         let body = DagRequest::try_from(message);
         let body = body.map_err(|e| Problem::from(e).to_grpc())?;
         let most = self.0.max_dag_size();
+        if dry_run {
+            return close(dags::dry_run(self.0.core(), &caller, body, most).await);
+        }
         close(dags::submit(self.0.core(), &caller, body, key, most).await)
     }
 

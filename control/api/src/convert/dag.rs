@@ -2,8 +2,9 @@
 
 use crate::{
     dag::{
-        AfterBody, DagEdgeView, DagMemberView, DagRequest, DagSubmitted, DagView, EdgeBody,
-        GraphEdgeView, GraphNodeView, GraphView, MemberRequest, field_of,
+        AfterBody, DagEdgeView, DagJudged, DagMemberJudged, DagMemberView, DagRequest,
+        DagSubmitted, DagView, EdgeBody, GraphEdgeView, GraphNodeView, GraphView, MemberRequest,
+        field_of,
     },
     page::Page,
     problem::FieldError,
@@ -51,8 +52,43 @@ impl TryFrom<v1::SubmitDagRequest> for DagRequest {
 impl From<DagSubmitted> for v1::SubmitDagResponse {
     fn from(made: DagSubmitted) -> Self {
         Self {
-            id: made.id,
+            id: Some(made.id),
             revision: made.revision.0,
+            members: Vec::new(),
+        }
+    }
+}
+
+impl From<DagJudged> for v1::SubmitDagResponse {
+    /// A dry run is told from a submit by that it has no number.
+    fn from(judged: DagJudged) -> Self {
+        Self {
+            id: None,
+            revision: judged.revision.0,
+            members: judged.members.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<DagMemberJudged> for v1::DagMemberJudged {
+    fn from(member: DagMemberJudged) -> Self {
+        let DagMemberJudged {
+            name,
+            project,
+            vcluster,
+            nodes,
+            elements,
+            walltime,
+            after,
+        } = member;
+        Self {
+            name,
+            project,
+            vcluster,
+            nodes,
+            elements,
+            walltime,
+            after: after.into_iter().map(Into::into).collect(),
         }
     }
 }

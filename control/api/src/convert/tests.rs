@@ -17,7 +17,10 @@ use crate::{
         DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView, HeldValue,
         NoMajorityView, NotReadView, UnknownView,
     },
-    dag::{DagEdgeView, DagMemberView, DagView, GraphEdgeView, GraphNodeView, GraphView},
+    dag::{
+        DagEdgeView, DagMemberJudged, DagMemberView, DagView, GraphEdgeView, GraphNodeView,
+        GraphView,
+    },
     explanation::{ExplanationView, FactorView, ScoreView, StepView},
     health::{NodeHealthView, ReasonView},
     history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, NodeEventView},
@@ -245,6 +248,7 @@ alike! {
     CheckpointBody = CheckpointTerms { mode, trigger, directory }
     CheckpointsView = Checkpoints { asked, failed, kept, writing }
     DagEdgeView = DagEdge { member, condition }
+    DagMemberJudged = DagMemberJudged { name, project, vcluster, nodes, elements, walltime, after }
     DagMemberView = DagMember { name, allocation, state, stop, after }
     DagPlaceView = DagPlace { dag, member }
     DagView = Dag {
@@ -586,6 +590,7 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<CheckpointsView, v1::Checkpoints>();
     comes_back::<DagPlaceView, v1::DagPlace>();
     comes_back::<DagView, v1::Dag>();
+    comes_back::<DagMemberJudged, v1::DagMemberJudged>();
     comes_back::<GraphView, v1::DagGraph>();
     comes_back::<ReservationView, v1::Reservation>();
     comes_back::<DependencyView, v1::WaitedFor>();

@@ -4,7 +4,7 @@ use super::{allocations::sight, elements, paging, propose, read, submit, unexpec
 use crate::{Core, View, http::caller::Caller};
 use lattice_api::{
     allocation::{Known, stop_text},
-    dag::{DagRequest, DagSubmitted, DagView, field_of},
+    dag::{DagJudged, DagRequest, DagSubmitted, DagView, field_of},
     page::Page,
     problem::{Kind, Problem},
 };
@@ -39,20 +39,7 @@ pub(crate) async fn submit(
     key: Option<String>,
     most: usize,
 ) -> Result<DagSubmitted, Problem> {
-    caller.writer()?;
-    let members = request.members.len();
-    if members > most {
-        let refusal = Refusal::DagTooLarge {
-            members: members as u64,
-            limit: most as u64,
-        };
-        return Err(Problem::from(&refusal));
-    }
-    let known = known(core, caller, &request).await?;
-    let dag = Box::new(request.into_spec(&known)?);
-    for member in &dag.members {
-        caller.check_sees(&member.spec.project)?;
-    }
+    let dag = asked(core, caller, request, most).await?;
     let possible = possible(core, &dag);
     let command = Command::SubmitDag { dag };
     if let Err(problem) = possible
@@ -70,6 +57,49 @@ pub(crate) async fn submit(
         id: id.0,
         revision: applied.revision,
     })
+}
+
+/// Judges a submit of all members, and changes nothing.
+pub(crate) async fn dry_run(
+    core: &Core,
+    caller: &Caller,
+    request: DagRequest,
+    most: usize,
+) -> Result<DagJudged, Problem> {
+    let dag = asked(core, caller, request, most).await?;
+    let possible = possible(core, &dag);
+    let members = dag.members.iter().map(Into::into).collect();
+    let revision = super::judge(core, caller, Command::SubmitDag { dag }).await?;
+    possible?;
+    Ok(DagJudged {
+        revision,
+        dry_run: true,
+        members,
+    })
+}
+
+/// What is asked for, as the quorum reads it; `most`: members that it may have.
+async fn asked(
+    core: &Core,
+    caller: &Caller,
+    request: DagRequest,
+    most: usize,
+) -> Result<Box<DagSpec>, Problem> {
+    caller.writer()?;
+    let members = request.members.len();
+    if members > most {
+        let refusal = Refusal::DagTooLarge {
+            members: members as u64,
+            limit: most as u64,
+        };
+        return Err(Problem::from(&refusal));
+    }
+    let known = known(core, caller, &request).await?;
+    let dag = request.into_spec(&known)?;
+    for member in &dag.members {
+        caller.check_sees(&member.spec.project)?;
+    }
+    Ok(Box::new(dag))
 }
 
 /// What each member is read with.

@@ -15,7 +15,7 @@ use axum::{
 };
 use lattice_api::{
     Page, Problem,
-    dag::{DOT, DagRequest, DagSubmitted, DagView, GraphView},
+    dag::{DOT, DagJudged, DagRequest, DagSubmitted, DagView, GraphView},
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -45,26 +45,41 @@ pub(super) async fn list(
     Ok(Json(page))
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct How {
+    /// Judge only, change nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
 /// Submits a graph, as JSON or YAML: all its members, or none.
 ///
 /// Members that would wait for each other, names that nobody has, and what is wrong with a member are refused
 /// by the field, as `members.NAME.field`. Each member must fit its limits if nothing else ran; it is judged
 /// again when it is eligible.
-#[utoipa::path(post, path = "/dags", tag = "dags", params(
+#[utoipa::path(post, path = "/dags", tag = "dags", params(How,
     ("Idempotency-Key" = Option<String>, Header,
         description = "A repeat is answered with the first outcome, for 24 hours.")),
     request_body(content((DagRequest = "application/json"), (DagRequest = "application/yaml"))),
-    responses((status = 201, body = DagSubmitted), (status = 409, body = Problem),
-        (status = "default", body = Problem)))]
+    responses((status = 201, body = DagSubmitted), (status = 200, body = DagJudged,
+        description = "Dry run: it would be accepted, and what would be submitted."),
+        (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub(super) async fn submit(
     State(api): State<Api>,
     caller: Caller,
+    Params(how): Params<How>,
     Key(key): Key,
     Document(request): Document<DagRequest>,
-) -> Result<(StatusCode, Json<DagSubmitted>), Fail> {
+) -> Result<Response, Fail> {
     let most = api.max_dag_size();
+    if how.dry_run {
+        let judged = dags::dry_run(api.core(), &caller, request, most).await?;
+        return Ok(Json(judged).into_response());
+    }
     let made = dags::submit(api.core(), &caller, request, key, most).await?;
-    Ok((StatusCode::CREATED, Json(made)))
+    Ok((StatusCode::CREATED, Json(made)).into_response())
 }
 
 /// One graph with its members and where each stands, ended ones included.

@@ -1,6 +1,11 @@
 //! Graphs.
 
-use super::bed::{Bed, MAX_DAG_SIZE, ask, job};
+use super::{
+    bed::{Bed, MAX_DAG_SIZE, ask, job},
+    grpc::{by, channel, submit},
+    submits::read_some,
+};
+use lattice_api::v1::{self, dags_client::DagsClient};
 use lattice_client::{
     AllocationRequest, ClientError, SubmitOptions,
     api::dag::{DagRequest, DagView},
@@ -8,6 +13,7 @@ use lattice_client::{
 use lattice_quorum_types::{AllocationId, allocation::RankExit};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tonic::Code;
 
 fn member(name: &str, more: Value) -> Value {
     let mut member = json!({"name": name, "project": "atlas/web", "nodes": 1, "argv": ["true"]});
@@ -318,15 +324,140 @@ async fn graphs_that_cannot_be_are_refused_by_their_field() {
         ),
     ] {
         let body = json!({"name": "g", "members": members});
-        let (told_status, told) = ask(&bed, "alice", Method::POST, "dags", body).await;
-        assert_eq!(told_status, status, "{told}");
-        assert_eq!(told["field"], field, "{told}");
-        let detail = told["detail"].as_str().unwrap();
-        assert!(detail.contains(text), "{detail}");
+        for path in ["dags", "dags?dry_run=true"] {
+            let (told_status, told) = ask(&bed, "alice", Method::POST, path, body.clone()).await;
+            assert_eq!(told_status, status, "{path}: {told}");
+            assert_eq!(told["field"], field, "{path}: {told}");
+            let detail = told["detail"].as_str().unwrap();
+            assert!(detail.contains(text), "{path}: {detail}");
+        }
     }
     assert!(bed.client("alice").dags(None).await.unwrap().is_empty());
     let status = bed.client("alice").status().await.unwrap();
     assert!(status.allocations_by_state.values().all(|n| *n == 0));
+}
+
+#[tokio::test]
+async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let mut members = nightly().members;
+    let more = json!({"array": "0-9", "walltime": "90m", "vcluster": "default"});
+    members.push(serde_json::from_value(member("sweep", more)).unwrap());
+    let asked = DagRequest {
+        members,
+        ..nightly()
+    };
+    let before = alice.status().await.unwrap().revision;
+    let judged = alice.dry_run_dag(&asked).await.unwrap();
+    assert_eq!((judged.dry_run, judged.revision), (true, before));
+    assert_eq!(alice.status().await.unwrap().revision, before);
+    assert!(alice.dags(None).await.unwrap().is_empty());
+    let told: Vec<Value> = judged
+        .members
+        .iter()
+        .map(|member| serde_json::to_value(member).unwrap())
+        .collect();
+    let whole = |name: &str, nodes: u32| {
+        let project = "atlas/web";
+        json!({"name": name, "project": project, "vcluster": "default", "nodes": nodes})
+    };
+    let after = |mut member: Value, on: &str, condition: &str| {
+        member["after"] = json!([{"member": on, "condition": condition}]);
+        member
+    };
+    let mut sweep = whole("sweep", 1);
+    (sweep["elements"], sweep["walltime"]) = (json!(10), json!("1h30m"));
+    let expected = [
+        whole("prepare", 1),
+        after(whole("train", 2), "prepare", "success"),
+        after(whole("mend", 1), "prepare", "failure"),
+        after(whole("clean", 1), "train", "any"),
+        sweep,
+    ];
+    assert_eq!(told, expected);
+    // What a member could never have is told as to who submits it.
+    let wide = graph(vec![
+        member("a", json!({})),
+        member("b", json!({"nodes": 30})),
+    ]);
+    let [judged, submitted] = [
+        alice.dry_run_dag(&wide).await.map(drop),
+        alice.submit_dag(&wide, None).await.map(drop),
+    ]
+    .map(|refused| refused.unwrap_err().problem().unwrap().clone());
+    assert_eq!((judged.status, judged.code.as_str()), (409, "too_large"));
+    assert_eq!(judged, submitted);
+    read_some(&bed);
+    let rare = json!({"nodes": 9, "constraints": {"gpu_models": ["h200"]}});
+    let rare = graph(vec![member("a", json!({})), member("b", rare)]);
+    let refused = alice.dry_run_dag(&rare).await.unwrap_err();
+    let problem = refused.problem().unwrap();
+    assert_eq!((problem.status, problem.code.as_str()), (422, "impossible"));
+    let field = "members.b.constraints.gpu_models";
+    assert_eq!(problem.field.as_deref(), Some(field));
+    // Who may not submit is not told either.
+    for (who, status) in [("eye", 403), ("diver", 404)] {
+        let error = bed.client(who).dry_run_dag(&asked).await.unwrap_err();
+        assert_eq!(error.problem().unwrap().status, status, "{who}");
+    }
+    for path in ["dags?dry_run=maybe", "dags?dryrun=true"] {
+        let body = serde_json::to_value(nightly()).unwrap();
+        let (status, told) = ask(&bed, "alice", Method::POST, path, body).await;
+        assert_eq!(status, 400, "{told}");
+        assert!(told["detail"].as_str().unwrap().contains("dry"), "{told}");
+    }
+    assert_eq!(alice.status().await.unwrap().revision, before);
+}
+
+#[tokio::test]
+async fn a_dry_run_of_a_graph_through_grpc_says_the_same() {
+    let bed = Bed::furnished().await;
+    let mut client = DagsClient::new(channel(&bed).await);
+    let of = |name: &str| v1::DagMemberRequest {
+        request: Some(v1::SubmitRequest {
+            name: Some(name.to_owned()),
+            ..submit("atlas/web", 2)
+        }),
+        after: Vec::new(),
+    };
+    let message = |on: &str| v1::SubmitDagRequest {
+        name: "g".to_owned(),
+        members: vec![
+            of("a"),
+            v1::DagMemberRequest {
+                after: vec![v1::DagEdge {
+                    member: on.to_owned(),
+                    condition: String::new(),
+                }],
+                ..of("b")
+            },
+        ],
+        idempotency_key: None,
+        dry_run: true,
+    };
+    let alice = bed.client("alice");
+    let before = alice.status().await.unwrap().revision;
+    let answer = client.submit(by(&bed, "alice", message("a"))).await;
+    let answer = answer.unwrap().into_inner();
+    assert_eq!((answer.id, answer.revision), (None, before.0));
+    let body = json!({"name": "g", "members": [
+        member("a", json!({"nodes": 2})), member("b", json!({"nodes": 2, "after": ["a"]})),
+    ]});
+    let rest = serde_json::from_value(body).unwrap();
+    let rest = alice.dry_run_dag(&rest).await.unwrap();
+    assert_eq!(v1::SubmitDagResponse::from(rest), answer);
+    let refused = client.submit(by(&bed, "alice", message("c"))).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("members.b.after"), "{refused}");
+    assert_eq!(alice.status().await.unwrap().revision, before);
+    let wet = v1::SubmitDagRequest {
+        dry_run: false,
+        ..message("a")
+    };
+    let made = client.submit(by(&bed, "alice", wet)).await.unwrap();
+    assert!(made.into_inner().id.is_some());
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ pub(super) fn by<T>(bed: &Bed, who: &str, message: T) -> Request<T> {
     request
 }
 
-fn submit(project: &str, nodes: u32) -> v1::SubmitRequest {
+pub(super) fn submit(project: &str, nodes: u32) -> v1::SubmitRequest {
     v1::SubmitRequest {
         project: project.to_owned(),
         nodes,

@@ -22,7 +22,7 @@ use tonic::Code;
 use v1::allocations_client::AllocationsClient;
 
 /// The first 16 nodes are read, and have four A100; of the others nothing is known.
-fn read_some(bed: &Bed) {
+pub(super) fn read_some(bed: &Bed) {
     let document = |n: u32| {
         let node = format!("gpu{n:03}");
         let document = NodeDocument {
