@@ -10,9 +10,10 @@ use crate::{
     plan::Plan,
     policy::Policy,
     queue::{Job, Queue},
-    view::{ClusterView, Delta, DomainView},
+    view::{ClusterView, Delta, DomainView, PendingView},
 };
 use lattice_quorum_types::{AllocationId, UnixMillis};
+use std::collections::BTreeMap;
 
 /// Holds a view and plans on it. Between plans, changes are applied as deltas; a plan is the same,
 /// byte for byte, whether its view was given whole or grew by deltas.
@@ -84,6 +85,20 @@ impl Planner {
             self.eligible = Kept::default();
             self.paths.forget();
         }
+    }
+
+    /// Applies changes to the queue alone.
+    pub fn update_queue(&mut self, pending: BTreeMap<AllocationId, Option<PendingView>>) {
+        let view = &self.view;
+        self.update(Delta {
+            revision: view.revision,
+            age_ms: view.age_ms,
+            limit_policy: view.limit_policy,
+            sensitive_pool: view.sensitive_pool,
+            energy_price: view.energy_price,
+            pending,
+            ..Delta::default()
+        });
     }
 
     /// The score of every pending job at `now`, by id: what the queue is ordered by.

@@ -31,6 +31,7 @@ use tokio::time::{Instant, timeout};
 
 pub(crate) mod inputs;
 pub(crate) mod room;
+mod sooner;
 mod unassigned;
 
 pub(crate) use inputs::whole;
@@ -336,7 +337,7 @@ impl Schedule {
             };
             planner.set_policy(policy);
             let plan = (!rests).then(|| {
-                let plan = planner.plan(now);
+                let plan = sooner::plan(&mut planner, &view, &vcluster, now);
                 let search = Search {
                     core: &core,
                     view: &view,

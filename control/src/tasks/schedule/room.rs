@@ -185,7 +185,7 @@ pub(crate) fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
 pub(super) enum Promise {
     /// All nodes are free: they are given, in the order of their names.
     Ready(Vec<ExpectedNode>),
-    /// Others still hold so many of them.
+    /// So many of them are still held by others, or not heard of just now.
     Waits(usize),
     /// One of them cannot be used any more: it is promised no more, or what is known of it speaks against it.
     Broken,
@@ -209,7 +209,7 @@ fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize) -> Promise {
     if nodes.len() < wanted {
         return Promise::Broken;
     }
-    let (mut ready, mut held) = (Vec::with_capacity(nodes.len()), 0);
+    let (mut ready, mut missing) = (Vec::with_capacity(nodes.len()), 0);
     for id in nodes {
         let Some(entry) = view.node(id) else {
             return Promise::Broken;
@@ -225,17 +225,18 @@ fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize) -> Promise {
         if !usable {
             return Promise::Broken;
         }
+        // One that is suspect comes back, or becomes unreachable: until then nobody is launched there.
         match record.holder {
-            Some(_) => held += 1,
-            None => ready.push(ExpectedNode {
+            None if facts.liveness == Liveness::Alive => ready.push(ExpectedNode {
                 node: id.clone(),
                 version: record.version,
                 boot: entry.boot.clone(),
             }),
+            _ => missing += 1,
         }
     }
-    match held {
+    match missing {
         0 => Promise::Ready(ready),
-        held => Promise::Waits(held),
+        missing => Promise::Waits(missing),
     }
 }

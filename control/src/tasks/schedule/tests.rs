@@ -5,13 +5,14 @@ use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis,
     limit::{Limits, SensitivePool, Usage},
-    node::{Lifecycle, Node},
+    node::{Holder, Lifecycle, Node},
     project::Project,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
 };
 use std::collections::BTreeMap;
 
 mod inputs;
+mod promised;
 mod refused;
 
 fn vcluster() -> VclusterName {

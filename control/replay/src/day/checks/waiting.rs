@@ -24,12 +24,13 @@ impl Checks {
         let mut stuck = Vec::new();
         for name in names {
             match could_start(state, machines, name, now) {
-                Some(held) => {
+                Some((held, free)) => {
                     let since = *self.idle.entry(name.clone()).or_insert(now);
                     if now.since(since) > AT_MOST_MS {
+                        let (spec, free) = (&held.spec, free.join(" "));
                         stuck.push(format!(
-                            "{} waits for {name}, which has nodes for it",
-                            held.id
+                            "{} (class {}, {} nodes) waits for {name}, which has nodes for it: {free}",
+                            held.id, spec.class, spec.nodes
                         ));
                     }
                 }
@@ -42,17 +43,17 @@ impl Checks {
     }
 }
 
-/// One who waits there, where there are nodes for any of those who do.
+/// One who waits there, where there are nodes for any of those who do, and these.
 fn could_start<'a>(
     state: &'a State,
     machines: &BTreeMap<NodeId, Machine>,
     name: &VclusterName,
     now: UnixMillis,
-) -> Option<&'a Allocation> {
+) -> Option<(&'a Allocation, Vec<&'a str>)> {
     let free = state
         .nodes()
         .filter(|node| is_free(state, machines, node, name, now));
-    let free = free.count();
+    let free: Vec<&str> = free.map(|node| node.id.as_str()).collect();
     let fits = |held: &&Allocation| {
         let asked = Usage {
             nodes: u64::from(held.spec.nodes),
@@ -67,7 +68,7 @@ fn could_start<'a>(
     let mut waiting: Vec<&Allocation> = state.live_allocations().filter(fits).collect();
     waiting.sort_unstable_by_key(|held| std::cmp::Reverse(held.spec.nodes));
     let first = waiting.first()?;
-    (free >= first.spec.nodes as usize).then_some(*first)
+    (free.len() >= first.spec.nodes as usize).then_some((*first, free))
 }
 
 /// Its own, at home, and there for anybody.

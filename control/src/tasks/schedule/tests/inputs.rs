@@ -13,7 +13,7 @@ use lattice_quorum_types::{
 
 const MINUTE: u64 = 60_000;
 
-fn id(name: &str) -> NodeId {
+pub(super) fn id(name: &str) -> NodeId {
     NodeId::new(name).unwrap()
 }
 
@@ -34,7 +34,11 @@ fn followed(steps: &[Arc<View>]) -> Vec<ClusterView> {
 }
 
 /// As a fold makes it: what is kept beside the records follows from them.
-fn folded(revision: u64, nodes: &[Arc<NodeEntry>], allocations: &[Arc<Allocation>]) -> Arc<View> {
+pub(super) fn folded(
+    revision: u64,
+    nodes: &[Arc<NodeEntry>],
+    allocations: &[Arc<Allocation>],
+) -> Arc<View> {
     let mut view = View::clone(&view(revision, nodes, &[], 0));
     for record in allocations {
         view.set_allocation(Allocation::clone(record));
@@ -48,11 +52,11 @@ fn folded(revision: u64, nodes: &[Arc<NodeEntry>], allocations: &[Arc<Allocation
     Arc::new(view)
 }
 
-fn alive(name: &str) -> Arc<NodeEntry> {
+pub(super) fn alive(name: &str) -> Arc<NodeEntry> {
     node(name, 1, "default", Liveness::Alive)
 }
 
-fn edited(entry: &Arc<NodeEntry>, edit: impl FnOnce(&mut Node)) -> Arc<NodeEntry> {
+pub(super) fn edited(entry: &Arc<NodeEntry>, edit: impl FnOnce(&mut Node)) -> Arc<NodeEntry> {
     let mut entry = NodeEntry::clone(entry);
     let record = entry.record.as_mut().unwrap();
     record.version += 1;
@@ -193,7 +197,7 @@ fn waiting(planner: &mut Planner, now: u64) -> Option<Explanation> {
 }
 
 /// A node that takes work.
-fn well(name: &str) -> Arc<NodeEntry> {
+pub(super) fn well(name: &str) -> Arc<NodeEntry> {
     let mut entry = crate::tasks::testing::entry(name);
     if let Some(record) = &mut entry.record {
         record.holder = None;

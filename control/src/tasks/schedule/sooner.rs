@@ -1,0 +1,65 @@
+//! Work that is promised nodes, and could have others sooner: others make room for it as long as their checkpoints
+//! take, and meanwhile nodes may become free.
+
+use super::room::{self, Promise};
+use crate::{inputs, movement::Home, view::View};
+use lattice_placement::{Health, Liveness, PendingView, Plan, Planner};
+use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName};
+use std::collections::BTreeMap;
+
+/// Plans with those in the queue too who wait for what they are promised, where as many other nodes are free. Who is
+/// not placed stays out of the queue: it is promised enough, and nothing more is held back for it. Who is loses its
+/// promise with the assignment.
+pub(super) fn plan(
+    planner: &mut Planner,
+    view: &View,
+    vcluster: &VclusterName,
+    now: UnixMillis,
+) -> Plan {
+    let mut waiting = waiting(view, vcluster);
+    while !waiting.is_empty() {
+        let coming = waiting.iter().map(|(id, known)| (*id, Some(known.clone())));
+        planner.update_queue(coming.collect());
+        let plan = planner.plan(now);
+        planner.update_queue(waiting.keys().map(|id| (*id, None)).collect());
+        let before = waiting.len();
+        waiting.retain(|id, _| plan.placements.iter().any(|placed| placed.id == *id));
+        if waiting.len() == before {
+            return plan;
+        }
+    }
+    planner.plan(now)
+}
+
+fn waiting(view: &View, vcluster: &VclusterName) -> BTreeMap<AllocationId, PendingView> {
+    let promises = room::promises(view, vcluster);
+    let waits = |(id, promise): &(AllocationId, Promise)| {
+        matches!(promise, Promise::Waits(_)).then_some(*id)
+    };
+    let waits: Vec<AllocationId> = promises.iter().filter_map(waits).collect();
+    // Nearly always: what must be counted for it is not.
+    if waits.is_empty() {
+        return BTreeMap::new();
+    }
+    let free = free(view, vcluster);
+    let home = Home::of(view);
+    let known = |id| {
+        let held = view.allocation(id)?;
+        let mut known = inputs::pending(view, held);
+        home.tell(&held.spec, &mut known);
+        (held.spec.nodes as usize <= free).then_some((id, known))
+    };
+    waits.into_iter().filter_map(known).collect()
+}
+
+/// Nodes that might be given to anybody now.
+fn free(view: &View, vcluster: &VclusterName) -> usize {
+    let nodes = view.nodes.values().filter(|entry| {
+        let facts = entry.facts();
+        let record = entry.record.as_ref();
+        record.is_some_and(|record| record.current == *vcluster && record.is_assignable())
+            && facts.liveness == Liveness::Alive
+            && facts.health != Health::Faulty
+    });
+    nodes.count()
+}

@@ -1,0 +1,96 @@
+//! Work that is promised nodes: when it gets them, and when others sooner.
+
+use super::{
+    inputs::{alive, edited, folded, id, well},
+    *,
+};
+
+/// The allocation 1, which needs two nodes and goes first.
+fn wide() -> Arc<Allocation> {
+    let mut wide = Allocation::clone(&allocation(1, AllocationState::Pending));
+    wide.spec.nodes = 2;
+    wide.spec.class = 9;
+    Arc::new(wide)
+}
+
+fn promised(entry: &Arc<NodeEntry>) -> Arc<NodeEntry> {
+    edited(entry, |record| record.promised = Some(AllocationId(1)))
+}
+
+fn hold(record: &mut Node) {
+    let allocation = AllocationId(9);
+    record.holder = Some(Holder {
+        allocation,
+        attempt: 1,
+    });
+}
+
+/// What is promised is given once all of it is free and heard of; what cannot be used any more is promised no more.
+#[test]
+fn a_promise_waits_for_a_suspect_node_and_ends_with_an_unreachable_one() {
+    use room::Promise::{self, Broken, Ready, Waits};
+    let promise = |liveness: Liveness, edit: fn(&mut Node)| -> Promise {
+        let other = edited(&node("n2", 1, "default", liveness), edit);
+        let nodes = [alive("n1"), other].map(|entry| promised(&entry));
+        let mut found = room::promises(&folded(1, &nodes, &[wide()]), &vcluster());
+        assert_eq!(found.len(), 1);
+        found.remove(0).1
+    };
+    let given = |promise| match promise {
+        Ready(nodes) => nodes.into_iter().map(|node| node.node).collect(),
+        _ => Vec::new(),
+    };
+    let nobody = |_: &mut Node| {};
+    let free = promise(Liveness::Alive, nobody);
+    assert_eq!(given(free), [id("n1"), id("n2")]);
+    assert_eq!(promise(Liveness::Alive, hold), Waits(1));
+    assert_eq!(promise(Liveness::Suspect, nobody), Waits(1));
+    assert_eq!(promise(Liveness::Unknown, nobody), Waits(1));
+    assert_eq!(promise(Liveness::Unreachable, nobody), Broken);
+    let drained = |record: &mut Node| record.lifecycle = Lifecycle::Draining;
+    assert_eq!(promise(Liveness::Suspect, drained), Broken);
+}
+
+/// As they are placed by one cycle, each with its nodes.
+fn placed(nodes: &[Arc<NodeEntry>], waits: &[Arc<Allocation>]) -> Vec<(u64, Vec<String>)> {
+    let view = folded(1, nodes, waits);
+    let given = whole(&view, &vcluster(), 7);
+    let mut planner = Planner::new(given.clone());
+    let plan = sooner::plan(&mut planner, &view, &vcluster(), UnixMillis(1000));
+    assert_eq!(planner.view(), &given, "the queue is as it was");
+    let names = |nodes: &[ExpectedNode]| nodes.iter().map(|at| at.node.to_string()).collect();
+    let placements = plan.placements.iter();
+    placements
+        .map(|placed| (placed.id.0, names(&placed.nodes)))
+        .collect()
+}
+
+#[test]
+fn who_waits_for_a_promise_takes_other_nodes_that_are_free_meanwhile() {
+    let given = [
+        promised(&edited(&well("n1"), hold)),
+        promised(&well("n2")),
+        well("n3"),
+        well("n4"),
+    ];
+    let small = allocation(2, AllocationState::Pending);
+    let waits = [wide(), small.clone()];
+    let both = |id: u64, names: &[&str]| (id, names.iter().map(|n| (*n).to_owned()).collect());
+    assert_eq!(placed(&given, &waits), [both(1, &["n3", "n4"])]);
+    // One is not enough, and is not held back for it.
+    assert_eq!(placed(&given[..3], &waits), [both(2, &["n3"])]);
+    // As many as it needs, and not such as it may use: again nothing is held back.
+    let mut picky = Allocation::clone(&wide());
+    picky.spec.constraints.exclude = vec![id("n3")];
+    let waits = [Arc::new(picky), small];
+    assert_eq!(placed(&given, &waits).len(), 1);
+    assert_eq!(placed(&given, &waits)[0].0, 2);
+    // What it is promised and has got comes by the promise alone.
+    let ready = [
+        promised(&well("n1")),
+        promised(&well("n2")),
+        well("n3"),
+        well("n4"),
+    ];
+    assert_eq!(placed(&ready, &[wide()]), []);
+}
