@@ -212,7 +212,7 @@ fn for_others(held: &Allocation) -> Option<&MoveReason> {
     let reason = match (&held.course.writing, &held.stop) {
         (Some(writing), _) => match &writing.then {
             AfterCheckpoint::MakeRoom { reason } => reason,
-            AfterCheckpoint::GoOn => return None,
+            AfterCheckpoint::GoOn | AfterCheckpoint::Suspend { .. } => return None,
         },
         (None, Some(StopCause::Moved { reason, .. })) => reason,
         _ => return None,

@@ -3,6 +3,9 @@
 //! [`decide`]; what has begun (a node that is asked back, and since when) is in the quorum, so another
 //! control goes on where this one ends.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     core::Core,
     movement::{Movement, asked_gpu_ms, is_least_of_service},
@@ -21,7 +24,7 @@ use lattice_placement::{
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, Envelope, NodeId, UnixMillis, VclusterName,
     command::{CheckpointAsked, Fence, Victim},
-    course::MoveReason,
+    course::{AfterCheckpoint, MoveReason},
     node::Node,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -203,23 +206,51 @@ impl Borrow {
             let grace_over_at = since.after(lend.return_grace_ms);
             let back_by = grace_over_at.after(checkpoint.deadlines(false).longest_ms());
             let ends_itself = ends_at(held).is_some_and(|ends_at| ends_at <= back_by);
-            let movable = matches!(
-                held.state,
-                AllocationState::Running | AllocationState::Starting
-            );
             let is_due = now >= grace_over_at && !moves.withdrawn.contains(&record.id);
-            if movable && is_due && !ends_itself {
-                let victim = self.victim(view, held, &room);
-                let home = record.home.clone();
-                let reason = MoveReason::Reclaimed { home };
-                due.insert(held.id, Command::MakeRoom { victim, reason });
+            if !is_due || ends_itself {
+                continue;
             }
+            // With what its own vCluster adds to that, no longer than either of both promises its owner.
+            let own = view.movement_of(&held.spec.vcluster).room;
+            let timeout_ms = room.timeout_ms.min(own.timeout_ms);
+            let command = self.leave(view, held, &record.home, timeout_ms);
+            due.extend(command.map(|command| (held.id, command)));
         }
         due.into_values().collect()
     }
 
+    /// Has work leave nodes of `home`. What writes a checkpoint leaves after that one: after another one the
+    /// owner would have waited for two.
+    fn leave(
+        &self,
+        view: &View,
+        held: &Allocation,
+        home: &VclusterName,
+        timeout_ms: u64,
+    ) -> Option<Command> {
+        let home = home.clone();
+        match (held.state, held.course.writing.as_deref()) {
+            (AllocationState::Running | AllocationState::Starting, _) => {
+                let victim = self.victim(view, held, timeout_ms);
+                let reason = MoveReason::Reclaimed { home };
+                Some(Command::MakeRoom { victim, reason })
+            }
+            (AllocationState::Checkpointing, Some(writing))
+                if writing.then == AfterCheckpoint::GoOn =>
+            {
+                Some(Command::LeaveAfterCheckpoint {
+                    id: held.id,
+                    number: writing.number,
+                    home,
+                    timeout_ms,
+                })
+            }
+            _ => None,
+        }
+    }
+
     /// Where there is no storage now it is stopped without a checkpoint.
-    fn victim(&self, view: &View, held: &Allocation, rules: &room::Rules) -> Victim {
+    fn victim(&self, view: &View, held: &Allocation, timeout_ms: u64) -> Victim {
         let directory = self.core.checkpoint_directory(held);
         let directory = directory.filter(|_| !self.core.is_storage_out(view, held));
         Victim {
@@ -227,7 +258,7 @@ impl Borrow {
             attempt: held.attempt,
             checkpoint: directory.map(|directory| CheckpointAsked {
                 directory,
-                timeout_ms: rules.timeout_ms,
+                timeout_ms,
             }),
         }
     }

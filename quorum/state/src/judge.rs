@@ -110,6 +110,12 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             writing::extend(case, *id, *number, *by_ms)
         }
         Command::GiveUpCheckpoint { id, number } => writing::give_up(case, *id, *number),
+        Command::LeaveAfterCheckpoint {
+            id,
+            number,
+            home,
+            timeout_ms,
+        } => room::leave_after(case, (*id, *number), home, *timeout_ms),
         Command::MakeRoom { victim, reason } => room::make_room(case, victim, reason),
         Command::Preempt { id, nodes, victims } => room::preempt(case, *id, nodes, victims),
         Command::WithdrawPromise { id } => Ok(room::withdraw(case, *id)),
@@ -224,6 +230,9 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::Grow { id, nodes } => resize::grow(case, *id, nodes),
         Command::Shrink { id, nodes } => resize::shrink(case, *id, nodes),
         Command::Suspend { id } => people::suspend(case, *id),
+        Command::SuspendAfterCheckpoint { id, checkpoint } => {
+            people::suspend_after(case, *id, checkpoint)
+        }
         Command::Resume { id } => people::resume(case, *id),
         Command::SetSystemLimits { patch } => system::set_limits(case, patch),
         Command::NewProject {

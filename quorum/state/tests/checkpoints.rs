@@ -563,3 +563,111 @@ fn elements_write_checkpoints_of_their_own() {
     assert_eq!(c.state_of(id), Failed);
     assert_eq!(c.tally(array).failed, 1);
 }
+
+#[test]
+fn work_is_suspended_after_a_checkpoint_by_its_user_or_an_operator() {
+    let (timeout_ms, directory) = (10_000, "/scratch/t".to_owned());
+    let checkpoint = CheckpointAsked {
+        directory,
+        timeout_ms,
+    };
+    let suspend = |id| Command::SuspendAfterCheckpoint {
+        id,
+        checkpoint: checkpoint.clone(),
+    };
+    for is_writing in [false, true] {
+        let mut c = cluster();
+        let id = running(&mut c);
+        assert_eq!(code(c.user("bob", suspend(id))), "forbidden");
+        assert_eq!(code(c.service(suspend(id))), "forbidden");
+        if is_writing {
+            asked(&mut c, id);
+        }
+        c.clock += 1_000;
+        c.user("alice", suspend(id)).unwrap();
+        let writing = c.of(id).course.writing.clone().unwrap();
+        let by = "alice".to_owned();
+        assert_eq!(writing.then, AfterCheckpoint::Suspend { by });
+        let began_at = writing.asked_at;
+        assert_eq!(writing.until, began_at.after(10_000));
+        assert_eq!(c.now().since(began_at), u64::from(is_writing) * 1_000);
+        let revision = c.state.revision();
+        c.propose("olga", Power::Operator, suspend(id)).unwrap();
+        assert_eq!(c.state.revision(), revision, "that is under way");
+        for rank in [0, 1] {
+            c.checkpointed(id, rank, 1, written(c.now())).unwrap();
+        }
+        c.user("alice", suspend(id)).unwrap();
+        let stop = c.of(id).stop.clone().unwrap().to_string();
+        assert_eq!(stop, "suspended by alice, after checkpoint 1");
+        c.end_all(id, RankExit::Stopped);
+        assert_eq!(c.state_of(id), Suspended);
+        c.user("alice", suspend(id)).unwrap();
+        c.reopen();
+        c.user("alice", Command::Resume { id }).unwrap();
+        c.run(id);
+        assert_eq!((c.state_of(id), c.of(id).attempt), (Running, 2));
+        assert_eq!(
+            c.of(id).course.resumed_ms,
+            c.of(id).course.kept.as_ref().unwrap().progress_ms
+        );
+    }
+}
+
+#[test]
+fn work_whose_checkpoint_comes_to_nothing_is_suspended_without() {
+    let checkpoint = CheckpointAsked {
+        directory: "/scratch/t".to_owned(),
+        timeout_ms: 10_000,
+    };
+    let suspend = |id| Command::SuspendAfterCheckpoint {
+        id,
+        checkpoint: checkpoint.clone(),
+    };
+    for rank_ends in [false, true] {
+        let mut c = cluster();
+        let id = running(&mut c);
+        c.user("alice", suspend(id)).unwrap();
+        match rank_ends {
+            true => c.end_rank(id, 0, DONE),
+            false => drop(c.checkpointed(id, 0, 1, not_written(c.now())).unwrap()),
+        }
+        assert_eq!(c.state_of(id), Stopping);
+        c.end_all(id, RankExit::Stopped);
+        let record = c.of(id);
+        assert_eq!((record.state, &record.course.kept), (Suspended, &None));
+        assert_eq!(record.stop, Some(StopCause::Suspended));
+    }
+}
+
+#[test]
+fn what_cannot_write_one_or_leaves_anyway_is_not_suspended_after_a_checkpoint() {
+    let mut c = cluster();
+    let checkpoint = CheckpointAsked {
+        directory: "/scratch/t".to_owned(),
+        timeout_ms: 10_000,
+    };
+    let suspend = |id, checkpoint: &CheckpointAsked| Command::SuspendAfterCheckpoint {
+        id,
+        checkpoint: checkpoint.clone(),
+    };
+    let waits = c.submit(writes(common::spec("t", 1))).unwrap();
+    let given = c.user("alice", suspend(waits, &checkpoint));
+    assert_eq!(code(given), "wrong_state");
+    let plain = c.running(common::spec("t", 1));
+    let (field, reason) = fault(c.user("alice", suspend(plain, &checkpoint)));
+    assert_eq!(field, "checkpoint");
+    assert!(reason.contains("without a checkpoint mode"), "{reason}");
+    let id = running(&mut c);
+    let no_time = CheckpointAsked {
+        timeout_ms: 0,
+        ..checkpoint.clone()
+    };
+    assert_eq!(
+        fault(c.user("alice", suspend(id, &no_time))).0,
+        "timeout_ms"
+    );
+    make_room(&mut c, id, true).unwrap();
+    let given = c.user("alice", suspend(id, &checkpoint));
+    assert_eq!(code(given), "wrong_state", "it goes already");
+}

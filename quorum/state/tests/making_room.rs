@@ -802,6 +802,61 @@ fn work_on_lent_nodes_makes_room_for_whose_they_are_and_no_other() {
 }
 
 #[test]
+fn a_checkpoint_that_is_being_written_is_the_last_one_on_lent_nodes() {
+    for (is_whole, expected) in [(true, Suspended), (false, Failed)] {
+        let mut c = lent();
+        let low = c.submit(writes(of_class(2, 2))).unwrap();
+        assign(&mut c, low, &[3, 4]).unwrap();
+        c.start_all(low);
+        c.user(
+            "alice",
+            Command::WriteCheckpoint {
+                id: low,
+                directory: "/scratch".to_owned(),
+                timeout_ms: 3_600_000,
+            },
+        )
+        .unwrap();
+        let asked_at = c.now();
+        c.clock += 1_000;
+        let leave = |number, home: &str, timeout_ms| Command::LeaveAfterCheckpoint {
+            id: low,
+            number,
+            home: VclusterName::new(home).unwrap(),
+            timeout_ms,
+        };
+        assert_eq!(fault(c.service(leave(1, "main", 5_000))).0, "reason");
+        assert_eq!(fault(c.service(leave(1, "home", 0))).0, "timeout_ms");
+        assert_eq!(code(c.admin(leave(1, "home", 5_000))), "forbidden");
+        c.service(leave(1, "home", 5_000)).unwrap();
+        let writing = c.of(low).course.writing.clone().unwrap();
+        assert_eq!((writing.number, writing.asked_at), (1, asked_at));
+        assert_eq!(writing.until, c.now().after(5_000), "not for an hour");
+        let revision = c.state.revision();
+        c.clock += 1_000;
+        c.service(leave(1, "home", 5_000)).unwrap();
+        c.service(leave(2, "home", 5_000)).unwrap();
+        assert_eq!(c.state.revision(), revision, "said once, and of this one");
+        c.reopen();
+        match is_whole {
+            true => {
+                for rank in [0, 1] {
+                    c.checkpointed(low, rank, 1, written(c.now())).unwrap();
+                }
+            }
+            false => {
+                let give_up = Command::GiveUpCheckpoint { id: low, number: 1 };
+                c.service(give_up).unwrap();
+            }
+        }
+        assert_eq!(c.state_of(low), Stopping);
+        c.end_all(low, RankExit::Stopped);
+        assert_eq!((c.state_of(low), c.of(low).course.preempted), (expected, 1));
+        go_home(&mut c, 4).unwrap();
+    }
+}
+
+#[test]
 fn who_asked_is_the_person_who_asked() {
     let mut c = cluster();
     let low = c.running(of_class(2, 2));

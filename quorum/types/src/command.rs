@@ -666,6 +666,27 @@ pub enum Command {
         /// Which.
         name: ReservationName,
     },
+    /// An allocation on nodes that a vCluster has lent, and that writes a checkpoint in order to go on, makes room
+    /// after it instead, or without it once the time is over. Nothing happens where that checkpoint is over, or is
+    /// one to make room after already. Fenced.
+    LeaveAfterCheckpoint {
+        /// Which allocation.
+        id: AllocationId,
+        /// Which checkpoint.
+        number: u32,
+        /// Whose nodes it leaves.
+        home: VclusterName,
+        /// How long it may take from now on at most, milliseconds: no more than it has left.
+        timeout_ms: u64,
+    },
+    /// Has an allocation write a checkpoint, and suspends it then, as its user or an operator asks. One that writes
+    /// one already is suspended after that. Where it comes to nothing, it is suspended without.
+    SuspendAfterCheckpoint {
+        /// Which.
+        id: AllocationId,
+        /// The checkpoint, and how long it may take.
+        checkpoint: CheckpointAsked,
+    },
 }
 
 /// Who makes room.

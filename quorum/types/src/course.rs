@@ -135,6 +135,11 @@ pub enum AfterCheckpoint {
         /// For whom.
         reason: MoveReason,
     },
+    /// It is suspended, also where the checkpoint comes to nothing.
+    Suspend {
+        /// Who asked.
+        by: String,
+    },
 }
 
 /// Why work makes room.

@@ -5,7 +5,7 @@ use crate::{duration, text};
 use lattice_quorum_types::{
     AllocationId,
     array::IndexSet,
-    course::{AfterCheckpoint, Course, DagPlace, Element, Kept, Tally, Writing},
+    course::{AfterCheckpoint, Course, DagPlace, Element, Kept, MoveReason, Tally, Writing},
     terms::{Dependency, WaitsFor},
 };
 use serde::{Deserialize, Serialize};
@@ -204,6 +204,10 @@ impl From<&Writing> for WritingView {
             makes_room: match &writing.then {
                 AfterCheckpoint::GoOn => None,
                 AfterCheckpoint::MakeRoom { reason } => Some(reason.to_string()),
+                AfterCheckpoint::Suspend { by } => {
+                    let by = by.clone();
+                    Some(MoveReason::Asked { by }.to_string())
+                }
             },
         }
     }

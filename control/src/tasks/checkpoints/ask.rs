@@ -65,7 +65,7 @@ fn parts(view: &View, held: &Allocation) -> Vec<(Part, CheckpointOrder)> {
     let most_pause = match writing.then {
         AfterCheckpoint::GoOn => PAUSES.1,
         // A thousand questions a second, of work on many nodes.
-        AfterCheckpoint::MakeRoom { .. } => {
+        AfterCheckpoint::MakeRoom { .. } | AfterCheckpoint::Suspend { .. } => {
             let ranks = u64::try_from(held.ranks.len()).unwrap_or(u64::MAX);
             Duration::from_millis(ranks.max(AWAITED_MS)).min(PAUSES.1)
         }

@@ -16,7 +16,9 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
     let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
     let runs = |held: &&Arc<Allocation>| held.state == AllocationState::Running;
-    let savers: Vec<_> = savers.filter(runs).collect();
+    // What is to leave lent nodes writes one when it goes.
+    let stays = |held: &&Arc<Allocation>| !is_recalled(view, held);
+    let savers: Vec<_> = savers.filter(runs).filter(stays).collect();
     if savers.is_empty() {
         return Vec::new();
     }
@@ -61,6 +63,14 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
         })
     };
     savers.into_iter().filter_map(command).collect()
+}
+
+/// Whether the owner of a node of its wants that back.
+fn is_recalled(view: &View, held: &Allocation) -> bool {
+    let mut records = held
+        .kept_nodes()
+        .filter_map(|node| view.node(node)?.record.as_ref());
+    records.any(|record| record.recalled_at.is_some())
 }
 
 fn input<'a>(

@@ -118,3 +118,27 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     assert!(matches!(saves(), Saves::In { .. }));
     assert!(!told().contains(OUT), "{}", told());
 }
+
+#[tokio::test]
+async fn what_is_to_leave_lent_nodes_begins_none_of_its_own() {
+    let world = World::new();
+    saver(&world);
+    let core = world.core.clone();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(pays::due(&core, &core.view()).len(), 1);
+    let recalled = |at: Option<UnixMillis>| {
+        core.restart(|view| {
+            for entry in Arc::make_mut(&mut view.nodes).values_mut() {
+                Arc::make_mut(entry).record.as_mut().unwrap().recalled_at = at;
+            }
+        });
+    };
+    recalled(Some(UnixMillis(1)));
+    assert_eq!(
+        pays::due(&core, &core.view()).len(),
+        0,
+        "it writes one when it goes"
+    );
+    recalled(None);
+    assert_eq!(pays::due(&core, &core.view()).len(), 1);
+}

@@ -30,6 +30,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SubmitDag { .. }
         | Command::CancelDag { .. }
         | Command::Requeue { .. }
+        | Command::SuspendAfterCheckpoint { .. }
         | Command::SetWalltime { .. }
         | Command::Cancel { .. }
         | Command::Hold { .. }
@@ -70,6 +71,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::Expire { .. }
         | Command::ExtendCheckpoint { .. }
         | Command::GiveUpCheckpoint { .. }
+        | Command::LeaveAfterCheckpoint { .. }
         | Command::Preempt { .. }
         | Command::WithdrawPromise { .. } => (&[Power::Service], "a service"),
         Command::MakeRoom { .. } => (
@@ -130,6 +132,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             | Command::WriteCheckpoint { .. }
             | Command::ExtendCheckpoint { .. }
             | Command::GiveUpCheckpoint { .. }
+            | Command::LeaveAfterCheckpoint { .. }
             | Command::MakeRoom { .. }
             | Command::Preempt { .. }
             | Command::WithdrawPromise { .. }

@@ -13,6 +13,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal, UnixMillis,
     allocation::StopCause,
     command::{CheckpointAsked, Power},
+    course::{AfterCheckpoint, MoveReason},
     event::AllocationChange,
     refusal::Asked,
     terms::Terms,
@@ -113,8 +114,52 @@ pub(super) fn suspend(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refus
     }
 }
 
-/// What was suspended waits for nodes again, as many as it had, from now on. As for a submit, it must
-/// fit now; the second gate judges again.
+/// The same after a checkpoint: the one that it writes already, or one that begins now.
+pub(super) fn suspend_after(
+    case: Case<'_>,
+    id: AllocationId,
+    asked: &CheckpointAsked,
+) -> Result<Verdict, Refusal> {
+    let present = case.live(id, "suspend")?;
+    check_owner(case, present)?;
+    let by = case.principal.name.clone();
+    let then = AfterCheckpoint::Suspend { by };
+    let (change, record) = match (present.state, present.course.writing.as_deref()) {
+        (AllocationState::Suspended, _) => return Ok(Verdict::nothing()),
+        (AllocationState::Stopping, _) if is_suspended(present) => return Ok(Verdict::nothing()),
+        (AllocationState::Checkpointing, Some(writing)) => match writing.then {
+            AfterCheckpoint::Suspend { .. } => return Ok(Verdict::nothing()),
+            AfterCheckpoint::MakeRoom { .. } => return Err(wrong_state(present, "suspend")),
+            AfterCheckpoint::GoOn => (
+                AllocationChange::Progressed,
+                writing::ending(case, present, then, asked.timeout_ms)?,
+            ),
+        },
+        (AllocationState::Running, _) => (
+            AllocationChange::Checkpointing,
+            writing::begun(case, present, asked, then)?,
+        ),
+        _ => return Err(wrong_state(present, "suspend")),
+    };
+    let record = Box::new(record);
+    Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+}
+
+/// Whether a person had it stopped so that it waits until it is resumed.
+fn is_suspended(stopping: &Allocation) -> bool {
+    match &stopping.stop {
+        Some(StopCause::Suspended) => true,
+        Some(StopCause::Moved {
+            reason: MoveReason::Asked { .. },
+            checkpoint,
+            ..
+        }) => checkpoint.is_some(),
+        _ => false,
+    }
+}
+
+/// What was suspended waits for nodes again, as many as its record says, from now on. As for a submit, it
+/// must fit now; the second gate judges again.
 pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     let present = case.live(id, "resume")?;
     check_owner_or_service(case, present)?;

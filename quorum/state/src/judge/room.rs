@@ -58,6 +58,33 @@ fn check_lent(case: Case<'_>, present: &Allocation, home: &VclusterName) -> Resu
     Err(invalid("reason", reason))
 }
 
+/// The checkpoint that work writes anyway is the one after which it leaves nodes of `home`: to have it write
+/// another one would keep their owner waiting for two.
+pub(super) fn leave_after(
+    case: Case<'_>,
+    (id, number): (AllocationId, u32),
+    home: &VclusterName,
+    timeout_ms: u64,
+) -> Result<Verdict, Refusal> {
+    let Some((present, writing)) = writing::current(case, id, number, "move")? else {
+        return Ok(Verdict::nothing());
+    };
+    check_lent(case, present, home)?;
+    check_not_fixed(present)?;
+    // After any other it leaves anyway.
+    if writing.then != AfterCheckpoint::GoOn {
+        return Ok(Verdict::nothing());
+    }
+    let home = home.clone();
+    let reason = MoveReason::Reclaimed { home };
+    let then = AfterCheckpoint::MakeRoom { reason };
+    let record = writing::ending(case, present, then, timeout_ms)?;
+    Ok(Verdict::done(vec![Change::Allocation {
+        change: AllocationChange::Progressed,
+        record: Box::new(record),
+    }]))
+}
+
 /// The victim as it begins to make room.
 fn moved(
     case: Case<'_>,
@@ -105,8 +132,13 @@ fn check_movable(present: &Allocation, victim: &Victim) -> Result<(), Refusal> {
     ) {
         return Err(wrong_state(present, "move"));
     }
+    check_not_fixed(present)
+}
+
+/// Refuses to move what nobody moves.
+fn check_not_fixed(present: &Allocation) -> Result<(), Refusal> {
     let fixed = |reason: &str| {
-        let reason = reason.to_owned();
+        let (id, reason) = (present.id, reason.to_owned());
         Err(Refusal::NotMovable { id, reason })
     };
     if present.spec.sensitive {

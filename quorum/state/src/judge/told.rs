@@ -82,7 +82,7 @@ fn request(command: &Command) -> Option<&'static str> {
         Command::Hold { .. } => Some("hold"),
         Command::Release { .. } => Some("release"),
         Command::Stop { .. } => Some("stop"),
-        Command::Suspend { .. } => Some("suspend"),
+        Command::Suspend { .. } | Command::SuspendAfterCheckpoint { .. } => Some("suspend"),
         Command::Resume { .. } => Some("resume"),
         Command::Shrink { .. } => Some("shrink"),
         _ => None,

@@ -70,8 +70,28 @@ pub(super) fn begun(
     Ok(next)
 }
 
+/// The allocation whose present checkpoint is followed by something else. It has no more time from now on than
+/// one that would be asked for instead.
+pub(super) fn ending(
+    case: Case<'_>,
+    present: &Allocation,
+    then: AfterCheckpoint,
+    within_ms: u64,
+) -> Result<Allocation, Refusal> {
+    if within_ms == 0 || within_ms > MAX_TIMEOUT_MS {
+        let reason = format!("from 1 to {MAX_TIMEOUT_MS} ms");
+        return Err(invalid("timeout_ms", reason));
+    }
+    let mut next = present.clone();
+    if let Some(writing) = next.course.writing.as_mut() {
+        writing.then = then;
+        writing.until = writing.until.min(case.now.after(within_ms));
+    }
+    Ok(next)
+}
+
 /// The one that is being written, if it is this one.
-fn current<'a>(
+pub(super) fn current<'a>(
     case: Case<'a>,
     id: AllocationId,
     number: u32,
@@ -177,44 +197,57 @@ fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocatio
             let next = entering(case, &next, AllocationState::Running);
             (AllocationChange::Checkpointed, next)
         }
-        AfterCheckpoint::MakeRoom { reason } => {
-            next.stop = Some(StopCause::Moved {
-                reason,
-                checkpoint: Some(writing.number),
-                has_run: true,
-            });
-            let next = entering(case, &next, AllocationState::Stopping);
-            (AllocationChange::Stopping, next)
+        AfterCheckpoint::MakeRoom { reason } => stopping(case, next, reason, writing.number),
+        AfterCheckpoint::Suspend { by } => {
+            let reason = MoveReason::Asked { by };
+            stopping(case, next, reason, writing.number)
         }
     }
 }
 
-/// It came to nothing. What was to make room makes it without.
+/// The allocation as it leaves its nodes after this checkpoint, to go on from it.
+fn stopping(
+    case: Case<'_>,
+    mut next: Allocation,
+    reason: MoveReason,
+    number: u32,
+) -> (AllocationChange, Allocation) {
+    next.stop = Some(StopCause::Moved {
+        reason,
+        checkpoint: Some(number),
+        has_run: true,
+    });
+    let next = entering(case, &next, AllocationState::Stopping);
+    (AllocationChange::Stopping, next)
+}
+
+/// It came to nothing. What was to make room, or to be suspended, does so without.
 fn failed(case: Case<'_>, present: &Allocation) -> Change {
-    let then = present
-        .course
-        .writing
-        .as_ref()
-        .map(|writing| writing.then.clone());
-    match then {
-        Some(AfterCheckpoint::MakeRoom { reason }) => {
+    let writing = present.course.writing.as_deref();
+    match writing.and_then(|writing| without(&writing.then)) {
+        Some(stop) => {
             let mut next = entering(case, present, AllocationState::Stopping);
-            next.stop = Some(without(reason));
+            next.stop = Some(stop);
             changed(AllocationChange::Stopping, next)
         }
-        Some(AfterCheckpoint::GoOn) | None => {
+        None => {
             let next = entering(case, present, AllocationState::Running);
             changed(AllocationChange::Checkpointed, next)
         }
     }
 }
 
-/// Work that runs makes room, and keeps nothing of what it did since its last checkpoint.
-fn without(reason: MoveReason) -> StopCause {
-    StopCause::Moved {
-        reason,
-        checkpoint: None,
-        has_run: true,
+/// Why work that runs leaves its nodes without the checkpoint, and keeps nothing of what it did since the last
+/// one; `None`: it goes on.
+fn without(then: &AfterCheckpoint) -> Option<StopCause> {
+    match then {
+        AfterCheckpoint::GoOn => None,
+        AfterCheckpoint::MakeRoom { reason } => Some(StopCause::Moved {
+            reason: reason.clone(),
+            checkpoint: None,
+            has_run: true,
+        }),
+        AfterCheckpoint::Suspend { .. } => Some(StopCause::Suspended),
     }
 }
 
@@ -228,14 +261,11 @@ pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) ->
     if record.stop.is_some() || writing.written.contains(&rank) {
         return record;
     }
-    let then = writing.then.clone();
+    let stop = without(&writing.then);
     let mut next = entering(case, &record, AllocationState::Running);
     // Where it was the last one, the work is done.
-    let goes_on = next.ranks.iter().any(|rank| !rank.phase.is_over());
-    if let AfterCheckpoint::MakeRoom { reason } = then
-        && goes_on
-    {
-        next.stop = Some(without(reason));
+    if next.ranks.iter().any(|rank| !rank.phase.is_over()) {
+        next.stop = stop;
     }
     next
 }

@@ -119,6 +119,7 @@ pub fn is_fenced(command: &Command) -> bool {
             | Command::WriteCheckpoint { .. }
             | Command::ExtendCheckpoint { .. }
             | Command::GiveUpCheckpoint { .. }
+            | Command::LeaveAfterCheckpoint { .. }
             | Command::MakeRoom { .. }
             | Command::Preempt { .. }
             | Command::WithdrawPromise { .. }
@@ -355,11 +356,25 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
         } => {
             let home = VclusterName::new(LENDER).unwrap();
             let by = "carol".to_owned();
-            Command::MakeRoom {
-                victim: victim(pick(state, *nth, |a| a.state.holds())?, *writes),
-                reason: match reclaim {
-                    true => MoveReason::Reclaimed { home },
-                    false => MoveReason::Asked { by },
+            let a = pick(state, *nth, |a| a.state.holds())?;
+            let number = a.course.writing.as_ref().map(|writing| writing.number);
+            match (number, reclaim) {
+                (Some(number), true) => Command::LeaveAfterCheckpoint {
+                    id: a.id,
+                    number,
+                    home,
+                    timeout_ms: 500,
+                },
+                (Some(_), false) => Command::SuspendAfterCheckpoint {
+                    id: a.id,
+                    checkpoint: asked_to_write(),
+                },
+                (None, reclaim) => Command::MakeRoom {
+                    victim: victim(a, *writes),
+                    reason: match reclaim {
+                        true => MoveReason::Reclaimed { home },
+                        false => MoveReason::Asked { by },
+                    },
                 },
             }
         }

@@ -30,6 +30,7 @@ fn random_work_gets_everywhere() {
         "ReturnNode",
         "SetReservation",
         "SetWalltime",
+        "SuspendAfterCheckpoint",
         "WithdrawPromise",
         "WriteCheckpoint",
         "array blocked",

@@ -59,6 +59,7 @@ pub enum Step {
         nth: usize,
         resume: bool,
     },
+    /// What writes a checkpoint leaves, or is suspended, after that one.
     MakeRoom {
         nth: usize,
         writes: bool,
