@@ -46,6 +46,17 @@ pub struct IdsArgs {
     ids: Vec<JobRef>,
 }
 
+/// Which are suspended, and how.
+#[derive(Args)]
+pub struct SuspendArgs {
+    #[command(flatten)]
+    which: IdsArgs,
+    /// Have each write a checkpoint first, or wait for the one that it writes already. Where that comes to nothing
+    /// it is suspended without. Refused where the work has no checkpoint mode, and where it does not run.
+    #[arg(long)]
+    checkpoint: bool,
+}
+
 /// Give an allocation another walltime. A longer one is for operators.
 ///
 /// Where it runs already its nodes are told, and end it at the new time. It cannot be made shorter than it
@@ -191,6 +202,8 @@ pub enum Action {
     Requeue,
     /// Off its nodes, until it is resumed.
     Suspend,
+    /// The same after a checkpoint.
+    SuspendAfterCheckpoint,
     /// Back to the queue from there.
     Resume,
 }
@@ -205,6 +218,7 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
             Action::Release => connection.client.release(id).await,
             Action::Requeue => connection.client.requeue(id).await,
             Action::Suspend => connection.client.suspend(id).await,
+            Action::SuspendAfterCheckpoint => connection.client.suspend_after_checkpoint(id).await,
             Action::Resume => connection.client.resume(id).await,
         };
         let word = match action {
@@ -213,6 +227,7 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
             Action::Release => "released",
             Action::Requeue => "requeued",
             Action::Suspend => "suspend accepted",
+            Action::SuspendAfterCheckpoint => "suspended once its checkpoint is written",
             Action::Resume => "resumed",
         };
         match done {
@@ -223,6 +238,15 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
         }
     }
     first.map_or(Ok(()), Err)
+}
+
+/// `lattice suspend`.
+pub async fn suspend(args: &SuspendArgs, connection: &Connection) -> Result<(), Failure> {
+    let action = match args.checkpoint {
+        true => Action::SuspendAfterCheckpoint,
+        false => Action::Suspend,
+    };
+    act(&args.which, action, connection).await
 }
 
 /// `lattice extend`.

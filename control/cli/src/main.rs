@@ -89,8 +89,9 @@ enum ClusterCommand {
     Requeue(allocation::IdsArgs),
     /// Take running allocations off their nodes until they are resumed.
     ///
-    /// Their processes are ended at once: what they did since their last checkpoint is lost.
-    Suspend(allocation::IdsArgs),
+    /// Their processes are ended at once: what they did since their last checkpoint is lost, unless --checkpoint
+    /// has them write one first.
+    Suspend(allocation::SuspendArgs),
     /// Let suspended allocations wait for nodes again: from their last checkpoint on, if they have one.
     Resume(allocation::IdsArgs),
     Extend(allocation::ExtendArgs),
@@ -173,7 +174,7 @@ async fn ask(command: ClusterCommand, connection: &Connection) -> Result<(), Fai
         C::Hold(args) => allocation::act(&args, Action::Hold, connection).await,
         C::Release(args) => allocation::act(&args, Action::Release, connection).await,
         C::Requeue(args) => allocation::act(&args, Action::Requeue, connection).await,
-        C::Suspend(args) => allocation::act(&args, Action::Suspend, connection).await,
+        C::Suspend(args) => allocation::suspend(&args, connection).await,
         C::Resume(args) => allocation::act(&args, Action::Resume, connection).await,
         C::Extend(args) => allocation::extend(&args, connection).await,
         C::Checkpoint(args) => allocation::checkpoint(&args, connection).await,

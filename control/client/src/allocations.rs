@@ -163,6 +163,20 @@ impl Client {
         self.act(id, "suspend").await
     }
 
+    /// The same after a checkpoint: the one that it writes already, or a new one. Where that comes to nothing it is
+    /// suspended without.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; [`ClientError::Refused`] where it has no checkpoint mode, or does not run.
+    pub async fn suspend_after_checkpoint(
+        &self,
+        id: impl Into<JobRef>,
+    ) -> Result<AllocationView, ClientError> {
+        let id = id.into().to_string();
+        let post = self.request(Method::POST, &["allocations", &id, "suspend"]);
+        self.answer(post.query(&[("checkpoint", true)])).await
+    }
+
     /// A suspended one waits for nodes again.
     ///
     /// # Errors

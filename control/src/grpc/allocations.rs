@@ -99,7 +99,11 @@ impl v1::allocations_server::Allocations for Service {
         let (caller, message) = open(&self.0, request)?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        close(allocations::act(self.0.core(), &caller, id, Act::Suspend, key).await)
+        let how = match message.checkpoint {
+            true => Act::SuspendAfterCheckpoint,
+            false => Act::Suspend,
+        };
+        close(allocations::act(self.0.core(), &caller, id, how, key).await)
     }
 
     async fn resume(

@@ -13,6 +13,7 @@ use lattice_api::{
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, ProjectPath, Refusal,
     checkpoint::TIMEOUT_MS,
+    command::CheckpointAsked,
     event::EventKind,
     view::{Answer, Query},
 };
@@ -182,6 +183,7 @@ pub(crate) enum Act {
     Extend(ExtendRequest),
     Checkpoint(CheckpointRequest),
     Suspend,
+    SuspendAfterCheckpoint,
     Resume,
 }
 
@@ -199,6 +201,7 @@ impl Act {
             Act::Release => Command::Release { id },
             Act::Requeue => Command::Requeue { id },
             Act::Suspend => Command::Suspend { id },
+            Act::SuspendAfterCheckpoint => suspend_after(core, caller, id).await?,
             Act::Resume => Command::Resume { id },
             Act::Extend(request) => {
                 let walltime_ms = match request.read()? {
@@ -249,6 +252,26 @@ async fn checkpoint(
         directory,
         timeout_ms,
     })
+}
+
+/// The checkpoint goes where the work's others go, and may take as long as its vCluster gives them.
+async fn suspend_after(core: &Core, caller: &Caller, id: AllocationId) -> Result<Command, Problem> {
+    let record = record(core, caller, id).await?;
+    let directory = match record.spec.terms.checkpoint {
+        // The quorum says so, unless it refuses for a better reason.
+        None => "/".to_owned(),
+        Some(_) => core.checkpoint_directory(&record).ok_or_else(|| {
+            let reason = "neither the work nor the site says where its checkpoints go; have it write one \
+                          (`lattice checkpoint --directory`), then suspend it without";
+            Problem::field("checkpoint", reason)
+        })?,
+    };
+    let policy = core.view().movement_of(&record.spec.vcluster).checkpoint;
+    let checkpoint = CheckpointAsked {
+        directory,
+        timeout_ms: policy.bounds(record.spec.sensitive).timeout_ms,
+    };
+    Ok(Command::SuspendAfterCheckpoint { id, checkpoint })
 }
 
 pub(crate) async fn act(

@@ -170,18 +170,33 @@ pub(super) async fn requeue(
     act(&api, &caller, &id, Act::Requeue, key).await
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct First {
+    /// Have it write a checkpoint first, or wait for the one that it writes already. Where that comes to nothing it
+    /// is suspended without. Refused where it has no checkpoint mode, and where it does not run.
+    #[serde(default)]
+    checkpoint: bool,
+}
+
 /// Ends the processes of one that holds nodes. It holds nothing then, and waits until it is resumed, from its
-/// last checkpoint on if it has one.
+/// last checkpoint on if it has one. For its user and for operators.
 #[utoipa::path(post, path = "/allocations/{id}/suspend", tag = "allocations",
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
+    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7."), First), responses(
     (status = 200, body = AllocationView), (status = "default", body = Problem)))]
 pub(super) async fn suspend(
     State(api): State<Api>,
     caller: Caller,
     Place(id): Place,
+    Params(first): Params<First>,
     Key(key): Key,
 ) -> Answer<AllocationView> {
-    act(&api, &caller, &id, Act::Suspend, key).await
+    let how = match first.checkpoint {
+        true => Act::SuspendAfterCheckpoint,
+        false => Act::Suspend,
+    };
+    act(&api, &caller, &id, how, key).await
 }
 
 /// A suspended one waits for nodes again, if limits allow it now.

@@ -436,7 +436,7 @@ impl Bed {
             .await;
     }
 
-    async fn reports(&self, id: AllocationId, node: &str, report: RankReport) {
+    pub(super) async fn reports(&self, id: AllocationId, node: &str, report: RankReport) {
         let node = NodeId::new(node).unwrap();
         let attempt = self.core.view().allocation(id).unwrap().attempt;
         let command = Command::Report {

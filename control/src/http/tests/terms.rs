@@ -1,12 +1,19 @@
 //! Terms of allocations: arrays and their elements, what comes after what, and what is done to work that is
 //! there.
 
-use super::bed::{Bed, ask, job};
+use super::{
+    bed::{Bed, ask, job},
+    grpc::{by, channel},
+};
+use lattice_api::v1::{self, allocations_client::AllocationsClient};
 use lattice_client::{
     AllocationRequest, AllocationView, ClientError, JobRef, SubmitOptions,
     api::allocation::{CheckpointBody, CheckpointRequest, ExtendRequest},
 };
-use lattice_quorum_types::{AllocationId, allocation::RankExit};
+use lattice_quorum_types::{
+    AllocationId, UnixMillis, allocation::RankExit, checkpoint::CheckpointOutcome,
+    command::RankReport, course::RankCheckpoint,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -280,18 +287,80 @@ async fn running_work_is_requeued_suspended_and_resumed() {
     assert_eq!(alice.resume(id).await.unwrap().state, "pending");
 }
 
-#[tokio::test]
-async fn a_checkpoint_is_asked_for_by_its_user_and_shown() {
-    let bed = Bed::furnished().await;
-    let (alice, op) = (bed.client("alice"), bed.client("op"));
-    let saves = AllocationRequest {
+/// It writes checkpoints.
+fn saves() -> AllocationRequest {
+    AllocationRequest {
         checkpoint: Some(CheckpointBody {
             mode: "signal".to_owned(),
             trigger: None,
             directory: Some("/scratch/alice".to_owned()),
         }),
         ..job("atlas/web", 1)
+    }
+}
+
+#[tokio::test]
+async fn running_work_is_suspended_after_a_checkpoint() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let plain = bed.submit("alice", "atlas/web", 1).await;
+    let id = submit(&bed, "alice", &saves()).await;
+    let (status, _, text) = refused(alice.suspend_after_checkpoint(id).await);
+    assert_eq!(status, 409, "{text}");
+    for (id, node) in [(plain, "gpu001"), (id, "gpu002")] {
+        bed.assign(id, &[node]).await;
+        bed.begins(id, node).await;
+    }
+    let (status, field, text) = refused(alice.suspend_after_checkpoint(plain).await);
+    assert_eq!((status, field.as_deref()), (400, Some("checkpoint")));
+    assert!(text.contains("without a checkpoint mode"), "{text}");
+    for (who, status) in [("bob", 403), ("eye", 403), ("diver", 404)] {
+        let other = bed.client(who);
+        let refused = refused(other.suspend_after_checkpoint(id).await);
+        assert_eq!(refused.0, status, "{who}");
+    }
+    let path = format!("allocations/{id}/suspend?checkpoint=maybe");
+    let (status, told) = ask(&bed, "alice", Method::POST, &path, Value::Null).await;
+    assert_eq!(status, 400, "{told}");
+    assert!(told.to_string().contains("checkpoint"), "{told}");
+    let writes = alice.suspend_after_checkpoint(id).await.unwrap();
+    assert_eq!(writes.state, "checkpointing");
+    let writing = writes.checkpoints.unwrap().writing.unwrap();
+    assert_eq!(writing.directory, format!("/scratch/alice/{id}"));
+    assert_eq!(writing.makes_room.as_deref(), Some("suspended by alice"));
+    // Through gRPC an operator says it again.
+    let mut client = AllocationsClient::new(channel(&bed).await);
+    let message = v1::SuspendRequest {
+        id: id.0,
+        idempotency_key: None,
+        checkpoint: true,
     };
+    let told = client.suspend(by(&bed, "op", message)).await.unwrap();
+    assert_eq!(told.into_inner().state, "checkpointing");
+    let outcome = CheckpointOutcome::Written {
+        at: UnixMillis(1),
+        bytes: Some(1),
+        took_ms: 1,
+    };
+    let of = RankCheckpoint { number: 1, outcome };
+    bed.reports(id, "gpu002", RankReport::Checkpoint { of })
+        .await;
+    let goes = alice.allocation(id).await.unwrap();
+    let expected = "suspended by alice, after checkpoint 1";
+    assert_eq!(
+        (goes.state.as_str(), goes.stop.as_deref()),
+        ("stopping", Some(expected))
+    );
+    bed.ends(id, "gpu002", RankExit::Stopped).await;
+    assert_eq!(alice.allocation(id).await.unwrap().state, "suspended");
+    assert_eq!(alice.resume(id).await.unwrap().state, "pending");
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_asked_for_by_its_user_and_shown() {
+    let bed = Bed::furnished().await;
+    let (alice, op) = (bed.client("alice"), bed.client("op"));
+    let saves = saves();
     let plain = bed.submit("alice", "atlas/web", 1).await;
     let id = submit(&bed, "alice", &saves).await;
     let asked = CheckpointRequest::default();
