@@ -104,7 +104,7 @@ impl Borrow {
         let view = self.core.view();
         let now = self.core.now();
         let known = self.core.view_age_ms();
-        let Some(age_ms) = known.filter(|_| view.vclusters.len() > 1) else {
+        let Some(age_ms) = known.filter(|_| sharers(&view).count() > 1) else {
             return BorrowReport::default();
         };
         self.follow(&view, now);
@@ -323,6 +323,13 @@ fn records(view: &View) -> impl Iterator<Item = &Node> {
         .filter_map(|entry| entry.record.as_ref())
 }
 
+/// The vClusters that lend and borrow. Nodes are lent only to one that somebody has defined, and so one that
+/// nobody has lends none either: also `default`, and whatever settings it has.
+pub(crate) fn sharers(view: &View) -> impl Iterator<Item = &VclusterName> {
+    let all = view.vclusters.values().filter(|known| known.is_defined());
+    all.map(|known| &known.name)
+}
+
 /// All that a decision looks at.
 struct Sharing {
     cluster: ClusterView,
@@ -354,7 +361,7 @@ impl Sharing {
             now,
         };
         let mut planned_for = BTreeMap::new();
-        for name in view.vclusters.keys() {
+        for name in sharers(view) {
             let own = whole(view, name, age_ms);
             let plan = match view.plan.of(name) {
                 Some(known) => known.plan.clone(),

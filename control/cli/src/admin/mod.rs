@@ -42,6 +42,9 @@ pub enum AdminCommand {
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
     /// vClusters: tenants' views of the nodes. For whom they are, and whose nodes are whose.
+    ///
+    /// A vCluster lends idle nodes and borrows those of others once somebody has said what it is, `default` too: until
+    /// `lattice admin vcluster set default` was said once, it does neither, whatever its settings are.
     #[command(subcommand)]
     Vcluster(vcluster::VclusterCommand),
     /// What holds for the whole cluster: the sensitive pool, and what limits mean.

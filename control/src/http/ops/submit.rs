@@ -7,6 +7,7 @@ use crate::{
     http::caller::Caller,
     movement::Home,
     plans::{Busy, Planned},
+    tasks::borrow::sharers,
 };
 use lattice_api::{
     AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
@@ -128,14 +129,15 @@ fn check_checkpoint(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
 /// The vClusters that lend nodes, where this one borrows.
 fn lenders_to<'a>(view: &'a View, name: &VclusterName) -> BTreeSet<&'a VclusterName> {
     let own = view.movement_of(name).lend;
-    if !own.allow_borrowing || own.borrowing_limit == Some(0) {
+    let is_there = sharers(view).any(|other| other == name);
+    if !is_there || !own.allow_borrowing || own.borrowing_limit == Some(0) {
         return BTreeSet::new();
     }
     let lends = |of: &&VclusterName| {
         let lend = view.movement_of(of).lend;
         lend.allow_lending && lend.lending_limit != Some(0)
     };
-    view.vclusters.keys().filter(lends).collect()
+    sharers(view).filter(lends).collect()
 }
 
 /// Where the site rations bandwidth, a system that is asked for is one of those it names, and has as much.

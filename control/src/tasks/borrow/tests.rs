@@ -184,3 +184,50 @@ async fn an_owner_waits_for_a_checkpoint_no_longer_than_its_borrower_gives_one()
     let writing = world.allocation(runs).course.writing.unwrap();
     assert_eq!(writing.until.since(writing.asked_at), 20_000);
 }
+
+/// Whether it has settings or not; the node is of one of them, and idle, and the other has work for it.
+#[tokio::test]
+async fn what_nobody_has_defined_neither_lends_nor_borrows() {
+    for (owner, borrower) in [("default", "home"), ("home", "default")] {
+        let world = World::new();
+        let define = |vcluster: &str| {
+            let change = VclusterPatch {
+                description: Some("x".to_owned()),
+                ..VclusterPatch::default()
+            };
+            world.admin(Command::SetVcluster {
+                vcluster: name(vcluster),
+                change: Box::new(change),
+                expected_version: None,
+            });
+        };
+        define("home");
+        define("other");
+        if owner == "home" {
+            world.admin(Command::AssignVcluster {
+                nodes: vec![id("a")],
+                vcluster: name("home"),
+                from: None,
+            });
+        }
+        waits_in(&world, borrower).await;
+        let mut borrow = Borrow::new(world.core.clone());
+        let nothing = BorrowReport::default();
+        assert_eq!(borrow.reconcile(&world.fence).await, nothing);
+        let settings = [("weight.energy".to_owned(), "0.2".to_owned())];
+        world.admin(Command::SetScheduler {
+            vcluster: name("default"),
+            change: Box::default(),
+            settings: settings.into(),
+            expected_version: None,
+        });
+        fold(&world).await;
+        assert!(world.core.view().vclusters.contains_key(&name("default")));
+        assert_eq!(borrow.reconcile(&world.fence).await, nothing);
+        define("default");
+        fold(&world).await;
+        let moved = borrow.reconcile(&world.fence).await;
+        assert_eq!((moved.lent, moved.refused), (1, 0), "{owner} lends");
+        assert_eq!(world.node().current, name(borrower));
+    }
+}
