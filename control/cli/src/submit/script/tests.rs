@@ -494,6 +494,50 @@ fn the_command_line_wins_over_lattice_and_that_over_sbatch() {
     assert_eq!(flags.nodes, 1);
 }
 
+/// The options that a part of the guide lists, in this cell of its tables or in a paragraph.
+fn listed(part: &str, cell: usize) -> BTreeSet<&str> {
+    let cells = part.lines().map(|line| match line.strip_prefix('|') {
+        Some(row) => row.split('|').nth(cell).unwrap_or_default(),
+        None => line,
+    });
+    let quoted = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    quoted.filter_map(|text| text.strip_prefix("--")).collect()
+}
+
+#[test]
+fn the_guide_lists_every_option_and_what_becomes_of_it() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("JOB-SCRIPTS.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let (_, options) = guide
+        .split_once("## Which options of sbatch are read")
+        .unwrap();
+    let (taken, refused) = options.split_once("## Which are refused").unwrap();
+    let (taken, refused) = (listed(taken, 0), listed(refused, 1));
+    for option in slurm::OPTIONS {
+        let name = option.long;
+        let is_listed = (taken.contains(name), refused.contains(name));
+        let value = if option.has_value() { "=1" } else { "" };
+        match is_listed {
+            (true, false) => {}
+            (false, true) => assert!(slurm(&format!("--{name}{value}")).is_err(), "{name}"),
+            _ => panic!("--{name} is listed under (read, refused): {is_listed:?}"),
+        }
+    }
+    assert_eq!(taken.len() + refused.len(), slurm::OPTIONS.len());
+    let (_, example) = guide.split_once("```\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    assert_eq!(
+        outcome("hello.sh", example),
+        "2: #SBATCH --job-name: --name=hello\n\
+         3: #SBATCH --account: --project=atlas/physics/simulation\n\
+         4: #SBATCH --nodes: --nodes=2\n\
+         5: #SBATCH --gres: --gpus-per-node=2\n\
+         6: #SBATCH --time: --walltime=10m\n\
+         7: #LATTICE --class: --class=6\n\
+         8: #LATTICE --env: --env=GREETING=hello from\n"
+    );
+}
+
 #[test]
 fn lines_that_nobody_would_read_are_refused() {
     for (text, why) in [
