@@ -38,6 +38,70 @@ Feature: Borrowing
     And "guest" is completed
     And the nodes "n1 n2" are used by "physics"
 
+  Scenario: Of its guests those go that cost least, and no more of them than needed
+    Given a vCluster "physics" with the nodes "n1 n2 n3"
+      | preemption.enabled            | false |
+      | preemption.near_completion_ms | 0     |
+      | sharing.return_grace_ms       | 500   |
+      | checkpoint.timeout_ms         | 20000 |
+    And a vCluster "biology" with the nodes ""
+      | preemption.near_completion_ms | 0     |
+      | sharing.return_grace_ms       | 500   |
+    And the vCluster "default" is set to
+      | sharing.allow_lending | false |
+    And these jobs run
+      | name   | nodes | class | vcluster | checkpoint | takes | does        |
+      | dear   | 1     | 1     | biology  | signal     | 5m    | counts 3000 |
+      | cheap  | 1     | 6     | biology  | signal     | 1s    | counts 3000 |
+      | dearer | 1     | 1     | biology  | signal     | 8m    | counts 3000 |
+    When these jobs are submitted
+      | name  | nodes | class | vcluster | does  |
+      | owner | 1     | 0     | physics  | waits |
+    Then "owner" is running
+    And "cheap" was stopped since it was "went back to vCluster physics"
+    And "dear" was never "checkpointing stopping suspended"
+    And "dearer" was never "checkpointing stopping suspended"
+
+  Scenario: Nodes for sensitive work are not lent
+    Given a vCluster "clinic" with the nodes "n1 n2 n3 n4"
+      | profile                       | sensitive |
+      | preemption.near_completion_ms | 0         |
+      | sharing.return_grace_ms       | 500       |
+    And a vCluster "biology" with the nodes ""
+      | preemption.near_completion_ms | 0   |
+      | sharing.return_grace_ms       | 500 |
+    When these jobs are submitted
+      | name  | nodes | class | vcluster | does   |
+      | guest | 1     | 3     | biology  | exit 0 |
+      | next  | 1     | 3     | biology  | exit 0 |
+    Then "guest" waits for "nodes"
+    And "next" waits for "nodes"
+    And "guest" was never "starting"
+    When the vCluster "clinic" is set to
+      | profile | service |
+    Then "guest" is completed
+
+  Scenario: Sensitive work borrows nothing
+    Given a vCluster "clinic" with the nodes "n1"
+      | preemption.near_completion_ms | 0   |
+      | sharing.return_grace_ms       | 500 |
+    And these jobs run
+      | name  | nodes | class | vcluster | sensitive | does  |
+      | first | 1     | 5     | clinic   | yes       | waits |
+    When these jobs are submitted
+      | name | nodes | class | vcluster | sensitive | does  |
+      | next | 1     | 5     | clinic   | yes       | waits |
+    Then "next" waits for "nodes"
+    # Its neighbours' nodes are idle, and lent for other work.
+    When these jobs are submitted
+      | name  | nodes | class | vcluster | does   |
+      | guest | 1     | 5     | clinic   | exit 0 |
+    Then "guest" is completed
+    And "next" waits for "nodes"
+    And "next" was never "starting"
+    When "first" may end
+    Then "next" runs on "n1"
+
   Scenario: A vCluster lends no more than it may, and all that is missing or nothing
     Given a vCluster "physics" with the nodes "n1 n2 n3"
       | preemption.near_completion_ms | 0   |
@@ -119,6 +183,27 @@ Feature: Borrowing
       | guest | 1     | 3     | biology  | waits |
     Then "guest" runs on "n3"
     And the nodes "n1" are used by "physics"
+
+  Scenario: Of a class that vCluster borrows first whose work would be gone quickly
+    Given a vCluster "biology" with the nodes ""
+      | preemption.near_completion_ms | 0   |
+      | sharing.return_grace_ms       | 500 |
+    And a vCluster "physics" with the nodes ""
+      | preemption.near_completion_ms | 0   |
+      | sharing.return_grace_ms       | 500 |
+    And these jobs run
+      | name | nodes | class | does  |
+      | busy | 3     | 3     | waits |
+      | last | 1     | 3     | waits |
+    When these jobs are submitted
+      | name  | nodes | class | vcluster | checkpoint | takes | does        |
+      | slow  | 1     | 3     | biology  | signal     | 10m   | counts 3000 |
+      | quick | 1     | 3     | physics  | signal     | 1s    | counts 3000 |
+    Then "slow" waits for "nodes"
+    And "quick" waits for "nodes"
+    When "last" may end
+    Then "quick" is running
+    And "slow" was never "starting running"
 
   Scenario: Nothing is lent for work that nobody may stop
     Given a vCluster "biology" with the nodes ""

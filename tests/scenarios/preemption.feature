@@ -71,6 +71,21 @@ Feature: Preemption
     And "equal" was never "checkpointing stopping suspended"
     And "dear" was never "checkpointing stopping suspended"
 
+  Scenario: Who has the node that is asked for makes room, though another would be cheaper
+    Given these jobs run
+      | name  | nodes | class | on | checkpoint | takes | does        |
+      | cheap | 1     | 2     | n1 | signal     | 1s    | counts 3000 |
+      | dear  | 1     | 3     | n2 | signal     | 5m    | counts 3000 |
+    And these jobs run
+      | name | nodes | class | on | does  |
+      | rest | 2     | 9     |    | waits |
+    When these jobs are submitted
+      | name   | nodes | class | on | does  |
+      | urgent | 1     | 8     | n2 | waits |
+    Then "urgent" runs on "n2"
+    And "dear" was preempted 1 times
+    And "cheap" was never "checkpointing stopping suspended"
+
   Scenario: One that is large rather than two that are small
     Given these jobs run
       | name | nodes | class | on    | checkpoint | takes | does        |
@@ -250,6 +265,25 @@ Feature: Preemption
       | second | 1     | 4     | waits |
     Then "second" runs on "n2"
     And "moved" was preempted 1 times
+
+  Scenario: Sensitive work makes no room
+    Given these jobs run
+      | name   | nodes | class | sensitive | does  |
+      | secret | 2     | 1     | yes       | waits |
+    And these jobs run
+      | name  | nodes | class | checkpoint | takes | does        |
+      | plain | 2     | 2     | signal     | 1s    | counts 3000 |
+    When these jobs are submitted
+      | name | nodes | class | does  |
+      | all  | 4     | 9     | waits |
+    Then "all" waits for "nodes"
+    When the user cancels "all"
+    And these jobs are submitted
+      | name   | nodes | class | does   |
+      | urgent | 2     | 9     | exit 0 |
+    Then "urgent" is completed
+    And "plain" was preempted 1 times
+    And "secret" was never "stopping"
 
   Scenario: Nobody makes room for who waits for quota
     Given a project "small" of at most 1 nodes

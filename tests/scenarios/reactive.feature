@@ -108,6 +108,103 @@ Feature: Services that follow a metric
     When "others" may end
     Then "web" grows to 2 nodes
 
+  Scenario: A service that makes room stays as it is, comes back with its least nodes, and has its cooldown
+    Given the vCluster "default" is set to
+      | preemption.patience_ms        | 0    |
+      | preemption.near_completion_ms | 0    |
+      | preemption.thrash_interval_ms | 0    |
+      | scale.up_window_ms            | 1000 |
+      | scale.cooldown_ms             | 5000 |
+    And the load is 20
+    And the service "web" of 1 to 3 nodes runs
+      | target     | 10                          |
+      | class      | 2                           |
+      | checkpoint | signal                      |
+      | takes      | 6s                          |
+      | does       | counts 6000 --write-ms 6000 |
+    Then "web" grows to 2 nodes
+    # It writes for longer than its cooldown, and would have grown.
+    When these jobs are submitted
+      | name   | nodes | class | does  |
+      | urgent | 4     | 8     | waits |
+    Then "urgent" is running
+    And "web" went through "running checkpointing stopping suspended pending"
+    And "web" had 2 nodes as long as it was checkpointing
+    And "web" was preempted 1 times
+    And "web" asks for 1 nodes
+    And for 3 s nothing is read for "web", and nothing of it changes
+    When "urgent" may end
+    Then "web" begins again with 1 nodes
+    And "web" printed "restored"
+    And "web" grows to 2 nodes no sooner than 5 s after it began again
+
+  Scenario: Its least nodes are its home's, others go to their owner at once, whatever the load
+    Given a vCluster "web" with the nodes "n1 n2"
+      | preemption.near_completion_ms | 0     |
+      | sharing.return_grace_ms       | 20000 |
+      | scale.evaluate_ms             | 1000  |
+      | scale.up_window_ms            | 1000  |
+      | scale.down_window_ms          | 2000  |
+      | scale.cooldown_ms             | 1000  |
+    And the vCluster "default" is set to
+      | preemption.near_completion_ms | 0     |
+      | sharing.return_grace_ms       | 10000 |
+    And the load is 10
+    And the service "shop" of 1 to 4 nodes runs
+      | target   | 10  |
+      | vcluster | web |
+    # What was lent for other work stays a while, and a service uses what its vCluster has.
+    When these jobs are submitted
+      | name  | nodes | class | vcluster | does   |
+      | guest | 3     | 3     | web      | exit 0 |
+    Then "guest" is completed
+    When the load is 20
+    Then "shop" grows to 2 nodes
+    And "shop" is left with "n1 n2"
+    And "shop" grows to 4 nodes
+    When the vCluster "web" is set to
+      | scale.cooldown_ms | 600000 |
+    And these jobs are submitted
+      | name  | nodes | class | does  |
+      | owner | 2     | 0     | waits |
+    Then "owner" runs on "n3 n4"
+    And "owner" started within 9 seconds of its submit
+    And "shop" is left with "n1 n2"
+    And "shop" was preempted 0 times
+    And "shop" was never "checkpointing stopping suspended"
+
+  Scenario: Its least nodes are never borrowed ones
+    Given a vCluster "web" with the nodes "n1 n2"
+      | preemption.near_completion_ms | 0    |
+      | sharing.return_grace_ms       | 6000 |
+    And these jobs run
+      | name | nodes | class | vcluster | does  |
+      | busy | 1     | 3     | web      | waits |
+    When the service "shop" of 2 to 4 nodes is submitted
+      | vcluster | web |
+    Then "shop" waits for "nodes"
+    When these jobs are submitted
+      | name  | nodes | class | vcluster | does   |
+      | guest | 2     | 3     | web      | exit 0 |
+    Then "guest" is completed
+    And the nodes "n3 n4" are used by "web"
+    And "shop" waits for "nodes"
+    And "shop" was never "starting"
+    When "busy" may end
+    Then "shop" runs on "n1 n2"
+
+  Scenario: Fewer nodes than its least are alerted, and replaced in its cooldown too
+    Given the vCluster "default" is set to
+      | scale.cooldown_ms | 600000 |
+    And the load is 10
+    And the service "web" of 2 to 3 nodes runs
+      | target | 10 |
+    When an operator takes a node from "web"
+    Then "below_min" was alerted 1 times
+    And "web" grows to 2 nodes
+    And the node that "web" gave back is free
+    And "web" is in attempt 1
+
   Scenario: Growing and shrinking in turns is alerted
     Given the vCluster "default" is set to
       | scale.up_window_ms   | 1000 |

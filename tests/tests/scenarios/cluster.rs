@@ -1,19 +1,24 @@
 //! Steps about clusters, vClusters and nodes.
 
-use crate::{step, steps::Step};
+use crate::{step, steps::Step, world::World};
 use lattice_tests::site::Plan;
 
 /// How long a job that is asked to end may take, seconds.
 pub const GRACE_S: u64 = 2;
 
+/// Where a control lets checkpoints be written: a folder that is there from now on.
+pub fn checkpoint_directory(world: &World) -> String {
+    let folder = world.scratch().join("checkpoints");
+    std::fs::create_dir_all(&folder).unwrap();
+    lattice_tests::open_to_others(&folder);
+    format!("{}/{{tenant}}/{{project}}/{{allocation}}", folder.display())
+}
+
 pub fn steps() -> Vec<Step> {
     vec![
         // "Given a cluster of the nodes "n1 n2""
         step!("a cluster of the nodes {text}", |world, said| {
-            let folder = world.scratch().join("checkpoints");
-            let directory = format!("{}/{{tenant}}/{{project}}/{{allocation}}", folder.display());
-            std::fs::create_dir_all(&folder).unwrap();
-            lattice_tests::open_to_others(&folder);
+            let directory = checkpoint_directory(world);
             let plan = Plan {
                 control_lines: format!("scheduling: {{checkpoint_directory: \"{directory}\"}}\n"),
                 grace_s: Some(GRACE_S),

@@ -9,7 +9,7 @@ use lattice_api::{AllocationRequest, allocation::CheckpointBody};
 use lattice_client::{ClientError, SubmitOptions};
 use lattice_quorum_types::AllocationId;
 use lattice_tests::{
-    script::Behaviour,
+    script::{Behaviour, Script},
     wait::{eventually, until},
 };
 
@@ -35,16 +35,7 @@ fn request(world: &mut World, row: &[(String, String)]) -> (String, AllocationRe
             "project" => request.project.clone_from(cell),
             "walltime" => request.walltime = text(),
             "requeue" => request.requeue = text(),
-            "checkpoint" => {
-                let trigger = Some("manual".to_owned());
-                let mode = cell.clone();
-                let directory = None;
-                request.checkpoint = Some(CheckpointBody {
-                    mode,
-                    trigger,
-                    directory,
-                });
-            }
+            "checkpoint" => request.checkpoint = Some(when_asked(cell)),
             "trigger" => {
                 let terms = request.checkpoint.as_mut().expect("a mode before it");
                 terms.trigger = text();
@@ -68,9 +59,18 @@ fn request(world: &mut World, row: &[(String, String)]) -> (String, AllocationRe
     (name, request, Job { id, script })
 }
 
+/// Checkpoints in this mode, when somebody asks for one.
+pub fn when_asked(mode: &str) -> CheckpointBody {
+    CheckpointBody {
+        mode: mode.to_owned(),
+        trigger: Some("manual".to_owned()),
+        directory: None,
+    }
+}
+
 /// `waits`, until it may end, and then fails with 7; `holds out` does not heed SIGTERM before it may stop; `counts N`,
 /// with more options of the program that counts; anything else is a script.
-fn does(cell: &str, script: &lattice_tests::script::Script) -> String {
+pub fn does(cell: &str, script: &Script) -> String {
     match cell.split_once(' ') {
         _ if cell == "waits" => script.text(Behaviour::Plain),
         _ if cell == "holds out" => script.text(Behaviour::Stubborn),

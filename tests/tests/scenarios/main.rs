@@ -12,6 +12,7 @@ mod people;
 mod refusals;
 mod runner;
 mod scaling;
+mod services;
 mod steps;
 mod world;
 
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         moves::steps(),
         refusals::steps(),
         scaling::steps(),
+        services::steps(),
     ];
     let steps = steps::Steps::new(all.into_iter().flatten().collect());
     runner::run(lattice_tests::programs!(), &steps, filter.as_deref())

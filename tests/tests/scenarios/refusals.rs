@@ -79,7 +79,7 @@ async fn graph(world: &World, text: &str) -> (Problem, Output) {
     let request = v1::SubmitDagRequest {
         name: typed.name,
         members: typed.members.into_iter().map(member).collect(),
-        idempotency_key: None,
+        ..v1::SubmitDagRequest::default()
     };
     let mut client = DagsClient::new(people::channel(world).await);
     let status = client.submit(people::by("alice", request)).await;

@@ -2,8 +2,9 @@
 //! scenario writes.
 
 use crate::{
+    cluster::checkpoint_directory,
     graphs::{millis_between, work},
-    people, step,
+    jobs, people, step,
     steps::{Said, Step},
     world::{Job, World},
 };
@@ -25,7 +26,7 @@ pub struct Service {
 }
 
 /// The nodes where it runs and stays, in the order of their ranks.
-fn staying(view: &AllocationView) -> Vec<String> {
+pub fn staying(view: &AllocationView) -> Vec<String> {
     let stays = |phase: &str| ["assigned", "running"].contains(&phase);
     let ranks = view.ranks.iter().filter(|rank| stays(&rank.phase));
     ranks.map(|rank| rank.node.clone()).collect()
@@ -81,7 +82,7 @@ async fn fails(world: &World, more: u64) {
     .await;
 }
 
-fn prometheus(world: &World) -> &Prometheus {
+pub fn prometheus(world: &World) -> &Prometheus {
     world
         .prometheus
         .as_ref()
@@ -99,6 +100,14 @@ async fn evaluated(world: &World, more: u64) {
 
 /// Submits a service, and waits until it runs with its least nodes.
 async fn serves(world: &mut World, name: &str, (min, max): (u32, u32), said: &Said) {
+    submits(world, name, (min, max), said).await;
+    let first = world.shows(name, "runs", |view| {
+        (view.state == "running").then(|| staying(view).len())
+    });
+    assert_eq!(first.await, min as usize, "it begins with its least nodes");
+}
+
+async fn submits(world: &mut World, name: &str, (min, max): (u32, u32), said: &Said) {
     world.service.before = page(world).await;
     let script = world.script();
     let waits = work("ends when asked", &script).unwrap();
@@ -108,8 +117,14 @@ async fn serves(world: &mut World, name: &str, (min, max): (u32, u32), said: &Sa
     for (what, value) in said.pairs() {
         match what.as_str() {
             "target" => target = value.parse().unwrap(),
+            "does" if value.starts_with("counts ") => {
+                request.script = Some(jobs::does(&value, &script));
+            }
             "does" => request.script = Some(work(&value, &script).expect(&value)),
             "project" => request.project = value,
+            "class" => request.class = Some(value.parse().unwrap()),
+            "checkpoint" => request.checkpoint = Some(jobs::when_asked(&value)),
+            "takes" => request.checkpoint_time = Some(value),
             "vcluster" => request.vcluster = Some(value),
             other => panic!("no service has {other:?}"),
         }
@@ -127,13 +142,15 @@ async fn serves(world: &mut World, name: &str, (min, max): (u32, u32), said: &Sa
     let submitted = world.api().submit(&request, SubmitOptions::default()).await;
     let id = submitted.unwrap().id.unwrap();
     world.knows(name, Job { id, script });
-    let first = world.shows(name, "runs", |view| {
-        (view.state == "running").then(|| staying(view).len())
-    });
-    assert_eq!(first.await, min as usize, "it begins with its least nodes");
 }
 
-async fn runs_on(world: &World, name: &str, nodes: u64) {
+/// The name, and the least and the most nodes, in the first holes.
+fn between(said: &Said) -> (&str, (u32, u32)) {
+    let nodes = |hole| u32::try_from(said.number(hole)).unwrap();
+    (said.text(0), (nodes(1), nodes(2)))
+}
+
+pub async fn runs_on(world: &World, name: &str, nodes: u64) {
     world
         .shows(name, &format!("runs on {nodes} nodes"), |view| {
             let on_its_way = |phase: &str| ["assigned", "leaving"].contains(&phase);
@@ -157,9 +174,11 @@ fn given() -> Vec<Step> {
                     world.prometheus =
                         Some(started.expect("prometheus is not installed (Debian: prometheus)"));
                 }
-                let url = prometheus(world).url();
+                let (url, directory) = (prometheus(world).url(), checkpoint_directory(world));
                 let plan = Plan {
-                    control_lines: format!("scheduling: {{prometheus: {{url: \"{url}\"}}}}\n"),
+                    control_lines: format!(
+                        "scheduling: {{prometheus: {{url: \"{url}\"}}, checkpoint_directory: \"{directory}\"}}\n"
+                    ),
                     grace_s: Some(GRACE_S),
                     users: vec!["alice".to_owned()],
                     ..Plan::with_agents(said.text(0).split_whitespace())
@@ -192,8 +211,15 @@ fn given() -> Vec<Step> {
         step!(
             "the service {text} of {number} to {number} nodes runs",
             |world, said| {
-                let [min, max] = [1, 2].map(|hole| u32::try_from(said.number(hole)).unwrap());
-                serves(world, said.text(0), (min, max), &said).await;
+                let (name, nodes) = between(&said);
+                serves(world, name, nodes, &said).await;
+            }
+        ),
+        step!(
+            "the service {text} of {number} to {number} nodes is submitted",
+            |world, said| {
+                let (name, nodes) = between(&said);
+                submits(world, name, nodes, &said).await;
             }
         ),
         step!("it is evaluated {number} times more", |world, said| {

@@ -251,8 +251,8 @@ impl World {
         .await;
     }
 
-    /// What an administrator says to the quorum itself: times finer than the interfaces have them.
-    async fn command(&self, command: Command) {
+    /// What an administrator says to the quorum itself: what the interfaces do not have, or not so finely.
+    pub async fn command(&self, command: Command) {
         let envelope = Envelope {
             schema: SCHEMA,
             principal: Principal {
