@@ -12,13 +12,15 @@ use rustix::process::{Pid, Signal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// A filesystem that takes longer is said not to answer.
 const LOOK_WITHIN: Duration = Duration::from_secs(5);
 /// Looks at files become rarer, up to this many times the first pause: a look costs the filesystem's
 /// servers three calls, and there may be thousands of nodes.
 const RAREST: u32 = 10;
+/// Nor rarer than this part of the time that it takes so far: whoever waits for the end waits so much longer.
+const PART_OF_TIME: u32 = 20;
 
 /// What all of them need.
 pub(super) struct Asking {
@@ -119,7 +121,7 @@ impl Asking {
         // A sign of life counts for a quarter of the timeout.
         let often = (self.timeout / 20).max(self.poll);
         let rarest = often.min(self.poll * RAREST);
-        let (mut pause, mut before, mut obstacle) = (self.poll, None, None);
+        let (begun, mut before, mut obstacle) = (Instant::now(), None, None);
         loop {
             let at = part.clone();
             let now = match self.see(move || at.look()).await {
@@ -147,8 +149,7 @@ impl Asking {
                 }
                 obstacle = now;
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(rarest);
+            sleep((begun.elapsed() / PART_OF_TIME).clamp(self.poll, rarest)).await;
         }
     }
 
