@@ -369,7 +369,10 @@ impl Schedule {
         for (id, promise) in room::promises(view, &self.vcluster) {
             let command = match promise {
                 Promise::Waits(_) => continue,
-                Promise::Ready(nodes) => Command::Assign { id, nodes },
+                Promise::Ready(nodes) => match self.given(view, id, nodes) {
+                    Some(command) => command,
+                    None => continue,
+                },
                 Promise::Broken => {
                     tracing::info!(%id, "a promised node cannot be used any more");
                     Command::WithdrawPromise { id }
@@ -379,6 +382,27 @@ impl Schedule {
             if let Err(error) = proposed.await {
                 tracing::info!(%id, %error, "a promise is not kept yet");
             }
+        }
+    }
+
+    /// Promised nodes as they are assigned. Sensitive work has them once they have said what they are; where one
+    /// of them cannot, its promise is nothing to wait for. `None` while they are asked.
+    fn given(
+        &mut self,
+        view: &View,
+        id: AllocationId,
+        nodes: Vec<ExpectedNode>,
+    ) -> Option<Command> {
+        if !view.allocation(id)?.spec.sensitive {
+            return Some(Command::Assign { id, nodes });
+        }
+        match self.claims.confirm(view, &nodes) {
+            Some(nodes) => Some(Command::AssignSensitive { id, nodes }),
+            None if self.claims.asks(&nodes).is_empty() => {
+                tracing::info!(%id, "a promised node is not known to be fit for sensitive work");
+                Some(Command::WithdrawPromise { id })
+            }
+            None => None,
         }
     }
 
