@@ -198,6 +198,9 @@ impl Borrow {
             let Some(held) = view.allocation(holder.allocation) else {
                 continue;
             };
+            if gives_back(held, &record.id) {
+                continue;
+            }
             let Movement {
                 room,
                 lend,
@@ -310,6 +313,13 @@ fn next_grace(view: &View, now: UnixMillis) -> Option<u64> {
         (over_at > now).then(|| over_at.since(now))
     });
     left.min()
+}
+
+/// Whether the rank on this node is on its way out, as a service's that gives it back: its agent ends it after its
+/// own grace, and to stop the others would bring the node back no sooner.
+fn gives_back(held: &Allocation, node: &NodeId) -> bool {
+    let mut ranks = held.ranks.iter();
+    ranks.any(|rank| rank.node == *node && !rank.phase.stays())
 }
 
 /// When its walltime is over, by its nodes' clocks.

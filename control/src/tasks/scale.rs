@@ -143,6 +143,11 @@ impl Scale {
         if services.is_empty() {
             return report;
         }
+        // A metric may take long to be read, and an owner does not wait for that.
+        for service in &services {
+            self.give_back_recalled(&view, service, fence, &mut report)
+                .await;
+        }
         let damping = view.damping_of(&self.vcluster);
         let mut readings = self.read(&view, &services, &damping).await;
         // That may have taken a while.
@@ -154,8 +159,6 @@ impl Scale {
                 report.read += 1;
                 report.missing += usize::from(reading.value.is_err());
             }
-            self.give_back_recalled(&view, &service, fence, &mut report)
-                .await;
             let policy = service::policy(&service, &damping);
             let Some(policy) = policy else { continue };
             let Some(outcome) = self.evaluate(&view, &service, &policy, reading) else {

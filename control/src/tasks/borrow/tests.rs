@@ -1,13 +1,19 @@
 //! Whom an owner waits for.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::tasks::testing::{id, world::World};
+use crate::{
+    observe::{self, Found},
+    tasks::testing::{self, id, world::World},
+};
+use lattice_placement::Liveness;
 use lattice_quorum_types::{
     AllocationId, ProjectPath,
     allocation::RankExit,
     checkpoint::{CheckpointMode, CheckpointOutcome},
-    command::RankReport,
+    command::{ExpectedNode, RankReport},
     course::RankCheckpoint,
+    node::Lifecycle,
+    scale::{Metric, Pace, Scale},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     terms::{CheckpointTerms, CheckpointTrigger, Terms},
     vcluster::VclusterPatch,
@@ -33,8 +39,8 @@ fn name(text: &str) -> VclusterName {
     VclusterName::new(text).unwrap()
 }
 
-/// A node of `home` that is lent to `default`, where work that writes checkpoints runs on it for an hour.
-fn lent(world: &World) -> AllocationId {
+/// This node becomes one of `home` that is lent to `default`.
+fn is_lent(world: &World, node: &str) {
     for (vcluster, profile) in [("home", PROFILE), ("default", "")] {
         let change = VclusterPatch {
             description: Some("x".to_owned()),
@@ -48,15 +54,20 @@ fn lent(world: &World) -> AllocationId {
         });
     }
     world.admin(Command::AssignVcluster {
-        nodes: vec![id("a")],
+        nodes: vec![id(node)],
         vcluster: name("home"),
         from: Some(name("default")),
     });
     world.service(Command::LendNode {
-        node: id("a"),
+        node: id(node),
         to: name("default"),
-        version: world.node().version,
+        version: version(world, node),
     });
+}
+
+/// On such a node work that writes checkpoints runs for an hour.
+fn lent(world: &World) -> AllocationId {
+    is_lent(world, "a");
     let terms = CheckpointTerms {
         mode: CheckpointMode::Signal,
         trigger: CheckpointTrigger::Automatic,
@@ -66,12 +77,15 @@ fn lent(world: &World) -> AllocationId {
         checkpoint: Some(terms),
         ..Terms::default()
     };
-    let runs = world.runs_on("b1", terms).allocation;
-    world.admin(Command::SetWalltime {
-        id: runs,
-        walltime_ms: 3_600_000,
-    });
-    runs
+    runs_for_an_hour(world, terms)
+}
+
+/// On `a`.
+fn runs_for_an_hour(world: &World, terms: Terms) -> AllocationId {
+    let id = world.runs_on("b1", terms).allocation;
+    let walltime_ms = 3_600_000;
+    world.admin(Command::SetWalltime { id, walltime_ms });
+    id
 }
 
 /// Work for one node that waits there.
@@ -99,14 +113,29 @@ async fn waits_in(world: &World, vcluster: &str) {
     fold(world).await;
 }
 
-async fn reports(world: &World, runs: AllocationId, report: RankReport) {
+async fn reports(world: &World, runs: AllocationId, node: &str, report: RankReport) {
     world.service(Command::Report {
         id: runs,
         attempt: 1,
-        node: id("a"),
+        node: id(node),
         report,
     });
     fold(world).await;
+}
+
+fn stopped(world: &World) -> RankReport {
+    RankReport::Ended {
+        at: world.core.now(),
+        exit: RankExit::Stopped,
+        fault: None,
+    }
+}
+
+fn version(world: &World, node: &str) -> u64 {
+    world.fold();
+    let view = world.core.view();
+    let entry = view.node(&id(node)).unwrap();
+    entry.record.as_ref().unwrap().version
 }
 
 #[tokio::test]
@@ -147,14 +176,9 @@ async fn an_owner_waits_for_the_checkpoint_that_is_being_written_and_for_no_othe
         took_ms: 1,
     };
     let of = RankCheckpoint { number: 1, outcome };
-    reports(&world, runs, RankReport::Checkpoint { of }).await;
+    reports(&world, runs, "a", RankReport::Checkpoint { of }).await;
     assert_eq!(world.allocation(runs).state, AllocationState::Stopping);
-    let ended = RankReport::Ended {
-        at: world.core.now(),
-        exit: RankExit::Stopped,
-        fault: None,
-    };
-    reports(&world, runs, ended).await;
+    reports(&world, runs, "a", stopped(&world)).await;
     let left = world.allocation(runs);
     assert_eq!(left.state, AllocationState::Suspended);
     assert_eq!((left.course.checkpoints, left.course.preempted), (1, 1));
@@ -183,6 +207,70 @@ async fn an_owner_waits_for_a_checkpoint_no_longer_than_its_borrower_gives_one()
     assert_eq!(borrow.reconcile(&world.fence).await.stopped, 1);
     let writing = world.allocation(runs).course.writing.unwrap();
     assert_eq!(writing.until.since(writing.asked_at), 20_000);
+}
+
+/// The grace is shorter than a rank may take to end: the owner gets its node no sooner if the others end too.
+#[tokio::test]
+async fn a_service_that_gives_a_node_back_keeps_the_others_however_long_its_rank_takes_to_end() {
+    let world = World::new();
+    let lent = id("b");
+    world.admin(Command::RegisterNode {
+        node: lent.clone(),
+        vcluster: name("default"),
+    });
+    world.admin(Command::SetLifecycle {
+        node: lent.clone(),
+        lifecycle: Lifecycle::Ready,
+    });
+    is_lent(&world, "b");
+    let core = &world.core;
+    let seen = ["a", "b"].map(|node| (id(node), testing::seen(1)));
+    observe::cell(core, "c0", seen.into());
+    let found = Found {
+        liveness: Liveness::Alive,
+        reason: None,
+        boot: Some(("b1".to_owned(), Instant::now())),
+        reached_at: None,
+    };
+    observe::liveness(core, &[(lent.clone(), found)].into());
+    let scale = Scale {
+        min_nodes: 1,
+        max_nodes: 2,
+        metric: Metric::Cpu,
+        target_micro: 500_000,
+        pace: Pace::default(),
+    };
+    let terms = Terms {
+        scale: Some(scale),
+        ..Terms::default()
+    };
+    let serves = runs_for_an_hour(&world, terms);
+    world.service(Command::Grow {
+        id: serves,
+        nodes: vec![ExpectedNode {
+            node: lent.clone(),
+            version: version(&world, "b"),
+            boot: None,
+        }],
+    });
+    let at = world.core.now();
+    reports(&world, serves, "b", RankReport::Started { at }).await;
+    waits_in(&world, "home").await;
+    let mut borrow = Borrow::new(world.core.clone());
+    assert_eq!(borrow.reconcile(&world.fence).await.recalled, 1);
+    world.service(Command::Shrink {
+        id: serves,
+        nodes: vec![lent],
+    });
+    fold(&world).await;
+    tokio::time::sleep(GRACE).await;
+    let nothing = BorrowReport::default();
+    assert_eq!(borrow.reconcile(&world.fence).await, nothing);
+    reports(&world, serves, "b", stopped(&world)).await;
+    assert_eq!(borrow.reconcile(&world.fence).await.returned, 1);
+    let held = world.allocation(serves);
+    assert_eq!(held.state, AllocationState::Running);
+    assert_eq!(held.kept_nodes().collect::<Vec<_>>(), [&id("a")]);
 }
 
 /// Whether it has settings or not; the node is of one of them, and idle, and the other has work for it.

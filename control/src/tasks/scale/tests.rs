@@ -15,7 +15,7 @@ use crate::{
 use lattice_placement::{Layout, Liveness, Plan, Reservation};
 use lattice_quorum_types::{
     Outcome as Became,
-    allocation::{RankExit, RankPhase},
+    allocation::{Rank, RankExit, RankPhase},
     command::{LimitChange, RankReport},
     id::LeaseName,
     limit::{LimitPatch, Patch},
@@ -31,6 +31,9 @@ use tokio_util::task::AbortOnDropHandle;
 const PATIENCE: Duration = Duration::from_secs(60);
 const SETTINGS: &str = "scale.evaluate_ms=100\nscale.up_window_ms=80\nscale.down_window_ms=80\n\
                           scale.cooldown_ms=1\n";
+
+/// Said by a server that does not answer.
+const NEVER: &str = "never";
 
 fn vcluster() -> VclusterName {
     VclusterName::new("default").unwrap()
@@ -51,10 +54,14 @@ impl Prometheus {
         let said = value.clone();
         let answer = move || {
             let value = said.lock().unwrap().clone();
-            let text = format!(
-                r#"{{"status":"success","data":{{"resultType":"scalar","result":[1.5,"{value}"]}}}}"#
-            );
-            std::future::ready(text)
+            async move {
+                if value == NEVER {
+                    std::future::pending::<()>().await;
+                }
+                format!(
+                    r#"{{"status":"success","data":{{"resultType":"scalar","result":[1.5,"{value}"]}}}}"#
+                )
+            }
         };
         let router = axum::Router::new().route("/api/v1/query", axum::routing::get(answer));
         let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -410,7 +417,22 @@ async fn what_its_owner_wants_back_goes_at_once_whatever_the_metric_says() {
         version: held,
     });
     bed.folds();
-    bed.until("it goes", |report| report.shrunk == 1).await;
+    // Nor is its metric waited for, which is to be read by then.
+    prometheus.says(NEVER);
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let service = bed.service;
+    let Bed { world, scale, .. } = &mut bed;
+    let goes = async {
+        let stays = |rank: &Rank| rank.phase.stays();
+        while world.allocation(service).ranks.iter().all(stays) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let fence = world.fence.clone();
+    tokio::select! {
+        report = scale.reconcile(&fence) => panic!("its metric was read first: {report:?}"),
+        () = goes => {}
+    }
     assert!(matches!(bed.phase("b"), RankPhase::Leaving { .. }));
     assert!(matches!(bed.phase("a"), RankPhase::Running { .. }));
 }
@@ -492,7 +514,7 @@ fn its_own_pace_goes_before_its_vclusters() {
 
 #[test]
 fn the_record_tells_when_nodes_last_came_or_went() {
-    let rank = |node: &str, phase| lattice_quorum_types::allocation::Rank {
+    let rank = |node: &str, phase| Rank {
         node: id(node),
         boot: None,
         phase,
