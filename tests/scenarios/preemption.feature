@@ -285,6 +285,19 @@ Feature: Preemption
     And "plain" was preempted 1 times
     And "secret" was never "stopping"
 
+  Scenario: Sensitive work is made room for, and has its nodes once they have said what they are
+    Given these jobs run
+      | name  | nodes | class | checkpoint | takes | does        |
+      | small | 4     | 2     | signal     | 1s    | counts 3000 |
+    When these jobs are submitted
+      | name   | nodes | class | sensitive | does   |
+      | secret | 2     | 9     | yes       | exit 0 |
+    Then "small" went through "checkpointing stopping suspended"
+    And "secret" is completed
+    And "small" was preempted 1 times
+    And "small" is in attempt 2
+    And "small" printed "restored"
+
   Scenario: Nobody makes room for who waits for quota
     Given a project "small" of at most 1 nodes
     When these jobs are submitted

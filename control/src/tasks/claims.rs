@@ -128,6 +128,19 @@ impl Claims {
         asked.cloned().collect()
     }
 
+    /// The first of these that gets no sensitive work for now. One that is asked yet, or was not held against its
+    /// baseline yet, is none.
+    pub(crate) fn refuses(&self, view: &View, nodes: &[ExpectedNode]) -> Option<NodeId> {
+        let is_refused = |node: &NodeId| {
+            let known = self.known.get(node);
+            let entry = view.node(node);
+            matches!(known, Some((_, Known::Refused)))
+                || entry.is_some_and(|of| view.is_judged(of) && of.no_sensitive().is_some())
+        };
+        let mut nodes = nodes.iter().map(|expected| &expected.node);
+        nodes.find(|node| is_refused(node)).cloned()
+    }
+
     fn confirm_one(&mut self, view: &View, node: &NodeId) -> Option<Proof> {
         let entry = view.node(node)?;
         // What it gossips now may not have been held against its baseline yet.

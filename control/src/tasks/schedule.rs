@@ -30,13 +30,15 @@ use std::{
 use tokio::time::{Instant, timeout};
 
 pub(crate) mod inputs;
+mod promises;
 pub(crate) mod room;
 mod sooner;
 mod unassigned;
 
 pub(crate) use inputs::whole;
-use inputs::{changes, delta};
-use room::{Promise, Search, Sought};
+use inputs::{changes, delta, waiting};
+use promises::Refused;
+use room::{Search, Sought};
 use unassigned::{Of, Unassigned, Why, pending};
 
 /// Walltimes run, and estimates with them: it is planned this often at least.
@@ -95,6 +97,8 @@ pub(crate) struct Schedule {
     max_command_bytes: usize,
     /// What was placed and is not assigned.
     unassigned: Unassigned,
+    /// Whose promised nodes were refused.
+    promised_refused: Refused,
     /// Something was set aside: others may have its nodes at once.
     is_due: bool,
     /// Settings that nobody can read, as the log has them.
@@ -122,6 +126,7 @@ impl Reconciler for Schedule {
         self.warm = None;
         self.rest = None;
         self.unassigned.clear();
+        self.promised_refused.clear();
         self.is_due = false;
         forget(&self.core, &self.vcluster);
     }
@@ -145,6 +150,7 @@ impl Schedule {
             rest: None,
             max_command_bytes: MAX_COMMAND_BYTES,
             unassigned: Unassigned::default(),
+            promised_refused: Refused::default(),
             is_due: false,
             unread: Vec::new(),
         }
@@ -288,11 +294,7 @@ impl Schedule {
     }
 
     fn refused(&mut self, of: Of<'_>, refusal: &Refusal, fence: &Fence) {
-        match refusal {
-            Refusal::StaleEpoch { .. } => self.lease.is_over(fence.epoch),
-            Refusal::Unproven { faults, .. } => self.claims.refused(faults),
-            _ => {}
-        }
+        self.heed(refusal, fence);
         let id = of.placed.id;
         match self.unassigned.refuse(of, refusal, Instant::now()) {
             true => {
@@ -300,6 +302,15 @@ impl Schedule {
                 tracing::warn!(%id, %refusal, "refused again and again; others may have its nodes for a while");
             }
             false => tracing::debug!(%id, %refusal, "assignment refused; planned again"),
+        }
+    }
+
+    /// What a refusal tells of more than the one assignment.
+    fn heed(&mut self, refusal: &Refusal, fence: &Fence) {
+        match refusal {
+            Refusal::StaleEpoch { .. } => self.lease.is_over(fence.epoch),
+            Refusal::Unproven { faults, .. } => self.claims.refused(faults),
+            _ => {}
         }
     }
 
@@ -361,48 +372,6 @@ impl Schedule {
             }
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => None,
-        }
-    }
-
-    /// Gives what was promised as soon as it is free, and takes back what cannot be kept.
-    async fn keep_promises(&mut self, view: &View, fence: &Fence) {
-        for (id, promise) in room::promises(view, &self.vcluster) {
-            let command = match promise {
-                Promise::Waits(_) => continue,
-                Promise::Ready(nodes) => match self.given(view, id, nodes) {
-                    Some(command) => command,
-                    None => continue,
-                },
-                Promise::Broken => {
-                    tracing::info!(%id, "a promised node cannot be used any more");
-                    Command::WithdrawPromise { id }
-                }
-            };
-            let proposed = self.core.propose_as_service(Some(fence.clone()), command);
-            if let Err(error) = proposed.await {
-                tracing::info!(%id, %error, "a promise is not kept yet");
-            }
-        }
-    }
-
-    /// Promised nodes as they are assigned. Sensitive work has them once they have said what they are; where one
-    /// of them cannot, its promise is nothing to wait for. `None` while they are asked.
-    fn given(
-        &mut self,
-        view: &View,
-        id: AllocationId,
-        nodes: Vec<ExpectedNode>,
-    ) -> Option<Command> {
-        if !view.allocation(id)?.spec.sensitive {
-            return Some(Command::Assign { id, nodes });
-        }
-        match self.claims.confirm(view, &nodes) {
-            Some(nodes) => Some(Command::AssignSensitive { id, nodes }),
-            None if self.claims.asks(&nodes).is_empty() => {
-                tracing::info!(%id, "a promised node is not known to be fit for sensitive work");
-                Some(Command::WithdrawPromise { id })
-            }
-            None => None,
         }
     }
 
@@ -491,9 +460,8 @@ fn set_aside(
                 delta.pending.insert(*id, None);
             }
             (false, Some(waits)) if !is_planned && !is_news => {
-                let mut known = crate::inputs::pending(view, waits);
-                Home::of(view).tell(&waits.spec, &mut known);
-                delta.pending.insert(*id, Some(known));
+                let waits = waiting(view, &Home::of(view), waits);
+                delta.pending.insert(*id, Some(waits));
             }
             _ => {}
         }

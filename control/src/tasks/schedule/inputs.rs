@@ -63,6 +63,13 @@ pub(crate) fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> Cluste
     cluster
 }
 
+/// What waits, as its planner is told.
+pub(super) fn waiting(view: &View, home: &Home, held: &Allocation) -> PendingView {
+    let mut known = inputs::pending(view, held);
+    home.tell(&held.spec, &mut known);
+    known
+}
+
 /// What a vCluster has lent, as its planner is told.
 struct Loans<'a> {
     view: &'a View,

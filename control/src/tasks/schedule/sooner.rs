@@ -1,8 +1,11 @@
 //! Work that is promised nodes, and could have others sooner: others make room for it as long as their checkpoints
 //! take, and meanwhile nodes may become free.
 
-use super::room::{self, Promise};
-use crate::{inputs, movement::Home, view::View};
+use super::{
+    inputs,
+    room::{self, Promise},
+};
+use crate::{movement::Home, view::View};
 use lattice_placement::{Health, Liveness, PendingView, Plan, Planner};
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName};
 use std::collections::BTreeMap;
@@ -45,9 +48,7 @@ fn waiting(view: &View, vcluster: &VclusterName) -> BTreeMap<AllocationId, Pendi
     let home = Home::of(view);
     let known = |id| {
         let held = view.allocation(id)?;
-        let mut known = inputs::pending(view, held);
-        home.tell(&held.spec, &mut known);
-        (held.spec.nodes as usize <= free).then_some((id, known))
+        (held.spec.nodes as usize <= free).then(|| (id, inputs::waiting(view, &home, held)))
     };
     waits.into_iter().filter_map(known).collect()
 }

@@ -225,7 +225,7 @@ fn not_assigned(placed: &Placement, why: &Why) -> Blocker {
 
 /// Whether it is over once the view is that of the quorum, or is about the nodes, of which the next plan
 /// has others.
-fn passes(refusal: &Refusal) -> bool {
+pub(super) fn passes(refusal: &Refusal) -> bool {
     matches!(
         refusal,
         Refusal::StaleEpoch { .. }

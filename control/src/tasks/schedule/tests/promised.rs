@@ -2,7 +2,17 @@
 
 use super::{
     inputs::{alive, edited, folded, id, well},
+    refused::{limit, scheduler, submit},
     *,
+};
+use crate::tasks::{
+    schedule::unassigned::REFUSED_FOR,
+    testing::world::{NODE, World},
+};
+use lattice_hwprobe::{Class, ClassMark, Digest};
+use lattice_quorum_types::{
+    allocation::RankExit,
+    command::{RankReport, Victim},
 };
 
 /// The allocation 1, which needs two nodes and goes first.
@@ -93,4 +103,106 @@ fn who_waits_for_a_promise_takes_other_nodes_that_are_free_meanwhile() {
         well("n4"),
     ];
     assert_eq!(placed(&ready, &[wide()]), []);
+}
+
+/// Work of a higher class than what ran on the only node, which is promised to it and free by now.
+fn promised_a_free_node(world: &World, is_sensitive: bool) -> AllocationId {
+    let runs = world.runs_under("b1");
+    let urgent = submit(world, |spec| {
+        (spec.class, spec.sensitive) = (9, is_sensitive)
+    });
+    let victim = Victim {
+        id: runs.allocation,
+        attempt: runs.attempt,
+        checkpoint: None,
+    };
+    world.service(Command::Preempt {
+        id: urgent,
+        nodes: vec![id(NODE)],
+        victims: vec![victim],
+    });
+    let report = RankReport::Ended {
+        at: world.core.now(),
+        exit: RankExit::Stopped,
+        fault: None,
+    };
+    world.service(Command::Report {
+        id: runs.allocation,
+        attempt: runs.attempt,
+        node: id(NODE),
+        report,
+    });
+    world.fold();
+    let node = world.node();
+    assert_eq!((node.promised, node.holder), (Some(urgent), None));
+    urgent
+}
+
+/// Its only node gossips one digest and claims this one.
+async fn sensitive_work_and_a_node_that_claims(digest: u8) -> (World, Schedule, AllocationId) {
+    let world = World::new();
+    world.says.lock().unwrap().digests = BTreeMap::from([("gpu".to_owned(), [digest; 32])]);
+    let mark = ClassMark::Complete {
+        schema: 1,
+        digest: Digest([1; 32]),
+    };
+    world.gossips(BTreeMap::from([(Class::Gpu, mark)]));
+    let secret = promised_a_free_node(&world, true);
+    let mut schedule = scheduler(&world);
+    schedule.reconcile(world.fence.clone()).await;
+    let is_asked = world.allocation(secret).state == AllocationState::Pending;
+    assert!(is_asked && world.node().promised == Some(secret));
+    schedule.wakes().await;
+    schedule.reconcile(world.fence.clone()).await;
+    (world, schedule, secret)
+}
+
+#[tokio::test]
+async fn sensitive_work_gets_what_it_is_promised_once_its_nodes_have_said_what_they_are() {
+    let (world, _, secret) = sensitive_work_and_a_node_that_claims(1).await;
+    assert_eq!(world.allocation(secret).state, AllocationState::Starting);
+    let holder = world.node().holder.map(|holder| holder.allocation);
+    assert_eq!((holder, world.node().promised), (Some(secret), None));
+}
+
+#[tokio::test]
+async fn sensitive_work_is_not_promised_a_node_that_is_other_than_it_said() {
+    let (world, _, secret) = sensitive_work_and_a_node_that_claims(2).await;
+    assert_eq!(world.allocation(secret).state, AllocationState::Pending);
+    assert_eq!((world.node().holder, world.node().promised), (None, None));
+}
+
+/// Nothing stands empty for who does not get it.
+#[tokio::test]
+async fn a_promise_that_is_refused_again_and_again_is_withdrawn() {
+    let world = World::new();
+    let urgent = promised_a_free_node(&world, false);
+    world.admin(limit("atlas", 0));
+    let mut schedule = scheduler(&world);
+    tokio::time::pause();
+    // A view may lag behind.
+    for _ in 0..2 {
+        schedule.reconcile(world.fence.clone()).await;
+        assert_eq!(world.node().promised, Some(urgent));
+    }
+    tokio::time::advance(REFUSED_FOR).await;
+    schedule.reconcile(world.fence.clone()).await;
+    assert_eq!((world.node().holder, world.node().promised), (None, None));
+    assert_eq!(world.allocation(urgent).state, AllocationState::Pending);
+    // What was set right meanwhile is as it was.
+    world.admin(limit("atlas", 8));
+    world.fold();
+    schedule.reconcile(world.fence.clone()).await;
+    assert_eq!(world.allocation(urgent).state, AllocationState::Starting);
+}
+
+/// As long as the command that would give them may be.
+#[tokio::test]
+async fn a_promise_that_no_command_could_keep_is_withdrawn() {
+    let world = World::new();
+    promised_a_free_node(&world, false);
+    let mut schedule = scheduler(&world);
+    schedule.max_command_bytes = 10;
+    schedule.reconcile(world.fence.clone()).await;
+    assert_eq!((world.node().holder, world.node().promised), (None, None));
 }

@@ -20,7 +20,7 @@ use lattice_quorum_types::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-fn submit(world: &World, edit: impl FnOnce(&mut AllocationSpec)) -> AllocationId {
+pub(super) fn submit(world: &World, edit: impl FnOnce(&mut AllocationSpec)) -> AllocationId {
     let mut spec = allocation(1, AllocationState::Pending).spec.clone();
     spec.workload.argv = vec!["true".to_owned()];
     edit(&mut spec);
@@ -31,7 +31,7 @@ fn submit(world: &World, edit: impl FnOnce(&mut AllocationSpec)) -> AllocationId
     id
 }
 
-fn scheduler(world: &World) -> Schedule {
+pub(super) fn scheduler(world: &World) -> Schedule {
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
     Schedule::new(world.core.clone(), lease, vcluster())
 }
@@ -66,7 +66,7 @@ fn readiness(why: &ExplanationView) -> f64 {
     factors.find(|f| f.name == "data_ready").unwrap().value
 }
 
-fn limit(project: &str, max_nodes: u64) -> Command {
+pub(super) fn limit(project: &str, max_nodes: u64) -> Command {
     let change = LimitChange {
         path: ProjectPath::new(project).unwrap(),
         patch: LimitPatch {
