@@ -128,7 +128,7 @@ impl Checks {
             }
         }
         for node in &nodes {
-            self.node(state, &envelope.command, node, now);
+            self.node(state, envelope, node, now);
         }
         for record in &works {
             self.work(truth, record, now);

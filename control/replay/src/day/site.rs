@@ -16,6 +16,7 @@ use lattice_quorum_types::{
     allocation::RankExit,
     checkpoint::CheckpointOutcome,
     command::{Power, Principal, RankReport, SCHEMA},
+    wire::AttemptKey,
 };
 use std::{
     collections::BTreeMap,
@@ -232,12 +233,7 @@ impl Inner {
     }
 
     /// What an agent says reaches the state. That it is refused would be lost for good.
-    pub(super) fn report(
-        &mut self,
-        key: lattice_quorum_types::wire::AttemptKey,
-        node: &NodeId,
-        report: RankReport,
-    ) {
+    pub(super) fn report(&mut self, key: AttemptKey, node: &NodeId, report: RankReport) {
         let command = Command::Report {
             id: key.allocation,
             attempt: key.attempt,
@@ -273,6 +269,7 @@ impl Inner {
         match &answer {
             Ok(applied) => {
                 self.counts.committed(envelope, applied);
+                self.given(&envelope.command);
                 self.checks
                     .committed(&self.state, &mut self.truth, envelope, applied);
                 self.has_news |= !applied.events.is_empty();
@@ -291,6 +288,30 @@ impl Inner {
             let _ = self.apply(&withdraw);
         }
         answer
+    }
+
+    /// Takes down ranks on nodes that went before they were given them, and of which nobody has heard that yet.
+    fn given(&mut self, command: &Command) {
+        let (Command::Assign { id, .. }
+        | Command::AssignSensitive { id, .. }
+        | Command::Grow { id, .. }) = command
+        else {
+            return;
+        };
+        let Some(held) = self.state.allocation(*id) else {
+            return;
+        };
+        let key = AttemptKey {
+            allocation: *id,
+            attempt: held.attempt,
+        };
+        for rank in &held.ranks {
+            let machine = self.machines.get(&rank.node).filter(|of| of.is_up);
+            let boot = machine.map(Machine::boot_id);
+            if boot.is_none() || boot != rank.boot {
+                self.truth.lost.insert((rank.node.clone(), key));
+            }
+        }
     }
 
     /// The command as a planted bug makes it.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct Truth {
     pub(super) works: BTreeMap<AllocationId, Work>,
-    /// Attempts of which a rank was on a node when that went.
+    /// Attempts of which a rank was on a node when that went, or was given one that had gone.
     pub(super) lost: BTreeSet<(NodeId, AttemptKey)>,
     /// What users ended.
     pub(super) cancelled: BTreeSet<AllocationId>,

@@ -3,8 +3,9 @@
 use super::{Checks, is_sensitive};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    AllocationId, AllocationState, Command, NodeId, UnixMillis,
+    AllocationId, AllocationState, Command, Envelope, NodeId, Refusal, UnixMillis,
     allocation::RankPhase,
+    command::ExpectedNode,
     node::{Lifecycle, Node},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,7 +98,13 @@ impl Checks {
     }
 
     /// One node's record became another.
-    pub(super) fn node(&mut self, state: &State, command: &Command, node: &Node, now: UnixMillis) {
+    pub(super) fn node(
+        &mut self,
+        state: &State,
+        envelope: &Envelope,
+        node: &Node,
+        now: UnixMillis,
+    ) {
         let Some(before) = self.nodes.get(&node.id).cloned() else {
             return;
         };
@@ -121,7 +128,7 @@ impl Checks {
         if let Some(promised) = before.promised
             && node.promised != before.promised
         {
-            self.unpromised(state, command, &before, node, promised, now);
+            self.unpromised(state, envelope, &before, node, promised, now);
         }
         if node.holder != before.holder
             && let Some(holder) = node.holder
@@ -130,11 +137,12 @@ impl Checks {
         }
     }
 
-    /// A promise ends when it is kept, with who it was made to, or where its node is of no use any more.
+    /// A promise ends when it is kept, with who it was made to, where its node is of no use any more, or where limits
+    /// leave no room for who it was made to.
     fn unpromised(
         &mut self,
         state: &State,
-        command: &Command,
+        envelope: &Envelope,
         before: &Node,
         node: &Node,
         to: AllocationId,
@@ -154,7 +162,8 @@ impl Checks {
         let is_lost =
             |node: &&Node| self.was_silent(&node.id, UnixMillis(now.0.saturating_sub(60_000)));
         let is_broken = all.len() < wanted || all.iter().any(is_lost);
-        let is_withdrawn = matches!(command, Command::WithdrawPromise { .. }) && is_broken;
+        let is_withdrawn = matches!(envelope.command, Command::WithdrawPromise { .. })
+            && (is_broken || is_over_limit(state, envelope, to, &all));
         if !(is_kept || is_out || is_over || is_withdrawn) {
             let what = format!("{} is promised no more to {to}, which waits", node.id);
             self.add(now, what);
@@ -243,4 +252,24 @@ impl Checks {
             self.add(now, what);
         }
     }
+}
+
+/// Whether these nodes would be refused it for its limits, in a copy of the state.
+fn is_over_limit(state: &State, by: &Envelope, id: AllocationId, nodes: &[&Node]) -> bool {
+    let expected = |node: &&Node| {
+        let present = state.node(&node.id)?;
+        Some(ExpectedNode {
+            node: present.id.clone(),
+            version: present.version,
+            boot: None,
+        })
+    };
+    let nodes = nodes.iter().filter_map(expected).collect();
+    let envelope = Envelope {
+        command: Command::Assign { id, nodes },
+        ..by.clone()
+    };
+    let mut copy = state.clone();
+    let answer = copy.apply(copy.last_index() + 1, &envelope);
+    matches!(answer, Err(Refusal::LimitExceeded { .. }))
 }
