@@ -1,10 +1,10 @@
 //! The nodes that a service gets.
 
 use super::Wanted;
-use crate::{core::Core, tasks::schedule::whole, view::View};
+use crate::{core::Core, movement::Home, tasks::schedule::whole, view::View};
 use lattice_placement::{
     Blocker, PendingView, RunningView,
-    movement::scale::{Growth, choose},
+    movement::scale::{Growth, Source, choose},
 };
 use lattice_quorum_types::{Allocation, NodeId, allocation::Rank, command::ExpectedNode};
 use std::{collections::BTreeSet, sync::Arc};
@@ -48,9 +48,16 @@ fn chosen(
     let records = view.nodes.values().filter_map(|n| n.record.as_ref());
     let borrowed = records.filter(|r| r.current == *vcluster && r.home != r.current);
     let ends_at = RunningView::from(service).ends_at;
+    // What is left of its walltime; the last moment of it where that is over.
+    let walltime_ms = ends_at.map(|at| at.since(now).max(1));
+    // Whoever owns a node would wait for it for as long as nobody may stop the service.
+    let nodes = service.spec.nodes.saturating_add(wanted.nodes);
+    let from = match Home::of(view).keeps(&service.spec, nodes, walltime_ms) {
+        true => Source::Home,
+        false => wanted.from,
+    };
     let job = PendingView {
-        // What is left of its walltime; the last moment of it where that is over.
-        walltime_ms: ends_at.map(|at| at.since(now).max(1)),
+        walltime_ms,
         ..PendingView::from(service)
     };
     let cluster = whole(view, vcluster, core.view_age_ms().unwrap_or(0));
@@ -58,7 +65,7 @@ fn chosen(
         id: service.id,
         job,
         nodes: wanted.nodes,
-        from: wanted.from,
+        from,
         runs_on: &names(|rank| rank.phase.stays()),
         had: &names(|_| true),
         borrowed: &borrowed.map(|record| record.id.clone()).collect(),

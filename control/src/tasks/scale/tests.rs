@@ -86,6 +86,10 @@ struct Bed {
 impl Bed {
     /// These nodes are free beside `a`, each with its home.
     fn of(metric: Metric, nodes: &[(&'static str, &str)]) -> Self {
+        Self::of_class(5, metric, nodes)
+    }
+
+    fn of_class(class: u8, metric: Metric, nodes: &[(&'static str, &str)]) -> Self {
         let world = World::new();
         for (name, home) in nodes {
             let node = id(name);
@@ -98,6 +102,7 @@ impl Bed {
         }
         let spec = Box::new(AllocationSpec {
             nodes: 1,
+            class,
             workload: Workload {
                 script: Some("true".to_owned()),
                 ..Workload::default()
@@ -381,9 +386,8 @@ async fn what_the_plan_keeps_for_others_is_left_to_them_as_long_as_they_wait() {
     assert_eq!(bed.nodes(), ["a", "c", "b"]);
 }
 
-#[tokio::test]
-async fn what_its_owner_wants_back_goes_at_once_whatever_the_metric_says() {
-    let mut bed = Bed::of(query(), &[("b", "night")]);
+/// The node `b` of `night`, to `default`.
+fn is_lent(bed: &mut Bed) {
     let define = |name: &str| Command::SetVcluster {
         vcluster: VclusterName::new(name).unwrap(),
         change: Box::new(VclusterPatch::default()),
@@ -391,19 +395,45 @@ async fn what_its_owner_wants_back_goes_at_once_whatever_the_metric_says() {
     };
     bed.world.admin(define("night"));
     bed.world.admin(define("default"));
-    let version = |bed: &Bed| {
-        let view = bed.world.core.view();
-        let entry = view.node(&id("b")).unwrap();
-        entry.record.as_ref().unwrap().version
-    };
     let to = vcluster();
-    let (node, lent) = (id("b"), version(&bed));
+    let (node, lent) = (id("b"), version(bed));
     bed.world.service(Command::LendNode {
         node,
         to,
         version: lent,
     });
     bed.folds();
+}
+
+/// Of the node `b`.
+fn version(bed: &Bed) -> u64 {
+    let view = bed.world.core.view();
+    let entry = view.node(&id("b")).unwrap();
+    entry.record.as_ref().unwrap().version
+}
+
+/// Its owner would wait for it as long as nobody may stop the service.
+#[tokio::test]
+async fn a_service_that_nobody_may_stop_grows_on_no_borrowed_node() {
+    for (class, grown) in [(10, 0), (7, 0), (6, 1)] {
+        let mut bed = Bed::of_class(class, query(), &[("b", "night")]);
+        is_lent(&mut bed);
+        let prometheus = Prometheus::of(&bed.world).await;
+        prometheus.says("0.9");
+        let said = |report: &ScaleReport| report.grown + report.refused > 0;
+        let report = bed.until("it is decided", said).await;
+        assert_eq!(
+            (report.grown, report.refused),
+            (grown, 1 - grown),
+            "{class}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_its_owner_wants_back_goes_at_once_whatever_the_metric_says() {
+    let mut bed = Bed::of(query(), &[("b", "night")]);
+    is_lent(&mut bed);
     let prometheus = Prometheus::of(&bed.world).await;
     prometheus.says("0.9");
     bed.until("it grows", |report| report.grown == 1).await;
