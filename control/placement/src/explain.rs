@@ -248,7 +248,7 @@ pub enum Blocker {
 
 impl Blocker {
     /// Whether it is over once others give back what they have.
-    pub(crate) fn passes(&self) -> bool {
+    pub fn passes(&self) -> bool {
         use Blocker::{KeptFor, NodesBusy, PowerShort, Reserved, StorageShort};
         matches!(
             self,

@@ -38,7 +38,7 @@ mod unassigned;
 pub(crate) use inputs::whole;
 use inputs::{changes, delta, waiting};
 use promises::Refused;
-use room::{Search, Sought};
+use room::{Search, Sought, Turns};
 use unassigned::{Of, Unassigned, Why, pending};
 
 /// Walltimes run, and estimates with them: it is planned this often at least.
@@ -82,6 +82,7 @@ struct Rest {
 struct Warm {
     planner: Planner,
     known: Arc<View>,
+    turns: Turns,
 }
 
 /// See the module.
@@ -329,8 +330,12 @@ impl Schedule {
         let planning = tokio::task::spawn_blocking(move || {
             let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
             let policy = settings.policy;
-            let (mut planner, rests) = match warm {
-                Some(Warm { mut planner, known }) => {
+            let (mut planner, mut turns, rests) = match warm {
+                Some(Warm {
+                    mut planner,
+                    known,
+                    turns,
+                }) => {
                     let mut delta = delta(&known, &view, &vcluster, age_ms);
                     set_aside(&asides, &view, planner.view(), &mut delta);
                     let is_same = *planner.policy() == policy && !changes(&delta, planner.view());
@@ -338,17 +343,18 @@ impl Schedule {
                     if !rests {
                         planner.update(delta);
                     }
-                    (planner, rests)
+                    (planner, turns, rests)
                 }
                 None => {
                     let mut given = whole(&view, &vcluster, age_ms);
                     given.pending.retain(|id, _| asides.get(id) != Some(&true));
-                    (Planner::new(given), false)
+                    (Planner::new(given), Turns::default(), false)
                 }
             };
             planner.set_policy(policy);
             let plan = (!rests).then(|| {
                 let plan = sooner::plan(&mut planner, &view, &vcluster, now);
+                let late = turns.late(&mut planner, &view, &plan, &rules, now);
                 let search = Search {
                     core: &core,
                     view: &view,
@@ -358,12 +364,17 @@ impl Schedule {
                     rules,
                     now,
                 };
-                let sought = search.run(&plan);
+                let sought = search.run(&plan, late);
                 (plan, sought)
             });
             drop(turn);
             let known = view;
-            (Warm { planner, known }, plan)
+            let warm = Warm {
+                planner,
+                known,
+                turns,
+            };
+            (warm, plan)
         });
         match planning.await {
             Ok((warm, plan)) => {

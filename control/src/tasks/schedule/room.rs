@@ -3,14 +3,17 @@
 
 use crate::{core::Core, view::View};
 use lattice_placement::{
-    ClusterView, Explanation, Health, Liveness, Plan, Policy,
+    ClusterView, Health, Liveness, PendingView, Plan, Planner, Policy, Reservation,
     movement::preempt::{self, Input, Saves, Victims, Work, choose},
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, UnixMillis, VclusterName,
     command::{CheckpointAsked, ExpectedNode, Victim},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// Jobs for which room is sought in one cycle: each is a few plans of its own.
 const SOUGHT_AT_ONCE: usize = 3;
@@ -23,6 +26,74 @@ pub(crate) struct Rules {
     pub(crate) patience_ms: u64,
     /// How long a checkpoint of one that makes room may take.
     pub(crate) timeout_ms: u64,
+}
+
+/// A job that has waited long enough for nodes, and would have to wait on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Late {
+    pub(super) id: AllocationId,
+    /// When it would start if nobody made room.
+    pub(super) planned_start: Option<UnixMillis>,
+}
+
+/// When jobs were last looked at. There may be more of them than a cycle looks at, also such as nobody can make room
+/// for: each has its turn.
+#[derive(Debug, Default)]
+pub(super) struct Turns(BTreeMap<AllocationId, UnixMillis>);
+
+impl Turns {
+    /// Those whose turn it is, the most urgent first. Whom the plan does not say when they start is found out by
+    /// one more plan each.
+    pub(super) fn late(
+        &mut self,
+        planner: &mut Planner,
+        view: &View,
+        plan: &Plan,
+        rules: &Rules,
+        now: UnixMillis,
+    ) -> Vec<Late> {
+        let pending = &planner.view().pending;
+        self.0.retain(|id, _| pending.contains_key(id));
+        if !rules.policy.enabled {
+            return Vec::new();
+        }
+        let held = planner.view().running.keys();
+        let held = held.filter_map(|id| view.allocation(*id));
+        let Some(lowest) = held.map(|held| held.spec.class).min() else {
+            return Vec::new();
+        };
+        let urgent = |(id, job): (&AllocationId, &PendingView)| {
+            let waits = now.since(job.eligible_at) >= rules.patience_ms;
+            // An element without an allocation of its own is promised nothing.
+            let is_own = view.allocation(*id).is_some();
+            // Nobody makes room for who waits for anything but what others have.
+            let is_helped = || {
+                plan.waiting
+                    .get(*id)
+                    .is_some_and(|why| why.blocker.passes())
+            };
+            (job.class > lowest && waits && is_own && is_helped())
+                .then(|| (Reverse(job.class), job.eligible_at, *id))
+        };
+        let mut urgent: Vec<_> = pending.iter().filter_map(urgent).collect();
+        urgent.sort_unstable_by_key(|of| (self.0.get(&of.2).copied(), *of));
+        urgent.truncate(SOUGHT_AT_ONCE);
+        urgent.sort_unstable();
+        let mut late = Vec::new();
+        for (_, _, id) in urgent {
+            self.0.insert(id, now);
+            let planned = plan.waiting.get(id).and_then(|why| why.estimated_start);
+            let estimated = || {
+                let plan = planner.plan_estimating(now, Some(id));
+                plan.waiting.get(id)?.estimated_start
+            };
+            let planned_start = planned.or_else(estimated);
+            if planned_start.is_none_or(|at| at >= now.after(rules.patience_ms)) {
+                late.push(Late { id, planned_start });
+            }
+        }
+        late
+    }
 }
 
 /// What a search needs to know.
@@ -45,12 +116,8 @@ pub(super) struct Sought {
 }
 
 impl Search<'_> {
-    /// Who makes room for which of the jobs that this plan leaves waiting.
-    pub(super) fn run(&self, plan: &Plan) -> Vec<Sought> {
-        if !self.rules.policy.enabled {
-            return Vec::new();
-        }
-        let jobs = self.candidates(plan);
+    /// Who makes room for which of these, which the plan leaves waiting.
+    pub(super) fn run(&self, plan: &Plan, jobs: Vec<Late>) -> Vec<Sought> {
         if jobs.is_empty() {
             return Vec::new();
         }
@@ -60,8 +127,12 @@ impl Search<'_> {
         let mut taken: BTreeSet<NodeId> = BTreeSet::new();
         let mut gone: BTreeSet<AllocationId> = BTreeSet::new();
         let mut sought = Vec::new();
-        for (id, planned_start) in jobs {
-            let others = plan.reservations.iter().filter(|made| made.id != id);
+        for Late { id, planned_start } in jobs {
+            let class = |id: &AllocationId| self.cluster.pending.get(id).map(|job| job.class);
+            // Who comes later is not who matters less: what is planned for a lower class is planned anew.
+            let outranked = |made: &&Reservation| class(&made.id) < class(&id);
+            let others = plan.reservations.iter();
+            let others = others.filter(|made| made.id != id && !outranked(made));
             let mut reserved: BTreeSet<NodeId> =
                 others.flat_map(|made| made.nodes.iter().cloned()).collect();
             let placed = plan.placements.iter().flat_map(|placed| &placed.nodes);
@@ -91,33 +162,6 @@ impl Search<'_> {
             }
         }
         sought
-    }
-
-    /// Jobs that wait for nodes, have waited long enough and would have to wait on, the most urgent first.
-    fn candidates(&self, plan: &Plan) -> Vec<(AllocationId, Option<UnixMillis>)> {
-        let patience_ms = self.rules.patience_ms;
-        let lowest = self.cluster.running.keys();
-        let lowest = lowest.filter_map(|id| self.view.allocation(*id));
-        let Some(lowest) = lowest.map(|held| held.spec.class).min() else {
-            return Vec::new();
-        };
-        let urgent = |(id, job): (&AllocationId, &lattice_placement::PendingView)| {
-            let waits = self.now.since(job.eligible_at) >= patience_ms;
-            // An element without an allocation of its own is promised nothing.
-            let is_own = self.view.allocation(*id).is_some();
-            (job.class > lowest && waits && is_own).then_some((job.class, job.eligible_at, *id))
-        };
-        let mut urgent: Vec<_> = self.cluster.pending.iter().filter_map(urgent).collect();
-        urgent.sort_unstable_by_key(|(class, since, id)| (std::cmp::Reverse(*class), *since, *id));
-        let late = |(_, _, id): (u8, UnixMillis, AllocationId)| {
-            let Explanation {
-                estimated_start, ..
-            } = plan.waiting.get(id)?;
-            let is_late = estimated_start.is_none_or(|at| at >= self.now.after(patience_ms));
-            is_late.then_some((id, estimated_start))
-        };
-        let late = urgent.into_iter().filter_map(late);
-        late.take(SOUGHT_AT_ONCE).collect()
     }
 
     fn work(&self) -> BTreeMap<AllocationId, Work> {

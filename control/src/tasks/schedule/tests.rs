@@ -12,6 +12,7 @@ use lattice_quorum_types::{
 use std::collections::BTreeMap;
 
 mod inputs;
+mod late;
 mod promised;
 mod refused;
 

@@ -1,0 +1,154 @@
+//! For whom room is sought: who would wait too long, each in its turn.
+
+use super::{
+    inputs::{edited, folded, id, well},
+    *,
+};
+use crate::tasks::testing::world::World;
+use lattice_placement::{Layout, Reservation, movement::preempt};
+use lattice_quorum_types::allocation::{Rank, RankPhase};
+use room::{Late, Rules};
+
+const NOW: UnixMillis = UnixMillis(100_000_000);
+const SECOND: u64 = 1_000;
+
+/// A node, and the work on it: that has so long left.
+fn held(name: &str, by: u64, class: u8, left_ms: u64) -> (Arc<NodeEntry>, Arc<Allocation>) {
+    let holder = Holder {
+        allocation: AllocationId(by),
+        attempt: 1,
+    };
+    let node = edited(&well(name), |record| record.holder = Some(holder));
+    let mut runs = Allocation::clone(&allocation(by, AllocationState::Running));
+    let at = UnixMillis(NOW.0 - 1_800 * SECOND);
+    runs.spec.class = class;
+    runs.spec.walltime_ms = Some(1_800 * SECOND + left_ms);
+    (runs.attempt, runs.started_at) = (1, Some(at));
+    runs.ranks = vec![Rank {
+        node: id(name),
+        phase: RankPhase::Running { at },
+        boot: None,
+    }];
+    (node, Arc::new(runs))
+}
+
+fn waits(id: u64, class: u8, nodes: u32) -> Arc<Allocation> {
+    let mut waits = Allocation::clone(&allocation(id, AllocationState::Pending));
+    (waits.spec.class, waits.spec.nodes) = (class, nodes);
+    waits.spec.walltime_ms = Some(3_600 * SECOND);
+    Arc::new(waits)
+}
+
+fn rules(patience_ms: u64) -> Rules {
+    Rules {
+        policy: preempt::Policy {
+            near_completion_ms: 0,
+            ..preempt::Policy::default()
+        },
+        patience_ms,
+        timeout_ms: 600 * SECOND,
+    }
+}
+
+fn planned(view: &Arc<View>) -> (Planner, Plan) {
+    let mut planner = Planner::new(whole(view, &vcluster(), 7));
+    let plan = planner.plan(NOW);
+    (planner, plan)
+}
+
+/// Of several that wait a plan says of one when it would start.
+#[test]
+fn who_would_start_soon_is_not_made_room_for_whether_the_plan_says_so_or_not() {
+    let ((n1, first), (n2, second)) =
+        (held("n1", 1, 3, 20 * SECOND), held("n2", 2, 3, 25 * SECOND));
+    let waiting = [waits(3, 8, 1), waits(4, 8, 1)];
+    let [one, other] = waiting;
+    let view = folded(1, &[n1, n2], &[first, second, one, other]);
+    let (mut planner, plan) = planned(&view);
+    let said = |id| plan.waiting.get(AllocationId(id)).unwrap().estimated_start;
+    assert_eq!((said(3).is_some(), said(4)), (true, None));
+    let mut late = |patience_ms| {
+        let mut turns = Turns::default();
+        let late = turns.late(&mut planner, &view, &plan, &rules(patience_ms), NOW);
+        let late = late.into_iter();
+        let left_ms = |at: Option<UnixMillis>| at.map(|at| at.since(NOW));
+        late.map(|of| (of.id.0, left_ms(of.planned_start)))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(late(60 * SECOND), []);
+    let starts = late(10 * SECOND);
+    assert_eq!(starts.len(), 2);
+    // The patience is over before either ends.
+    assert!(
+        starts
+            .iter()
+            .all(|(_, ms)| ms.is_some_and(|ms| ms < 60 * SECOND)),
+        "{starts:?}"
+    );
+}
+
+#[test]
+fn who_waits_for_room_has_its_turn_however_many_wait_before_it() {
+    let ((n1, first), (n2, second)) = (
+        held("n1", 1, 2, 1_800 * SECOND),
+        held("n2", 2, 2, 1_800 * SECOND),
+    );
+    let mut all = vec![first, second];
+    all.extend((3..=6).map(|id| waits(id, 9, 2)));
+    all.push(waits(7, 8, 1));
+    // There are no such nodes, whoever makes room.
+    all.push(waits(8, 9, 3));
+    let view = folded(1, &[n1, n2], &all);
+    let (mut planner, plan) = planned(&view);
+    let mut turns = Turns::default();
+    let mut cycle = |n: u64| {
+        let now = NOW.after(n);
+        let late = turns.late(&mut planner, &view, &plan, &rules(0), now);
+        late.iter().map(|late| late.id.0).collect::<Vec<_>>()
+    };
+    assert_eq!(cycle(0), [3, 4, 5]);
+    assert_eq!(cycle(1), [3, 6, 7]);
+    assert_eq!(cycle(2), [3, 4, 5]);
+    assert_eq!(cycle(3), [3, 6, 7]);
+}
+
+/// A planned reservation is no promise: who matters more goes first.
+#[tokio::test]
+async fn nodes_that_are_planned_for_a_lower_class_can_be_made_room_on() {
+    let world = World::new();
+    let names = ["n1", "n2"];
+    let held = [(1, "n1"), (2, "n2")].map(|(by, name)| held(name, by, 2, 1_800 * SECOND));
+    let (nodes, mut all): (Vec<_>, Vec<_>) = held.into_iter().unzip();
+    all.extend([waits(3, 3, 2), waits(4, 9, 1), waits(5, 9, 2)]);
+    let view = folded(1, &nodes, &all);
+    let (planner, mut plan) = planned(&view);
+    let mut victims = |reserved_for| {
+        plan.reservations = vec![Reservation {
+            id: AllocationId(reserved_for),
+            starts_at: NOW.after(1_800 * SECOND),
+            nodes: names.map(id).into(),
+            layout: Layout {
+                groups: Vec::new(),
+                ungrouped: 2,
+                topology: 0.0,
+                conformance: 1.0,
+            },
+        }];
+        let search = Search {
+            core: &world.core,
+            view: &view,
+            vcluster: &vcluster(),
+            cluster: planner.view(),
+            solver: planner.policy(),
+            rules: rules(0),
+            now: NOW,
+        };
+        let late = Late {
+            id: AllocationId(4),
+            planned_start: None,
+        };
+        search.run(&plan, vec![late]).len()
+    };
+    assert_eq!(victims(3), 1);
+    assert_eq!(victims(5), 0, "its own class has it reserved");
+}
