@@ -112,6 +112,15 @@ impl Work {
             burst,
         }
     }
+
+    /// How long it writes a checkpoint before it leaves its nodes, milliseconds. What has not begun has nothing to
+    /// write.
+    fn saved_after_ms(&self) -> u64 {
+        match self.saves {
+            Saves::In { write_ms } if self.state != AllocationState::Starting => write_ms,
+            _ => 0,
+        }
+    }
 }
 
 /// What a choice depends on.
@@ -149,7 +158,7 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
         return Err(NoVictims::NotPending);
     };
     let mut what_if = WhatIf::new(&input, job);
-    match what_if.without(&[]) {
+    match what_if.without(&[], input.now) {
         Ok(_) => return Err(NoVictims::FitsNow),
         Err(blocker) if !blocker.passes() => return Err(NoVictims::Blocked { blocker }),
         Err(_) => {}
@@ -163,7 +172,8 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
         most: input.policy.max_victims.min(MOST_VICTIMS),
     };
     let all: Vec<&Candidate> = candidates.iter().collect();
-    if let Err(blocker) = what_if.without(&all) {
+    // Of some of them alone the nodes may come free sooner than of all.
+    if let Err(blocker) = what_if.without(&all, input.now) {
         return Err(NoVictims::Shortfall {
             needed: job.nodes,
             free: what_if.most_free(&[]),
@@ -189,7 +199,10 @@ fn settle(
         if best.as_ref().is_some_and(|(first, _)| !set.ties(first)) {
             break;
         }
-        let Ok(placed) = what_if.without(&set.members(candidates)) else {
+        let gone = set.members(candidates);
+        let saved_after_ms = gone.iter().map(|c| c.saved_after_ms).max();
+        let free_at = input.now.after(saved_after_ms.unwrap_or(0));
+        let Ok(placed) = what_if.without(&gone, free_at) else {
             continue;
         };
         let is_better =
@@ -261,6 +274,7 @@ fn candidates(
             class: guard::class(work, input.policy),
             burst: work.burst,
             cost: Cost::of(work, running, what_if.gpus(held), input.now),
+            saved_after_ms: work.saved_after_ms(),
         });
     }
     (candidates, kept)

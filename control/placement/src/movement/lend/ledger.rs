@@ -19,7 +19,10 @@ use crate::{
     view::{PendingView, RunningView},
 };
 use lattice_quorum_types::{AllocationId, AllocationState, NodeId, UnixMillis, VclusterName};
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// A wanting job. Its nodes of one conformance group where one must do.
 #[derive(Debug, Clone, Copy)]
@@ -309,14 +312,18 @@ impl<'a> Ledger<'a> {
         (0..self.places.len()).filter(is_useless).collect()
     }
 
-    /// What was asked back, is in use by work that is not on its way off, and wanted by no job.
-    pub(super) fn unwanted(&self) -> Vec<NodeId> {
+    /// What was asked back, is in use by work that is not on its way off, and wanted by no job. With what goes home
+    /// now its owner's jobs may share the nodes otherwise, and one of them want it after all: then that is seen first.
+    pub(super) fn unwanted(&self, going_home: impl Iterator<Item = usize>) -> Vec<NodeId> {
+        let home = |n: usize| self.places[n].map(|place| &place.home);
+        let moving: BTreeSet<_> = going_home.filter_map(home).collect();
         let stays = |n: &usize| {
             let work = self.holders[*n].and_then(|id| self.input.work.get(&id));
             let stays = work.is_some_and(|work| work.state == AllocationState::Running);
             let recalled_at = self.places[*n].and_then(|place| place.recalled_at);
             let is_settled = recalled_at.is_some_and(|at| self.has_settled(at));
-            stays && is_settled && !self.taken.contains(*n)
+            let is_moving = home(*n).is_some_and(|home| moving.contains(home));
+            stays && is_settled && !is_moving && !self.taken.contains(*n)
         };
         let unwanted = self.returning.iter().filter(stays);
         unwanted

@@ -52,7 +52,7 @@ pub(super) fn decide(input: Input<'_>) -> Moves {
     for n in ledger.useless() {
         told.returns.entry(n).or_insert(None);
     }
-    told.moves.withdrawn = ledger.unwanted();
+    told.moves.withdrawn = ledger.unwanted(told.returns.keys().copied());
     told.finish(&ledger)
 }
 

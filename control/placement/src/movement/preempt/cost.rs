@@ -68,14 +68,14 @@ impl Cost {
         let since = work
             .checkpointed_at
             .map_or(work.since, |at| at.max(work.since));
-        let (checkpoint, recompute) = match work.saves {
-            _ if work.state == AllocationState::Starting => (0, 0),
-            Saves::In { write_ms } => (write_ms, 0),
-            Saves::NotNow => (0, now.since(since)),
-            Saves::Never => (0, now.since(work.since)),
+        let recompute = match work.saves {
+            _ if work.state == AllocationState::Starting => 0,
+            Saves::In { .. } => 0,
+            Saves::NotNow => now.since(since),
+            Saves::Never => now.since(work.since),
         };
         Self {
-            checkpoint: gpu_s(checkpoint),
+            checkpoint: gpu_s(work.saved_after_ms()),
             recompute: gpu_s(recompute),
             completion: gpu_s(had_ms(work, running, now)) * completion(work, running, now),
         }

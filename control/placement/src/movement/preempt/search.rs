@@ -31,6 +31,8 @@ pub(super) struct Candidate {
     pub(super) class: u8,
     pub(super) burst: bool,
     pub(super) cost: Cost,
+    /// How long it takes to save it, milliseconds: its nodes come free no sooner.
+    pub(super) saved_after_ms: u64,
 }
 
 /// What a set must bring.

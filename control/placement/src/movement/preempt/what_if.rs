@@ -33,7 +33,6 @@ pub(super) struct WhatIf<'a> {
     kinds: Kinds,
     needed: u32,
     held: BTreeMap<AllocationId, Vec<usize>>,
-    now: UnixMillis,
     whole: &'a ClusterView,
 }
 
@@ -94,13 +93,16 @@ impl<'a> WhatIf<'a> {
             kinds,
             needed: job.nodes,
             held,
-            now: input.now,
             whole,
         }
     }
 
-    /// Where the job starts if `gone` were not there; else what stops it.
-    pub(super) fn without(&mut self, gone: &[&Candidate]) -> Result<Placement, Blocker> {
+    /// Where the job starts at that time if `gone` were not there then; else what stops it.
+    pub(super) fn without(
+        &mut self,
+        gone: &[&Candidate],
+        at: UnixMillis,
+    ) -> Result<Placement, Blocker> {
         let view = self.view_without(gone);
         let all = || gone.iter().flat_map(|c| c.nodes.iter().copied());
         all().for_each(|n| self.machine.free.insert(n));
@@ -111,7 +113,7 @@ impl<'a> WhatIf<'a> {
             queue: &self.queue,
             sets: &self.sets,
             paths: &self.paths,
-            now: self.now,
+            now: at,
             estimated: None,
         };
         let scorer = Scorer::new(&given, 0);

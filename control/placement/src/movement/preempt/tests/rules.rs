@@ -513,8 +513,16 @@ fn what_administrators_keep_for_others_is_of_no_use() {
         matches!(no, NoVictims::Shortfall { freeable: 2, .. }),
         "{no:?}"
     );
-    site.view.reserved.insert(name, window(NOW.after(HOUR)));
-    assert_eq!(site.victims(), [90, 91, 92], "it is over by then");
+    // The job begins once who has the node has written its checkpoint, which takes two minutes.
+    let starts = 2 * MINUTE;
+    let mut site_with = |from| {
+        site.view.reserved.insert(name.clone(), window(from));
+        site.choose().map(|chosen| chosen.victims.len())
+    };
+    let no = site_with(NOW.after(HOUR + starts - 1)).unwrap_err();
+    assert!(matches!(no, NoVictims::NotFound { tried: 1 }), "{no:?}");
+    let all = site_with(NOW.after(HOUR + starts));
+    assert_eq!(all, Ok(3), "it is over by then");
 }
 
 #[test]

@@ -20,6 +20,7 @@ fn candidate(id: u64, gain: u32, class: u8, burst: bool, cost: f64) -> Candidate
             checkpoint: cost,
             ..Cost::default()
         },
+        saved_after_ms: 0,
     }
 }
 
