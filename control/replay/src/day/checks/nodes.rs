@@ -137,8 +137,8 @@ impl Checks {
         }
     }
 
-    /// A promise ends when it is kept, with who it was made to, where its node is of no use any more, or where limits
-    /// leave no room for who it was made to.
+    /// A promise ends when it is kept, with who it was made to, where its node is of no use any more, or where who it
+    /// was made to would not be given it.
     fn unpromised(
         &mut self,
         state: &State,
@@ -163,7 +163,7 @@ impl Checks {
             |node: &&Node| self.was_silent(&node.id, UnixMillis(now.0.saturating_sub(60_000)));
         let is_broken = all.len() < wanted || all.iter().any(is_lost);
         let is_withdrawn = matches!(envelope.command, Command::WithdrawPromise { .. })
-            && (is_broken || is_over_limit(state, envelope, to, &all));
+            && (is_broken || is_of_no_use(state, envelope, to, &all));
         if !(is_kept || is_out || is_over || is_withdrawn) {
             let what = format!("{} is promised no more to {to}, which waits", node.id);
             self.add(now, what);
@@ -254,8 +254,9 @@ impl Checks {
     }
 }
 
-/// Whether these nodes would be refused it for its limits, in a copy of the state.
-fn is_over_limit(state: &State, by: &Envelope, id: AllocationId, nodes: &[&Node]) -> bool {
+/// Whether these nodes would be refused it for its limits, or because an administrator keeps them for others before it
+/// would be over, in a copy of the state.
+fn is_of_no_use(state: &State, by: &Envelope, id: AllocationId, nodes: &[&Node]) -> bool {
     let expected = |node: &&Node| {
         let present = state.node(&node.id)?;
         Some(ExpectedNode {
@@ -271,5 +272,8 @@ fn is_over_limit(state: &State, by: &Envelope, id: AllocationId, nodes: &[&Node]
     };
     let mut copy = state.clone();
     let answer = copy.apply(copy.last_index() + 1, &envelope);
-    matches!(answer, Err(Refusal::LimitExceeded { .. }))
+    matches!(
+        answer,
+        Err(Refusal::LimitExceeded { .. } | Refusal::Reserved { .. })
+    )
 }
