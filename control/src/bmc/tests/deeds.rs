@@ -77,8 +77,8 @@ fn entry(id: u32, severity: &str, message: &str) -> serde_json::Value {
 async fn the_task_of_a_flash_stands_beside_the_change_and_is_told_once_over_a_restart() {
     let (bmc, folder, path) = started(xe9680()).await;
     let plan = || BmcPlan::load(&path).unwrap();
-    let kept = || History::open(Some(folder.path())).unwrap();
-    let bed = Bed::with(plan(), kept());
+    let kept = || kept_in(folder.path());
+    let bed = Bed::with(plan(), kept().await);
     bed.until_entries("gpu001", 1).await;
     bed.looks(1).await;
     assert_eq!(bed.deeds().await, [], "nothing was done yet");
@@ -102,7 +102,7 @@ async fn the_task_of_a_flash_stands_beside_the_change_and_is_told_once_over_a_re
     drop(bed.end().await);
 
     // Read anew from its beginning by the next run, and told once.
-    let bed = Bed::with(plan(), kept());
+    let bed = Bed::with(plan(), kept().await);
     bed.looks(3).await;
     assert_eq!(bed.deeds().await.len(), 1);
     assert!(bmc.counters().in_flight_max <= 1);
