@@ -123,6 +123,12 @@ impl Search<'_> {
         }
         let work = self.work();
         let borrowed = self.borrowed();
+        // Who waits for promised nodes will use what limits leave: room that is made beside is made for nothing.
+        let mut cluster = self.cluster.clone();
+        let promised = self.view.room.keys();
+        for held in promised.filter_map(|id| self.view.allocation(*id)) {
+            count(&mut cluster, held);
+        }
         // What one is promised nobody else is, in this cycle either.
         let mut taken: BTreeSet<NodeId> = BTreeSet::new();
         let mut gone: BTreeSet<AllocationId> = BTreeSet::new();
@@ -142,7 +148,7 @@ impl Search<'_> {
             let may_go: BTreeMap<AllocationId, Work> =
                 may_go.map(|(id, work)| (*id, work.clone())).collect();
             let chosen = choose(Input {
-                view: self.cluster,
+                view: &cluster,
                 solver: self.solver,
                 job: id,
                 planned_start,
@@ -156,6 +162,9 @@ impl Search<'_> {
                 Ok(victims) => {
                     taken.extend(victims.nodes.iter().cloned());
                     gone.extend(victims.victims.iter().map(|victim| victim.id));
+                    if let Some(held) = self.view.allocation(id) {
+                        count(&mut cluster, held);
+                    }
                     sought.extend(self.command(victims));
                 }
                 Err(why) => tracing::debug!(%id, %why, "nobody makes room"),
@@ -200,6 +209,27 @@ impl Search<'_> {
             id,
             command: Command::Preempt { id, nodes, victims },
         })
+    }
+}
+
+/// Counts under the limits who gets nodes once they are free, as if it had them.
+fn count(cluster: &mut ClusterView, promised: &Allocation) {
+    if promised.state != AllocationState::Pending {
+        return;
+    }
+    let (nodes, project) = (u64::from(promised.spec.nodes), &promised.spec.project);
+    let levels = cluster.levels.iter_mut();
+    for (path, level) in levels.filter(|(path, _)| project.is_within(path)) {
+        let used = match path == project {
+            true => &mut level.own,
+            false => &mut level.subtree,
+        };
+        used.nodes = used.nodes.saturating_add(nodes);
+        used.allocations = used.allocations.saturating_add(1);
+    }
+    if promised.spec.sensitive {
+        let used = &mut cluster.sensitive_pool.used;
+        *used = used.saturating_add(nodes);
     }
 }
 

@@ -5,8 +5,11 @@ use super::{
     *,
 };
 use crate::tasks::testing::world::World;
-use lattice_placement::{Layout, Reservation, movement::preempt};
-use lattice_quorum_types::allocation::{Rank, RankPhase};
+use lattice_placement::{Layout, LevelView, Reservation, movement::preempt};
+use lattice_quorum_types::{
+    allocation::{Rank, RankPhase},
+    limit::{Limits, Usage},
+};
 use room::{Late, Rules};
 
 const NOW: UnixMillis = UnixMillis(100_000_000);
@@ -151,4 +154,49 @@ async fn nodes_that_are_planned_for_a_lower_class_can_be_made_room_on() {
     };
     assert_eq!(victims(3), 1);
     assert_eq!(victims(5), 0, "its own class has it reserved");
+}
+
+/// Who waits for promised nodes uses what limits leave, and so does who was found room in the same cycle.
+#[tokio::test]
+async fn nobody_makes_room_for_who_a_limit_would_keep_waiting_by_then() {
+    let world = World::new();
+    let held = [(1, "n1"), (2, "n2")].map(|(by, name)| held(name, by, 2, 1_800 * SECOND));
+    let (nodes, mut all): (Vec<_>, Vec<_>) = held.into_iter().unzip();
+    all.extend([waits(3, 9, 1), waits(4, 9, 1)]);
+    let promised = edited(&nodes[0], |record| record.promised = Some(AllocationId(3)));
+    let promised = folded(1, &[promised, nodes[1].clone()], &all);
+    let unpromised = folded(1, &nodes, &all);
+    let sought = |view: &Arc<View>, jobs: &[u64], max_nodes| {
+        let (planner, plan) = planned(view);
+        let mut cluster = planner.view().clone();
+        let level = LevelView {
+            limits: Limits {
+                max_nodes: Some(max_nodes),
+                max_concurrent_allocations: None,
+            },
+            own: Usage::default(),
+            subtree: Usage::default(),
+        };
+        let project = all[0].spec.project.clone();
+        cluster.levels.insert(project, level);
+        let search = Search {
+            core: &world.core,
+            view,
+            vcluster: &vcluster(),
+            cluster: &cluster,
+            solver: planner.policy(),
+            rules: rules(0),
+            now: NOW,
+        };
+        let late = |id: &u64| Late {
+            id: AllocationId(*id),
+            planned_start: None,
+        };
+        let sought = search.run(&plan, jobs.iter().map(late).collect());
+        sought.iter().map(|made| made.id.0).collect::<Vec<_>>()
+    };
+    assert_eq!(sought(&unpromised, &[3, 4], 2), [3, 4]);
+    assert_eq!(sought(&unpromised, &[3, 4], 1), [3]);
+    assert_eq!(sought(&promised, &[4], 2), [4]);
+    assert!(sought(&promised, &[4], 1).is_empty());
 }
