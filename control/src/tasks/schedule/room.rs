@@ -72,8 +72,11 @@ impl Turns {
                     .get(*id)
                     .is_some_and(|why| why.blocker.passes())
             };
-            (job.class > lowest && waits && is_own && is_helped())
-                .then(|| (Reverse(job.class), job.eligible_at, *id))
+            (job.class > lowest && waits && is_own && is_helped()).then_some((
+                Reverse(job.class),
+                job.eligible_at,
+                *id,
+            ))
         };
         let mut urgent: Vec<_> = pending.iter().filter_map(urgent).collect();
         urgent.sort_unstable_by_key(|of| (self.0.get(&of.2).copied(), *of));
