@@ -30,6 +30,7 @@ use std::{
 use tokio::time::{Instant, timeout};
 
 pub(crate) mod inputs;
+mod late;
 mod promises;
 pub(crate) mod room;
 mod sooner;
@@ -37,8 +38,9 @@ mod unassigned;
 
 pub(crate) use inputs::whole;
 use inputs::{changes, delta, waiting};
+use late::Turns;
 use promises::Refused;
-use room::{Search, Sought, Turns};
+use room::{Search, Sought};
 use unassigned::{Of, Unassigned, Why, pending};
 
 /// Walltimes run, and estimates with them: it is planned this often at least.

@@ -1,5 +1,6 @@
 //! For whom room is sought: who would wait too long, each in its turn.
 
+use super::super::{late::Late, room::Rules};
 use super::{
     inputs::{edited, folded, id, well},
     *,
@@ -10,7 +11,6 @@ use lattice_quorum_types::{
     allocation::{Rank, RankPhase},
     limit::{Limits, Usage},
 };
-use room::{Late, Rules};
 
 const NOW: UnixMillis = UnixMillis(100_000_000);
 const SECOND: u64 = 1_000;
