@@ -4,7 +4,7 @@
 use crate::{
     explain::Blocker,
     queue::{Interned, NONE, Project},
-    view::LevelView,
+    view::{ClusterView, LevelView},
 };
 use lattice_quorum_types::{
     AllocationId, ProjectPath, UnixMillis,
@@ -34,6 +34,25 @@ impl Held {
         Held {
             own: self.own.with(other.own),
             subtree: self.subtree.with(other.subtree),
+        }
+    }
+}
+
+impl ClusterView {
+    /// Counts work of so many nodes under the limits as if it held them.
+    pub fn count(&mut self, project: &ProjectPath, nodes: u32, is_sensitive: bool) {
+        let levels = self.levels.iter_mut();
+        for (path, level) in levels.filter(|(path, _)| project.is_within(path)) {
+            let mut held = Held {
+                own: level.own,
+                subtree: level.subtree,
+            };
+            held.add(path == project, nodes);
+            (level.own, level.subtree) = (held.own, held.subtree);
+        }
+        if is_sensitive {
+            let used = &mut self.sensitive_pool.used;
+            *used = used.saturating_add(u64::from(nodes));
         }
     }
 }

@@ -144,20 +144,8 @@ fn count(cluster: &mut ClusterView, promised: &Allocation) {
     if promised.state != AllocationState::Pending {
         return;
     }
-    let (nodes, project) = (u64::from(promised.spec.nodes), &promised.spec.project);
-    let levels = cluster.levels.iter_mut();
-    for (path, level) in levels.filter(|(path, _)| project.is_within(path)) {
-        let used = match path == project {
-            true => &mut level.own,
-            false => &mut level.subtree,
-        };
-        used.nodes = used.nodes.saturating_add(nodes);
-        used.allocations = used.allocations.saturating_add(1);
-    }
-    if promised.spec.sensitive {
-        let used = &mut cluster.sensitive_pool.used;
-        *used = used.saturating_add(nodes);
-    }
+    let spec = &promised.spec;
+    cluster.count(&spec.project, spec.nodes, spec.sensitive);
 }
 
 /// What must be known of work that holds nodes before anybody takes them.
