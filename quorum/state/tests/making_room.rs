@@ -3,73 +3,22 @@
 
 mod common;
 
-use common::{Cluster, node, work::*};
+use common::{Cluster, node, room::*, work::*};
 use lattice_quorum_types::{
     AllocationId,
     AllocationState::*,
-    Applied, Command, NodeId, Refusal, VclusterName,
+    Applied, Command, Refusal,
     allocation::{RankExit, StopCause},
     audit::AuditAction,
-    command::{CheckpointAsked, Power, RankReport, Victim},
+    command::{Power, RankReport, Victim},
     course::MoveReason,
     id::ReservationName,
     node::Lifecycle,
     reservation::ReservationSpec,
     spec::{AllocationSpec, Requeue},
     tenure::TakenBy,
-    vcluster::VclusterPatch,
     view::{Answer, Query},
 };
-
-fn of_class(nodes: u32, class: u8) -> AllocationSpec {
-    AllocationSpec {
-        class,
-        ..common::spec("t", nodes)
-    }
-}
-
-/// Room for twelve, six nodes.
-fn cluster() -> Cluster {
-    let mut c = Cluster::default();
-    c.create("t", Some(common::limits(12))).unwrap();
-    c.add_nodes(6);
-    c
-}
-
-fn names(nodes: &[u32]) -> Vec<NodeId> {
-    nodes.iter().map(|n| node(&format!("n{n:03}"))).collect()
-}
-
-fn victim(c: &Cluster, id: AllocationId, writes: bool) -> Victim {
-    Victim {
-        id,
-        attempt: c.of(id).attempt,
-        checkpoint: writes.then(|| CheckpointAsked {
-            directory: "/scratch".to_owned(),
-            timeout_ms: 5_000,
-        }),
-    }
-}
-
-fn preempt(
-    c: &mut Cluster,
-    id: AllocationId,
-    nodes: &[u32],
-    victims: Vec<Victim>,
-) -> Result<Applied, Refusal> {
-    let nodes = names(nodes);
-    c.service(Command::Preempt { id, nodes, victims })
-}
-
-fn promised(c: &Cluster, id: AllocationId) -> Vec<String> {
-    let nodes = c.state.nodes().filter(|node| node.promised == Some(id));
-    nodes.map(|node| node.id.to_string()).collect()
-}
-
-fn assign(c: &mut Cluster, id: AllocationId, nodes: &[u32]) -> Result<Applied, Refusal> {
-    let nodes = c.expected(&names(nodes));
-    c.service(Command::Assign { id, nodes })
-}
 
 /// Low runs on n000 to n003, a part of it is to make room for three nodes of a high one.
 fn preempted(low: AllocationSpec, writes: bool) -> (Cluster, AllocationId, AllocationId) {
@@ -512,6 +461,74 @@ fn a_promise_goes_with_what_it_was_made_to() {
     assert!(c.state.revision().0 <= before.0 + 1, "the lease alone");
 }
 
+/// What high is promised ends in every way there is while low writes its checkpoint.
+#[test]
+fn who_makes_room_for_nobody_any_more_goes_on() {
+    type Step = fn(&mut Cluster, AllocationId);
+    let ways: [Step; 3] = [
+        |c, high| drop(c.user("alice", Command::Cancel { id: high }).unwrap()),
+        |c, high| drop(c.service(Command::WithdrawPromise { id: high }).unwrap()),
+        |c, high| {
+            c.add_nodes(3);
+            assign(c, high, &[6, 7, 8]).unwrap();
+        },
+    ];
+    for step in ways {
+        for is_whole in [true, false] {
+            let (mut c, low, high) = preempted(writes(of_class(4, 2)), true);
+            c.checkpointed(low, 0, 1, written(c.now())).unwrap();
+            step(&mut c, high);
+            c.reopen();
+            assert_eq!(c.state_of(low), Checkpointing, "it is written to its end");
+            match is_whole {
+                true => {
+                    for rank in 1..4 {
+                        c.checkpointed(low, rank, 1, written(c.now())).unwrap();
+                    }
+                }
+                false => c
+                    .checkpointed(low, 2, 1, not_written(c.now()))
+                    .map(drop)
+                    .unwrap(),
+            }
+            let record = c.of(low);
+            let (course, stop) = (&record.course, &record.stop);
+            assert_eq!((record.state, stop), (Running, &None));
+            assert_eq!((&course.writing, course.preempted), (&None, 0));
+            assert_eq!(course.kept.is_some(), is_whole);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_ends_where_nobody_needs_the_room_ends_only_its_part() {
+    let (mut c, low, high) = preempted(writes(of_class(4, 2)), true);
+    c.user("alice", Command::Cancel { id: high }).unwrap();
+    c.end_rank(low, 1, DONE);
+    assert_eq!((c.state_of(low), &c.of(low).stop), (Running, &None));
+    assert_eq!(c.of(low).course.failed_checkpoints, 1);
+}
+
+#[test]
+fn one_promised_node_is_enough_to_make_room() {
+    let (mut c, low, high) = preempted(writes(of_class(4, 2)), true);
+    for n in [2, 4] {
+        let (node, reason) = (names(&[n]).remove(0), Some("noisy fan".to_owned()));
+        let expected = None;
+        c.admin(Command::Drain {
+            node,
+            reason,
+            expected,
+        })
+        .unwrap();
+    }
+    assert_eq!(promised(&c, high), ["n003"]);
+    for rank in 0..4 {
+        c.checkpointed(low, rank, 1, written(c.now())).unwrap();
+    }
+    assert_eq!(c.state_of(low), Stopping);
+}
+
 #[test]
 fn a_node_that_goes_out_of_service_is_promised_to_nobody() {
     let drain = || Command::Drain {
@@ -629,230 +646,6 @@ fn cancelled_while_it_makes_room_it_is_cancelled() {
             (expected, u32::from(!writes_first))
         );
         assign(&mut c, high, &[2, 3, 4]).unwrap();
-    }
-}
-
-/// Two vClusters; n004 and n005 of `home` are lent to `main`.
-fn lent() -> Cluster {
-    let mut c = cluster();
-    for name in ["main", "home"] {
-        c.admin(Command::SetVcluster {
-            vcluster: VclusterName::new(name).unwrap(),
-            change: Box::new(VclusterPatch {
-                description: Some("x".to_owned()),
-                ..VclusterPatch::default()
-            }),
-            expected_version: None,
-        })
-        .unwrap();
-    }
-    c.admin(Command::AssignVcluster {
-        nodes: names(&[4, 5]),
-        vcluster: VclusterName::new("home").unwrap(),
-        from: Some(VclusterName::new("main").unwrap()),
-    })
-    .unwrap();
-    for n in [4, 5] {
-        let of = c.expected(&names(&[n])).remove(0);
-        c.service(Command::LendNode {
-            node: of.node,
-            to: VclusterName::new("main").unwrap(),
-            version: of.version,
-        })
-        .unwrap();
-    }
-    c
-}
-
-fn recall(c: &mut Cluster, n: u32, wanted: bool) -> Result<Applied, Refusal> {
-    let of = c.expected(&names(&[n])).remove(0);
-    c.service(Command::RecallNode {
-        node: of.node,
-        wanted,
-        version: of.version,
-    })
-}
-
-fn go_home(c: &mut Cluster, n: u32) -> Result<Applied, Refusal> {
-    let of = c.expected(&names(&[n])).remove(0);
-    c.service(Command::ReturnNode {
-        node: of.node,
-        version: of.version,
-    })
-}
-
-#[test]
-fn a_node_that_is_wanted_back_gets_no_new_work_and_goes_home_when_it_is_free() {
-    let mut c = lent();
-    let runs = c.submit(of_class(1, 2)).unwrap();
-    assign(&mut c, runs, &[4]).unwrap();
-    c.start_all(runs);
-    assert_eq!(fault(recall(&mut c, 0, true)).0, "node");
-    let version = 1;
-    let node_id = node("n004");
-    let stale = Command::RecallNode {
-        node: node_id,
-        wanted: true,
-        version,
-    };
-    assert_eq!(code(c.service(stale)), "node_changed");
-    for n in [4, 5] {
-        c.clock += 1;
-        recall(&mut c, n, true).unwrap();
-        let since = c.state.node(&names(&[n])[0]).unwrap().recalled_at;
-        assert_eq!(since, Some(c.now()));
-    }
-    c.reopen();
-    let other = c.submit(of_class(1, 2)).unwrap();
-    let by_home = |result: Result<Applied, Refusal>| match result {
-        Err(Refusal::NodesTaken { nodes }) => {
-            matches!(&nodes[0].by, TakenBy::Vcluster { home } if home.as_str() == "home")
-        }
-        other => panic!("{other:?}"),
-    };
-    assert!(by_home(assign(&mut c, other, &[5])));
-    let nodes = c.expected(&names(&[5]));
-    assert!(by_home(c.service(Command::Grow { id: runs, nodes })));
-    // Nor is it promised to anybody who is there.
-    let high = c.submit(of_class(1, 9)).unwrap();
-    let victims = vec![victim(&c, runs, false)];
-    assert!(by_home(preempt(&mut c, high, &[4], victims)));
-    assert!(!c.state.node(&node("n005")).unwrap().is_assignable());
-    // Not wanted any more, it is anybody's there.
-    recall(&mut c, 5, false).unwrap();
-    assign(&mut c, other, &[5]).unwrap();
-    // Whose it is has it back when it is free.
-    assert_eq!(code(go_home(&mut c, 4)), "ownership_conflict");
-    c.end_all(runs, DONE);
-    go_home(&mut c, 4).unwrap();
-    let home = c.state.node(&node("n004")).unwrap();
-    assert_eq!((home.current.as_str(), home.recalled_at), ("home", None));
-    assert!(home.is_assignable());
-}
-
-#[test]
-fn a_node_that_is_wanted_back_is_promised_to_nobody() {
-    let mut c = lent();
-    let low = c.submit(of_class(2, 2)).unwrap();
-    assign(&mut c, low, &[3, 4]).unwrap();
-    c.start_all(low);
-    let high = c.submit(of_class(2, 9)).unwrap();
-    let victims = vec![victim(&c, low, false)];
-    preempt(&mut c, high, &[3, 4], victims).unwrap();
-    recall(&mut c, 4, true).unwrap();
-    assert_eq!(promised(&c, high), ["n003"]);
-    c.end_all(low, RankExit::Stopped);
-    go_home(&mut c, 4).unwrap();
-}
-
-#[test]
-fn a_promised_node_is_not_lent_but_may_go_home() {
-    let mut c = lent();
-    let low = c.submit(of_class(2, 2)).unwrap();
-    assign(&mut c, low, &[3, 4]).unwrap();
-    let high = c.submit(of_class(4, 9)).unwrap();
-    let victims = vec![victim(&c, low, false)];
-    preempt(&mut c, high, &[2, 3, 4, 5], victims).unwrap();
-    let of = c.expected(&names(&[2])).remove(0);
-    let lend = Command::LendNode {
-        node: of.node,
-        to: VclusterName::new("home").unwrap(),
-        version: of.version,
-    };
-    match c.service(lend) {
-        Err(Refusal::NodesTaken { nodes }) => {
-            assert_eq!(nodes[0].by, TakenBy::Promised { id: high });
-        }
-        other => panic!("{other:?}"),
-    }
-    go_home(&mut c, 5).unwrap();
-    assert_eq!(promised(&c, high), ["n002", "n003", "n004"]);
-}
-
-#[test]
-fn work_on_lent_nodes_makes_room_for_whose_they_are_and_no_other() {
-    let mut c = lent();
-    let low = c.submit(writes(of_class(2, 2))).unwrap();
-    assign(&mut c, low, &[3, 4]).unwrap();
-    c.start_all(low);
-    let with = |c: &mut Cluster, id, home: &str, writes| {
-        let victim = victim(c, id, writes);
-        let home = VclusterName::new(home).unwrap();
-        let reason = MoveReason::Reclaimed { home };
-        c.service(Command::MakeRoom { victim, reason })
-    };
-    assert_eq!(fault(with(&mut c, low, "main", true)).0, "reason");
-    let other = c.submit(of_class(1, 2)).unwrap();
-    assign(&mut c, other, &[0]).unwrap();
-    assert_eq!(fault(with(&mut c, other, "home", false)).0, "reason");
-    with(&mut c, low, "home", true).unwrap();
-    for rank in [0, 1] {
-        c.checkpointed(low, rank, 1, written(c.now())).unwrap();
-    }
-    c.end_all(low, RankExit::Stopped);
-    assert_eq!(
-        (c.state_of(low), c.of(low).course.preempted),
-        (Suspended, 1)
-    );
-    let stop = c.of(low).stop.clone().unwrap().to_string();
-    assert_eq!(
-        stop,
-        "its nodes went back to vCluster home, after checkpoint 1"
-    );
-}
-
-#[test]
-fn a_checkpoint_that_is_being_written_is_the_last_one_on_lent_nodes() {
-    for (is_whole, expected) in [(true, Suspended), (false, Failed)] {
-        let mut c = lent();
-        let low = c.submit(writes(of_class(2, 2))).unwrap();
-        assign(&mut c, low, &[3, 4]).unwrap();
-        c.start_all(low);
-        c.user(
-            "alice",
-            Command::WriteCheckpoint {
-                id: low,
-                directory: "/scratch".to_owned(),
-                timeout_ms: 3_600_000,
-            },
-        )
-        .unwrap();
-        let asked_at = c.now();
-        c.clock += 1_000;
-        let leave = |number, home: &str, timeout_ms| Command::LeaveAfterCheckpoint {
-            id: low,
-            number,
-            home: VclusterName::new(home).unwrap(),
-            timeout_ms,
-        };
-        assert_eq!(fault(c.service(leave(1, "main", 5_000))).0, "reason");
-        assert_eq!(fault(c.service(leave(1, "home", 0))).0, "timeout_ms");
-        assert_eq!(code(c.admin(leave(1, "home", 5_000))), "forbidden");
-        c.service(leave(1, "home", 5_000)).unwrap();
-        let writing = c.of(low).course.writing.clone().unwrap();
-        assert_eq!((writing.number, writing.asked_at), (1, asked_at));
-        assert_eq!(writing.until, c.now().after(5_000), "not for an hour");
-        let revision = c.state.revision();
-        c.clock += 1_000;
-        c.service(leave(1, "home", 5_000)).unwrap();
-        c.service(leave(2, "home", 5_000)).unwrap();
-        assert_eq!(c.state.revision(), revision, "said once, and of this one");
-        c.reopen();
-        match is_whole {
-            true => {
-                for rank in [0, 1] {
-                    c.checkpointed(low, rank, 1, written(c.now())).unwrap();
-                }
-            }
-            false => {
-                let give_up = Command::GiveUpCheckpoint { id: low, number: 1 };
-                c.service(give_up).unwrap();
-            }
-        }
-        assert_eq!(c.state_of(low), Stopping);
-        c.end_all(low, RankExit::Stopped);
-        assert_eq!((c.state_of(low), c.of(low).course.preempted), (expected, 1));
-        go_home(&mut c, 4).unwrap();
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{Case, invalid, people::entering, terms::check_directory, wrong_state};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Outcome, Refusal,
+    Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal,
     allocation::StopCause,
     checkpoint::{CheckpointOutcome, MAX_TIMEOUT_MS},
     command::CheckpointAsked,
@@ -192,7 +192,7 @@ fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocatio
         bytes: writing.bytes,
         progress_ms: next.course.resumed_ms.saturating_add(ran),
     });
-    match writing.then {
+    match followed_by(case, &next, writing.then) {
         AfterCheckpoint::GoOn => {
             let next = entering(case, &next, AllocationState::Running);
             (AllocationChange::Checkpointed, next)
@@ -202,6 +202,26 @@ fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocatio
             let reason = MoveReason::Asked { by };
             stopping(case, next, reason, writing.number)
         }
+    }
+}
+
+/// What comes after its checkpoint by now. Who makes room for others goes on where nobody waits for any of its
+/// nodes any more: who they were for has others, has ended or is promised them no more, or their owner needs them
+/// no more.
+fn followed_by(case: Case<'_>, record: &Allocation, then: AfterCheckpoint) -> AfterCheckpoint {
+    let is_for_others = matches!(
+        then,
+        AfterCheckpoint::MakeRoom {
+            reason: MoveReason::Preempted { .. } | MoveReason::Reclaimed { .. }
+        }
+    );
+    let is_awaited = |id: &NodeId| {
+        let node = case.state.nodes.get(id);
+        node.is_some_and(|node| node.promised.is_some() || node.recalled_at.is_some())
+    };
+    match is_for_others && !record.kept_nodes().any(is_awaited) {
+        true => AfterCheckpoint::GoOn,
+        false => then,
     }
 }
 
@@ -223,8 +243,7 @@ fn stopping(
 
 /// It came to nothing. What was to make room, or to be suspended, does so without.
 fn failed(case: Case<'_>, present: &Allocation) -> Change {
-    let writing = present.course.writing.as_deref();
-    match writing.and_then(|writing| without(&writing.then)) {
+    match without(case, present) {
         Some(stop) => {
             let mut next = entering(case, present, AllocationState::Stopping);
             next.stop = Some(stop);
@@ -237,13 +256,14 @@ fn failed(case: Case<'_>, present: &Allocation) -> Change {
     }
 }
 
-/// Why work that runs leaves its nodes without the checkpoint, and keeps nothing of what it did since the last
-/// one; `None`: it goes on.
-fn without(then: &AfterCheckpoint) -> Option<StopCause> {
-    match then {
+/// Why work that runs leaves its nodes without the checkpoint that it writes, and keeps nothing of what it did
+/// since the last one; `None`: it goes on.
+fn without(case: Case<'_>, record: &Allocation) -> Option<StopCause> {
+    let then = record.course.writing.as_deref()?.then.clone();
+    match followed_by(case, record, then) {
         AfterCheckpoint::GoOn => None,
         AfterCheckpoint::MakeRoom { reason } => Some(StopCause::Moved {
-            reason: reason.clone(),
+            reason,
             checkpoint: None,
             has_run: true,
         }),
@@ -261,7 +281,7 @@ pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) ->
     if record.stop.is_some() || writing.written.contains(&rank) {
         return record;
     }
-    let stop = without(&writing.then);
+    let stop = without(case, &record);
     let mut next = entering(case, &record, AllocationState::Running);
     // Where it was the last one, the work is done.
     if next.ranks.iter().any(|rank| !rank.phase.is_over()) {
