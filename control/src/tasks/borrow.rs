@@ -416,7 +416,10 @@ impl Sharing {
             let place = Place {
                 home: record.home.clone(),
                 current: record.current.clone(),
-                planned_for: planned_for.get(&record.id).copied(),
+                planned_for: record
+                    .promised
+                    .or_else(|| planned_for.get(&record.id).copied()),
+                is_promised: record.promised.is_some(),
                 moved_at: since.unwrap_or(now),
                 recalled_at: record.recalled_at,
             };

@@ -120,8 +120,11 @@ pub struct Place {
     pub home: VclusterName,
     /// The one that uses it now.
     pub current: VclusterName,
-    /// The pending job that the plan of that one names it for: a placement, or a reservation.
+    /// The pending job of that one that it is promised to, or that its plan names it for: a placement, or a
+    /// reservation.
     pub planned_for: Option<AllocationId>,
+    /// It is promised to that job: others make room, there and on all nodes that it waits for.
+    pub is_promised: bool,
     /// When it was last lent or returned.
     pub moved_at: UnixMillis,
     /// Since when it is asked back. Nothing else may speak against its use: it is counted on, though the view

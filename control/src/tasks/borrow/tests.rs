@@ -7,7 +7,7 @@ use crate::{
 };
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
-    AllocationId, ProjectPath,
+    AllocationId, Outcome, ProjectPath,
     allocation::RankExit,
     checkpoint::{CheckpointMode, CheckpointOutcome},
     command::{ExpectedNode, RankReport},
@@ -90,6 +90,10 @@ fn runs_for_an_hour(world: &World, terms: Terms) -> AllocationId {
 
 /// Work for one node that waits there.
 async fn waits_in(world: &World, vcluster: &str) {
+    waits_as(world, vcluster, 5).await;
+}
+
+async fn waits_as(world: &World, vcluster: &str, class: u8) -> AllocationId {
     let spec = AllocationSpec {
         name: None,
         project: ProjectPath::new("atlas").unwrap(),
@@ -100,7 +104,7 @@ async fn waits_in(world: &World, vcluster: &str) {
             ..Workload::default()
         },
         walltime_ms: Some(3_600_000),
-        class: 5,
+        class,
         sensitive: false,
         constraints: Constraints::default(),
         requeue: Requeue::Never,
@@ -109,8 +113,11 @@ async fn waits_in(world: &World, vcluster: &str) {
         terms: Terms::default(),
     };
     let spec = Box::new(spec);
-    world.admin(Command::Submit { spec });
+    let Outcome::Submitted { id } = world.admin(Command::Submit { spec }) else {
+        panic!("not submitted")
+    };
     fold(world).await;
+    id
 }
 
 async fn reports(world: &World, runs: AllocationId, node: &str, report: RankReport) {
@@ -207,6 +214,35 @@ async fn an_owner_waits_for_a_checkpoint_no_longer_than_its_borrower_gives_one()
     assert_eq!(borrow.reconcile(&world.fence).await.stopped, 1);
     let writing = world.allocation(runs).course.writing.unwrap();
     assert_eq!(writing.until.since(writing.asked_at), 20_000);
+}
+
+/// Who waits for several nodes has those idle that come free first: they are of use to its vCluster.
+#[tokio::test]
+async fn a_borrowed_node_that_is_promised_stays() {
+    for is_promised in [true, false] {
+        let world = World::new();
+        let runs = lent(&world);
+        let waits = waits_as(&world, "default", 9).await;
+        world.service(Command::Preempt {
+            id: waits,
+            nodes: vec![id("a")],
+            victims: vec![Victim {
+                id: runs,
+                attempt: 1,
+                checkpoint: None,
+            }],
+        });
+        reports(&world, runs, "a", stopped(&world)).await;
+        if !is_promised {
+            world.admin(Command::Cancel { id: waits });
+            fold(&world).await;
+        }
+        let mut borrow = Borrow::new(world.core.clone());
+        let long_ago = (name("default"), UnixMillis(0));
+        borrow.moved.insert(id("a"), long_ago);
+        let moved = borrow.reconcile(&world.fence).await;
+        assert_eq!(moved.returned, usize::from(!is_promised));
+    }
 }
 
 /// The grace is shorter than a rank may take to end: the owner gets its node no sooner if the others end too.

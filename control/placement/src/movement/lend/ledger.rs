@@ -14,7 +14,7 @@ use crate::{
     eligible::{Eligible, EligibleSets, Kept},
     factors,
     machine::Machine,
-    movement::preempt::Cost,
+    movement::preempt::{Cost, Work},
     queue::{Job, Queue},
     view::{PendingView, RunningView},
 };
@@ -249,8 +249,11 @@ impl<'a> Ledger<'a> {
         }
         let count = |nodes: &[usize]| u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         let item = |(holder, nodes): (AllocationId, Vec<usize>)| {
+            let is_promised = |n: &&usize| self.places[**n].is_some_and(|place| place.is_promised);
+            let promised = nodes.iter().filter(is_promised).count();
             let item = Item {
                 gain: count(&nodes),
+                promised: u32::try_from(promised).unwrap_or(u32::MAX),
                 nodes: self.held.get(&holder).map_or(0, |held| count(held)),
                 cost: self.way_back(holder, owner).2,
             };
@@ -312,14 +315,21 @@ impl<'a> Ledger<'a> {
         (0..self.places.len()).filter(is_useless).collect()
     }
 
-    /// What was asked back, is in use by work that is not on its way off, and wanted by no job. With what goes home
+    /// What was asked back, is in use by work that may stay there, and wanted by no job. What writes a checkpoint to
+    /// leave goes on if nobody wants any of its nodes by the end. With what goes home
     /// now its owner's jobs may share the nodes otherwise, and one of them want it after all: then that is seen first.
     pub(super) fn unwanted(&self, going_home: impl Iterator<Item = usize>) -> Vec<NodeId> {
         let home = |n: usize| self.places[n].map(|place| &place.home);
         let moving: BTreeSet<_> = going_home.filter_map(home).collect();
         let stays = |n: &usize| {
             let work = self.holders[*n].and_then(|id| self.input.work.get(&id));
-            let stays = work.is_some_and(|work| work.state == AllocationState::Running);
+            let stays = |work: &Work| {
+                matches!(
+                    work.state,
+                    AllocationState::Running | AllocationState::Checkpointing
+                )
+            };
+            let stays = work.is_some_and(stays);
             let recalled_at = self.places[*n].and_then(|place| place.recalled_at);
             let is_settled = recalled_at.is_some_and(|at| self.has_settled(at));
             let is_moving = home(*n).is_some_and(|home| moving.contains(home));

@@ -7,14 +7,44 @@ use crate::bits::BitSet;
 pub(super) struct Item {
     /// Nodes that are of use.
     pub(super) gain: u32,
+    /// Of these, nodes that are promised to others.
+    pub(super) promised: u32,
     /// Nodes that it holds in all.
     pub(super) nodes: u32,
     /// GPU-seconds.
     pub(super) cost: f64,
 }
 
-/// Places of the cheapest items that give `needed` nodes, ascending; of equally cheap ones those that hold the
-/// fewest in all. `None` where all of them do not do.
+/// What a choice comes to.
+#[derive(Debug, Clone, Copy)]
+struct Sum {
+    promised: u32,
+    cost: f64,
+    nodes: u64,
+}
+
+impl Sum {
+    fn with(self, item: &Item) -> Self {
+        Self {
+            promised: self.promised.saturating_add(item.promised),
+            cost: self.cost + item.cost,
+            nodes: self.nodes + u64::from(item.nodes),
+        }
+    }
+
+    fn is_less(&self, than: &Self) -> bool {
+        let promised = self.promised.cmp(&than.promised);
+        let cost = || self.cost.total_cmp(&than.cost);
+        let nodes = || self.nodes.cmp(&than.nodes);
+        promised.then_with(cost).then_with(nodes).is_lt()
+    }
+}
+
+/// Places of the items that give `needed` nodes, ascending: those with the fewest promised nodes, of these the
+/// cheapest, of equally cheap ones those that hold the fewest in all. `None` where all of them do not do.
+///
+/// Who is promised a node needs others to make room anew where it goes, and those that made room for it beside
+/// did so for nothing: that is never less than what one that runs costs.
 ///
 /// Exact: what the first items cost at the least for 1, 2, … nodes is found item by item.
 pub(super) fn cheapest(items: &[Item], needed: u32) -> Option<Vec<usize>> {
@@ -23,19 +53,21 @@ pub(super) fn cheapest(items: &[Item], needed: u32) -> Option<Vec<usize>> {
     if total < needed as u64 {
         return None;
     }
-    let mut least: Vec<Option<(f64, u64)>> = vec![None; needed + 1];
-    least[0] = Some((0.0, 0));
+    let mut least: Vec<Option<Sum>> = vec![None; needed + 1];
+    least[0] = Some(Sum {
+        promised: 0,
+        cost: 0.0,
+        nodes: 0,
+    });
     let mut used = Vec::with_capacity(items.len());
     for item in items {
         let mut used_for = BitSet::empty(needed + 1);
         for want in (1..=needed).rev() {
-            let Some((cost, nodes)) = least[want.saturating_sub(item.gain as usize)] else {
+            let Some(others) = least[want.saturating_sub(item.gain as usize)] else {
                 continue;
             };
-            let with = (cost + item.cost, nodes + u64::from(item.nodes));
-            let is_less =
-                |old: (f64, u64)| with.0.total_cmp(&old.0).then(with.1.cmp(&old.1)).is_lt();
-            if item.gain > 0 && least[want].is_none_or(is_less) {
+            let with = others.with(item);
+            if item.gain > 0 && least[want].is_none_or(|old| with.is_less(&old)) {
                 least[want] = Some(with);
                 used_for.insert(want);
             }

@@ -46,6 +46,7 @@ impl Cluster {
             home: name(home),
             current: name(current),
             planned_for: None,
+            is_promised: false,
             moved_at: UnixMillis(0),
             recalled_at: None,
         };

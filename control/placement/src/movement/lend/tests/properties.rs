@@ -37,8 +37,18 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         )
 }
 
-/// (home, current, held by which of its vCluster's work, GPUs, sick, planned for, moved so long ago, returning)
-type AnyNode = (usize, usize, Option<u64>, u32, u8, Option<u64>, bool, bool);
+/// (home, current, held by which of its vCluster's work, GPUs, sick, planned for, moved so long ago, returning, promised)
+type AnyNode = (
+    usize,
+    usize,
+    Option<u64>,
+    u32,
+    u8,
+    Option<u64>,
+    bool,
+    bool,
+    bool,
+);
 
 fn any_node() -> impl Strategy<Value = AnyNode> {
     let current = prop_oneof![3 => Just(3_usize), 1 => Just(0), 1 => Just(1), 1 => Just(2)];
@@ -51,6 +61,7 @@ fn any_node() -> impl Strategy<Value = AnyNode> {
         option::weighted(0.1, 1..8_u64),
         proptest::bool::weighted(0.8),
         proptest::bool::weighted(0.1),
+        proptest::bool::weighted(0.3),
     )
 }
 
@@ -117,7 +128,7 @@ prop_compose! {
             let member = cluster.member(vcluster);
             (member.policy, member.backlog_gpu_ms) = (policy, backlog);
         }
-        for (n, (home, current, held, gpus, sick, planned, settled, returning)) in (0..).zip(nodes) {
+        for (n, (home, current, held, gpus, sick, planned, settled, returning, promised)) in (0..).zip(nodes) {
             let current = if current == 3 { home } else { current };
             let node_name = format!("n{n:02}");
             cluster.add(&node_name, NAMES[home], NAMES[current]);
@@ -132,7 +143,8 @@ prop_compose! {
                 _ => {}
             }
             let place = cluster.places.get_mut(&id(&node_name)).unwrap();
-            place.planned_for = planned.filter(|_| held.is_none()).map(AllocationId);
+            place.planned_for = planned.filter(|_| held.is_none() || promised).map(AllocationId);
+            place.is_promised = promised && planned.is_some() && !returning;
             place.moved_at = if settled { UnixMillis(0) } else { NOW };
             let is_recalled = returning && home != current && held.is_some();
             place.recalled_at = is_recalled.then_some(place.moved_at);
@@ -390,11 +402,12 @@ proptest! {
 
     #[test]
     fn nobody_else_would_be_cheaper_to_stop(
-        items in vec((0..6_u32, 0..9_u32, 0..50_u32), 0..9),
+        items in vec((0..6_u32, 0..9_u32, 0..50_u32, 0..3_u32), 0..9),
         needed in 0..20_u32,
     ) {
-        let item = |(gain, more, cost): (u32, u32, u32)| Item {
+        let item = |(gain, more, cost, promised): (u32, u32, u32, u32)| Item {
             gain,
+            promised: promised.min(gain),
             nodes: gain + more,
             cost: f64::from(cost),
         };
@@ -403,17 +416,18 @@ proptest! {
             let cost: f64 = set.iter().map(|i| items[*i].cost).fold(0.0, |a, b| a + b);
             let nodes: u32 = set.iter().map(|i| items[*i].nodes).sum();
             let gain: u32 = set.iter().map(|i| items[*i].gain).sum();
-            (cost, nodes, gain)
+            let promised: u32 = set.iter().map(|i| items[*i].promised).sum();
+            ((promised, cost, nodes), gain)
         };
         let subset = |bits: u32| (0..items.len()).filter(|i| bits & (1 << i) != 0).collect::<Vec<_>>();
         let all = (0..1_u32 << items.len()).map(|bits| sum(&subset(bits)));
-        let enough = all.filter(|(_, _, gain)| *gain >= needed);
-        let least = enough.map(|(cost, nodes, _)| (cost, nodes)).min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let enough = all.filter(|(_, gain)| *gain >= needed);
+        let least = enough.map(|(sum, _)| sum).min_by(|a, b| a.partial_cmp(b).unwrap());
         let chosen = cheapest(&items, needed);
         let came_to = chosen.map(|set| {
-            let (cost, nodes, gain) = sum(&set);
+            let (sum, gain) = sum(&set);
             assert!(gain >= needed);
-            (cost, nodes)
+            sum
         });
         prop_assert_eq!(came_to, least);
     }

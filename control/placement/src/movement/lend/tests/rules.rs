@@ -339,6 +339,28 @@ fn the_cheapest_borrowers_are_stopped_for_no_more_nodes_than_needed() {
 }
 
 #[test]
+fn what_is_promised_to_others_is_asked_back_last() {
+    let mut cluster = Cluster::new(&[("a", 3), ("b", 0)]);
+    cluster
+        .lend(&["a000", "a001", "a002"], "b")
+        .run(90, &["a000", "a001"], 600)
+        .run(91, &["a002"], 30);
+    // On its way off for somebody who waits for its node: it costs nothing any more.
+    cluster.work.get_mut(&AllocationId(91)).unwrap().state = AllocationState::Stopping;
+    let place = cluster.places.get_mut(&id("a002")).unwrap();
+    (place.planned_for, place.is_promised) = (Some(AllocationId(7)), true);
+    cluster.want("a", 1, 1);
+    assert_eq!(reclaims(&cluster.decide()), [(90, vec!["a000"])]);
+    // Where all are needed the owner's right goes before a promise.
+    cluster.want("a", 2, 2);
+    let moves = cluster.decide();
+    assert_eq!(
+        reclaims(&moves),
+        [(90, vec!["a000", "a001"]), (91, vec!["a002"])]
+    );
+}
+
+#[test]
 fn what_is_asked_back_and_wanted_no_more_is_kept() {
     let mut cluster = Cluster::new(&[("a", 2), ("b", 0)]);
     cluster
@@ -358,9 +380,13 @@ fn what_is_asked_back_and_wanted_no_more_is_kept() {
     assert!(cluster.decide().is_empty(), "it was asked back just now");
     cluster.now = NOW.after(30_000);
     assert_eq!(cluster.decide().withdrawn, [id("a001")]);
-    // Who is on his way off goes on.
-    cluster.work.get_mut(&AllocationId(91)).unwrap().state = AllocationState::Checkpointing;
-    assert!(cluster.decide().is_empty());
+    // Who writes its checkpoint may stay yet; who is on his way off goes on.
+    let states = [AllocationState::Checkpointing, AllocationState::Stopping];
+    let decided = states.map(|state| {
+        cluster.work.get_mut(&AllocationId(91)).unwrap().state = state;
+        cluster.decide().withdrawn
+    });
+    assert_eq!(decided, [vec![id("a001")], vec![]]);
 }
 
 #[test]
