@@ -3,17 +3,18 @@
 
 use super::{
     Schedule,
-    room::{self, Promise},
     unassigned::{REFUSED_FOR, passes},
     under_boots,
 };
 use crate::{error::ProposeError, view::View};
+use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{
-    Allocation, AllocationId, Command, Refusal,
+    Allocation, AllocationId, AllocationState, Command, NodeId, Refusal, VclusterName,
     command::{ExpectedNode, Fence},
+    node::Lifecycle,
     weight,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
 
 /// Who was refused what it is promised: for what, and since when without a break.
@@ -40,10 +41,71 @@ impl Refused {
     }
 }
 
+/// What becomes of a promise now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Promise {
+    /// All nodes are free: they are given, in the order of their names.
+    Ready(Vec<ExpectedNode>),
+    /// So many of them are still held by others, or not heard of just now.
+    Waits(usize),
+    /// One of them cannot be used any more: it is promised no more, or what is known of it speaks against it.
+    Broken,
+}
+
+/// How things stand with what is promised to the jobs of a vCluster.
+pub(super) fn promises(view: &View, vcluster: &VclusterName) -> Vec<(AllocationId, Promise)> {
+    let mine = |id: &AllocationId| {
+        let held = view.allocation(*id)?;
+        let waits = held.state == AllocationState::Pending && held.spec.vcluster == *vcluster;
+        waits.then_some(held.spec.nodes as usize)
+    };
+    let rooms = view.room.iter();
+    rooms
+        .filter_map(|(id, nodes)| Some((*id, promise(view, nodes, mine(id)?))))
+        .collect()
+}
+
+fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize) -> Promise {
+    // A node that is drained, or wanted back, loses its promise alone.
+    if nodes.len() < wanted {
+        return Promise::Broken;
+    }
+    let (mut ready, mut missing) = (Vec::with_capacity(nodes.len()), 0);
+    for id in nodes {
+        let Some(entry) = view.node(id) else {
+            return Promise::Broken;
+        };
+        let Some(record) = &entry.record else {
+            return Promise::Broken;
+        };
+        let facts = entry.facts();
+        let usable = record.lifecycle == Lifecycle::Ready
+            && record.drain.is_empty()
+            && facts.liveness != Liveness::Unreachable
+            && facts.health != Health::Faulty;
+        if !usable {
+            return Promise::Broken;
+        }
+        // One that is suspect comes back, or becomes unreachable: until then nobody is launched there.
+        match record.holder {
+            None if facts.liveness == Liveness::Alive => ready.push(ExpectedNode {
+                node: id.clone(),
+                version: record.version,
+                boot: entry.boot.clone(),
+            }),
+            _ => missing += 1,
+        }
+    }
+    match missing {
+        0 => Promise::Ready(ready),
+        missing => Promise::Waits(missing),
+    }
+}
+
 impl Schedule {
     /// Gives what was promised as soon as it is free, and takes back what cannot be kept.
     pub(super) async fn keep_promises(&mut self, view: &View, fence: &Fence) {
-        let promises = room::promises(view, &self.vcluster);
+        let promises = promises(view, &self.vcluster);
         let is_promised = |id: &AllocationId| promises.iter().any(|(promised, _)| promised == id);
         self.promised_refused.0.retain(|id, _| is_promised(id));
         for (id, promise) in promises {

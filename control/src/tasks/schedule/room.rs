@@ -1,15 +1,15 @@
-//! Room for work of a higher class that would wait too long: who makes it is chosen, promised to the job by the
-//! quorum, and given to it once all its nodes are free.
+//! Room for work of a higher class that would wait too long: who makes it is chosen, and the nodes are promised to
+//! the job by the quorum. What becomes of that is in `promises.rs`.
 
 use super::late::Late;
 use crate::{core::Core, view::View};
 use lattice_placement::{
-    ClusterView, Health, Liveness, Plan, Policy, Reservation,
+    ClusterView, Plan, Policy, Reservation,
     movement::preempt::{self, Input, Saves, Victims, Work, choose},
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, UnixMillis, VclusterName,
-    command::{CheckpointAsked, ExpectedNode, Victim},
+    command::{CheckpointAsked, Victim},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -167,65 +167,4 @@ pub(crate) fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
     };
     // Shares come with the ledger.
     Work::new(held, saves, false)
-}
-
-/// What becomes of a promise now.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Promise {
-    /// All nodes are free: they are given, in the order of their names.
-    Ready(Vec<ExpectedNode>),
-    /// So many of them are still held by others, or not heard of just now.
-    Waits(usize),
-    /// One of them cannot be used any more: it is promised no more, or what is known of it speaks against it.
-    Broken,
-}
-
-/// How things stand with what is promised to the jobs of a vCluster.
-pub(super) fn promises(view: &View, vcluster: &VclusterName) -> Vec<(AllocationId, Promise)> {
-    let mine = |id: &AllocationId| {
-        let held = view.allocation(*id)?;
-        let waits = held.state == AllocationState::Pending && held.spec.vcluster == *vcluster;
-        waits.then_some(held.spec.nodes as usize)
-    };
-    let rooms = view.room.iter();
-    rooms
-        .filter_map(|(id, nodes)| Some((*id, promise(view, nodes, mine(id)?))))
-        .collect()
-}
-
-fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize) -> Promise {
-    // A node that is drained, or wanted back, loses its promise alone.
-    if nodes.len() < wanted {
-        return Promise::Broken;
-    }
-    let (mut ready, mut missing) = (Vec::with_capacity(nodes.len()), 0);
-    for id in nodes {
-        let Some(entry) = view.node(id) else {
-            return Promise::Broken;
-        };
-        let Some(record) = &entry.record else {
-            return Promise::Broken;
-        };
-        let facts = entry.facts();
-        let usable = record.lifecycle == lattice_quorum_types::node::Lifecycle::Ready
-            && record.drain.is_empty()
-            && facts.liveness != Liveness::Unreachable
-            && facts.health != Health::Faulty;
-        if !usable {
-            return Promise::Broken;
-        }
-        // One that is suspect comes back, or becomes unreachable: until then nobody is launched there.
-        match record.holder {
-            None if facts.liveness == Liveness::Alive => ready.push(ExpectedNode {
-                node: id.clone(),
-                version: record.version,
-                boot: entry.boot.clone(),
-            }),
-            _ => missing += 1,
-        }
-    }
-    match missing {
-        0 => Promise::Ready(ready),
-        missing => Promise::Waits(missing),
-    }
 }

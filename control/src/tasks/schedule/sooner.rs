@@ -3,7 +3,7 @@
 
 use super::{
     inputs,
-    room::{self, Promise},
+    promises::{self, Promise},
 };
 use crate::{movement::Home, view::View};
 use lattice_placement::{Health, Liveness, PendingView, Plan, Planner};
@@ -35,7 +35,7 @@ pub(super) fn plan(
 }
 
 fn waiting(view: &View, vcluster: &VclusterName) -> BTreeMap<AllocationId, PendingView> {
-    let promises = room::promises(view, vcluster);
+    let promises = promises::promises(view, vcluster);
     let waits = |(id, promise): &(AllocationId, Promise)| {
         matches!(promise, Promise::Waits(_)).then_some(*id)
     };

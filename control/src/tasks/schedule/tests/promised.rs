@@ -38,11 +38,11 @@ fn hold(record: &mut Node) {
 /// What is promised is given once all of it is free and heard of; what cannot be used any more is promised no more.
 #[test]
 fn a_promise_waits_for_a_suspect_node_and_ends_with_an_unreachable_one() {
-    use room::Promise::{self, Broken, Ready, Waits};
+    use promises::Promise::{self, Broken, Ready, Waits};
     let promise = |liveness: Liveness, edit: fn(&mut Node)| -> Promise {
         let other = edited(&node("n2", 1, "default", liveness), edit);
         let nodes = [alive("n1"), other].map(|entry| promised(&entry));
-        let mut found = room::promises(&folded(1, &nodes, &[wide()]), &vcluster());
+        let mut found = promises::promises(&folded(1, &nodes, &[wide()]), &vcluster());
         assert_eq!(found.len(), 1);
         found.remove(0).1
     };
