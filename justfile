@@ -95,6 +95,10 @@ limits:
 cycle *arguments:
     cargo run --release -p lattice-placement --example cycle -- {{arguments}}
 
+# The decisions that move work beside one cycle.
+moves *arguments:
+    cargo run --release -p lattice-placement --example moves -- {{arguments}}
+
 # Every row of the table in control/placement/FIGURES.md.
 cycles:
     cargo build --release -p lattice-placement --example cycle

@@ -11,7 +11,10 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, UnixMillis, VclusterName,
     command::{CheckpointAsked, Victim},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// When, and from whom, a vCluster's jobs are made room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,16 +54,21 @@ impl Search<'_> {
         let work = self.work();
         let borrowed = self.borrowed();
         // Who waits for promised nodes will use what limits leave: room that is made beside is made for nothing.
-        let mut cluster = self.cluster.clone();
+        let mut cluster = Cow::Borrowed(self.cluster);
         let promised = self.view.room.keys();
-        for held in promised.filter_map(|id| self.view.allocation(*id)) {
-            count(&mut cluster, held);
-        }
+        let mut uncounted: Vec<_> = promised
+            .filter_map(|id| self.view.allocation(*id))
+            .filter(|held| held.state == AllocationState::Pending)
+            .collect();
         // What one is promised nobody else is, in this cycle either.
         let mut taken: BTreeSet<NodeId> = BTreeSet::new();
         let mut gone: BTreeSet<AllocationId> = BTreeSet::new();
         let mut sought = Vec::new();
         for Late { id, planned_start } in jobs {
+            for held in uncounted.drain(..) {
+                let (cluster, spec) = (cluster.to_mut(), &held.spec);
+                cluster.count(&spec.project, spec.nodes, spec.sensitive);
+            }
             let class = |id: &AllocationId| self.cluster.pending.get(id).map(|job| job.class);
             // Who comes later is not who matters less: what is planned for a lower class is planned anew.
             let outranked = |made: &&Reservation| class(&made.id) < class(&id);
@@ -89,9 +97,7 @@ impl Search<'_> {
                 Ok(victims) => {
                     taken.extend(victims.nodes.iter().cloned());
                     gone.extend(victims.victims.iter().map(|victim| victim.id));
-                    if let Some(held) = self.view.allocation(id) {
-                        count(&mut cluster, held);
-                    }
+                    uncounted.extend(self.view.allocation(id));
                     sought.extend(self.command(victims));
                 }
                 Err(why) => tracing::debug!(%id, %why, "nobody makes room"),
@@ -137,15 +143,6 @@ impl Search<'_> {
             command: Command::Preempt { id, nodes, victims },
         })
     }
-}
-
-/// Counts under the limits who gets nodes once they are free, as if it had them.
-fn count(cluster: &mut ClusterView, promised: &Allocation) {
-    if promised.state != AllocationState::Pending {
-        return;
-    }
-    let spec = &promised.spec;
-    cluster.count(&spec.project, spec.nodes, spec.sensitive);
 }
 
 /// What must be known of work that holds nodes before anybody takes them.
