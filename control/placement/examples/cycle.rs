@@ -14,10 +14,10 @@
 mod machine;
 
 use anyhow::{Context, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use lattice_placement::{ClusterView, Delta, NodeView, Plan, Planner, Policy, Reservations, Score};
 use lattice_quorum_types::{AllocationId, NodeId, ProjectPath, UnixMillis};
-use machine::{NOW, Numbers, RUNNING, at, job, view};
+use machine::{NOW, Numbers, Output, RUNNING, at, job, view};
 use serde_json::json;
 use std::{
     hint::black_box,
@@ -54,12 +54,6 @@ struct Args {
     /// How to print.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
 }
 
 fn reservations(text: &str) -> Result<Reservations, String> {

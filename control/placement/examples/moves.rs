@@ -17,7 +17,7 @@
 mod machine;
 
 use anyhow::{Context, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use lattice_placement::{
     ClusterView, Planner, Policy,
     movement::{
@@ -28,7 +28,7 @@ use lattice_placement::{
 use lattice_quorum_types::{
     AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis, VclusterName,
 };
-use machine::{HOUR, NOW, Numbers, RUNNING, at, job, view};
+use machine::{HOUR, NOW, Numbers, Output, RUNNING, at, job, view};
 use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,12 +51,6 @@ struct Args {
     /// How to print.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
 }
 
 /// Nodes of one vCluster.

@@ -1,5 +1,6 @@
 //! A large machine, of which 80 % is busy, and its queue: for benches.
 
+use clap::ValueEnum;
 use lattice_placement::{
     Budget, ClusterView, ConformanceKey, Fraction, Health, LevelView, Liveness, NodeFacts,
     NodeView, PendingView, RunningView, TenantView,
@@ -11,6 +12,13 @@ use lattice_quorum_types::{
     spec::Constraints,
 };
 use std::{collections::BTreeMap, time::Duration};
+
+/// How a bench prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    Table,
+    Json,
+}
 
 pub const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 pub const HOUR: u64 = 3_600_000;

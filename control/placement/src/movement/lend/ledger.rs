@@ -316,8 +316,8 @@ impl<'a> Ledger<'a> {
     }
 
     /// What was asked back, is in use by work that may stay there, and wanted by no job. What writes a checkpoint to
-    /// leave goes on if nobody wants any of its nodes by the end. With what goes home
-    /// now its owner's jobs may share the nodes otherwise, and one of them want it after all: then that is seen first.
+    /// leave goes on if nobody wants any of its nodes by the end. With what goes home now its owner's jobs may share
+    /// the nodes otherwise, and one of them want it after all: then that is seen first.
     pub(super) fn unwanted(&self, going_home: impl Iterator<Item = usize>) -> Vec<NodeId> {
         let home = |n: usize| self.places[n].map(|place| &place.home);
         let moving: BTreeSet<_> = going_home.filter_map(home).collect();

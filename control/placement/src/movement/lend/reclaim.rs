@@ -44,7 +44,7 @@ impl Sum {
 /// cheapest, of equally cheap ones those that hold the fewest in all. `None` where all of them do not do.
 ///
 /// Who is promised a node needs others to make room anew where it goes, and those that made room for it beside
-/// did so for nothing: that is never less than what one that runs costs.
+/// did so for nothing: what that will cost is not known here, so a promise is the last that is broken.
 ///
 /// Exact: what the first items cost at the least for 1, 2, … nodes is found item by item.
 pub(super) fn cheapest(items: &[Item], needed: u32) -> Option<Vec<usize>> {
