@@ -67,7 +67,7 @@ latency context count="100":
     cargo run --release -p lattice-client --example submit_latency -- {{context}} atlas/physics/simulation {{count}}
 
 # A graph and an array of so many that do nothing, on so many agents: time, quorum writes, memory; what it was
-# before is in tests/FIGURES.md.
+# before is in tests/FIGURES.md. Five minutes after the last, or with TMPDIR=/dev/shm: see there why.
 many members="1000" elements="10000" agents="12" script_kib="0":
     LATTICE_MEMBERS={{members}} LATTICE_ELEMENTS={{elements}} LATTICE_AGENTS={{agents}} \
         LATTICE_SCRIPT_KIB={{script_kib}} cargo test --release -p lattice-tests --test many -- --nocapture
