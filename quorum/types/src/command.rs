@@ -1,12 +1,11 @@
-//! Commands: everything that can change the replicated state, in one envelope.
+//! Commands: everything that can change the replicated state.
 
 use crate::{
-    AllocationId, Event, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
-    allocation::{RankExit, StopCause},
+    AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
+    allocation::StopCause,
     baseline::Definition,
-    cidr::Cidr,
     claim::ClaimedNode,
-    course::{MoveReason, RankCheckpoint},
+    course::MoveReason,
     dag::DagSpec,
     id::{BaselineName, DagId, LeaseName, ReservationName},
     limit::{LimitPatch, LimitPolicy, Limits, SystemLimitPatch},
@@ -19,150 +18,17 @@ use crate::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
-/// Newest command schema this build writes and reads.
-pub const SCHEMA: u16 = 6;
+mod envelope;
+mod outcome;
+mod parts;
 
-/// How long an idempotency key is remembered, milliseconds (24 h).
-pub const KEY_LIFETIME_MS: u64 = 24 * 3600 * 1000;
-
-/// Who asks, as established at the edge (a token's principal, or a service's certificate).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Principal {
-    /// Name: a user, or `service:control/c1`.
-    pub name: String,
-    /// What it may do.
-    pub power: Power,
-}
-
-/// The strongest role a principal holds for a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Power {
-    /// May submit to projects and act on its own allocations.
-    User,
-    /// May act on all allocations and nodes.
-    Operator,
-    /// May do everything, tenants and limits included.
-    Admin,
-    /// One of our own services (control), acting by itself.
-    Service,
-}
-
-/// Proof that the proposer still holds its lease.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fence {
-    /// Which lease.
-    pub lease: LeaseName,
-    /// The epoch it was granted with.
-    pub epoch: u64,
-}
-
-/// A command with everything `apply` may look at. Nothing else reaches the state machine: no
-/// clock, no randomness.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Envelope {
-    /// Version of the command's encoding.
-    pub schema: u16,
-    /// Who asks.
-    pub principal: Principal,
-    /// Repeating a command with the same key answers with the first outcome, for
-    /// [`KEY_LIFETIME_MS`].
-    pub key: Option<String>,
-    /// Stamped by the proposer. State time = max(previous, stamped).
-    pub at: UnixMillis,
-    /// Required for what reconcilers do.
-    pub fence: Option<Fence>,
-    /// What to do.
-    pub command: Command,
-}
-
-/// A limit change for one project; several are judged together on the result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LimitChange {
-    /// Which project.
-    pub path: ProjectPath,
-    /// What changes.
-    pub patch: LimitPatch,
-}
-
-/// A node with the version the proposer saw.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExpectedNode {
-    /// The node.
-    pub node: NodeId,
-    /// [`crate::node::Node::version`] it was planned on.
-    pub version: u64,
-    /// The boot it was last seen under, by a direct read. What is assigned under one boot never
-    /// starts under another. `None`: not known.
-    pub boot: Option<String>,
-}
-
-/// What an agent tells of one rank.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RankReport {
-    /// Its process runs since then.
-    Started {
-        /// By the node's clock.
-        at: UnixMillis,
-    },
-    /// Every process of it is gone.
-    Ended {
-        /// By the node's clock.
-        at: UnixMillis,
-        /// How.
-        exit: RankExit,
-        /// What is wrong with the node itself (a site's hook failed there): it is drained with
-        /// this reason as it is given back.
-        fault: Option<String>,
-    },
-    /// What became of its part of a checkpoint.
-    Checkpoint {
-        /// By the node's word.
-        of: RankCheckpoint,
-    },
-}
-
-/// A certificate that is about to leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IssuedCertificate {
-    /// When it was issued, whole seconds.
-    pub issued_at: UnixMillis,
-    /// Last moment it holds.
-    pub expires_at: UnixMillis,
-}
-
-impl IssuedCertificate {
-    /// The first moment at which the next one of its name may be issued as its renewal: after a
-    /// minute, or an eighth of a shorter life. Each renewal is a command that all members keep.
-    pub fn renewable_from(self) -> UnixMillis {
-        let life = self.expires_at.since(self.issued_at);
-        self.issued_at.after((life / 8).min(60_000))
-    }
-}
-
-/// A join token as it is stored: its secret's hash and what it permits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenGrant {
-    /// blake3 of the secret part, lower-case hex.
-    pub hash: String,
-    /// The role it enrols.
-    pub role: Role,
-    /// Names it may enrol; `None` any.
-    pub names: Option<Vec<NodeId>>,
-    /// Networks (`10.1.0.0/16`) it may be used from, as a quorum member sees the address; empty
-    /// means any.
-    pub cidrs: Vec<Cidr>,
-    /// How often it may be used.
-    pub uses: u32,
-    /// Whether it may take a name that is enrolled already.
-    pub replace: bool,
-    /// Until when.
-    pub expires_at: UnixMillis,
-}
+pub use envelope::{Envelope, Fence, KEY_LIFETIME_MS, Power, Principal, SCHEMA};
+pub use outcome::{Applied, Outcome};
+pub use parts::{
+    CheckpointAsked, ExpectedNode, IssuedCertificate, LimitChange, RankReport, TokenGrant, Victim,
+};
 
 /// Everything that can change the state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -687,85 +553,4 @@ pub enum Command {
         /// The checkpoint, and how long it may take.
         checkpoint: CheckpointAsked,
     },
-}
-
-/// Who makes room.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Victim {
-    /// Which allocation.
-    pub id: AllocationId,
-    /// Its attempt, as the plan saw it.
-    pub attempt: u32,
-    /// The checkpoint it writes before. `None`: it writes none.
-    pub checkpoint: Option<CheckpointAsked>,
-}
-
-/// A checkpoint that is asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckpointAsked {
-    /// Where to.
-    pub directory: String,
-    /// How long it may take, milliseconds.
-    pub timeout_ms: u64,
-}
-
-/// What an applied command returns to its proposer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Nothing beyond "done".
-    Done,
-    /// The allocation submitted.
-    Submitted {
-        /// Its number.
-        id: AllocationId,
-    },
-    /// The attempt an assignment began.
-    Assigned {
-        /// Its number.
-        attempt: u32,
-    },
-    /// The lease granted.
-    Leased {
-        /// Fencing epoch.
-        epoch: u64,
-        /// Until when, in state time.
-        expires_at: UnixMillis,
-    },
-    /// What may be issued; a repeat may issue the same again.
-    Certified {
-        /// As the first of the repeats asked.
-        certificate: IssuedCertificate,
-    },
-    /// The version of the baseline that is in force.
-    BaselineSet {
-        /// Its number.
-        version: u32,
-    },
-    /// The version of the vCluster that holds.
-    VclusterSet {
-        /// Its number.
-        version: u32,
-    },
-    /// The graph submitted.
-    DagSubmitted {
-        /// Its number.
-        id: DagId,
-    },
-    /// The checkpoint asked for.
-    Checkpoint {
-        /// Its number.
-        number: u32,
-    },
-}
-
-/// The result of an applied command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
-    /// The revision it made, or the present one when nothing changed.
-    pub revision: Revision,
-    /// For the proposer.
-    pub outcome: Outcome,
-    /// For everyone; empty when nothing changed (a repeat, a renewal).
-    pub events: Vec<Event>,
 }

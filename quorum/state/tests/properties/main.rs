@@ -7,6 +7,7 @@ mod common;
 mod movement;
 mod moves;
 mod reach;
+mod resolve;
 mod segments;
 mod steps;
 mod waits;
@@ -33,6 +34,7 @@ use lattice_quorum_types::{
 };
 use moves::*;
 use proptest::prelude::*;
+use resolve::*;
 use std::collections::{BTreeMap, BTreeSet};
 use waits::*;
 
