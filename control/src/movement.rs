@@ -345,6 +345,8 @@ impl<'a> Said<'a> {
 
     fn room(&mut self, checkpoint: &checkpoint::Policy) -> Rules {
         let usual = preempt::Policy::default();
+        // What serves others makes room where it is a guest, unless somebody says otherwise.
+        let for_services = scheduler::is_for_services(&self.said);
         Rules {
             policy: preempt::Policy {
                 enabled: self.or("preemption.enabled", usual.enabled),
@@ -354,7 +356,7 @@ impl<'a> Said<'a> {
                 thrash_interval_ms: self
                     .or("preemption.thrash_interval_ms", usual.thrash_interval_ms),
                 thrash_count: self.or("preemption.thrash_count", usual.thrash_count),
-                only_borrowed: self.or("preemption.only_borrowed", usual.only_borrowed),
+                only_borrowed: self.or("preemption.only_borrowed", for_services),
             },
             patience_ms: self.or("preemption.patience_ms", PATIENCE_MS),
             timeout_ms: checkpoint.ordinary.timeout_ms,

@@ -36,6 +36,11 @@ pub(crate) fn is_for_sensitive(said: &BTreeMap<&str, &str>) -> bool {
     }
 }
 
+/// Whether a vCluster is for services: it was given the weights of that kind last.
+pub(crate) fn is_for_services(said: &BTreeMap<&str, &str>) -> bool {
+    said.get(PROFILE) == Some(&Profile::Service.name())
+}
+
 /// What a text of settings stands for.
 #[derive(Debug, Default)]
 pub(crate) struct Read {

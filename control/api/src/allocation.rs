@@ -274,7 +274,7 @@ impl AllocationRequest {
     /// # Errors
     /// The first field that cannot be read, or be.
     pub fn into_spec(self) -> Result<AllocationSpec, FieldError> {
-        self.elements()?;
+        self.named()?;
         let without = Self {
             dependencies: Vec::new(),
             dependency: None,

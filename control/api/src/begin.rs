@@ -151,6 +151,7 @@ fn length(text: &str) -> Option<u64> {
     };
     match UNITS.iter().find(|(name, _)| is_unit(name)) {
         Some((_, ms)) => count.parse::<u64>().ok()?.checked_mul(*ms),
+        None if unit.is_empty() => count.parse::<u64>().ok()?.checked_mul(1_000),
         // What has colons is a time of day here, and no distance.
         None if text.contains(':') => None,
         None => duration::parse(text).ok(),

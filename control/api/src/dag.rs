@@ -19,6 +19,7 @@ use crate::{
 use lattice_quorum_types::{
     AllocationId, Revision,
     dag::{Dag, DagSpec, Edge, MemberSpec},
+    hostlist::MAX_HOSTS,
     terms::Condition,
 };
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,7 @@ impl DagRequest {
     /// The first field that cannot be read, as `members.NAME.field`.
     pub fn into_spec(self, known: &[Known]) -> Result<DagSpec, FieldError> {
         let nothing = Known::default();
+        let mut named = 0;
         let members = self.members.into_iter().enumerate();
         let members = members.map(|(place, member)| {
             let name = member.name(place)?;
@@ -55,11 +57,20 @@ impl DagRequest {
                 ..error
             };
             let known = known.get(place).unwrap_or(&nothing);
-            Ok(MemberSpec {
-                after: member.edges().map_err(within)?,
-                spec: member.request.into_spec_with(known).map_err(within)?,
-                name,
-            })
+            let after = member.edges().map_err(within)?;
+            let spec = member.request.into_spec_with(known).map_err(within)?;
+            // Lists of nodes are short and what they name is not: a thousand of them would fill the memory.
+            named += spec.constraints.nodelist.len() + spec.constraints.exclude.len();
+            if named > MAX_HOSTS {
+                return Err(FieldError {
+                    field: field_of(&name, "constraints"),
+                    reason: format!(
+                        "the nodelist and exclude of all members up to it name more than {MAX_HOSTS} nodes; name \
+                         fewer, or ask for constraints.features"
+                    ),
+                });
+            }
+            Ok(MemberSpec { name, spec, after })
         });
         Ok(DagSpec {
             name: self.name,

@@ -209,16 +209,10 @@ impl Dependencies {
         let mut sorted = self.after.clone();
         sorted.sort_by_key(|after| (after.on, after.condition));
         sorted.dedup();
-        let ends = |after: &After| match after.condition {
-            Condition::Success | Condition::Corresponding => Some(true),
-            Condition::Failure => Some(false),
-            Condition::Any => None,
-        };
         for same in sorted.chunk_by(|a, b| a.on == b.on) {
-            let has = |end: bool| same.iter().any(|after| ends(after) == Some(end));
-            if has(true) && has(false) {
-                let on = same.first().map(|after| after.on);
-                return on.map_or(Ok(()), |on| Err(DependencyError::Contradiction { on }));
+            let is_against = |a: &&After| same.iter().any(|b| a.condition.excludes(b.condition));
+            if let Some(After { on, .. }) = same.iter().find(is_against) {
+                return Err(DependencyError::Contradiction { on: *on });
             }
         }
         if sorted.len() > MAX_DEPENDENCIES {

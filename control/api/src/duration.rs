@@ -1,4 +1,5 @@
-//! Durations as people write them: `90s`, `1h30m`, `2d`, `HH:MM:SS`, or plain seconds.
+//! Durations as people write them: `90s`, `1h30m`, `2d`, `[D-]HH:MM:SS`. A number alone is none: batch schedulers
+//! read it as minutes, and most others as seconds.
 
 /// Longest accepted duration: ten years. Beyond it, leave the walltime out.
 pub const MAX_MS: u64 = 3_650 * 24 * 3_600 * 1_000;
@@ -36,23 +37,26 @@ pub fn parse(text: &str) -> Result<u64, InvalidDuration> {
     }
 }
 
-/// `[D-]HH:MM:SS` or `MM:SS`, as batch schedulers write it.
+/// `HH:MM:SS`, `MM:SS`, `D-HH:MM:SS` or `D-HH:MM`, as batch schedulers write it.
 fn clock(text: &str) -> Result<u64, &'static str> {
     let (days, rest) = match text.split_once('-') {
-        Some((days, rest)) => (number(days)?, rest),
-        None => (0, text),
+        Some((days, rest)) => (Some(number(days)?), rest),
+        None => (None, text),
     };
     let parts: Vec<u64> = rest.split(':').map(number).collect::<Result<_, _>>()?;
     let (hours, minutes, seconds) = match parts.as_slice() {
+        [h, m] if days.is_some() => (*h, *m, 0),
         [m, s] => (0, *m, *s),
         [h, m, s] => (*h, *m, *s),
         _ => return Err("it has too many colons"),
     };
-    if seconds > 59 || (minutes > 59 && parts.len() == 3) {
+    let has_hours = days.is_some() || parts.len() == 3;
+    if seconds > 59 || (minutes > 59 && has_hours) {
         return Err("minutes and seconds run from 0 to 59");
     }
     let too_long = "it is longer than ten years";
-    days.checked_mul(24)
+    days.unwrap_or(0)
+        .checked_mul(24)
         .and_then(|h| h.checked_add(hours))
         .and_then(|h| h.checked_mul(60)?.checked_add(minutes))
         .and_then(|m| m.checked_mul(60)?.checked_add(seconds))
@@ -61,10 +65,8 @@ fn clock(text: &str) -> Result<u64, &'static str> {
 }
 
 fn units(text: &str) -> Result<u64, &'static str> {
-    if let Ok(seconds) = number(text) {
-        return seconds
-            .checked_mul(1_000)
-            .ok_or("it is longer than ten years");
+    if number(text).is_ok() {
+        return Err("a number needs a unit");
     }
     let mut rest = text;
     let mut sum: u64 = 0;
@@ -135,10 +137,10 @@ mod tests {
     fn every_form_is_read() {
         for (text, ms) in [
             ("90s", 90_000),
-            ("90", 90_000),
             ("1h30m", 5_400_000),
             ("01:30:00", 5_400_000),
             ("2-00:00:01", 172_801_000),
+            ("2-10:30", 210_600_000),
             ("05:30", 330_000),
             ("90:00", 5_400_000),
             ("250ms", 250),
@@ -153,6 +155,9 @@ mod tests {
         for text in [
             "",
             "0",
+            "90",
+            "2-10",
+            "1-10:60",
             "0s",
             "1x",
             "h",

@@ -147,12 +147,21 @@ impl SubmitArgs {
             Flags::read(&words).map_err(|error| Failure::usage(script::in_words(&error)))?;
         flags.name = flags.name.or_else(|| name.map(str::to_owned));
         let arguments = self.job.iter().skip(1).chain(&self.command);
-        Ok(Asked {
+        let asked = Asked {
             flags,
             script,
             argv: arguments.cloned().collect(),
             directives: file.map(|file| (file.clone(), directives)),
-        })
+        };
+        // The two may stand on lines of their own.
+        if asked.flags.checkpoint_dir.is_some() && asked.flags.checkpoint.is_none() {
+            let error = FieldError {
+                field: "checkpoint.directory".to_owned(),
+                reason: "say --checkpoint too: how the work is told to write one".to_owned(),
+            };
+            return Err(asked.usage(&error, &self.said));
+        }
+        Ok(asked)
     }
 
     fn directives(
@@ -227,16 +236,47 @@ impl Asked {
         })
     }
 
-    /// What is not as the script's author may expect.
-    fn note(&self) -> Option<String> {
-        let (_, directives) = self.directives.as_ref()?;
-        let is_slurm = directives
-            .iter()
-            .any(|directive| directive.kind == Kind::Slurm);
+    /// What is not as the author of a script for sbatch may expect.
+    fn notes(&self) -> Vec<String> {
+        let directives = self.directives.as_ref().map(|(_, all)| all.as_slice());
+        let slurm = directives.unwrap_or_default().iter();
+        let slurm: Vec<&Directive> = slurm.filter(|one| one.kind == Kind::Slurm).collect();
+        if slurm.is_empty() {
+            return Vec::new();
+        }
+        let mut notes = Vec::new();
         let nodes = self.flags.nodes;
-        (is_slurm && nodes > 1).then(|| {
-            format!("note: the script runs on each of the {nodes} nodes; sbatch would run it on the first alone")
-        })
+        if nodes > 1 {
+            notes.push(format!(
+                "the script runs on each of the {nodes} nodes; sbatch would run it on the first alone"
+            ));
+        }
+        if self.flags.chdir.is_none() {
+            notes.push(
+                "it runs in your home directory on the nodes, as --chdir is not given; sbatch would run it where you \
+                 are"
+                .to_owned(),
+            );
+        }
+        for (flag, text) in [
+            ("begin", &self.flags.begin),
+            ("deadline", &self.flags.deadline),
+        ] {
+            let is_said = slurm.iter().any(|one| one.given.flag == flag);
+            if let Some(text) = text.as_deref().filter(|text| is_said && is_of_a_zone(text)) {
+                notes.push(format!(
+                    "--{flag}={text} is UTC; sbatch would take it as the time here: write it with an offset, as \
+                     2026-12-01T08:00+01:00"
+                ));
+            }
+        }
+        if let Some(name) = self.script.as_deref().and_then(slurm_variable) {
+            notes.push(format!(
+                "the script names {name}, which nobody sets here; see LATTICE_ARRAY_INDEX, LATTICE_ALLOCATION_ID, \
+                 LATTICE_NNODES and LATTICE_NODE_RANK"
+            ));
+        }
+        notes
     }
 
     /// A mistake by the flag it was made with, and where that is.
@@ -254,6 +294,26 @@ impl Asked {
             _ => Failure::usage(format!("--{flag}: {}", error.reason)),
         }
     }
+}
+
+/// Whether a moment is another one in another time zone.
+fn is_of_a_zone(text: &str) -> bool {
+    !text.trim().to_ascii_lowercase().starts_with("now")
+        && lattice_api::text::read_time(text.trim()).is_none()
+}
+
+/// The first variable of Slurm's that a script uses, outside its comments.
+fn slurm_variable(script: &str) -> Option<&str> {
+    let code = script
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'));
+    code.filter_map(|line| {
+        let from = &line[line.find("SLURM_")?..];
+        let is_of_it = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        let end = from.find(|c| !is_of_it(c)).unwrap_or(from.len());
+        Some(&from[..end])
+    })
+    .next()
 }
 
 /// How often a submit without an answer is repeated. All of them carry the same key.
@@ -310,7 +370,9 @@ pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failu
     // The server's rule, so that a mistake is named by its flag before anybody is asked.
     let judged = request.clone().into_spec();
     judged.map_err(|error| asked.usage(&error, &args.said))?;
-    asked.note().iter().for_each(|note| eprintln!("{note}"));
+    for note in asked.notes() {
+        eprintln!("note: {note}");
+    }
     let answer = submit(args, &request, connection).await?;
     match (connection.format, answer.id) {
         (Format::Table | Format::Wide, Some(id)) => Ok(output::line(&id.to_string())?),

@@ -1,6 +1,6 @@
 //! Reading requests: what cannot be read is a problem that names the field.
 
-use super::{answer::Fail, state::Api};
+use super::{answer::Fail, server::MAX_BODY_BYTES, state::Api};
 use crate::http::caller::Caller;
 use axum::{
     Json,
@@ -58,10 +58,41 @@ fn from_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let detail = format!("the body is not YAML: {reason}");
         Problem::new(Kind::Invalid, "not_yaml", detail)
     };
-    let value: serde_json::Value =
+    let value: serde_yaml_ng::Value =
         serde_yaml_ng::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
+    // JSON has no word for it, and would be read as if it had been left out.
+    if let Some((path, number)) = not_finite(&value) {
+        return Err(Problem::field(
+            &path,
+            format!("{number} is not a finite number"),
+        ));
+    }
     let json = serde_json::to_vec(&value).map_err(|error| wrong(error.to_string()))?;
     from_json(&json)
+}
+
+/// The first number that is not finite, with its path.
+fn not_finite(value: &serde_yaml_ng::Value) -> Option<(String, String)> {
+    use serde_yaml_ng::Value;
+    let under = |step: String, value| {
+        let (path, number) = not_finite(value)?;
+        let dot = if path.is_empty() || path.starts_with('[') {
+            ""
+        } else {
+            "."
+        };
+        Some((format!("{step}{dot}{path}"), number))
+    };
+    match value {
+        Value::Number(number) if !number.is_finite() => Some((String::new(), number.to_string())),
+        Value::Sequence(all) => {
+            (all.iter().enumerate()).find_map(|(place, value)| under(format!("[{place}]"), value))
+        }
+        Value::Mapping(fields) => fields
+            .iter()
+            .find_map(|(name, value)| under(name.as_str().unwrap_or("?").to_owned(), value)),
+        _ => None,
+    }
 }
 
 /// A JSON or YAML body.
@@ -89,7 +120,14 @@ async fn body(request: Request, api: &Api) -> Result<Bytes, Problem> {
             StatusCode::PAYLOAD_TOO_LARGE => Kind::TooLarge,
             _ => Kind::Invalid,
         };
-        Problem::new(kind, "body", e.body_text())
+        let detail = match kind {
+            Kind::TooLarge => format!(
+                "the body is longer than {MAX_BODY_BYTES} bytes (1 MiB); send less at once: a script of tens of KiB is \
+                 better kept in a file on the nodes"
+            ),
+            _ => e.body_text(),
+        };
+        Problem::new(kind, "body", detail)
     })
 }
 
@@ -131,6 +169,9 @@ fn unreadable(text: &str) -> Problem {
     let missing = text
         .split_once("missing field `")
         .and_then(|(_, rest)| rest.split_once('`'));
+    let twice = text
+        .split_once("duplicate field `")
+        .and_then(|(_, rest)| rest.split_once('`'));
     let leading = text.split_once(": ").map(|(path, _)| path);
     let path = leading.filter(|p| !p.is_empty() && !p.contains(' '));
     // Where two forms stand beside each other, the reader knows the field only inside.
@@ -146,7 +187,7 @@ fn unreadable(text: &str) -> Problem {
         .zip(inner)
         .map(|(path, inner)| format!("{path}.{inner}"));
     let path = joined.as_deref().or(path);
-    let field = match (quoted.or(missing), path) {
+    let field = match (quoted.or(missing).or(twice), path) {
         (Some((name, _)), Some(path)) if !path.ends_with(name) && path != "." => {
             Some(format!("{path}.{name}"))
         }
@@ -253,6 +294,10 @@ mod tests {
             (
                 "missing field `project` at line 1 column 2",
                 Some("project"),
+            ),
+            (
+                "members[0]: duplicate field `nodes` at line 1",
+                Some("members[0].nodes"),
             ),
             (
                 "members[1]: nodes: invalid type: x",

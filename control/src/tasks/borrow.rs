@@ -39,6 +39,9 @@ const PACE: Pace = Pace {
 /// A node that changed hands stays for so long at most though nobody uses it, milliseconds: as long as the
 /// longest scheduling cycle.
 const SETTLE_MS: u64 = 30_000;
+/// Work that goes on so long after its walltime does not end by itself, milliseconds: an agent ends it, and kills it
+/// after its grace.
+const OVERRUN_MS: u64 = 60_000;
 
 /// What one pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -208,7 +211,8 @@ impl Borrow {
             } = view.movement_of(&record.home);
             let grace_over_at = since.after(lend.return_grace_ms);
             let back_by = grace_over_at.after(checkpoint.deadlines(false).longest_ms());
-            let ends_itself = ends_at(held).is_some_and(|ends_at| ends_at <= back_by);
+            let ends_itself = ends_at(held)
+                .is_some_and(|ends_at| ends_at <= back_by && now < ends_at.after(OVERRUN_MS));
             let is_due = now >= grace_over_at && !moves.withdrawn.contains(&record.id);
             if !is_due || ends_itself {
                 continue;
@@ -252,10 +256,11 @@ impl Borrow {
         }
     }
 
-    /// Where there is no storage now it is stopped without a checkpoint.
+    /// Where there is no storage now, or nobody to write all of it, it is stopped without a checkpoint.
     fn victim(&self, view: &View, held: &Allocation, timeout_ms: u64) -> Victim {
         let directory = self.core.checkpoint_directory(held);
-        let directory = directory.filter(|_| !self.core.is_storage_out(view, held));
+        let writes_none = held.has_ended_rank() || self.core.is_storage_out(view, held);
+        let directory = directory.filter(|_| !writes_none);
         Victim {
             id: held.id,
             attempt: held.attempt,
@@ -307,9 +312,9 @@ impl Borrow {
 /// In how many milliseconds the next grace is over, of nodes that something holds.
 fn next_grace(view: &View, now: UnixMillis) -> Option<u64> {
     let left = records(view).filter_map(|record| {
-        record.holder?;
+        let (recalled_at, _) = record.recalled_at.zip(record.holder)?;
         let grace_ms = view.movement_of(&record.home).lend.return_grace_ms;
-        let over_at = record.recalled_at?.after(grace_ms);
+        let over_at = recalled_at.after(grace_ms);
         (over_at > now).then(|| over_at.since(now))
     });
     left.min()

@@ -7,8 +7,10 @@ use crate::{
     view::View,
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, UnixMillis, allocation::StopCause,
-    command::Fence, course::MoveReason,
+    Allocation, AllocationId, AllocationState, Command, UnixMillis,
+    allocation::StopCause,
+    command::Fence,
+    course::{MoveReason, Tally},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -132,10 +134,41 @@ fn is_late(held: &Allocation, now: UnixMillis) -> bool {
     let Some(deadline_at) = held.spec.terms.deadline_at else {
         return false;
     };
+    // What of an array was placed has deadlines of its own.
+    let is_placed = |tally: &Tally| tally.pending.is_empty() && tally.blocked.is_empty();
+    if held.course.tally.as_deref().is_some_and(is_placed) {
+        return false;
+    }
     let ends_at = match held.state {
         AllocationState::Stopping => return false,
         state if state.holds() => now,
         _ => now.after(held.walltime_left_ms().unwrap_or(0)),
     };
     ends_at > deadline_at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::testing;
+    use lattice_quorum_types::array::IndexSet;
+
+    /// An array is late as long as some of it is not placed; what was placed ends by itself.
+    #[test]
+    fn an_array_that_is_placed_is_not_late_any_more() {
+        let mut array = testing::allocation(AllocationState::Pending, Vec::new());
+        array.spec.walltime_ms = Some(60_000);
+        array.spec.terms.deadline_at = Some(UnixMillis(100_000));
+        let with = |pending: IndexSet| {
+            let mut array = array.clone();
+            array.course.tally = Some(Box::new(Tally {
+                pending,
+                alive: 1,
+                ..Tally::default()
+            }));
+            is_late(&array, UnixMillis(90_000))
+        };
+        assert!(with(IndexSet::range(3, 3, 1).unwrap_or_default()));
+        assert!(!with(IndexSet::new()));
+    }
 }

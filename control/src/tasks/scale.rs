@@ -161,6 +161,10 @@ impl Scale {
             }
             let policy = service::policy(&service, &damping);
             let Some(policy) = policy else { continue };
+            // Whose time came while others were read is read in the next pass: its metric is not missing.
+            if reading.is_none() && self.is_due(&service, self.core.now(), &policy) {
+                continue;
+            }
             let Some(outcome) = self.evaluate(&view, &service, &policy, reading) else {
                 continue;
             };
@@ -211,6 +215,12 @@ impl Scale {
         }
     }
 
+    fn is_due(&self, held: &Allocation, now: UnixMillis, policy: &ScalePolicy) -> bool {
+        let runs = held.state == AllocationState::Running;
+        let known = self.followed.get(&held.id).filter(|_| runs);
+        known.is_some_and(|known| known.state.is_due(now, &policy.damping))
+    }
+
     /// The metrics of those whose time it is.
     async fn read(
         &self,
@@ -220,12 +230,8 @@ impl Scale {
     ) -> BTreeMap<AllocationId, Reading> {
         let now = self.core.now();
         let is_due = |held: &&Arc<Allocation>| {
-            let runs = held.state == AllocationState::Running;
-            let known = self.followed.get(&held.id).filter(|_| runs);
             let policy = service::policy(held, damping);
-            known
-                .zip(policy)
-                .is_some_and(|(known, policy)| known.state.is_due(now, &policy.damping))
+            policy.is_some_and(|policy| self.is_due(held, now, &policy))
         };
         let due: Vec<Arc<Allocation>> = services.iter().filter(is_due).cloned().collect();
         let core = &self.core;

@@ -1,6 +1,7 @@
 //! What a backup says of the state, and the state as a restored cluster begins with it.
 
 use crate::{State, unstarted::ATTEMPT_GAP};
+use lattice_quorum_types::course::CHECKPOINT_GAP;
 use lattice_quorum_types::{Applied, Envelope, Refusal, Revision, UnixMillis, tenure::TenurePhase};
 use std::sync::Arc;
 
@@ -12,9 +13,6 @@ pub const REVISION_GAP: u64 = 1_000_000_000;
 /// The same for numbers of allocations, by which agents know what ran: room for ten thousand arrays of the
 /// largest size after the backup.
 const ALLOCATION_GAP: u64 = 1 << 30;
-
-/// The same for numbers of an allocation's checkpoints, which name their folders.
-const CHECKPOINT_GAP: u32 = 1 << 16;
 
 /// The same for what orders to agents carry: versions of nodes, by which wipes are numbered, and epochs
 /// of leases.

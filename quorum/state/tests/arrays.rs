@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     AllocationId, AllocationState,
     AllocationState::*,
     Command, Refusal,
-    allocation::StopCause,
+    allocation::{RankExit, StopCause},
     array::IndexSet,
     command::Power,
     course::Element,
@@ -27,7 +27,7 @@ fn at(array: AllocationId, place: u64) -> AllocationId {
 }
 
 /// Placed, and ended so.
-fn end(c: &mut Cluster, id: AllocationId, exit: lattice_quorum_types::allocation::RankExit) {
+fn end(c: &mut Cluster, id: AllocationId, exit: RankExit) {
     c.place(id).unwrap();
     c.end_all(id, exit);
 }
@@ -516,6 +516,8 @@ fn past_its_deadline_an_array_places_no_more_and_what_runs_has_its_own() {
     c.service(Command::Expire { id }).unwrap();
     assert_eq!(c.state_of(at(id, 0)), Running, "it may be done in time");
     assert_eq!(numbers(&c.tally(id).cancelled), [1, 2]);
+    // Nothing of it waits any more: that is no command to be repeated.
+    assert_eq!(fault(c.service(Command::Expire { id })).0, "id");
     assert_eq!(fault(c.service(Command::Expire { id: at(id, 0) })).0, "id");
     c.clock += 1_000;
     c.service(Command::Expire { id: at(id, 0) }).unwrap();
@@ -555,18 +557,58 @@ fn arrays_are_refused_where_their_elements_would_be() {
 }
 
 #[test]
-fn another_walltime_is_for_elements_that_are_not_placed_yet() {
+fn another_walltime_is_for_all_elements_that_have_not_ended() {
     let mut c = Cluster::with_nodes(4);
-    let mut spec = array("0-1");
+    let mut spec = array("0-3");
     spec.walltime_ms = Some(9_000);
     let id = c.submit(spec).unwrap();
-    c.place(at(id, 0)).unwrap();
-    let walltime_ms = 5_000;
-    c.user("alice", Command::SetWalltime { id, walltime_ms })
-        .unwrap();
+    end(&mut c, at(id, 0), DONE);
     c.place(at(id, 1)).unwrap();
-    let of = |place| c.of(at(id, place)).spec.walltime_ms;
-    assert_eq!((of(0), of(1)), (Some(9_000), Some(5_000)));
+    c.start_all(at(id, 1));
+    c.place(at(id, 2)).unwrap();
+    cancel(&mut c, at(id, 2));
+    assert_eq!(c.state_of(at(id, 2)), Stopping);
+    let change = |c: &mut Cluster, walltime_ms| {
+        let by = c.user("alice", Command::SetWalltime { id, walltime_ms });
+        by.map(|applied| applied.events.len())
+    };
+    assert_eq!(change(&mut c, 5_000), Ok(2), "the array, and who runs");
+    c.place(at(id, 3)).unwrap();
+    let of = |c: &Cluster, place| c.of(at(id, place)).spec.walltime_ms;
+    let each = |c: &Cluster| [1, 2, 3].map(|place| of(c, place));
+    assert_eq!(each(&c), [Some(5_000), Some(9_000), Some(5_000)]);
+    assert_eq!(c.of(at(id, 1)).course.walltime_changes, 1);
+    // One that is too short for an element that runs changes nothing, and says which.
+    c.clock += 3_000;
+    let refused = change(&mut c, 2_000).unwrap_err().to_string();
+    assert!(
+        refused.contains("allocation 3 has run for 3 s"),
+        "{refused}"
+    );
+    assert_eq!(each(&c), [Some(5_000), Some(9_000), Some(5_000)]);
+    // A longer one is for operators, as of any work.
+    assert_eq!(code(change(&mut c, 6_000)), "forbidden");
+}
+
+#[test]
+fn an_array_that_is_queued_again_has_all_its_elements_that_hold_nodes_queued_again() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(array("0-3")).unwrap();
+    end(&mut c, at(id, 0), DONE);
+    c.place(at(id, 1)).unwrap();
+    c.start_all(at(id, 1));
+    c.place(at(id, 2)).unwrap();
+    c.user("alice", Command::Requeue { id }).unwrap();
+    let states = |c: &Cluster| [0, 1, 2].map(|place| c.state_of(at(id, place)));
+    assert_eq!(states(&c), [Completed, Stopping, Stopping]);
+    for place in [1, 2] {
+        c.end_all(at(id, place), RankExit::Stopped);
+    }
+    c.reopen();
+    assert_eq!(states(&c), [Completed, Pending, Pending]);
+    let before = c.state.revision();
+    c.user("alice", Command::Requeue { id }).unwrap();
+    assert_eq!(c.state.revision(), before, "nothing holds nodes");
 }
 
 #[test]

@@ -336,6 +336,25 @@ fn a_rank_that_ends_before_it_has_written_spoils_the_checkpoint_and_not_the_work
 }
 
 #[test]
+fn work_of_which_a_rank_has_ended_writes_none_and_may_make_room_without() {
+    let mut c = cluster();
+    let id = running(&mut c);
+    c.end_rank(id, 0, DONE);
+    let Refusal::Invalid { field, reason } = ask(&mut c, id).unwrap_err() else {
+        panic!("taken for another reason");
+    };
+    assert_eq!(field, "checkpoint");
+    assert!(
+        reason.contains("a rank of allocation 1 has ended"),
+        "{reason}"
+    );
+    assert_eq!(code(make_room(&mut c, id, true)), "invalid");
+    assert_eq!(c.state_of(id), Running);
+    make_room(&mut c, id, false).unwrap();
+    assert_eq!(c.state_of(id), Stopping);
+}
+
+#[test]
 fn ranks_that_leave_need_not_write() {
     let mut c = cluster();
     let id = running(&mut c);

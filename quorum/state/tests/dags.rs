@@ -107,6 +107,58 @@ fn a_diamond_goes_from_its_first_member_to_its_last() {
 }
 
 #[test]
+fn a_failure_whose_handler_never_began_fails_the_graph() {
+    let mut c = Cluster::with_nodes(4);
+    // Who mends comes after what never begins once the work has failed.
+    let (id, of) = begun(
+        &mut c,
+        vec![
+            member("work", &[]),
+            member("next", &[("work", Success)]),
+            member("mend", &[("work", Failure), ("next", Success)]),
+        ],
+    );
+    c.run_to(of[0], BROKEN);
+    assert_eq!(states(&c, id), [Failed, Cancelled, Cancelled]);
+    let over = dag(&c, id);
+    let failed = over.failed.as_deref();
+    assert_eq!((over.state, failed), (DagState::Failed, Some("work")));
+    // Another who did begin has met it.
+    let (id, of) = begun(
+        &mut c,
+        vec![
+            member("work", &[]),
+            member("next", &[("work", Success)]),
+            member("mend", &[("work", Failure), ("next", Success)]),
+            member("tidy", &[("work", Any)]),
+        ],
+    );
+    c.run_to(of[0], BROKEN);
+    c.run_to(of[3], DONE);
+    assert_eq!(dag(&c, id).state, DagState::Completed);
+}
+
+#[test]
+fn a_member_after_both_ends_of_another_is_refused() {
+    let mut c = Cluster::with_nodes(4);
+    let both = |one, other| {
+        graph(vec![
+            member("a", &[]),
+            member("b", &[("a", one), ("a", other)]),
+        ])
+    };
+    for (one, other) in [(Success, Failure), (Failure, Corresponding)] {
+        let refused = submit(&mut c, both(one, other)).unwrap_err();
+        let Refusal::Invalid { field, reason } = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(field, "members.b.after");
+        assert!(reason.contains("a would have to complete and to fail"));
+    }
+    submit(&mut c, both(Success, Any)).unwrap();
+}
+
+#[test]
 fn a_failure_that_somebody_expects_does_not_fail_the_graph() {
     let mut c = Cluster::with_nodes(4);
     let members = || {

@@ -10,7 +10,8 @@ use lattice_quorum_types::{
     Command, Refusal,
     allocation::StopCause,
     audit::AuditAction,
-    command::Power,
+    command::{LimitChange, Power},
+    limit::{LimitPatch, Patch},
     spec::{AllocationSpec, Requeue},
     terms::{Condition, Condition::*, Dependency},
     view::{Answer, Query},
@@ -319,6 +320,34 @@ fn one_with_a_mutex_is_eligible_and_the_next_by_order_of_submits() {
     assert_eq!(states(&c), [Pending, Failed, Blocked]);
     c.user("alice", Command::Cancel { id: a }).unwrap();
     assert_eq!(states(&c), [Cancelled, Failed, Pending]);
+}
+
+#[test]
+fn who_waits_for_a_mutex_is_asked_for_room_when_it_has_it() {
+    let mut c = Cluster::with_nodes(8);
+    c.admin(Command::SetLimits {
+        changes: vec![LimitChange {
+            path: common::path("t"),
+            patch: LimitPatch {
+                max_nodes: Patch::Set(4),
+                ..LimitPatch::default()
+            },
+        }],
+    })
+    .unwrap();
+    let mut spec = mutex("db");
+    spec.nodes = 4;
+    let first = c.running(spec.clone());
+    let next = c.submit(spec.clone()).unwrap();
+    assert_eq!(c.state_of(next), Blocked);
+    spec.terms.mutex = Some("disk".to_owned());
+    assert_eq!(
+        code(c.submit(spec)),
+        "limit_exceeded",
+        "nobody has that one"
+    );
+    c.end_all(first, DONE);
+    assert_eq!(c.state_of(next), Pending);
 }
 
 #[test]

@@ -485,3 +485,18 @@ fn a_new_project_is_closed_but_for_what_is_named() {
     let room = c.state.headroom(&path("t/a")).unwrap();
     assert_eq!((room.nodes, room.allocations), (Some(0), Some(0)));
 }
+
+#[test]
+fn what_gets_more_nodes_runs_since_its_first_began() {
+    let (mut c, id) = running();
+    let began = c.of(id).attempt_began_at();
+    assert!(began.is_some());
+    c.clock += 60_000;
+    grow(&mut c, id, &["n003"]).unwrap();
+    let at = c.now();
+    c.report(id, &node("n003"), RankReport::Started { at })
+        .unwrap();
+    let record = c.of(id);
+    assert_eq!(record.attempt_began_at(), began);
+    assert_eq!(record.used_ms(at), at.since(began.unwrap()));
+}

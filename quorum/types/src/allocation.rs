@@ -374,14 +374,19 @@ impl Allocation {
         let kept = |rank: &&Rank| !matches!(rank.phase, RankPhase::Left { .. });
         self.ranks.iter().filter(kept).map(|rank| &rank.node)
     }
-    /// Since when the present attempt runs on all its nodes, by their clocks; `None` while it is not known
-    /// to.
+    /// Since when the present attempt runs, by its nodes' clocks: the first that runs of its ranks, for a service gets
+    /// more of them as it runs. `None` while none is known to.
     pub fn attempt_began_at(&self) -> Option<UnixMillis> {
         let started = self
             .ranks
             .iter()
             .filter_map(|rank| rank.phase.running_since());
-        started.max()
+        started.min()
+    }
+    /// Whether a rank has ended by itself: it has nothing left to write, and without its part no checkpoint is whole.
+    pub fn has_ended_rank(&self) -> bool {
+        let mut ranks = self.ranks.iter();
+        ranks.any(|rank| matches!(rank.phase, RankPhase::Ended { .. }))
     }
     /// Walltime that the next attempt, or the present one, has from its begin on, milliseconds: what the
     /// checkpoint it goes on from has in it is used. `None` is unbounded.

@@ -7,6 +7,10 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
+/// What a restored cluster skips of the numbers of an allocation's checkpoints, which name their folders: more were
+/// written since the backup than anybody knows.
+pub const CHECKPOINT_GAP: u32 = 1 << 16;
+
 /// Empty for work to which nothing was done yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -9,7 +9,8 @@ use std::{
     fmt::Write as _,
 };
 
-/// Most names one hostlist may expand to; a typo such as `n[1-999999999]` must not exhaust memory.
+/// Most names one hostlist may expand to, repeated ones included; neither a typo such as `n[1-999999999]` nor
+/// `n[1-9999,1-9999,…]` may keep anybody busy.
 pub const MAX_HOSTS: usize = 200_000;
 
 /// Why a text is not a hostlist.
@@ -59,9 +60,11 @@ fn expand_with(
 ) -> Result<Vec<NodeId>, HostlistError> {
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
+    let mut named = 0;
     for (at, item) in split_items(text)? {
         let mut push = |name: String| -> Result<(), HostlistError> {
-            if out.len() >= MAX_HOSTS {
+            named += 1;
+            if named > MAX_HOSTS {
                 return Err(HostlistError::TooMany {
                     text: text.to_owned(),
                 });
@@ -338,6 +341,10 @@ mod tests {
                 "{bad}"
             );
         }
+        assert!(matches!(
+            expand("n[1-150000,1-150000]"),
+            Err(HostlistError::TooMany { .. })
+        ));
         assert!(matches!(
             expand("n[1-999999999]"),
             Err(HostlistError::TooMany { .. })

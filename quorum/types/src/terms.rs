@@ -91,6 +91,15 @@ impl Condition {
             Self::Any => true,
         })
     }
+
+    /// Whether no end of one allocation is what both ask for.
+    pub const fn excludes(self, other: Self) -> bool {
+        use Condition::{Corresponding, Failure, Success};
+        matches!(
+            (self, other),
+            (Success | Corresponding, Failure) | (Failure, Success | Corresponding)
+        )
+    }
 }
 
 impl fmt::Display for Condition {

@@ -186,17 +186,13 @@ impl AllocationRequest {
         }
     }
 
-    /// The elements of arrays that it names as those it comes after. Their numbers are found before it is
-    /// read.
+    /// Those that it comes after. The numbers of elements are found before it is read.
     ///
     /// # Errors
     /// The field that cannot be read.
-    pub fn elements(&self) -> Result<BTreeSet<JobRef>, FieldError> {
+    pub fn named(&self) -> Result<BTreeSet<JobRef>, FieldError> {
         let after = self.dependencies()?.after.into_iter();
-        Ok(after
-            .map(|after| after.on)
-            .filter(|on| on.index.is_some())
-            .collect())
+        Ok(after.map(|after| after.on).collect())
     }
 
     fn after(&self, known: &Known) -> Result<(Vec<Dependency>, bool), FieldError> {

@@ -1,9 +1,12 @@
 //! Members of a graph as people write them.
 
 use super::AllocationRequest;
-use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error, MapAccess, Visitor},
+};
 use serde_json::{Map, Value};
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{RefOr, schema::Schema},
@@ -66,7 +69,7 @@ pub struct MemberRequest {
 /// A field that nobody knows is refused also here, where two forms stand beside each other.
 impl<'de> Deserialize<'de> for MemberRequest {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = Map::<String, Value>::deserialize(from)?;
+        let Distinct(mut fields) = Distinct::deserialize(from)?;
         let after = fields.remove("after").filter(|after| !after.is_null());
         let after = after.map(AfterBody::deserialize).transpose();
         let request = AllocationRequest::deserialize(&Value::Object(fields.clone()));
@@ -80,6 +83,32 @@ impl<'de> Deserialize<'de> for MemberRequest {
                 .unwrap_or_default(),
             request: request.map_err(D::Error::custom)?,
         })
+    }
+}
+
+/// Fields of which none is there twice: of two the last one would hold, and nobody would know.
+struct Distinct(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Distinct {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Distinct;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a member")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Distinct, A::Error> {
+                let mut fields = Map::new();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    if fields.contains_key(&name) {
+                        return Err(A::Error::custom(format!("duplicate field `{name}`")));
+                    }
+                    fields.insert(name, value);
+                }
+                Ok(Distinct(fields))
+            }
+        }
+        from.deserialize_map(Fields)
     }
 }
 

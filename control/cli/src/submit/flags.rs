@@ -54,7 +54,8 @@ pub struct Flags {
     /// A name for people [default: that of the file SCRIPT].
     #[arg(long)]
     pub name: Option<String>,
-    /// Longest run time: 90s, 1h30m, 01:30:00. Without it: unbounded, never backfilled.
+    /// Longest run time: 90s, 1h30m, 01:30:00, 2-12:00 (days, hours and minutes). Without it: unbounded, never
+    /// backfilled.
     #[arg(short = 't', long)]
     pub walltime: Option<String>,
     /// Priority class, 0-10 [default: 5].
@@ -112,7 +113,7 @@ pub struct Flags {
     #[arg(long, value_name = "MODE", value_enum)]
     pub checkpoint: Option<Checkpoint>,
     /// Where they go, a directory from the root [default: where the site says].
-    #[arg(long, value_name = "DIR", requires = "checkpoint")]
+    #[arg(long, value_name = "DIR")]
     pub checkpoint_dir: Option<String>,
     /// Part of the input data that is on the hot tier, 0 to 1; more of it comes earlier. Without it: not
     /// known, a half.

@@ -135,11 +135,59 @@ fn a_mistake_is_told_where_it_was_made() {
 #[test]
 fn who_knows_sbatch_is_told_that_a_script_runs_on_every_node() {
     let (_folder, file) = script("#SBATCH -A a -N 2\ntrue\n");
-    let note = |words: &[&str]| asked(words).unwrap().note();
-    assert!(note(&[&file]).is_some_and(|note| note.contains("on each of the 2 nodes")));
-    assert_eq!(note(&["-N", "1", &file]), None);
-    let (_other, file) = script("#LATTICE -p a -N 2\ntrue\n");
-    assert_eq!(note(&[&file]), None);
+    let notes = |words: &[&str]| asked(words).unwrap().notes();
+    let has = |words: &[&str], what: &str| notes(words).iter().any(|note| note.contains(what));
+    assert!(has(&[&file], "on each of the 2 nodes"));
+    assert!(has(&[&file], "in your home directory"));
+    assert_eq!(notes(&["-N", "1", "--chdir", "/scratch", &file]), [""; 0]);
+    let (_other, file) = script("#LATTICE -p a -N 2\ntrue $SLURM_JOB_ID\n");
+    assert_eq!(notes(&[&file]), [""; 0]);
+}
+
+#[test]
+fn who_knows_sbatch_is_told_of_times_and_variables_that_are_not_as_there() {
+    let notes = |text: &str, more: &[&str]| {
+        let (_folder, file) = script(text);
+        let words = [more, &["--chdir", "/scratch", file.as_str()]].concat();
+        asked(&words).unwrap().notes()
+    };
+    let begins = |at: &str| format!("#SBATCH -A a --begin={at}\ntrue\n");
+    for (at, more, count) in [
+        ("16:00", &[] as &[&str], 1),
+        ("2026-12-01T08:00", &[], 1),
+        ("2026-12-01T08:00+01:00", &[], 0),
+        ("now+1hour", &[], 0),
+    ] {
+        let told = notes(&begins(at), more);
+        assert_eq!(told.len(), count, "{at}: {told:?}");
+    }
+    assert!(notes(&begins("16:00"), &[])[0].contains("--begin=16:00 is UTC"));
+    let told = notes(
+        "#SBATCH -A a\n# $SLURM_CPUS\nrun --of=${SLURM_ARRAY_TASK_ID}\n",
+        &[],
+    );
+    assert_eq!(told.len(), 1);
+    assert!(told[0].starts_with("the script names SLURM_ARRAY_TASK_ID, which"));
+}
+
+#[test]
+fn where_checkpoints_go_may_stand_on_another_line_than_how() {
+    let (_folder, file) =
+        script("#LATTICE -p a --checkpoint signal\n#LATTICE --checkpoint-dir /c\ntrue\n");
+    let directory = |words: &[&str]| request(words).unwrap().checkpoint.unwrap().directory;
+    assert_eq!(directory(&[&file]).as_deref(), Some("/c"));
+    assert_eq!(
+        directory(&["--checkpoint-dir", "/d", &file]).as_deref(),
+        Some("/d")
+    );
+    let (_other, file) = script("#LATTICE -p a\n#LATTICE --checkpoint-dir /c\ntrue\n");
+    let why = request(&[&file]).unwrap_err();
+    assert!(
+        why.starts_with(&format!(
+            "{file}:2: #LATTICE --checkpoint-dir: say --checkpoint too"
+        )),
+        "{why}"
+    );
 }
 
 /// Those of which the API's rule, or the control's, says that they are wrong.

@@ -1,7 +1,7 @@
 //! Elements of arrays. Until one is placed, all that there is of it is its place in its array's record, and
 //! its number, which is behind the array's.
 
-use super::{read, unexpected};
+use super::{allocations::record, read, unexpected};
 use crate::{Core, http::caller::Caller};
 use lattice_api::{
     AllocationRequest,
@@ -71,12 +71,16 @@ pub(crate) async fn known(
         now: core.now(),
         ..Known::default()
     };
-    for named in request.elements()? {
+    for named in request.named()? {
         let field = match request.dependencies.is_empty() {
             true => "dependency",
             false => "dependencies",
         };
         let id = number_of(core, caller, named, field).await?;
+        // What a caller may not see is not waited for either: how it ended would be told.
+        if caller.tenants.is_some() {
+            record(core, caller, id).await?;
+        }
         known.elements.insert(named, id);
     }
     Ok(known)

@@ -247,6 +247,33 @@ async fn a_graph_is_read_as_yaml_too() {
             400,
             Value::Null,
         ),
+        // It would be read as if it had been left out.
+        (
+            "application/yaml",
+            yaml.replace("nodes: 4", "nodes: 4\n  data_ready: .nan"),
+            400,
+            json!("members[1].data_ready"),
+        ),
+        // Of two the last one would hold.
+        (
+            "application/yaml",
+            yaml.replace("nodes: 4", "nodes: 4\n  nodes: 5"),
+            400,
+            Value::Null,
+        ),
+        (
+            "application/json",
+            r#"{"members": [{"name": "a", "project": "atlas/web", "nodes": 1, "nodes": 2}]}"#
+                .to_owned(),
+            400,
+            json!("members[0].nodes"),
+        ),
+        (
+            "application/json",
+            format!(r#"{{"name": "{}", "members": []}}"#, "n".repeat(1 << 20)),
+            413,
+            Value::Null,
+        ),
     ] {
         let answer = post(kind, body).await.unwrap();
         assert_eq!(answer.status(), status);

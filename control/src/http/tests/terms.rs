@@ -51,6 +51,38 @@ fn refused(answer: Result<AllocationView, ClientError>) -> (u16, Option<String>,
     (problem.status, problem.field, problem.detail)
 }
 
+/// How it ended, and that it is there, would be told by what waits for it.
+#[tokio::test]
+async fn nobody_waits_for_work_of_a_tenant_that_is_not_shown() {
+    let bed = Bed::furnished().await;
+    let root = bed.client("root");
+    let ocean = super::projects::request("ocean", Some(5));
+    root.create_project(&ocean, None).await.unwrap();
+    let (theirs, array) = (
+        submit(&bed, "alice", &job("atlas/web", 1)).await,
+        submit(&bed, "alice", &array("0-3")).await,
+    );
+    let own = submit(&bed, "diver", &job("ocean", 1)).await;
+    let after = |text: String| AllocationRequest {
+        dependency: Some(text),
+        ..job("ocean", 1)
+    };
+    submit(&bed, "diver", &after(format!("afterok:{own}"))).await;
+    let diver = bed.client("diver");
+    for named in [
+        theirs.to_string(),
+        format!("{array}_1"),
+        (array.0 + 1).to_string(),
+    ] {
+        let request = after(format!("afterok:{named}"));
+        let made = diver.submit(&request, SubmitOptions::default());
+        let error = made.await.unwrap_err();
+        let problem = error.problem().unwrap();
+        assert_eq!(problem.code, "unknown_allocation", "{named}");
+    }
+    submit(&bed, "root", &after(format!("afterok:{theirs}"))).await;
+}
+
 #[tokio::test]
 async fn elements_are_found_by_their_index_before_they_have_nodes() {
     let bed = Bed::furnished().await;

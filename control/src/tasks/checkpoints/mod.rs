@@ -221,21 +221,28 @@ impl Checkpoints {
             .insert(part, Progress::Waits { until, pause, last });
     }
 
-    /// Takes notice of whether the place that it goes to can be written to.
+    /// Takes notice of whether the place that the user's checkpoints go to can be written to. One that somebody had
+    /// go elsewhere says nothing of that.
     fn learn(&self, part: &Part, outcome: &CheckpointOutcome, now: UnixMillis) {
         let view = self.core.view();
-        let held = view.allocation(part.key.allocation);
-        let Some(place) = held.and_then(|held| self.core.checkpoint_place(held)) else {
+        let Some(held) = view.allocation(part.key.allocation) else {
             return;
         };
-        let storage = &self.core.checkpoint_storage;
+        let writing = held.course.writing.as_deref();
+        let writing = writing.filter(|writing| writing.number == part.number);
+        let goes_to = self.core.checkpoint_directory(held);
+        let is_there = writing.is_some_and(|writing| goes_to.as_ref() == Some(&writing.directory));
+        let Some(place) = self.core.checkpoint_place(held).filter(|_| is_there) else {
+            return;
+        };
+        let (storage, user) = (&self.core.checkpoint_storage, &held.user);
         match outcome {
-            CheckpointOutcome::Written { .. } => storage.works(&place),
+            CheckpointOutcome::Written { .. } => storage.works(&place, user),
             CheckpointOutcome::Failed {
                 cause: CheckpointFailure::Storage,
                 reason,
                 ..
-            } => storage.failed(&place, now, reason),
+            } => storage.failed(&place, user, now, reason),
             CheckpointOutcome::Failed { .. } => {}
         }
     }

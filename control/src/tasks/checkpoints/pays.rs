@@ -8,7 +8,8 @@ use lattice_placement::{
     },
 };
 use lattice_quorum_types::{
-    Allocation, AllocationState, Command, UnixMillis, VclusterName, terms::CheckpointTrigger,
+    Allocation, AllocationState, Command, UnixMillis, VclusterName, course::CHECKPOINT_GAP,
+    terms::CheckpointTrigger,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +19,9 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
     let runs = |held: &&Arc<Allocation>| held.state == AllocationState::Running;
     // What is to leave lent nodes writes one when it goes.
     let stays = |held: &&Arc<Allocation>| !is_recalled(view, held);
-    let savers: Vec<_> = savers.filter(runs).filter(stays).collect();
+    let is_whole = |held: &&Arc<Allocation>| !held.has_ended_rank();
+    let savers = savers.filter(runs).filter(stays).filter(is_whole);
+    let savers: Vec<_> = savers.collect();
     if savers.is_empty() {
         return Vec::new();
     }
@@ -119,7 +122,9 @@ fn input<'a>(
 /// known.
 fn failures(held: &Allocation) -> Option<Failures> {
     let kept = held.course.kept.as_ref();
-    let times = held.course.checkpoints - kept.map_or(0, |kept| kept.number);
+    // A restored cluster has skipped numbers of which nobody knows whether they were used.
+    let skipped = held.course.checkpoints - kept.map_or(0, |kept| kept.number);
+    let times = skipped % CHECKPOINT_GAP;
     let last_at = held.state_since;
     (times > 0).then_some(Failures { times, last_at })
 }

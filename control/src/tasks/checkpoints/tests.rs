@@ -67,9 +67,13 @@ fn saver(world: &World) -> AllocationId {
 
 /// Has one written, or not, and heard of.
 async fn one(world: &World, checkpoints: &mut Checkpoints, id: AllocationId) {
+    one_to(world, checkpoints, id, format!("/ckpt/{id}")).await;
+}
+
+async fn one_to(world: &World, checkpoints: &mut Checkpoints, id: AllocationId, directory: String) {
     world.service(Command::WriteCheckpoint {
         id,
-        directory: format!("/ckpt/{id}"),
+        directory,
         timeout_ms: 60_000,
     });
     world.fold();
@@ -104,8 +108,14 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     assert!(matches!(saves(), Saves::In { .. }));
     assert!(!told().contains(OUT));
 
-    one(&world, &mut checkpoints, id).await;
+    // Where somebody had one go by hand it says nothing of where they go.
+    one_to(&world, &mut checkpoints, id, "/elsewhere".to_owned()).await;
     assert_eq!(world.allocation(id).course.failed_checkpoints, 1);
+    assert!(matches!(saves(), Saves::In { .. }));
+    assert!(!told().contains(OUT));
+
+    one(&world, &mut checkpoints, id).await;
+    assert_eq!(world.allocation(id).course.failed_checkpoints, 2);
     assert_eq!(due().await, 0, "requests are paused");
     assert_eq!(saves(), Saves::NotNow, "who must go is not asked for one");
     assert!(told().contains(OUT), "{}", told());
@@ -113,7 +123,7 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     // A person may ask all the same.
     can_write.store(true, Ordering::SeqCst);
     one(&world, &mut checkpoints, id).await;
-    assert_eq!(world.allocation(id).course.kept.unwrap().number, 2);
+    assert_eq!(world.allocation(id).course.kept.unwrap().number, 3);
     assert_eq!(due().await, 1);
     assert!(matches!(saves(), Saves::In { .. }));
     assert!(!told().contains(OUT), "{}", told());

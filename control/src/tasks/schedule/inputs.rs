@@ -304,11 +304,14 @@ fn follow_elements(old: &View, new: &View, vcluster: &VclusterName, delta: &mut 
         for gone in before.difference(&after) {
             delta.pending.entry(*gone).or_insert(None);
         }
-        if let Some(is) = is {
-            for came in after.difference(&before) {
-                delta.pending.insert(*came, Some(PendingView::from(&**is)));
-            }
-        }
+        let Some(is) = is else { continue };
+        let waits = PendingView::from(&**is);
+        // All of them are as their array is: another walltime is that of each.
+        let is_same = was.is_some_and(|was| PendingView::from(&**was) == waits);
+        let news = after.iter().filter(|id| !is_same || !before.contains(id));
+        delta
+            .pending
+            .extend(news.map(|id| (*id, Some(waits.clone()))));
     }
 }
 

@@ -9,9 +9,9 @@ use super::{
 use crate::{error::ProposeError, view::View};
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, NodeId, Refusal, VclusterName,
+    Allocation, AllocationId, AllocationState, Command, NodeId, Refusal, UnixMillis, VclusterName,
     command::{ExpectedNode, Fence},
-    node::Lifecycle,
+    node::{Lifecycle, Node},
     weight,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,8 +52,16 @@ pub(super) enum Promise {
     Broken,
 }
 
+/// How long processes that are being stopped may stay on a promised node, milliseconds. They are killed long before
+/// that; what a kill does not end hangs in the kernel, and its node with it.
+const STUCK_AFTER_MS: u64 = 600_000;
+
 /// How things stand with what is promised to the jobs of a vCluster.
-pub(super) fn promises(view: &View, vcluster: &VclusterName) -> Vec<(AllocationId, Promise)> {
+pub(super) fn promises(
+    view: &View,
+    vcluster: &VclusterName,
+    now: UnixMillis,
+) -> Vec<(AllocationId, Promise)> {
     let mine = |id: &AllocationId| {
         let held = view.allocation(*id)?;
         let waits = held.state == AllocationState::Pending && held.spec.vcluster == *vcluster;
@@ -61,11 +69,11 @@ pub(super) fn promises(view: &View, vcluster: &VclusterName) -> Vec<(AllocationI
     };
     let rooms = view.room.iter();
     rooms
-        .filter_map(|(id, nodes)| Some((*id, promise(view, nodes, mine(id)?))))
+        .filter_map(|(id, nodes)| Some((*id, promise(view, nodes, mine(id)?, now))))
         .collect()
 }
 
-fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize) -> Promise {
+fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize, now: UnixMillis) -> Promise {
     // A node that is drained, or wanted back, loses its promise alone.
     if nodes.len() < wanted {
         return Promise::Broken;
@@ -82,7 +90,8 @@ fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize) -> Promise {
         let usable = record.lifecycle == Lifecycle::Ready
             && record.drain.is_empty()
             && facts.liveness != Liveness::Unreachable
-            && facts.health != Health::Faulty;
+            && facts.health != Health::Faulty
+            && !is_stuck(view, record, now);
         if !usable {
             return Promise::Broken;
         }
@@ -102,10 +111,19 @@ fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize) -> Promise {
     }
 }
 
+/// Whether what holds a node should have been gone from it for long.
+fn is_stuck(view: &View, record: &Node, now: UnixMillis) -> bool {
+    let holder = record.holder.as_ref();
+    let held = holder.and_then(|holder| view.allocation(holder.allocation));
+    held.is_some_and(|held| {
+        held.state == AllocationState::Stopping && now.since(held.state_since) > STUCK_AFTER_MS
+    })
+}
+
 impl Schedule {
     /// Gives what was promised as soon as it is free, and takes back what cannot be kept.
     pub(super) async fn keep_promises(&mut self, view: &View, fence: &Fence) {
-        let promises = promises(view, &self.vcluster);
+        let promises = promises(view, &self.vcluster, self.core.now());
         let is_promised = |id: &AllocationId| promises.iter().any(|(promised, _)| promised == id);
         self.promised_refused.0.retain(|id, _| is_promised(id));
         for (id, promise) in promises {

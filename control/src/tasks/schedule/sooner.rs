@@ -19,7 +19,7 @@ pub(super) fn plan(
     vcluster: &VclusterName,
     now: UnixMillis,
 ) -> Plan {
-    let mut waiting = waiting(view, vcluster);
+    let mut waiting = waiting(view, vcluster, now);
     while !waiting.is_empty() {
         let coming = waiting.iter().map(|(id, known)| (*id, Some(known.clone())));
         planner.update_queue(coming.collect());
@@ -34,8 +34,12 @@ pub(super) fn plan(
     planner.plan(now)
 }
 
-fn waiting(view: &View, vcluster: &VclusterName) -> BTreeMap<AllocationId, PendingView> {
-    let promises = promises::promises(view, vcluster);
+fn waiting(
+    view: &View,
+    vcluster: &VclusterName,
+    now: UnixMillis,
+) -> BTreeMap<AllocationId, PendingView> {
+    let promises = promises::promises(view, vcluster, now);
     let waits = |(id, promise): &(AllocationId, Promise)| {
         matches!(promise, Promise::Waits(_)).then_some(*id)
     };

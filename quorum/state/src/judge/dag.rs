@@ -160,6 +160,14 @@ fn edges(
                 let reason = format!("{} is named twice", asked.members[*place].name);
                 return Err(invalid(&field, reason));
             }
+            let against = |other: &(u32, Condition)| other.0 == edge.0 && other.1.excludes(edge.1);
+            if before.iter().any(against) {
+                let reason = format!(
+                    "{} would have to complete and to fail; leave one of them out, or write any",
+                    asked.members[*place].name
+                );
+                return Err(invalid(&field, reason));
+            }
             before.push(edge);
         }
         all.push(before);

@@ -178,7 +178,10 @@ pub(super) fn rest_ended_by(
 }
 
 /// The elements that have allocations that have not ended.
-fn placed<'a>(case: Case<'a>, array: &Allocation) -> impl Iterator<Item = &'a Allocation> {
+pub(super) fn placed<'a>(
+    case: Case<'a>,
+    array: &Allocation,
+) -> impl Iterator<Item = &'a Allocation> {
     let indices = array.spec.terms.array.as_ref().map(|array| array.indices());
     let last = indices.and_then(|indices| number_of(array, indices.last()?));
     let (id, last) = (array.id, last.unwrap_or(array.id));

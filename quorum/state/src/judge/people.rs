@@ -186,28 +186,38 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     }
 }
 
-/// Ends the processes of what holds nodes; it waits for nodes again once they are known to be gone.
+/// Ends the processes of what holds nodes; it waits for nodes again once they are known to be gone. Of an array all
+/// elements that hold nodes.
 pub(super) fn requeue(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     let present = case.live(id, "requeue")?;
     check_owner(case, present)?;
+    let holds = |a: &Allocation| a.state.holds() && a.state != AllocationState::Stopping;
+    if present.course.tally.is_some() {
+        let elements = element::placed(case, present).filter(|element| holds(element));
+        return Ok(Verdict::done(
+            elements.map(|element| requeued(case, element)).collect(),
+        ));
+    }
     match present.state {
         AllocationState::Pending => Ok(Verdict::nothing()),
-        state if state.holds() && state != AllocationState::Stopping => {
-            let by = case.principal.name.clone();
-            let record = entering(case, present, AllocationState::Stopping);
-            let record = Box::new(Allocation {
-                stop: Some(StopCause::Requeued { by }),
-                ..record
-            });
-            let change = AllocationChange::Stopping;
-            Ok(Verdict::done(vec![Change::Allocation { change, record }]))
-        }
+        _ if holds(present) => Ok(Verdict::done(vec![requeued(case, present)])),
         _ => Err(wrong_state(present, "requeue")),
     }
 }
 
-/// Gives what has not ended another walltime. A longer one takes nodes from others' plans: that is for
-/// operators to decide.
+fn requeued(case: Case<'_>, present: &Allocation) -> Change {
+    let by = case.principal.name.clone();
+    let record = entering(case, present, AllocationState::Stopping);
+    let record = Box::new(Allocation {
+        stop: Some(StopCause::Requeued { by }),
+        ..record
+    });
+    let change = AllocationChange::Stopping;
+    Change::Allocation { change, record }
+}
+
+/// Gives what has not ended another walltime, an array with all its elements that have not. A longer one takes nodes
+/// from others' plans: that is for operators to decide.
 pub(super) fn set_walltime(
     case: Case<'_>,
     id: AllocationId,
@@ -219,10 +229,28 @@ pub(super) fn set_walltime(
         return Err(invalid("walltime", "give a longer walltime"));
     }
     // Its end is decided, and no walltime changes it any more.
-    let is_stopping = present.state == AllocationState::Stopping;
-    if is_stopping && end_state(present, case.state.unstarted.attempts(id)).is_terminal() {
+    let is_over = |present: &Allocation| {
+        present.state == AllocationState::Stopping
+            && end_state(present, case.state.unstarted.attempts(present.id)).is_terminal()
+    };
+    if is_over(present) {
         return Err(wrong_state(present, "change the walltime of"));
     }
+    let mut changes = Vec::from_iter(with_walltime(case, present, walltime_ms)?);
+    if present.course.tally.is_some() {
+        for element in element::placed(case, present).filter(|element| !is_over(element)) {
+            changes.extend(with_walltime(case, element, walltime_ms)?);
+        }
+    }
+    Ok(Verdict::done(changes))
+}
+
+/// `None` where it has that walltime already.
+fn with_walltime(
+    case: Case<'_>,
+    present: &Allocation,
+    walltime_ms: u64,
+) -> Result<Option<Change>, Refusal> {
     let is_longer = present
         .spec
         .walltime_ms
@@ -233,12 +261,13 @@ pub(super) fn set_walltime(
         return Err(forbidden(case.principal, needs));
     }
     if present.spec.walltime_ms == Some(walltime_ms) {
-        return Ok(Verdict::nothing());
+        return Ok(None);
     }
     let used_ms = present.used_ms(case.now);
     if walltime_ms <= used_ms {
         let reason = format!(
-            "it has run for {} s already; give a longer walltime, or cancel it",
+            "allocation {} has run for {} s already; give a longer walltime, or cancel it",
+            present.id,
             used_ms.div_ceil(1000)
         );
         return Err(invalid("walltime", reason));
@@ -250,7 +279,7 @@ pub(super) fn set_walltime(
     }
     let change = AllocationChange::Extended;
     let record = Box::new(record);
-    Ok(Verdict::done(vec![Change::Allocation { change, record }]))
+    Ok(Some(Change::Allocation { change, record }))
 }
 
 /// Has work write a checkpoint, and go on: its user's to ask for, as a suspension is. It costs others no more
@@ -283,10 +312,14 @@ pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
         return Err(invalid("id", reason));
     }
     let cause = StopCause::Deadline;
-    Ok(Verdict::done(match present.course.tally {
-        Some(_) => Vec::from_iter(element::rest_ended_by(case, present, &cause)),
-        None => ended_by(case, present, &cause),
-    }))
+    if present.course.tally.is_none() {
+        return Ok(Verdict::done(ended_by(case, present, &cause)));
+    }
+    let rest = element::rest_ended_by(case, present, &cause).ok_or_else(|| {
+        let reason = format!("all elements of array {id} have been placed, or are over");
+        invalid("id", reason)
+    })?;
+    Ok(Verdict::done(vec![rest]))
 }
 
 /// `present` in another state from now on.

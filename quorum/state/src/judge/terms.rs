@@ -165,8 +165,8 @@ fn check_dependency(
     }
 }
 
-/// Whether it will wait for others: not where all that it names has ended as it asks already. An array waits
-/// where it goes element by element.
+/// Whether it will wait for others: not where all that it names has ended as it asks already, and nobody has its
+/// mutex. An array waits where it goes element by element.
 pub(super) fn is_blocked(case: Case<'_>, spec: &AllocationSpec) -> Result<bool, Refusal> {
     for Dependency { on, condition } in &spec.terms.after {
         let of_array = *condition == Condition::Corresponding && spec.terms.array.is_some();
@@ -175,7 +175,11 @@ pub(super) fn is_blocked(case: Case<'_>, spec: &AllocationSpec) -> Result<bool, 
             return Ok(true);
         }
     }
-    Ok(false)
+    let Some(mutex) = &spec.terms.mutex else {
+        return Ok(false);
+    };
+    let mut holders = (case.state.order).mutex_holders(&case.principal.name, mutex);
+    Ok(holders.next().is_some())
 }
 
 /// What somebody wants to wait for.

@@ -50,6 +50,13 @@ pub(super) fn begun(
         );
         return Err(invalid("checkpoint", reason));
     };
+    if present.has_ended_rank() {
+        let reason = format!(
+            "a rank of allocation {} has ended: no checkpoint of it would be whole",
+            present.id
+        );
+        return Err(invalid("checkpoint", reason));
+    }
     check_directory("directory", &asked.directory, terms.mode)?;
     if asked.timeout_ms == 0 || asked.timeout_ms > MAX_TIMEOUT_MS {
         let reason = format!("from 1 to {MAX_TIMEOUT_MS} ms");

@@ -93,6 +93,23 @@ fn element(id: u64, index: u32, state: AllocationState) -> Arc<Allocation> {
 }
 
 #[test]
+fn another_walltime_of_an_array_is_that_of_its_elements_that_wait() {
+    let nodes = [alive("n1")];
+    let with = |walltime_ms| {
+        let indices = IndexSet::range(0, 38, 2).unwrap();
+        let mut array = Allocation::clone(&array(AllocationState::Pending, indices, 0));
+        array.spec.walltime_ms = Some(walltime_ms);
+        Arc::new(array)
+    };
+    let seen = followed(&[
+        folded(1, &nodes, &[with(3_600_000)]),
+        folded(2, &nodes, &[with(36_000_000)]),
+    ]);
+    let waits = seen[1].pending.values().map(|waits| waits.walltime_ms);
+    assert_eq!(waits.collect::<Vec<_>>(), [Some(36_000_000); 3]);
+}
+
+#[test]
 fn elements_of_an_array_are_planned_and_not_the_array_as_many_as_may_run() {
     use AllocationState::{Held, Pending, Running, Starting};
     let indices = || IndexSet::range(0, 38, 2).unwrap();

@@ -42,7 +42,8 @@ fn a_promise_waits_for_a_suspect_node_and_ends_with_an_unreachable_one() {
     let promise = |liveness: Liveness, edit: fn(&mut Node)| -> Promise {
         let other = edited(&node("n2", 1, "default", liveness), edit);
         let nodes = [alive("n1"), other].map(|entry| promised(&entry));
-        let mut found = promises::promises(&folded(1, &nodes, &[wide()]), &vcluster());
+        let mut found =
+            promises::promises(&folded(1, &nodes, &[wide()]), &vcluster(), UnixMillis(0));
         assert_eq!(found.len(), 1);
         found.remove(0).1
     };
@@ -59,6 +60,30 @@ fn a_promise_waits_for_a_suspect_node_and_ends_with_an_unreachable_one() {
     assert_eq!(promise(Liveness::Unreachable, nobody), Broken);
     let drained = |record: &mut Node| record.lifecycle = Lifecycle::Draining;
     assert_eq!(promise(Liveness::Suspect, drained), Broken);
+}
+
+/// What hangs on a promised node though it was killed would keep the others empty for ever.
+#[test]
+fn a_promise_ends_where_what_makes_room_does_not_end() {
+    use promises::Promise::{Broken, Waits};
+    let nodes = [
+        promised(&edited(&alive("n1"), hold)),
+        promised(&alive("n2")),
+    ];
+    let holder = |state: AllocationState| allocation(9, state);
+    let at = |state: AllocationState, now: u64| {
+        let view = folded(1, &nodes, &[wide(), holder(state)]);
+        promises::promises(&view, &vcluster(), UnixMillis(now))
+            .remove(0)
+            .1
+    };
+    let since = holder(AllocationState::Stopping).state_since.0;
+    assert_eq!(at(AllocationState::Stopping, since + 600_000), Waits(1));
+    assert_eq!(at(AllocationState::Stopping, since + 600_001), Broken);
+    assert_eq!(
+        at(AllocationState::Checkpointing, since + 600_001),
+        Waits(1)
+    );
 }
 
 /// As they are placed by one cycle, each with its nodes.

@@ -52,12 +52,15 @@ impl Desk<'_, '_> {
     /// Puts the graphs behind their members.
     pub(super) fn finish_dags(&mut self) {
         let (now, dags) = (self.case.now, &self.case.state.dags);
-        for (id, progress) in std::mem::take(&mut self.dags) {
+        for (id, mut progress) in std::mem::take(&mut self.dags) {
             let over = dags.live(id).filter(|_| progress.unfinished == 0);
             let Some(dag) = over else {
                 self.changes.push(Change::DagProgress { id, progress });
                 continue;
             };
+            if progress.failed.is_none() && progress.cancelled_by.is_none() {
+                progress.failed = self.left_alone(dag);
+            }
             let state = match (&progress.failed, &progress.cancelled_by) {
                 (Some(_), _) => DagState::Failed,
                 (None, Some(_)) => DagState::Cancelled,
@@ -74,15 +77,47 @@ impl Desk<'_, '_> {
     }
 }
 
+impl Desk<'_, '_> {
+    /// The first member of a graph that is over that failed, and whose failure nobody met in the end: those who came
+    /// after it never began, because of others. Until then they might have.
+    fn left_alone(&self, dag: &Dag) -> Option<String> {
+        let ends = dag
+            .members
+            .iter()
+            .map(|member| self.end_of(member.allocation));
+        let ends: Vec<Option<AllocationState>> = ends.collect();
+        let mut met = vec![false; ends.len()];
+        for (place, member) in dag.members.iter().enumerate() {
+            if ends[place] == Some(AllocationState::Cancelled) {
+                continue;
+            }
+            for (before, _) in member
+                .after
+                .iter()
+                .filter(|(_, condition)| meets(*condition))
+            {
+                met[*before as usize] = true;
+            }
+        }
+        let failed = |place: &usize| ends[*place] == Some(AllocationState::Failed) && !met[*place];
+        let first = (0..ends.len()).find(failed)?;
+        Some(dag.members[first].name.clone())
+    }
+}
+
+/// Whether who comes after an end of this kind expects a failure.
+fn meets(condition: Condition) -> bool {
+    matches!(condition, Condition::Failure | Condition::Any)
+}
+
 /// Whether another member comes after this one's failure.
 fn is_expected(dag: &Dag, id: AllocationId) -> bool {
     let mut members = dag.members.iter();
     let Some(place) = members.position(|member| member.allocation == id) else {
         return false;
     };
-    let expects = |(before, condition): &(u32, Condition)| {
-        *before as usize == place && matches!(condition, Condition::Failure | Condition::Any)
-    };
+    let expects =
+        |(before, condition): &(u32, Condition)| *before as usize == place && meets(*condition);
     dag.members
         .iter()
         .any(|member| member.after.iter().any(expects))

@@ -42,7 +42,7 @@ impl Desk<'_, '_> {
     }
 
     /// How an allocation that somebody waits for ended; `None` while it has not.
-    fn end_of(&self, id: AllocationId) -> Option<AllocationState> {
+    pub(super) fn end_of(&self, id: AllocationId) -> Option<AllocationState> {
         if let Some(end) = self.known_end(id) {
             return end;
         }
