@@ -84,8 +84,9 @@ fn a_list_of_dependencies_says_what_the_text_says() {
     ]}));
     let text = terms(&json!({"dependency": "afterok:12:13,afternotok:14_7,aftercorr:15"}));
     assert_eq!(listed.unwrap(), text.unwrap());
-    let elements = request(&json!({"dependency": "afterany:14_7:3"})).elements();
-    assert_eq!(elements.unwrap().len(), 1);
+    let named = request(&json!({"dependency": "afterany:14_7:3,afterok:14_7"})).named();
+    let named: Vec<String> = named.unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(named, ["3", "14_7"]);
 }
 
 #[test]
