@@ -497,7 +497,9 @@ fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
     let context = context(&sandbox);
     for (flags, words) in [
         (&["-N", "0"][..], &["--nodes", "at least 1"][..]),
-        (&["-t", "0"], &["--walltime", "longer than zero"]),
+        (&["-t", "0s"], &["--walltime", "longer than zero"]),
+        // Minutes for some, seconds for others.
+        (&["-t", "60"], &["--walltime", "a number needs a unit"]),
         (&["-w", "n1,n1"], &["--nodelist", "n1 is named twice"]),
         (
             &["-w", "n[1-2]", "-x", "n[1-4]"],
