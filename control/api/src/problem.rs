@@ -4,6 +4,7 @@
 
 mod grpc;
 
+use crate::dag::field_of;
 use lattice_quorum_types::{
     Refusal,
     refusal::{Level, LimitFault},
@@ -293,11 +294,28 @@ fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::CertificateRevoked { .. } => Kind::Forbidden,
         Refusal::Invalid { .. } | Refusal::DagTooLarge { .. } => Kind::Invalid,
         Refusal::UnsupportedSchema { .. } => Kind::Unavailable,
+        Refusal::OfMember { refusal, .. } => kind_of(refusal),
     }
 }
 
 impl From<&Refusal> for Problem {
     fn from(refusal: &Refusal) -> Self {
+        if let Refusal::OfMember {
+            member,
+            refusal: inner,
+        } = refusal
+        {
+            let problem = Self::from(&**inner);
+            let field = problem.field.as_deref();
+            return Self {
+                detail: refusal.to_string(),
+                field: Some(field.map_or_else(
+                    || format!("members.{member}"),
+                    |field| field_of(member, field),
+                )),
+                ..problem
+            };
+        }
         let mut problem = Self::new(kind_of(refusal), refusal.code(), refusal.to_string());
         match refusal {
             Refusal::LimitExceeded { levels, .. } => {

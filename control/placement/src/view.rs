@@ -11,7 +11,6 @@ use lattice_quorum_types::{
     reservation::ReservationSpec,
     spec::Constraints,
     tenure::Tenure,
-    view::Hot,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -351,43 +350,34 @@ pub struct Delta {
 }
 
 impl ClusterView {
-    /// The replicated half of a view, of one vCluster: nodes it uses now, its queue, and all that
-    /// runs there. What gossip knows of a node is asked of `facts`.
-    pub fn from_hot(
-        hot: &Hot,
+    /// What records tell of one vCluster: nodes it uses now, its queue, all that runs in the cluster, and the tree of
+    /// projects. What gossip knows of a node is asked of `facts`. Revision, limits of the whole system and what else
+    /// is known are for the caller to fill in.
+    pub fn of_records<'a>(
         vcluster: &VclusterName,
+        nodes: impl Iterator<Item = &'a Node>,
+        allocations: impl Iterator<Item = &'a Allocation>,
+        projects: impl Iterator<Item = &'a Project>,
         mut facts: impl FnMut(&NodeId) -> NodeFacts,
     ) -> Self {
-        let nodes = hot.nodes.iter().filter(|n| &n.current == vcluster);
-        let mine = hot
-            .allocations
-            .iter()
-            .filter(|a| &a.spec.vcluster == vcluster);
-        let running = hot.allocations.iter().filter(|a| a.state.holds());
-        Self {
-            revision: hot.revision,
-            age_ms: 0,
+        let nodes = nodes.filter(|n| n.current == *vcluster);
+        let mut view = Self {
             nodes: nodes
                 .map(|n| (n.id.clone(), NodeView::new(n, facts(&n.id))))
                 .collect(),
-            pending: mine
-                .filter(|a| a.state == AllocationState::Pending)
-                .map(|a| (a.id, PendingView::from(a)))
-                .collect(),
-            running: running.map(|a| (a.id, RunningView::from(a))).collect(),
-            levels: hot
-                .projects
-                .iter()
+            levels: projects
                 .map(|p| (p.path.clone(), LevelView::from(p)))
                 .collect(),
-            limit_policy: hot.system.limit_policy,
-            sensitive_pool: SensitivePool::count(
-                hot.system.limits.sensitive_pool_size,
-                hot.nodes.iter(),
-                hot.allocations.iter(),
-            ),
             ..Self::default()
+        };
+        for a in allocations {
+            if a.state.holds() {
+                view.running.insert(a.id, RunningView::from(a));
+            } else if a.state == AllocationState::Pending && a.spec.vcluster == *vcluster {
+                view.pending.insert(a.id, PendingView::from(a));
+            }
         }
+        view
     }
 
     /// Applies the changes, and says what was there before.

@@ -482,8 +482,9 @@ fn what_is_no_graph_is_refused_with_the_field_named() {
     assert_eq!(c.state.live_allocations().count(), 0, "all or none");
     let mut large = member("b", &[]);
     large.spec.nodes = 5;
-    let refused = submit(&mut c, graph(vec![member("a", &[]), large]));
-    assert_eq!(code(refused), "limit_exceeded");
+    let refused = submit(&mut c, graph(vec![member("a", &[]), large])).unwrap_err();
+    assert_eq!(refused.code(), "limit_exceeded");
+    assert!(refused.to_string().starts_with("members.b: "), "{refused}");
     c.create("u", Some(common::limits(4))).unwrap();
     let mut other = member("b", &[]);
     other.spec.project = common::path("u");

@@ -312,6 +312,13 @@ pub enum Refusal {
         /// The present one; 0 when there is none.
         current: Revision,
     },
+    /// A graph is refused for one of its members.
+    OfMember {
+        /// What that is called.
+        member: String,
+        /// Why.
+        refusal: Box<Refusal>,
+    },
 }
 
 impl Refusal {
@@ -360,6 +367,7 @@ impl Refusal {
             Refusal::Reserved { .. } => "reserved",
             Refusal::UnknownReservation { .. } => "unknown_reservation",
             Refusal::ReservationChanged { .. } => "reservation_changed",
+            Refusal::OfMember { refusal, .. } => refusal.code(),
         }
     }
 }

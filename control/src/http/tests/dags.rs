@@ -414,6 +414,11 @@ async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
     ]
     .map(|refused| refused.unwrap_err().problem().unwrap().clone());
     assert_eq!((judged.status, judged.code.as_str()), (409, "too_large"));
+    assert_eq!(judged.field.as_deref(), Some("members.b"));
+    assert!(
+        judged.detail.starts_with("members.b: 30 nodes"),
+        "{judged:?}"
+    );
     assert_eq!(judged, submitted);
     read_some(&bed);
     let rare = json!({"nodes": 9, "constraints": {"gpu_models": ["h200"]}});

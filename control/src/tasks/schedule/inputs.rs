@@ -14,7 +14,6 @@ use lattice_quorum_types::{
     limit::SensitivePool,
     node::Node,
     reservation::{Reservation, ReservationSpec},
-    view::Hot,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,25 +22,22 @@ use std::{
 
 /// The solver's view of one vCluster, from scratch.
 pub(crate) fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> ClusterView {
-    let nodes = view.nodes.values().filter_map(|n| n.record.as_ref());
-    let nodes = nodes.filter(|record| record.current == *vcluster);
-    let is_mine = |a: &Allocation| a.state.holds() || a.spec.vcluster == *vcluster;
-    let allocations = view.allocations.values().filter(|a| is_mine(a));
-    let hot = Hot {
-        revision: view.revision,
-        at: view.at,
-        projects: view.projects.values().cloned().collect(),
-        nodes: nodes.cloned().collect(),
-        allocations: allocations.map(|a| (**a).clone()).collect(),
-        system: view.system,
-    };
     let facts = |id: &_| view.node(id).map_or_else(NodeFacts::default, |n| n.facts());
+    let records = ClusterView::of_records(
+        vcluster,
+        view.nodes.values().filter_map(|n| n.record.as_ref()),
+        view.allocations.values().map(|held| &**held),
+        view.projects.values(),
+        facts,
+    );
     let mut cluster = ClusterView {
+        revision: view.revision,
         age_ms,
+        limit_policy: view.system.limit_policy,
         sensitive_pool: pool(view),
         on_loan: Loans::new(view, vcluster).all(),
         reserved: reserved(&view.reservations),
-        ..ClusterView::from_hot(&hot, vcluster, facts)
+        ..records
     };
     // An array is not placed: its elements are. And what is promised nodes has them as they are free.
     cluster.pending.retain(|id, _| {

@@ -231,13 +231,16 @@ fn check_member(
         Refusal::Invalid { field, reason } => {
             invalid(&format!("members.{}.{field}", member.name), reason)
         }
-        other => other,
+        other => Refusal::OfMember {
+            member: member.name.clone(),
+            refusal: Box::new(other),
+        },
     };
     let spec = &member.spec;
     check_fields(case, spec).map_err(named)?;
     terms::check(case, spec).map_err(named)?;
-    check_ever(case, spec)?;
-    check_surroundings(case, spec)?;
+    check_ever(case, spec).map_err(named)?;
+    check_surroundings(case, spec).map_err(named)?;
     if edges.len() + spec.terms.after.len() > MAX_DEPENDENCIES {
         let reason = format!("it comes after more than {MAX_DEPENDENCIES} others");
         return Err(named(invalid("after", reason)));

@@ -79,6 +79,7 @@ impl fmt::Display for Refusal {
                 write!(f, "{principal} may not do this: it needs {needs}")
             }
             Refusal::Invalid { field, reason } => write!(f, "{field}: {reason}"),
+            Refusal::OfMember { member, refusal } => write!(f, "members.{member}: {refusal}"),
             Refusal::TooLarge { registered: 0, .. } => f.write_str(
                 "the cluster has no nodes yet; `lattice node list` shows them when their agents \
                  have joined",
