@@ -12,6 +12,7 @@ use lattice_quorum_types::{
     command::{ExpectedNode, Power, RankReport},
     event::{AllocationChange, EventKind},
     limit::{LimitPatch, LimitPolicy, Limits, Patch, SystemLimitPatch},
+    scale::{Metric, Pace, Scale},
     spec::{AllocationSpec, Requeue},
 };
 
@@ -487,16 +488,34 @@ fn a_new_project_is_closed_but_for_what_is_named() {
 }
 
 #[test]
-fn what_gets_more_nodes_runs_since_its_first_began() {
-    let (mut c, id) = running();
-    let began = c.of(id).attempt_began_at();
-    assert!(began.is_some());
+fn a_service_runs_since_those_nodes_did_that_it_began_with() {
+    let mut c = Cluster::default();
+    c.create("t", Some(limits(5))).unwrap();
+    c.add_nodes(8);
+    let mut service = spec("t", 2);
+    service.terms.scale = Some(Scale {
+        min_nodes: 2,
+        max_nodes: 4,
+        metric: Metric::Gpu,
+        target_micro: 500_000,
+        pace: Pace::default(),
+    });
+    let id = c.submit(service).unwrap();
+    c.assign(id).unwrap();
+    let starts = |c: &mut Cluster, name: &str| {
+        let at = c.now();
+        c.report(id, &node(name), RankReport::Started { at })
+            .unwrap();
+        at
+    };
+    starts(&mut c, "n000");
+    c.clock += 700;
+    let began = starts(&mut c, "n001");
+    assert_eq!(c.of(id).attempt_began_at(), Some(began));
     c.clock += 60_000;
     grow(&mut c, id, &["n003"]).unwrap();
-    let at = c.now();
-    c.report(id, &node("n003"), RankReport::Started { at })
-        .unwrap();
+    let at = starts(&mut c, "n003");
     let record = c.of(id);
-    assert_eq!(record.attempt_began_at(), began);
-    assert_eq!(record.used_ms(at), at.since(began.unwrap()));
+    assert_eq!(record.attempt_began_at(), Some(began));
+    assert_eq!(record.used_ms(at), 60_000);
 }

@@ -374,14 +374,18 @@ impl Allocation {
         let kept = |rank: &&Rank| !matches!(rank.phase, RankPhase::Left { .. });
         self.ranks.iter().filter(kept).map(|rank| &rank.node)
     }
-    /// Since when the present attempt runs, by its nodes' clocks: the first that runs of its ranks, for a service gets
-    /// more of them as it runs. `None` while none is known to.
+    /// Since when the present attempt runs on all nodes that it began with, by their clocks; `None` while it is not
+    /// known to. A service begins with the least number of nodes, and ranks keep their places: those behind came
+    /// later, and count where none of the first is left.
     pub fn attempt_began_at(&self) -> Option<UnixMillis> {
-        let started = self
-            .ranks
-            .iter()
-            .filter_map(|rank| rank.phase.running_since());
-        started.min()
+        let scale = self.spec.terms.scale.as_ref();
+        let first = scale.map_or(self.ranks.len(), |scale| scale.min_nodes as usize);
+        let started = |ranks: &[Rank]| {
+            let started = ranks.iter().filter_map(|rank| rank.phase.running_since());
+            started.max()
+        };
+        let (began_with, came) = self.ranks.split_at(first.min(self.ranks.len()));
+        started(began_with).or_else(|| started(came))
     }
     /// Whether a rank has ended by itself: it has nothing left to write, and without its part no checkpoint is whole.
     pub fn has_ended_rank(&self) -> bool {

@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const GRACE_MS: u64 = 60_000;
 const LONGEST_MS: u64 = 600_000 + 300_000 + 300_000;
 const SLACK_MS: u64 = 120_000;
+/// What was stopped is waited for so long by who is promised its nodes.
+const HANGS_AFTER_MS: u64 = 600_000;
 
 impl Checks {
     /// Every node has one owner, and every rank its node.
@@ -161,7 +163,17 @@ impl Checks {
         let wanted = held.map_or(0, |held| held.spec.nodes as usize);
         let is_lost =
             |node: &&Node| self.was_silent(&node.id, UnixMillis(now.0.saturating_sub(60_000)));
-        let is_broken = all.len() < wanted || all.iter().any(is_lost);
+        // What was stopped long ago is there still, as where another node of it does not answer.
+        let hangs = |node: &&Node| {
+            let holder = node
+                .holder
+                .and_then(|holder| state.allocation(holder.allocation));
+            holder.is_some_and(|held| {
+                held.state == AllocationState::Stopping
+                    && now.since(held.state_since) > HANGS_AFTER_MS
+            })
+        };
+        let is_broken = all.len() < wanted || all.iter().any(is_lost) || all.iter().any(hangs);
         let is_withdrawn = matches!(envelope.command, Command::WithdrawPromise { .. })
             && (is_broken || is_of_no_use(state, envelope, to, &all));
         if !(is_kept || is_out || is_over || is_withdrawn) {

@@ -131,7 +131,7 @@ fn work_is_read_from_its_record() {
         class: 5,
         sensitive: false,
         state: AllocationState::Running,
-        since: at(30),
+        since: at(28),
         ran_before_ms: 7 * MINUTE,
         checkpointed_at: Some(at(10)),
         saves: Saves::NotNow,
