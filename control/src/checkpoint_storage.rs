@@ -115,6 +115,13 @@ impl Core {
             })
     }
 
+    /// Where an allocation would write a checkpoint now. `None` where it writes none: nobody says where to, the
+    /// storage is out, or a rank has ended, without which none would be whole.
+    pub(crate) fn writable_directory(&self, view: &View, held: &Allocation) -> Option<String> {
+        let writes_none = held.has_ended_rank() || self.is_storage_out(view, held);
+        self.checkpoint_directory(held).filter(|_| !writes_none)
+    }
+
     /// For each vCluster whether checkpoints of its work, or of some of it, cannot be written; in the exposition
     /// format of Prometheus.
     pub(crate) fn storage_exposition(&self, view: &View) -> String {

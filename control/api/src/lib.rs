@@ -42,6 +42,7 @@ pub mod text;
 pub mod token;
 pub mod vcluster;
 pub mod x509;
+pub mod yaml;
 
 /// Messages and services of `lattice.v1`.
 #[allow(missing_docs, clippy::all, rust_2018_idioms)]

@@ -6,7 +6,10 @@ use crate::{
     output::{self, Columns, Format, or_dash, time},
 };
 use clap::{Args, Subcommand};
-use lattice_api::dag::{DagEdgeView, DagJudged, DagRequest, DagView, GraphView};
+use lattice_api::{
+    dag::{DagEdgeView, DagJudged, DagRequest, DagView, GraphView},
+    yaml,
+};
 use std::{fs, io::Read as _};
 
 /// What is done with graphs.
@@ -120,27 +123,8 @@ fn read(file: &str) -> Result<DagRequest, Failure> {
     let wrong = |error: String| Failure::usage(format!("{file}: {error}"));
     // What JSON cannot say would be sent as if it had been left out.
     let whole = serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    all_finite(&whole, "").map_err(wrong)?;
+    yaml::all_finite(&whole).map_err(|error| wrong(error.to_string()))?;
     serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string()))
-}
-
-/// # Errors
-/// The first number that is not finite, by its path.
-fn all_finite(value: &serde_yaml_ng::Value, path: &str) -> Result<(), String> {
-    use serde_yaml_ng::Value;
-    match value {
-        Value::Number(number) if !number.is_finite() => {
-            Err(format!("{path}: {number} is not a finite number"))
-        }
-        Value::Sequence(all) => (all.iter().enumerate())
-            .try_for_each(|(place, value)| all_finite(value, &format!("{path}[{place}]"))),
-        Value::Mapping(fields) => fields.iter().try_for_each(|(name, value)| {
-            let name = name.as_str().unwrap_or("?");
-            let dot = if path.is_empty() { "" } else { "." };
-            all_finite(value, &format!("{path}{dot}{name}"))
-        }),
-        _ => Ok(()),
-    }
 }
 
 async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure> {

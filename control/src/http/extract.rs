@@ -11,6 +11,7 @@ use axum::{
 use lattice_api::{
     nearest::nearest,
     problem::{Kind, Problem},
+    yaml,
 };
 use serde::de::DeserializeOwned;
 
@@ -60,39 +61,9 @@ fn from_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     };
     let value: serde_yaml_ng::Value =
         serde_yaml_ng::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
-    // JSON has no word for it, and would be read as if it had been left out.
-    if let Some((path, number)) = not_finite(&value) {
-        return Err(Problem::field(
-            &path,
-            format!("{number} is not a finite number"),
-        ));
-    }
+    yaml::all_finite(&value)?;
     let json = serde_json::to_vec(&value).map_err(|error| wrong(error.to_string()))?;
     from_json(&json)
-}
-
-/// The first number that is not finite, with its path.
-fn not_finite(value: &serde_yaml_ng::Value) -> Option<(String, String)> {
-    use serde_yaml_ng::Value;
-    let under = |step: String, value| {
-        let (path, number) = not_finite(value)?;
-        let dot = if path.is_empty() || path.starts_with('[') {
-            ""
-        } else {
-            "."
-        };
-        Some((format!("{step}{dot}{path}"), number))
-    };
-    match value {
-        Value::Number(number) if !number.is_finite() => Some((String::new(), number.to_string())),
-        Value::Sequence(all) => {
-            (all.iter().enumerate()).find_map(|(place, value)| under(format!("[{place}]"), value))
-        }
-        Value::Mapping(fields) => fields
-            .iter()
-            .find_map(|(name, value)| under(name.as_str().unwrap_or("?").to_owned(), value)),
-        _ => None,
-    }
 }
 
 /// A JSON or YAML body.

@@ -258,9 +258,7 @@ impl Borrow {
 
     /// Where there is no storage now, or nobody to write all of it, it is stopped without a checkpoint.
     fn victim(&self, view: &View, held: &Allocation, timeout_ms: u64) -> Victim {
-        let directory = self.core.checkpoint_directory(held);
-        let writes_none = held.has_ended_rank() || self.core.is_storage_out(view, held);
-        let directory = directory.filter(|_| !writes_none);
+        let directory = self.core.writable_directory(view, held);
         Victim {
             id: held.id,
             attempt: held.attempt,

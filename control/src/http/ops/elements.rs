@@ -81,7 +81,9 @@ pub(crate) async fn known(
         if caller.tenants.is_some() {
             record(core, caller, id).await?;
         }
-        known.elements.insert(named, id);
+        if named.index.is_some() {
+            known.elements.insert(named, id);
+        }
     }
     Ok(known)
 }

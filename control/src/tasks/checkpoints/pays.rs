@@ -123,8 +123,8 @@ fn input<'a>(
 fn failures(held: &Allocation) -> Option<Failures> {
     let kept = held.course.kept.as_ref();
     // A restored cluster has skipped numbers of which nobody knows whether they were used.
-    let skipped = held.course.checkpoints - kept.map_or(0, |kept| kept.number);
-    let times = skipped % CHECKPOINT_GAP;
+    let since = held.course.checkpoints - kept.map_or(0, |kept| kept.number);
+    let times = since % CHECKPOINT_GAP;
     let last_at = held.state_since;
     (times > 0).then_some(Failures { times, last_at })
 }

@@ -149,8 +149,7 @@ impl Search<'_> {
 pub(crate) fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
     let saves = match &held.spec.terms.checkpoint {
         None => Saves::Never,
-        Some(_) if core.checkpoint_directory(held).is_none() => Saves::NotNow,
-        Some(_) if held.has_ended_rank() || core.is_storage_out(view, held) => Saves::NotNow,
+        Some(_) if core.writable_directory(view, held).is_none() => Saves::NotNow,
         Some(_) => {
             let most_ms = view.movement_of(&held.spec.vcluster).room.timeout_ms;
             // As it said, as the last one took, or as long as it may.

@@ -75,9 +75,7 @@ impl Desk<'_, '_> {
             self.changes.push(Change::Dag(Box::new(dag)));
         }
     }
-}
 
-impl Desk<'_, '_> {
     /// The first member of a graph that is over that failed, and whose failure nobody met in the end: those who came
     /// after it never began, because of others. Until then they might have.
     fn left_alone(&self, dag: &Dag) -> Option<String> {
