@@ -12,11 +12,12 @@ use crate::{
         world::{NODE, World},
     },
 };
+use axum::extract::Query;
 use lattice_placement::{Layout, Liveness, Plan, Reservation};
 use lattice_quorum_types::{
     Outcome as Became,
     allocation::{Rank, RankExit, RankPhase},
-    command::{LimitChange, RankReport},
+    command::{ExpectedNode, LimitChange, RankReport},
     id::LeaseName,
     limit::{LimitPatch, Patch},
     node::Lifecycle,
@@ -25,7 +26,7 @@ use lattice_quorum_types::{
     vcluster::{Vcluster, VclusterDefinition, VclusterPatch},
 };
 use std::sync::Mutex;
-use tokio::{net::TcpListener, time::Instant};
+use tokio::{net::TcpListener, sync::Notify, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +35,8 @@ const SETTINGS: &str = "scale.evaluate_ms=100\nscale.up_window_ms=80\nscale.down
 
 /// Said by a server that does not answer.
 const NEVER: &str = "never";
+/// Asked by who gets its answer only once [`Prometheus::says_more`].
+const LATE: &str = "late";
 
 fn vcluster() -> VclusterName {
     VclusterName::new("default").unwrap()
@@ -42,6 +45,7 @@ fn vcluster() -> VclusterName {
 /// A server that says one number to every query, in the words of Prometheus.
 struct Prometheus {
     value: Arc<Mutex<String>>,
+    more: Arc<Notify>,
     _serving: AbortOnDropHandle<()>,
 }
 
@@ -51,12 +55,16 @@ impl Prometheus {
         let base = format!("http://{}", listener.local_addr().unwrap());
         world.core.reads_metrics_from(Metrics::at(&base));
         let value = Arc::new(Mutex::new("NaN".to_owned()));
-        let said = value.clone();
-        let answer = move || {
-            let value = said.lock().unwrap().clone();
+        let more = Arc::new(Notify::new());
+        let (said, late) = (value.clone(), more.clone());
+        let answer = move |Query(asked): Query<BTreeMap<String, String>>| {
+            let (value, late) = (said.lock().unwrap().clone(), late.clone());
             async move {
                 if value == NEVER {
                     std::future::pending::<()>().await;
+                }
+                if asked["query"] == LATE {
+                    late.notified().await;
                 }
                 format!(
                     r#"{{"status":"success","data":{{"resultType":"scalar","result":[1.5,"{value}"]}}}}"#
@@ -67,6 +75,7 @@ impl Prometheus {
         let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self {
             value,
+            more,
             _serving: AbortOnDropHandle::new(serving),
         }
     }
@@ -74,13 +83,47 @@ impl Prometheus {
     fn says(&self, value: &str) {
         value.clone_into(&mut self.value.lock().unwrap());
     }
+
+    /// To one who asks for [`LATE`].
+    fn says_more(&self) {
+        self.more.notify_one();
+    }
 }
 
-/// A service on the node `a` that may have three nodes, and who scales it.
+/// A service that may have three nodes, and waits for its first.
+fn submitted(world: &World, class: u8, metric: Metric) -> AllocationId {
+    let spec = Box::new(AllocationSpec {
+        nodes: 1,
+        class,
+        workload: Workload {
+            script: Some("true".to_owned()),
+            ..Workload::default()
+        },
+        terms: lattice_quorum_types::terms::Terms {
+            scale: Some(Terms {
+                min_nodes: 1,
+                max_nodes: 3,
+                metric,
+                target_micro: 500_000,
+                pace: OfScale::default(),
+            }),
+            ..Default::default()
+        },
+        ..testing::allocation(AllocationState::Pending, Vec::new()).spec
+    });
+    let Became::Submitted { id } = world.admin(Command::Submit { spec }) else {
+        panic!("not submitted")
+    };
+    id
+}
+
+/// A service on the node `a`, and who scales it.
 struct Bed {
     world: World,
     scale: Scale,
     service: AllocationId,
+    /// Of its vCluster.
+    settings: &'static str,
 }
 
 impl Bed {
@@ -100,28 +143,7 @@ impl Bed {
             let lifecycle = Lifecycle::Ready;
             world.admin(Command::SetLifecycle { node, lifecycle });
         }
-        let spec = Box::new(AllocationSpec {
-            nodes: 1,
-            class,
-            workload: Workload {
-                script: Some("true".to_owned()),
-                ..Workload::default()
-            },
-            terms: lattice_quorum_types::terms::Terms {
-                scale: Some(Terms {
-                    min_nodes: 1,
-                    max_nodes: 3,
-                    metric,
-                    target_micro: 500_000,
-                    pace: OfScale::default(),
-                }),
-                ..Default::default()
-            },
-            ..testing::allocation(AllocationState::Pending, Vec::new()).spec
-        });
-        let Became::Submitted { id: service } = world.admin(Command::Submit { spec }) else {
-            panic!("not submitted")
-        };
+        let service = submitted(&world, class, metric);
         world.assign(service, "b1");
         let lease = Lease::new(LeaseName::of_scheduler(&vcluster()), "c1".to_owned());
         let scale = Scale::new(world.core.clone(), lease, vcluster());
@@ -129,6 +151,7 @@ impl Bed {
             world,
             scale,
             service,
+            settings: SETTINGS,
         };
         bed.starts(NODE);
         bed.folds();
@@ -137,7 +160,9 @@ impl Bed {
 
     /// The view shows what is committed; every node answers and is well.
     fn folds(&mut self) {
-        let Self { world, .. } = self;
+        let Self {
+            world, settings, ..
+        } = self;
         world.fold();
         let core = &world.core;
         let names: Vec<NodeId> = core.view().nodes.keys().cloned().collect();
@@ -170,7 +195,7 @@ impl Bed {
         observe::liveness(core, &names.iter().map(found).collect());
         core.publish(Wakes::Readers, |view| {
             let definition = VclusterDefinition {
-                profile: SETTINGS.to_owned(),
+                profile: (*settings).to_owned(),
                 ..VclusterDefinition::default()
             };
             let (name, version, revision) = (vcluster(), 1, Revision(1));
@@ -185,16 +210,20 @@ impl Bed {
         });
     }
 
-    fn reports(&mut self, node: &str, report: RankReport) {
+    fn reports(&self, node: &str, report: RankReport) {
+        self.reports_of(self.service, node, report);
+    }
+
+    fn reports_of(&self, service: AllocationId, node: &str, report: RankReport) {
         self.world.service(Command::Report {
-            id: self.service,
+            id: service,
             attempt: 1,
             node: id(node),
             report,
         });
     }
 
-    fn starts(&mut self, node: &str) {
+    fn starts(&self, node: &str) {
         let at = self.world.core.now();
         self.reports(node, RankReport::Started { at });
     }
@@ -252,9 +281,12 @@ impl Bed {
 }
 
 fn query() -> Metric {
-    Metric::Prometheus {
-        query: "load".to_owned(),
-    }
+    asks("load")
+}
+
+fn asks(query: &str) -> Metric {
+    let query = query.to_owned();
+    Metric::Prometheus { query }
 }
 
 #[tokio::test]
@@ -483,6 +515,38 @@ async fn the_processors_of_its_nodes_are_asked_for() {
     bed.folds();
     let read = bed.until("it is read", |report| report.read == 1).await;
     assert_eq!(read.missing, 1, "nobody answers for b");
+}
+
+/// It was not asked for, so it is not missing: the next pass asks.
+#[tokio::test]
+async fn whose_time_comes_while_others_are_read_is_read_next() {
+    let mut bed = Bed::of(query(), &[("b", "default")]);
+    bed.settings = "scale.evaluate_ms=2000\n";
+    bed.folds();
+    let prometheus = Prometheus::of(&bed.world).await;
+    prometheus.says("0.5");
+    let late = submitted(&bed.world, 5, asks(LATE));
+    let node = ExpectedNode {
+        node: id("b"),
+        version: version(&bed),
+        boot: Some("b1".to_owned()),
+    };
+    bed.world.service(Command::Assign {
+        id: late,
+        nodes: vec![node],
+    });
+    bed.folds();
+    bed.until("it is read", |report| report.read == 1).await;
+    let at = bed.world.core.now();
+    bed.reports_of(late, "b", RankReport::Started { at });
+    bed.folds();
+    let answers = async {
+        tokio::time::sleep(Duration::from_millis(2_100)).await;
+        prometheus.says_more();
+    };
+    let (report, ()) = tokio::join!(bed.pass(), answers);
+    assert_eq!(report.read, 1, "the late one's");
+    assert_eq!(bed.pass().await.read, 1);
 }
 
 /// Somebody was faster: the node is another's by now.
