@@ -2,7 +2,7 @@
 
 use crate::{begin, duration, problem::FieldError, text};
 use lattice_quorum_types::{
-    NodeId, ProjectPath, Revision, UnixMillis, hostlist,
+    AllocationId, NodeId, ProjectPath, Revision, UnixMillis, hostlist,
     reservation::{Reservation, ReservationSpec},
 };
 use serde::{Deserialize, Serialize};
@@ -105,6 +105,19 @@ impl ReservationRequest {
     }
 }
 
+/// Work on nodes of a reservation that is not for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReservationConflictView {
+    /// The allocation.
+    #[schema(value_type = u64)]
+    pub allocation: AllocationId,
+    /// Which of the nodes it holds, as a hostlist.
+    pub nodes: String,
+    /// When its walltime is over; absent: it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+}
+
 /// A reservation as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReservationView {
@@ -134,10 +147,14 @@ pub struct ReservationView {
     /// Last change.
     #[schema(value_type = u64)]
     pub revision: Revision,
+    /// Work that it is not for, and that holds nodes of it now and may still do so when it begins: none is stopped
+    /// for it. That which the asker sees.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<ReservationConflictView>,
 }
 
 impl ReservationView {
-    /// With everybody who may use it; `usable` is for who asks to say.
+    /// With everybody who may use it; `usable` and `conflicts` are for who asks to say.
     pub fn new(reservation: &Reservation, now: UnixMillis) -> Self {
         let Reservation {
             name,
@@ -158,6 +175,7 @@ impl ReservationView {
             reason: spec.reason.clone(),
             by: by.clone(),
             revision: *revision,
+            conflicts: Vec::new(),
         }
     }
 }

@@ -15,8 +15,9 @@ use lattice_quorum_types::{Revision, hostlist};
 pub enum ReservationCommand {
     /// Keep nodes for some for a time.
     ///
-    /// What runs there goes on. What would run into the time is not placed there. With no user and no project
-    /// it is for nobody: a maintenance window. `lattice submit --reservation NAME` uses it. For example:
+    /// What runs there goes on; what of it may not be over in time is told (`conflicts`). What would run into the
+    /// time is not placed there. With no user and no project it is for nobody: a maintenance window.
+    /// `lattice submit --reservation NAME` uses it. For example:
     /// lattice reservation create firmware --nodes 'gpu[001-016]' --from tomorrow --duration 4h --reason 'BIOS'
     Create(Box<CreateArgs>),
     /// List reservations, those to come too.
@@ -135,7 +136,7 @@ const LIST: Columns<'_> = Columns {
         "for",
         "reason",
     ],
-    wide: &["node count", "by", "revision"],
+    wide: &["node count", "by", "revision", "conflicts"],
 };
 
 /// Who may use it, as far as one is told.
@@ -158,7 +159,20 @@ fn row(reservation: &ReservationView) -> Vec<String> {
         reservation.node_count.to_string(),
         reservation.by.clone(),
         reservation.revision.to_string(),
+        conflicts(reservation),
     ]
+}
+
+/// Whose work may still be there when it begins.
+fn conflicts(reservation: &ReservationView) -> String {
+    let of = reservation.conflicts.iter().map(|conflict| {
+        let (id, nodes) = (conflict.allocation, &conflict.nodes);
+        match &conflict.until {
+            Some(at) => format!("{id} on {nodes} until {}", time(at)),
+            None => format!("{id} on {nodes} without end"),
+        }
+    });
+    or_dash(Some(&of.collect::<Vec<_>>().join(", ")))
 }
 
 fn show(reservation: &ReservationView, format: Format) -> Result<(), Failure> {

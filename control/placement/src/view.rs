@@ -508,21 +508,10 @@ impl LoanView {
 }
 
 impl From<&Allocation> for RunningView {
-    /// An attempt that has not started yet is taken to start when it was assigned; its walltime
-    /// then still lies ahead, and later views move the end.
     fn from(a: &Allocation) -> Self {
-        let from = match a.state {
-            AllocationState::Starting => a.state_since,
-            // By its nodes' clocks, as they end it.
-            _ => a
-                .attempt_began_at()
-                .or(a.started_at)
-                .unwrap_or(a.state_since),
-        };
-        let walltime = a.walltime_left_ms();
         Self {
-            ends_at: walltime.map(|walltime| from.after(walltime)),
-            walltime_ms: walltime,
+            ends_at: a.ends_at(),
+            walltime_ms: a.walltime_left_ms(),
             storage_mb_s: a.spec.demand.storage_mb_s.clone(),
         }
     }

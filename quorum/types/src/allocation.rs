@@ -398,6 +398,19 @@ impl Allocation {
         let before_ms = self.before_ms();
         Some(self.spec.walltime_ms?.saturating_sub(before_ms).max(1))
     }
+    /// When its walltime is over, by its nodes' clocks; `None` without one. An attempt that has not started yet is
+    /// taken to start when it was assigned: its walltime then still lies ahead, and the end moves.
+    pub fn ends_at(&self) -> Option<UnixMillis> {
+        let began = match self.state {
+            AllocationState::Starting => None,
+            _ => self.attempt_began_at().or(self.started_at),
+        };
+        Some(
+            began
+                .unwrap_or(self.state_since)
+                .after(self.walltime_left_ms()?),
+        )
+    }
     /// How much of its walltime is used at `now`, milliseconds: what it goes on from, and what it has run
     /// since by its nodes' clocks.
     pub fn used_ms(&self, now: UnixMillis) -> u64 {

@@ -8,7 +8,7 @@ use crate::{
     },
     page::Page,
     problem::FieldError,
-    reservation::{ReservationRequest, ReservationView},
+    reservation::{ReservationConflictView, ReservationRequest, ReservationView},
     v1,
 };
 use lattice_quorum_types::Revision;
@@ -219,6 +219,7 @@ impl From<ReservationView> for v1::Reservation {
             reason,
             by,
             revision,
+            conflicts,
         } = view;
         Self {
             name,
@@ -233,6 +234,22 @@ impl From<ReservationView> for v1::Reservation {
             reason,
             by,
             revision: revision.0,
+            conflicts: conflicts.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<ReservationConflictView> for v1::ReservationConflict {
+    fn from(view: ReservationConflictView) -> Self {
+        let ReservationConflictView {
+            allocation,
+            nodes,
+            until,
+        } = view;
+        Self {
+            allocation: allocation.0,
+            nodes,
+            until,
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::{
     page::Page,
     project::{LimitsBody, ProjectView, UsageView},
     quorum::{QuorumMemberView, QuorumStep, QuorumView},
-    reservation::ReservationView,
+    reservation::{ReservationConflictView, ReservationView},
     scheduler::{AllReservations, ReservationsView, SchedulerView, WeightsView},
     tenant::TenantView,
     v1,
@@ -258,8 +258,10 @@ alike! {
     GraphEdgeView = DagGraphEdge { from, to, condition }
     GraphNodeView = DagGraphNode { name, allocation, state }
     GraphView = DagGraph { id, name, nodes, edges }
+    ReservationConflictView = ReservationConflict { allocation, nodes, until }
     ReservationView = Reservation {
         name, nodes, node_count, from, until, active, users, projects, usable, reason, by, revision,
+        conflicts,
     }
     DependencyView = WaitedFor { condition, on }
     ElementView = ArrayElement { array, index }

@@ -9,20 +9,30 @@ use lattice_api::{
     page::Page,
     problem::Problem,
     project::Changed,
-    reservation::{ReservationRequest, ReservationView},
+    reservation::{ReservationConflictView, ReservationRequest, ReservationView},
+    text,
 };
 use lattice_quorum_types::{
-    Command, NodeId, Refusal, UnixMillis, event::EventKind, id::ReservationName, node::Lifecycle,
-    reservation::Reservation,
+    AllocationId, Command, NodeId, Refusal, UnixMillis,
+    event::EventKind,
+    hostlist,
+    id::ReservationName,
+    node::Lifecycle,
+    reservation::{Reservation, ReservationSpec},
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn name(text: &str) -> Result<ReservationName, Problem> {
     ReservationName::new(text).map_err(|error| Problem::field("name", error.to_string()))
 }
 
 /// Of whom one may not know, one is not told.
-fn shown(caller: &Caller, reservation: &Reservation, now: UnixMillis) -> ReservationView {
+fn shown(
+    view: &View,
+    caller: &Caller,
+    reservation: &Reservation,
+    now: UnixMillis,
+) -> ReservationView {
     let mut shown = ReservationView::new(reservation, now);
     let spec = &reservation.spec;
     let seen = spec.projects.iter().filter(|path| caller.sees(path));
@@ -31,7 +41,41 @@ fn shown(caller: &Caller, reservation: &Reservation, now: UnixMillis) -> Reserva
     if !caller.sees_all() {
         shown.users.retain(|user| **user == *caller.name);
     }
+    shown.conflicts = conflicts(view, caller, spec, now);
     shown
+}
+
+/// Who may still be there when it begins, by number.
+fn conflicts(
+    view: &View,
+    caller: &Caller,
+    spec: &ReservationSpec,
+    now: UnixMillis,
+) -> Vec<ReservationConflictView> {
+    if spec.until.is_some_and(|until| until <= now) {
+        return Vec::new();
+    }
+    let mut held: BTreeMap<AllocationId, Vec<NodeId>> = BTreeMap::new();
+    for node in &spec.nodes {
+        let record = view.node(node).and_then(|entry| entry.record.as_ref());
+        if let Some(holder) = record.and_then(|record| record.holder) {
+            let nodes = held.entry(holder.allocation).or_default();
+            nodes.push(node.clone());
+        }
+    }
+    let conflict = |(id, nodes): (AllocationId, Vec<NodeId>)| {
+        let work = view.allocation(id)?;
+        let is_meant = spec.is_for(&work.user, &work.spec.project);
+        let ends_at = work.ends_at();
+        let is_gone = ends_at.is_some_and(|at| at <= spec.from);
+        let is_told = !is_meant && !is_gone && caller.sees(&work.spec.project);
+        is_told.then(|| ReservationConflictView {
+            allocation: id,
+            nodes: hostlist::fold(&nodes),
+            until: ends_at.map(text::time),
+        })
+    };
+    held.into_iter().filter_map(conflict).collect()
 }
 
 pub(crate) fn list(
@@ -46,14 +90,14 @@ pub(crate) fn list(
     let all = view.reservations.values();
     let rest = all.filter(|one| after.as_ref().is_none_or(|after| one.name > *after));
     let page = paging::page(rest, limit, |one| one.name.to_string());
-    Ok(page.map(|one| shown(caller, one, now)))
+    Ok(page.map(|one| shown(&view, caller, one, now)))
 }
 
 pub(crate) fn get(core: &Core, caller: &Caller, text: &str) -> Result<ReservationView, Problem> {
     let name = name(text)?;
     let view = core.view();
     match view.reservations.get(&name) {
-        Some(found) => Ok(shown(caller, found, core.now())),
+        Some(found) => Ok(shown(&view, caller, found, core.now())),
         None => Err(Problem::from(&Refusal::UnknownReservation { name })),
     }
 }
@@ -84,7 +128,7 @@ pub(crate) async fn set(
     });
     // A repeat, and what changed nothing, have no events.
     match made {
-        Some(made) => Ok(shown(caller, made, now)),
+        Some(made) => Ok(shown(&core.view(), caller, made, now)),
         None => get(core, caller, text),
     }
 }

@@ -1,8 +1,11 @@
 //! Reservations.
 
 use super::bed::{Bed, ask, job};
-use lattice_client::{AllocationRequest, SubmitOptions, api::reservation::ReservationRequest};
-use lattice_quorum_types::Revision;
+use lattice_client::{
+    AllocationRequest, SubmitOptions,
+    api::reservation::{ReservationRequest, ReservationView},
+};
+use lattice_quorum_types::{Revision, allocation::RankExit};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -68,6 +71,61 @@ async fn of_whom_one_may_not_know_one_is_not_told() {
     assert_eq!(seen.projects, ["atlas/web"]);
     let seen = bed.client("diver").reservation("course").await.unwrap();
     assert_eq!((seen.projects.len(), seen.usable), (0, false));
+}
+
+#[tokio::test]
+async fn who_may_still_be_there_when_it_begins_is_told() {
+    let bed = Bed::furnished().await;
+    let submit = |project: &str, walltime: Option<&str>| {
+        let request = AllocationRequest {
+            walltime: walltime.map(ToOwned::to_owned),
+            ..job(project, 1)
+        };
+        let alice = bed.client("alice");
+        async move {
+            let submitted = alice.submit(&request, SubmitOptions::default()).await;
+            submitted.unwrap().id.unwrap()
+        }
+    };
+    let short = submit("atlas/web", Some("30m")).await;
+    let long = submit("atlas/web", Some("2h")).await;
+    let endless = submit("atlas/web", None).await;
+    let meant = submit("atlas/physics", None).await;
+    let elsewhere = submit("atlas/web", None).await;
+    for (id, node) in [
+        (short, "gpu001"),
+        (long, "gpu002"),
+        (endless, "gpu003"),
+        (meant, "gpu004"),
+        (elsewhere, "gpu005"),
+    ] {
+        bed.assign(id, &[node]).await;
+        bed.begins(id, node).await;
+    }
+    let told = |made: &ReservationView| {
+        let conflicts = made.conflicts.iter();
+        conflicts.map(|one| one.allocation).collect::<Vec<_>>()
+    };
+    let op = bed.client("op");
+    let mut window = request(
+        json!({"nodes": "gpu[001-004]", "from": "now+1hour", "duration": "4h",
+        "projects": ["atlas/physics"], "reason": "BIOS"}),
+    );
+    let made = op.set_reservation("firmware", &window, None).await.unwrap();
+    assert_eq!(told(&made), [long, endless]);
+    assert_eq!(made.conflicts[0].nodes, "gpu002");
+    let until = made.conflicts.iter().map(|one| one.until.is_some());
+    assert_eq!(until.collect::<Vec<_>>(), [true, false]);
+    // It has begun: also what would be over in time is there.
+    window.from = None;
+    let made = op.set_reservation("firmware", &window, None).await.unwrap();
+    assert_eq!(told(&made), [short, long, endless]);
+    // Who is not to know of them is not told.
+    let seen = bed.client("diver").reservation("firmware").await.unwrap();
+    assert_eq!(seen.conflicts, []);
+    bed.ends(long, "gpu002", RankExit::Exited { code: 0 }).await;
+    let seen = op.reservation("firmware").await.unwrap();
+    assert_eq!(told(&seen), [short, endless]);
 }
 
 #[tokio::test]
