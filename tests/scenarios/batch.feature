@@ -65,10 +65,10 @@ Feature: What people know from batch schedulers
     And alice runs "lattice submit --nodelist n1 --walltime 1h --deadline now+3602seconds does:succeeds" as "late"
     Then "slow" is running
     And "late" is cancelled
-    And "late" ended because of "deadline passed"
+    And "late" ended because of "it could not end by its deadline"
     And "late" never began
     And "slow" is failed
-    And "slow" ended because of "deadline passed"
+    And "slow" ended because of "it could not end by its deadline"
     And alice runs "lattice submit --walltime 1h --deadline now+10minutes does:succeeds" and is refused with code 2
       | field | deadline                |
       | why   | it cannot end before it |

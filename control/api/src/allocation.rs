@@ -13,6 +13,7 @@ mod act;
 mod constraints;
 mod course;
 mod demand;
+mod said;
 mod terms;
 mod view;
 pub use act::{CheckpointRequest, ExtendRequest, Walltime};
@@ -26,7 +27,7 @@ pub use terms::{
     CheckpointBody, DependencyBody, JobBody, Known, MetricBody, ScaleBody, element_of,
     read_condition,
 };
-pub use view::{AllocationView, RankView, Sight, WorkloadView, stop_text};
+pub use view::{AllocationView, RankView, Sight, WorkloadView, stop_of};
 
 /// Shown in place of every environment value, whoever asks.
 pub const REDACTED: &str = "<redacted>";
@@ -39,7 +40,7 @@ pub const DEFAULT_CLASS: u8 = AllocationSpec::CLASS;
 
 /// A request for nodes. Who asks is known from the token; there is no field for it.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a request for nodes")]
 pub struct AllocationRequest {
     /// The project whose limits apply.
     #[schema(example = "atlas/operations/web")]
@@ -52,16 +53,16 @@ pub struct AllocationRequest {
     /// The vCluster whose scheduler places it; `default` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vcluster: Option<String>,
-    /// Program and arguments. Give this or `script`.
+    /// Program and arguments; beside `script` that one's arguments. Give at least one of the two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub argv: Vec<String>,
-    /// A script, run by its own `#!` line.
+    /// A script, run by its own `#!` line with `argv` as its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
     /// Environment added to a minimal one. Never shown again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Working directory.
+    /// Working directory, from the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
     /// File of the user's own for standard output, opened as the user on each node and appended
@@ -175,9 +176,7 @@ fn word<T>(
 where
     T: Copy,
 {
-    let Some(text) = text.filter(|t| !t.is_empty()) else {
-        return Ok(None);
-    };
+    let Some(text) = text else { return Ok(None) };
     let found = words
         .iter()
         .find(|(word, _)| *word == text)
@@ -189,6 +188,17 @@ where
             reason: format!("{text:?} is not one of {}", all.join(", ")),
         }
     })
+}
+
+/// A working directory: where a relative one would begin depends on the node.
+fn folder(text: Option<String>) -> Result<Option<String>, FieldError> {
+    match text {
+        Some(text) if !text.starts_with('/') => {
+            let reason = format!("{text:?} does not begin at the root; write it like /scratch/run");
+            Err(at("working_dir")(reason))
+        }
+        text => Ok(text),
+    }
 }
 
 /// A file's name as given. What it stands for is known on the node alone; what can never be a
@@ -232,22 +242,22 @@ impl AllocationRequest {
     /// # Errors
     /// The first field that cannot be read, or be.
     pub fn into_spec_with(self, known: &Known) -> Result<AllocationSpec, FieldError> {
+        self.check_said()?;
         if self.nodes == 0 {
             return Err(at("nodes")("ask for at least 1 node"));
         }
         let (demand, terms) = (self.demand()?, self.terms(known)?);
-        let vcluster = self.vcluster.filter(|v| !v.is_empty());
         Ok(AllocationSpec {
             name: self.name,
             project: ProjectPath::new(&self.project).map_err(at("project"))?,
-            vcluster: VclusterName::new(vcluster.as_deref().unwrap_or(DEFAULT_VCLUSTER))
+            vcluster: VclusterName::new(self.vcluster.as_deref().unwrap_or(DEFAULT_VCLUSTER))
                 .map_err(at("vcluster"))?,
             nodes: self.nodes,
             workload: Workload {
                 argv: self.argv,
                 script: self.script,
                 env: self.env,
-                working_dir: self.working_dir,
+                working_dir: folder(self.working_dir)?,
                 output: OutputFiles {
                     stdout: path(self.output, "output")?,
                     stderr: path(self.error, "error")?,
@@ -255,7 +265,6 @@ impl AllocationRequest {
             },
             walltime_ms: self
                 .walltime
-                .filter(|text| !text.is_empty())
                 .map(|text| duration::parse(&text).map_err(at("walltime")))
                 .transpose()?,
             class: self.class.unwrap_or(DEFAULT_CLASS),

@@ -27,7 +27,10 @@ use utoipa::ToSchema;
 
 /// A graph as somebody asks for it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a graph: `members`, and perhaps a `name`"
+)]
 pub struct DagRequest {
     /// A name for people; may be left out.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -129,7 +129,7 @@ fn row(a: &AllocationView) -> Vec<String> {
         a.project.clone(),
         a.state.clone(),
         a.nodes.to_string(),
-        or_dash(Some(&a.nodelist)),
+        or_dash(Some(&a.nodelist).filter(|_| !waits(a)).map(String::as_str)),
         time(&a.state_since),
         or_dash(why_so(a)),
         a.user.clone(),
@@ -221,17 +221,18 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
             Action::SuspendAfterCheckpoint => connection.client.suspend_after_checkpoint(id).await,
             Action::Resume => connection.client.resume(id).await,
         };
-        let word = match action {
+        let word = |now: &AllocationView| match action {
             Action::Cancel => "cancel accepted",
             Action::Hold => "held",
             Action::Release => "released",
             Action::Requeue => "requeued",
             Action::Suspend => "suspend accepted",
+            Action::SuspendAfterCheckpoint if now.state == "suspended" => "suspended already",
             Action::SuspendAfterCheckpoint => "suspended once its checkpoint is written",
             Action::Resume => "resumed",
         };
         match done {
-            Ok(_) => eprintln!("{id}: {word}"),
+            Ok(now) => eprintln!("{id}: {}", word(&now)),
             Err(error) => {
                 Failure::note(&mut first, error.into());
             }

@@ -7,9 +7,12 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
-    dag::{DagEdgeView, DagJudged, DagRequest, DagView, GraphView},
+    dag::{DagEdgeView, DagJudged, DagRequest, DagView, GraphView, MemberRequest},
+    nearest::nearest,
     yaml,
 };
+use serde::Deserialize as _;
+use serde_yaml_ng::Value;
 use std::{fs, io::Read as _};
 
 /// What is done with graphs.
@@ -18,7 +21,7 @@ pub enum DagCommand {
     /// Submit a graph from a file: all its members, or none; prints its number.
     ///
     /// The file is YAML or JSON: a name, and members. Each member has a name, what
-    /// it needs (project, nodes, argv or script, walltime, array, ...), and in
+    /// it needs (project, nodes, argv or script, walltime, array, scale, ...), and in
     /// `after` the members it comes after: their names, or names by condition
     /// (success, failure, any, corresponding). For example:
     ///
@@ -119,12 +122,54 @@ fn read(file: &str) -> Result<DagRequest, Failure> {
         "-" => std::io::stdin().read_to_string(&mut text).map(drop),
         file => fs::read_to_string(file).map(|read| text = read),
     };
-    read.map_err(|error| Failure::refused(format!("{file}: {error}")))?;
+    read.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
     let wrong = |error: String| Failure::usage(format!("{file}: {error}"));
     // What JSON cannot say would be sent as if it had been left out.
     let whole = serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     yaml::all_finite(&whole).map_err(|error| wrong(error.to_string()))?;
-    serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string()))
+    let read = DagRequest::deserialize(&whole);
+    read.map_err(|error| wrong(of_member(&whole).unwrap_or_else(|| mended(&error.to_string()))))
+}
+
+/// The first member that cannot be read, and why.
+fn of_member(whole: &Value) -> Option<String> {
+    let members = whole.get("members")?.as_sequence()?;
+    members.iter().enumerate().find_map(|(place, member)| {
+        let error = MemberRequest::deserialize(member).err()?;
+        let name = member.get("name").and_then(Value::as_str);
+        let name = name.map_or_else(String::new, |name| format!(" ({name})"));
+        Some(format!(
+            "members[{place}]{name}: {}",
+            mended(&error.to_string())
+        ))
+    })
+}
+
+/// An error of reading as people understand it: what may stand there instead of the name of a type, and instead of
+/// all fields that there are the one that is meant.
+fn mended(error: &str) -> String {
+    let unknown = error.strip_prefix("unknown field `");
+    if let Some((field, known)) = unknown.and_then(|rest| rest.split_once('`')) {
+        let known = known.split('`').skip(1).step_by(2).chain(["after"]);
+        return match nearest(field, known.clone()) {
+            Some(meant) => format!("unknown field `{field}`; is `{meant}` meant?"),
+            None => {
+                let known: Vec<&str> = known.collect();
+                format!("unknown field `{field}`; there are {}", known.join(", "))
+            }
+        };
+    }
+    let types = [
+        ("u8", "a whole number from 0 to 255"),
+        ("u32", "a whole number from 0 to 4294967295"),
+        ("f64", "a number"),
+        ("a string", "text, in quotes"),
+    ];
+    let told = types.iter().find_map(|(name, words)| {
+        let begin = error.strip_suffix(&format!("expected {name}"))?;
+        Some(format!("{begin}expected {words}"))
+    });
+    told.unwrap_or_else(|| error.to_owned())
 }
 
 async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure> {
@@ -276,5 +321,54 @@ mod tests {
         let expected = "members[0].scale.down_threshold: -.inf is not a finite number";
         assert!(told.contains(expected), "{told}");
         assert_eq!(read("0.7", "0.5").unwrap().members.len(), 1);
+    }
+
+    #[test]
+    fn a_member_that_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("g.yaml");
+        let told = |text: &str| {
+            fs::write(&path, text).unwrap();
+            let path = path.to_str().unwrap();
+            let failure = read(path).unwrap_err().to_string();
+            failure
+                .strip_prefix(&format!("{path}: "))
+                .unwrap()
+                .to_owned()
+        };
+        let member = |more: &str| format!("{{name: b, project: a, nodes: 1, argv: [x]{more}}}");
+        let second = |more: &str| told(&format!("members: [{}, {}]", member(""), member(more)));
+        for (more, why) in [
+            (", aftr: [a]", "unknown field `aftr`; is `after` meant?"),
+            (
+                ", waltime: 1h",
+                "unknown field `waltime`; is `walltime` meant?",
+            ),
+            (
+                ", walltime: 300",
+                "walltime: invalid type: integer `300`, expected text, in quotes",
+            ),
+            (", after: b", "after: it must be a list of members' names"),
+            (
+                ", class: -1",
+                "class: invalid value: integer `-1`, expected a whole number from 0 to 255",
+            ),
+        ] {
+            let told = second(more);
+            assert!(
+                told.starts_with(&format!("members[1] (b): {why}")),
+                "{told}"
+            );
+        }
+        let nameless = told("members: [{project: a}]");
+        assert!(
+            nameless.starts_with("members[0]: missing field `nodes`"),
+            "{nameless}"
+        );
+        let list = told("[a, b]");
+        assert!(
+            list.contains("expected a graph: `members`, and perhaps a `name`"),
+            "{list}"
+        );
     }
 }

@@ -81,9 +81,9 @@ enum ClusterCommand {
     Status(allocation::StatusArgs),
     /// End allocations: at once what waits, after SIGTERM and 30 s what runs.
     Cancel(allocation::IdsArgs),
-    /// Keep waiting allocations from starting.
+    /// Keep waiting allocations from starting; of an array the whole of it.
     Hold(allocation::IdsArgs),
-    /// Let held allocations start.
+    /// Let held allocations start; of an array the whole of it.
     Release(allocation::IdsArgs),
     /// Put running allocations back to the queue: from their last checkpoint on, if they have one.
     Requeue(allocation::IdsArgs),

@@ -6,8 +6,9 @@ use crate::{
     node::named::expand,
     output::{self, Columns, Format, or_dash, time, until},
 };
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand, builder::NonEmptyStringValueParser};
 use lattice_api::reservation::{ReservationRequest, ReservationView};
+use lattice_client::ClientError;
 use lattice_quorum_types::{Revision, hostlist};
 
 /// What is done with reservations. All but looking is for operators.
@@ -25,12 +26,13 @@ pub enum ReservationCommand {
     /// Show one reservation.
     Show {
         /// Its name.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         name: String,
     },
     /// Delete reservations: nothing is kept under their names any more.
     Delete {
         /// Their names.
-        #[arg(required = true)]
+        #[arg(required = true, value_parser = NonEmptyStringValueParser::new())]
         names: Vec<String>,
     },
 }
@@ -39,6 +41,7 @@ pub enum ReservationCommand {
 #[command(group = ArgGroup::new("which").args(["nodes", "groups"]).required(true).multiple(true))]
 pub struct CreateArgs {
     /// Its name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: String,
     /// Which nodes: gpu007, gpu[001-004]; repeat for several.
     #[arg(long, value_name = "NODES")]
@@ -101,10 +104,18 @@ pub async fn run(command: ReservationCommand, connection: &Connection) -> Result
     let (client, format) = (&connection.client, connection.format);
     match command {
         ReservationCommand::Create(args) => {
-            let name = args.name.clone();
+            let (name, replace) = (args.name.clone(), args.replace);
             let request = args.request()?;
+            let made = client.set_reservation(&name, &request, None).await;
+            let is_there = |error: &ClientError| {
+                let problem = error.problem();
+                problem.is_some_and(|problem| problem.code == "reservation_changed")
+            };
             show(
-                &client.set_reservation(&name, &request, None).await?,
+                &made.map_err(|error| match is_there(&error) && !replace {
+                    true => Failure::refused(format!("{error}; --replace changes it")),
+                    false => error.into(),
+                })?,
                 format,
             )
         }

@@ -18,7 +18,7 @@ use lattice_api::{
     problem::FieldError,
 };
 use lattice_client::{ClientError, SubmitOptions, Submitted};
-use script::{Directive, Kind, Outside};
+use script::{Directive, Fault, Header, Kind, Outside};
 use std::{fs, io::Read as _, path::Path};
 
 /// Ask for nodes and say what runs on them; prints the allocation's number.
@@ -64,8 +64,23 @@ struct Asked {
     /// Text of the script.
     script: Option<String>,
     argv: Vec<String>,
-    /// Its file, and the flags that it gives.
-    directives: Option<(String, Vec<Directive>)>,
+    /// Its file, and what that gives.
+    header: Option<(String, Header)>,
+}
+
+/// One thing that is wrong, and where: the line of a script, 0 elsewhere.
+type Wrong = (usize, String);
+
+/// All that is wrong at once.
+fn all_of(mut wrong: Vec<Wrong>) -> Failure {
+    wrong.sort_by_key(|(line, _)| *line);
+    let count = wrong.len();
+    let told: Vec<String> = wrong.into_iter().map(|(_, text)| text).collect();
+    let told = told.join("\n");
+    Failure::usage(match count {
+        1 => told,
+        _ => format!("nothing was submitted for {count} mistakes\n{told}"),
+    })
 }
 
 /// The flag by which a field is given.
@@ -101,7 +116,7 @@ fn text_of(file: &str) -> Result<String, Failure> {
             }
             _ => "",
         };
-        Failure::refused(format!("script {file}: {error}{hint}"))
+        Failure::usage(format!("script {file}: {error}{hint}"))
     })?;
     String::from_utf8(bytes).map_err(|_| {
         Failure::usage(format!(
@@ -138,47 +153,35 @@ impl SubmitArgs {
             .and_then(|name| name.to_str())
             .filter(|name| *name != "-");
         let script = file.map(|file| text_of(file)).transpose()?;
-        let directives = match (file, &script) {
-            (Some(file), Some(text)) => self.directives(file, name, text)?,
-            _ => Vec::new(),
-        };
-        let words = script::merged(&directives, &self.said);
-        let mut flags =
-            Flags::read(&words).map_err(|error| Failure::usage(script::in_words(&error)))?;
+        let header = file.zip(script.as_ref()).map(|(file, text)| {
+            let said = &self.said;
+            (file.clone(), script::read(text, &Outside { name, said }))
+        });
+        let directives = header.as_ref().map(|(_, header)| &*header.directives);
+        let words = script::merged(directives.unwrap_or_default(), &self.said);
+        let mut flags = Flags::read(&words).map_err(|error| {
+            let mut wrong = faults(header.as_ref());
+            wrong.push((0, script::in_words(&error)));
+            all_of(wrong)
+        })?;
         flags.name = flags.name.or_else(|| name.map(str::to_owned));
         let arguments = self.job.iter().skip(1).chain(&self.command);
-        let asked = Asked {
+        Ok(Asked {
             flags,
             script,
             argv: arguments.cloned().collect(),
-            directives: file.map(|file| (file.clone(), directives)),
-        };
-        // The two may stand on lines of their own.
-        if asked.flags.checkpoint_dir.is_some() && asked.flags.checkpoint.is_none() {
-            let error = FieldError {
-                field: "checkpoint.directory".to_owned(),
-                reason: "say --checkpoint too: how the work is told to write one".to_owned(),
-            };
-            return Err(asked.usage(&error, &self.said));
-        }
-        Ok(asked)
-    }
-
-    fn directives(
-        &self,
-        file: &str,
-        name: Option<&str>,
-        text: &str,
-    ) -> Result<Vec<Directive>, Failure> {
-        let said = &self.said;
-        let outside = Outside { file, name, said };
-        script::directives(text, &outside).map_err(|error| match error.faults.len() {
-            1 => Failure::usage(error.to_string()),
-            count => Failure::usage(format!(
-                "nothing was submitted: {file} has {count} mistakes\n{error}"
-            )),
+            header,
         })
     }
+}
+
+/// What is wrong with the lines of a script.
+fn faults(header: Option<&(String, Header)>) -> Vec<Wrong> {
+    let faults = header.iter().flat_map(|(file, header)| {
+        let told = move |fault: &Fault| (fault.line, format!("{file}:{fault}"));
+        header.faults.iter().map(told)
+    });
+    faults.collect()
 }
 
 impl Asked {
@@ -236,9 +239,33 @@ impl Asked {
         })
     }
 
+    /// What the server is asked, or all that is wrong with it.
+    fn checked(&self, said: &Said) -> Result<AllocationRequest, Failure> {
+        let mut wrong = faults(self.header.as_ref());
+        // The two may stand on lines of their own.
+        if self.flags.checkpoint_dir.is_some() && self.flags.checkpoint.is_none() {
+            let error = FieldError {
+                field: "checkpoint.directory".to_owned(),
+                reason: "say --checkpoint too: how the work is told to write one".to_owned(),
+            };
+            wrong.push(self.told(&error, said));
+        }
+        match self.request() {
+            // The server's rules, so that a mistake is named by its flag before anybody is asked.
+            Ok(request) => {
+                wrong.extend(request.faults().iter().map(|error| self.told(error, said)));
+                if wrong.is_empty() {
+                    return Ok(request);
+                }
+            }
+            Err(failure) => wrong.push((0, failure.text)),
+        }
+        Err(all_of(wrong))
+    }
+
     /// What is not as the author of a script for sbatch may expect.
     fn notes(&self) -> Vec<String> {
-        let directives = self.directives.as_ref().map(|(_, all)| all.as_slice());
+        let directives = self.header.as_ref().map(|(_, header)| &*header.directives);
         let slurm = directives.unwrap_or_default().iter();
         let slurm: Vec<&Directive> = slurm.filter(|one| one.kind == Kind::Slurm).collect();
         if slurm.is_empty() {
@@ -280,18 +307,19 @@ impl Asked {
     }
 
     /// A mistake by the flag it was made with, and where that is.
-    fn usage(&self, error: &FieldError, said: &Said) -> Failure {
+    fn told(&self, error: &FieldError, said: &Said) -> Wrong {
         let flag = flag(&error.field);
-        let directives = self
-            .directives
-            .iter()
-            .flat_map(|(file, all)| all.iter().map(move |one| (file, one)));
-        let mut here = directives.filter(|(_, directive)| directive.given.flag == flag);
-        match here.next() {
-            Some((file, directive)) if said.get(&flag).is_none() => {
-                Failure::usage(format!("{file}:{}: {}", directive.place(), error.reason))
-            }
-            _ => Failure::usage(format!("--{flag}: {}", error.reason)),
+        let mut lines = self.header.iter().flat_map(|(file, header)| {
+            let directives = header.directives.iter();
+            directives.map(move |directive| (file, directive))
+        });
+        let here = lines.find(|(_, directive)| directive.given.flag == flag);
+        match here.filter(|_| said.get(&flag).is_none()) {
+            Some((file, directive)) => (
+                directive.line,
+                format!("{file}:{}: {}", directive.place(), error.reason),
+            ),
+            None => (0, format!("--{flag}: {}", error.reason)),
         }
     }
 }
@@ -366,10 +394,7 @@ fn in_words(outlook: OutlookView) -> String {
 /// Submits, and prints the allocation's number.
 pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failure> {
     let asked = args.asked()?;
-    let request = asked.request()?;
-    // The server's rule, so that a mistake is named by its flag before anybody is asked.
-    let judged = request.clone().into_spec();
-    judged.map_err(|error| asked.usage(&error, &args.said))?;
+    let request = asked.checked(&args.said)?;
     for note in asked.notes() {
         eprintln!("note: {note}");
     }

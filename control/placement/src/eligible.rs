@@ -61,6 +61,8 @@ pub(crate) struct Eligible {
 #[derive(Debug)]
 pub(crate) struct Condition {
     pub(crate) in_service: BitSet,
+    /// It would be, were it not promised.
+    pub(crate) promised: BitSet,
     pub(crate) alive: BitSet,
     pub(crate) usable: BitSet,
     /// What sensitive work asks for beyond that.
@@ -170,7 +172,9 @@ fn fitting(
         let kept = machine.windows.nodes_of(named, size);
         funnel.keep(Constraint::OfReservation, &kept);
     }
-    funnel.keep(Constraint::InService, &condition.in_service);
+    let sound = [&condition.in_service, &condition.promised].into_iter();
+    funnel.keep(Constraint::InService, &union(size, sound));
+    funnel.keep(Constraint::NotPromised, &condition.in_service);
     funnel.keep(Constraint::Alive, &condition.alive);
     funnel.keep(Constraint::Usable, &condition.usable);
     if request.sensitive {

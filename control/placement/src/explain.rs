@@ -59,6 +59,8 @@ pub enum Constraint {
     OfReservation,
     /// Lifecycle ready, no drain reason.
     InService,
+    /// Nobody else gets it next.
+    NotPromised,
     /// It answers.
     Alive,
     /// Healthy, or degraded, which leaves it usable.
@@ -89,6 +91,7 @@ impl Constraint {
             Constraint::Excluded => "not excluded",
             Constraint::OfReservation => "of its reservation",
             Constraint::InService => "in service",
+            Constraint::NotPromised => "not promised to others",
             Constraint::Alive => "alive",
             Constraint::Usable => "usable",
             Constraint::Healthy => "healthy",
@@ -102,11 +105,11 @@ impl Constraint {
 
     /// The conditions that no job asks for are told only when they matter.
     fn is_told(self, removed: u32) -> bool {
-        use Constraint::{Alive, Healthy, Home, InService, Unclaimed, Usable};
+        use Constraint::{Alive, Healthy, Home, InService, NotPromised, Unclaimed, Usable};
         removed > 0
             || !matches!(
                 self,
-                InService | Alive | Usable | Healthy | Home | Unclaimed
+                InService | NotPromised | Alive | Usable | Healthy | Home | Unclaimed
             )
     }
 }
@@ -374,24 +377,24 @@ impl fmt::Display for Blocker {
                 f,
                 "waits for bandwidth of storage {system}: needs {needed_mb_s} MB/s, {left_mb_s} left"
             ),
-            Blocker::BeginsLater { at } => write!(f, "begins at {} at the earliest", Utc(*at)),
+            Blocker::BeginsLater { at } => write!(f, "begins at {:#} at the earliest", Utc(*at)),
             Blocker::KeptFor {
                 name,
                 from,
                 until,
                 unbounded,
             } => {
-                write!(f, "kept for reservation {name} from {}", Utc(*from))?;
+                write!(f, "kept for reservation {name} from {:#}", Utc(*from))?;
                 if let Some(until) = until {
-                    write!(f, " until {}", Utc(*until))?;
+                    write!(f, " until {:#}", Utc(*until))?;
                 }
                 f.write_str(without_a_walltime(*unbounded))
             }
             Blocker::ReservationLater { name, at } => {
-                write!(f, "its reservation {name} begins at {}", Utc(*at))
+                write!(f, "its reservation {name} begins at {:#}", Utc(*at))
             }
             Blocker::ReservationOver { name, at } => {
-                write!(f, "its reservation {name} is over since {}", Utc(*at))
+                write!(f, "its reservation {name} is over since {:#}", Utc(*at))
             }
             Blocker::ReservationGone { name } => {
                 write!(f, "its reservation {name} does not exist any more")
@@ -432,7 +435,8 @@ pub(crate) fn told_as(at: UnixMillis) -> u64 {
     at.0 / 60_000
 }
 
-/// A time as people read it, in UTC.
+/// A time as people read it, in UTC. What is estimated is told to the minute; what somebody has set (`{:#}`) with
+/// its seconds, where it has some.
 struct Utc(UnixMillis);
 
 impl fmt::Display for Utc {
@@ -441,6 +445,9 @@ impl fmt::Display for Utc {
             .ok()
             .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
         match time {
+            Some(time) if f.alternate() && !(self.0.0 / 1000).is_multiple_of(60) => {
+                write!(f, "{}", time.strftime("%Y-%m-%d %H:%M:%S UTC"))
+            }
             Some(time) => write!(f, "{}", time.strftime("%Y-%m-%d %H:%M UTC")),
             None => f.write_str("no foreseeable time"),
         }

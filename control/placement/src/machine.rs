@@ -236,7 +236,7 @@ fn is_same_hardware(old: &NodeView, new: &NodeView) -> bool {
 
 /// Whether the same jobs may have it once nobody holds it.
 fn is_as_fit(old: &NodeView, new: &NodeView) -> bool {
-    old.in_service == new.in_service
+    (old.in_service, old.promised) == (new.in_service, new.promised)
         && old.owner == new.owner
         && old.borrowed == new.borrowed
         && old.facts.liveness == new.facts.liveness
@@ -247,6 +247,7 @@ impl Condition {
     pub(crate) fn none(size: usize) -> Self {
         Self {
             in_service: BitSet::empty(size),
+            promised: BitSet::empty(size),
             alive: BitSet::empty(size),
             usable: BitSet::empty(size),
             healthy: BitSet::empty(size),
@@ -265,6 +266,7 @@ impl Condition {
 
     fn set(&mut self, n: usize, node: &NodeView) {
         self.in_service.put(n, node.in_service);
+        self.promised.put(n, node.promised);
         self.alive.put(n, node.facts.liveness == Liveness::Alive);
         self.usable.put(n, node.facts.health.is_usable());
         self.healthy.put(n, node.facts.health == Health::Healthy);

@@ -130,8 +130,12 @@ pub struct Charge {
 pub struct NodeView {
     /// The version an assignment will name.
     pub version: u64,
-    /// Its lifecycle is ready and no drain reason is open.
+    /// It takes new work: its lifecycle is ready, no drain reason is open, and it is not promised.
     pub in_service: bool,
+    /// Nothing else keeps it from that than that somebody else gets it next: it is promised to who others make room
+    /// for, or its own vCluster wants it back.
+    #[serde(default)]
+    pub promised: bool,
     /// The allocation that holds it.
     pub holder: Option<AllocationId>,
     /// Whose it is: a claimed node takes nothing but their sensitive work.
@@ -442,16 +446,16 @@ fn differs<K: Ord, V: PartialEq>(before: &[(K, Option<V>)], now: &BTreeMap<K, V>
 impl NodeView {
     /// The node as committed, with what else is known of it.
     pub fn new(node: &Node, facts: NodeFacts) -> Self {
+        // One that was given back is nobody's, and takes nothing until it is wiped.
+        let is_sound = node.lifecycle == Lifecycle::Ready
+            && node.drain.is_empty()
+            && node.tenure.as_ref().is_none_or(Tenure::is_open);
+        // Who it is promised to is given it without being planned again.
+        let is_promised = node.promised.is_some() || node.recalled_at.is_some();
         Self {
             version: node.version,
-            // One that was given back is nobody's, and takes nothing until it is wiped.
-            // Nor does one that is promised to somebody, who is given it without being planned again, or
-            // that its own vCluster wants back.
-            in_service: node.lifecycle == Lifecycle::Ready
-                && node.drain.is_empty()
-                && node.promised.is_none()
-                && node.recalled_at.is_none()
-                && node.tenure.as_ref().is_none_or(Tenure::is_open),
+            in_service: is_sound && !is_promised,
+            promised: is_sound && is_promised,
             holder: node.holder.map(|h| h.allocation),
             owner: node.tenure.as_ref().map(|tenure| Owner {
                 user: tenure.user.clone(),

@@ -83,6 +83,7 @@ fn system(random: &mut StdRng, charges: &mut StdRng) -> System {
         let node = NodeView {
             version: random.random_range(1..9),
             in_service: random.random_bool(0.95),
+            promised: false,
             holder: is_busy.then(|| AllocationId(100 + random.random_range(0..4))),
             owner: None,
             borrowed: false,

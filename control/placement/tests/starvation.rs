@@ -40,6 +40,7 @@ fn node(n: usize) -> (NodeId, NodeView) {
     let node = NodeView {
         version: 1,
         in_service: true,
+        promised: false,
         holder: None,
         owner: None,
         borrowed: false,

@@ -294,10 +294,11 @@ impl<'a> Case<'a> {
                 }),
                 None => Err(match element::array_of_unplaced(self, id) {
                     Some(array) => {
+                        let (array, index) = (array.id, element::index_of(array, id));
                         let reason = format!(
-                            "{id} is an element of array {} that was never placed; cannot {action} it by \
-                             itself: name the array",
-                            array.id
+                            "{array}_{} has no allocation of its own: it never had nodes; cannot {action} it by \
+                             itself: name its array, {array}",
+                            index.unwrap_or_default()
                         );
                         invalid("id", reason)
                     }

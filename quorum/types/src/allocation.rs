@@ -251,7 +251,7 @@ pub enum StopCause {
         /// Which.
         node: NodeId,
     },
-    /// Suspended after a checkpoint.
+    /// Suspended, and what it did since its last checkpoint is lost.
     Suspended,
     /// A node cannot run anything at present, and nothing of this work ran there. The allocation
     /// waits again, whatever it says of requeueing.
@@ -301,7 +301,7 @@ impl fmt::Display for StopCause {
             StopCause::RankFailed { rank, exit } => write!(f, "rank {rank}: {exit}"),
             StopCause::Walltime => f.write_str("walltime exceeded"),
             StopCause::NodeLost { node } => write!(f, "node {node} lost"),
-            StopCause::Suspended => f.write_str("suspended"),
+            StopCause::Suspended => f.write_str("suspended without a checkpoint"),
             StopCause::NodeFault { node, reason } => {
                 write!(f, "node {node} cannot run it: {reason}")
             }
@@ -323,7 +323,7 @@ impl fmt::Display for StopCause {
                 f,
                 "allocation {on} was {ended}; this one waited for {condition}"
             ),
-            StopCause::Deadline => f.write_str("deadline passed"),
+            StopCause::Deadline => f.write_str("it could not end by its deadline"),
             StopCause::Requeued { by } => write!(f, "requeued by {by}"),
             StopCause::DagCancelled { by } => write!(f, "its graph was cancelled by {by}"),
         }

@@ -42,7 +42,7 @@ pub struct ConstraintsBody {
 
 fn nodes(text: Option<&str>, field: &'static str) -> Result<Vec<NodeId>, FieldError> {
     match text {
-        None | Some("") => Ok(Vec::new()),
+        None => Ok(Vec::new()),
         Some(list) => hostlist::expand(list).map_err(at(field)),
     }
 }
@@ -50,8 +50,7 @@ fn nodes(text: Option<&str>, field: &'static str) -> Result<Vec<NodeId>, FieldEr
 /// Nodes of which each is wanted: who names one twice, or excludes all of them, means something else.
 fn wanted(body: &ConstraintsBody) -> Result<(Vec<NodeId>, Vec<NodeId>), FieldError> {
     let field = "constraints.nodelist";
-    let list = body.nodelist.as_deref().filter(|list| !list.is_empty());
-    let nodelist = match list {
+    let nodelist = match body.nodelist.as_deref() {
         None => Vec::new(),
         Some(list) => hostlist::expand_distinct(list).map_err(at(field))?,
     };

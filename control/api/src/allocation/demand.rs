@@ -69,7 +69,6 @@ impl AllocationRequest {
         let demand = Demand {
             data_ready_ppm: self.data_ready.map(data_ready_ppm).transpose()?,
             checkpoint_ms: (self.checkpoint_time.as_ref())
-                .filter(|text| !text.is_empty())
                 .map(|text| duration::parse(text).map_err(at("checkpoint_time")))
                 .transpose()?,
             storage_mb_s: systems

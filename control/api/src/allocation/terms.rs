@@ -160,7 +160,6 @@ impl AllocationRequest {
     /// What it comes after, in one form, and the field that said so.
     fn dependencies(&self) -> Result<Dependencies, FieldError> {
         let (list, text) = (&self.dependencies, self.dependency.as_deref());
-        let text = text.filter(|text| !text.is_empty());
         match (list.is_empty(), text) {
             (true, None) => Ok(Dependencies::default()),
             (true, Some(text)) => text.parse().map_err(at("dependency")),
@@ -220,13 +219,13 @@ impl AllocationRequest {
 
     /// The mutex, under its own name or, of a singleton, the work's.
     fn mutex_name(&self, is_singleton: bool) -> Result<Option<String>, FieldError> {
-        let given = self.mutex.as_deref().filter(|mutex| !mutex.is_empty());
+        let given = self.mutex.as_deref();
         match (self.singleton || is_singleton, given) {
             (false, given) => Ok(given.map(str::to_owned)),
             (true, Some(_)) => Err(at("mutex")(
                 "a singleton's mutex is its name; give `mutex`, or `singleton`",
             )),
-            (true, None) => match self.name.as_deref().filter(|name| !name.is_empty()) {
+            (true, None) => match self.name.as_deref() {
                 Some(name) => Ok(Some(name.to_owned())),
                 None => Err(at("name")(
                     "a singleton is one at a time of the same name; give it a name",
@@ -238,10 +237,12 @@ impl AllocationRequest {
     pub(super) fn terms(&self, known: &Known) -> Result<Terms, FieldError> {
         let (after, is_singleton) = self.after(known)?;
         let mut deadline_at = None;
-        let begin_at = text(&self.begin)
+        let begin_at = self
+            .begin
+            .as_deref()
             .map(|text| begin::begin(text, known.now).map_err(at("begin")))
             .transpose()?;
-        if let Some(text) = text(&self.deadline) {
+        if let Some(text) = self.deadline.as_deref() {
             deadline_at = Some(begin::deadline(text, known.now).map_err(at("deadline"))?);
         }
         Ok(Terms {
@@ -250,20 +251,20 @@ impl AllocationRequest {
             // What is past holds nothing back.
             begin_at: begin_at.filter(|at| *at > known.now),
             deadline_at,
-            array: text(&self.array)
+            array: self
+                .array
+                .as_deref()
                 .map(|text| text.parse::<ArraySpec>().map_err(at("array")))
                 .transpose()?,
             checkpoint: self.checkpoint.as_ref().map(checkpoint).transpose()?,
             scale: self.scale.as_ref().map(scale).transpose()?,
-            reservation: text(&self.reservation)
+            reservation: self
+                .reservation
+                .as_deref()
                 .map(|text| ReservationName::new(text).map_err(at("reservation")))
                 .transpose()?,
         })
     }
-}
-
-fn text(field: &Option<String>) -> Option<&str> {
-    field.as_deref().filter(|text| !text.is_empty())
 }
 
 const TRIGGERS: [(&str, CheckpointTrigger); 2] = [
@@ -277,7 +278,7 @@ fn checkpoint(body: &CheckpointBody) -> Result<CheckpointTerms, FieldError> {
     Ok(CheckpointTerms {
         mode,
         trigger: trigger.unwrap_or_default(),
-        directory: text(&body.directory).map(str::to_owned),
+        directory: body.directory.clone(),
     })
 }
 
@@ -287,8 +288,13 @@ fn scale(body: &ScaleBody) -> Result<Scale, FieldError> {
         let reason = format!("{target} is no target; give a number above 0, {MAX_TARGET} at most");
         return Err(at("scale.target")(reason));
     }
+    let is_part = matches!(body.metric, MetricBody::Gpu | MetricBody::Cpu);
+    if is_part && target > 1.0 {
+        let reason = format!("{target} is never reached: use goes from 0 to 1, which is all of it");
+        return Err(at("scale.target")(reason));
+    }
     let length = |text: &Option<String>, field| {
-        let given = text.as_deref().map(str::trim).filter(|t| !t.is_empty());
+        let given = text.as_deref().map(str::trim);
         let read = |text| match text {
             "0" | "0s" => Ok(0),
             text => duration::parse(text).map_err(at(field)),

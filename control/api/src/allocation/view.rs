@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{duration, text};
 use lattice_quorum_types::{
-    Allocation, AllocationId, Revision,
+    Allocation, AllocationId, AllocationState, Revision,
     allocation::{RankExit, RankPhase, StopCause},
     hostlist,
     spec::Workload,
@@ -200,11 +200,32 @@ fn exit_text(exit: &RankExit, sight: Sight) -> String {
     }
 }
 
-/// Why an allocation is being, or was, stopped, as told to somebody with this sight.
-pub fn stop_text(stop: &StopCause, sight: Sight) -> String {
+/// A cause as told to somebody with this sight.
+fn stop_text(stop: &StopCause, sight: Sight) -> String {
     match stop {
         StopCause::RankFailed { rank, exit } => format!("rank {rank}: {}", exit_text(exit, sight)),
         _ => stop.to_string(),
+    }
+}
+
+/// Why an allocation is being, or was, stopped. Of an array, of how many of its elements that is so.
+pub fn stop_of(a: &Allocation, sight: Sight) -> Option<String> {
+    let said = a.stop.as_ref().map(|stop| stop_text(stop, sight));
+    let Some(tally) = a.course.tally.as_deref().map(TallyView::from) else {
+        return said;
+    };
+    let (all, cancelled) = (tally.elements, tally.cancelled);
+    match (a.state, cancelled) {
+        (AllocationState::Failed, 0) => {
+            Some(format!("{} of its {all} elements failed", tally.failed))
+        }
+        (AllocationState::Failed, _) => Some(format!(
+            "{} of its {all} elements failed, and {cancelled} were cancelled",
+            tally.failed
+        )),
+        (_, 0) => said,
+        (_, cancelled) if cancelled == all => said,
+        _ => Some(format!("{cancelled} of its {all} elements: {}", said?)),
     }
 }
 
@@ -272,7 +293,7 @@ impl AllocationView {
                 .enumerate()
                 .map(|(n, r)| rank_view(n, r, sight))
                 .collect(),
-            stop: a.stop.as_ref().map(|stop| stop_text(stop, sight)),
+            stop: stop_of(a, sight),
             reason: None,
             workload: (sight == Sight::Full).then(|| (&a.spec.workload).into()),
             revision: a.revision,

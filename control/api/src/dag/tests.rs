@@ -57,6 +57,10 @@ fn edges_are_written_in_three_ways() {
 fn what_cannot_be_is_refused_by_member_and_field() {
     for (asked, why) in [
         (member("a", json!({"nodez": 1})), "unknown field `nodez`"),
+        (
+            member("a", json!({"begin": ""})),
+            "members.a.begin: it is empty",
+        ),
         (member("a", json!({"nodes": 0})), "members.a.nodes"),
         (member("a", json!({"array": "0-9:0"})), "members.a.array"),
         (

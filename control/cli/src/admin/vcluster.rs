@@ -188,6 +188,7 @@ fn flag(field: &str) -> String {
         return format!("set {setting}");
     }
     match field {
+        field if field.starts_with("unset ") => field.to_owned(),
         "scheduler.reference_wait_s" => "reference-wait".to_owned(),
         "scheduler.checkpoint_gb_s" => "checkpoint-bandwidth".to_owned(),
         field => {
@@ -220,7 +221,10 @@ impl SetArgs {
             movement.put(name, Some(value))?;
         }
         for name in &self.unset {
-            movement.put(name, None)?;
+            movement.put(name, None).map_err(|error| FieldError {
+                field: format!("unset {name}"),
+                ..error
+            })?;
         }
         let tenants = match (self.all_tenants, self.no_tenants) {
             (true, _) => Some(None),

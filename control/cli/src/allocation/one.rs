@@ -30,11 +30,16 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
         }
     }
     if let Some(stop) = &a.stop {
-        let key = match waits(&a) {
-            true => "requeued because".to_owned(),
-            false => format!("{} because", a.state),
+        let key = match a.state.as_str() {
+            // Some of its elements were, and the others go on.
+            _ if waits(&a) && a.tally.is_some() => "cancelled".to_owned(),
+            "pending" | "held" | "blocked" => "requeued because".to_owned(),
+            state => format!("{state} because"),
         };
         lines.push(vec![key, stop.clone()]);
+    }
+    if waits(&a) && !a.nodelist.is_empty() {
+        lines.push(vec!["last ran on".to_owned(), a.nodelist.clone()]);
     }
     let files = a
         .workload

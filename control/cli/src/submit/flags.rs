@@ -28,7 +28,7 @@ pub enum Checkpoint {
     Callback,
 }
 
-/// What happens when a node is lost.
+/// What happens when a node is lost, or others take it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Requeue {
     /// It fails.
@@ -59,7 +59,7 @@ pub struct Flags {
     #[arg(short = 't', long)]
     pub walltime: Option<String>,
     /// Priority class, 0-10 [default: 5].
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=10))]
     pub class: Option<u8>,
     /// All nodes must share one conformance group, which each of them signs for before the start;
     /// its traces are wiped before a node goes back.
@@ -86,7 +86,8 @@ pub struct Flags {
     /// Layout over dragonfly groups [default: tight].
     #[arg(long, value_enum)]
     pub spread: Option<Layout>,
-    /// What happens when a node is lost [default: never].
+    /// What happens when a node is lost, or when others take its nodes and it has written no checkpoint
+    /// [default: never].
     #[arg(long, value_enum)]
     pub requeue: Option<Requeue>,
     /// Submit on hold.
@@ -129,7 +130,7 @@ pub struct Flags {
     /// Environment variable for the processes; repeat for several.
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// Working directory on the nodes.
+    /// Working directory on the nodes, from the root [default: your home].
     #[arg(long, value_name = "DIR")]
     pub chdir: Option<String>,
     /// File of your own for standard output, opened as you on each node and appended to; relative

@@ -4,7 +4,7 @@
 //! refused by its name: none is passed over, so that nobody waits for what was never asked for. Of one flag the
 //! command line wins over `#LATTICE`, and that over `#SBATCH`.
 //!
-//! All here is a function of the text; begin with [`directives`].
+//! All here is a function of the text; begin with [`read`].
 
 mod gpus;
 mod header;
@@ -66,8 +66,6 @@ impl Directive {
 
 /// What is known of a script besides its text.
 pub struct Outside<'a> {
-    /// Its file, as it was named.
-    pub file: &'a str,
     /// The name of its work where neither command line nor script say one.
     pub name: Option<&'a str>,
     /// What the command line says.
@@ -85,32 +83,24 @@ pub struct Fault {
     pub reason: String,
 }
 
-/// All that is wrong in a script.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScriptError {
-    /// Its file, as it was named.
-    pub file: String,
-    /// By lines; never none.
+/// What a script gives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The flags of ours, by lines. Of a flag that both kinds of lines give, those of `#LATTICE` are left; what the
+    /// command line overrules is still there.
+    pub directives: Vec<Directive>,
+    /// All that is wrong in it, by lines. What is wrong is not among the flags.
     pub faults: Vec<Fault>,
 }
 
-impl fmt::Display for ScriptError {
+impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, fault) in self.faults.iter().enumerate() {
-            let end = if place > 0 { "\n" } else { "" };
-            let Fault { line, at, reason } = fault;
-            write!(f, "{end}{}:{line}: {at}: {reason}", self.file)?;
-        }
-        Ok(())
+        write!(f, "{}: {}: {}", self.line, self.at, self.reason)
     }
 }
 
-/// The flags of ours that a script gives, by lines. Of a flag that both kinds of lines give, those of `#LATTICE`
-/// are left; what the command line overrules is still there.
-///
-/// # Errors
-/// All that is wrong in it.
-pub fn directives(text: &str, outside: &Outside<'_>) -> Result<Vec<Directive>, ScriptError> {
+/// Reads the lines of a script that carry flags.
+pub fn read(text: &str, outside: &Outside<'_>) -> Header {
     let header = header::read(text);
     let mut faults = header.faults;
     let mut ours: Vec<Directive> = Vec::new();
@@ -136,11 +126,7 @@ pub fn directives(text: &str, outside: &Outside<'_>) -> Result<Vec<Directive>, S
             Err(fault) => faults.push(fault),
         }
     }
-    if !faults.is_empty() {
-        faults.sort_by_key(|fault| fault.line);
-        let file = outside.file.to_owned();
-        return Err(ScriptError { file, faults });
-    }
+    faults.sort_by_key(|fault| fault.line);
     all.retain(|theirs| {
         !ours
             .iter()
@@ -148,7 +134,10 @@ pub fn directives(text: &str, outside: &Outside<'_>) -> Result<Vec<Directive>, S
     });
     all.extend(ours);
     all.sort_by_key(|directive| directive.line);
-    Ok(all)
+    Header {
+        directives: all,
+        faults,
+    }
 }
 
 /// The words of both: a script's where the command line does not say the same flag.

@@ -22,7 +22,9 @@ fn asked(words: &[&str]) -> Result<Asked, String> {
 }
 
 fn request(words: &[&str]) -> Result<AllocationRequest, String> {
-    asked(words)?.request().map_err(|failure| failure.text)
+    let args = read(words).unwrap();
+    let asked = args.asked().map_err(|failure| failure.text)?;
+    asked.checked(&args.said).map_err(|failure| failure.text)
 }
 
 #[test]
@@ -104,17 +106,14 @@ fn what_is_missing_or_too_much_is_named() {
 fn a_mistake_is_told_where_it_was_made() {
     let (_folder, file) =
         script("#!/bin/sh\n#SBATCH -A atlas//web\n#LATTICE --walltime soon\ntrue\n");
-    let usage = |words: &[&str]| {
-        let args = read(words).unwrap();
-        let asked = args.asked().unwrap();
-        let error = asked.request().unwrap().into_spec().unwrap_err();
-        asked.usage(&error, &args.said).text
-    };
+    let usage = |words: &[&str]| request(words).unwrap_err();
     let why = usage(&[&file]);
-    assert!(
-        why.starts_with(&format!("{file}:2: #SBATCH --account: project path")),
-        "{why}"
-    );
+    let [told, account, walltime] = why.lines().collect::<Vec<_>>()[..] else {
+        panic!("{why}")
+    };
+    assert_eq!(told, "nothing was submitted for 2 mistakes");
+    assert!(account.starts_with(&format!("{file}:2: #SBATCH --account: project path")));
+    assert!(walltime.starts_with(&format!("{file}:3: #LATTICE --walltime: \"soon\" is not")));
     let why = usage(&["-p", "a", &file]);
     assert!(
         why.starts_with(&format!("{file}:3: #LATTICE --walltime: \"soon\" is not")),
@@ -124,12 +123,71 @@ fn a_mistake_is_told_where_it_was_made() {
     assert!(why.starts_with("--walltime: \"later\" is not"), "{why}");
     let (_other, file) = script("#SBATCH --qos=a\n#SBATCH --nice\n");
     let why = request(&[&file]).unwrap_err();
-    assert!(
-        why.starts_with(&format!(
-            "nothing was submitted: {file} has 2 mistakes\n{file}:1: "
-        )),
+    let lines: Vec<&str> = why.lines().collect();
+    let begins = [
+        "nothing was submitted for 3 mistakes",
+        "--project: name the project",
+        &format!("{file}:1: #SBATCH --qos: "),
+        &format!("{file}:2: #SBATCH --nice: "),
+    ];
+    assert_eq!(lines.len(), begins.len(), "{why}");
+    for (line, begin) in lines.iter().zip(begins) {
+        assert!(line.starts_with(begin), "{why}");
+    }
+}
+
+/// Those of single lines, and those that only the server's rules find.
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let (_folder, file) = script(
+        "#!/bin/sh\n#SBATCH --array=0-9%0\n#LATTICE --class 11\n#LATTICE --deadline yesterdayish\n\
+         #SBATCH --dependency=afterok:\n#SBATCH --mem=4X\n#SBATCH --begin=\n#LATTICE -p a\ntrue\n",
+    );
+    let why = request(&["--reservation", "", &file]).unwrap_err();
+    let places: Vec<&str> = why
+        .lines()
+        .map(|line| line.strip_prefix(&*file).unwrap_or(line))
+        .map(|line| line.split(": ").next().unwrap())
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "nothing was submitted for 7 mistakes",
+            "--reservation",
+            ":2",
+            ":3",
+            ":4",
+            ":5",
+            ":6",
+            ":7",
+        ],
         "{why}"
     );
+}
+
+#[test]
+fn what_is_given_and_empty_is_refused() {
+    for flag in [
+        "--name",
+        "--vcluster",
+        "--walltime",
+        "--nodelist",
+        "--exclude",
+        "--array",
+        "--dependency",
+        "--begin",
+        "--deadline",
+        "--reservation",
+        "--chdir",
+        "--checkpoint-time",
+        "--feature",
+        "--gpu-model",
+        "--output",
+        "--error",
+    ] {
+        let why = request(&["-p", "a", flag, "", "--", "true"]).unwrap_err();
+        assert!(why.starts_with(&format!("{flag}: ")), "{flag}: {why}");
+    }
 }
 
 #[test]

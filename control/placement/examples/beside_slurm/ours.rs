@@ -83,6 +83,7 @@ fn view(nodes: u32, jobs: &[Job]) -> anyhow::Result<ClusterView> {
         let node = NodeView {
             version: 1,
             in_service: true,
+            promised: false,
             holder: None,
             owner: None,
             borrowed: false,

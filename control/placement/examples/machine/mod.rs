@@ -48,6 +48,7 @@ fn node(n: usize, groups: usize, running: u64, random: &mut Numbers) -> NodeView
     NodeView {
         version: 1,
         in_service: true,
+        promised: false,
         owner: None,
         borrowed: false,
         holder: busy.then(|| AllocationId(RUNNING + random.below(running))),

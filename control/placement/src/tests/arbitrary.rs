@@ -84,6 +84,7 @@ pub(super) fn any_node() -> impl Strategy<Value = NodeView> {
             borrowed,
             version,
             in_service,
+            promised: !in_service && version % 2 == 0,
             holder,
             facts,
         },

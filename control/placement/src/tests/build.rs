@@ -24,6 +24,7 @@ pub(super) fn node(group: &str, conformance: ConformanceKey) -> NodeView {
     NodeView {
         version: 7,
         in_service: true,
+        promised: false,
         owner: None,
         borrowed: false,
         holder: None,

@@ -216,6 +216,7 @@ fn a_node_that_was_given_back_is_its_former_users_no_more() {
         owner: None,
         borrowed: false,
         in_service: false,
+        promised: false,
         ..view.nodes[&id("n0-01")].clone()
     };
     let job = work("alice", 1, true);

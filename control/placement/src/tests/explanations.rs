@@ -13,6 +13,8 @@ fn each_constraint_says_how_many_nodes_it_left() {
     let mut view = machine(2, 4);
     view.nodes.get_mut(&id("n0-00")).unwrap().facts.gpu_model = None;
     view.nodes.get_mut(&id("n0-01")).unwrap().in_service = false;
+    let promised = view.nodes.get_mut(&id("n0-02")).unwrap();
+    (promised.in_service, promised.promised) = (false, true);
     run(&mut view, 90, &["n1-00", "n1-01"], Some(7));
     let constraints = Constraints {
         gpu_models: vec!["H100".into()],
@@ -28,8 +30,8 @@ fn each_constraint_says_how_many_nodes_it_left() {
     );
     assert_eq!(
         text(&view, 1),
-        "needs 5 of 8 nodes: 7 match the GPU type, 6 in service, 4 free; waits for 1 more to be free; \
-         estimated start 1970-01-01 00:23 UTC"
+        "needs 5 of 8 nodes: 7 match the GPU type, 6 in service, 5 not promised to others, 3 free; waits for 2 more \
+         to be free; estimated start 1970-01-01 00:23 UTC"
     );
 }
 

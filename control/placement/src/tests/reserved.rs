@@ -66,8 +66,8 @@ fn who_would_run_into_it_starts_when_it_is_over() {
     assert_eq!((placed(&plan), start(&plan, 1)), (vec![], Some(180)));
     assert_eq!(
         why(&plan, 1).to_string(),
-        "needs 3 of 4 nodes: 4 free, 2 not reserved; kept for reservation course from 1970-01-01 01:16 UTC \
-         until 1970-01-01 03:16 UTC; estimated start 1970-01-01 03:16 UTC"
+        "needs 3 of 4 nodes: 4 free, 2 not reserved; kept for reservation course from 1970-01-01 01:16:40 UTC \
+         until 1970-01-01 03:16:40 UTC; estimated start 1970-01-01 03:16 UTC"
     );
 }
 
@@ -84,7 +84,7 @@ fn work_without_an_end_is_told_that_a_walltime_would_help_only_where_it_would() 
     reserve(&mut view, "course", &["n0-00", "n0-01"], 0, None);
     assert_eq!(
         blocker(&view),
-        "kept for reservation course from 1970-01-01 00:16 UTC"
+        "kept for reservation course from 1970-01-01 00:16:40 UTC"
     );
     assert_eq!(start(&plan(&view), 1), None);
 }
@@ -117,7 +117,7 @@ fn work_that_names_it_has_its_nodes_and_no_others_while_it_holds() {
     assert_eq!(
         why(&before, 1).to_string(),
         "needs 2 of 4 nodes: 2 of its reservation, 2 free; its reservation course begins at 1970-01-01 \
-         01:16 UTC"
+         01:16:40 UTC"
     );
     // It needs no reservation of its own beside that.
     assert_eq!(before.reservations, []);
@@ -130,7 +130,7 @@ fn work_that_names_it_has_its_nodes_and_no_others_while_it_holds() {
     assert_eq!(placed(&planner.plan(then(179))).len(), 1);
     let over = why(&planner.plan(then(180)), 1).to_string();
     assert!(
-        over.ends_with("; its reservation course is over since 1970-01-01 03:16 UTC"),
+        over.ends_with("; its reservation course is over since 1970-01-01 03:16:40 UTC"),
         "{over}"
     );
 }
@@ -145,7 +145,7 @@ fn work_is_told_by_name_that_its_reservation_is_gone_or_for_others() {
     let blocker = |number| why(&plan, number).blocker.to_string();
     assert_eq!(
         blocker(1),
-        "its reservation course begins at 1970-01-01 01:16 UTC"
+        "its reservation course begins at 1970-01-01 01:16:40 UTC"
     );
     assert_eq!(
         blocker(2),

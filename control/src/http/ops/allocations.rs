@@ -307,7 +307,7 @@ pub(crate) async fn explanation(
     let view = core.view();
     let sight = sight(&view, caller, &record);
     let plan = core.plan_for(&view, [&*record]).await;
-    let mut explained = super::explain::explain(&plan, &record, sight);
+    let mut explained = super::explain::explain(&view, &plan, &record, sight);
     if let Some(waits) = Waits::new(&view).of(&record) {
         explained.summary = super::waits::in_words(&record, &waits);
     }
@@ -337,7 +337,7 @@ pub(crate) fn shown(
     a: &Allocation,
 ) -> AllocationView {
     let mut shown = AllocationView::new(a, sight(view, caller, a));
-    shown.reason = super::explain::reason(plan, a);
+    shown.reason = super::explain::reason(view, plan, a);
     if let Some(waits) = waits.of(a) {
         shown.reason = Some(super::waits::in_words(a, &waits));
         shown.waits_for = Some((&waits).into());

@@ -152,8 +152,8 @@ fn seen(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> O
     let nodes = observed.nodes.iter().filter_map(|id| view.node(id));
     let waiting = observed.waiting.iter().filter_map(|id| {
         let record = view.allocation(*id)?;
-        let reason =
-            explain::reason(&view.plan, record).filter(|_| caller.sees(&record.spec.project))?;
+        let reason = explain::reason(view, &view.plan, record)
+            .filter(|_| caller.sees(&record.spec.project))?;
         Some(Waiting { id: id.0, reason })
     });
     let nodes = nodes.map(|entry| nodes::with_bmc(core, nodes::shown(view, entry), entry));

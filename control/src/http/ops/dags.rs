@@ -3,7 +3,7 @@
 use super::{allocations::sight, elements, paging, propose, read, submit, unexpected};
 use crate::{Core, View, http::caller::Caller};
 use lattice_api::{
-    allocation::{Known, stop_text},
+    allocation::{Known, stop_of},
     dag::{DagJudged, DagRequest, DagSubmitted, DagView, field_of},
     page::Page,
     problem::{Kind, Problem},
@@ -237,9 +237,7 @@ async fn shown(core: &Core, caller: &Caller, dag: &Dag) -> Result<DagView, Probl
             return (None, None);
         };
         let sight = sight(&view, caller, record);
-        let stop = record.stop.as_ref();
-        let stop = stop.map(|stop| stop_text(stop, sight));
-        (Some(record.state.to_string()), stop)
+        (Some(record.state.to_string()), stop_of(record, sight))
     }))
 }
 

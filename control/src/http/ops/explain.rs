@@ -1,25 +1,28 @@
 //! Why an allocation is where it is.
 
 use super::time;
-use crate::LastPlan;
+use crate::{LastPlan, View};
 use lattice_api::{
-    allocation::{Sight, stop_text},
+    allocation::{Sight, element_of, stop_of},
     explanation::{ExplanationView, FactorView, ScoreView, StepView},
 };
-use lattice_placement::{Score, Weights};
+use lattice_placement::{Explanation, Score, Weights};
 use lattice_quorum_types::{Allocation, AllocationState, hostlist};
 
 /// Why it waits; `None` for one that does not.
-pub(crate) fn reason(plan: &LastPlan, a: &Allocation) -> Option<String> {
+pub(crate) fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {
     match a.state {
-        AllocationState::Pending => Some(match plan.explanation(a) {
+        AllocationState::Pending => Some(match planned(view, plan, a) {
             // It was deleted, or all its nodes were moved.
             Some(explanation) if explanation.total == 0 => format!(
                 "{explanation}; vCluster \"{}\" has no nodes",
                 a.spec.vcluster
             ),
             Some(explanation) => explanation.to_string(),
-            None => "waits for the next scheduling cycle".to_owned(),
+            None => match array_of(view, a).and_then(as_many_as_may) {
+                Some(most) => format!("{most} of its array's elements may run at a time, and do"),
+                None => "waits for the next scheduling cycle".to_owned(),
+            },
         }),
         AllocationState::Held => Some("on hold".to_owned()),
         AllocationState::Blocked => Some("waits for another allocation".to_owned()),
@@ -27,10 +30,43 @@ pub(crate) fn reason(plan: &LastPlan, a: &Allocation) -> Option<String> {
     }
 }
 
-pub(crate) fn explain(plan: &LastPlan, a: &Allocation, sight: Sight) -> ExplanationView {
+/// What the last cycle says of it. Of an array, and of its elements that have no nodes, the first ones are in the
+/// queue, and what is said of the first of these is said of all.
+fn planned(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Explanation> {
+    let of_first = || {
+        let array = array_of(view, a)?;
+        let waits = array.course.tally.as_ref()?.pending.iter().next()?;
+        let first = element_of(array.id, array.spec.terms.array.as_ref()?, waits)?;
+        plan.of(&a.spec.vcluster)?.explanation(first)
+    };
+    plan.explanation(a).or_else(of_first)
+}
+
+/// The array that it is, or is an element of.
+fn array_of<'a>(view: &'a View, a: &'a Allocation) -> Option<&'a Allocation> {
+    match (&a.course.tally, &a.course.element) {
+        (Some(_), _) => Some(a),
+        (None, Some(element)) => view.allocation(element.array).map(|array| &**array),
+        (None, None) => None,
+    }
+}
+
+/// How many elements of an array may run at a time, where as many do.
+fn as_many_as_may(array: &Allocation) -> Option<u32> {
+    let most = array.spec.terms.array.as_ref()?.max_running()?;
+    let tally = array.course.tally.as_ref()?;
+    (tally.alive >= most).then_some(most)
+}
+
+pub(crate) fn explain(
+    view: &View,
+    plan: &LastPlan,
+    a: &Allocation,
+    sight: Sight,
+) -> ExplanationView {
     let cycle = plan.of(&a.spec.vcluster);
     let waits = a.state == AllocationState::Pending;
-    let planned = waits.then(|| plan.explanation(a)).flatten();
+    let planned = waits.then(|| planned(view, plan, a)).flatten();
     let planned = planned.as_ref();
     let steps = planned.iter().flat_map(|e| &e.steps).map(|step| StepView {
         constraint: step.constraint.as_str().to_owned(),
@@ -40,7 +76,7 @@ pub(crate) fn explain(plan: &LastPlan, a: &Allocation, sight: Sight) -> Explanat
     ExplanationView {
         allocation: a.id,
         state: a.state.to_string(),
-        summary: reason(plan, a).unwrap_or_else(|| summary(a, sight)),
+        summary: reason(view, plan, a).unwrap_or_else(|| summary(a, sight)),
         blocker: planned.map(|e| e.blocker.to_string()),
         steps: steps.collect(),
         estimated_start: planned.and_then(|e| e.estimated_start).map(time),
@@ -77,14 +113,12 @@ pub(super) fn score(score: Score, ahead: u32, weights: Weights) -> ScoreView {
 fn summary(a: &Allocation, sight: Sight) -> String {
     let nodes = hostlist::fold(a.kept_nodes());
     let since = time(a.state_since);
-    let cause = a
-        .stop
-        .as_ref()
-        .map(|s| format!(": {}", stop_text(s, sight)))
-        .unwrap_or_default();
+    let cause = stop_of(a, sight).map_or_else(String::new, |cause| format!(": {cause}"));
+    // A checkpoint on the way makes it no other attempt.
+    let began = a.attempt_began_at().unwrap_or(a.state_since);
     match a.state {
         AllocationState::Starting => format!("has {nodes} since {since}; its processes start"),
-        AllocationState::Running => format!("runs on {nodes} since {since}"),
+        AllocationState::Running => format!("runs on {nodes} since {}", time(began)),
         AllocationState::Checkpointing => {
             format!("runs on {nodes} and writes a checkpoint since {since}")
         }

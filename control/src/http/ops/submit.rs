@@ -1,7 +1,10 @@
 //! Submits: what no node set could ever satisfy is refused by name, and a dry run says what would become
 //! of it.
 
-use super::{elements, explain, judge, propose, read, unexpected};
+use super::{
+    elements, explain, judge, propose, read, unexpected,
+    waits::{Waits, in_words},
+};
 use crate::{
     Core, LastPlan, NodeEntry, View,
     http::caller::Caller,
@@ -201,6 +204,8 @@ async fn outlook(
     spec: AllocationSpec,
 ) -> Result<Option<OutlookView>, Problem> {
     let now = core.now();
+    let begin_at = spec.terms.begin_at;
+    let eligible_at = begin_at.map_or(now, |begin_at| begin_at.max(now));
     let record = Allocation {
         id: NOBODY,
         user: caller.name.to_string(),
@@ -211,7 +216,7 @@ async fn outlook(
         spec,
         state_since: now,
         submitted_at: now,
-        eligible_at: now,
+        eligible_at,
         started_at: None,
         ended_at: None,
         attempt: 0,
@@ -220,13 +225,16 @@ async fn outlook(
         revision: Revision(0),
         course: Default::default(),
     };
+    if let Some(outlook) = waits_for_others(&core.view(), &record) {
+        return Ok(Some(outlook));
+    }
     let planned = core.plan_with(&record).await;
     let busy = |busy: Busy| Problem::new(Kind::TooMany, "too_many_requests", busy.to_string());
     let outlook = planned.map_err(busy)?.map(|planned| {
         let placed = planned.plan.placements.iter().find(|p| p.id == NOBODY);
         match placed {
             Some(placed) => starts(placed, &planned.plan),
-            None => waits(&record, planned),
+            None => waits(&core.view(), &record, planned),
         }
     });
     Ok(outlook)
@@ -256,10 +264,29 @@ fn starts(placed: &Placement, plan: &Plan) -> OutlookView {
     }
 }
 
-fn waits(record: &Allocation, planned: Planned) -> OutlookView {
+/// It is not in the queue as long as others have not ended.
+fn waits_for_others(view: &View, record: &Allocation) -> Option<OutlookView> {
+    let blocked = Allocation {
+        state: AllocationState::Blocked,
+        ..record.clone()
+    };
+    let waits = Waits::new(view).of(&blocked)?;
+    let is_free = waits.allocations.is_empty() && waits.mutex.is_none();
+    (!is_free && !record.spec.hold).then(|| OutlookView {
+        summary: format!("would wait: {}", in_words(&blocked, &waits)),
+        starts_now: false,
+        nodes: None,
+        groups: Vec::new(),
+        span: None,
+        score: None,
+        explanation: None,
+    })
+}
+
+fn waits(view: &View, record: &Allocation, planned: Planned) -> OutlookView {
     let mut plan = LastPlan::default();
     plan.set(record.spec.vcluster.clone(), Arc::new(planned));
-    let mut explanation = explain::explain(&plan, record, Sight::Full);
+    let mut explanation = explain::explain(view, &plan, record, Sight::Full);
     explanation.allocation = AllocationId(0);
     OutlookView {
         summary: format!("would wait: {}", explanation.summary),

@@ -16,7 +16,7 @@ use lattice_client::{
 };
 use lattice_hwprobe::{Facts, NodeDocument, Reading};
 use lattice_placement::Liveness;
-use lattice_quorum_types::{Command, NodeId, node::Lifecycle};
+use lattice_quorum_types::{Command, NodeId, UnixMillis, node::Lifecycle};
 use std::sync::Arc;
 use tonic::Code;
 use v1::allocations_client::AllocationsClient;
@@ -299,6 +299,27 @@ async fn a_dry_run_says_why_it_would_wait() {
     assert_eq!(bed.store.revision().0, revision.0 + 1);
     let held = AllocationRequest { hold: true, ..dry };
     assert_eq!(outlook(&bed, &held).await.summary, "would wait: on hold");
+    // Free nodes are of no use to what waits for something else.
+    let year = UnixMillis(bed.core.now().0 + 400 * 86_400_000);
+    let begin = format!("{}-12-01 08:00:30", &lattice_api::text::time(year)[..4]);
+    let later = AllocationRequest {
+        begin: Some(begin.replace(' ', "T")),
+        ..asking(1, ConstraintsBody::default())
+    };
+    let said = outlook(&bed, &later).await;
+    assert!(!said.starts_now);
+    let end = format!("begins at {begin} UTC at the earliest");
+    assert!(said.summary.contains(&end), "{said:?}");
+    let after = AllocationRequest {
+        dependency: Some(format!("afterok:{running}")),
+        ..asking(1, ConstraintsBody::default())
+    };
+    let said = outlook(&bed, &after).await;
+    assert!(!said.starts_now);
+    assert_eq!(
+        said.summary,
+        format!("would wait: waits for allocation {running} (success)")
+    );
     println!("{id} is ahead of it");
 }
 

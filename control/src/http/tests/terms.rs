@@ -159,6 +159,81 @@ async fn an_element_is_cancelled_placed_and_told_apart() {
     assert_eq!(refused(beyond).0, 404);
 }
 
+/// Elements get numbers in the queue as they come to its front; who asks about the array is told of the first.
+#[tokio::test]
+async fn an_array_waits_for_what_its_first_element_waits_for() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let large = AllocationRequest {
+        nodes: 50,
+        array: Some("0-3%2".to_owned()),
+        ..job("atlas/web", 1)
+    };
+    // 24 nodes never are 50; another limit of the array is met below.
+    let refused = alice.submit(&large, SubmitOptions::default()).await;
+    assert!(refused.is_err());
+    let all = AllocationRequest { nodes: 24, ..large };
+    let id = submit(&bed, "alice", &all).await;
+    let reason = "needs 24 of 24 nodes: ";
+    for named in [JobRef::from(id), element(id, 0), element(id, 3)] {
+        let shown = alice.allocation(named).await.unwrap();
+        let told = shown.reason.unwrap();
+        assert!(told.starts_with(reason), "{named}: {told}");
+        let why = alice.explanation(named).await.unwrap();
+        assert!(why.summary.starts_with(reason), "{why:?}");
+        assert!(!why.steps.is_empty() && why.blocker.is_some(), "{why:?}");
+    }
+    // As many run as may.
+    let id = submit(&bed, "alice", &array("0-3%1")).await;
+    bed.assign(AllocationId(id.0 + 1), &["gpu001"]).await;
+    let told = alice.allocation(id).await.unwrap().reason;
+    let reason = "1 of its array's elements may run at a time, and do";
+    assert_eq!(told.as_deref(), Some(reason));
+    assert_eq!(
+        alice.explanation(element(id, 2)).await.unwrap().summary,
+        reason
+    );
+}
+
+#[tokio::test]
+async fn an_array_says_of_how_many_of_its_elements_its_cause_is() {
+    let bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let id = submit(&bed, "alice", &array("0-3")).await;
+    alice.cancel(element(id, 3)).await.unwrap();
+    let stop = async || alice.allocation(id).await.unwrap().stop;
+    let one = "1 of its 4 elements: cancelled by alice";
+    assert_eq!(stop().await.as_deref(), Some(one));
+    for (index, code) in [(0, 0), (1, 1), (2, 0)] {
+        let (placed, node) = (AllocationId(id.0 + 1 + index), "gpu001");
+        bed.assign(placed, &[node]).await;
+        bed.begins(placed, node).await;
+        bed.ends(placed, node, RankExit::Exited { code }).await;
+    }
+    let told = "1 of its 4 elements failed, and 1 were cancelled";
+    assert_eq!(stop().await.as_deref(), Some(told));
+    // Whose other element failed never will run, and says why.
+    let first = submit(&bed, "alice", &array("0-1")).await;
+    let by_index = AllocationRequest {
+        dependency: Some(format!("aftercorr:{first}")),
+        ..array("0-1")
+    };
+    let second = submit(&bed, "alice", &by_index).await;
+    let failed = AllocationId(first.0 + 1);
+    bed.assign(failed, &["gpu001"]).await;
+    bed.begins(failed, "gpu001").await;
+    bed.ends(failed, "gpu001", RankExit::Exited { code: 1 })
+        .await;
+    let lost = alice.allocation(element(second, 0)).await.unwrap();
+    let told = format!("allocation {failed} was failed; this one waited for corresponding");
+    assert_eq!(
+        (lost.state.as_str(), lost.stop),
+        ("cancelled", Some(told.clone()))
+    );
+    let array = alice.allocation(second).await.unwrap();
+    assert_eq!(array.stop, Some(format!("1 of its 2 elements: {told}")));
+}
+
 #[tokio::test]
 async fn who_waits_says_for_whom() {
     let bed = Bed::furnished().await;
@@ -385,6 +460,17 @@ async fn running_work_is_suspended_after_a_checkpoint() {
     );
     bed.ends(id, "gpu002", RankExit::Stopped).await;
     assert_eq!(alice.allocation(id).await.unwrap().state, "suspended");
+    // What is suspended without a checkpoint is not said to have one.
+    alice.suspend(plain).await.unwrap();
+    bed.ends(plain, "gpu001", RankExit::Stopped).await;
+    let (status, field, text) = refused(alice.suspend_after_checkpoint(plain).await);
+    assert_eq!(
+        (status, field.as_deref()),
+        (400, Some("checkpoint")),
+        "{text}"
+    );
+    let stop = alice.allocation(plain).await.unwrap().stop;
+    assert_eq!(stop.as_deref(), Some("suspended without a checkpoint"));
     assert_eq!(alice.resume(id).await.unwrap().state, "pending");
 }
 

@@ -122,6 +122,7 @@ pub(super) fn suspend_after(
 ) -> Result<Verdict, Refusal> {
     let present = case.live(id, "suspend")?;
     check_owner(case, present)?;
+    writing::check_mode(present)?;
     let by = case.principal.name.clone();
     let then = AfterCheckpoint::Suspend { by };
     let (change, record) = match (present.state, present.course.writing.as_deref()) {

@@ -10,6 +10,7 @@ use lattice_quorum_types::{
     command::CheckpointAsked,
     course::{AfterCheckpoint, Kept, MoveReason, RankCheckpoint, Writing},
     event::AllocationChange,
+    terms::CheckpointTerms,
 };
 use std::collections::BTreeSet;
 
@@ -33,6 +34,17 @@ fn changed(change: AllocationChange, record: Allocation) -> Change {
     Change::Allocation { change, record }
 }
 
+/// How it writes checkpoints, if it does.
+pub(super) fn check_mode(present: &Allocation) -> Result<&CheckpointTerms, Refusal> {
+    present.spec.terms.checkpoint.as_ref().ok_or_else(|| {
+        let reason = format!(
+            "allocation {} writes none: it was submitted without a checkpoint mode",
+            present.id
+        );
+        invalid("checkpoint", reason)
+    })
+}
+
 /// The allocation as it writes its next checkpoint.
 pub(super) fn begun(
     case: Case<'_>,
@@ -43,13 +55,7 @@ pub(super) fn begun(
     if present.state != AllocationState::Running {
         return Err(wrong_state(present, "checkpoint"));
     }
-    let Some(terms) = &present.spec.terms.checkpoint else {
-        let reason = format!(
-            "allocation {} writes none: it was submitted without a checkpoint mode",
-            present.id
-        );
-        return Err(invalid("checkpoint", reason));
-    };
+    let terms = check_mode(present)?;
     if present.has_ended_rank() {
         let reason = format!(
             "a rank of allocation {} has ended: no checkpoint of it would be whole",

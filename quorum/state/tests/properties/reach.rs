@@ -1,7 +1,7 @@
 //! Random steps of work are worth nothing if they never get anywhere.
 
 use super::*;
-use lattice_quorum_types::course::Kept;
+use lattice_quorum_types::{allocation::StopCause, course::Kept};
 
 #[test]
 fn random_work_gets_everywhere() {
@@ -82,7 +82,8 @@ fn note_met(met: &mut BTreeSet<String>, c: &Cluster, is_new: bool, from: usize) 
             if by_index && !tally.blocked.is_empty() {
                 note("element blocked");
             }
-            if by_index && !tally.cancelled.is_empty() && a.stop.is_none() {
+            let is_lost = matches!(a.stop, Some(StopCause::Unsatisfiable { .. }));
+            if by_index && is_lost && !tally.cancelled.is_empty() {
                 note("element lost");
             }
         }

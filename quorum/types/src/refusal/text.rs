@@ -5,7 +5,7 @@ use super::{
     limit::{fmt_exceeded, fmt_fault, fmt_pool},
 };
 use crate::{
-    cidr, hostlist,
+    Revision, cidr, hostlist,
     tenure::{Taken, TakenBy, fmt_taken},
 };
 use std::fmt;
@@ -300,6 +300,11 @@ impl fmt::Display for Refusal {
                 f,
                 "unknown reservation \"{name}\"; `lattice reservation list` shows those there are"
             ),
+            Refusal::ReservationChanged {
+                name,
+                expected: Revision(0),
+                ..
+            } => write!(f, "reservation \"{name}\" exists already"),
             Refusal::ReservationChanged { name, .. } => write!(
                 f,
                 "reservation \"{name}\" has changed since it was looked at; look again and repeat"

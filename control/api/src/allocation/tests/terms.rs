@@ -144,7 +144,7 @@ fn what_cannot_be_is_refused_by_its_field() {
             "singleton",
         ),
         (
-            json!({"singleton": true, "name": ""}),
+            json!({"singleton": true, "name": null}),
             "name",
             "give it a name",
         ),
@@ -169,6 +169,7 @@ fn what_cannot_be_is_refused_by_its_field() {
         (scale("target", json!(0.0)), "scale.target", "above 0"),
         (scale("target", json!(-1.0)), "scale.target", "above 0"),
         (scale("target", json!(1e300)), "scale.target", "at most"),
+        (scale("target", json!(1.5)), "scale.target", "never reached"),
         (
             scale("up_window", json!("-2m")),
             "scale.up_window",
@@ -191,6 +192,65 @@ fn what_cannot_be_is_refused_by_its_field() {
         assert_eq!(error.field, field, "{asked}: {error}");
         assert!(error.to_string().contains(why), "{asked}: {error}");
     }
+}
+
+#[test]
+fn what_is_given_and_empty_is_refused() {
+    for (asked, field) in [
+        (json!({"dependency": ""}), "dependency"),
+        (json!({"begin": " "}), "begin"),
+        (json!({"array": ""}), "array"),
+        (
+            json!({"constraints": {"nodelist": ""}}),
+            "constraints.nodelist",
+        ),
+        (
+            json!({"constraints": {"features": ["a", ""]}}),
+            "constraints.features",
+        ),
+        (
+            json!({"checkpoint": {"mode": "signal", "directory": ""}}),
+            "checkpoint.directory",
+        ),
+    ] {
+        let error = request(&asked).into_spec_with(&known()).unwrap_err();
+        assert_eq!(error.field, field);
+        assert!(error.reason.starts_with("it is empty"), "{error}");
+    }
+}
+
+#[test]
+fn every_field_that_is_wrong_is_told_once() {
+    let fields = |asked: Value| {
+        let faults = request(&asked).faults().into_iter();
+        faults.map(|fault| fault.field).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        fields(json!({"begin": "now+1hour", "dependency": "afterok:9_1"})),
+        [""; 0]
+    );
+    assert_eq!(
+        fields(
+            json!({"project": "a//b", "nodes": 0, "dependency": "", "walltime": "soon",
+            "begin": "teatime", "array": "9-0", "working_dir": "run", "checkpoint": {"mode": "x"},
+            "storage_gb_s": {"s": -1.0}, "mutex": "", "name": ""})
+        ),
+        [
+            "dependency",
+            "name",
+            "mutex",
+            "nodes",
+            "storage_gb_s",
+            "begin",
+            "array",
+            "checkpoint.mode",
+            "project",
+            "working_dir",
+            "walltime",
+        ]
+    );
+    // What no other name would mend is told once too.
+    assert_eq!(fields(json!({"singleton": true, "name": null})), ["name"]);
 }
 
 #[test]

@@ -118,7 +118,11 @@ fn what_is_wrong_is_named_by_its_flag() {
         ),
         (
             "set ml --set scaling.retries=1 --unset scaling.retries",
-            "--set scaling.retries: it is named twice",
+            "--unset scaling.retries: it is named twice",
+        ),
+        (
+            "set ml --unset nope",
+            "--unset nope: there is no such setting; ",
         ),
         (
             "set-weights ml --wait-time 2e6",

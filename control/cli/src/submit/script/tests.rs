@@ -11,9 +11,20 @@ fn said(line: &str) -> Said {
     Said::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
 }
 
-fn read(text: &str, said: &Said) -> Result<Vec<Directive>, ScriptError> {
+/// The flags, or all that is wrong, a line each.
+fn judged(file: &str, text: &str, outside: &Outside<'_>) -> Result<Vec<Directive>, String> {
+    let header = super::read(text, outside);
+    let told = header.faults.iter();
+    let told: Vec<String> = told.map(|fault| format!("{file}:{fault}")).collect();
+    match told.is_empty() {
+        true => Ok(header.directives),
+        false => Err(told.join("\n")),
+    }
+}
+
+fn read(text: &str, said: &Said) -> Result<Vec<Directive>, String> {
     let (file, name) = ("job.sh", Some("job.sh"));
-    directives(text, &Outside { file, name, said })
+    judged(file, text, &Outside { name, said })
 }
 
 /// The words that Slurm's options become, or the first thing that is wrong with them.
@@ -310,11 +321,10 @@ fn files_are_named_in_our_letters() {
     refused("-o %x -J a/b", "--output", "the name has a / in it");
     let text = "#SBATCH -o %x\n";
     let stdin = Outside {
-        file: "-",
         name: None,
         said: &said(""),
     };
-    let error = directives(text, &stdin).unwrap_err().to_string();
+    let error = judged("-", text, &stdin).unwrap_err();
     assert!(
         error.starts_with("-:1: #SBATCH --output: \"%x\": %x: this has no name"),
         "{error}"
@@ -600,19 +610,12 @@ fn lines_that_nobody_would_read_are_refused() {
 fn outcome(file: &str, text: &str) -> String {
     let said = said("");
     let name = Some(file);
-    let lines: Vec<String> = match directives(
-        text,
-        &Outside {
-            file,
-            name,
-            said: &said,
-        },
-    ) {
+    let lines: Vec<String> = match judged(file, text, &Outside { name, said: &said }) {
         Ok(all) => all
             .iter()
             .map(|one| format!("{}: {}", one.place(), one.given.words.join(" ")))
             .collect(),
-        Err(error) => vec![error.to_string()],
+        Err(error) => vec![error],
     };
     lines.join("\n") + "\n"
 }

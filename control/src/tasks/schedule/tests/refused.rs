@@ -39,7 +39,7 @@ pub(super) fn scheduler(world: &World) -> Schedule {
 /// What a person is told.
 fn why(world: &World, id: AllocationId) -> ExplanationView {
     let view = world.core.view();
-    let why = explain(&view.plan, view.allocation(id).unwrap(), Sight::Full);
+    let why = explain(&view, &view.plan, view.allocation(id).unwrap(), Sight::Full);
     println!("{}", why.summary);
     why
 }

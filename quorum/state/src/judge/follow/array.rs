@@ -7,6 +7,7 @@ use super::{
 use crate::judge::{Case, people::entering};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, UnixMillis,
+    allocation::StopCause,
     course::{Element, Tally},
     event::AllocationChange,
     terms::{Condition, Dependency},
@@ -17,7 +18,7 @@ use std::ops::RangeInclusive;
 enum Fate {
     Ready,
     Waits,
-    Lost,
+    Lost(StopCause),
 }
 
 impl Desk<'_, '_> {
@@ -109,7 +110,10 @@ impl Desk<'_, '_> {
         };
         for index in indices {
             let into = match self.fate(record, *index) {
-                Fate::Lost => &mut tally.cancelled,
+                Fate::Lost(cause) => {
+                    next.stop.get_or_insert(cause);
+                    &mut tally.cancelled
+                }
                 Fate::Ready if goes_on => &mut tally.pending,
                 Fate::Ready | Fate::Waits => continue,
             };
@@ -130,13 +134,14 @@ impl Desk<'_, '_> {
                 continue;
             };
             // Where it has no such index there is nothing to wait for.
-            if number_of(other, index).is_none() {
+            let Some(on) = number_of(other, index) else {
                 continue;
-            }
-            match met(dependency, self.end_of_element(other, index)) {
+            };
+            let of_element = Dependency { on, ..*dependency };
+            match met(&of_element, self.end_of_element(other, index)) {
                 Met::Yes => {}
                 Met::NotYet => waits = true,
-                Met::Never(_) => return Fate::Lost,
+                Met::Never(cause) => return Fate::Lost(cause),
             }
         }
         match waits {

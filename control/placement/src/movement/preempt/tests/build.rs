@@ -20,6 +20,7 @@ pub(in crate::movement) fn node(group: &str, gpus: Option<u32>) -> NodeView {
     NodeView {
         version: 1,
         in_service: true,
+        promised: false,
         holder: None,
         owner: None,
         borrowed: false,

@@ -1,0 +1,134 @@
+//! What a request says, field by field.
+
+use super::{AllocationRequest, FieldError, Known, at};
+
+/// Many small fields are reset alike.
+macro_rules! reset {
+    ($request:ident, $field:ident, $($name:literal => $place:expr),* $(,)?) => {
+        match $field {
+            $($name => $place = Default::default(),)*
+            _ => return false,
+        }
+    };
+}
+
+fn empty(field: &'static str) -> FieldError {
+    at(field)("it is empty; say something, or leave it out")
+}
+
+impl AllocationRequest {
+    /// Refuses texts that are given and say nothing: in a script that is a variable which nobody has set, and as
+    /// if it had been left out it would take a condition away.
+    pub(super) fn check_said(&self) -> Result<(), FieldError> {
+        self.unsaid()
+            .next()
+            .map_or(Ok(()), |field| Err(empty(field)))
+    }
+
+    /// The fields that are given and empty.
+    fn unsaid(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let checkpoint = self.checkpoint.as_ref();
+        let scale = self.scale.as_ref();
+        let texts = [
+            ("name", self.name.as_deref()),
+            ("vcluster", self.vcluster.as_deref()),
+            ("working_dir", self.working_dir.as_deref()),
+            ("walltime", self.walltime.as_deref()),
+            ("constraints.nodelist", self.constraints.nodelist.as_deref()),
+            ("constraints.exclude", self.constraints.exclude.as_deref()),
+            ("constraints.spread", self.constraints.spread.as_deref()),
+            ("requeue", self.requeue.as_deref()),
+            ("checkpoint_time", self.checkpoint_time.as_deref()),
+            ("array", self.array.as_deref()),
+            ("dependency", self.dependency.as_deref()),
+            ("mutex", self.mutex.as_deref()),
+            ("begin", self.begin.as_deref()),
+            ("deadline", self.deadline.as_deref()),
+            (
+                "checkpoint.trigger",
+                checkpoint.and_then(|of| of.trigger.as_deref()),
+            ),
+            (
+                "checkpoint.directory",
+                checkpoint.and_then(|of| of.directory.as_deref()),
+            ),
+            (
+                "scale.up_window",
+                scale.and_then(|of| of.up_window.as_deref()),
+            ),
+            (
+                "scale.down_window",
+                scale.and_then(|of| of.down_window.as_deref()),
+            ),
+            (
+                "scale.cooldown",
+                scale.and_then(|of| of.cooldown.as_deref()),
+            ),
+            ("reservation", self.reservation.as_deref()),
+        ];
+        let features = self.constraints.features.iter();
+        let features = features.map(|text| ("constraints.features", Some(text.as_str())));
+        let empty = texts.into_iter().chain(features).filter(|(_, text)| {
+            let text = text.map(str::trim);
+            text.is_some_and(str::is_empty)
+        });
+        empty.map(|(field, _)| field)
+    }
+
+    /// All that is wrong with it, of what can be told without a server, which has the arrays: each field once.
+    pub fn faults(&self) -> Vec<FieldError> {
+        let mut rest = self.clone();
+        let mut faults = Vec::new();
+        // What it comes after may name elements, whose numbers a server knows.
+        match rest.unsaid().find(|field| *field == "dependency") {
+            Some(field) => faults.push(empty(field)),
+            None => faults.extend(rest.named().err()),
+        }
+        (rest.dependency, rest.dependencies) = (None, Vec::new());
+        while let Err(fault) = rest.clone().into_spec_with(&Known::default()) {
+            let is_new = faults.iter().all(|known| known.field != fault.field);
+            if !is_new {
+                break;
+            }
+            let is_left_out = rest.forget(&fault.field);
+            faults.push(fault);
+            if !is_left_out {
+                break;
+            }
+        }
+        faults
+    }
+
+    /// Leaves out what a field says, or says something else that can be. `false`: there is no such field.
+    fn forget(&mut self, field: &str) -> bool {
+        match field {
+            "project" => "a".clone_into(&mut self.project),
+            "nodes" => self.nodes = 1,
+            field if field.starts_with("checkpoint.") => self.checkpoint = None,
+            field if field.starts_with("scale.") => self.scale = None,
+            field => reset!(self, field,
+                "name" => self.name,
+                "vcluster" => self.vcluster,
+                "working_dir" => self.working_dir,
+                "output" => self.output,
+                "error" => self.error,
+                "walltime" => self.walltime,
+                "constraints.gpu_models" => self.constraints.gpu_models,
+                "constraints.features" => self.constraints.features,
+                "constraints.nodelist" => self.constraints.nodelist,
+                "constraints.exclude" => self.constraints.exclude,
+                "constraints.spread" => self.constraints.spread,
+                "requeue" => self.requeue,
+                "data_ready" => self.data_ready,
+                "checkpoint_time" => self.checkpoint_time,
+                "storage_gb_s" => self.storage_gb_s,
+                "array" => self.array,
+                "mutex" => self.mutex,
+                "begin" => self.begin,
+                "deadline" => self.deadline,
+                "reservation" => self.reservation,
+            ),
+        }
+        true
+    }
+}
