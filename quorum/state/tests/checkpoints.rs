@@ -103,6 +103,8 @@ fn one_rank_that_fails_is_enough_and_no_number_comes_twice() {
     c.checkpointed(id, 0, 1, not_written(c.now())).unwrap();
     let course = &c.of(id).course;
     assert_eq!((c.state_of(id), course.failed_checkpoints), (Running, 1));
+    let because = course.failed_because.as_deref().unwrap();
+    assert!(because.starts_with("rank 0: "), "{because}");
     assert_eq!((&course.kept, &course.writing), (&None, &None));
     assert_eq!(asked(&mut c, id), 2);
     // The late word of one that is over.
@@ -251,6 +253,8 @@ fn one_that_is_given_up_leaves_the_work_running() {
     c.service(give_up(1)).unwrap();
     let course = &c.of(id).course;
     assert_eq!((c.state_of(id), course.failed_checkpoints), (Running, 1));
+    let because = course.failed_because.as_deref();
+    assert_eq!(because, Some("it was not whole in time"));
     c.service(give_up(1)).unwrap();
     assert_eq!(c.of(id).course.failed_checkpoints, 1);
     // Too late.

@@ -29,6 +29,8 @@ pub struct Course {
     pub checkpoints: u32,
     /// How many of them came to nothing.
     pub failed_checkpoints: u32,
+    /// Why the last of these did, in words.
+    pub failed_because: Option<String>,
     /// The last one that is whole.
     pub kept: Option<Kept>,
     /// Time that the work had run before the present attempt, as the checkpoint that this one went on from

@@ -1,6 +1,7 @@
 //! How an allocation has fared, as shown: to what it belongs, what was done to it, and what of its work is
 //! kept.
 
+use super::Sight;
 use crate::{duration, text};
 use lattice_quorum_types::{
     AllocationId,
@@ -108,6 +109,9 @@ pub struct CheckpointsView {
     pub asked: u32,
     /// How many of them came to nothing.
     pub failed: u32,
+    /// Why the last of these did; absent for who may not see what runs, whose words it may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_because: Option<String>,
     /// The last one that is whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptView>,
@@ -215,10 +219,11 @@ impl From<&Writing> for WritingView {
 
 impl CheckpointsView {
     /// `None` of work that was never asked for one.
-    pub(super) fn of(course: &Course) -> Option<Self> {
+    pub(super) fn of(course: &Course, sight: Sight) -> Option<Self> {
         (course.checkpoints > 0).then(|| Self {
             asked: course.checkpoints,
             failed: course.failed_checkpoints,
+            failed_because: (course.failed_because.clone()).filter(|_| sight == Sight::Full),
             kept: course.kept.as_ref().map(Into::into),
             writing: course.writing.as_deref().map(Into::into),
         })

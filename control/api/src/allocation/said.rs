@@ -2,16 +2,6 @@
 
 use super::{AllocationRequest, FieldError, Known, at};
 
-/// Many small fields are reset alike.
-macro_rules! reset {
-    ($request:ident, $field:ident, $($name:literal => $place:expr),* $(,)?) => {
-        match $field {
-            $($name => $place = Default::default(),)*
-            _ => return false,
-        }
-    };
-}
-
 fn empty(field: &'static str) -> FieldError {
     at(field)("it is empty; say something, or leave it out")
 }
@@ -106,28 +96,27 @@ impl AllocationRequest {
             "nodes" => self.nodes = 1,
             field if field.starts_with("checkpoint.") => self.checkpoint = None,
             field if field.starts_with("scale.") => self.scale = None,
-            field => reset!(self, field,
-                "name" => self.name,
-                "vcluster" => self.vcluster,
-                "working_dir" => self.working_dir,
-                "output" => self.output,
-                "error" => self.error,
-                "walltime" => self.walltime,
-                "constraints.gpu_models" => self.constraints.gpu_models,
-                "constraints.features" => self.constraints.features,
-                "constraints.nodelist" => self.constraints.nodelist,
-                "constraints.exclude" => self.constraints.exclude,
-                "constraints.spread" => self.constraints.spread,
-                "requeue" => self.requeue,
-                "data_ready" => self.data_ready,
-                "checkpoint_time" => self.checkpoint_time,
-                "storage_gb_s" => self.storage_gb_s,
-                "array" => self.array,
-                "mutex" => self.mutex,
-                "begin" => self.begin,
-                "deadline" => self.deadline,
-                "reservation" => self.reservation,
-            ),
+            "name" => self.name = None,
+            "vcluster" => self.vcluster = None,
+            "working_dir" => self.working_dir = None,
+            "output" => self.output = None,
+            "error" => self.error = None,
+            "walltime" => self.walltime = None,
+            "constraints.gpu_models" => self.constraints.gpu_models = Vec::new(),
+            "constraints.features" => self.constraints.features = Vec::new(),
+            "constraints.nodelist" => self.constraints.nodelist = None,
+            "constraints.exclude" => self.constraints.exclude = None,
+            "constraints.spread" => self.constraints.spread = None,
+            "requeue" => self.requeue = None,
+            "data_ready" => self.data_ready = None,
+            "checkpoint_time" => self.checkpoint_time = None,
+            "storage_gb_s" => self.storage_gb_s = Default::default(),
+            "array" => self.array = None,
+            "mutex" => self.mutex = None,
+            "begin" => self.begin = None,
+            "deadline" => self.deadline = None,
+            "reservation" => self.reservation = None,
+            _ => return false,
         }
         true
     }

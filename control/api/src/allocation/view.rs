@@ -286,7 +286,7 @@ impl AllocationView {
             dag: course.dag.as_ref().map(Into::into),
             waits_for: None,
             preempted: course.preempted,
-            checkpoints: CheckpointsView::of(course),
+            checkpoints: CheckpointsView::of(course, sight),
             ranks: a
                 .ranks
                 .iter()

@@ -137,12 +137,14 @@ impl From<CheckpointsView> for v1::Checkpoints {
         let CheckpointsView {
             asked,
             failed,
+            failed_because,
             kept,
             writing,
         } = view;
         Self {
             asked,
             failed,
+            failed_because,
             kept: kept.map(Into::into),
             writing: writing.map(Into::into),
         }

@@ -246,7 +246,7 @@ type HistoryPage = Page<HistoryEntryView>;
 
 alike! {
     CheckpointBody = CheckpointTerms { mode, trigger, directory }
-    CheckpointsView = Checkpoints { asked, failed, kept, writing }
+    CheckpointsView = Checkpoints { asked, failed, failed_because, kept, writing }
     DagEdgeView = DagEdge { member, condition }
     DagMemberJudged = DagMemberJudged { name, project, vcluster, nodes, elements, walltime, after }
     DagMemberView = DagMember { name, allocation, state, stop, after }

@@ -185,7 +185,11 @@ fn course(a: &AllocationView) -> impl Iterator<Item = Line> {
         ),
         (
             "checkpoints asked for",
-            checkpoints.map(|all| format!("{}, {} of them failed", all.asked, all.failed)),
+            checkpoints.map(|all| {
+                let because = all.failed_because.as_ref();
+                let because = because.map_or_else(String::new, |why| format!("; the last: {why}"));
+                format!("{}, {} of them failed{because}", all.asked, all.failed)
+            }),
         ),
         (
             "last checkpoint",

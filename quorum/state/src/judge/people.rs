@@ -334,6 +334,7 @@ pub(super) fn entering(case: Case<'_>, present: &Allocation, state: AllocationSt
     // Whatever ends a checkpoint early leaves none.
     if state != AllocationState::Checkpointing && next.course.writing.take().is_some() {
         next.course.failed_checkpoints += 1;
+        next.course.failed_because = Some("the work was stopped before it was whole".to_owned());
     }
     Allocation {
         state,

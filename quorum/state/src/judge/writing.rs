@@ -149,7 +149,8 @@ pub(super) fn give_up(case: Case<'_>, id: AllocationId, number: u32) -> Result<V
     let Some((present, _)) = current(case, id, number, "give up a checkpoint of")? else {
         return Ok(Verdict::nothing());
     };
-    Ok(Verdict::done(vec![failed(case, present)]))
+    let because = "it was not whole in time".to_owned();
+    Ok(Verdict::done(vec![failed(case, present, because)]))
 }
 
 /// What a rank says of its part. What it says of one that is over is nothing new.
@@ -165,8 +166,12 @@ pub(super) fn report(
         return Verdict::nothing();
     };
     let rank = u32::try_from(position).unwrap_or(u32::MAX);
-    let CheckpointOutcome::Written { bytes, .. } = outcome else {
-        return Verdict::done(vec![failed(case, present)]);
+    let bytes = match outcome {
+        CheckpointOutcome::Written { bytes, .. } => bytes,
+        CheckpointOutcome::Failed { reason, .. } => {
+            let because = format!("rank {rank}: {}", case.short(reason));
+            return Verdict::done(vec![failed(case, present, because)]);
+        }
     };
     if writing.written.contains(&rank) {
         return Verdict::nothing();
@@ -255,18 +260,16 @@ fn stopping(
 }
 
 /// It came to nothing. What was to make room, or to be suspended, does so without.
-fn failed(case: Case<'_>, present: &Allocation) -> Change {
-    match without(case, present) {
-        Some(stop) => {
-            let mut next = entering(case, present, AllocationState::Stopping);
-            next.stop = Some(stop);
-            changed(AllocationChange::Stopping, next)
-        }
-        None => {
-            let next = entering(case, present, AllocationState::Running);
-            changed(AllocationChange::Checkpointed, next)
-        }
-    }
+fn failed(case: Case<'_>, present: &Allocation, because: String) -> Change {
+    let stop = without(case, present);
+    let (state, change) = match stop {
+        Some(_) => (AllocationState::Stopping, AllocationChange::Stopping),
+        None => (AllocationState::Running, AllocationChange::Checkpointed),
+    };
+    let mut next = entering(case, present, state);
+    next.stop = stop.or(next.stop);
+    next.course.failed_because = Some(because);
+    changed(change, next)
 }
 
 /// Why work that runs leaves its nodes without the checkpoint that it writes, and keeps nothing of what it did
@@ -296,6 +299,7 @@ pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) ->
     }
     let stop = without(case, &record);
     let mut next = entering(case, &record, AllocationState::Running);
+    next.course.failed_because = Some(format!("rank {rank} ended before it had written its part"));
     // Where it was the last one, the work is done.
     if next.ranks.iter().any(|rank| !rank.phase.is_over()) {
         next.stop = stop;
