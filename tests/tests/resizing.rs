@@ -292,7 +292,7 @@ async fn is_suspended_and_resumed(work: &Work<'_>, control: &mut Daemon) {
     let view = site.reaches(id, &["suspended"]).await;
     assert_eq!(
         (view.nodes, view.stop.as_deref()),
-        (3, Some("suspended")),
+        (3, Some("suspended without a checkpoint")),
         "it asks for as many as it had"
     );
     assert_eq!(work.counted().await, (0, 0));
