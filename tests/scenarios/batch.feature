@@ -106,7 +106,7 @@ Feature: What people know from batch schedulers
       | 4 | #LATTICE --nodez 4            |
       | 5 | true                          |
     Then alice runs "lattice submit odd.sh" and is refused with code 2
-      | all    | nothing was submitted: odd.sh has 2 mistakes                                       |
+      | all    | nothing was submitted for 2 mistakes                                               |
       | theirs | odd.sh:3: #SBATCH --licenses                                                       |
       | ours   | odd.sh:4: #LATTICE: there is no option "--nodez"; is --nodes meant?                |
 

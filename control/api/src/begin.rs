@@ -82,6 +82,14 @@ pub fn deadline(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment
     }
 }
 
+/// Whether it is written as a moment is. Whether it is to come, and near enough, is said by the cluster's clock.
+///
+/// # Errors
+/// How to write it.
+pub fn check(text: &str) -> Result<(), InvalidMoment> {
+    moment(text, UnixMillis(0)).map(drop)
+}
+
 fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
     let word = text.trim().to_ascii_lowercase();
     let today = now.0 - now.0 % DAY_MS;

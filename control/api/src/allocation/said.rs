@@ -1,6 +1,7 @@
 //! What a request says, field by field.
 
 use super::{AllocationRequest, FieldError, Known, at};
+use crate::begin;
 
 fn empty(field: &'static str) -> FieldError {
     at(field)("it is empty; say something, or leave it out")
@@ -75,6 +76,15 @@ impl AllocationRequest {
             None => faults.extend(rest.named().err()),
         }
         (rest.dependency, rest.dependencies) = (None, Vec::new());
+        // So does it know what time it is.
+        for (field, text) in [("begin", &mut rest.begin), ("deadline", &mut rest.deadline)] {
+            let text = text.take();
+            let given = text.as_deref().map(str::trim);
+            faults.extend(match given {
+                Some("") => Some(empty(field)),
+                given => given.and_then(|text| begin::check(text).err().map(at(field))),
+            });
+        }
         while let Err(fault) = rest.clone().into_spec_with(&Known::default()) {
             let is_new = faults.iter().all(|known| known.field != fault.field);
             if !is_new {
@@ -113,8 +123,6 @@ impl AllocationRequest {
             "storage_gb_s" => self.storage_gb_s = Default::default(),
             "array" => self.array = None,
             "mutex" => self.mutex = None,
-            "begin" => self.begin = None,
-            "deadline" => self.deadline = None,
             "reservation" => self.reservation = None,
             _ => return false,
         }

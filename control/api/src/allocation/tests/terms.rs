@@ -225,9 +225,16 @@ fn every_field_that_is_wrong_is_told_once() {
         let faults = request(&asked).faults().into_iter();
         faults.map(|fault| fault.field).collect::<Vec<_>>()
     };
+    // What time it is, and which elements there are, a server knows.
     assert_eq!(
-        fields(json!({"begin": "now+1hour", "dependency": "afterok:9_1"})),
+        fields(
+            json!({"begin": "2026-12-01", "deadline": "2020-01-01", "dependency": "afterok:9_1"})
+        ),
         [""; 0]
+    );
+    assert_eq!(
+        fields(json!({"begin": "", "deadline": "now+soon"})),
+        ["begin", "deadline"]
     );
     assert_eq!(
         fields(
@@ -237,11 +244,11 @@ fn every_field_that_is_wrong_is_told_once() {
         ),
         [
             "dependency",
+            "begin",
             "name",
             "mutex",
             "nodes",
             "storage_gb_s",
-            "begin",
             "array",
             "checkpoint.mode",
             "project",
